@@ -1,0 +1,1 @@
+//! Criterion benchmarks: each group with its baseline and its peers.

@@ -1,0 +1,2 @@
+//! The main job: fetch a token, then data, inside the limits.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The transport data service, simulated from its contract and audited.

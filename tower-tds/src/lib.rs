@@ -1,0 +1,1 @@
+//! Token, limits and errors for a public transport data service, assembled over hyper and rustls.
