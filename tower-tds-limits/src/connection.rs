@@ -1,0 +1,12 @@
+//! The connection side: a permit from before `connect` until the socket is closed.
+
+mod connections;
+mod future;
+mod io;
+mod layer;
+mod service;
+
+pub(crate) use self::connections::{ConnectionPermit, Connections};
+pub use self::{
+    future::ConnectFuture, io::LimitedIo, layer::ConnectionLimitLayer, service::ConnectionLimit,
+};

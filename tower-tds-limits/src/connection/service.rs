@@ -1,0 +1,99 @@
+use std::{
+    fmt,
+    task::{Context, Poll},
+};
+
+use tower_service::Service;
+
+use crate::{
+    Error, Limiter,
+    connection::{ConnectFuture, ConnectionPermit, LimitedIo},
+    gate::Turn,
+};
+
+/// Keeps sockets inside a [`Limiter`]'s limit, from before `connect` until they are closed.
+///
+/// Put it around the connector that a client's pool uses, outermost, so that the TLS handshake
+/// is covered. A pool opens more sockets than there are requests, and idle ones count: only a
+/// permit inside the socket's own object can bound them.
+///
+/// # Backpressure
+/// `poll_ready` waits for a permit, which the readied instance holds until `call`; connect
+/// timeouts that time `call` do not include the wait.
+///
+/// # Cancel safety
+/// Dropping a readied instance, the future or the socket gives the permit back.
+///
+/// # Clone
+/// Clones share the limiter; a clone has no permit and no place in the queue.
+///
+/// # Errors
+/// The future gives [`Error::Limit`] when the wait reached
+/// [`Limits::max_wait`](crate::Limits::max_wait), and [`Error::Inner`] for the connector's own.
+///
+/// # Panics
+/// `call` panics with "`poll_ready` must give Ready before `call`" if that was not so.
+///
+/// # Examples
+/// See [`ConnectionLimitLayer`](crate::ConnectionLimitLayer).
+pub struct ConnectionLimit<C> {
+    inner: C,
+    turn: Turn<ConnectionPermit>,
+}
+
+// === impl ConnectionLimit ===
+
+impl<C> ConnectionLimit<C> {
+    /// Limits the sockets of `inner` by `limiter`.
+    pub fn new(inner: C, limiter: &Limiter) -> Self {
+        Self {
+            inner,
+            turn: Turn::new(limiter.connection_waiter()),
+        }
+    }
+
+    /// The inner connector.
+    pub fn get_ref(&self) -> &C {
+        &self.inner
+    }
+}
+
+impl<C, Target> Service<Target> for ConnectionLimit<C>
+where
+    C: Service<Target>,
+{
+    type Response = LimitedIo<C::Response>;
+    type Error = Error<C::Error>;
+    type Future = ConnectFuture<C::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.turn
+            .poll_ready(cx, |cx| self.inner.poll_ready(cx))
+            .map_err(Error::Inner)
+    }
+
+    fn call(&mut self, target: Target) -> Self::Future {
+        match self.turn.take() {
+            Ok(permit) => ConnectFuture::called(self.inner.call(target), permit),
+            Err(error) => ConnectFuture::refused(error),
+        }
+    }
+}
+
+impl<C: Clone> Clone for ConnectionLimit<C> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            turn: self.turn.another(),
+        }
+    }
+}
+
+impl<C: fmt::Debug> fmt::Debug for ConnectionLimit<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectionLimit")
+            .field("inner", &self.inner)
+            .field("turn", &self.turn)
+            .finish_non_exhaustive()
+    }
+}

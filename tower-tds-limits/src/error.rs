@@ -1,0 +1,95 @@
+//! Why a limiter did not let a request through, beside the inner service's own errors.
+
+use std::{error, fmt, time::Duration};
+
+/// An error of a limit's `Service`: its own, or the inner service's as it was.
+#[derive(Debug)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "there are two sides to a middleware, and matching on both must stay possible"
+)]
+pub enum Error<E> {
+    /// The limiter did not let the request through; nothing was sent.
+    Limit(LimitError),
+    /// The inner service failed.
+    Inner(E),
+}
+
+/// The limiter did not let a request or a connection through.
+///
+/// Nothing was sent, so the call can safely be made again, whatever its method.
+///
+/// # Errors
+/// - [`is_timeout`](Self::is_timeout): the wait for a permit reached
+///   [`Limits::max_wait`](crate::Limits::max_wait). Make fewer calls at once, or allow a longer
+///   wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitError {
+    waited: Duration,
+}
+
+// === impl LimitError ===
+
+impl LimitError {
+    pub(crate) fn timed_out(waited: Duration) -> Self {
+        Self { waited }
+    }
+
+    /// Whether the wait for a permit reached its bound.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        true
+    }
+
+    /// How long the request waited for a permit.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+}
+
+impl fmt::Display for LimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "no permit within {:?}, nothing was sent: make fewer calls at once or allow a longer wait",
+            self.waited
+        )
+    }
+}
+
+impl error::Error for LimitError {}
+
+// === impl Error ===
+
+impl<E> Error<E> {
+    /// The inner service's error, if it is one.
+    ///
+    /// # Errors
+    /// Gives the limiter's own error back otherwise.
+    pub fn into_inner(self) -> Result<E, LimitError> {
+        match self {
+            Self::Inner(inner) => Ok(inner),
+            Self::Limit(limit) => Err(limit),
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for Error<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit(limit) => limit.fmt(f),
+            Self::Inner(inner) => inner.fmt(f),
+        }
+    }
+}
+
+/// Transparent: what it wraps is not repeated as its source.
+impl<E: error::Error + 'static> error::Error for Error<E> {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Limit(limit) => limit.source(),
+            Self::Inner(inner) => inner.source(),
+        }
+    }
+}

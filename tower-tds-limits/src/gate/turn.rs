@@ -1,0 +1,112 @@
+//! A `Service`'s readiness behind a gate: the inner service first, then a permit.
+
+use std::{
+    fmt, mem,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use super::{Admit, Gate, Waiter};
+use crate::LimitError;
+
+/// What a gate's grant turns into. Dropping it gives the grant back.
+pub(crate) trait Permit {
+    type Rule: Admit;
+
+    /// Stands for the one that `gate` has just counted.
+    fn granted(gate: &Arc<Gate<Self::Rule>>) -> Self;
+}
+
+/// One caller's turn: waited for in `poll_ready`, taken in `call`.
+pub(crate) struct Turn<P: Permit> {
+    waiter: Waiter<P::Rule>,
+    readiness: Readiness<P>,
+}
+
+#[derive(Debug, Default)]
+enum Readiness<P> {
+    // ## Unready => InnerReady
+    #[default]
+    Unready,
+    /// Remembered, because an inner service need not say it twice.
+    // ## InnerReady => (Granted | Refused)
+    InnerReady,
+    // ## Granted => Unready, by `take`
+    Granted(P),
+    /// Told by the response future: a `poll_ready` error would be final.
+    // ## Refused => Unready, by `take`
+    Refused(LimitError),
+}
+
+// === impl Turn ===
+
+impl<P: Permit> Turn<P> {
+    pub(crate) fn new(waiter: Waiter<P::Rule>) -> Self {
+        Self {
+            waiter,
+            readiness: Readiness::Unready,
+        }
+    }
+
+    /// Another caller's at the same gate: no permit, no place in the queue.
+    pub(crate) fn another(&self) -> Self {
+        Self::new(self.waiter.another())
+    }
+
+    /// Waits for the inner service and then for a permit.
+    ///
+    /// The permit comes last because it is counted from its grant, and whatever the inner
+    /// service waits for would be counted with it.
+    ///
+    /// # Errors
+    /// Only the inner service's own.
+    pub(crate) fn poll_ready<E>(
+        &mut self,
+        cx: &mut Context<'_>,
+        inner: impl FnOnce(&mut Context<'_>) -> Poll<Result<(), E>>,
+    ) -> Poll<Result<(), E>> {
+        if let Readiness::Unready = self.readiness {
+            ready!(inner(cx))?;
+            self.readiness = Readiness::InnerReady;
+        }
+        if let Readiness::InnerReady = self.readiness {
+            self.readiness = match ready!(self.waiter.poll_pass(cx)) {
+                Ok(()) => Readiness::Granted(P::granted(self.waiter.gate())),
+                Err(refused) => Readiness::Refused(refused),
+            };
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Takes what `poll_ready` came to.
+    ///
+    /// # Errors
+    /// The wait was too long.
+    ///
+    /// # Panics
+    /// If `poll_ready` did not give Ready before.
+    #[expect(
+        clippy::panic,
+        reason = "calling an unready service is a programmer's error, and panicking the contract's answer"
+    )]
+    pub(crate) fn take(&mut self) -> Result<P, LimitError> {
+        match mem::take(&mut self.readiness) {
+            Readiness::Granted(permit) => Ok(permit),
+            Readiness::Refused(error) => Err(error),
+            Readiness::Unready | Readiness::InnerReady => {
+                panic!("`poll_ready` must give Ready before `call`")
+            }
+        }
+    }
+}
+
+impl<P: Permit> fmt::Debug for Turn<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.readiness {
+            Readiness::Unready => "Unready",
+            Readiness::InnerReady => "InnerReady",
+            Readiness::Granted(_) => "Granted",
+            Readiness::Refused(_) => "Refused",
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! What a limiter keeps within.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use crate::Quota;
+
+/// The limits a [`Limiter`](crate::Limiter) keeps, as one value.
+///
+/// The default is what the transport data service asks of each IP address: 50 requests in any
+/// second and 60 parallel connections.
+///
+/// # Examples
+/// ```
+/// use std::{num::NonZeroU32, time::Duration};
+/// use tower_tds_limits::{Limits, Quota};
+///
+/// let five = NonZeroU32::new(5).expect("5 is not zero");
+/// let small_plan = Limits::default()
+///     .also(Quota::per_minute(five))
+///     .max_wait(Duration::from_secs(90));
+/// assert_eq!(small_plan.quotas().len(), 2);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    quotas: Vec<Quota>,
+    in_flight: NonZeroU32,
+    connections: NonZeroU32,
+    proof: Proof,
+    lost_after: Duration,
+    max_wait: Option<Duration>,
+}
+
+/// What proves that the service has counted a request.
+///
+/// A permit for the rate is live until the proof has been seen and the interval has passed
+/// since. A later proof is safe against more ways of counting and costs throughput.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Proof {
+    /// The response head: right for every service that counts arrivals.
+    #[default]
+    Head,
+    /// The end of the response body: right also for a service that counts whatever was in
+    /// flight during the interval.
+    End,
+}
+
+// === impl Limits ===
+
+impl Limits {
+    /// Keeps within `quota`, with 60 requests in flight and 60 connections.
+    #[must_use]
+    pub fn new(quota: Quota) -> Self {
+        Self {
+            quotas: vec![quota],
+            in_flight: CONNECTIONS,
+            connections: CONNECTIONS,
+            proof: Proof::default(),
+            lost_after: LOST_AFTER,
+            max_wait: None,
+        }
+    }
+
+    /// Keeps within a further quota as well.
+    #[must_use]
+    pub fn also(mut self, quota: Quota) -> Self {
+        self.quotas.push(quota);
+        self
+    }
+
+    /// Caps the requests between their grant and the end of their response bodies.
+    #[must_use]
+    pub fn in_flight(mut self, most: NonZeroU32) -> Self {
+        self.in_flight = most;
+        self
+    }
+
+    /// Caps the sockets, counted from before `connect` until they are closed.
+    #[must_use]
+    pub fn connections(mut self, most: NonZeroU32) -> Self {
+        self.connections = most;
+        self
+    }
+
+    /// Chooses what proves that the service has counted a request.
+    #[must_use]
+    pub fn proof(mut self, proof: Proof) -> Self {
+        self.proof = proof;
+        self
+    }
+
+    /// Sets for how long a request whose response never came may still be counted.
+    ///
+    /// A request that was cancelled, timed out or reset is on its way until then; its permit
+    /// stays live for this long and the quota's interval more. The default is 10 s.
+    #[must_use]
+    pub fn lost_after(mut self, after: Duration) -> Self {
+        self.lost_after = after.min(LONGEST_LOST);
+        self
+    }
+
+    /// Bounds the wait for a permit; by default there is no bound.
+    ///
+    /// A wait that reaches the bound ends in a [`LimitError`](crate::LimitError) that the
+    /// response future gives: nothing was sent, and the call can be made again.
+    #[must_use]
+    pub fn max_wait(mut self, wait: Duration) -> Self {
+        self.max_wait = Some(wait);
+        self
+    }
+
+    /// The quotas kept, all of them at once.
+    #[must_use]
+    pub fn quotas(&self) -> &[Quota] {
+        &self.quotas
+    }
+
+    pub(crate) fn most_in_flight(&self) -> u32 {
+        self.in_flight.get()
+    }
+
+    pub(crate) fn most_connections(&self) -> u32 {
+        self.connections.get()
+    }
+
+    pub(crate) fn proven_by(&self) -> Proof {
+        self.proof
+    }
+
+    pub(crate) fn lost(&self) -> Duration {
+        self.lost_after
+    }
+
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        self.max_wait
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::new(Quota::per_second(REQUESTS))
+    }
+}
+
+/// Contract, "Limits": 50 parallel requests per second, beyond which the service answers 423.
+const REQUESTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(50 - 1);
+
+/// Contract, "Limits": 60 parallel connections per IP address, beyond which it answers 416.
+const CONNECTIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(60 - 1);
+
+/// Longer than a gateway's own queueing and the retransmissions of a request's first segment
+/// (1 + 2 + 4 s on Linux).
+const LOST_AFTER: Duration = Duration::from_secs(10);
+
+/// A day; far from overflowing an instant.
+const LONGEST_LOST: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,0 +1,16 @@
+//! The request side: a permit from the grant to the end of the response body.
+
+mod body;
+mod feedback;
+mod future;
+mod layer;
+mod permit;
+mod service;
+
+pub use self::{
+    body::PermitBody,
+    feedback::{Feedback, Outcome, ReadStatus},
+    future::ResponseFuture,
+    layer::RequestLimitLayer,
+    service::RequestLimit,
+};

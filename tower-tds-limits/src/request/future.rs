@@ -1,0 +1,109 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use http::Response;
+use http_body::Body;
+use pin_project_lite::pin_project;
+
+use crate::{
+    Error, LimitError,
+    request::{Feedback, PermitBody, permit::RequestPermit},
+};
+
+pin_project! {
+    /// The response of a [`RequestLimit`](crate::RequestLimit).
+    ///
+    /// # Cancel safety
+    /// Dropping it frees the place in flight; the rate permit stays live for as long as the
+    /// service may still count the request.
+    pub struct ResponseFuture<Fut, F> {
+        #[pin]
+        state: State<Fut, F>,
+    }
+}
+
+pin_project! {
+    #[project = StateProjection]
+    enum State<Fut, F> {
+        // ## Called => done
+        Called {
+            #[pin]
+            response: Fut,
+            permit: Option<RequestPermit>,
+            feedback: F,
+        },
+        // ## Refused => done
+        Refused { error: Option<LimitError> },
+    }
+}
+
+// === impl ResponseFuture ===
+
+impl<Fut, F> ResponseFuture<Fut, F> {
+    pub(super) fn called(response: Fut, permit: RequestPermit, feedback: F) -> Self {
+        let permit = Some(permit);
+        Self {
+            state: State::Called {
+                response,
+                permit,
+                feedback,
+            },
+        }
+    }
+
+    pub(super) fn refused(error: LimitError) -> Self {
+        Self {
+            state: State::Refused { error: Some(error) },
+        }
+    }
+}
+
+impl<Fut, F, B, E> Future for ResponseFuture<Fut, F>
+where
+    Fut: Future<Output = Result<Response<B>, E>>,
+    F: Feedback<Response<B>, E>,
+    B: Body,
+{
+    type Output = Result<Response<PermitBody<B>>, Error<E>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().state.project() {
+            StateProjection::Called {
+                response,
+                permit,
+                feedback,
+            } => {
+                let outcome = ready!(response.poll(cx));
+                let permit = permit.take();
+                let read = feedback.read(outcome.as_ref());
+                Poll::Ready(match outcome {
+                    Ok(response) => Ok(response.map(|body| {
+                        let permit = permit.and_then(|permit| permit.after_head(read));
+                        PermitBody::new(body, permit)
+                    })),
+                    Err(error) => {
+                        if let Some(permit) = permit {
+                            permit.after_error(read);
+                        }
+                        Err(Error::Inner(error))
+                    }
+                })
+            }
+            StateProjection::Refused { error } => match error.take() {
+                Some(error) => Poll::Ready(Err(Error::Limit(error))),
+                // Polled after it was ready, which a future's contract leaves open.
+                None => Poll::Pending,
+            },
+        }
+    }
+}
+
+impl<Fut, F> fmt::Debug for ResponseFuture<Fut, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}

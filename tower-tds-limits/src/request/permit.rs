@@ -1,0 +1,113 @@
+//! One request's place inside the limits.
+
+use std::{mem, sync::Arc};
+
+use crate::{
+    gate::{Gate, Permit},
+    request::Outcome,
+    requests::{Answered, Requests},
+};
+
+/// A grant. Dropping it says what is true at its stage, exactly once.
+#[derive(Debug)]
+pub(crate) struct RequestPermit {
+    gate: Arc<Gate<Requests>>,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Granted and not sent: nothing can have been counted.
+    // ## Granted => (Sent | Over)
+    Granted,
+    /// On its way: it can be counted at any time.
+    // ## Sent => (Proven | Over)
+    Sent,
+    /// Counted, and its body is still coming.
+    // ## Proven => Over
+    Proven,
+    Over,
+}
+
+// === impl RequestPermit ===
+
+impl RequestPermit {
+    /// The request is about to be sent.
+    pub(crate) fn sent(&mut self) {
+        self.stage = Stage::Sent;
+    }
+
+    /// The response head is there. Gives what rides on in the body, if anything does.
+    pub(crate) fn after_head(mut self, outcome: Outcome) -> Option<Self> {
+        match outcome {
+            Outcome::Answered => {
+                let stage = &mut self.stage;
+                self.gate.update(|requests, now| {
+                    if requests.answer(now) == Answered::Proven {
+                        *stage = Stage::Proven;
+                    }
+                });
+                Some(self)
+            }
+            Outcome::Unsent => {
+                self.unsent();
+                None
+            }
+            // The head proves nothing; the end of the body will.
+            Outcome::Lost => Some(self),
+        }
+    }
+
+    /// The inner service failed.
+    pub(crate) fn after_error(self, outcome: Outcome) {
+        match outcome {
+            Outcome::Answered => self.ended(),
+            Outcome::Unsent => self.unsent(),
+            Outcome::Lost => drop(self),
+        }
+    }
+
+    /// The response body has ended.
+    pub(crate) fn ended(mut self) {
+        let stage = mem::replace(&mut self.stage, Stage::Over);
+        self.gate.update(|requests, now| {
+            if stage == Stage::Sent {
+                requests.prove(now);
+            }
+            requests.end();
+        });
+    }
+
+    /// Nothing reached the wire after all.
+    fn unsent(mut self) {
+        self.stage = Stage::Granted;
+    }
+}
+
+impl Permit for RequestPermit {
+    type Rule = Requests;
+
+    fn granted(gate: &Arc<Gate<Requests>>) -> Self {
+        Self {
+            gate: Arc::clone(gate),
+            stage: Stage::Granted,
+        }
+    }
+}
+
+impl Drop for RequestPermit {
+    fn drop(&mut self) {
+        let stage = self.stage;
+        if stage == Stage::Over {
+            return;
+        }
+        self.gate.update(|requests, now| {
+            match stage {
+                Stage::Granted => requests.withdraw(),
+                Stage::Sent => requests.lose(now),
+                Stage::Proven | Stage::Over => {}
+            }
+            requests.end();
+        });
+    }
+}

@@ -1,0 +1,122 @@
+use std::{
+    fmt,
+    task::{Context, Poll},
+};
+
+use http::Response;
+use http_body::Body;
+use tower_service::Service;
+
+use crate::{
+    Error, Limiter,
+    gate::Turn,
+    request::{Feedback, PermitBody, ReadStatus, ResponseFuture, permit::RequestPermit},
+};
+
+/// Keeps requests inside a [`Limiter`]'s limits, from their grant to the end of their bodies.
+///
+/// # Backpressure
+/// `poll_ready` waits for the inner service first and then, first in, first out, for a permit,
+/// which the readied instance holds until `call`. Dropping the readied instance gives the permit
+/// back uncounted. A clone that was polled and is then neither polled again nor dropped keeps
+/// its permit or its place in the queue: use a clone for one request
+/// ([`oneshot`](tower::ServiceExt::oneshot)), or drop it.
+///
+/// # Cancel safety
+/// Dropping the response future or the body frees the place in flight at once. A request whose
+/// response never came stays counted for [`Limits::lost_after`](crate::Limits::lost_after) and
+/// the quota's interval more, because the service may still count it.
+///
+/// # Clone
+/// Clones share the limiter; a clone has no permit and no place in the queue.
+///
+/// # Errors
+/// The response future gives [`Error::Limit`] when the wait reached
+/// [`Limits::max_wait`](crate::Limits::max_wait), and [`Error::Inner`] for the inner service's
+/// own. `poll_ready` gives only the inner service's.
+///
+/// # Panics
+/// `call` panics with "`poll_ready` must give Ready before `call`" if that was not so.
+///
+/// # Examples
+/// See the [crate's front page](crate).
+pub struct RequestLimit<S, F = ReadStatus> {
+    inner: S,
+    feedback: F,
+    turn: Turn<RequestPermit>,
+}
+
+// === impl RequestLimit ===
+
+impl<S, F> RequestLimit<S, F> {
+    /// Limits `inner` by `limiter`.
+    pub fn new(inner: S, limiter: &Limiter, feedback: F) -> Self {
+        Self {
+            inner,
+            feedback,
+            turn: Turn::new(limiter.request_waiter()),
+        }
+    }
+
+    /// The inner service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The inner service, to change it.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The inner service alone.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, F, Request, B> Service<Request> for RequestLimit<S, F>
+where
+    S: Service<Request, Response = Response<B>>,
+    F: Feedback<Response<B>, S::Error> + Clone,
+    B: Body,
+{
+    type Response = Response<PermitBody<B>>;
+    type Error = Error<S::Error>;
+    type Future = ResponseFuture<S::Future, F>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.turn
+            .poll_ready(cx, |cx| self.inner.poll_ready(cx))
+            .map_err(Error::Inner)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        match self.turn.take() {
+            Ok(mut permit) => {
+                permit.sent();
+                let response = self.inner.call(request);
+                ResponseFuture::called(response, permit, self.feedback.clone())
+            }
+            Err(error) => ResponseFuture::refused(error),
+        }
+    }
+}
+
+impl<S: Clone, F: Clone> Clone for RequestLimit<S, F> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            feedback: self.feedback.clone(),
+            turn: self.turn.another(),
+        }
+    }
+}
+
+impl<S: fmt::Debug, F> fmt::Debug for RequestLimit<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestLimit")
+            .field("inner", &self.inner)
+            .field("turn", &self.turn)
+            .finish_non_exhaustive()
+    }
+}
