@@ -1,0 +1,68 @@
+//! The surface: auto traits, object safety, what `Debug` and `Display` show.
+
+use std::{io, num::NonZeroU32, time::Duration};
+
+use http::{Request, Response};
+use hyper_util::client::legacy::connect::HttpConnector;
+use tower::{ServiceBuilder, service_fn, util::BoxCloneSyncService};
+use tower_tds_limits::{
+    ConnectionLimit, Error, LimitError, LimitedIo, Limiter, Limits, PermitBody, Quota, ReadStatus,
+    RequestLimit, RequestLimitLayer, future,
+};
+
+fn assert_send_sync<T: Send + Sync>() {}
+fn assert_send<T: Send>() {}
+fn assert_unpin<T: Unpin>() {}
+fn assert_static_error<T: std::error::Error + Send + Sync + Unpin + 'static>() {}
+
+#[test]
+fn auto_traits_follow_what_is_inside() {
+    assert_send_sync::<Limiter>();
+    assert_send_sync::<Limits>();
+    assert_send_sync::<RequestLimit<()>>();
+    assert_send_sync::<ConnectionLimit<HttpConnector>>();
+    assert_send_sync::<PermitBody<String>>();
+    assert_send_sync::<LimitedIo<()>>();
+    assert_send::<future::ResponseFuture<std::future::Ready<()>, ReadStatus>>();
+    assert_send::<future::ConnectFuture<std::future::Ready<()>>>();
+    // The hyper-util client asks a connector's future to be Unpin.
+    assert_unpin::<future::ConnectFuture<std::future::Ready<()>>>();
+    assert_unpin::<LimitedIo<()>>();
+    assert_static_error::<LimitError>();
+    assert_static_error::<Error<io::Error>>();
+}
+
+#[test]
+fn a_limited_service_can_be_boxed_with_its_clones() {
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(Limiter::new(Limits::default())))
+        .service(service_fn(async |_: Request<String>| {
+            Ok::<_, io::Error>(Response::new(String::new()))
+        }));
+    let _boxed = BoxCloneSyncService::new(service);
+}
+
+#[test]
+fn a_limiter_can_be_made_and_shown_outside_a_runtime() {
+    let five = NonZeroU32::new(5).expect("5 is not zero");
+    let limiter = Limiter::new(Limits::new(Quota::per_minute(five)).in_flight(five));
+    let shown = format!("{limiter:?}");
+    assert!(shown.contains("in_flight: 0"), "{shown}");
+}
+
+#[test]
+fn an_inner_error_shows_through_once() {
+    let error = Error::Inner(io::Error::other("the cable is out"));
+    assert_eq!(error.to_string(), "the cable is out");
+    assert!(std::error::Error::source(&error).is_none());
+}
+
+#[test]
+fn the_default_is_the_contract() {
+    let limits = Limits::default();
+    let [quota] = limits.quotas() else {
+        panic!("one quota");
+    };
+    assert_eq!(quota.requests().get(), 50);
+    assert_eq!(quota.per(), Duration::from_secs(1));
+}

@@ -1,0 +1,178 @@
+//! Sockets as a server sees them, through the hyper-util client.
+
+mod server;
+
+use std::{num::NonZeroU32, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Uri};
+use http_body_util::{BodyExt, Empty};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use tokio::task::JoinSet;
+use tower::{Layer, Service, ServiceBuilder, ServiceExt};
+use tower_tds_limits::{
+    ConnectionLimit, ConnectionLimitLayer, Error, Limiter, Limits, Quota, RequestLimitLayer,
+};
+
+use self::server::Server;
+
+fn count(n: u32) -> NonZeroU32 {
+    NonZeroU32::new(n).expect("a count is not zero")
+}
+
+/// So many connections and requests in flight, and a quota too large to bind.
+fn limiter(most: u32) -> Limiter {
+    let limits = Limits::new(Quota::per_second(count(1_000_000)));
+    Limiter::new(limits.connections(count(most)).in_flight(count(most)))
+}
+
+fn client(limiter: &Limiter) -> Client<ConnectionLimit<HttpConnector>, Empty<Bytes>> {
+    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
+    Client::builder(TokioExecutor::new()).build(connector)
+}
+
+async fn get<S, B>(mut service: S, uri: Uri) -> Result<Bytes, String>
+where
+    S: Service<Request<Empty<Bytes>>, Response = http::Response<B>>,
+    S::Error: std::fmt::Debug,
+    B: http_body::Body<Data = Bytes>,
+    B::Error: std::fmt::Debug,
+{
+    let request = Request::get(uri).body(Empty::new()).expect("a request");
+    let ready = service.ready().await.map_err(|e| format!("{e:?}"))?;
+    let response = ready.call(request).await.map_err(|e| format!("{e:?}"))?;
+    let body = response.into_body().collect().await;
+    Ok(body.map_err(|e| format!("{e:?}"))?.to_bytes())
+}
+
+#[tokio::test]
+async fn a_server_never_sees_more_sockets_than_the_limit() {
+    let server = Server::start().await;
+    let limiter = limiter(10);
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(client(&limiter));
+    let mut calls = JoinSet::new();
+    for _ in 0..500 {
+        calls.spawn(get(service.clone(), server.uri()));
+    }
+    for body in calls.join_all().await {
+        assert_eq!(body.expect("every call is answered"), server::BODY);
+    }
+    assert_eq!(server.requests(), 500);
+    assert!(server.peak_sockets() <= 10, "{}", server.peak_sockets());
+}
+
+#[tokio::test]
+async fn the_pool_alone_cannot_pass_the_limit_either() {
+    // No request limit in front: a hundred requests want a socket each.
+    let server = Server::start().await;
+    let limiter = limiter(10);
+    let client = client(&limiter);
+    let mut calls = JoinSet::new();
+    for _ in 0..100 {
+        calls.spawn(get(client.clone(), server.uri()));
+    }
+    for body in calls.join_all().await {
+        assert_eq!(body.expect("every call is answered"), server::BODY);
+    }
+    assert!(server.peak_sockets() <= 10, "{}", server.peak_sockets());
+}
+
+#[tokio::test]
+async fn an_idle_socket_keeps_its_permit_and_a_closed_one_gives_it_back() {
+    let server = Server::start().await;
+    let limiter = limiter(2);
+    let client = client(&limiter);
+    get(client.clone(), server.uri()).await.expect("an answer");
+    assert_eq!(limiter.snapshot().connections, 1, "idle in the pool");
+    drop(client);
+    server.closed_sockets(1).await;
+    assert_eq!(limiter.snapshot().connections, 0);
+}
+
+#[tokio::test]
+async fn a_refused_connect_gives_its_permit_back() {
+    let nobody = Server::start().await.stop().await;
+    let limiter = limiter(1);
+    let client = client(&limiter);
+    for _ in 0..3 {
+        let error = get(client.clone(), nobody.clone())
+            .await
+            .expect_err("nobody listens");
+        assert!(error.contains("Connect"), "{error}");
+    }
+    assert_eq!(limiter.snapshot().connections, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connect_that_waits_too_long_says_so() {
+    let limits = Limits::default()
+        .connections(count(1))
+        .max_wait(Duration::from_millis(200));
+    let limiter = Limiter::new(limits);
+    let hanging = tower::service_fn(|_: Uri| std::future::pending::<Result<(), std::io::Error>>());
+    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(hanging);
+    let first = tokio::spawn(connector.clone().oneshot(Uri::from_static("http://a")));
+    tokio::task::yield_now().await;
+    let second = connector.oneshot(Uri::from_static("http://b")).await;
+    let Err(Error::Limit(error)) = second else {
+        panic!("the one permit is held");
+    };
+    assert!(error.is_timeout());
+    first.abort();
+    assert!(first.await.expect_err("aborted").is_cancelled());
+    assert_eq!(limiter.snapshot().connections, 0, "a dropped connect");
+}
+
+#[tokio::test]
+async fn cancelled_requests_leave_no_permit_behind() {
+    let server = Server::start().await;
+    let limits = Limits::new(Quota::per_second(count(1_000_000)))
+        .lost_after(Duration::ZERO)
+        .connections(count(10))
+        .in_flight(count(10));
+    let limiter = Limiter::new(limits);
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(client(&limiter));
+    let mut calls = JoinSet::new();
+    for n in 0..200_u32 {
+        let call = get(service.clone(), server.uri());
+        calls.spawn(async move {
+            // Half of the callers hang up after a few polls, each at another one.
+            if n % 2 == 0 {
+                call.await.map(|_| ())
+            } else {
+                let mut polls = n % 7;
+                let mut call = std::pin::pin!(call);
+                std::future::poll_fn(move |cx| {
+                    if polls == 0 {
+                        return std::task::Poll::Ready(Ok(()));
+                    }
+                    polls -= 1;
+                    cx.waker().wake_by_ref();
+                    call.as_mut().poll(cx).map(|body| body.map(|_| ()))
+                })
+                .await
+            }
+        });
+    }
+    for call in calls.join_all().await {
+        call.expect("whoever stays is answered");
+    }
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.in_flight, snapshot.waiting), (0, 0));
+    // Had a permit been lost, fewer than ten of these could be in flight at once.
+    server.answer_together(10);
+    let mut calls = JoinSet::new();
+    for _ in 0..10 {
+        calls.spawn(get(service.clone(), server.uri()));
+    }
+    for body in calls.join_all().await {
+        body.expect("all ten are in flight at once");
+    }
+}
