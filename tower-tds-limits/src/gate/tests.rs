@@ -1,3 +1,8 @@
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "an overflow in a test is a failed test"
+)]
+
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use tokio::time::advance;

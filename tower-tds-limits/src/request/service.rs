@@ -20,7 +20,7 @@ use crate::{
 /// which the readied instance holds until `call`. Dropping the readied instance gives the permit
 /// back uncounted. A clone that was polled and is then neither polled again nor dropped keeps
 /// its permit or its place in the queue: use a clone for one request
-/// ([`oneshot`](tower::ServiceExt::oneshot)), or drop it.
+/// (`oneshot`), or drop it.
 ///
 /// # Cancel safety
 /// Dropping the response future or the body frees the place in flight at once. A request whose

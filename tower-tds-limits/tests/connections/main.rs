@@ -1,5 +1,11 @@
 //! Sockets as a server sees them, through the hyper-util client.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "an overflow in a test is a failed test"
+)]
+#![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
+
 mod server;
 
 use std::{num::NonZeroU32, time::Duration};

@@ -1,15 +1,25 @@
 //! The `Service` contract: the readied instance is the one called, and readiness is given back.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "an overflow in a test is a failed test"
+)]
+#![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
+
 mod probe;
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{
+    num::NonZeroU32,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
 use tokio::time::Instant;
 use tokio_test::{assert_pending, assert_ready_ok, task};
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
     Error, Feedback, Limiter, Limits, Outcome, Proof, Quota, RequestLimit, RequestLimitLayer,
 };
@@ -79,6 +89,41 @@ async fn asking_twice_whether_it_is_ready_takes_one_permit() {
     service.ready().await.expect("it is still there");
     assert_eq!(limiter.snapshot().in_flight, 1);
     service.call(request()).await.expect("the probe answers");
+}
+
+/// Ready once, and a panic if asked again before the call.
+#[derive(Debug)]
+struct AskedOnce(bool);
+
+impl Service<Request<Empty<Bytes>>> for AskedOnce {
+    type Response = Response<Empty<Bytes>>;
+    type Error = ProbeError;
+    type Future = std::future::Ready<Result<Self::Response, ProbeError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ProbeError>> {
+        assert!(!self.0, "asked again");
+        self.0 = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Empty<Bytes>>) -> Self::Future {
+        self.0 = false;
+        std::future::ready(Ok(Response::new(Empty::new())))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_inner_service_is_not_asked_again_while_a_permit_is_waited_for() {
+    let limiter = limiter(1);
+    let layer = RequestLimitLayer::new(limiter.clone());
+    let mut first = layer.layer(AskedOnce(false));
+    let mut second = layer.layer(AskedOnce(false));
+    first.ready().await.expect("the one permit");
+    let mut waiting = task::spawn(second.ready());
+    assert_pending!(waiting.poll());
+    assert_pending!(waiting.poll());
+    drop(first);
+    assert_ready_ok!(waiting.poll());
 }
 
 #[tokio::test(start_paused = true)]
