@@ -73,3 +73,7 @@ pub use self::{
 pub mod future {
     pub use crate::{connection::ConnectFuture, request::ResponseFuture};
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

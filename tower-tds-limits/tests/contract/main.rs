@@ -1,9 +1,5 @@
 //! The `Service` contract: the readied instance is the one called, and readiness is given back.
 
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "an overflow in a test is a failed test"
-)]
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
 mod probe;
