@@ -1,0 +1,63 @@
+//! What every bench needs: a service that does nothing, and a caller that costs nothing.
+
+use std::{
+    convert::Infallible,
+    future::{Future, Ready, ready},
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+use http::{Request, Response};
+use tower_service::Service;
+
+/// Answers at once, with the request's body.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct Echo {}
+
+// === impl Echo ===
+
+impl Echo {
+    /// The bare service that every figure is compared with.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {}
+    }
+}
+
+impl<B> Service<Request<B>> for Echo {
+    type Response = Response<B>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<B>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        ready(Ok(Response::new(request.into_body())))
+    }
+}
+
+/// Makes one call that has nothing to wait for, without a runtime's own cost.
+///
+/// # Panics
+/// If the service has to wait, or fails.
+#[expect(
+    clippy::panic,
+    reason = "a bench that waits measures something else, and must not go on"
+)]
+pub fn call<S, R>(service: &mut S, request: R) -> S::Response
+where
+    S: Service<R>,
+{
+    let mut cx = Context::from_waker(Waker::noop());
+    let Poll::Ready(Ok(())) = service.poll_ready(&mut cx) else {
+        panic!("the service is not ready at once");
+    };
+    let response = pin!(service.call(request));
+    let Poll::Ready(Ok(response)) = response.poll(&mut cx) else {
+        panic!("the service does not answer at once");
+    };
+    response
+}

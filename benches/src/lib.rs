@@ -1,1 +1,0 @@
-//! Criterion benchmarks: each group with its baseline and its peers.
