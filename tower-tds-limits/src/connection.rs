@@ -1,5 +1,6 @@
-//! The connection side: a permit from before `connect` until the socket is closed.
+//! The connection side: a permit from before `connect` until the server has closed.
 
+mod closing;
 mod connections;
 mod future;
 mod io;

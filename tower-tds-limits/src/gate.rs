@@ -96,14 +96,23 @@ impl<A: Admit> Gate<A> {
     }
 
     /// Changes the rule's state, and wakes the front waiter if that concerns it.
-    pub(crate) fn update(&self, event: impl FnOnce(&mut A, Instant)) {
+    pub(crate) fn update(&self, event: impl FnOnce(&mut A)) {
         let mut state = self.lock();
-        // The one clock of this side, read under the lock: events reach the rule in order.
-        let now = Instant::now();
-        event(&mut state.rule, now);
-        let waker = state.front_to_wake(now);
+        event(&mut state.rule);
+        // Nobody waits as a rule, and then the time is nobody's concern.
+        let waker = if state.waiters.is_empty() {
+            None
+        } else {
+            state.front_to_wake(Instant::now())
+        };
         drop(state);
         wake(waker);
+    }
+
+    /// As [`update`](Self::update), for an event that has a time. It is read under the lock, so
+    /// that events reach the rule in order.
+    pub(crate) fn update_now(&self, event: impl FnOnce(&mut A, Instant)) {
+        self.update(|rule| event(rule, Instant::now()));
     }
 
     /// Passes, or takes a place in the queue.

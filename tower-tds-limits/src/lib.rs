@@ -3,7 +3,7 @@
 //! ```text
 //! request -> RequestLimit ------------> your client -> ConnectionLimit -> connect
 //!            in flight to the end of    (hyper, ...)   one permit a socket, from
-//!            the body, proof window                    before connect until closed
+//!            the body, proof window                    before connect to the server's close
 //! ```
 //!
 //! Limiters that bound the times of sending earn refusals as soon as delays vary: fifty
@@ -42,7 +42,8 @@
 //!   the wire passes the limiter, nobody else uses the quota, and a lost request is counted
 //!   within [`Limits::lost_after`] if at all.
 //! - Requests between their grant and the end of their bodies, and sockets from before
-//!   `connect` until they are closed on this side, never exceed their limits.
+//!   `connect` until the server has closed them (awaited for 30 s at most), never exceed their
+//!   limits.
 //! - Waiters go first in, first out, one is woken at a time, and one that is dropped leaves
 //!   nothing behind.
 //!

@@ -2,13 +2,16 @@
 
 use std::{io, num::NonZeroU32, time::Duration};
 
-use http::{Request, Response};
-use hyper_util::client::legacy::connect::HttpConnector;
-use tower::{ServiceBuilder, service_fn, util::BoxCloneSyncService};
+use http::{Request, Response, Uri};
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use tokio::net::TcpStream;
+use tower::{Service, ServiceBuilder, service_fn, util::BoxCloneSyncService};
 use tower_tds_limits::{
     ConnectionLimit, Error, LimitError, LimitedIo, Limiter, Limits, PermitBody, Quota, ReadStatus,
     RequestLimit, RequestLimitLayer, future,
 };
+
+type HttpConnecting = <HttpConnector as Service<Uri>>::Future;
 
 fn assert_send_sync<T: Send + Sync>() {}
 fn assert_send<T: Send>() {}
@@ -22,12 +25,12 @@ fn auto_traits_follow_what_is_inside() {
     assert_send_sync::<RequestLimit<()>>();
     assert_send_sync::<ConnectionLimit<HttpConnector>>();
     assert_send_sync::<PermitBody<String>>();
-    assert_send_sync::<LimitedIo<()>>();
+    assert_send_sync::<LimitedIo<TokioIo<TcpStream>>>();
     assert_send::<future::ResponseFuture<std::future::Ready<()>, ReadStatus>>();
-    assert_send::<future::ConnectFuture<std::future::Ready<()>>>();
+    assert_send::<future::ConnectFuture<HttpConnecting>>();
     // The hyper-util client asks a connector's future to be Unpin.
-    assert_unpin::<future::ConnectFuture<std::future::Ready<()>>>();
-    assert_unpin::<LimitedIo<()>>();
+    assert_unpin::<future::ConnectFuture<HttpConnecting>>();
+    assert_unpin::<LimitedIo<TokioIo<TcpStream>>>();
     assert_static_error::<LimitError>();
     assert_static_error::<Error<io::Error>>();
 }

@@ -65,7 +65,7 @@ impl Permit for ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.gate.update(|connections, _now| {
+        self.gate.update(|connections| {
             connections.open = connections.open.saturating_sub(1);
         });
     }

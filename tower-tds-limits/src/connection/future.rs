@@ -5,84 +5,88 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use pin_project_lite::pin_project;
-
 use crate::{
     Error, LimitError,
-    connection::{ConnectionPermit, LimitedIo},
+    connection::{
+        ConnectionPermit, LimitedIo,
+        closing::{Connecting, abandon},
+    },
 };
 
-pin_project! {
-    /// The connecting of a [`ConnectionLimit`](crate::ConnectionLimit).
-    ///
-    /// # Cancel safety
-    /// Dropping it gives the permit back.
-    pub struct ConnectFuture<Fut> {
-        #[pin]
-        state: State<Fut>,
-    }
+/// The connecting of a [`ConnectionLimit`](crate::ConnectionLimit).
+///
+/// # Cancel safety
+/// Dropping it does not stop the connecting, because the server may accept it all the same: it
+/// goes on in the background, is closed, and then the permit goes to the next.
+pub struct ConnectFuture<F: Connecting> {
+    state: State<F>,
 }
 
-pin_project! {
-    #[project = StateProjection]
-    enum State<Fut> {
-        // ## Called => done
-        Called {
-            #[pin]
-            io: Fut,
-            permit: Option<ConnectionPermit>,
-        },
-        // ## Refused => done
-        Refused { error: Option<LimitError> },
-    }
+enum State<F> {
+    // ## Called => Over
+    Called {
+        /// Boxed, so that it can be moved to the background when this future is dropped.
+        connecting: Pin<Box<F>>,
+        permit: ConnectionPermit,
+    },
+    // ## Refused => Over
+    Refused(LimitError),
+    Over,
 }
 
 // === impl ConnectFuture ===
 
-impl<Fut> ConnectFuture<Fut> {
-    pub(super) fn called(io: Fut, permit: ConnectionPermit) -> Self {
+impl<F: Connecting> ConnectFuture<F> {
+    pub(super) fn called(connecting: F, permit: ConnectionPermit) -> Self {
         Self {
             state: State::Called {
-                io,
-                permit: Some(permit),
+                connecting: Box::pin(connecting),
+                permit,
             },
         }
     }
 
     pub(super) fn refused(error: LimitError) -> Self {
         Self {
-            state: State::Refused { error: Some(error) },
+            state: State::Refused(error),
+        }
+    }
+
+    fn end(&mut self) -> State<F> {
+        std::mem::replace(&mut self.state, State::Over)
+    }
+}
+
+impl<F: Connecting> Future for ConnectFuture<F> {
+    type Output = Result<LimitedIo<F::Socket>, Error<F::Error>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = match &mut self.state {
+            State::Called { connecting, .. } => Some(ready!(connecting.as_mut().poll(cx))),
+            State::Refused(_) | State::Over => None,
+        };
+        match (self.end(), outcome) {
+            (State::Called { permit, .. }, Some(outcome)) => Poll::Ready(
+                outcome
+                    .map(|socket| LimitedIo::new(socket, permit))
+                    .map_err(Error::Inner),
+            ),
+            (State::Refused(error), _) => Poll::Ready(Err(Error::Limit(error))),
+            // Polled after it was ready, which a future's contract leaves open.
+            (State::Called { .. } | State::Over, _) => Poll::Pending,
         }
     }
 }
 
-impl<Fut, T, E> Future for ConnectFuture<Fut>
-where
-    Fut: Future<Output = Result<T, E>>,
-{
-    type Output = Result<LimitedIo<T>, Error<E>>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
-            StateProjection::Called { io, permit } => {
-                let outcome = ready!(io.poll(cx));
-                let permit = permit.take();
-                Poll::Ready(
-                    outcome
-                        .map(|io| LimitedIo::new(io, permit))
-                        .map_err(Error::Inner),
-                )
-            }
-            StateProjection::Refused { error } => match error.take() {
-                Some(error) => Poll::Ready(Err(Error::Limit(error))),
-                // Polled after it was ready, which a future's contract leaves open.
-                None => Poll::Pending,
-            },
+impl<F: Connecting> Drop for ConnectFuture<F> {
+    fn drop(&mut self) {
+        if let State::Called { connecting, permit } = self.end() {
+            abandon(connecting, permit);
         }
     }
 }
 
-impl<Fut> fmt::Debug for ConnectFuture<Fut> {
+impl<F: Connecting> fmt::Debug for ConnectFuture<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectFuture").finish_non_exhaustive()
     }

@@ -7,7 +7,7 @@ use tower_service::Service;
 
 use crate::{
     Error, Limiter,
-    connection::{ConnectFuture, ConnectionPermit, LimitedIo},
+    connection::{ConnectFuture, ConnectionPermit, LimitedIo, closing::Socket},
     gate::Turn,
 };
 
@@ -22,7 +22,9 @@ use crate::{
 /// timeouts that time `call` do not include the wait.
 ///
 /// # Cancel safety
-/// Dropping a readied instance, the future or the socket gives the permit back.
+/// Dropping a readied instance gives the permit back at once. Dropping the future or the socket
+/// ends this side, and gives the permit back when the server has ended its own: a server counts
+/// a connection until then.
 ///
 /// # Clone
 /// Clones share the limiter; a clone has no permit and no place in the queue.
@@ -61,6 +63,8 @@ impl<C> ConnectionLimit<C> {
 impl<C, Target> Service<Target> for ConnectionLimit<C>
 where
     C: Service<Target>,
+    C::Response: Socket,
+    C::Future: Send + 'static,
 {
     type Response = LimitedIo<C::Response>;
     type Error = Error<C::Error>;

@@ -46,7 +46,7 @@ fn waiter(gate: &Arc<Gate<Script>>) -> Waiter<Script> {
 }
 
 fn put_back(gate: &Gate<Script>) {
-    gate.update(|script, _| script.free += 1);
+    gate.update(|script| script.free += 1);
 }
 
 /// A task that polls one waiter, which it owns.
@@ -96,7 +96,7 @@ async fn a_grant_wakes_the_next_while_there_is_room() {
     let mut second = pass!(waiter(&gate));
     assert_pending!(first.poll());
     assert_pending!(second.poll());
-    gate.update(|script, _| script.free += 2);
+    gate.update(|script| script.free += 2);
     assert!(!second.is_woken());
     assert_ready_ok!(first.poll());
     assert!(second.is_woken());
@@ -128,7 +128,7 @@ async fn a_dropped_waiter_in_the_middle_is_passed_over() {
     assert_pending!(middle.poll());
     assert_pending!(last.poll());
     drop(middle);
-    gate.update(|script, _| script.free += 2);
+    gate.update(|script| script.free += 2);
     assert_ready_ok!(first.poll());
     assert_ready_ok!(last.poll());
 }
@@ -138,7 +138,7 @@ async fn the_front_waiter_keeps_its_own_time_and_then_the_next_does() {
     let gate = gate(0);
     let now = Instant::now();
     let (soon, later) = (Duration::from_millis(10), Duration::from_millis(30));
-    gate.update(|script, _| script.at = vec![now + soon, now + later]);
+    gate.update(|script| script.at = vec![now + soon, now + later]);
     let mut first = pass!(waiter(&gate));
     let mut second = pass!(waiter(&gate));
     assert_pending!(first.poll());
@@ -159,10 +159,10 @@ async fn the_front_waiter_keeps_its_own_time_and_then_the_next_does() {
 async fn an_event_that_changes_nothing_for_the_front_wakes_nobody() {
     let gate = gate(0);
     let at = Instant::now() + Duration::from_secs(5);
-    gate.update(|script, _| script.at = vec![at]);
+    gate.update(|script| script.at = vec![at]);
     let mut first = pass!(waiter(&gate));
     assert_pending!(first.poll());
-    gate.update(|script, _| script.at.push(at + Duration::from_secs(1)));
+    gate.update(|script| script.at.push(at + Duration::from_secs(1)));
     assert!(!first.is_woken());
 }
 

@@ -24,16 +24,11 @@ pin_project! {
 
 // === impl PermitBody ===
 
-impl<B: Body> PermitBody<B> {
-    pub(super) fn new(inner: B, mut permit: Option<RequestPermit>) -> Self {
-        if inner.is_end_stream() {
-            end(&mut permit);
-        }
+impl<B> PermitBody<B> {
+    pub(super) fn new(inner: B, permit: Option<RequestPermit>) -> Self {
         Self { inner, permit }
     }
-}
 
-impl<B> PermitBody<B> {
     /// The inner body.
     pub fn get_ref(&self) -> &B {
         &self.inner

@@ -82,7 +82,8 @@ where
                 let read = feedback.read(outcome.as_ref());
                 Poll::Ready(match outcome {
                     Ok(response) => Ok(response.map(|body| {
-                        let permit = permit.and_then(|permit| permit.after_head(read));
+                        let whole = body.is_end_stream();
+                        let permit = permit.and_then(|permit| permit.after_head(read, whole));
                         PermitBody::new(body, permit)
                     })),
                     Err(error) => {

@@ -1,6 +1,6 @@
 //! One request's place inside the limits.
 
-use std::{mem, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     gate::{Gate, Permit},
@@ -37,21 +37,26 @@ impl RequestPermit {
         self.stage = Stage::Sent;
     }
 
-    /// The response head is there. Gives what rides on in the body, if anything does.
-    pub(crate) fn after_head(mut self, outcome: Outcome) -> Option<Self> {
+    /// The response head is there, and with it perhaps the whole response. Gives what rides on
+    /// in the body, if anything does.
+    pub(crate) fn after_head(mut self, outcome: Outcome, whole: bool) -> Option<Self> {
         match outcome {
+            Outcome::Unsent => {
+                self.unsent();
+                None
+            }
+            Outcome::Answered | Outcome::Lost if whole => {
+                self.ended();
+                None
+            }
             Outcome::Answered => {
                 let stage = &mut self.stage;
-                self.gate.update(|requests, now| {
+                self.gate.update_now(|requests, now| {
                     if requests.answer(now) == Answered::Proven {
                         *stage = Stage::Proven;
                     }
                 });
                 Some(self)
-            }
-            Outcome::Unsent => {
-                self.unsent();
-                None
             }
             // The head proves nothing; the end of the body will.
             Outcome::Lost => Some(self),
@@ -69,13 +74,16 @@ impl RequestPermit {
 
     /// The response body has ended.
     pub(crate) fn ended(mut self) {
-        let stage = mem::replace(&mut self.stage, Stage::Over);
-        self.gate.update(|requests, now| {
-            if stage == Stage::Sent {
+        match self.stage {
+            Stage::Sent => self.gate.update_now(|requests, now| {
                 requests.prove(now);
-            }
-            requests.end();
-        });
+                requests.end();
+            }),
+            Stage::Proven => self.gate.update(Requests::end),
+            // What was never sent has no body, and its drop gives it back.
+            Stage::Granted | Stage::Over => return,
+        }
+        self.stage = Stage::Over;
     }
 
     /// Nothing reached the wire after all.
@@ -97,17 +105,17 @@ impl Permit for RequestPermit {
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
-        let stage = self.stage;
-        if stage == Stage::Over {
-            return;
+        match self.stage {
+            Stage::Granted => self.gate.update(|requests| {
+                requests.withdraw();
+                requests.end();
+            }),
+            Stage::Sent => self.gate.update_now(|requests, now| {
+                requests.lose(now);
+                requests.end();
+            }),
+            Stage::Proven => self.gate.update(Requests::end),
+            Stage::Over => {}
         }
-        self.gate.update(|requests, now| {
-            match stage {
-                Stage::Granted => requests.withdraw(),
-                Stage::Sent => requests.lose(now),
-                Stage::Proven | Stage::Over => {}
-            }
-            requests.end();
-        });
     }
 }

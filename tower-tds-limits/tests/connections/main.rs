@@ -15,9 +15,9 @@ use http::{Request, Uri};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
+    rt::{TokioExecutor, TokioIo},
 };
-use tokio::task::JoinSet;
+use tokio::{net::TcpStream, task::JoinSet};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
     ConnectionLimit, ConnectionLimitLayer, Error, Limiter, Limits, Quota, RequestLimitLayer,
@@ -52,6 +52,13 @@ where
     let response = ready.call(request).await.map_err(|e| format!("{e:?}"))?;
     let body = response.into_body().collect().await;
     Ok(body.map_err(|e| format!("{e:?}"))?.to_bytes())
+}
+
+/// Sockets are closed in the background.
+async fn all_permits_back(limiter: &Limiter) {
+    while limiter.snapshot().connections > 0 {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
@@ -96,8 +103,8 @@ async fn an_idle_socket_keeps_its_permit_and_a_closed_one_gives_it_back() {
     get(client.clone(), server.uri()).await.expect("an answer");
     assert_eq!(limiter.snapshot().connections, 1, "idle in the pool");
     drop(client);
-    server.closed_sockets(1).await;
-    assert_eq!(limiter.snapshot().connections, 0);
+    all_permits_back(&limiter).await;
+    assert_eq!(server.open_sockets(), 0);
 }
 
 #[tokio::test]
@@ -120,7 +127,9 @@ async fn a_connect_that_waits_too_long_says_so() {
         .connections(count(1))
         .max_wait(Duration::from_millis(200));
     let limiter = Limiter::new(limits);
-    let hanging = tower::service_fn(|_: Uri| std::future::pending::<Result<(), std::io::Error>>());
+    let hanging = tower::service_fn(|_: Uri| {
+        std::future::pending::<Result<TokioIo<TcpStream>, std::io::Error>>()
+    });
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(hanging);
     let first = tokio::spawn(connector.clone().oneshot(Uri::from_static("http://a")));
     tokio::task::yield_now().await;
@@ -131,7 +140,9 @@ async fn a_connect_that_waits_too_long_says_so() {
     assert!(error.is_timeout());
     first.abort();
     assert!(first.await.expect_err("aborted").is_cancelled());
-    assert_eq!(limiter.snapshot().connections, 0, "a dropped connect");
+    assert_eq!(limiter.snapshot().connections, 1, "it may yet be accepted");
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert_eq!(limiter.snapshot().connections, 0);
 }
 
 #[tokio::test]
@@ -181,4 +192,24 @@ async fn cancelled_requests_leave_no_permit_behind() {
     for body in calls.join_all().await {
         body.expect("all ten are in flight at once");
     }
+    assert!(server.peak_sockets() <= 10, "{}", server.peak_sockets());
+}
+
+#[tokio::test]
+async fn a_server_that_is_slow_to_close_is_waited_for() {
+    let server = Server::start().await;
+    server.close_slowly();
+    let limiter = limiter(1);
+    get(client(&limiter), server.uri())
+        .await
+        .expect("an answer");
+    // That client is gone; its socket has ended on this side only.
+    let next = tokio::spawn(get(client(&limiter), server.uri()));
+    server.seen_ends(1).await;
+    assert_eq!(limiter.snapshot().connections, 1);
+    assert_eq!(limiter.snapshot().connects_waiting, 1);
+
+    server.close_at_once();
+    next.await.expect("no panic").expect("an answer");
+    assert_eq!(server.peak_sockets(), 1);
 }

@@ -24,9 +24,18 @@ pub(crate) struct Server {
 struct Counts {
     requests: AtomicU32,
     peak: AtomicU32,
-    /// Sockets opened and sockets closed.
-    sockets: watch::Sender<(u32, u32)>,
+    sockets: watch::Sender<Sockets>,
+    lingering: watch::Sender<bool>,
     barrier: watch::Sender<Barrier>,
+}
+
+#[derive(Default)]
+struct Sockets {
+    opened: u32,
+    /// Ended by the client.
+    ended: u32,
+    /// Closed on this side too, or about to be.
+    closed: u32,
 }
 
 /// How many requests have to be there before one is answered.
@@ -44,7 +53,8 @@ impl Server {
         let counts = Arc::new(Counts {
             requests: AtomicU32::new(0),
             peak: AtomicU32::new(0),
-            sockets: watch::Sender::new((0, 0)),
+            sockets: watch::Sender::new(Sockets::default()),
+            lingering: watch::Sender::new(false),
             barrier: watch::Sender::new(Barrier {
                 arrived: 0,
                 together: 0,
@@ -78,11 +88,25 @@ impl Server {
         self.counts.peak.load(SeqCst)
     }
 
-    /// Waits until so many sockets have been closed.
-    pub(crate) async fn closed_sockets(&self, closed: u32) {
+    pub(crate) fn open_sockets(&self) -> u32 {
+        let sockets = self.counts.sockets.borrow();
+        sockets.opened - sockets.closed
+    }
+
+    /// Waits until so many clients have ended their side.
+    pub(crate) async fn seen_ends(&self, ends: u32) {
         let mut sockets = self.counts.sockets.subscribe();
-        let seen = sockets.wait_for(|(_, now)| *now >= closed).await;
+        let seen = sockets.wait_for(|sockets| sockets.ended >= ends).await;
         drop(seen.expect("the counts live as long as the server"));
+    }
+
+    /// From now on a client's end is seen and not answered.
+    pub(crate) fn close_slowly(&self) {
+        self.counts.lingering.send_replace(true);
+    }
+
+    pub(crate) fn close_at_once(&self) {
+        self.counts.lingering.send_replace(false);
     }
 
     /// From now on answers only when so many requests are there, and then all of them.
@@ -98,21 +122,29 @@ impl Server {
 
 async fn accept(listener: TcpListener, counts: Arc<Counts>) {
     loop {
-        let (socket, _) = listener.accept().await.expect("loopback accepts");
-        counts.sockets.send_modify(|(opened, closed)| {
-            *opened += 1;
-            counts.peak.fetch_max(*opened - *closed, SeqCst);
+        let (mut socket, _) = listener.accept().await.expect("loopback accepts");
+        counts.sockets.send_modify(|sockets| {
+            sockets.opened += 1;
+            counts
+                .peak
+                .fetch_max(sockets.opened - sockets.closed, SeqCst);
         });
         let counts = Arc::clone(&counts);
         tokio::spawn(async move {
-            let _ended: std::io::Result<()> = serve(socket, &counts).await;
-            counts.sockets.send_modify(|(_, closed)| *closed += 1);
+            let _ended: std::io::Result<()> = serve(&mut socket, &counts).await;
+            counts.sockets.send_modify(|sockets| sockets.ended += 1);
+            let mut lingering = counts.lingering.subscribe();
+            let over = lingering.wait_for(|lingering| !lingering).await;
+            drop(over.expect("the counts live as long as the server"));
+            // Forgotten no later than it says goodbye, as gateways do.
+            counts.sockets.send_modify(|sockets| sockets.closed += 1);
+            drop(socket);
         });
     }
 }
 
 /// One answer for each blank line; the requests of these tests have no bodies.
-async fn serve(mut socket: TcpStream, counts: &Counts) -> std::io::Result<()> {
+async fn serve(socket: &mut TcpStream, counts: &Counts) -> std::io::Result<()> {
     let answer = format!(
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{BODY}",
         BODY.len()
