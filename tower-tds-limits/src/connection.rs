@@ -1,5 +1,6 @@
 //! The connection side: a permit from before `connect` until the server has closed.
 
+mod background;
 mod closing;
 mod connections;
 mod future;
@@ -9,5 +10,9 @@ mod service;
 
 pub(crate) use self::connections::{ConnectionPermit, Connections};
 pub use self::{
-    future::ConnectFuture, io::LimitedIo, layer::ConnectionLimitLayer, service::ConnectionLimit,
+    background::{Background, BackgroundTask},
+    future::ConnectFuture,
+    io::LimitedIo,
+    layer::ConnectionLimitLayer,
+    service::ConnectionLimit,
 };

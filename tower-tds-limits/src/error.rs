@@ -23,38 +23,60 @@ pub enum Error<E> {
 /// - [`is_timeout`](Self::is_timeout): the wait for a permit reached
 ///   [`Limits::max_wait`](crate::Limits::max_wait). Make fewer calls at once, or allow a longer
 ///   wait.
+/// - Otherwise a pool gave up a connection while it waited for its permit. Nobody sees this
+///   error but the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitError {
-    waited: Duration,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    TimedOut { waited: Duration },
+    Orphaned,
 }
 
 // === impl LimitError ===
 
 impl LimitError {
     pub(crate) fn timed_out(waited: Duration) -> Self {
-        Self { waited }
+        Self {
+            kind: Kind::TimedOut { waited },
+        }
+    }
+
+    pub(crate) fn orphaned() -> Self {
+        Self {
+            kind: Kind::Orphaned,
+        }
     }
 
     /// Whether the wait for a permit reached its bound.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        true
+        self.waited().is_some()
     }
 
-    /// How long the request waited for a permit.
+    /// How long the wait was that reached its bound.
     #[must_use]
-    pub fn waited(&self) -> Duration {
-        self.waited
+    pub fn waited(&self) -> Option<Duration> {
+        match self.kind {
+            Kind::TimedOut { waited } => Some(waited),
+            Kind::Orphaned => None,
+        }
     }
 }
 
 impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "no permit within {:?}, nothing was sent: make fewer calls at once or allow a longer wait",
-            self.waited
-        )
+        match self.kind {
+            Kind::TimedOut { waited } => write!(
+                f,
+                "no permit within {waited:?}, nothing was sent: \
+                 make fewer calls at once or allow a longer wait"
+            ),
+            Kind::Orphaned => f.write_str("nobody waits for this connection any more"),
+        }
     }
 }
 

@@ -62,7 +62,7 @@ mod request;
 mod requests;
 
 pub use self::{
-    connection::{ConnectionLimit, ConnectionLimitLayer, LimitedIo},
+    connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo},
     error::{Error, LimitError},
     limiter::{Limiter, Snapshot},
     limits::{Limits, Proof},
@@ -72,7 +72,10 @@ pub use self::{
 
 /// The named futures of this crate's services.
 pub mod future {
-    pub use crate::{connection::ConnectFuture, request::ResponseFuture};
+    pub use crate::{
+        connection::{BackgroundTask, ConnectFuture},
+        request::ResponseFuture,
+    };
 }
 
 #[cfg(doctest)]

@@ -6,8 +6,10 @@ use std::{
 use tower_service::Service;
 
 use crate::{
-    Error, Limiter,
-    connection::{ConnectFuture, ConnectionPermit, LimitedIo, closing::Socket},
+    Error, LimitError, Limiter,
+    connection::{
+        ConnectFuture, ConnectionPermit, LimitedIo, background::in_background, closing::Socket,
+    },
     gate::Turn,
 };
 
@@ -31,7 +33,8 @@ use crate::{
 ///
 /// # Errors
 /// The future gives [`Error::Limit`] when the wait reached
-/// [`Limits::max_wait`](crate::Limits::max_wait), and [`Error::Inner`] for the connector's own.
+/// [`Limits::max_wait`](crate::Limits::max_wait), or when nobody waits for the connection any
+/// more (see [`Background`](crate::Background)), and [`Error::Inner`] for the connector's own.
 ///
 /// # Panics
 /// `call` panics with "`poll_ready` must give Ready before `call`" if that was not so.
@@ -71,9 +74,14 @@ where
     type Future = ConnectFuture<C::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.turn
+        let ready = self
+            .turn
             .poll_ready(cx, |cx| self.inner.poll_ready(cx))
-            .map_err(Error::Inner)
+            .map_err(Error::Inner)?;
+        if ready.is_pending() && in_background() && self.turn.refuse(LimitError::orphaned()) {
+            return Poll::Ready(Ok(()));
+        }
+        ready.map(Ok)
     }
 
     fn call(&mut self, target: Target) -> Self::Future {

@@ -178,7 +178,7 @@ async fn a_bounded_wait_ends_in_an_error_and_leaves_no_place_behind() {
     advance(bound).await;
     let error = assert_ready_err!(bounded.poll());
     assert!(error.is_timeout());
-    assert_eq!(error.waited(), bound);
+    assert_eq!(error.waited(), Some(bound));
     assert_eq!(gate.read(|_, waiting| waiting), 1);
     put_back(&gate);
     assert_ready_ok!(patient.poll());

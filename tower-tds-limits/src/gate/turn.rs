@@ -78,6 +78,17 @@ impl<P: Permit> Turn<P> {
         Poll::Ready(Ok(()))
     }
 
+    /// Ends the wait for a permit with `error` for the response future. Says whether there was
+    /// such a wait.
+    pub(crate) fn refuse(&mut self, error: LimitError) -> bool {
+        let waiting = matches!(self.readiness, Readiness::InnerReady);
+        if waiting {
+            self.waiter.give_up();
+            self.readiness = Readiness::Refused(error);
+        }
+        waiting
+    }
+
     /// Takes what `poll_ready` came to.
     ///
     /// # Errors

@@ -93,7 +93,8 @@ impl<A: Admit> Waiter<A> {
         (waited >= self.max_wait?).then_some(waited)
     }
 
-    fn give_up(&mut self) {
+    /// Gives up the place, if there is one.
+    pub(super) fn give_up(&mut self) {
         self.since = None;
         if let Some(key) = self.place.take() {
             self.gate.leave(key);

@@ -20,7 +20,8 @@ use hyper_util::{
 use tokio::{net::TcpStream, task::JoinSet};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
-    ConnectionLimit, ConnectionLimitLayer, Error, Limiter, Limits, Quota, RequestLimitLayer,
+    Background, ConnectionLimit, ConnectionLimitLayer, Error, Limiter, Limits, Quota,
+    RequestLimitLayer,
 };
 
 use self::server::Server;
@@ -37,7 +38,7 @@ fn limiter(most: u32) -> Limiter {
 
 fn client(limiter: &Limiter) -> Client<ConnectionLimit<HttpConnector>, Empty<Bytes>> {
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
-    Client::builder(TokioExecutor::new()).build(connector)
+    Client::builder(Background::new(TokioExecutor::new())).build(connector)
 }
 
 async fn get<S, B>(mut service: S, uri: Uri) -> Result<Bytes, String>
@@ -216,4 +217,28 @@ async fn a_server_that_is_slow_to_close_is_waited_for() {
     server.close_at_once();
     next.await.expect("no panic").expect("an answer");
     assert_eq!(server.peak_sockets(), 1);
+}
+
+#[tokio::test]
+async fn connects_that_nobody_waits_for_end_and_open_no_socket() {
+    // No request limit in front: most of a thousand requests begin to connect, wait, and are
+    // served by a socket that another one has left.
+    let server = Server::start().await;
+    let limiter = limiter(10);
+    let client = client(&limiter);
+    let mut calls = JoinSet::new();
+    for _ in 0..1_000 {
+        calls.spawn(get(client.clone(), server.uri()));
+    }
+    for body in calls.join_all().await {
+        body.expect("every call is answered");
+    }
+    assert_eq!(limiter.snapshot().connects_waiting, 0);
+    let opened = server.opened_sockets();
+
+    // Nothing keeps the pool alive, and nothing comes after it.
+    drop(client);
+    all_permits_back(&limiter).await;
+    assert_eq!(server.open_sockets(), 0);
+    assert_eq!(server.opened_sockets(), opened);
 }

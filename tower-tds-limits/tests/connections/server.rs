@@ -88,6 +88,10 @@ impl Server {
         self.counts.peak.load(SeqCst)
     }
 
+    pub(crate) fn opened_sockets(&self) -> u32 {
+        self.counts.sockets.borrow().opened
+    }
+
     pub(crate) fn open_sockets(&self) -> u32 {
         let sockets = self.counts.sockets.borrow();
         sockets.opened - sockets.closed

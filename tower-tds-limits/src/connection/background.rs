@@ -1,0 +1,115 @@
+//! Connects that nobody waits for any more.
+//!
+//! A pool that finds a free connection after it has begun to connect lets the connecting go on
+//! as a task of its own. If that task still waits for a permit it would wait for as long as
+//! every permit is in use, keep the pool alive, and then open a socket that nobody asked for.
+
+use std::{
+    cell::Cell,
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use hyper::rt::Executor;
+use pin_project_lite::pin_project;
+
+/// An executor that tells [`ConnectionLimit`](crate::ConnectionLimit) which connects nobody
+/// waits for, so that they end instead of waiting for a permit.
+///
+/// Give it to the hyper-util client in place of the executor that it wraps. A connect that has
+/// its permit goes on and serves a later request.
+///
+/// # Examples
+/// ```
+/// use hyper_util::{
+///     client::legacy::{Client, connect::HttpConnector},
+///     rt::TokioExecutor,
+/// };
+/// use tower_layer::Layer;
+/// use tower_tds_limits::{Background, ConnectionLimitLayer, Limiter, Limits};
+///
+/// let limiter = Limiter::new(Limits::default());
+/// let connector = ConnectionLimitLayer::new(limiter).layer(HttpConnector::new());
+/// let executor = Background::new(TokioExecutor::new());
+/// let client: Client<_, String> = Client::builder(executor).build(connector);
+/// # drop(client);
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Background<E> {
+    inner: E,
+}
+
+pin_project! {
+    /// A task in the background.
+    pub struct BackgroundTask<F> {
+        #[pin]
+        task: F,
+    }
+}
+
+// === impl Background ===
+
+impl<E> Background<E> {
+    /// Runs tasks on `inner`, and marks them as running in the background.
+    pub const fn new(inner: E) -> Self {
+        Self { inner }
+    }
+}
+
+impl<E, F> Executor<F> for Background<E>
+where
+    E: Executor<BackgroundTask<F>>,
+{
+    fn execute(&self, task: F) {
+        self.inner.execute(BackgroundTask { task });
+    }
+}
+
+// === impl BackgroundTask ===
+
+impl<F: Future> Future for BackgroundTask<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let _until_the_end_of_this_poll = Mark::set();
+        self.project().task.poll(cx)
+    }
+}
+
+impl<F> fmt::Debug for BackgroundTask<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackgroundTask").finish_non_exhaustive()
+    }
+}
+
+/// Marks this thread as polling a background task. Its drop restores what was, also when the
+/// task panics.
+struct Mark {
+    before: bool,
+}
+
+// === impl Mark ===
+
+impl Mark {
+    fn set() -> Self {
+        Self {
+            before: MARKED.replace(true),
+        }
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        MARKED.set(self.before);
+    }
+}
+
+/// Whether whoever asks is polled by a background task.
+pub(super) fn in_background() -> bool {
+    MARKED.get()
+}
+
+thread_local! {
+    static MARKED: Cell<bool> = const { Cell::new(false) };
+}
