@@ -119,8 +119,10 @@ impl Limits {
         self.in_flight.get()
     }
 
-    pub(crate) fn most_connections(&self) -> u32 {
-        self.connections.get()
+    /// The most sockets at once.
+    #[must_use]
+    pub fn most_connections(&self) -> NonZeroU32 {
+        self.connections
     }
 
     pub(crate) fn proven_by(&self) -> Proof {

@@ -28,7 +28,7 @@ impl Connections {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             open: 0,
-            most: limits.most_connections(),
+            most: limits.most_connections().get(),
         }
     }
 
