@@ -1,0 +1,65 @@
+use super::TokenEndpoint;
+
+const PATH: &str = "/auth/realms/ServiceConnect/protocol/openid-connect/token";
+
+#[test]
+fn the_keycloak_path_is_appended_once() {
+    for base in [
+        "https://sso.example.com",
+        "https://sso.example.com/",
+        " https://sso.example.com// ",
+    ] {
+        let endpoint = TokenEndpoint::keycloak(base, "ServiceConnect").unwrap();
+        assert_eq!(
+            *endpoint.uri(),
+            *format!("https://sso.example.com{PATH}"),
+            "{base}"
+        );
+    }
+}
+
+#[test]
+fn addresses_that_would_leak_or_miss_are_refused() {
+    for (base, realm) in [
+        ("", "r"),
+        ("sso.example.com", "r"),
+        ("http://sso.example.com", "r"),
+        ("https://id:pw@sso.example.com", "r"),
+        ("https://sso.example.com/auth", "r"),
+        ("https://sso.example.com/auth/", "r"),
+        ("https://sso.example.com/auth/realms/r", "r"),
+        ("https://sso.example.com?x=y", "r"),
+        ("https://sso.example.com#x", "r"),
+        ("https://sso.example.com", ""),
+        ("https://sso.example.com", "a/b"),
+        ("https://sso.example.com", "a b"),
+        ("https://sso.example.com", ".."),
+        ("https://sso.example.com", "r?x"),
+    ] {
+        assert!(
+            TokenEndpoint::keycloak(base, realm).is_err(),
+            "{base} {realm}"
+        );
+        assert!(
+            TokenEndpoint::keycloak_loopback(base, realm).is_err(),
+            "{base} {realm}"
+        );
+    }
+}
+
+#[test]
+fn plain_http_needs_both_the_name_and_the_host() {
+    let base = "http://127.0.0.1:8080";
+    assert!(TokenEndpoint::keycloak(base, "r").is_err());
+    assert!(TokenEndpoint::keycloak_loopback(base, "r").is_ok());
+    assert!(TokenEndpoint::new(base.parse().unwrap()).is_err());
+    assert!(TokenEndpoint::loopback(base.parse().unwrap()).is_ok());
+}
+
+#[test]
+fn the_query_is_kept_and_not_shown() {
+    let uri = "https://sso.example.com/token?tenant=1234".parse().unwrap();
+    let endpoint = TokenEndpoint::new(uri).unwrap();
+    assert_eq!(endpoint.uri().query(), Some("tenant=1234"));
+    assert!(!format!("{endpoint:?}").contains("1234"));
+}

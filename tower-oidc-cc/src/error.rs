@@ -1,0 +1,98 @@
+//! What can go wrong, and what the caller does about it.
+
+use std::fmt;
+
+pub use self::{config::ConfigError, token::TokenError};
+
+mod config;
+pub(crate) mod token;
+
+/// Says whether a call failed for want of a token or in the service below.
+///
+/// A [`Token`](crate::Token) service has these two ways to fail and no third, so the enum is
+/// exhaustive: match on it, and the inner service's own error is there, with no downcast.
+///
+/// # Examples
+///
+/// ```
+/// use tower_oidc_cc::Error;
+///
+/// fn is_worth_a_retry(error: &Error<std::io::Error>) -> bool {
+///     match error {
+///         Error::Token(token) => token.is_transient(),
+///         Error::Inner(io) => io.kind() == std::io::ErrorKind::TimedOut,
+///     }
+/// }
+///
+/// let error = Error::Inner(std::io::Error::from(std::io::ErrorKind::TimedOut));
+/// assert!(is_worth_a_retry(&error));
+/// ```
+#[derive(Debug, Clone)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "there are this layer and the service below it; a match with two arms is the point"
+)]
+pub enum Error<E> {
+    /// There was no token for this request, and it was **not** sent.
+    Token(TokenError),
+    /// The service below failed; this is its error, untouched.
+    Inner(E),
+}
+
+// === impl Error ===
+
+impl<E> Error<E> {
+    /// Returns the error of the service below, or else the token error.
+    ///
+    /// # Errors
+    ///
+    /// The token error, if that is what this is.
+    pub fn into_inner(self) -> Result<E, TokenError> {
+        match self {
+            Self::Inner(error) => Ok(error),
+            Self::Token(error) => Err(error),
+        }
+    }
+
+    /// Boxes whichever error this is.
+    ///
+    /// Use it with `map_err` where the service below already has a boxed error (`Buffer`,
+    /// `LoadShed`, `Timeout`): a boxed error is no `std::error::Error` itself, and so
+    /// `Error<BoxError>` is none either.
+    #[must_use]
+    pub fn into_boxed(self) -> Box<dyn std::error::Error + Send + Sync>
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        match self {
+            Self::Token(error) => error.into(),
+            Self::Inner(error) => error.into(),
+        }
+    }
+}
+
+impl<E> From<TokenError> for Error<E> {
+    fn from(error: TokenError) -> Self {
+        Self::Token(error)
+    }
+}
+
+/// Transparent: it prints what the error inside prints.
+impl<E: fmt::Display> fmt::Display for Error<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Token(error) => error.fmt(f),
+            Self::Inner(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Transparent: the source is the source of the error inside, so nothing prints twice.
+impl<E: std::error::Error> std::error::Error for Error<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Token(error) => error.source(),
+            Self::Inner(error) => error.source(),
+        }
+    }
+}

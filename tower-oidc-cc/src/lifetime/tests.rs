@@ -1,0 +1,65 @@
+#![expect(clippy::arithmetic_side_effects, reason = "a test may panic")]
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::{LONGEST, Lifetime};
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+#[test]
+fn a_day_is_renewed_at_four_fifths_and_earlier_by_jitter_only() {
+    let sent = Instant::now();
+    let latest = Lifetime::plan_at(sent, sent, DAY, 0.0).unwrap();
+    assert_eq!(latest.renew_at - sent, DAY.mul_f64(0.8));
+    assert_eq!(latest.expires_at - sent, DAY);
+    let earlier = Lifetime::plan_at(sent, sent, DAY, 0.999).unwrap();
+    assert!(earlier.renew_at < latest.renew_at);
+    assert!(earlier.renew_at - sent > DAY.mul_f64(0.7));
+}
+
+#[test]
+fn life_counts_from_the_send() {
+    let sent = Instant::now();
+    let now = sent + Duration::from_secs(20);
+    let plan = Lifetime::plan_at(now, sent, Duration::from_secs(60), 0.0).unwrap();
+    assert_eq!(plan.expires_at, sent + Duration::from_secs(60));
+    assert_eq!(
+        Lifetime::plan_at(now, sent, Duration::from_secs(20), 0.0),
+        None
+    );
+    assert_eq!(Lifetime::plan_at(now, sent, Duration::ZERO, 0.0), None);
+}
+
+#[test]
+fn a_token_that_arrives_late_is_used_for_half_of_what_is_left() {
+    let sent = Instant::now();
+    let now = sent + Duration::from_secs(9);
+    let plan = Lifetime::plan_at(now, sent, Duration::from_secs(10), 0.5).unwrap();
+    assert_eq!(plan.renew_at, now + Duration::from_millis(500));
+}
+
+proptest! {
+    #[test]
+    fn renewal_lies_between_arrival_and_expiry(
+        life_ms in 1u64..u64::MAX,
+        late_ms in 0u64..30_000,
+        draw in 0.0f64..1.0,
+    ) {
+        let sent = Instant::now();
+        let now = sent + Duration::from_millis(late_ms);
+        let life = Duration::from_millis(life_ms);
+        match Lifetime::plan_at(now, sent, life, draw) {
+            None => prop_assert!(late_ms >= life_ms),
+            Some(plan) => {
+                prop_assert!(now <= plan.renew_at);
+                prop_assert!(plan.renew_at <= plan.expires_at);
+                prop_assert_eq!(plan.expires_at, sent + life.min(LONGEST));
+                // At most one renewal in half of the remaining life: no loop.
+                prop_assert!(plan.renew_at - now >= (plan.expires_at - now).mul_f64(0.49));
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Where a token may go.
+
+use std::{fmt, net::IpAddr};
+
+use http::{
+    Uri,
+    uri::{Authority, Scheme},
+};
+
+use crate::ConfigError;
+
+#[cfg(test)]
+mod tests;
+
+/// Names a server that may see the token: a scheme, a host and a port.
+///
+/// A request is let through only if all three are equal, the host in any case of letters and the
+/// port with the scheme's default filled in. Nothing is normalised beyond that: a trailing dot,
+/// user information or another spelling of an address make it another origin, and the request is
+/// refused.
+///
+/// # Examples
+///
+/// ```
+/// use http::Uri;
+/// use tower_oidc_cc::Origin;
+///
+/// let origin = Origin::from_uri(&Uri::from_static("https://API.example.com/base/path"))?;
+/// assert_eq!(origin.to_string(), "https://api.example.com:443");
+/// assert!(Origin::from_uri(&Uri::from_static("http://api.example.com")).is_err());
+/// # Ok::<(), tower_oidc_cc::ConfigError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Origin {
+    scheme: Scheme,
+    host: Box<str>,
+    port: u16,
+}
+
+// === impl Origin ===
+
+impl Origin {
+    /// Takes the origin of an https address; its path and query do not matter.
+    ///
+    /// # Errors
+    ///
+    /// If the address is not https, is not absolute, or carries user information.
+    pub fn from_uri(uri: &Uri) -> Result<Self, ConfigError> {
+        let origin = Self::parse(uri)?;
+        if origin.scheme != Scheme::HTTPS {
+            return Err(ConfigError::new(
+                "only https keeps a token secret: use an https address (plain http is for this \
+                 machine alone, by `loopback`)",
+            ));
+        }
+        Ok(origin)
+    }
+
+    /// Takes the origin of an https address, or of a plain http one on this machine.
+    ///
+    /// Use it in development and tests. Loopback is `localhost`, `127.0.0.0/8` and `[::1]`.
+    ///
+    /// # Errors
+    ///
+    /// If the address is plain http on another host, is not absolute, or carries user information.
+    pub fn loopback(uri: &Uri) -> Result<Self, ConfigError> {
+        let origin = Self::parse(uri)?;
+        if origin.scheme == Scheme::HTTP && !origin.is_loopback() {
+            return Err(ConfigError::new(
+                "plain http is for this machine alone: use an https address, or a loopback host",
+            ));
+        }
+        Ok(origin)
+    }
+
+    fn parse(uri: &Uri) -> Result<Self, ConfigError> {
+        let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
+            return Err(ConfigError::new(
+                "the address has no scheme or host: use an absolute one, https://host",
+            ));
+        };
+        let Some(default) = default_port(scheme) else {
+            return Err(ConfigError::new(
+                "the address is neither http nor https: use an https address",
+            ));
+        };
+        let Some(port) = port(authority, default) else {
+            return Err(ConfigError::new(
+                "the address has user information or a broken port: use https://host or \
+                 https://host:port",
+            ));
+        };
+        if authority.host().is_empty() {
+            return Err(ConfigError::new(
+                "the address has no host: use https://host or https://host:port",
+            ));
+        }
+        Ok(Self {
+            scheme: scheme.clone(),
+            host: authority.host().to_ascii_lowercase().into(),
+            port,
+        })
+    }
+
+    /// Whether `uri` has this origin. No allocation: this is on the path of every request.
+    pub(crate) fn contains(&self, uri: &Uri) -> bool {
+        let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
+            return false;
+        };
+        *scheme == self.scheme
+            && authority.host().eq_ignore_ascii_case(&self.host)
+            && default_port(scheme).and_then(|default| port(authority, default)) == Some(self.port)
+    }
+
+    fn is_loopback(&self) -> bool {
+        let bare = self.host.trim_start_matches('[').trim_end_matches(']');
+        *self.host == *"localhost" || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}:{}", self.scheme, self.host, self.port)
+    }
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Origin({self})")
+    }
+}
+
+fn default_port(scheme: &Scheme) -> Option<u16> {
+    match scheme.as_str() {
+        "https" => Some(443),
+        "http" => Some(80),
+        _ => None,
+    }
+}
+
+/// The port, if the authority is `host` or `host:port` and nothing else.
+///
+/// `Authority::port` is `None` for a port that is no number as well as for none at all, and
+/// `host` steps over user information. Comparing lengths shuts both doors without a search.
+fn port(authority: &Authority, default: u16) -> Option<u16> {
+    let host = authority.host().len();
+    match authority.port() {
+        None => (authority.as_str().len() == host).then_some(default),
+        Some(port) => {
+            let whole = host.saturating_add(1).saturating_add(port.as_str().len());
+            (authority.as_str().len() == whole).then_some(port.as_u16())
+        }
+    }
+}

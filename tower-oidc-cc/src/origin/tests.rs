@@ -1,0 +1,94 @@
+use http::Uri;
+
+use super::Origin;
+
+fn uri(text: &str) -> Uri {
+    text.parse().unwrap()
+}
+
+#[test]
+fn a_token_goes_to_the_listed_origin_and_to_no_look_alike() {
+    let origin = Origin::from_uri(&uri("https://api.example.com/base")).unwrap();
+    for (text, expected) in [
+        ("https://api.example.com", true),
+        ("https://api.example.com/", true),
+        ("https://api.example.com:443/a?b=c", true),
+        ("https://API.Example.COM/a", true),
+        ("HTTPS://api.example.com/a", true),
+        ("http://api.example.com/", false),
+        ("http://api.example.com:443/", false),
+        ("https://api.example.com:8443/", false),
+        ("https://api.example.com:0443/", true),
+        ("https://api.example.com.evil/", false),
+        ("https://api.example.com.evil.com/", false),
+        ("https://evil.com/api.example.com", false),
+        ("https://evilapi.example.com/", false),
+        ("https://example.com/", false),
+        ("https://api.example.co/", false),
+        ("https://api.example.com./", false),
+        ("https://api-example.com/", false),
+        ("https://api.example.com@evil.com/", false),
+        ("https://api.example.com:443@evil.com/", false),
+        ("https://user@api.example.com/", false),
+        ("https://user:pw@api.example.com/", false),
+        ("https://user:pw@api.example.com:443/", false),
+        ("https://xn--pi-6kc.example.com/", false),
+        ("wss://api.example.com/", false),
+        ("/a", false),
+        ("api.example.com:443", false),
+    ] {
+        assert_eq!(origin.contains(&uri(text)), expected, "{text}");
+    }
+}
+
+#[test]
+fn broken_ports_never_count_as_the_default_port() {
+    let origin = Origin::from_uri(&uri("https://api.example.com")).unwrap();
+    for text in [
+        "https://api.example.com:",
+        "https://api.example.com:99999",
+        "https://api.example.com:443:443",
+    ] {
+        if let Ok(uri) = text.parse::<Uri>() {
+            assert!(!origin.contains(&uri), "{text}");
+            assert!(Origin::from_uri(&uri).is_err(), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_listed_port_is_the_only_one() {
+    let origin = Origin::from_uri(&uri("https://api.example.com:8443")).unwrap();
+    assert!(origin.contains(&uri("https://api.example.com:8443/a")));
+    assert!(!origin.contains(&uri("https://api.example.com/a")));
+    assert!(!origin.contains(&uri("https://api.example.com:443/a")));
+}
+
+#[test]
+fn plain_http_is_for_loopback_by_name_alone() {
+    for text in [
+        "http://localhost:8080",
+        "http://LOCALHOST",
+        "http://127.0.0.1",
+        "http://127.1.2.3:1",
+        "http://[::1]:8080",
+    ] {
+        let origin = Origin::loopback(&uri(text)).expect(text);
+        assert!(origin.contains(&uri(text)), "{text}");
+        assert!(Origin::from_uri(&uri(text)).is_err(), "{text}");
+    }
+    for text in [
+        "http://example.com",
+        "http://localhost.evil.com",
+        "http://127.0.0.1.evil.com",
+        "http://10.0.0.1",
+        "http://0.0.0.0",
+        "http://[::ffff:10.0.0.1]",
+        "http://user@localhost",
+        "ftp://localhost",
+        "/path",
+    ] {
+        assert!(Origin::loopback(&uri(text)).is_err(), "{text}");
+    }
+    assert!(Origin::loopback(&uri("https://example.com")).is_ok());
+}

@@ -1,0 +1,116 @@
+//! The handle that every layer, service and probe shares.
+
+use std::{fmt, future::poll_fn, sync::Arc};
+
+use arc_swap::Guard;
+
+use self::{bearer::Bearer, shared::Shared};
+use crate::{Credentials, TokenEndpoint, TokenError};
+
+pub use self::builder::TokensBuilder;
+pub(crate) use self::wait::Wait;
+
+mod bearer;
+mod builder;
+mod driver;
+mod grant;
+mod shared;
+mod wait;
+
+/// Keeps one valid token for everyone who holds a clone of this handle.
+///
+/// The first use starts a task on the runtime of the caller, the *driver*. It fetches the token,
+/// renews it at 70 to 80 % of its life and ends with the last handle. Building needs no runtime.
+/// One handle is one credential: give a second credential a second handle.
+///
+/// # Clone
+///
+/// Clones share the token, the driver and the memory of failures.
+///
+/// # Cancel safety
+///
+/// A token request belongs to the driver. Dropping a caller that waits, the one that caused the
+/// request too, only gives up its own wait. If the runtime of the driver is shut down, the next
+/// use starts a driver on its own runtime, and a token that is still valid stays in use. A runtime
+/// that is kept but not driven stalls those who wait: use the handle first on one that runs.
+///
+/// # Examples
+///
+/// ```
+/// use bytes::Bytes;
+/// use http::{Request, Response};
+/// use http_body_util::Full;
+/// use tower_oidc_cc::{Credentials, TokenEndpoint, Tokens};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // Any HTTP client that is a `Service` will do; this one is the server, too.
+/// let client = tower::service_fn(|_: Request<Full<Bytes>>| async {
+///     let reply = r#"{"access_token":"abc","token_type":"Bearer","expires_in":86400}"#;
+///     Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from(reply))))
+/// });
+/// let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect")?;
+/// let tokens = Tokens::builder(endpoint, Credentials::new("id", "secret")?).build(client);
+///
+/// // A start-up probe: fail before taking traffic, not after.
+/// tokens.ready().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Tokens {
+    shared: Arc<Shared>,
+}
+
+// === impl Tokens ===
+
+impl Tokens {
+    /// Starts with what cannot be defaulted: whom to ask, and as whom.
+    #[must_use]
+    pub fn builder(endpoint: TokenEndpoint, credentials: Credentials) -> TokensBuilder {
+        TokensBuilder::new(endpoint, credentials)
+    }
+
+    /// Waits until there is a valid token, and asks for one if need be.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing; the token request goes on.
+    ///
+    /// # Errors
+    ///
+    /// The error of the token request that was waited for, or of the last one if the endpoint is
+    /// being left alone: see [`TokenError::retry_after`].
+    pub async fn ready(&self) -> Result<(), TokenError> {
+        let mut wait = Wait::default();
+        poll_fn(|cx| wait.poll(self, cx)).await
+    }
+
+    /// Whether it is worth asking for a token now: a hint, decided by [`Self::bearer`].
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.shared.is_fresh()
+    }
+
+    /// The token of this moment, as the driver left it: one load, no lock, no clock.
+    pub(crate) fn attended(&self) -> Guard<Option<Arc<Bearer>>> {
+        self.shared.attended()
+    }
+
+    /// The token of this moment by the clock, for when no driver attends to it.
+    pub(crate) fn unattended(&self) -> Option<Arc<Bearer>> {
+        self.shared.unattended()
+    }
+
+    /// Drops the token of this generation, and no other.
+    pub(crate) fn invalidate(&self, generation: u64) {
+        self.shared.invalidate(generation);
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokens")
+            .field("fresh", &self.is_fresh())
+            .finish_non_exhaustive()
+    }
+}

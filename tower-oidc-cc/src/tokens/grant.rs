@@ -1,0 +1,26 @@
+//! Where the driver gets tokens from.
+
+use std::{future::Future, pin::Pin};
+
+use http::HeaderValue;
+
+use crate::{TokenError, lifetime::Lifetime};
+
+pub(super) use self::post::Post;
+
+mod post;
+mod reply;
+
+/// One token request, as a value. The box is on the cold path, once per flight.
+pub(super) type Flight = Pin<Box<dyn Future<Output = Result<Issued, TokenError>> + Send>>;
+
+/// Makes token requests; the type of the HTTP client ends here.
+pub(super) trait Grant: Send + Sync {
+    fn fetch(&self) -> Flight;
+}
+
+/// What a successful request brings.
+pub(super) struct Issued {
+    pub(super) header: HeaderValue,
+    pub(super) lifetime: Lifetime,
+}

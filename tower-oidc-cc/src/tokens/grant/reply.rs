@@ -1,0 +1,162 @@
+//! What the token endpoint's reply means (RFC 6749, sections 5.1 and 5.2). No I/O, no clock.
+
+use std::{borrow::Cow, time::Duration};
+
+use http::{HeaderMap, StatusCode, header, response::Parts};
+use serde::Deserialize;
+use serde_json::Value;
+use zeroize::Zeroizing;
+
+use crate::{TokenError, error::token::Kind};
+
+#[cfg(test)]
+mod tests;
+
+/// A token as the server gave it.
+#[derive(Debug)]
+pub(super) struct Token {
+    pub(super) value: Zeroizing<String>,
+    pub(super) life: Duration,
+}
+
+/// The members that count; unknown ones are ignored, and so is `refresh_token`: this grant needs
+/// none (RFC 6749, section 4.4.3).
+#[derive(Deserialize)]
+struct Reply<'a> {
+    #[serde(borrow)]
+    access_token: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    token_type: Option<Cow<'a, str>>,
+    expires_in: Option<Value>,
+    #[serde(borrow)]
+    error: Option<Cow<'a, str>>,
+}
+
+/// Reads a whole reply. A body that could not be read only matters where it was needed.
+pub(super) fn read(
+    head: &Parts,
+    body: Result<Zeroizing<Vec<u8>>, TokenError>,
+) -> Result<Token, TokenError> {
+    let status = head.status;
+    if status.is_success() {
+        let body = body?;
+        let Some(reply) = parse(&body) else {
+            return Err(TokenError::new(Kind::Malformed("it is no JSON object")));
+        };
+        return match reply.access_token {
+            Some(token) => {
+                if !reply
+                    .token_type
+                    .is_some_and(|kind| kind.eq_ignore_ascii_case("bearer"))
+                {
+                    // RFC 6749, section 7.1: MUST NOT use a token of a type it does not understand.
+                    return Err(TokenError::new(Kind::Unusable("its type is not Bearer")));
+                }
+                let life = life(reply.expires_in.as_ref())
+                    .map_err(|reason| TokenError::new(Kind::Malformed(reason)))?;
+                let value = Zeroizing::new(token.into_owned());
+                Ok(Token { value, life })
+            }
+            None => Err(TokenError::new(
+                match reply.error.as_deref().and_then(known) {
+                    Some(code) => Kind::Rejected(status, code),
+                    None => Kind::Malformed("it has no access_token"),
+                },
+            )),
+        };
+    }
+    let code = body
+        .ok()
+        .and_then(|body| parse(&body).and_then(|reply| known(reply.error.as_deref()?)));
+    let error = TokenError::new(kind(status, code));
+    Err(match retry_after(&head.headers) {
+        Some(wait) => error.with_retry_after(wait),
+        None => error,
+    })
+}
+
+/// The class of a failure: by its code, and by its status where there is no code or where the
+/// status says that the server did not get as far as to look at the credentials.
+fn kind(status: StatusCode, code: Option<&'static str>) -> Kind {
+    let busy = [
+        StatusCode::REQUEST_TIMEOUT,
+        StatusCode::TOO_EARLY,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
+    match code {
+        _ if status.is_redirection() => Kind::Redirected(status),
+        Some(code) if status.is_client_error() && !busy.contains(&status) => {
+            Kind::Rejected(status, code)
+        }
+        _ => Kind::Unavailable(status),
+    }
+}
+
+/// `None` unless it is a JSON object. The parser's own error is dropped: it quotes the input.
+fn parse(body: &[u8]) -> Option<Reply<'_>> {
+    // A derived struct would take an array, too.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return None;
+    }
+    serde_json::from_slice(body).ok()
+}
+
+fn known(code: &str) -> Option<&'static str> {
+    REFUSALS.into_iter().find(|known| *known == code)
+}
+
+/// The lifetime of a token: whole seconds, as a number or, from some servers, as digits in a
+/// string. Fractions are cut off, numbers beyond all measure are cut down by [`Lifetime`].
+///
+/// [`Lifetime`]: crate::lifetime::Lifetime
+fn life(expires_in: Option<&Value>) -> Result<Duration, &'static str> {
+    let secs = match expires_in {
+        None | Some(Value::Null) => return Ok(UNSAID),
+        Some(Value::Number(number)) => match (number.as_u64(), number.as_f64()) {
+            (Some(secs), _) => secs,
+            (None, Some(secs)) if secs >= 1.0 => {
+                Duration::try_from_secs_f64(secs).map_or(u64::MAX, |life| life.as_secs())
+            }
+            (None, _) => 0,
+        },
+        Some(Value::String(digits)) => {
+            if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+                return Err("its expires_in is no number");
+            }
+            digits.parse().unwrap_or(u64::MAX)
+        }
+        Some(Value::Bool(_) | Value::Array(_) | Value::Object(_)) => {
+            return Err("its expires_in is no number");
+        }
+    };
+    if secs == 0 {
+        // Keycloak says so when the session ends before the token would (keycloak #24936).
+        return Err("its token was expired from the start");
+    }
+    Ok(Duration::from_secs(secs))
+}
+
+/// `Retry-After` in seconds (RFC 9110, section 10.2.3).
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let digits = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    Some(Duration::from_secs(digits.parse().unwrap_or(u64::MAX)))
+}
+
+/// The codes that a person has to mend: RFC 6749, section 5.2, and `access_denied`, which
+/// Keycloak sends for a disabled realm. Any other code is an endpoint in trouble, such as
+/// `temporarily_unavailable`, `unknown_error`, or a realm that is still being imported.
+const REFUSALS: [&str; 7] = [
+    "invalid_request",
+    "invalid_client",
+    "invalid_grant",
+    "unauthorized_client",
+    "unsupported_grant_type",
+    "invalid_scope",
+    "access_denied",
+];
+/// For replies without `expires_in`, which RFC 6749 only recommends. Five minutes, the default of
+/// Keycloak's realm setting "Access Token Lifespan": too short costs a request, too long a 401.
+const UNSAID: Duration = Duration::from_secs(5 * 60);

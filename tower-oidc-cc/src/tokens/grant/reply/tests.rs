@@ -1,0 +1,251 @@
+use std::time::Duration;
+
+use http::{Response, StatusCode};
+use zeroize::Zeroizing;
+
+use super::{Token, UNSAID, read};
+use crate::TokenError;
+
+fn reply(status: u16, body: &[u8]) -> Result<Token, TokenError> {
+    reply_with(status, body, &[])
+}
+
+fn reply_with(
+    status: u16,
+    body: &[u8],
+    headers: &[(&'static str, &str)],
+) -> Result<Token, TokenError> {
+    let mut response = Response::builder().status(status);
+    for (name, value) in headers {
+        response = response.header(*name, *value);
+    }
+    let (head, ()) = response.body(()).unwrap().into_parts();
+    read(&head, Ok(Zeroizing::new(body.to_vec())))
+}
+
+fn life(expires_in: &str) -> Result<Duration, TokenError> {
+    let body = format!(
+        r#"{{"access_token":"t","token_type":"Bearer","refresh_token":"r","expires_in":{expires_in}}}"#
+    );
+    reply(200, body.as_bytes()).map(|token| token.life)
+}
+
+#[test]
+fn expires_in_is_read_as_servers_write_it() {
+    for (text, secs) in [
+        ("86400", 86_400),
+        ("1", 1),
+        ("\"300\"", 300),
+        ("3600.0", 3_600),
+        ("3600.9", 3_600),
+        ("8.64e4", 86_400),
+        ("18446744073709551615", u64::MAX),
+        ("1e30", u64::MAX),
+        ("1e308", u64::MAX),
+        ("\"99999999999999999999999\"", u64::MAX),
+        ("null", UNSAID.as_secs()),
+    ] {
+        assert_eq!(life(text).expect(text).as_secs(), secs, "{text}");
+    }
+    for text in [
+        "0", "-1", "-9e99", "0.9", "\"0\"", "\"-1\"", "\"\"", "\"soon\"", "\" 1\"", "true", "[1]",
+        "{}",
+    ] {
+        assert!(life(text).unwrap_err().is_transient(), "{text}");
+    }
+}
+
+#[test]
+fn an_absent_expires_in_is_five_minutes() {
+    let token = reply(200, br#"{"access_token":"t","token_type":"bearer"}"#).unwrap();
+    assert_eq!(token.life, Duration::from_secs(300));
+}
+
+/// How the caller sees a failed reply.
+#[derive(Debug, PartialEq)]
+enum Seen {
+    Transient,
+    Rejected(&'static str),
+    Wrong,
+}
+
+fn seen(error: &TokenError) -> Seen {
+    match (error.oauth_error(), error.is_transient()) {
+        (Some(code), false) if error.is_rejected() => Seen::Rejected(code),
+        (None, true) => Seen::Transient,
+        (None, false) => Seen::Wrong,
+        (Some(_), _) => panic!("a code goes with a refusal: {error:?}"),
+    }
+}
+
+#[test]
+fn failures_are_classified_by_code_and_status() {
+    use Seen::{Rejected, Transient, Wrong};
+    let cases: &[(u16, &[u8], Seen)] = &[
+        // What Keycloak 26.5.0 answers, and what older ones do.
+        (
+            401,
+            br#"{"error":"unauthorized_client"}"#,
+            Rejected("unauthorized_client"),
+        ),
+        (
+            400,
+            br#"{"error":"unauthorized_client"}"#,
+            Rejected("unauthorized_client"),
+        ),
+        (
+            401,
+            br#"{"error":"invalid_client"}"#,
+            Rejected("invalid_client"),
+        ),
+        (
+            400,
+            br#"{"error":"invalid_client"}"#,
+            Rejected("invalid_client"),
+        ),
+        (
+            400,
+            br#"{"error":"invalid_request"}"#,
+            Rejected("invalid_request"),
+        ),
+        (
+            403,
+            br#"{"error":"invalid_request"}"#,
+            Rejected("invalid_request"),
+        ),
+        (
+            403,
+            br#"{"error":"access_denied"}"#,
+            Rejected("access_denied"),
+        ),
+        (
+            400,
+            br#"{"error":"unsupported_grant_type"}"#,
+            Rejected("unsupported_grant_type"),
+        ),
+        (
+            400,
+            br#"{"error":"invalid_scope"}"#,
+            Rejected("invalid_scope"),
+        ),
+        (404, br#"{"error":"Realm does not exist"}"#, Transient),
+        (
+            405,
+            br#"{"error":"HTTP 405 Method Not Allowed"}"#,
+            Transient,
+        ),
+        (500, br#"{"error":"unknown_error"}"#, Transient),
+        (503, b"", Transient),
+        // What stands in front of one.
+        (401, b"<html>no entry</html>", Transient),
+        (403, b"blocked", Transient),
+        (404, b"<html>404</html>", Transient),
+        (429, br#"{"error":"invalid_client"}"#, Transient),
+        (502, br#"{"error":"invalid_client"}"#, Transient),
+        (400, br#"{"error":"temporarily_unavailable"}"#, Transient),
+        (400, br#"{"error":["invalid_client"]}"#, Transient),
+        (301, b"", Wrong),
+        (302, br#"{"error":"invalid_client"}"#, Wrong),
+        (303, b"", Wrong),
+        (307, b"", Wrong),
+        (308, br#"{"access_token":"t","token_type":"Bearer"}"#, Wrong),
+        // Successes that are none.
+        (200, b"", Transient),
+        (200, b"<html>sign in</html>", Transient),
+        (200, br#"{"access_token":"t","token_type":"Bea"#, Transient),
+        (200, br#"["t","Bearer",60,null]"#, Transient),
+        (
+            200,
+            br#"{"access_token":7,"token_type":"Bearer"}"#,
+            Transient,
+        ),
+        (
+            200,
+            b"{\"access_token\":\"\xff\",\"token_type\":\"Bearer\"}",
+            Transient,
+        ),
+        (
+            200,
+            br#"{"token_type":"Bearer","expires_in":60}"#,
+            Transient,
+        ),
+        (
+            200,
+            br#"{"error":"invalid_client"}"#,
+            Rejected("invalid_client"),
+        ),
+        (200, br#"{"access_token":"t"}"#, Wrong),
+        (200, br#"{"access_token":"t","token_type":"DPoP"}"#, Wrong),
+        (200, br#"{"access_token":"t","token_type":""}"#, Wrong),
+    ];
+    for (status, body, expected) in cases {
+        let error = reply(*status, body).unwrap_err();
+        let text = String::from_utf8_lossy(body);
+        assert_eq!(seen(&error), *expected, "{status} {text}");
+    }
+}
+
+#[test]
+fn the_token_type_is_read_in_any_case() {
+    for kind in ["Bearer", "bearer", "BEARER"] {
+        let body = format!(r#"{{"access_token":"t","token_type":"{kind}","expires_in":9}}"#);
+        assert_eq!(*reply(200, body.as_bytes()).unwrap().value, "t");
+    }
+}
+
+#[test]
+fn nothing_that_the_server_wrote_is_repeated() {
+    for (status, body) in [
+        (
+            400,
+            &br#"{"error":"canary","error_description":"canary"}"#[..],
+        ),
+        (
+            401,
+            br#"{"error":"invalid_client","error_description":"canary"}"#,
+        ),
+        (200, br#"{"access_token":["canary"],"token_type":"canary"}"#),
+        (200, br#"{"access_token":"canary","token_type":"canary"}"#),
+        (
+            200,
+            br#"{"access_token":"canary","token_type":"Bearer","expires_in":"canary"}"#,
+        ),
+    ] {
+        let error = reply(status, body).unwrap_err();
+        assert!(!format!("{error} {error:?} {error:#?}").contains("canary"));
+        assert!(std::error::Error::source(&error).is_none());
+    }
+}
+
+#[test]
+fn retry_after_is_read_in_seconds() {
+    let after = |value| {
+        reply_with(503, b"", &[("retry-after", value)])
+            .unwrap_err()
+            .retry_after()
+    };
+    assert_eq!(after("7"), Some(Duration::from_secs(7)));
+    assert_eq!(
+        after("99999999999999999999"),
+        Some(Duration::from_secs(u64::MAX))
+    );
+    assert_eq!(after("-1"), None);
+    assert_eq!(after("soon"), None);
+    assert_eq!(reply(503, b"").unwrap_err().retry_after(), None);
+}
+
+#[test]
+fn a_broken_body_of_a_failure_leaves_the_status() {
+    let (head, ()) = Response::builder()
+        .status(503)
+        .body(())
+        .unwrap()
+        .into_parts();
+    let broken = Err(TokenError::new(crate::error::token::Kind::Transport));
+    let error = read(&head, broken).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains(StatusCode::SERVICE_UNAVAILABLE.as_str())
+    );
+}

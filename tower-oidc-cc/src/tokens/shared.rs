@@ -1,0 +1,301 @@
+//! What the handles and the driver share: the slot, and the cold state behind it.
+//!
+//! This file is longer than most, since it holds every writer of the slot: that nobody else can
+//! write it is what makes the two reads on the hot path right.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+use arc_swap::{ArcSwapOption, Guard};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+
+use super::{
+    bearer::Bearer,
+    driver::Driver,
+    grant::{Grant, Issued},
+};
+use crate::{TokenError, backoff::Backoff, clock, error::token::Kind, gap::Gap};
+
+/// The outcome of a flight, as each waiter gets it.
+pub(super) type Answer = Result<(), TokenError>;
+/// The way to one waiter.
+pub(super) type Waiter = oneshot::Sender<Answer>;
+
+/// One token, one driver, any number of readers.
+pub(super) struct Shared {
+    /// The token that may be sent without a look at the clock. It is full only while a driver
+    /// attends to it, who empties it at expiry.
+    slot: ArcSwapOption<Bearer>,
+    /// Whether the slot is full: a hint that makes readiness cheaper than a load of the slot.
+    fresh: AtomicBool,
+    /// Everything else. Whoever writes `slot` or `fresh` holds this lock; it is never held across
+    /// an `.await`, nor while a task is spawned or a waiter woken.
+    cold: Mutex<Cold>,
+    grant: Arc<dyn Grant>,
+}
+
+/// What only those need who find no fresh token.
+#[derive(Default)]
+struct Cold {
+    /// The newest token, until it is known to be expired or dead.
+    token: Option<Arc<Bearer>>,
+    /// The number of the newest token; numbers are never used twice.
+    generation: u64,
+    /// Where the driver listens; closed when it is gone.
+    demands: Option<mpsc::UnboundedSender<Waiter>>,
+    /// The last failure, while the endpoint is left alone for it.
+    refusal: Option<(TokenError, Instant)>,
+    backoff: Backoff,
+    gap: Gap,
+}
+
+/// What a caller finds who looks for a token.
+pub(super) enum Entry {
+    /// There is one.
+    Fresh,
+    /// There is none, and this is why nobody asks for one now.
+    Refused(TokenError),
+    /// It has been asked for.
+    Waiting(oneshot::Receiver<Answer>),
+}
+
+/// What the driver does next.
+pub(super) enum Next {
+    /// Renew the token now.
+    Renew,
+    /// Look again then, or when somebody asks.
+    Sleep(Instant),
+    /// Nothing, until somebody asks.
+    Idle,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn new(grant: Arc<dyn Grant>) -> Self {
+        Self {
+            slot: ArcSwapOption::const_empty(),
+            fresh: AtomicBool::new(false),
+            cold: Mutex::default(),
+            grant,
+        }
+    }
+
+    /// Relaxed is enough: this is a hint, and `attended` decides.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.fresh.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn attended(&self) -> Guard<Option<Arc<Bearer>>> {
+        self.slot.load()
+    }
+
+    pub(super) fn unattended(&self) -> Option<Arc<Bearer>> {
+        let now = clock::now();
+        self.lock().fresh_at(now).cloned()
+    }
+
+    /// Looks for a token, and joins or starts the flight that brings one.
+    pub(super) fn enter(self: &Arc<Self>) -> Entry {
+        let now = clock::now();
+        let mut cold = self.lock();
+        let fresh = cold.fresh_at(now).is_some();
+        if !fresh && let Some(error) = cold.refused_at(now) {
+            return Entry::Refused(error);
+        }
+        let hired = match (cold.attended(), Handle::try_current()) {
+            (true, _) => None,
+            (false, Ok(runtime)) => Some((runtime, cold.hire())),
+            (false, Err(_)) if fresh => None,
+            (false, Err(_)) => return Entry::Refused(TokenError::new(Kind::NoRuntime)),
+        };
+        let entry = if fresh {
+            Entry::Fresh
+        } else {
+            Entry::Waiting(cold.demand())
+        };
+        // A runtime that is shutting down drops the task at once, and the driver's drop locks.
+        drop(cold);
+        if let Some((runtime, demands)) = hired {
+            let driver = Driver::new(Arc::downgrade(self), Arc::clone(&self.grant), demands);
+            drop(runtime.spawn(driver.run()));
+        }
+        entry
+    }
+
+    /// Brings the slot up to date, and says what is due. Only a running driver may call this: it
+    /// is the promise that somebody empties the slot in time.
+    pub(super) fn attend(&self) -> Next {
+        let now = clock::now();
+        let mut cold = self.lock();
+        let Some(token) = cold.fresh_at(now) else {
+            cold.token = None;
+            self.empty();
+            return Next::Idle;
+        };
+        let lifetime = token.lifetime;
+        if !self.is_fresh() {
+            self.fill(Arc::clone(token));
+        }
+        let due = match &cold.refusal {
+            Some((_, until)) => lifetime.renew_at.max(*until),
+            None => lifetime.renew_at,
+        };
+        if due <= now {
+            Next::Renew
+        } else {
+            Next::Sleep(due.min(lifetime.expires_at))
+        }
+    }
+
+    /// When the token in use expires, if there is one.
+    pub(super) fn expires_at(&self) -> Option<Instant> {
+        self.lock().token.as_ref().map(|t| t.lifetime.expires_at)
+    }
+
+    /// Records the outcome of a flight and returns it with everyone who waits for it.
+    ///
+    /// The waiters are collected under the same lock as the record is made: whoever is not among
+    /// them enters later, and finds the record.
+    pub(super) fn settle(
+        &self,
+        outcome: Result<Issued, TokenError>,
+        demands: &mut mpsc::UnboundedReceiver<Waiter>,
+    ) -> (Answer, Vec<Waiter>) {
+        let now = clock::now();
+        let mut cold = self.lock();
+        let answer = match outcome {
+            Ok(issued) => {
+                let token = cold.publish(issued);
+                self.fill(token);
+                Ok(())
+            }
+            Err(error) => Err(cold.refuse_at(now, &error)),
+        };
+        let waiters = std::iter::from_fn(|| demands.try_recv().ok()).collect();
+        let generation = cold.generation;
+        drop(cold);
+        match &answer {
+            Ok(()) => tracing::debug!(generation, "token renewed"),
+            Err(error) => tracing::warn!(generation, %error, "token request failed"),
+        }
+        (answer, waiters)
+    }
+
+    /// Drops the token of this generation, unless that happened a moment ago.
+    pub(super) fn invalidate(&self, generation: u64) {
+        let now = clock::now();
+        let mut cold = self.lock();
+        if cold.token.as_ref().map(|t| t.generation) != Some(generation) {
+            return;
+        }
+        let admitted = cold.gap.admit_at(now);
+        if admitted {
+            cold.token = None;
+            self.empty();
+        }
+        drop(cold);
+        if admitted {
+            tracing::info!(
+                generation,
+                "token dropped: the service says that it is dead"
+            );
+        } else {
+            tracing::debug!(
+                generation,
+                "token kept: another was found dead a moment ago"
+            );
+        }
+    }
+
+    /// The driver is gone: from here on the token is used by the clock, until there is another.
+    pub(super) fn abandon(&self, demands: &mut mpsc::UnboundedReceiver<Waiter>, panicked: bool) {
+        let now = clock::now();
+        let mut cold = self.lock();
+        demands.close();
+        self.empty();
+        if panicked {
+            // Those who wait ask anew at once; without a refusal, a client that always panics
+            // would be called in a loop.
+            cold.refuse_at(now, &TokenError::new(Kind::Transport));
+        }
+    }
+
+    fn fill(&self, token: Arc<Bearer>) {
+        self.slot.store(Some(token));
+        self.fresh.store(true, Ordering::Relaxed);
+    }
+
+    fn empty(&self) {
+        self.fresh.store(false, Ordering::Relaxed);
+        self.slot.store(None);
+    }
+
+    /// A panic under the lock leaves no half-made state, so poison is no reason to stop.
+    fn lock(&self) -> MutexGuard<'_, Cold> {
+        self.cold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Cold ===
+
+impl Cold {
+    fn fresh_at(&self, now: Instant) -> Option<&Arc<Bearer>> {
+        let token = self.token.as_ref()?;
+        token.lifetime.is_fresh_at(now).then_some(token)
+    }
+
+    fn refused_at(&self, now: Instant) -> Option<TokenError> {
+        let (error, until) = self.refusal.as_ref()?;
+        let wait = until.checked_duration_since(now)?;
+        (!wait.is_zero()).then(|| error.with_retry_after(wait))
+    }
+
+    fn attended(&self) -> bool {
+        self.demands.as_ref().is_some_and(|d| !d.is_closed())
+    }
+
+    fn hire(&mut self) -> mpsc::UnboundedReceiver<Waiter> {
+        let (sender, demands) = mpsc::unbounded_channel();
+        self.demands = Some(sender);
+        demands
+    }
+
+    fn demand(&self) -> oneshot::Receiver<Answer> {
+        let (waiter, receiver) = oneshot::channel();
+        if let Some(demands) = &self.demands {
+            // If the driver has just gone, the waiter is dropped, and its receiver asks anew.
+            drop(demands.send(waiter));
+        }
+        receiver
+    }
+
+    fn publish(&mut self, issued: Issued) -> Arc<Bearer> {
+        self.generation = self.generation.saturating_add(1);
+        self.refusal = None;
+        self.backoff.succeed();
+        let token = Arc::new(Bearer {
+            header: issued.header,
+            generation: self.generation,
+            lifetime: issued.lifetime,
+        });
+        self.token = Some(Arc::clone(&token));
+        token
+    }
+
+    fn refuse_at(&mut self, now: Instant, error: &TokenError) -> TokenError {
+        let draw = fastrand::f64();
+        let wait = self
+            .backoff
+            .fail(error.is_transient(), error.retry_after(), draw);
+        let error = error.with_retry_after(wait);
+        self.refusal = now.checked_add(wait).map(|until| (error.clone(), until));
+        error
+    }
+}
