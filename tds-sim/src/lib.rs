@@ -1,5 +1,9 @@
 //! The transport data service, simulated from its contract and audited.
 
+mod delay;
 mod rule;
 
-pub use self::rule::{Meter, ParseRuleError, Rule};
+pub use self::{
+    delay::{Delay, ParseDelayError, ParseDurationError, parse_duration},
+    rule::{Meter, ParseRuleError, Rule},
+};

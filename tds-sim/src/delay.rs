@@ -1,0 +1,160 @@
+//! Seeded delays for scripted faults: a distribution is data, a sample is arithmetic.
+
+use std::{f64::consts::TAU, time::Duration};
+
+use fastrand::Rng;
+
+mod duration;
+mod parse;
+
+pub use self::{
+    duration::{ParseDurationError, parse_duration},
+    parse::ParseDelayError,
+};
+
+/// How long something is held up, each time anew.
+///
+/// Written as text, on a command line, a delay is one of `none`, `20ms`, `uniform:0ms:50ms`,
+/// `lognormal:10ms:200ms`, `pareto:5ms:1.5` and `stall:5s:300ms`; see [`parse_duration`] for the
+/// durations.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tds_sim::Delay;
+///
+/// let stall: Delay = "stall:5s:300ms".parse()?;
+/// let mut rng = fastrand::Rng::with_seed(7);
+/// let at = Duration::from_millis(4_900);
+/// assert_eq!(stall.sample(at, &mut rng), Duration::from_millis(100)); // until 5 s
+/// assert_eq!(stall.sample(Duration::from_secs(5), &mut rng), Duration::ZERO);
+/// # Ok::<_, tds_sim::ParseDelayError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Delay {
+    /// No delay.
+    None,
+    /// The same delay each time.
+    Constant(Duration),
+    /// Any delay between two, each as likely.
+    Uniform {
+        /// The shortest delay.
+        min: Duration,
+        /// The longest delay; one below `min` is read as `min`.
+        max: Duration,
+    },
+    /// A lognormal delay, as networks and services have it: most are near the median, a few are
+    /// many times that. At most [`LONGEST`](Self::LONGEST).
+    LogNormal {
+        /// The delay that half of them stay below; zero makes every delay zero.
+        median: Duration,
+        /// The delay that 99 in 100 stay below; one below `median` is read as `median`.
+        p99: Duration,
+    },
+    /// A Pareto delay, the heavy tail: one in `k.powf(alpha)` exceeds `k * min`. At most
+    /// [`LONGEST`](Self::LONGEST).
+    Pareto {
+        /// The shortest delay.
+        min: Duration,
+        /// How fast the tail thins out. From 2 down the variance is boundless but for the cap,
+        /// from 1 down the mean; what is not positive makes every delay the longest one.
+        alpha: f64,
+    },
+    /// Everything stands still for the last `length` of each `every`, and then comes at once.
+    ///
+    /// An event at `at` in the stall `[k * every - length, k * every)` is delayed until
+    /// `k * every`; any other is not delayed.
+    Stall {
+        /// The time from the end of a stall to the end of the next; zero makes no stalls.
+        every: Duration,
+        /// How long a stall lasts; from `every` up one follows the other.
+        length: Duration,
+    },
+}
+
+// === impl Delay ===
+
+impl Delay {
+    /// The longest delay that the unbounded distributions give: a minute, beyond any timeout
+    /// that a client would wait for.
+    pub const LONGEST: Duration = Duration::from_secs(60);
+
+    /// The delay of an event at `at`, a time since the simulator's start.
+    ///
+    /// One seed gives one sequence of delays, whatever the times are. Only [`Stall`](Self::Stall)
+    /// looks at the time, and it does not look at the generator.
+    pub fn sample(&self, at: Duration, rng: &mut Rng) -> Duration {
+        match *self {
+            Self::None => Duration::ZERO,
+            Self::Constant(delay) => delay,
+            Self::Uniform { min, max } => uniform(min, max, rng),
+            Self::LogNormal { median, p99 } => log_normal(median, p99, rng),
+            Self::Pareto { min, alpha } => pareto(min, alpha, rng),
+            Self::Stall { every, length } => stall_at(at, every, length),
+        }
+    }
+}
+
+fn uniform(min: Duration, max: Duration, rng: &mut Rng) -> Duration {
+    let width = max.saturating_sub(min).as_nanos();
+    let above = rng.u64(..=u64::try_from(width).unwrap_or(u64::MAX));
+    min.saturating_add(Duration::from_nanos(above))
+}
+
+fn log_normal(median: Duration, p99: Duration, rng: &mut Rng) -> Duration {
+    let normal = standard_normal(rng);
+    if median.is_zero() {
+        return Duration::ZERO; // Else infinitely spread: the logarithm below has no value.
+    }
+    let spread = (p99.max(median).div_duration_f64(median)).ln() / Z99;
+    capped(median.as_secs_f64() * (spread * normal).exp())
+}
+
+fn pareto(min: Duration, alpha: f64, rng: &mut Rng) -> Duration {
+    let share = unit(rng);
+    if alpha > 0.0 {
+        capped(min.as_secs_f64() * share.powf(-1.0 / alpha))
+    } else {
+        Delay::LONGEST // A NaN too.
+    }
+}
+
+fn stall_at(at: Duration, every: Duration, length: Duration) -> Duration {
+    let every = every.as_nanos();
+    at.as_nanos()
+        .checked_rem(every)
+        .map(|passed| every.saturating_sub(passed))
+        .filter(|left| *left <= length.as_nanos())
+        .map_or(Duration::ZERO, |left| {
+            Duration::from_nanos(u64::try_from(left).unwrap_or(u64::MAX))
+        })
+}
+
+/// A normal deviate of mean 0 and variance 1, by Box and Muller. Its twin is thrown away, so
+/// that a sample depends on nothing but the generator.
+fn standard_normal(rng: &mut Rng) -> f64 {
+    let radius = (-2.0 * unit(rng).ln()).sqrt();
+    radius * (TAU * rng.f64()).cos()
+}
+
+/// A number in `(0, 1]`: one that has a logarithm.
+fn unit(rng: &mut Rng) -> f64 {
+    1.0 - rng.f64()
+}
+
+fn capped(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds)
+        .unwrap_or(Delay::LONGEST)
+        .min(Delay::LONGEST)
+}
+
+/// The 99th percentile of the standard normal distribution (any table of it).
+const Z99: f64 = 2.326_347_874_040_841;
+
+#[cfg(test)]
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "the numbers of a test are small, and an overflow should fail it"
+)]
+mod tests;
