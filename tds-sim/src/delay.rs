@@ -30,10 +30,11 @@ pub use self::{
 /// assert_eq!(stall.sample(Duration::from_secs(5), &mut rng), Duration::ZERO);
 /// # Ok::<_, tds_sim::ParseDelayError>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Delay {
     /// No delay.
+    #[default]
     None,
     /// The same delay each time.
     Constant(Duration),

@@ -1,0 +1,152 @@
+//! Everything about the simulator that can be chosen.
+
+use std::time::Duration;
+
+use crate::{error_body::ErrorBody, fault::Faults, quota::Quota, rule::Rule};
+
+/// What the simulator is to be like. The default is the contract, with nothing going wrong.
+///
+/// # Examples
+/// ```
+/// let mut config = tds_sim::Config::default();
+/// config.rule = tds_sim::Rule::SlidingLogAll;
+/// config.quota = Some("1000/3600s".parse()?);
+/// config.faults.before_head = "uniform:0ms:50ms".parse()?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// How requests per second are counted, per IP address.
+    pub rule: Rule,
+    /// How many requests [`per`](Self::per) interval are accepted; the rest get 423.
+    pub rate: u32,
+    /// The interval of [`rate`](Self::rate).
+    pub per: Duration,
+    /// How many parallel connections an IP address may have; beyond, requests get 416.
+    pub connections: u32,
+    /// What is a connection.
+    pub counting: CountConnections,
+    /// The call-count ceiling of each key behind 429; none if absent.
+    pub quota: Option<Quota>,
+    /// Whether a 429 says when to come back.
+    pub retry_after: RetryAfter,
+    /// Lifetime of tokens in seconds.
+    pub expires_in: u64,
+    /// By how many seconds the wall clock in the tokens' claims is wrong.
+    pub skew_seconds: i64,
+    /// The realm roles of new keys; `live` and `history` open the two groups of data endpoints.
+    pub roles: Vec<String>,
+    /// The format of error bodies at the data endpoints.
+    pub error_body: ErrorBody,
+    /// Size in bytes of a live resource.
+    pub live_bytes: u64,
+    /// Size in bytes of a historical resource, unless the query says `bytes=`.
+    pub history_bytes: u64,
+    /// Bytes a second of a historical resource, unless the query says `rate=`; as fast as the
+    /// client reads if absent.
+    pub history_rate: Option<u64>,
+    /// Whether a historical resource says its length, unless the query says `framing=`.
+    pub history_framing: Framing,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// Where all randomness comes from, but the signing keys'.
+    pub seed: u64,
+    /// Whether the auth and data listeners speak TLS.
+    pub tls: Tls,
+    /// The ports of the three listeners; 0 takes a free one.
+    pub ports: Ports,
+    /// How many arrivals the ledger lists; the newest are kept.
+    pub arrivals_kept: usize,
+}
+
+/// What counts as a parallel connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CountConnections {
+    /// A socket from its accept until the server closes it, idle or not; while there are too many,
+    /// every request of that address is refused. HAProxy's `conn_cur` counts so.
+    #[default]
+    Accepted,
+    /// A request from its count to the end of its answer; those of one HTTP/2 connection count one
+    /// by one. nginx's `limit_conn` counts so.
+    Busy,
+}
+
+/// Whether a 429 carries `Retry-After`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RetryAfter {
+    /// It does not; the contract names no such header.
+    #[default]
+    Absent,
+    /// It does, in seconds to the end of the key's window.
+    Seconds,
+}
+
+/// How a body says where it ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Framing {
+    /// By `Content-Length`, unless the body is compressed.
+    #[default]
+    Length,
+    /// By chunks.
+    Chunked,
+}
+
+/// Whether the auth and data listeners speak TLS.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Tls {
+    /// Plain HTTP.
+    #[default]
+    Off,
+    /// TLS 1.2 and 1.3, with a certificate of an authority made at start.
+    On,
+}
+
+/// The ports of the three listeners on 127.0.0.1; 0 takes a free one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Ports {
+    /// The token endpoint's.
+    pub auth: u16,
+    /// The data endpoints'.
+    pub data: u16,
+    /// The ledger's and the controls'.
+    pub admin: u16,
+}
+
+// === impl Config ===
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            // The counting is open in the contract; a sliding log is its plain reading.
+            rule: Rule::SlidingLog,
+            // Contract, "Limits": 50 requests per second, 60 connections per IP address, tokens
+            // of 86400 seconds.
+            rate: 50,
+            per: Duration::from_secs(1),
+            connections: 60,
+            counting: CountConnections::default(),
+            quota: None,
+            retry_after: RetryAfter::default(),
+            expires_in: 86_400,
+            skew_seconds: 0,
+            roles: vec!["live".to_owned(), "history".to_owned()],
+            error_body: ErrorBody::default(),
+            live_bytes: 128,
+            history_bytes: 1_048_576,
+            history_rate: None,
+            history_framing: Framing::default(),
+            faults: Faults::default(),
+            seed: 0,
+            tls: Tls::default(),
+            ports: Ports::default(),
+            // About 110 bytes each.
+            arrivals_kept: 1_000_000,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The format of error bodies, which the contract does not show.
+
+use std::{fmt, str::FromStr};
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
+
+use crate::body::Content;
+
+/// In which format the data endpoints word their errors.
+///
+/// The contract gives the text and leaves the format open; gateways pick it by configuration or by
+/// `Accept`. The status is the same in each, so a client must manage with that alone.
+///
+/// # Examples
+/// ```
+/// use tds_sim::ErrorBody;
+///
+/// assert_eq!("html".parse(), Ok(ErrorBody::Html));
+/// assert!("yaml".parse::<ErrorBody>().is_err());
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorBody {
+    /// `{"message":"..."}`, with `/` written as `\/`: Kong, whose JSON encoder does that.
+    #[default]
+    Json,
+    /// The bare text and a line feed.
+    Text,
+    /// A small page with the text and a full stop in a paragraph.
+    Html,
+    /// `<error><message>...</message></error>`.
+    Xml,
+    /// No body at all.
+    Empty,
+}
+
+/// The text is none of the names of an [`ErrorBody`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ParseErrorBodyError;
+
+// === impl ErrorBody ===
+
+impl ErrorBody {
+    /// An answer with `status` that says `message`.
+    pub(crate) fn answer(self, status: StatusCode, message: &str) -> Response<Content> {
+        let (kind, text) = match self {
+            Self::Json => ("application/json; charset=utf-8", json(message)),
+            Self::Text => ("text/plain; charset=utf-8", format!("{message}\n")),
+            Self::Html => (
+                "text/html; charset=utf-8",
+                format!(
+                    "<!doctype html>\n<html>\n  <head><title>Error</title></head>\n  <body>\n    \
+                     <h1>Error</h1>\n    <p>{message}.</p>\n  </body>\n</html>\n"
+                ),
+            ),
+            Self::Xml => (
+                "application/xml; charset=utf-8",
+                format!(
+                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<error>\n  \
+                     <message>{message}</message>\n</error>\n"
+                ),
+            ),
+            Self::Empty => return respond(status, None, Bytes::new()),
+        };
+        respond(status, Some(HeaderValue::from_static(kind)), text.into())
+    }
+}
+
+impl FromStr for ErrorBody {
+    type Err = ParseErrorBodyError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "json" => Ok(Self::Json),
+            "text" => Ok(Self::Text),
+            "html" => Ok(Self::Html),
+            "xml" => Ok(Self::Xml),
+            "empty" => Ok(Self::Empty),
+            _ => Err(ParseErrorBodyError),
+        }
+    }
+}
+
+// === impl ParseErrorBodyError ===
+
+impl fmt::Display for ParseErrorBodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unknown error body; use json, text, html, xml or empty")
+    }
+}
+
+impl std::error::Error for ParseErrorBodyError {}
+
+fn json(message: &str) -> String {
+    let message = message
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('/', "\\/");
+    format!("{{\"message\":\"{message}\"}}")
+}
+
+fn respond(status: StatusCode, kind: Option<HeaderValue>, text: Bytes) -> Response<Content> {
+    let mut response = Response::new(Content::bytes(text));
+    *response.status_mut() = status;
+    if let Some(kind) = kind {
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+    }
+    response
+}

@@ -1,0 +1,138 @@
+//! Plays the faults: decides, call by call, which of them strike.
+
+use std::{sync::Arc, time::Duration};
+
+use http::StatusCode;
+
+use crate::{
+    clock::Clock,
+    delay::Delay,
+    fault::{DataFault, Faults, Scripted, TokenFault},
+};
+
+/// The faults with their progress.
+#[derive(Debug)]
+pub(crate) struct Script {
+    clock: Arc<Clock>,
+    faults: Faults,
+    rng: fastrand::Rng,
+    calls: u64,
+    posts: u64,
+    /// The status of a burst under way, and how many calls are left of it.
+    burst: Option<(StatusCode, u32)>,
+}
+
+/// What strikes one data call.
+#[derive(Debug)]
+pub(crate) struct Strike {
+    pub(crate) before_counting: Duration,
+    pub(crate) before_head: Duration,
+    pub(crate) head: Option<HeadFault>,
+    pub(crate) body: BodyFaults,
+}
+
+/// What happens in place of the head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeadFault {
+    Reset,
+    Garbage,
+    Status(StatusCode),
+}
+
+/// What happens within the body, and how slowly.
+#[derive(Debug)]
+pub(crate) struct BodyFaults {
+    pub(crate) fault: Option<BodyFault>,
+    pub(crate) delay: Delay,
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) clock: Arc<Clock>,
+}
+
+/// What happens within the body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyFault {
+    Reset,
+    Truncate,
+    Endless,
+    Drip(Duration),
+    Stall(Duration),
+}
+
+// === impl Script ===
+
+impl Script {
+    pub(crate) fn new(clock: Arc<Clock>, faults: Faults, seed: u64) -> Self {
+        let rng = fastrand::Rng::with_seed(seed);
+        Self {
+            clock,
+            faults,
+            rng,
+            calls: 0,
+            posts: 0,
+            burst: None,
+        }
+    }
+
+    pub(crate) fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// Plays other faults from here on, counting from the first call again.
+    pub(crate) fn replace(&mut self, faults: Faults) {
+        self.faults = faults;
+        self.calls = 0;
+        self.posts = 0;
+        self.burst = None;
+    }
+
+    /// What strikes the next data call.
+    pub(crate) fn call(&mut self) -> Strike {
+        let at = self.clock.now();
+        self.calls = self.calls.saturating_add(1);
+        let mut strike = Strike {
+            before_counting: self.faults.before_counting.sample(at, &mut self.rng),
+            before_head: self.faults.before_head.sample(at, &mut self.rng),
+            head: None,
+            body: BodyFaults {
+                fault: None,
+                delay: self.faults.during_body,
+                rng: self.rng.fork(),
+                clock: Arc::clone(&self.clock),
+            },
+        };
+        for scripted in &self.faults.data {
+            if !scripted.when().strikes(self.calls, &mut self.rng) {
+                continue;
+            }
+            match *scripted.fault() {
+                DataFault::ResetHead => strike.head = Some(HeadFault::Reset),
+                DataFault::Garbage => strike.head = Some(HeadFault::Garbage),
+                DataFault::ResetBody => strike.body.fault = Some(BodyFault::Reset),
+                DataFault::Truncate => strike.body.fault = Some(BodyFault::Truncate),
+                DataFault::Endless => strike.body.fault = Some(BodyFault::Endless),
+                DataFault::Drip(pause) => strike.body.fault = Some(BodyFault::Drip(pause)),
+                DataFault::Stall(pause) => strike.body.fault = Some(BodyFault::Stall(pause)),
+                DataFault::Status { status, burst } => {
+                    let status = StatusCode::from_u16(status);
+                    self.burst = Some((status.unwrap_or(StatusCode::BAD_GATEWAY), burst));
+                }
+            }
+        }
+        if let Some((status, left @ 1..)) = self.burst {
+            self.burst = Some((status, left.saturating_sub(1)));
+            strike.head = strike.head.or(Some(HeadFault::Status(status)));
+        }
+        strike
+    }
+
+    /// What strikes the next token POST: the first of the faults that do.
+    pub(crate) fn post(&mut self) -> Option<TokenFault> {
+        self.posts = self.posts.saturating_add(1);
+        let (posts, rng) = (self.posts, &mut self.rng);
+        let mut striking = self.faults.token.iter();
+        striking
+            .find(|scripted| scripted.when().strikes(posts, rng))
+            .map(Scripted::fault)
+            .copied()
+    }
+}

@@ -1,0 +1,37 @@
+//! Which endpoint a path names.
+
+/// What the identity provider has at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    Token,
+    Revoke,
+    /// Nothing, within the realm.
+    Unknown,
+    /// A realm that does not exist.
+    OtherRealm,
+    /// Nothing, outside `/auth`.
+    Outside,
+}
+
+// === impl Endpoint ===
+
+impl Endpoint {
+    /// The endpoint at `path`, with or without a trailing slash.
+    pub(super) fn at(path: &str) -> Self {
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let Some(path) = path.strip_prefix("/auth/realms/") else {
+            return Self::Outside;
+        };
+        match path.split_once('/') {
+            Some((REALM, "protocol/openid-connect/token")) => Self::Token,
+            Some((REALM, "protocol/openid-connect/revoke")) => Self::Revoke,
+            Some((REALM, _)) => Self::Unknown,
+            Some(_) => Self::OtherRealm,
+            None if path == REALM => Self::Unknown,
+            None => Self::OtherRealm,
+        }
+    }
+}
+
+/// Contract, "Token endpoint": the realm in the path.
+const REALM: &str = "ServiceConnect";

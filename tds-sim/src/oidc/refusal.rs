@@ -1,0 +1,146 @@
+//! The refusals of the token endpoint, word for word as Keycloak 26.5.0 gave them.
+
+use std::borrow::Cow;
+
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{CACHE_CONTROL, PRAGMA},
+};
+use serde::Serialize;
+
+use crate::{body::Body, oidc::page};
+
+/// A refusal with an error code and a description.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    error: &'static str,
+    description: Cow<'static, str>,
+}
+
+#[derive(Serialize)]
+struct Reply<'a> {
+    error: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_description: Option<&'a str>,
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    pub(super) fn unknown_scope(scope: &str) -> Self {
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            error: "invalid_scope",
+            description: format!("Invalid scopes: {scope}").into(),
+        }
+    }
+
+    pub(super) fn into_response(self) -> Response<Body> {
+        let mut response = json(
+            self.status,
+            &Reply {
+                error: self.error,
+                error_description: Some(&self.description),
+            },
+        );
+        do_not_store(&mut response);
+        response
+    }
+
+    const fn unauthorized(error: &'static str, description: &'static str) -> Self {
+        Self {
+            status: StatusCode::UNAUTHORIZED,
+            error,
+            description: Cow::Borrowed(description),
+        }
+    }
+
+    const fn bad_request(error: &'static str, description: &'static str) -> Self {
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            error,
+            description: Cow::Borrowed(description),
+        }
+    }
+}
+
+/// The answer outside Keycloak's own paths, 53 bytes.
+pub(super) fn outside() -> Response<Body> {
+    let text = "<html><body><h1>Resource not found</h1></body></html>";
+    page(StatusCode::NOT_FOUND, "text/html; charset=utf-8", text)
+}
+
+/// The answer where there is no such thing, as `error` says.
+pub(super) fn not_found(error: &str) -> Response<Body> {
+    bare(StatusCode::NOT_FOUND, error)
+}
+
+fn bare(status: StatusCode, error: &str) -> Response<Body> {
+    json(
+        status,
+        &Reply {
+            error,
+            error_description: None,
+        },
+    )
+}
+
+/// The answer to any method but POST.
+pub(super) fn method_not_allowed() -> Response<Body> {
+    let mut response = bare(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "HTTP 405 Method Not Allowed",
+    );
+    response.headers_mut().insert(
+        http::header::ALLOW,
+        HeaderValue::from_static("POST, OPTIONS"),
+    );
+    response
+}
+
+/// Marks an answer as one that no cache may keep.
+pub(super) fn do_not_store(response: &mut Response<Body>) {
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
+}
+
+/// An answer in JSON.
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
+    page(
+        status,
+        "application/json",
+        serde_json::to_vec(value).unwrap_or_default(),
+    )
+}
+
+pub(super) const WRONG_SECRET: Refusal =
+    Refusal::unauthorized("unauthorized_client", BAD_CREDENTIALS);
+pub(super) const UNKNOWN_CLIENT: Refusal = Refusal::unauthorized("invalid_client", BAD_CREDENTIALS);
+pub(super) const NO_SERVICE_ACCOUNT: Refusal = Refusal::unauthorized(
+    "unauthorized_client",
+    "Client not enabled to retrieve service account",
+);
+pub(super) const BAD_BASIC: Refusal = Refusal::bad_request(
+    "unauthorized_client",
+    "Unexpected error when authenticating client",
+);
+pub(super) const NO_GRANT_TYPE: Refusal =
+    Refusal::bad_request("invalid_request", "Missing form parameter: grant_type");
+pub(super) const UNKNOWN_GRANT_TYPE: Refusal =
+    Refusal::bad_request("unsupported_grant_type", "Unsupported grant_type");
+pub(super) const NO_DIRECT_ACCESS: Refusal = Refusal::bad_request(
+    "unauthorized_client",
+    "Client not allowed for direct access grants",
+);
+pub(super) const REPEATED_FIELD: Refusal =
+    Refusal::bad_request("invalid_request", "duplicated parameter");
+pub(super) const NO_TOKEN: Refusal = Refusal::bad_request("invalid_request", "Token not provided");
+pub(super) const REALM_DISABLED: Refusal = Refusal {
+    status: StatusCode::FORBIDDEN,
+    error: "access_denied",
+    description: Cow::Borrowed("Realm not enabled"),
+};
+
+const BAD_CREDENTIALS: &str = "Invalid client or Invalid client credentials";

@@ -1,0 +1,98 @@
+//! A certificate authority of our own, and a certificate by it for this host.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rustls::{
+    ServerConfig,
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+    version::{TLS12, TLS13},
+};
+use tokio_rustls::TlsAcceptor;
+
+use crate::error::Error;
+
+/// The authority's certificate in a file, and the server's in use. Dropped, the file is removed.
+pub(super) struct Authority {
+    directory: PathBuf,
+    file: PathBuf,
+    config: Arc<ServerConfig>,
+}
+
+// === impl Authority ===
+
+impl Authority {
+    /// Makes an authority, and by it a certificate for `localhost` and 127.0.0.1.
+    pub(super) fn new() -> Result<Self, Error> {
+        let failed = |error: rcgen::Error| Error::start("no certificate", error);
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "tds-sim authority");
+        let key = KeyPair::generate().map_err(failed)?;
+        let root = params.self_signed(&key).map_err(failed)?;
+        let issuer = Issuer::new(params, key);
+
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let mut params = CertificateParams::new(names).map_err(failed)?;
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "localhost");
+        let key = KeyPair::generate().map_err(failed)?;
+        let leaf = params.signed_by(&key, &issuer).map_err(failed)?;
+
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        // Contract, "Authentication": TLS 1.2 or higher.
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS12, &TLS13])
+            .and_then(|builder| {
+                builder
+                    .with_no_client_auth()
+                    .with_single_cert(vec![leaf.der().clone()], key)
+            })
+            .map_err(|error| Error::start("no TLS", error))?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+
+        let directory = std::env::temp_dir().join(format!("tds-sim-{:016x}", fastrand::u64(..)));
+        let file = directory.join("ca.pem");
+        let unwritten = |error| Error::start("the authority's file cannot be written", error);
+        fs::create_dir(&directory).map_err(unwritten)?;
+        let authority = Self {
+            directory,
+            file,
+            config: Arc::new(config),
+        };
+        fs::write(&authority.file, root.pem()).map_err(unwritten)?;
+        Ok(authority)
+    }
+
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        Arc::clone(&self.config).into()
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        // What is left of a temporary file is the host's to clear away.
+        drop(fs::remove_dir_all(&self.directory));
+    }
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authority")
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
+}
