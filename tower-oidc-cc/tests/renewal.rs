@@ -1,0 +1,153 @@
+//! A token's life: renewed ahead, expired in time, and safe from every fault of the endpoint.
+
+#[path = "support/support.rs"]
+mod support;
+
+use support::{DATA, Endpoint, echo, endpoint::Reply, get, layer, poll_once, secs, settle, tokens};
+use tokio::time::{Instant, advance, sleep};
+use tower::{Layer, Service, ServiceExt};
+use tower_oidc_cc::{Credentials, TokenEndpoint, Tokens};
+
+#[tokio::test(start_paused = true)]
+async fn renewal_comes_ahead_of_expiry_and_no_call_waits() {
+    let endpoint = Endpoint::always(Reply::token(1_000).after(secs(5)));
+    let mut service = layer(&tokens(&endpoint)).layer(echo());
+    service.ready().await.unwrap();
+    let start = Instant::now();
+    let mut last = String::new();
+    while start.elapsed() < secs(2_000) {
+        // Each call is done within one poll: nothing waits while there is a valid token.
+        let mut call = Box::pin(service.clone().oneshot(get(DATA)));
+        last = poll_once(call.as_mut())
+            .expect("no call waits")
+            .unwrap()
+            .into_body();
+        sleep(secs(1)).await;
+    }
+    assert!(
+        ["Bearer canary-token-3", "Bearer canary-token-4"].contains(&&*last),
+        "{last}"
+    );
+    let posts = endpoint.posts();
+    let lived = posts[1].at - posts[0].at;
+    assert!(
+        secs(700) <= lived && lived <= secs(800) + secs(1),
+        "{lived:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_costs_two_requests() {
+    let endpoint = Endpoint::default();
+    let tokens = tokens(&endpoint);
+    tokens.ready().await.unwrap();
+    sleep(secs(86_400)).await;
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn short_tokens_are_used_for_most_of_their_life() {
+    let endpoint = Endpoint::always(Reply::token(5));
+    let tokens = tokens(&endpoint);
+    tokens.ready().await.unwrap();
+    sleep(secs(100)).await;
+    let count = endpoint.count();
+    assert!((25..=29).contains(&count), "{count}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_endpoint_and_a_short_life_make_no_loop() {
+    let endpoint = Endpoint::always(Reply::token(5).after(secs(4)));
+    let tokens = tokens(&endpoint);
+    tokens.ready().await.unwrap();
+    sleep(secs(90)).await;
+    let count = endpoint.count();
+    assert!((10..=21).contains(&count), "{count}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_of_the_endpoint_change_nothing_while_the_token_is_valid() {
+    for fault in [
+        Reply::down(),
+        Reply::refusal(),
+        Reply::broken(),
+        Reply::hang(),
+        Reply::panic(),
+        Reply::body(200, "<html>"),
+    ] {
+        let endpoint = Endpoint::scripted([Reply::token(1_000)]);
+        endpoint.set(fault);
+        let service = layer(&tokens(&endpoint)).layer(echo());
+        drop(service.clone().oneshot(get(DATA)).await.unwrap());
+        let start = Instant::now();
+        while start.elapsed() < secs(998) {
+            let mut call = Box::pin(service.clone().oneshot(get(DATA)));
+            let response = poll_once(call.as_mut()).expect("no call waits").unwrap();
+            assert_eq!(response.into_body(), "Bearer canary-token-1");
+            sleep(secs(1)).await;
+        }
+        assert!(endpoint.count() > 1, "the driver tried");
+        assert!(endpoint.count() < 60, "and not often: {}", endpoint.count());
+        sleep(secs(5)).await;
+        let error = service.clone().oneshot(get(DATA)).await.unwrap_err();
+        assert!(error.into_inner().is_err());
+        // No state is terminal.
+        endpoint.set(Reply::token(1_000));
+        sleep(secs(121)).await;
+        let response = service.oneshot(get(DATA)).await.unwrap();
+        assert!(response.into_body().starts_with("Bearer canary-token-"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_token_is_never_sent() {
+    let endpoint = Endpoint::scripted([Reply::token(100)]);
+    endpoint.set(Reply::hang());
+    let mut service = layer(&tokens(&endpoint)).layer(echo());
+    drop(service.clone().oneshot(get(DATA)).await.unwrap());
+
+    // Ready while the token is valid, called when it is not.
+    service.ready().await.unwrap();
+    advance(secs(100)).await;
+    settle().await;
+    let error = service.call(get(DATA)).await.unwrap_err();
+    let error = error.into_inner().unwrap_err();
+    assert!(error.is_transient());
+    assert_eq!(error.retry_after(), Some(secs(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn life_counts_from_the_send() {
+    let endpoint = Endpoint::scripted([Reply::token(60).after(secs(9))]);
+    endpoint.set(Reply::hang());
+    let service = layer(&tokens(&endpoint)).layer(echo());
+    let start = Instant::now();
+    drop(service.clone().oneshot(get(DATA)).await.unwrap());
+    advance(secs(60) - start.elapsed() - std::time::Duration::from_millis(5)).await;
+    settle().await;
+    let mut call = Box::pin(service.clone().oneshot(get(DATA)));
+    assert!(poll_once(call.as_mut()).is_some(), "valid to the last");
+    advance(std::time::Duration::from_millis(6)).await;
+    settle().await;
+    let mut call = Box::pin(service.oneshot(get(DATA)));
+    assert!(
+        poll_once(call.as_mut()).is_none_or(|r| r.is_err()),
+        "and no longer"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_request_has_a_timeout_of_its_own() {
+    let endpoint = Endpoint::always(Reply::hang());
+    let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+    let credentials = Credentials::new("client", "secret").unwrap();
+    let short = Tokens::builder(uri, credentials)
+        .timeout(secs(3))
+        .build(endpoint.clone());
+    for (tokens, limit) in [(tokens(&endpoint), secs(10)), (short, secs(3))] {
+        let start = Instant::now();
+        let error = tokens.ready().await.unwrap_err();
+        assert!(error.is_timeout() && error.is_transient());
+        assert!(start.elapsed() >= limit && start.elapsed() < limit + secs(1));
+    }
+}

@@ -1,0 +1,92 @@
+//! A service that holds its caller to the contract of `tower::Service`.
+
+use std::{
+    future::{Ready, ready},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use http::{Request, Response};
+use tower::Service;
+
+use super::{Body, seen};
+
+/// Panics on a call that was not readied, forgets readiness on clone, is pending every other time
+/// (and wakes), and fails its readiness when told to.
+#[derive(Debug, Default)]
+pub(crate) struct Probe {
+    ready: bool,
+    polls: usize,
+    fail_at: Option<usize>,
+    pub(crate) calls: Arc<AtomicUsize>,
+    pub(crate) readied: Arc<AtomicUsize>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Broken;
+
+// === impl Probe ===
+
+impl Probe {
+    /// Fails the readiness poll of this number, from zero.
+    pub(crate) fn failing_at(poll: usize) -> Self {
+        Self {
+            fail_at: Some(poll),
+            ..Self::default()
+        }
+    }
+}
+
+impl Clone for Probe {
+    fn clone(&self) -> Self {
+        Self {
+            ready: false,
+            polls: 0,
+            fail_at: self.fail_at,
+            calls: Arc::clone(&self.calls),
+            readied: Arc::clone(&self.readied),
+        }
+    }
+}
+
+impl Service<Request<Body>> for Probe {
+    type Response = Response<String>;
+    type Error = Broken;
+    type Future = Ready<Result<Self::Response, Broken>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        if self.ready {
+            return Poll::Ready(Ok(()));
+        }
+        let poll = self.polls;
+        self.polls += 1;
+        if self.fail_at == Some(poll) {
+            return Poll::Ready(Err(Broken));
+        }
+        if poll.is_multiple_of(2) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.ready = true;
+        self.readied.fetch_add(1, Ordering::SeqCst);
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        assert!(self.ready, "called without readiness");
+        self.ready = false;
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        ready(Ok(Response::new(seen(&request))))
+    }
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the probe is broken")
+    }
+}
+
+impl std::error::Error for Broken {}

@@ -1,0 +1,101 @@
+//! A token endpoint and a data service that count what reaches them, and a probe of readiness.
+#![expect(dead_code, reason = "each test binary uses a part of it")]
+#![expect(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test may panic"
+)]
+
+pub(crate) mod endpoint;
+pub(crate) mod probe;
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, Uri, header::WWW_AUTHENTICATE};
+use http_body_util::Full;
+use tower::Service;
+use tower_oidc_cc::{Credentials, Origin, TokenEndpoint, TokenLayer, Tokens};
+
+pub(crate) use self::endpoint::Endpoint;
+
+pub(crate) type Body = Full<Bytes>;
+
+pub(crate) const SECRET: &str = "canary-secret-0815";
+pub(crate) const DATA: &str = "https://api.example.com/data";
+
+/// A handle over `endpoint`, with the usual settings.
+pub(crate) fn tokens(endpoint: &Endpoint) -> Tokens {
+    let uri = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect").unwrap();
+    let credentials = Credentials::new("client", SECRET).unwrap();
+    Tokens::builder(uri, credentials).build(endpoint.clone())
+}
+
+pub(crate) fn origin() -> Origin {
+    Origin::from_uri(&Uri::from_static(DATA)).unwrap()
+}
+
+pub(crate) fn layer(tokens: &Tokens) -> TokenLayer {
+    TokenLayer::new(tokens.clone(), [origin()])
+}
+
+pub(crate) fn get(uri: &str) -> Request<Body> {
+    Request::get(uri).body(Body::default()).unwrap()
+}
+
+/// A data service that answers with the Authorization header that it saw, or with `-`.
+pub(crate) fn echo()
+-> impl Service<Request<Body>, Response = Response<String>, Error = Infallible, Future: Send>
++ Clone
++ Send
++ Sync
++ 'static {
+    tower::service_fn(|request: Request<Body>| async move { Ok(Response::new(seen(&request))) })
+}
+
+/// All the values of the Authorization header, in one line.
+pub(crate) fn seen(request: &Request<Body>) -> String {
+    let values = request.headers().get_all("authorization");
+    let values: Vec<_> = values.iter().map(|v| v.to_str().unwrap()).collect();
+    if values.is_empty() {
+        return "-".to_owned();
+    }
+    values.join(",")
+}
+
+/// The 401 of a gateway that found the token dead.
+pub(crate) fn dead() -> Response<String> {
+    let mut response = Response::new(String::new());
+    *response.status_mut() = StatusCode::UNAUTHORIZED;
+    let challenge = r#"Bearer realm="kong",error="invalid token""#;
+    response
+        .headers_mut()
+        .insert(WWW_AUTHENTICATE, challenge.parse().unwrap());
+    response
+}
+
+pub(crate) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// Lets every task that can run do so, without a step of the clock.
+pub(crate) async fn settle() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Polls a future by hand, with a waker that wakes nobody.
+pub(crate) fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
+    match future.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
