@@ -1,5 +1,7 @@
 //! One token request for everyone, and what becomes of it when callers and runtimes go away.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 #[path = "support/support.rs"]
 mod support;
 
