@@ -111,6 +111,3 @@ async fn pause(wait: Duration) {
         tokio::time::sleep(wait).await;
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -259,4 +259,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const TARGETS_SHARED: usize = 4096;
 
 #[cfg(test)]
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "the numbers of a test are small, and an overflow should fail it"
+)]
 mod tests;

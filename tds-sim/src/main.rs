@@ -1,2 +1,141 @@
-//! The simulator as a program.
-fn main() {}
+//! The simulator as a program: one line of JSON, then it serves until it is told to stop.
+
+use std::{
+    io::{self, IsTerminal as _, Read as _},
+    process::ExitCode,
+    thread,
+};
+
+use clap::Parser as _;
+use tds_sim::{Config, Error, Server};
+use tokio::sync::oneshot;
+
+mod cli;
+
+fn main() -> ExitCode {
+    let config = match cli::Cli::try_parse() {
+        Ok(cli) => Config::from(cli),
+        Err(error) if !error.use_stderr() => {
+            say(&mut io::stdout(), error.to_string().trim_end());
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            // The first line says which switch and why; the rest is general advice.
+            say(
+                &mut io::stderr(),
+                error.to_string().lines().next().unwrap_or("bad switch"),
+            );
+            return ExitCode::from(BAD_SWITCH);
+        }
+    };
+    let served = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("no runtime: {error}"))
+        .and_then(|runtime| {
+            runtime
+                .block_on(serve(config))
+                .map_err(|error| chain(&error))
+        });
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&mut io::stderr(), &format!("error: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Serves until a signal or the end of the standard input, and prints the ledger's sums.
+async fn serve(config: Config) -> Result<(), Error> {
+    let server = Server::start(config).await?;
+    say(&mut io::stdout(), &whereabouts(&server));
+    tokio::select! {
+        () = interrupted() => {}
+        () = terminated() => {}
+        () = end_of_input() => {}
+    }
+    let ledger = server.ledger();
+    server.shutdown().await;
+    say(
+        &mut io::stdout(),
+        &serde_json::to_string(&ledger.summary()).unwrap_or_default(),
+    );
+    Ok(())
+}
+
+/// What a client has to know, as one line of JSON.
+fn whereabouts(server: &Server) -> String {
+    let mut line = serde_json::json!({
+        "auth_url": server.auth_url(),
+        "base_url": server.base_url(),
+        "admin_url": server.admin_url(),
+        "client_id": server.client_id(),
+        "client_secret": server.client_secret(),
+    });
+    if let (Some(file), Some(line)) = (server.ca_file(), line.as_object_mut()) {
+        line.insert("ca_file".to_owned(), file.to_string_lossy().into());
+    }
+    line.to_string()
+}
+
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+#[cfg(unix)]
+async fn terminated() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut signal) => {
+            signal.recv().await;
+        }
+        Err(_) => std::future::pending().await,
+    }
+}
+
+#[cfg(not(unix))]
+async fn terminated() {
+    std::future::pending().await
+}
+
+/// Waits for the end of the standard input, which a terminal does not have: reading from one in
+/// the background would stop the program.
+///
+/// A thread of its own reads, because tokio's would keep the program from ending.
+async fn end_of_input() {
+    let (ended, end) = oneshot::channel();
+    if io::stdin().is_terminal() {
+        return std::future::pending().await;
+    }
+    thread::spawn(move || {
+        let mut buf = [0; 1024];
+        while io::stdin().lock().read(&mut buf).is_ok_and(|read| read > 0) {}
+        // If nobody waits any more, the program is ending already.
+        ended.send(()).ok();
+    });
+    if end.await.is_err() {
+        std::future::pending().await
+    }
+}
+
+/// An error with its causes on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    line
+}
+
+/// Writes a line. A reader that has gone is no reason to stop serving the others.
+fn say(out: &mut dyn io::Write, line: &str) {
+    drop(writeln!(out, "{line}").and_then(|()| out.flush()));
+}
+
+/// The exit code for switches that make no sense.
+const BAD_SWITCH: u8 = 2;

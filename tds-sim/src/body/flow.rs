@@ -28,6 +28,7 @@ pub(crate) struct Flow {
     rate: Option<u64>,
     faults: BodyFaults,
     socket: Option<Arc<Socket>>,
+    started: Duration,
     sent: u64,
     state: State,
 }
@@ -41,7 +42,10 @@ enum State {
     Due,
     /// The bytes before a reset are on their way.
     Breaking(Pin<Box<Sleep>>),
+    /// Everything has come.
     Ended,
+    /// It has been broken off.
+    Broken,
 }
 
 // === impl Flow ===
@@ -59,12 +63,14 @@ impl Flow {
         } else {
             State::Before
         };
+        let started = faults.clock.now();
         Self {
             pieces,
             length,
             rate,
             faults,
             socket,
+            started,
             sent: 0,
             state,
         }
@@ -72,7 +78,7 @@ impl Flow {
 
     /// Nothing more will come, and nothing has gone wrong.
     pub(crate) fn is_at_end(&self) -> bool {
-        matches!(self.state, State::Ended) && self.length.is_none_or(|length| self.sent >= length)
+        matches!(self.state, State::Ended)
     }
 
     pub(crate) fn poll_piece(
@@ -82,13 +88,13 @@ impl Flow {
         let this = &mut *self;
         loop {
             match &mut this.state {
-                // ## Before => (Breaking | Ended | Pausing | Due)
+                // ## Before => (Breaking | Broken | Pausing | Due)
                 State::Before => match this.due_fault() {
                     Some(BodyFault::Reset) => {
                         this.state = State::Breaking(pause(FLUSH));
                     }
                     Some(BodyFault::Truncate) => {
-                        this.state = State::Ended;
+                        this.state = State::Broken;
                         // With a length, hyper sees for itself that the body is short. Chunks can
                         // only be broken off by an error.
                         let silent = this.length.is_some();
@@ -112,7 +118,7 @@ impl Flow {
                     ready!(sleep.as_mut().poll(cx));
                     this.state = State::Due;
                 }
-                // ## Due => (Before | Ended)
+                // ## Due => (Before | Ended | Broken)
                 State::Due => {
                     let most = this.most();
                     return Poll::Ready(match ready!(this.pieces.poll_next(most, cx)) {
@@ -123,7 +129,7 @@ impl Flow {
                             Some(Ok(piece))
                         }
                         Some(Err(error)) => {
-                            this.state = State::Ended;
+                            this.state = State::Broken;
                             Some(Err(Error::body(error)))
                         }
                         None => {
@@ -132,16 +138,16 @@ impl Flow {
                         }
                     });
                 }
-                // ## Breaking => Ended
+                // ## Breaking => Broken
                 State::Breaking(sleep) => {
                     ready!(sleep.as_mut().poll(cx));
-                    this.state = State::Ended;
+                    this.state = State::Broken;
                     if let Some(socket) = &this.socket {
                         socket.reset();
                     }
                     return Poll::Ready(Some(Err(Error::reset())));
                 }
-                State::Ended => return Poll::Ready(None),
+                State::Ended | State::Broken => return Poll::Ready(None),
             }
         }
     }
@@ -167,20 +173,27 @@ impl Flow {
             Some(BodyFault::Endless) => FLOOD,
             Some(BodyFault::Reset | BodyFault::Truncate) | None => Duration::ZERO,
         };
-        // A piece waits for the time it takes itself at this rate, so that the last byte is due
-        // when length / rate has passed.
-        let paced = self.rate.map_or(Duration::ZERO, |rate| {
-            let left = self
-                .length
-                .map_or(u64::MAX, |length| length.saturating_sub(self.sent));
-            let piece = count(self.most()).min(left);
-            let nanos = u128::from(piece).saturating_mul(1_000_000_000);
-            let nanos = nanos.checked_div(u128::from(rate)).unwrap_or(0);
-            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-        });
         let now = self.faults.clock.now();
         let sampled = self.faults.delay.sample(now, &mut self.faults.rng);
-        slow.saturating_add(paced).saturating_add(sampled)
+        slow.saturating_add(sampled)
+            .max(self.due().saturating_sub(now))
+    }
+
+    /// When the next piece is due at this rate: when the time for it and all before it has passed,
+    /// so that the last byte is due after length / rate.
+    fn due(&self) -> Duration {
+        let Some(rate) = self.rate else {
+            return Duration::ZERO;
+        };
+        let end = self
+            .sent
+            .saturating_add(count(self.most()))
+            .min(self.length.unwrap_or(u64::MAX));
+        let nanos = u128::from(end)
+            .saturating_mul(1_000_000_000)
+            .checked_div(rate.into());
+        let nanos = u64::try_from(nanos.unwrap_or(0)).unwrap_or(u64::MAX);
+        self.started.saturating_add(Duration::from_nanos(nanos))
     }
 
     /// The most bytes the next piece may have.

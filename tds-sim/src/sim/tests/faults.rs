@@ -1,0 +1,226 @@
+//! Faults as they look without a socket, and bodies that take their time.
+
+use std::time::Duration;
+
+use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder};
+use http::Response;
+use http_body_util::BodyExt as _;
+use tokio::{io::AsyncReadExt as _, time::Instant};
+
+use super::{answer, get, status, with_token};
+use crate::{Body, Error, Faults, Outcome, Sim};
+
+fn play(sim: &Sim, fault: &str) {
+    let mut faults = Faults::default();
+    faults.data.push(fault.parse().unwrap());
+    sim.set_faults(faults);
+}
+
+/// The bytes up to the end or the error, and the error.
+async fn drain(response: Response<Body>) -> (Vec<u8>, Option<Error>) {
+    let (mut body, mut bytes) = (response.into_body(), Vec::new());
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => bytes.extend(frame.into_data().unwrap()),
+            Err(error) => return (bytes, Some(error)),
+        }
+    }
+    (bytes, None)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_before_the_head_is_an_error_of_the_service() {
+    let (sim, token) = with_token(|_| {});
+    play(&sim, "reset-head@every:2");
+    assert_eq!(status(&sim, get("/v1/live/a", &token)).await, 200);
+    assert!(
+        answer(&sim, get("/v1/live/a", &token))
+            .await
+            .unwrap_err()
+            .is_reset()
+    );
+    play(&sim, "garbage");
+    assert!(
+        answer(&sim, get("/v1/live/a", &token))
+            .await
+            .unwrap_err()
+            .is_garbage()
+    );
+    let summary = sim.ledger().summary();
+    assert_eq!((summary.data_calls, summary.unanswered), (3, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_or_a_cut_within_a_body_comes_halfway() {
+    let (sim, token) = with_token(|_| {});
+    let path = "/v1/history/a?bytes=100001";
+    play(&sim, "reset-body");
+    let (bytes, error) = drain(answer(&sim, get(path, &token)).await.unwrap()).await;
+    assert_eq!(bytes.len(), 50_001);
+    assert!(error.unwrap().is_reset());
+
+    play(&sim, "truncate");
+    let response = answer(&sim, get(path, &token)).await.unwrap();
+    assert_eq!(response.headers()["content-length"], "100001");
+    let (bytes, error) = drain(response).await;
+    assert!(bytes.len() == 50_001 && error.is_none());
+
+    let chunked = format!("{path}&framing=chunked");
+    let response = answer(&sim, get(&chunked, &token)).await.unwrap();
+    assert!(!response.headers().contains_key("content-length"));
+    assert!(drain(response).await.1.unwrap().is_closed());
+    assert_eq!(sim.ledger().summary().aborted, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endless_body_goes_on() {
+    let (sim, token) = with_token(|_| {});
+    play(&sim, "endless");
+    let mut body = answer(&sim, get("/v1/live/a", &token))
+        .await
+        .unwrap()
+        .into_body();
+    let mut read = 0;
+    while read < 1_000_000 {
+        read += body
+            .frame()
+            .await
+            .unwrap()
+            .unwrap()
+            .into_data()
+            .unwrap()
+            .len();
+    }
+    drop(body);
+    assert_eq!(sim.ledger().arrivals()[0].outcome, Outcome::Aborted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drip_is_a_byte_at_a_time_and_a_stall_one_pause() {
+    let (sim, token) = with_token(|config| config.live_bytes = 100);
+    play(&sim, "drip:1s");
+    let start = Instant::now();
+    let response = answer(&sim, get("/v1/live/a", &token)).await.unwrap();
+    assert_eq!(drain(response).await.0.len(), 100);
+    assert_eq!(start.elapsed(), Duration::from_secs(100));
+
+    play(&sim, "stall:7s");
+    let start = Instant::now();
+    let response = answer(&sim, get("/v1/live/a", &token)).await.unwrap();
+    assert_eq!(drain(response).await.0.len(), 100);
+    assert_eq!(start.elapsed(), Duration::from_secs(7));
+    assert_eq!(sim.ledger().summary().complete, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_is_so_many_statuses_in_a_row() {
+    let (sim, token) = with_token(|_| {});
+    play(&sim, "503:2@every:4");
+    let mut statuses = Vec::new();
+    for _ in 0..10 {
+        statuses.push(status(&sim, get("/v1/live/a", &token)).await);
+    }
+    assert_eq!(statuses, [200, 200, 200, 503, 503, 200, 200, 503, 503, 200]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_faults_strike_one_answer() {
+    let (sim, token) = with_token(|_| {});
+    let data = vec!["500".parse().unwrap(), "drip:1s".parse().unwrap()];
+    sim.set_faults(Faults {
+        data,
+        ..Faults::default()
+    });
+    let start = Instant::now();
+    let response = answer(&sim, get("/v1/live/a", &token)).await.unwrap();
+    assert_eq!(response.status(), 500);
+    let bytes = drain(response).await.0;
+    assert_eq!(
+        start.elapsed(),
+        Duration::from_secs(bytes.len().try_into().unwrap())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn chance_follows_the_seed() {
+    let run = async |seed| {
+        let (sim, token) = with_token(|config| {
+            config.seed = seed;
+            config.rate = 1_000;
+            config.faults.data.push("500@0.3".parse().unwrap());
+        });
+        let mut statuses = Vec::new();
+        for _ in 0..200 {
+            statuses.push(status(&sim, get("/v1/live/a", &token)).await);
+        }
+        statuses
+    };
+    let first = run(7).await;
+    assert_eq!(first, run(7).await);
+    assert_ne!(first, run(8).await);
+    let struck = first.iter().filter(|status| **status == 500).count();
+    assert!((30..90).contains(&struck), "{struck} of 200 at 0.3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_piece_of_a_body_is_delayed() {
+    let (sim, token) = with_token(|config| config.faults.during_body = "1s".parse().unwrap());
+    let start = Instant::now();
+    // Four pieces of 16 KiB.
+    let response = answer(&sim, get("/v1/history/a?bytes=65536", &token))
+        .await
+        .unwrap();
+    assert_eq!(drain(response).await.0.len(), 65_536);
+    assert_eq!(start.elapsed(), Duration::from_secs(4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_historical_resource_has_the_size_and_speed_that_was_asked_for() {
+    let (sim, token) = with_token(|config| config.history_bytes = 10);
+    let response = answer(&sim, get("/v1/history/a", &token)).await.unwrap();
+    assert_eq!(drain(response).await.0.len(), 10);
+
+    let start = Instant::now();
+    let path = "/v1/history/a?bytes=200000&rate=10000";
+    let (bytes, _) = drain(answer(&sim, get(path, &token)).await.unwrap()).await;
+    assert_eq!(bytes.len(), 200_000);
+    assert_eq!(start.elapsed(), Duration::from_secs(20));
+    let arrival = &sim.ledger().arrivals()[1];
+    assert_eq!(arrival.ended.unwrap() - arrival.at, Duration::from_secs(20));
+    assert_eq!(arrival.outcome, Outcome::Complete);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_coding_is_said_and_decodes_to_the_same_bytes() {
+    let (sim, token) = with_token(|_| {});
+    let path = "/v1/history/a?bytes=3000000";
+    let (plain, _) = drain(answer(&sim, get(path, &token)).await.unwrap()).await;
+    for (asked, coding) in [("br,gzip", "br"), ("gzip", "gzip")] {
+        for name in ["content-encoding", "accept-encoding"] {
+            let mut request = get(path, &token);
+            request.headers_mut().insert(name, asked.parse().unwrap());
+            let response = answer(&sim, request).await.unwrap();
+            assert_eq!(response.headers()["content-encoding"], coding);
+            assert!(!response.headers().contains_key("content-length"));
+            let (encoded, error) = drain(response).await;
+            assert!(
+                error.is_none() && encoded.len() * 4 < plain.len(),
+                "{}",
+                encoded.len()
+            );
+            let mut decoded = Vec::new();
+            if coding == "br" {
+                BrotliDecoder::new(&*encoded)
+                    .read_to_end(&mut decoded)
+                    .await
+                    .unwrap();
+            } else {
+                GzipDecoder::new(&*encoded)
+                    .read_to_end(&mut decoded)
+                    .await
+                    .unwrap();
+            }
+            assert!(decoded == plain, "{name}: {asked}");
+        }
+    }
+}

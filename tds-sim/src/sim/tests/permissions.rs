@@ -1,0 +1,170 @@
+//! 401 in its three wordings, 429, and the format of errors.
+
+use std::time::Duration;
+
+use http::{Method, Request};
+use tokio::time::advance;
+
+use super::{answer, get, status, text, with_token};
+use crate::{ErrorBody, RetryAfter, Sim};
+
+async fn message(sim: &Sim, request: Request<String>) -> (u16, String) {
+    let response = answer(sim, request).await.unwrap();
+    let status = response.status().as_u16();
+    let body: serde_json::Value = serde_json::from_str(&text(response).await).unwrap();
+    (status, body["message"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_three_401_say_what_the_contract_says() {
+    let (sim, token) = with_token(|_| {});
+    let none = Request::get("/v1/live/a").body(String::new()).unwrap();
+    let no_header = "no Authorization header found".to_owned();
+    assert_eq!(message(&sim, none).await, (401, no_header));
+    assert_eq!(
+        message(&sim, get("/v1/live/a", "wrong")).await,
+        (401, "invalid token".to_owned())
+    );
+
+    sim.set_roles(sim.client_id(), ["live"]).unwrap();
+    let live_only = sim.token(sim.client_id()).unwrap();
+    assert_eq!(status(&sim, get("/v1/live/a", &live_only)).await, 200);
+    let missing = "Access token does not have the required scope/role: Missing required realm role";
+    let got = message(&sim, get("/v1/history/a", &live_only)).await;
+    assert_eq!(got, (401, missing.to_owned()));
+    assert_eq!(
+        status(&sim, get("/v1/history/a", &token)).await,
+        200,
+        "older, with both roles"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_in_the_wrong_shape_are_invalid() {
+    let (sim, token) = with_token(|_| {});
+    for value in [
+        "",
+        "Bearer",
+        &token,
+        &format!("Basic {token}"),
+        &format!("Bearer {token}x"),
+    ] {
+        let request = Request::get("/v1/live/a").header("authorization", value);
+        let got = message(&sim, request.body(String::new()).unwrap()).await;
+        assert_eq!(got, (401, "invalid token".to_owned()), "{value}");
+    }
+    let request = Request::get("/v1/live/a").header("authorization", format!("bearer {token}"));
+    assert_eq!(
+        status(&sim, request.body(String::new()).unwrap()).await,
+        200
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_dies_with_its_lifetime() {
+    let (sim, token) = with_token(|config| config.expires_in = 60);
+    assert_eq!(status(&sim, get("/v1/live/a", &token)).await, 200);
+    advance(Duration::from_secs(61)).await;
+    assert_eq!(status(&sim, get("/v1/live/a", &token)).await, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_ledger_knows_the_generation_of_a_token_if_it_was_valid() {
+    let (sim, token) = with_token(|_| {});
+    let second = sim.token(sim.client_id()).unwrap();
+    for token in [&*second, &token, "none"] {
+        status(&sim, get("/v1/live/a", token)).await;
+    }
+    let tokens: Vec<_> = sim
+        .ledger()
+        .arrivals()
+        .iter()
+        .map(|arrival| arrival.token)
+        .collect();
+    assert_eq!(tokens, [Some(2), Some(1), None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_quota_is_per_key_and_window_and_says_when_only_if_asked_to() {
+    let (sim, token) = with_token(|config| {
+        config.quota = Some("2/60s".parse().unwrap());
+        config.retry_after = RetryAfter::Seconds;
+    });
+    let other = sim.add_key("demo").unwrap();
+    let other = sim.token(other.client_id()).unwrap();
+    advance(Duration::from_millis(500)).await;
+    for expected in [200, 200, 429] {
+        assert_eq!(status(&sim, get("/v1/live/a", &token)).await, expected);
+    }
+    assert_eq!(status(&sim, get("/v1/live/a", &other)).await, 200);
+    let refused = answer(&sim, get("/v1/live/a", &token)).await.unwrap();
+    assert_eq!(refused.headers()["retry-after"], "60");
+    assert_eq!(
+        text(refused).await,
+        r#"{"message":"API rate limit exceeded"}"#
+    );
+    advance(Duration::from_secs(60)).await;
+    assert_eq!(status(&sim, get("/v1/live/a", &token)).await, 200);
+
+    let (sim, token) = with_token(|config| config.quota = Some("0/60s".parse().unwrap()));
+    let refused = answer(&sim, get("/v1/live/a", &token)).await.unwrap();
+    assert_eq!(refused.status(), 429);
+    assert!(!refused.headers().contains_key("retry-after"));
+    sim.set_quota(None);
+    assert_eq!(status(&sim, get("/v1/live/a", &token)).await, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_has_one_text_in_five_formats() {
+    let (sim, _) = with_token(|_| {});
+    for (format, kind, body) in [
+        (
+            ErrorBody::Json,
+            "application/json; charset=utf-8",
+            r#"{"message":"invalid token"}"#,
+        ),
+        (
+            ErrorBody::Text,
+            "text/plain; charset=utf-8",
+            "invalid token\n",
+        ),
+        (
+            ErrorBody::Html,
+            "text/html; charset=utf-8",
+            "<p>invalid token.</p>",
+        ),
+        (
+            ErrorBody::Xml,
+            "application/xml; charset=utf-8",
+            "<message>invalid token</message>",
+        ),
+    ] {
+        sim.set_error_body(format);
+        let response = answer(&sim, get("/v1/live/a", "x")).await.unwrap();
+        assert_eq!(response.headers()["content-type"], kind);
+        assert!(text(response).await.contains(body), "{format:?}");
+    }
+    sim.set_error_body(ErrorBody::Empty);
+    let response = answer(&sim, get("/v1/live/a", "x")).await.unwrap();
+    assert_eq!(response.status(), 401);
+    assert_eq!(response.headers()["content-length"], "0");
+    assert_eq!(text(response).await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slash_is_escaped_as_kong_escapes_it() {
+    let (sim, token) = with_token(|config| config.roles = Vec::new());
+    let body = text(answer(&sim, get("/v1/live/a", &token)).await.unwrap()).await;
+    assert!(body.contains(r"scope\/role"), "{body}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_there_is_404_and_what_cannot_be_done_405() {
+    let (sim, token) = with_token(|_| {});
+    for path in ["/", "/v1/live/", "/v1/live/a/b", "/v2/live/a"] {
+        assert_eq!(status(&sim, get(path, &token)).await, 404, "{path}");
+    }
+    let mut request = get("/v1/live/a", &token);
+    *request.method_mut() = Method::POST;
+    assert_eq!(status(&sim, request).await, 405);
+}
