@@ -84,7 +84,9 @@ async fn a_failed_fetch_comes_out_of_the_call_and_never_touches_the_service_belo
     let endpoint = Endpoint::always(Reply::refusal());
     let mut service = layer(&tokens(&endpoint)).layer(Probe::default());
     for _ in 0..3 {
-        service.ready().await.unwrap();
+        for _ in 0..3 {
+            service.ready().await.unwrap();
+        }
         let error = service.call(get(DATA)).await.unwrap_err();
         assert!(error.into_inner().unwrap_err().is_rejected());
     }
@@ -218,4 +220,25 @@ async fn no_permit_is_held_while_a_token_is_fetched() {
     let other = limit.layer(service_fn(|()| async { Ok::<_, Infallible>(()) }));
     let mut other = Box::pin(other.oneshot(()));
     assert!(poll_once(other.as_mut()).is_some(), "the permit is free");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_queued_for_a_permit_never_goes_back_to_waiting_for_a_token() {
+    let endpoint = Endpoint::scripted([Reply::token(60)]);
+    endpoint.set(Reply::hang());
+    let limit = GlobalConcurrencyLimitLayer::new(1);
+    let mut holder = limit.layer(service_fn(|()| async { Ok::<_, Infallible>(()) }));
+    holder.ready().await.unwrap();
+    let service = layer(&tokens(&endpoint)).layer(limit.layer(echo()));
+    let mut queued = task::spawn(service.oneshot(get(DATA)));
+    assert_pending!(queued.poll());
+    settle().await;
+    assert_pending!(queued.poll());
+    // The token expires in the queue, and its successor will never come.
+    advance(secs(61)).await;
+    settle().await;
+    drop(holder);
+    assert!(queued.is_woken());
+    let error = tokio_test::assert_ready_err!(queued.poll());
+    assert_eq!(error.into_inner().unwrap_err().retry_after(), Some(secs(0)));
 }

@@ -28,6 +28,22 @@ async fn a_thousand_cold_calls_make_one_request() {
     assert_eq!(endpoint.count(), 1);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn callers_on_many_threads_make_one_request() {
+    for _ in 0..20 {
+        let endpoint = Endpoint::default();
+        let service = layer(&tokens(&endpoint)).layer(echo());
+        let mut calls = JoinSet::new();
+        for _ in 0..200 {
+            calls.spawn(service.clone().oneshot(get(DATA)));
+        }
+        for response in calls.join_all().await {
+            assert_eq!(response.unwrap().into_body(), "Bearer canary-token-1");
+        }
+        assert_eq!(endpoint.count(), 1);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_request_is_the_grant_of_the_standard_and_nothing_else() {
     let endpoint = Endpoint::default();

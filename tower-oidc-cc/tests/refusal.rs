@@ -68,13 +68,12 @@ async fn refused_credentials_are_not_tried_again_for_a_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn broken_replies_fail_the_flight_with_their_class() {
-    let huge = vec![b' '; 64 * 1024 + 1];
-    let almost = {
+    let padded = |size| {
         let mut reply = br#"{"access_token":"t","token_type":"bearer"}"#.to_vec();
-        reply.resize(64 * 1024, b' ');
-        reply
+        reply.resize(size, b' ');
+        Reply::body(200, reply)
     };
-    tokens(&Endpoint::always(Reply::body(200, almost)))
+    tokens(&Endpoint::always(padded(64 * 1024)))
         .ready()
         .await
         .unwrap();
@@ -82,7 +81,7 @@ async fn broken_replies_fail_the_flight_with_their_class() {
         (Reply::body(200, "<html>"), true),
         (Reply::body(200, ""), true),
         (Reply::body(200, r#"{"access_token":"#), true),
-        (Reply::body(200, huge), true),
+        (padded(64 * 1024 + 1), true),
         (Reply::broken(), true),
         (Reply::token(0), true),
         (Reply::token(5).after(secs(6)), true),

@@ -151,3 +151,23 @@ async fn the_request_has_a_timeout_of_its_own() {
         assert!(start.elapsed() >= limit && start.elapsed() < limit + secs(1));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_success_forgets_the_failures_before_it() {
+    let endpoint = Endpoint::always(Reply::down());
+    let tokens = tokens(&endpoint);
+    for _ in 0..10 {
+        let error = tokens.ready().await.unwrap_err();
+        sleep(error.retry_after().unwrap()).await;
+    }
+    endpoint.set(Reply::token(1_000));
+    tokens.ready().await.unwrap();
+    endpoint.set(Reply::down());
+    sleep(secs(900)).await;
+    let posts = endpoint.posts();
+    let first = posts[12].at - posts[11].at;
+    assert!(
+        first <= secs(1) + std::time::Duration::from_millis(1),
+        "{first:?}"
+    );
+}
