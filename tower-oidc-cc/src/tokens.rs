@@ -12,6 +12,7 @@ pub(crate) use self::wait::Wait;
 
 mod bearer;
 mod builder;
+mod cold;
 mod driver;
 mod grant;
 mod shared;

@@ -1,7 +1,7 @@
 //! What the handles and the driver share: the slot, and the cold state behind it.
 //!
-//! This file is longer than most, since it holds every writer of the slot: that nobody else can
-//! write it is what makes the two reads on the hot path right.
+//! Every writer of the slot is in this file: that nobody else can write it is what makes the two
+//! reads on the hot path right.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -17,10 +17,11 @@ use tokio::{
 
 use super::{
     bearer::Bearer,
+    cold::Cold,
     driver::Driver,
     grant::{Grant, Issued},
 };
-use crate::{TokenError, backoff::Backoff, clock, error::token::Kind, gap::Gap};
+use crate::{TokenError, clock, error::token::Kind};
 
 /// The outcome of a flight, as each waiter gets it.
 pub(super) type Answer = Result<(), TokenError>;
@@ -38,21 +39,6 @@ pub(super) struct Shared {
     /// an `.await`, nor while a task is spawned or a waiter woken.
     cold: Mutex<Cold>,
     grant: Arc<dyn Grant>,
-}
-
-/// What only those need who find no fresh token.
-#[derive(Default)]
-struct Cold {
-    /// The newest token, until it is known to be expired or dead.
-    token: Option<Arc<Bearer>>,
-    /// The number of the newest token; numbers are never used twice.
-    generation: u64,
-    /// Where the driver listens; closed when it is gone.
-    demands: Option<mpsc::UnboundedSender<Waiter>>,
-    /// The last failure, while the endpoint is left alone for it.
-    refusal: Option<(TokenError, Instant)>,
-    backoff: Backoff,
-    gap: Gap,
 }
 
 /// What a caller finds who looks for a token.
@@ -240,62 +226,5 @@ impl Shared {
     /// A panic under the lock leaves no half-made state, so poison is no reason to stop.
     fn lock(&self) -> MutexGuard<'_, Cold> {
         self.cold.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-// === impl Cold ===
-
-impl Cold {
-    fn fresh_at(&self, now: Instant) -> Option<&Arc<Bearer>> {
-        let token = self.token.as_ref()?;
-        token.lifetime.is_fresh_at(now).then_some(token)
-    }
-
-    fn refused_at(&self, now: Instant) -> Option<TokenError> {
-        let (error, until) = self.refusal.as_ref()?;
-        let wait = until.checked_duration_since(now)?;
-        (!wait.is_zero()).then(|| error.with_retry_after(wait))
-    }
-
-    fn attended(&self) -> bool {
-        self.demands.as_ref().is_some_and(|d| !d.is_closed())
-    }
-
-    fn hire(&mut self) -> mpsc::UnboundedReceiver<Waiter> {
-        let (sender, demands) = mpsc::unbounded_channel();
-        self.demands = Some(sender);
-        demands
-    }
-
-    fn demand(&self) -> oneshot::Receiver<Answer> {
-        let (waiter, receiver) = oneshot::channel();
-        if let Some(demands) = &self.demands {
-            // If the driver has just gone, the waiter is dropped, and its receiver asks anew.
-            drop(demands.send(waiter));
-        }
-        receiver
-    }
-
-    fn publish(&mut self, issued: Issued) -> Arc<Bearer> {
-        self.generation = self.generation.saturating_add(1);
-        self.refusal = None;
-        self.backoff.succeed();
-        let token = Arc::new(Bearer {
-            header: issued.header,
-            generation: self.generation,
-            lifetime: issued.lifetime,
-        });
-        self.token = Some(Arc::clone(&token));
-        token
-    }
-
-    fn refuse_at(&mut self, now: Instant, error: &TokenError) -> TokenError {
-        let draw = fastrand::f64();
-        let wait = self
-            .backoff
-            .fail(error.is_transient(), error.retry_after(), draw);
-        let error = error.with_retry_after(wait);
-        self.refusal = now.checked_add(wait).map(|until| (error.clone(), until));
-        error
     }
 }

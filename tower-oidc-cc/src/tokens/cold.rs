@@ -1,0 +1,89 @@
+//! What only those need who find no fresh token.
+
+use std::sync::Arc;
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+
+use super::{
+    bearer::Bearer,
+    grant::Issued,
+    shared::{Answer, Waiter},
+};
+use crate::{TokenError, backoff::Backoff, gap::Gap};
+
+/// The truth about the token, and the memory of what went wrong. [`Shared`] locks it.
+///
+/// [`Shared`]: super::shared::Shared
+#[derive(Default)]
+pub(super) struct Cold {
+    /// The newest token, until it is known to be expired or dead.
+    pub(super) token: Option<Arc<Bearer>>,
+    /// The number of the newest token; numbers are never used twice.
+    pub(super) generation: u64,
+    /// Where the driver listens; closed when it is gone.
+    demands: Option<mpsc::UnboundedSender<Waiter>>,
+    /// The last failure, while the endpoint is left alone for it.
+    pub(super) refusal: Option<(TokenError, Instant)>,
+    backoff: Backoff,
+    pub(super) gap: Gap,
+}
+
+// === impl Cold ===
+
+impl Cold {
+    pub(super) fn fresh_at(&self, now: Instant) -> Option<&Arc<Bearer>> {
+        let token = self.token.as_ref()?;
+        token.lifetime.is_fresh_at(now).then_some(token)
+    }
+
+    pub(super) fn refused_at(&self, now: Instant) -> Option<TokenError> {
+        let (error, until) = self.refusal.as_ref()?;
+        let wait = until.checked_duration_since(now)?;
+        (!wait.is_zero()).then(|| error.with_retry_after(wait))
+    }
+
+    pub(super) fn attended(&self) -> bool {
+        self.demands.as_ref().is_some_and(|d| !d.is_closed())
+    }
+
+    pub(super) fn hire(&mut self) -> mpsc::UnboundedReceiver<Waiter> {
+        let (sender, demands) = mpsc::unbounded_channel();
+        self.demands = Some(sender);
+        demands
+    }
+
+    pub(super) fn demand(&self) -> oneshot::Receiver<Answer> {
+        let (waiter, receiver) = oneshot::channel();
+        if let Some(demands) = &self.demands {
+            // If the driver has just gone, the waiter is dropped, and its receiver asks anew.
+            drop(demands.send(waiter));
+        }
+        receiver
+    }
+
+    pub(super) fn publish(&mut self, issued: Issued) -> Arc<Bearer> {
+        self.generation = self.generation.saturating_add(1);
+        self.refusal = None;
+        self.backoff.succeed();
+        let token = Arc::new(Bearer {
+            header: issued.header,
+            generation: self.generation,
+            lifetime: issued.lifetime,
+        });
+        self.token = Some(Arc::clone(&token));
+        token
+    }
+
+    pub(super) fn refuse_at(&mut self, now: Instant, error: &TokenError) -> TokenError {
+        let draw = fastrand::f64();
+        let wait = self
+            .backoff
+            .fail(error.is_transient(), error.retry_after(), draw);
+        let error = error.with_retry_after(wait);
+        self.refusal = now.checked_add(wait).map(|until| (error.clone(), until));
+        error
+    }
+}
