@@ -35,6 +35,8 @@ pub struct Origin {
     scheme: Scheme,
     host: Box<str>,
     port: u16,
+    /// How most requests spell host and port: compared first, since it needs no parsing.
+    usual: Box<str>,
 }
 
 // === impl Origin ===
@@ -95,10 +97,17 @@ impl Origin {
                 "the address has no host: use https://host or https://host:port",
             ));
         }
+        let host = authority.host().to_ascii_lowercase();
+        let usual = if port == default {
+            host.clone()
+        } else {
+            format!("{host}:{port}")
+        };
         Ok(Self {
             scheme: scheme.clone(),
-            host: authority.host().to_ascii_lowercase().into(),
+            host: host.into(),
             port,
+            usual: usual.into(),
         })
     }
 
@@ -107,8 +116,13 @@ impl Origin {
         let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
             return false;
         };
-        *scheme == self.scheme
-            && authority.host().eq_ignore_ascii_case(&self.host)
+        if *scheme != self.scheme {
+            return false;
+        }
+        if *authority.as_str() == *self.usual {
+            return true;
+        }
+        authority.host().eq_ignore_ascii_case(&self.host)
             && default_port(scheme).and_then(|default| port(authority, default)) == Some(self.port)
     }
 
