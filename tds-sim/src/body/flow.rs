@@ -40,8 +40,8 @@ enum State {
     Pausing(Pin<Box<Sleep>>),
     /// Nothing is in the way of the next piece.
     Due,
-    /// The bytes before a reset are on their way.
-    Breaking(Pin<Box<Sleep>>),
+    /// The bytes before a reset or a cut are on their way.
+    Breaking(Pin<Box<Sleep>>, BodyFault),
     /// Everything has come.
     Ended,
     /// It has been broken off.
@@ -88,21 +88,10 @@ impl Flow {
         let this = &mut *self;
         loop {
             match &mut this.state {
-                // ## Before => (Breaking | Broken | Pausing | Due)
+                // ## Before => (Breaking | Pausing | Due)
                 State::Before => match this.due_fault() {
-                    Some(BodyFault::Reset) => {
-                        this.state = State::Breaking(pause(FLUSH));
-                    }
-                    Some(BodyFault::Truncate) => {
-                        this.state = State::Broken;
-                        // With a length, hyper sees for itself that the body is short. Chunks can
-                        // only be broken off by an error.
-                        let silent = this.length.is_some();
-                        return Poll::Ready(if silent {
-                            None
-                        } else {
-                            Some(Err(Error::closed()))
-                        });
+                    Some(fault @ (BodyFault::Reset | BodyFault::Truncate)) => {
+                        this.state = State::Breaking(pause(FLUSH), fault);
                     }
                     fault => {
                         let wait = this.pause_before(fault);
@@ -139,17 +128,27 @@ impl Flow {
                     });
                 }
                 // ## Breaking => Broken
-                State::Breaking(sleep) => {
+                State::Breaking(sleep, fault) => {
                     ready!(sleep.as_mut().poll(cx));
+                    let fault = *fault;
                     this.state = State::Broken;
-                    if let Some(socket) = &this.socket {
-                        socket.reset();
-                    }
-                    return Poll::Ready(Some(Err(Error::reset())));
+                    return Poll::Ready(this.break_off(fault).map(Err));
                 }
                 State::Ended | State::Broken => return Poll::Ready(None),
             }
         }
+    }
+
+    /// Ends the body before its end; with an error, unless the head has said the length, by which
+    /// hyper sees for itself that the body is short.
+    fn break_off(&self, fault: BodyFault) -> Option<Error> {
+        if fault == BodyFault::Reset {
+            if let Some(socket) = &self.socket {
+                socket.reset();
+            }
+            return Some(Error::reset());
+        }
+        self.length.is_none().then(Error::closed)
     }
 
     /// The fault to strike before the next piece. Those that strike halfway strike once.
@@ -234,7 +233,7 @@ fn count(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-/// How long a reset waits for the bytes before it: a reset throws away what is still unsent.
+/// How long a reset or a cut waits for the bytes before it: either throws away what is unsent.
 const FLUSH: Duration = Duration::from_millis(20);
 
 /// The pause between the pieces of an endless body, 1.6 MB/s: it floods the client, not the host.

@@ -1,6 +1,6 @@
 //! Tokens, data and the ledger.
 
-use tds_sim::{Config, Server};
+use tds_sim::{Config, Faults, Server};
 
 use crate::client::{Client, Got, bearer};
 
@@ -44,4 +44,49 @@ async fn a_server_that_is_dropped_accepts_no_more() {
     tokio::task::yield_now().await;
     tokio::task::yield_now().await;
     assert!(Client::new().get(&url, &[]).await.is_err());
+}
+
+#[tokio::test]
+async fn http2_is_served_too_and_its_connection_breaks_with_a_fault() {
+    let server = Server::start(Config::default()).await.unwrap();
+    let token = server.sim().token(server.client_id()).unwrap();
+    let client = Client::http2();
+    let url = format!("{}/v1/history/a?bytes=100000", server.base_url());
+    for coding in ["", "br", "gzip"] {
+        let headers = [bearer(&token), ("content-encoding", coding.to_owned())];
+        let got = client.get(&url, &headers).await.unwrap();
+        assert_eq!(got.status, 200);
+        assert_eq!(
+            got.headers
+                .get("content-encoding")
+                .map_or("", |said| said.to_str().unwrap()),
+            coding
+        );
+    }
+    assert_eq!(server.ledger().summary().sockets_opened, 1);
+
+    for fault in ["reset-head", "reset-body", "truncate", "garbage"] {
+        let mut faults = Faults::default();
+        faults.data.push(fault.parse().unwrap());
+        server.sim().set_faults(faults);
+        assert!(
+            Client::http2().get(&url, &[bearer(&token)]).await.is_err(),
+            "{fault}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_answer_in_progress_ends_before_a_shutdown_does() {
+    let server = Server::start(Config::default()).await.unwrap();
+    let token = server.sim().token(server.client_id()).unwrap();
+    let url = format!("{}/v1/history/a?bytes=100&rate=10000", server.base_url());
+    let ledger = server.ledger();
+    let call = tokio::spawn(async move { Client::new().get(&url, &[bearer(&token)]).await });
+    while ledger.summary().data_calls == 0 {
+        tokio::task::yield_now().await;
+    }
+    server.shutdown().await;
+    assert_eq!(call.await.unwrap().unwrap().body.len(), 100);
+    assert_eq!(ledger.summary().complete, 1);
 }

@@ -27,6 +27,15 @@ impl Client {
         Self(legacy::Client::builder(TokioExecutor::new()).build_http())
     }
 
+    /// A client that speaks nothing but HTTP/2.
+    pub(crate) fn http2() -> Self {
+        Self(
+            legacy::Client::builder(TokioExecutor::new())
+                .http2_only(true)
+                .build_http(),
+        )
+    }
+
     /// A token by the contract's text.
     pub(crate) async fn token(&self, server: &Server) -> String {
         let (id, secret) = (server.client_id(), server.client_secret());

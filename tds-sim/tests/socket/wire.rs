@@ -1,0 +1,161 @@
+//! Faults as bytes on a socket, read without an HTTP library that would tidy them up.
+
+use std::io::ErrorKind;
+
+use tds_sim::{Config, Outcome, Server};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+/// What a raw GET got, and how the connection ended.
+struct Raw {
+    bytes: Vec<u8>,
+    end: Result<(), ErrorKind>,
+}
+
+impl Raw {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+
+    fn body_length(&self) -> usize {
+        let head = self.bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        self.bytes.len() - head.expect("a head") - 4
+    }
+}
+
+async fn serve(fault: &str) -> (Server, String) {
+    let mut config = Config::default();
+    config.faults.data.push(fault.parse().unwrap());
+    let server = Server::start(config).await.unwrap();
+    let token = server.sim().token(server.client_id()).unwrap();
+    (server, token)
+}
+
+async fn open(url: &str) -> TcpStream {
+    TcpStream::connect(url.strip_prefix("http://").unwrap())
+        .await
+        .unwrap()
+}
+
+/// Reads until the connection ends, or until so many bytes have come.
+async fn read(stream: &mut TcpStream, most: usize) -> Raw {
+    let mut raw = Raw {
+        bytes: Vec::new(),
+        end: Ok(()),
+    };
+    while raw.bytes.len() < most {
+        match stream.read_buf(&mut raw.bytes).await {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) => {
+                raw.end = Err(error.kind());
+                break;
+            }
+        }
+    }
+    raw
+}
+
+async fn get(server: &Server, token: &str, path: &str, most: usize) -> Raw {
+    let mut stream = open(server.base_url()).await;
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    read(&mut stream, most).await
+}
+
+#[tokio::test]
+async fn a_reset_before_the_head_is_a_tcp_reset_and_nothing_else() {
+    let (server, token) = serve("reset-head").await;
+    let raw = get(&server, &token, "/v1/live/a", usize::MAX).await;
+    assert_eq!(
+        (raw.bytes.len(), raw.end),
+        (0, Err(ErrorKind::ConnectionReset))
+    );
+    let summary = server.ledger().summary();
+    assert_eq!((summary.data_calls, summary.unanswered), (1, 1));
+}
+
+#[tokio::test]
+async fn a_reset_within_a_body_comes_after_its_first_half() {
+    let (server, token) = serve("reset-body").await;
+    let raw = get(&server, &token, "/v1/history/a?bytes=10000", usize::MAX).await;
+    assert!(raw.text().starts_with("HTTP/1.1 200 OK\r\n"));
+    assert_eq!(
+        (raw.body_length(), raw.end),
+        (5_000, Err(ErrorKind::ConnectionReset))
+    );
+    let arrivals = server.ledger().arrivals();
+    assert_eq!(
+        (arrivals[0].status, arrivals[0].outcome),
+        (Some(200), Outcome::Aborted)
+    );
+}
+
+#[tokio::test]
+async fn a_truncated_body_ends_early_with_or_without_a_length() {
+    let (server, token) = serve("truncate").await;
+    let raw = get(&server, &token, "/v1/history/a?bytes=10000", usize::MAX).await;
+    assert!(raw.text().contains("content-length: 10000\r\n"));
+    assert_eq!((raw.body_length(), raw.end), (5_000, Ok(())));
+
+    let path = "/v1/history/a?bytes=10000&framing=chunked";
+    let raw = get(&server, &token, path, usize::MAX).await;
+    assert!(raw.text().contains("transfer-encoding: chunked\r\n"));
+    assert!(!raw.bytes.ends_with(b"0\r\n\r\n"), "no last chunk");
+    assert_eq!(raw.end, Ok(()));
+}
+
+#[tokio::test]
+async fn garbage_is_not_http() {
+    let (server, token) = serve("garbage").await;
+    let raw = get(&server, &token, "/v1/live/a", usize::MAX).await;
+    assert!(raw.text().contains("this is not HTTP"));
+    assert!(!raw.text().contains("HTTP/1.1"));
+}
+
+#[tokio::test]
+async fn an_endless_body_outlasts_its_reader() {
+    let (server, token) = serve("endless").await;
+    let raw = get(&server, &token, "/v1/live/a", 300_000).await;
+    assert!(raw.bytes.len() >= 300_000 && raw.end.is_ok());
+    assert!(!raw.text().contains("content-length"));
+}
+
+#[tokio::test]
+async fn a_drip_still_arrives_whole() {
+    let (server, token) = serve("drip:1ms").await;
+    let raw = get(&server, &token, "/v1/history/a?bytes=64", usize::MAX).await;
+    assert_eq!((raw.body_length(), raw.end), (64, Ok(())));
+    assert_eq!(server.ledger().summary().complete, 1);
+}
+
+#[tokio::test]
+async fn a_token_endpoint_that_is_down_closes_without_a_word() {
+    let mut config = Config::default();
+    config.faults.token.push("down".parse().unwrap());
+    let server = Server::start(config).await.unwrap();
+    let mut stream = open(server.auth_url()).await;
+    let request = "POST /auth/realms/ServiceConnect/protocol/openid-connect/token HTTP/1.1\r\n\
+                   host: a\r\ncontent-length: 0\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let raw = read(&mut stream, usize::MAX).await;
+    assert_eq!((raw.bytes.len(), raw.end), (0, Ok(())));
+    assert_eq!(server.ledger().summary().token_posts, 1);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_within_a_body_is_noted() {
+    let server = Server::start(Config::default()).await.unwrap();
+    let token = server.sim().token(server.client_id()).unwrap();
+    let path = "/v1/history/a?bytes=100000000";
+    drop(get(&server, &token, path, 1_000).await);
+    // The server notices at its next write; until then the call is in progress.
+    while server.ledger().summary().in_progress > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(server.ledger().arrivals()[0].outcome, Outcome::Aborted);
+}
