@@ -1,4 +1,56 @@
 //! The transport data service, simulated from its contract and audited.
+//!
+//! A client of the service is judged by what the service sees. This crate is that service: it
+//! issues tokens, serves data, enforces the limits however the contract lets them be counted, goes
+//! wrong as it is told to, and keeps a ledger of what it saw. It is written from the contract alone
+//! and shares neither code nor constants with the crates it judges.
+//!
+//! ```text
+//!              Sim: a plain service                              Ledger
+//! request ---> 416 -> 423 -> fault -> 401 -> 429 -> resource --> time, peer, target, token,
+//!              per address            per token     body, paced  status, end; sums; sockets
+//!              (Rule, Meter)                        or broken
+//! ```
+//!
+//! [`Sim`] is a [`tower_service::Service`] that runs without a socket and under a paused clock.
+//! [`Server`] puts it on three sockets of the loopback interface: tokens, data, and one to read the
+//! ledger and change what happens next. The program `tds-sim` is that server with switches.
+//!
+//! # Examples
+//! ```
+//! use http::Request;
+//! use tds_sim::{Config, Rule, Sim};
+//! use tower::ServiceExt as _;
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut config = Config::default();
+//! config.rule = Rule::LeakyBucket { burst: 10 };
+//! let sim = Sim::new(config);
+//! let token = sim.token(sim.client_id())?;
+//!
+//! for _ in 0..20 {
+//!     let call = Request::get("http://data.example/v1/live/bus")
+//!         .header("authorization", format!("Bearer {token}"))
+//!         .body(String::new())?;
+//!     sim.clone().oneshot(call).await?;
+//! }
+//! let summary = sim.ledger().summary();
+//! assert_eq!(summary.by_status, [(200, 11), (423, 9)].into());
+//! assert_eq!(summary.largest_second, 20);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Guarantees
+//! - Every call is in the ledger before it is answered, at the very time its limits are counted.
+//! - A socket counts from its accept until just before the server closes it: a client that opens
+//!   the next one after it has read the end of the last is never one too many.
+//! - One seed and one sequence of calls give the same faults, delays and keys. Tokens differ, since
+//!   the keys that sign them are made anew in each process.
+//!
+//! # Non-goals
+//! `private_key_jwt`, signatures made elsewhere, HTTP/3, speed.
 
 mod body;
 mod clock;
