@@ -16,3 +16,6 @@ pub use self::{
     layer::ConnectionLimitLayer,
     service::ConnectionLimit,
 };
+
+/// What a pool takes as a connector's error.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -6,9 +6,9 @@ use std::{
 };
 
 use crate::{
-    Error, LimitError,
+    LimitError,
     connection::{
-        ConnectionPermit, LimitedIo,
+        BoxError, ConnectionPermit, LimitedIo,
         closing::{Connecting, abandon},
     },
 };
@@ -57,8 +57,11 @@ impl<F: Connecting> ConnectFuture<F> {
     }
 }
 
-impl<F: Connecting> Future for ConnectFuture<F> {
-    type Output = Result<LimitedIo<F::Socket>, Error<F::Error>>;
+impl<F: Connecting> Future for ConnectFuture<F>
+where
+    F::Error: Into<BoxError>,
+{
+    type Output = Result<LimitedIo<F::Socket>, BoxError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = match &mut self.state {
@@ -69,9 +72,9 @@ impl<F: Connecting> Future for ConnectFuture<F> {
             (State::Called { permit, .. }, Some(outcome)) => Poll::Ready(
                 outcome
                     .map(|socket| LimitedIo::new(socket, permit))
-                    .map_err(Error::Inner),
+                    .map_err(Into::into),
             ),
-            (State::Refused(error), _) => Poll::Ready(Err(Error::Limit(error))),
+            (State::Refused(error), _) => Poll::Ready(Err(error.into())),
             // Polled after it was ready, which a future's contract leaves open.
             (State::Called { .. } | State::Over, _) => Poll::Pending,
         }

@@ -6,9 +6,10 @@ use std::{
 use tower_service::Service;
 
 use crate::{
-    Error, LimitError, Limiter,
+    LimitError, Limiter,
     connection::{
-        ConnectFuture, ConnectionPermit, LimitedIo, background::in_background, closing::Socket,
+        BoxError, ConnectFuture, ConnectionPermit, LimitedIo, background::in_background,
+        closing::Socket,
     },
     gate::Turn,
 };
@@ -32,9 +33,9 @@ use crate::{
 /// Clones share the limiter; a clone has no permit and no place in the queue.
 ///
 /// # Errors
-/// The future gives [`Error::Limit`] when the wait reached
+/// Boxed, as a pool asks of its connector. The future gives a [`LimitError`] when the wait reached
 /// [`Limits::max_wait`](crate::Limits::max_wait), or when nobody waits for the connection any
-/// more (see [`Background`](crate::Background)), and [`Error::Inner`] for the connector's own.
+/// more (see [`Background`](crate::Background)), and otherwise the connector's own error.
 ///
 /// # Panics
 /// `call` panics with "`poll_ready` must give Ready before `call`" if that was not so.
@@ -67,17 +68,18 @@ impl<C, Target> Service<Target> for ConnectionLimit<C>
 where
     C: Service<Target>,
     C::Response: Socket,
+    C::Error: Into<BoxError>,
     C::Future: Send + 'static,
 {
     type Response = LimitedIo<C::Response>;
-    type Error = Error<C::Error>;
+    type Error = BoxError;
     type Future = ConnectFuture<C::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         let ready = self
             .turn
             .poll_ready(cx, |cx| self.inner.poll_ready(cx))
-            .map_err(Error::Inner)?;
+            .map_err(Into::into)?;
         if ready.is_pending() && in_background() && self.turn.refuse(LimitError::orphaned()) {
             return Poll::Ready(Ok(()));
         }

@@ -20,7 +20,7 @@ use hyper_util::{
 use tokio::{net::TcpStream, task::JoinSet};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
-    Background, ConnectionLimit, ConnectionLimitLayer, Error, Limiter, Limits, Quota,
+    Background, ConnectionLimit, ConnectionLimitLayer, LimitError, Limiter, Limits, Quota,
     RequestLimitLayer,
 };
 
@@ -135,9 +135,8 @@ async fn a_connect_that_waits_too_long_says_so() {
     let first = tokio::spawn(connector.clone().oneshot(Uri::from_static("http://a")));
     tokio::task::yield_now().await;
     let second = connector.oneshot(Uri::from_static("http://b")).await;
-    let Err(Error::Limit(error)) = second else {
-        panic!("the one permit is held");
-    };
+    let error = second.expect_err("the one permit is held");
+    let error = error.downcast_ref::<LimitError>().expect("the limit's own");
     assert!(error.is_timeout());
     first.abort();
     assert!(first.await.expect_err("aborted").is_cancelled());
