@@ -1,0 +1,48 @@
+//! Reads what `WWW-Authenticate` says of an error.
+
+use http::HeaderMap;
+use http::header::WWW_AUTHENTICATE;
+
+/// The values of `error` and `error_description`, in order.
+///
+/// Lenient by need: the gateways separate by comma or by space and do not escape quotes, so a
+/// value ends at the quote before a separator that a new parameter or the end follows.
+pub(super) fn errors(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(WWW_AUTHENTICATE).iter();
+    let values = values.filter_map(|value| std::str::from_utf8(value.as_bytes()).ok());
+    let mut found = Vec::new();
+    for value in values {
+        for name in ["error=", "error_description="] {
+            found.extend(parameter(value, name).map(str::to_owned));
+        }
+    }
+    found
+}
+
+fn parameter<'a>(value: &'a str, name: &str) -> Option<&'a str> {
+    let (start, _) = value.match_indices(name).find(|(at, _)| {
+        let before = value
+            .get(..*at)
+            .and_then(|before| before.chars().next_back());
+        before.is_none_or(|c| matches!(c, ' ' | ',' | '\t'))
+    })?;
+    let rest = value.get(start.saturating_add(name.len())..)?;
+    let Some(quoted) = rest.strip_prefix('"') else {
+        return rest.split([',', ' ', '\t']).next();
+    };
+    let end = quoted.match_indices('"').find(|(at, _)| {
+        let after = quoted.get(at.saturating_add(1)..).unwrap_or_default();
+        let next = after.trim_start();
+        next.is_empty() || next.starts_with(',') || (next.len() < after.len() && names(next))
+    });
+    quoted.get(..end?.0)
+}
+
+/// Whether `text` begins with the name of a parameter.
+fn names(text: &str) -> bool {
+    let name = text.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    name.starts_with('=') && name.len() < text.len()
+}
+
+#[cfg(test)]
+mod tests;

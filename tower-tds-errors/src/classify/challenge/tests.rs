@@ -1,0 +1,47 @@
+use http::{HeaderMap, HeaderValue};
+
+use super::errors;
+
+fn of(values: &[&'static str]) -> Vec<String> {
+    let mut headers = HeaderMap::new();
+    for value in values {
+        headers.append("www-authenticate", HeaderValue::from_static(value));
+    }
+    errors(&headers)
+}
+
+#[test]
+fn commas_and_spaces_both_separate() {
+    for value in [
+        r#"Bearer realm="kong",error="invalid token""#,
+        r#"Bearer realm="kong", error="invalid token""#,
+        r#"Bearer realm="kong" error="invalid token""#,
+        r#"Bearer error="invalid token",realm="kong""#,
+        r#"Basic realm="x", Bearer realm="kong",error="invalid token""#,
+    ] {
+        assert_eq!(of(&[value]), ["invalid token"], "{value}");
+    }
+}
+
+#[test]
+fn unescaped_quotes_stay_inside_the_value() {
+    assert_eq!(
+        of(&[r#"Bearer error="no "Bearer" value",realm="x""#]),
+        [r#"no "Bearer" value"#]
+    );
+}
+
+#[test]
+fn error_and_its_description_are_told_apart() {
+    let value = r#"Bearer error_description="it expired", error=invalid_token"#;
+    assert_eq!(of(&[value]), ["invalid_token", "it expired"]);
+}
+
+#[test]
+fn several_headers_are_read_and_broken_ones_say_nothing() {
+    assert_eq!(
+        of(&["Bearer", "Basic realm=\"error\"", "Bearer error=\"cut"]),
+        [""; 0]
+    );
+    assert_eq!(of(&["Bearer", "Bearer error=\"late\""]), ["late"]);
+}

@@ -1,0 +1,80 @@
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::{Drain, LONGEST, MOST_BYTES};
+
+/// Gives `chunk` for ever, one each `gap`.
+struct Drip {
+    chunk: &'static [u8],
+    gap: Option<Duration>,
+    wait: Option<Pin<Box<Sleep>>>,
+    polls: usize,
+}
+
+impl Drip {
+    fn new(chunk: &'static [u8], gap: Option<Duration>) -> Self {
+        Self {
+            chunk,
+            gap,
+            wait: None,
+            polls: 0,
+        }
+    }
+}
+
+impl Body for Drip {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.polls += 1;
+        if let Some(gap) = self.gap {
+            let wait = self.wait.get_or_insert_with(|| Box::pin(sleep(gap)));
+            std::task::ready!(wait.as_mut().poll(cx));
+            self.wait = None;
+        }
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(self.chunk)))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endless_body_is_cut_at_the_byte_bound() {
+    let text = Drain::new(Drip::new(&[b'x'; 1000], None)).await;
+    assert_eq!(text.len(), MOST_BYTES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drip_is_cut_at_the_time_bound() {
+    let start = Instant::now();
+    let text = Drain::new(Drip::new(b"x", Some(Duration::from_millis(300)))).await;
+    assert_eq!(text, b"xxx");
+    assert_eq!(start.elapsed(), LONGEST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_says_nothing_is_cut_at_the_time_bound() {
+    let start = Instant::now();
+    assert!(
+        Drain::new(Drip::new(b"x", Some(Duration::MAX)))
+            .await
+            .is_empty()
+    );
+    assert_eq!(start.elapsed(), LONGEST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn empty_frames_without_end_meet_the_byte_bound() {
+    let mut drip = Drip::new(b"", None);
+    let drain = Drain::new(&mut drip);
+    assert!(drain.await.is_empty());
+    assert_eq!(drip.polls, MOST_BYTES);
+}

@@ -1,0 +1,76 @@
+use proptest::prelude::*;
+
+use super::candidates;
+
+fn first(body: &str) -> Option<String> {
+    candidates(body.as_bytes()).into_iter().next()
+}
+
+#[test]
+fn one_sentence_comes_out_of_every_format() {
+    for body in [
+        "{\n  \"message\":\"API rate limit exceeded\",\n  \"request_id\":\"1f\"\n}",
+        r#"{"message":"API rate limit exceeded"}"#,
+        r#"{"error":{"code":1,"message":"API rate limit exceeded"}}"#,
+        r#""API rate limit exceeded""#,
+        "API rate limit exceeded\nrequest_id: 1f",
+        "\u{feff}API rate limit exceeded\r\n",
+        "<?xml version=\"1.0\"?>\n<error>\n <message>API rate limit exceeded</message>\n</error>",
+        "<html><head><title>API rate limit exceeded</title></head><body></body></html>",
+        "<HTML><TITLE>Error</TITLE><P class=x>API <b>rate</b>\n limit exceeded</P>",
+        "<h1>API rate limit exceeded",
+    ] {
+        assert_eq!(
+            first(body).as_deref(),
+            Some("API rate limit exceeded"),
+            "{body}"
+        );
+    }
+}
+
+#[test]
+fn unescaped_quotes_of_the_template_stay_in_the_message() {
+    let body = "{\n  \"message\":\"plan \"basic\" ended\",\n  \"request_id\":\"1f\"\n}";
+    assert_eq!(first(body).as_deref(), Some("plan \"basic\" ended"));
+}
+
+#[test]
+fn an_escaped_solidus_is_read_even_where_the_json_is_cut() {
+    assert_eq!(
+        first(r#"{"message":"scope\/role: Mis"#).as_deref(),
+        Some("scope/role: Mis")
+    );
+}
+
+#[test]
+fn what_is_no_text_says_nothing() {
+    for body in [
+        &b"\x1f\x8b\x08\x00"[..],
+        b"\xff\xfeo\0k\0",
+        b"o\0k\0",
+        b"",
+        b" \n",
+        b"[1]",
+        b"{}",
+    ] {
+        assert!(candidates(body).is_empty(), "{body:?}");
+    }
+}
+
+#[test]
+fn a_character_cut_in_two_is_left_out() {
+    let whole = "額度".as_bytes();
+    assert_eq!(candidates(&whole[..4]), ["額"]);
+}
+
+proptest! {
+    #[test]
+    fn no_body_panics(body in prop::collection::vec(any::<u8>(), 0..200)) {
+        candidates(&body);
+    }
+
+    #[test]
+    fn no_markup_panics(body in "[<>/pPtitlemsag é\"{:}]{0,80}") {
+        candidates(body.as_bytes());
+    }
+}

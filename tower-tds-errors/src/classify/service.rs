@@ -1,0 +1,71 @@
+//! The service: it notes what the error will need of the request, and calls.
+
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use http_body::Body;
+use tower::BoxError;
+use tower_service::Service;
+
+use super::Ranged;
+use super::future::{Asked, ResponseFuture};
+use crate::error::Error;
+
+/// Turns every answer but a success into a typed [`Error`].
+///
+/// A 2xx or a 304 passes as it came: the same body type, not polled, and nothing allocated. Of
+/// every other answer the body is read within 16 KiB and a second, and to its end where that is
+/// within the bounds, so that the connection can be used again.
+///
+/// # Backpressure
+///
+/// Readiness is the inner service's own.
+///
+/// # Cancel safety
+///
+/// Dropping the future drops the inner future or the body that is being read.
+///
+/// # Errors
+///
+/// An [`Error`] for each answer that is no success, and for each error of the inner service, named
+/// by the types in its chain.
+#[derive(Clone, Copy, Debug)]
+pub struct Classify<S> {
+    inner: S,
+}
+
+// === impl Classify ===
+
+impl<S> Classify<S> {
+    /// Classifies the answers of `inner`.
+    #[must_use]
+    pub const fn new(inner: S) -> Self {
+        Self { inner }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Classify<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: Into<BoxError>,
+    R: Body,
+{
+    type Response = Response<R>;
+    type Error = Error;
+    type Future = ResponseFuture<S::Future, R>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.inner
+            .poll_ready(cx)
+            .map_err(|error| Error::from(error.into()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let asked = Asked {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            ranged: Ranged::of(request.headers()),
+        };
+        ResponseFuture::new(self.inner.call(request), asked)
+    }
+}

@@ -1,0 +1,57 @@
+use std::io::{self, ErrorKind};
+
+use tower::BoxError;
+
+use super::kind;
+use crate::{Kind, Sent};
+
+#[test]
+fn io_errors_are_told_apart_by_their_kind() {
+    for (io, expected) in [
+        (ErrorKind::ConnectionRefused, Kind::Connect),
+        (ErrorKind::NetworkUnreachable, Kind::Reset),
+        (ErrorKind::TimedOut, Kind::Timeout),
+        (ErrorKind::ConnectionReset, Kind::Reset),
+        (ErrorKind::BrokenPipe, Kind::Reset),
+        (ErrorKind::UnexpectedEof, Kind::Truncated),
+        (ErrorKind::InvalidData, Kind::Unrecognized),
+        (ErrorKind::Other, Kind::Unrecognized),
+    ] {
+        assert_eq!(kind(&io::Error::from(io)), expected, "{io:?}");
+        let wrapped = io::Error::other(io::Error::from(io));
+        assert_eq!(kind(&wrapped), expected, "wrapped {io:?}");
+    }
+}
+
+#[test]
+fn words_alone_mean_nothing() {
+    for words in ["timeout", "connection refused", "invalid token"] {
+        assert_eq!(kind(&*BoxError::from(words)), Kind::Unrecognized);
+    }
+}
+
+#[test]
+fn towers_own_errors_are_known() {
+    let elapsed = tower::timeout::error::Elapsed::new();
+    assert_eq!(kind(&elapsed), Kind::Timeout);
+    let shed = tower::load_shed::error::Overloaded::new();
+    assert_eq!(kind(&shed), Kind::LimitTimeout);
+    assert_eq!(kind(&shed).sent(), Sent::Never);
+}
+
+#[test]
+fn a_chain_that_bites_its_tail_ends() {
+    #[derive(Debug)]
+    struct Ouroboros;
+    impl std::fmt::Display for Ouroboros {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("round")
+        }
+    }
+    impl std::error::Error for Ouroboros {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&Self)
+        }
+    }
+    assert_eq!(kind(&Ouroboros), Kind::Unrecognized);
+}

@@ -1,0 +1,97 @@
+//! What is known of a failure, besides its cause.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use http::{Method, StatusCode, Uri};
+
+use super::text;
+use crate::kind::Kind;
+use crate::stop::Stop;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) kind: Kind,
+    pub(crate) status: Option<StatusCode>,
+    pub(crate) message: Option<Box<str>>,
+    pub(crate) request_id: Option<Box<str>>,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) retry_at: Option<SystemTime>,
+    pub(crate) method: Option<Method>,
+    pub(crate) uri: Option<Box<str>>,
+    pub(crate) attempts: u32,
+    pub(crate) elapsed: Option<Duration>,
+    pub(crate) stop: Option<Stop>,
+}
+
+// === impl Facts ===
+
+impl Facts {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            status: None,
+            message: None,
+            request_id: None,
+            retry_after: None,
+            retry_at: None,
+            method: None,
+            uri: None,
+            attempts: 1,
+            elapsed: None,
+            stop: None,
+        }
+    }
+
+    /// Notes the request, unless a layer nearer to the wire has.
+    pub(crate) fn note_request(&mut self, method: &Method, uri: &Uri) {
+        if self.method.is_none() {
+            self.method = Some(method.clone());
+            self.uri = Some(redacted(uri));
+        }
+    }
+}
+
+impl fmt::Display for Facts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row = self.kind.row();
+        if let (Some(method), Some(uri)) = (&self.method, &self.uri) {
+            write!(f, "{method} {uri}: ")?;
+        }
+        f.write_str(row.what)?;
+        if let Some(status) = self.status {
+            write!(f, " (status {})", status.as_str())?;
+        }
+        if let Some(message) = &self.message {
+            write!(f, ", the service says \"{message}\"")?;
+        }
+        if let (Some(elapsed), 2..) = (self.elapsed, self.attempts) {
+            write!(f, ", {} attempts in {elapsed:.1?}", self.attempts)?;
+        }
+        if let Some(wait) = self.retry_after.filter(|wait| *wait < Duration::MAX) {
+            write!(f, ", not before {wait:.0?} have passed")?;
+        }
+        write!(f, "; {}", row.next)?;
+        // That a fatal failure was not retried goes without saying.
+        match self.stop {
+            Some(stop) if stop != Stop::Fatal => write!(f, "; {}", stop.phrase()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Scheme, host, port and path. User, password and query may be secrets.
+fn redacted(uri: &Uri) -> Box<str> {
+    let mut shown = String::new();
+    if let Some(scheme) = uri.scheme_str() {
+        shown.push_str(scheme);
+        shown.push_str("://");
+    }
+    if let Some(authority) = uri.authority() {
+        // The part after the last `@`, with host and port as they were written.
+        let host = authority.as_str().rsplit('@').next().unwrap_or_default();
+        shown.push_str(host);
+    }
+    shown.push_str(uri.path());
+    text::escaped(&shown)
+}

@@ -1,0 +1,56 @@
+use std::error::Error as StdError;
+use std::io;
+
+use http::{Method, Uri};
+use tower::BoxError;
+
+use super::Error;
+use crate::{Kind, Sent, Stop};
+
+#[test]
+fn an_error_is_found_through_wrappers_of_any_kind() {
+    let error = Error::new(Kind::TokenRefused, "no");
+    let wrapped = io::Error::other(io::Error::other(error));
+    assert_eq!(
+        Error::find(&wrapped).map(Error::kind),
+        Some(Kind::TokenRefused)
+    );
+    assert!(Error::find(&io::Error::other("no")).is_none());
+}
+
+#[test]
+fn a_boxed_error_comes_out_of_its_box_as_it_was() {
+    let mut error = Error::new(Kind::Throttled, "no");
+    error.facts_mut().stop = Some(Stop::Attempts);
+    let back = Error::from(BoxError::from(error));
+    assert_eq!(back.stopped_because(), Some(Stop::Attempts));
+    assert_eq!(
+        back.source().map(ToString::to_string).as_deref(),
+        Some("no")
+    );
+}
+
+#[test]
+fn a_wrapped_error_keeps_its_facts_and_its_chain() {
+    let mut error = Error::new(Kind::LimitTimeout, "no");
+    error.facts_mut().stop = Some(Stop::Attempts);
+    let back = Error::from(BoxError::from(io::Error::other(error)));
+    assert_eq!(back.kind(), Kind::LimitTimeout);
+    assert_eq!(back.sent(), Sent::Never);
+    assert_eq!(back.stopped_because(), Some(Stop::Attempts));
+    assert!(back.source().is_some_and(|source| source.is::<io::Error>()));
+}
+
+#[test]
+fn the_uri_is_shown_without_user_and_query() {
+    let uri = Uri::from_static("https://me:CANARY@api.example:8443/v2/rail?key=CANARY");
+    let mut error = Error::new(Kind::Timeout, "no");
+    error.facts_mut().note_request(&Method::GET, &uri);
+    assert_eq!(error.uri(), Some("https://api.example:8443/v2/rail"));
+    assert_eq!(
+        error.to_string(),
+        "GET https://api.example:8443/v2/rail: no answer came in time; \
+         try again, ask for less, or allow more time"
+    );
+    assert!(!format!("{error:?}").contains("CANARY"));
+}

@@ -1,0 +1,117 @@
+//! Makes text from the wire safe to show: short, one line, and without secrets.
+
+/// The service's words with secrets taken out, escaped and cut.
+pub(crate) fn shown(text: &str) -> Option<Box<str>> {
+    let text = text.trim();
+    (!text.is_empty()).then(|| escaped(&scrubbed(text)))
+}
+
+/// `text` with control and direction characters escaped, cut to [`LONGEST`] characters.
+pub(crate) fn escaped(text: &str) -> Box<str> {
+    let mut shown = String::new();
+    let mut length: usize = 0;
+    for c in text.chars() {
+        let start = shown.len();
+        let wide = if is_hidden(c) {
+            shown.extend(c.escape_default());
+            shown.len().saturating_sub(start)
+        } else {
+            shown.push(c);
+            1
+        };
+        length = length.saturating_add(wide);
+        if length > LONGEST {
+            shown.truncate(start);
+            break;
+        }
+    }
+    shown.into_boxed_str()
+}
+
+/// Takes out what a server may have echoed: bearer tokens, form secrets, queries of URLs.
+fn scrubbed(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut secret_next = false;
+    for word in text.split_inclusive(char::is_whitespace) {
+        let body = word.trim_end();
+        let (_, space) = word.split_at_checked(body.len()).unwrap_or((word, ""));
+        if secret_next && !body.is_empty() {
+            kept.push_str(REDACTED);
+        } else {
+            scrub_word(body, &mut kept);
+        }
+        kept.push_str(space);
+        let label = body.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        // `Bearer realm="…"` is a challenge and no credential.
+        secret_next = ["bearer", "basic"]
+            .iter()
+            .any(|s| label.eq_ignore_ascii_case(s))
+            || SECRETS
+                .iter()
+                .any(|s| label.eq_ignore_ascii_case(s) && body.ends_with([':', '=']));
+    }
+    kept
+}
+
+fn scrub_word(word: &str, kept: &mut String) {
+    // A query starts at `?` inside a word, or is a form: `name=value&…` with a telling name.
+    let lower = word.to_ascii_lowercase();
+    let query = word.find('?').filter(|at| *at > 0 && word.contains("://"));
+    let form = SECRETS
+        .iter()
+        .filter_map(|name| {
+            let at = lower.find(name)?;
+            let end = at.saturating_add(name.len());
+            let rest = lower.get(end..)?;
+            let value = rest.trim_start_matches(['"', '\'', '\\']);
+            value.starts_with(['=', ':']).then_some(end)
+        })
+        .min();
+    let cut = [query, form].into_iter().flatten().min();
+    let (clear, secret) = cut
+        .and_then(|at| word.split_at_checked(at))
+        .unwrap_or((word, ""));
+    for run in clear.split_inclusive(|c| !is_token(c)) {
+        if run.len() > LONGEST_RUN || run.starts_with("eyJ") {
+            kept.push_str(REDACTED);
+            kept.extend(run.chars().next_back().filter(|c| !is_token(*c)));
+        } else {
+            kept.push_str(run);
+        }
+    }
+    if !secret.is_empty() {
+        kept.push_str(REDACTED);
+    }
+}
+
+/// The characters of base64url and of JWTs.
+fn is_token(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '+' | '=')
+}
+
+/// Control characters, and those that reorder or hide text in a terminal.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// What a log line and a terminal bear; the longest text known of the service has 83 characters.
+pub(crate) const LONGEST: usize = 200;
+
+/// Longer runs without a break are tokens or keys: a UUID has 36 characters.
+const LONGEST_RUN: usize = 40;
+
+const REDACTED: &str = "[redacted]";
+
+/// Names in front of a secret, in forms and in JSON.
+const SECRETS: [&str; 6] = [
+    "client_secret",
+    "access_token",
+    "refresh_token",
+    "client_assertion",
+    "password",
+    "api_key",
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+use proptest::prelude::*;
+
+use super::{LONGEST, escaped, shown};
+
+fn clean(text: &str) -> String {
+    shown(text).map(String::from).unwrap_or_default()
+}
+
+#[test]
+fn the_texts_of_the_service_pass_unchanged() {
+    for text in [
+        "no Authorization header found",
+        "Access token does not have the required scope/role: Missing required realm role",
+        "API rate limit exceeded for 'Minute Calls'",
+        "Invalid client or Invalid client credentials",
+        "額度已用完",
+        "is it up? ask again",
+    ] {
+        assert_eq!(clean(text), text);
+    }
+    assert_eq!(shown(" \n "), None);
+}
+
+#[test]
+fn control_and_direction_characters_are_escaped() {
+    assert_eq!(clean("a\u{1b}[31mb\r\nc\0"), "a\\u{1b}[31mb\\r\\nc\\u{0}");
+    assert_eq!(clean("x\u{202e}y"), "x\\u{202e}y");
+}
+
+#[test]
+fn echoed_secrets_are_taken_out() {
+    for text in [
+        "bad header Bearer CANARY here",
+        "Authorization: Basic CANARY=",
+        "token eyJCANARY.x.y is dead",
+        "got grant_type=client_credentials&client_secret=CANARY",
+        "{\"client_secret\":\"CANARY\"}",
+        "client_secret: CANARY",
+        "accessing endpoint (https://idp.example/introspect?token=CANARY) failed",
+        "opaque CANARYCANARYCANARYCANARYCANARYCANARYCANARY",
+    ] {
+        let clean = clean(text);
+        assert!(!clean.contains("CANARY"), "{clean}");
+        assert!(clean.contains("[redacted]"), "{clean}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_cut_to_the_longest_and_bare_of_controls(text in any::<String>()) {
+        for text in [escaped(&text).to_string(), clean(&text)] {
+            prop_assert!(text.chars().count() <= LONGEST);
+            prop_assert!(!text.chars().any(char::is_control));
+        }
+    }
+}

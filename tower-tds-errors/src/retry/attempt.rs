@@ -1,0 +1,62 @@
+//! What requests and responses carry in their extensions.
+
+use std::time::Duration;
+
+use http::Extensions;
+
+/// Which attempt a request is, counted from 1, for layers inside the retry layer.
+///
+/// Only retries carry it, so that a first attempt allocates nothing; read it by [`of`](Self::of).
+///
+/// # Examples
+///
+/// ```
+/// use tower_tds_errors::Attempt;
+///
+/// let request = http::Request::new(());
+/// assert_eq!(Attempt::of(request.extensions()).number(), 1);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    pub(super) number: u32,
+}
+
+/// What a success cost that was not the first attempt: an extension of the response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retried {
+    pub(super) attempts: u32,
+    pub(super) elapsed: Duration,
+}
+
+// === impl Attempt ===
+
+impl Attempt {
+    /// The attempt that a request with these extensions is.
+    #[must_use]
+    pub fn of(extensions: &Extensions) -> Self {
+        let first = Self { number: 1 };
+        extensions.get().copied().unwrap_or(first)
+    }
+
+    /// Its number, counted from 1.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.number
+    }
+}
+
+// === impl Retried ===
+
+impl Retried {
+    /// How many attempts were made, this one included.
+    #[must_use]
+    pub const fn attempts(self) -> u32 {
+        self.attempts
+    }
+
+    /// How long all attempts and waits took.
+    #[must_use]
+    pub const fn elapsed(self) -> Duration {
+        self.elapsed
+    }
+}

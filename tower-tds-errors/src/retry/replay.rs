@@ -1,0 +1,75 @@
+//! How a body can be sent twice.
+
+/// Makes a second copy of a request body, if there can be one.
+///
+/// It is asked before each attempt but the last, so it must be cheap: count a reference, or say
+/// `None`. A request without a copy is sent once, and its error says so. Closures are replays too.
+///
+/// # Examples
+///
+/// Only empty bodies are sent twice:
+///
+/// ```
+/// use http_body_util::Full;
+/// use http_body::Body;
+/// use tower_tds_errors::RetryLayer;
+///
+/// let layer = RetryLayer::new().replay(|body: &Full<&'static [u8]>| {
+///     body.is_end_stream().then(Full::default)
+/// });
+/// # drop(layer);
+/// ```
+pub trait Replay<B> {
+    /// A body with the same bytes as `body` has, untouched by what becomes of `body`.
+    fn replay(&self, body: &B) -> Option<B>;
+}
+
+/// Clones the body, the default: right for `Full`, `Empty`, `Bytes` and other shared buffers.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct CloneBody;
+
+/// Sends every body once: for streams, and to switch retries off for a service.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct NeverReplay;
+
+// === impl CloneBody ===
+
+impl CloneBody {
+    /// The replay.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self
+    }
+}
+
+impl<B: Clone> Replay<B> for CloneBody {
+    fn replay(&self, body: &B) -> Option<B> {
+        Some(body.clone())
+    }
+}
+
+// === impl NeverReplay ===
+
+impl NeverReplay {
+    /// The replay.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self
+    }
+}
+
+impl<B> Replay<B> for NeverReplay {
+    fn replay(&self, _: &B) -> Option<B> {
+        None
+    }
+}
+
+// === impl F ===
+
+impl<B, F: Fn(&B) -> Option<B>> Replay<B> for F {
+    fn replay(&self, body: &B) -> Option<B> {
+        self(body)
+    }
+}

@@ -1,0 +1,99 @@
+//! The decision after a failed attempt: arithmetic, without clock and without I/O.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::SILENCE;
+use super::backoff::{QUOTA, up_to};
+use super::layer::Policy;
+use crate::kind::Kind;
+use crate::kind::table::Advice;
+use crate::sent::Sent;
+use crate::stop::Stop;
+
+/// What the decision needs of a failed attempt and of the attempts before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failed {
+    pub(super) kind: Kind,
+    pub(super) sent: Sent,
+    /// The least wait that the service asks for.
+    pub(super) hint: Option<Duration>,
+    /// The number of the attempt, counted from 1.
+    pub(super) attempt: u32,
+    /// Whether an attempt before has had its one cure.
+    pub(super) cured: Cured,
+    /// Whether the method may run twice.
+    pub(super) idempotent: Idempotent,
+    /// Whether there is a second copy of the request.
+    pub(super) copy: Copy,
+    /// What is left to the deadline.
+    pub(super) left: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cured {
+    Yes,
+    No,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Idempotent {
+    Yes,
+    No,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copy {
+    Kept,
+    None,
+}
+
+/// Wait so long and try again, or stop because of this.
+pub(super) fn verdict(failed: &Failed, policy: &Policy, rng: &mut Rng) -> Result<Duration, Stop> {
+    let backoff = match failed.kind.advice() {
+        Advice::Never => return Err(Stop::Fatal),
+        Advice::Once if failed.cured == Cured::Yes => return Err(Stop::Fatal),
+        Advice::Quota => QUOTA,
+        Advice::Once | Advice::Backoff | Advice::Silence => policy.backoff,
+    };
+    if failed.sent != Sent::Never && failed.idempotent == Idempotent::No {
+        return Err(Stop::NotIdempotent);
+    }
+    // Attempts come first: where no copy was made because none would be used, that is the reason.
+    if failed.attempt >= policy.attempts.get() {
+        return Err(Stop::Attempts);
+    }
+    if failed.copy == Copy::None {
+        return Err(Stop::NotReplayable);
+    }
+    let floor = floor(failed);
+    if floor > policy.longest_wait.max(SILENCE) {
+        return Err(Stop::HintTooLong);
+    }
+    let wait = if failed.kind.advice() == Advice::Once && failed.hint.is_none() {
+        Duration::ZERO
+    } else {
+        // Never before the floor, never all at once when it ends.
+        let drawn = backoff.draw(failed.attempt.saturating_sub(1), rng);
+        let spread = up_to(floor.checked_div(2).unwrap_or_default(), rng);
+        floor.max(drawn).saturating_add(spread)
+    };
+    match failed.left {
+        Some(left) if wait >= left => Err(Stop::Deadline),
+        _ => Ok(wait),
+    }
+}
+
+fn floor(failed: &Failed) -> Duration {
+    let hint = failed.hint.unwrap_or_default();
+    match failed.kind.advice() {
+        Advice::Silence => hint.max(SILENCE),
+        // A service that says when its quota resets is believed.
+        Advice::Quota if failed.hint.is_none() => SILENCE,
+        Advice::Never | Advice::Once | Advice::Backoff | Advice::Quota => hint,
+    }
+}
+
+#[cfg(test)]
+mod tests;

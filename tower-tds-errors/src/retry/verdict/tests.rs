@@ -1,0 +1,161 @@
+use std::time::Duration;
+
+use fastrand::Rng;
+use proptest::prelude::*;
+
+use super::{Copy, Cured, Failed, Idempotent, verdict};
+use crate::retry::SILENCE;
+use crate::retry::backoff::QUOTA;
+use crate::retry::layer::Policy;
+use crate::{Kind, Sent, Stop};
+
+fn failed(kind: Kind) -> Failed {
+    Failed {
+        kind,
+        sent: kind.sent(),
+        hint: None,
+        attempt: 1,
+        cured: Cured::No,
+        idempotent: Idempotent::Yes,
+        copy: Copy::Kept,
+        left: None,
+    }
+}
+
+fn decide(failed: &Failed) -> Result<Duration, Stop> {
+    verdict(failed, &Policy::default(), &mut Rng::with_seed(7))
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    prop::sample::select(Kind::ALL)
+}
+
+#[test]
+fn exactly_the_retryable_kinds_are_retried() {
+    for kind in Kind::ALL {
+        assert_eq!(
+            decide(&failed(*kind)).is_ok(),
+            kind.is_retryable(),
+            "{kind}"
+        );
+    }
+}
+
+#[test]
+fn a_refused_token_is_retried_once_and_at_once() {
+    let first = failed(Kind::InvalidToken);
+    assert_eq!(decide(&first), Ok(Duration::ZERO));
+    let again = Failed {
+        cured: Cured::Yes,
+        attempt: 2,
+        ..first
+    };
+    assert_eq!(decide(&again), Err(Stop::Fatal));
+}
+
+#[test]
+fn a_method_that_may_not_run_twice_is_retried_only_if_never_sent() {
+    for kind in Kind::ALL.iter().filter(|kind| kind.is_retryable()) {
+        let post = Failed {
+            idempotent: Idempotent::No,
+            ..failed(*kind)
+        };
+        let unsent = kind.sent() == Sent::Never;
+        assert_eq!(decide(&post).is_ok(), unsent, "{kind}");
+    }
+}
+
+#[test]
+fn each_stop_has_its_reason() {
+    let base = failed(Kind::Unavailable);
+    let second = Some(Duration::from_secs(1));
+    for (failed, stop) in [
+        (Failed { attempt: 3, ..base }, Stop::Attempts),
+        (
+            Failed {
+                attempt: u32::MAX,
+                copy: Copy::None,
+                ..base
+            },
+            Stop::Attempts,
+        ),
+        (
+            Failed {
+                copy: Copy::None,
+                ..base
+            },
+            Stop::NotReplayable,
+        ),
+        (
+            Failed {
+                hint: Some(Duration::MAX),
+                ..base
+            },
+            Stop::HintTooLong,
+        ),
+        (
+            Failed {
+                hint: Some(Duration::from_secs(31)),
+                left: second,
+                ..base
+            },
+            Stop::HintTooLong,
+        ),
+        (
+            Failed {
+                hint: Some(Duration::from_secs(2)),
+                left: second,
+                ..base
+            },
+            Stop::Deadline,
+        ),
+        (
+            Failed {
+                left: Some(Duration::ZERO),
+                ..base
+            },
+            Stop::Deadline,
+        ),
+    ] {
+        assert_eq!(decide(&failed), Err(stop), "{failed:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_hint_is_a_floor_and_jitter_only_adds(
+        kind in kinds(), hint in 0u64..=30_000, attempt in 1u32..3, seed: u64,
+    ) {
+        let hint = Duration::from_millis(hint);
+        let failed = Failed { hint: Some(hint), attempt, ..failed(kind) };
+        if let Ok(wait) = verdict(&failed, &Policy::default(), &mut Rng::with_seed(seed)) {
+            let own = Policy::default().backoff.bound(attempt).max(QUOTA.bound(attempt));
+            prop_assert!(wait >= hint);
+            prop_assert!(wait <= (hint + hint / 2).max(own + hint / 2).max(SILENCE * 2));
+        }
+    }
+
+    #[test]
+    fn a_second_of_silence_follows_a_423_and_a_429_without_a_hint(attempt in 1u32..3, seed: u64) {
+        for kind in [Kind::RateExceeded, Kind::Throttled] {
+            let failed = Failed { attempt, ..failed(kind) };
+            let wait = verdict(&failed, &Policy::default(), &mut Rng::with_seed(seed));
+            prop_assert!(wait.is_ok_and(|wait| wait >= SILENCE));
+        }
+    }
+
+    #[test]
+    fn a_wait_always_fits_into_the_deadline(kind in kinds(), left in 0u64..5_000, seed: u64) {
+        let left = Duration::from_millis(left);
+        let failed = Failed { left: Some(left), ..failed(kind) };
+        if let Ok(wait) = verdict(&failed, &Policy::default(), &mut Rng::with_seed(seed)) {
+            prop_assert!(wait < left);
+        }
+    }
+
+    #[test]
+    fn a_hint_makes_nothing_retryable(kind in kinds(), hint in 0u64..30_000) {
+        let failed = Failed { hint: Some(Duration::from_millis(hint)), ..failed(kind) };
+        prop_assert_eq!(decide(&failed).is_ok(), kind.is_retryable());
+    }
+}

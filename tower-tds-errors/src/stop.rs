@@ -1,0 +1,60 @@
+//! Why the retry layer gave up.
+
+use std::fmt;
+
+/// Says why the retry layer made no further attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Stop {
+    /// Another attempt cannot help, or the one cure was tried: a second refused token.
+    Fatal,
+    /// The attempts are used up.
+    Attempts,
+    /// The next wait, or the attempt itself, does not fit into the deadline.
+    Deadline,
+    /// The service asks for a longer wait than the layer would sleep; see
+    /// [`Error::retry_at`](crate::Error::retry_at).
+    HintTooLong,
+    /// The body cannot be sent twice.
+    NotReplayable,
+    /// The request may have arrived, and its method may not run twice.
+    NotIdempotent,
+    /// The service below failed to become ready again.
+    NotReady,
+}
+
+// === impl Stop ===
+
+impl Stop {
+    /// The stable name, for logs and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fatal => "fatal",
+            Self::Attempts => "attempts",
+            Self::Deadline => "deadline",
+            Self::HintTooLong => "hint_too_long",
+            Self::NotReplayable => "not_replayable",
+            Self::NotIdempotent => "not_idempotent",
+            Self::NotReady => "not_ready",
+        }
+    }
+
+    pub(crate) const fn phrase(self) -> &'static str {
+        match self {
+            Self::Fatal => "not retried as it cannot help",
+            Self::Attempts => "all attempts are used up",
+            Self::Deadline => "the deadline leaves no time for more",
+            Self::HintTooLong => "the asked wait is too long to sleep through",
+            Self::NotReplayable => "not retried as the body cannot be sent twice",
+            Self::NotIdempotent => "not retried as the method may not run twice",
+            Self::NotReady => "the service below did not become ready again",
+        }
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
