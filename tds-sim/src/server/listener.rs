@@ -1,6 +1,6 @@
 //! One listening socket and its connections.
 
-use std::{net::Ipv4Addr, sync::Arc};
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
@@ -63,8 +63,11 @@ impl Listener {
         loop {
             tokio::select! {
                 accepted = self.socket.accept() => {
-                    // A failed accept is one connection less, and nothing to stop for.
-                    let Ok((stream, peer)) = accepted else { continue };
+                    let Ok((stream, peer)) = accepted else {
+                        // Out of file descriptors, most likely, until a connection ends.
+                        tokio::time::sleep(RETRY).await;
+                        continue;
+                    };
                     let socket = Arc::new(match self.door {
                         Door::Data => self.sim.socket(peer),
                         Door::Auth | Door::Admin => Socket::uncounted(peer),
@@ -122,3 +125,6 @@ async fn serve(
         () = socket.given_up() => {}
     }
 }
+
+/// How long a listener waits after a failed accept.
+const RETRY: Duration = Duration::from_millis(10);
