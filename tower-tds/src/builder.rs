@@ -1,0 +1,162 @@
+//! From addresses and credentials to a client.
+
+use std::{error, fmt, num::NonZeroU32};
+
+use http::Uri;
+use tower::ServiceBuilder;
+use tower_oidc_cc::{ConfigError, Credentials, Origin, TokenEndpoint, TokenLayer, Tokens};
+use tower_tds_errors::{ClassifyLayer, RetryLayer};
+use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
+
+use crate::{
+    Client,
+    client::Translate,
+    translate::{ReadError, into_error},
+    transport::{Schemes, http},
+};
+
+/// Puts a [`Client`] together. See [`Client::builder`].
+#[derive(Debug)]
+pub struct Builder {
+    auth_url: String,
+    base_url: String,
+    credentials: Credentials,
+    limits: Limits,
+    retry: RetryLayer,
+    schemes: Schemes,
+}
+
+/// Why a client could not be built: a setting that cannot be right.
+#[derive(Debug)]
+pub struct BuildError {
+    what: &'static str,
+    source: Option<Box<dyn error::Error + Send + Sync>>,
+}
+
+// === impl Builder ===
+
+impl Builder {
+    pub(crate) fn new(auth_url: &str, base_url: &str, credentials: Credentials) -> Self {
+        Self {
+            auth_url: auth_url.to_owned(),
+            base_url: base_url.to_owned(),
+            credentials,
+            limits: Limits::default(),
+            retry: RetryLayer::new(),
+            schemes: Schemes::HttpsOnly,
+        }
+    }
+
+    /// Keeps within other limits than the contract's.
+    ///
+    /// One of the connections is set aside for the token endpoint.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Retries otherwise than by default.
+    #[must_use]
+    pub fn retry(mut self, retry: RetryLayer) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Lets plain http through to hosts of this machine, for development and tests.
+    #[must_use]
+    pub fn loopback_http(mut self) -> Self {
+        self.schemes = Schemes::LoopbackHttp;
+        self
+    }
+
+    /// Puts the client together. Nothing is sent, and no runtime is needed yet.
+    ///
+    /// # Errors
+    /// If an address is not https (or loopback http where that is let through), if the limits
+    /// leave no connection beside the token's, or if the platform has no root certificates:
+    /// `SSL_CERT_FILE` can name some.
+    pub fn build(self) -> Result<Client, BuildError> {
+        let base = self.base_url.parse::<Uri>().map_err(|error| {
+            BuildError::because("the base URL is not usable: give https://host", error)
+        })?;
+        let origin = self.origin(&base)?;
+        let endpoint = self.endpoint()?;
+
+        // A token call must never wait for a data socket, and both count at the service: one
+        // socket is the token's, and the data calls have the others.
+        let data = self.limits.most_connections().get().checked_sub(1);
+        let Some(data) = data.and_then(NonZeroU32::new) else {
+            return Err(BuildError {
+                what: "one connection is for the token endpoint: allow at least two",
+                source: None,
+            });
+        };
+        let limiter = Limiter::new(self.limits.connections(data));
+        let token_limiter = Limiter::new(Limits::default().connections(NonZeroU32::MIN));
+
+        let roots = "no root certificates: install the platform's, or name a file in SSL_CERT_FILE";
+        let token_http =
+            http(token_limiter, self.schemes).map_err(|error| BuildError::because(roots, error))?;
+        let data_http = http(limiter.clone(), self.schemes)
+            .map_err(|error| BuildError::because(roots, error))?;
+
+        let tokens = Tokens::builder(endpoint, self.credentials).build(token_http);
+        let translate: Translate = into_error;
+        let stack = ServiceBuilder::new()
+            .layer(self.retry)
+            .map_err(translate)
+            .layer(TokenLayer::new(tokens.clone(), [origin]).judge(ReadError))
+            .layer(RequestLimitLayer::new(limiter.clone()).feedback(ReadError))
+            .layer(ClassifyLayer::new())
+            .service(data_http);
+        Ok(Client::new(stack, tokens, limiter))
+    }
+
+    fn origin(&self, base: &Uri) -> Result<Origin, BuildError> {
+        match self.schemes {
+            Schemes::HttpsOnly => Origin::from_uri(base),
+            Schemes::LoopbackHttp => Origin::loopback(base),
+        }
+        .map_err(|error| BuildError::because("the base URL is not usable", error))
+    }
+
+    fn endpoint(&self) -> Result<TokenEndpoint, BuildError> {
+        match self.schemes {
+            Schemes::HttpsOnly => TokenEndpoint::keycloak(&self.auth_url, REALM),
+            Schemes::LoopbackHttp => TokenEndpoint::keycloak_loopback(&self.auth_url, REALM),
+        }
+        .map_err(|error: ConfigError| {
+            BuildError::because("the authentication URL is not usable", error)
+        })
+    }
+}
+
+// === impl BuildError ===
+
+impl BuildError {
+    fn because(what: &'static str, source: impl Into<Box<dyn error::Error + Send + Sync>>) -> Self {
+        Self {
+            what,
+            source: Some(source.into()),
+        }
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)
+    }
+}
+
+impl error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match &self.source {
+            Some(source) => Some(&**source),
+            None => None,
+        }
+    }
+}
+
+/// Contract, "Token endpoint": the realm in its path.
+const REALM: &str = "ServiceConnect";

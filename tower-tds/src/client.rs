@@ -1,0 +1,140 @@
+//! The assembled client.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tower::util::MapErr;
+use tower_oidc_cc::{Credentials, Token, Tokens};
+use tower_service::Service;
+use tower_tds_errors::{Classify, Error, Retry};
+use tower_tds_limits::{Limiter, PermitBody, RequestLimit};
+
+use crate::{Builder, translate::ReadError, transport::Http};
+
+/// A client of the service: always a valid token, never beyond the limits, typed errors.
+///
+/// # Backpressure
+/// `poll_ready` waits for a token and for a permit, as its layers do; see
+/// [`tower_oidc_cc::Token`] and [`tower_tds_limits::RequestLimit`].
+///
+/// # Cancel safety
+/// Dropping a call frees what it holds. It does not stop a token request that others wait for.
+///
+/// # Clone
+/// Clones share the token, the limits and the sockets. Use a clone for one request (`oneshot`).
+///
+/// # Errors
+/// [`Error::kind`] says what happened, and its text what to do next.
+///
+/// # Examples
+/// See the [crate's front page](crate).
+#[derive(Clone)]
+pub struct Client {
+    stack: Stack,
+    tokens: Tokens,
+    limiter: Limiter,
+}
+
+/// The body of a request; `RequestBody::default()` is that of a GET.
+pub type RequestBody = Full<Bytes>;
+
+/// The body of a response. Its request counts as in flight until its end or its drop.
+pub type ResponseBody = PermitBody<Incoming>;
+
+type Limited = RequestLimit<Classify<Http>, ReadError>;
+type Tokened = Token<Limited, ReadError>;
+type LayerError = <Tokened as Service<Request<RequestBody>>>::Error;
+pub(crate) type Translate = fn(LayerError) -> Error;
+pub(crate) type Stack = Retry<MapErr<Tokened, Translate>>;
+
+// === impl Client ===
+
+impl Client {
+    /// Begins a client for the service at `base_url`, with tokens from the realm at `auth_url`.
+    ///
+    /// The token endpoint is `{auth_url}/auth/realms/ServiceConnect/protocol/openid-connect/token`
+    /// (contract, "Token endpoint"). The token goes to the origin of `base_url` and nowhere else.
+    #[must_use]
+    pub fn builder(auth_url: &str, base_url: &str, credentials: Credentials) -> Builder {
+        Builder::new(auth_url, base_url, credentials)
+    }
+
+    pub(crate) fn new(stack: Stack, tokens: Tokens, limiter: Limiter) -> Self {
+        Self {
+            stack,
+            tokens,
+            limiter,
+        }
+    }
+
+    /// The tokens: [`Tokens::ready`] is a probe for start-up that makes no data call.
+    #[must_use]
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// The limiter of the data calls, for its snapshot.
+    #[must_use]
+    pub fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+}
+
+impl Service<Request<RequestBody>> for Client {
+    type Response = Response<ResponseBody>;
+    type Error = Error;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.stack.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
+        ResponseFuture {
+            inner: self.stack.call(request),
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("limiter", &self.limiter)
+            .finish_non_exhaustive()
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// The response of a [`Client`].
+    ///
+    /// # Cancel safety
+    /// Dropping it frees what the call holds.
+    pub struct ResponseFuture {
+        #[pin]
+        inner: <Stack as Service<Request<RequestBody>>>::Future,
+    }
+}
+
+// === impl ResponseFuture ===
+
+impl Future for ResponseFuture {
+    type Output = Result<Response<ResponseBody>, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.project().inner.poll(cx)
+    }
+}
+
+impl fmt::Debug for ResponseFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,66 @@
+//! What the typed error says to the other layers, and their errors in its terms.
+
+use http::Response;
+use tower_oidc_cc::{Judge, Judgement, TokenError};
+use tower_tds_errors::{Error, Kind, Sent};
+use tower_tds_limits::{Feedback, Outcome};
+
+/// Reads the typed error for the token layer and for the limits.
+///
+/// The layers' own defaults see a response alone. Below them here is a layer that has read the
+/// error's body already, so that they hear the service's words too.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadError;
+
+type LimitsError = tower_tds_limits::Error<Error>;
+
+// === impl ReadError ===
+
+impl<B> Feedback<Response<B>, Error> for ReadError {
+    fn read(&self, outcome: Result<&Response<B>, &Error>) -> Outcome {
+        match outcome.map_err(Error::sent) {
+            Ok(_) | Err(Sent::Answered) => Outcome::Answered,
+            Err(Sent::Never) => Outcome::Unsent,
+            // What is not known may still be counted.
+            Err(_) => Outcome::Lost,
+        }
+    }
+}
+
+impl<B> Judge<Response<B>, LimitsError> for ReadError {
+    fn judge(&self, outcome: Result<&Response<B>, &LimitsError>) -> Judgement {
+        match outcome {
+            Err(LimitsError::Inner(error)) if error.kind() == Kind::InvalidToken => {
+                Judgement::DeadToken
+            }
+            Ok(_) | Err(_) => Judgement::Other,
+        }
+    }
+}
+
+/// One error type out of three: the service's as it is, the layers' own by what they ask for.
+pub(crate) fn into_error(error: tower_oidc_cc::Error<LimitsError>) -> Error {
+    match error {
+        tower_oidc_cc::Error::Inner(LimitsError::Inner(error)) => error,
+        tower_oidc_cc::Error::Inner(LimitsError::Limit(error)) => {
+            Error::new(Kind::LimitTimeout, error)
+        }
+        tower_oidc_cc::Error::Token(error) => from_token(error),
+    }
+}
+
+fn from_token(error: TokenError) -> Error {
+    let kind = if error.is_foreign_origin() {
+        Kind::InvalidRequest
+    } else if error.is_transient() {
+        Kind::TokenUnavailable
+    } else {
+        Kind::TokenRefused
+    };
+    let wait = error.retry_after();
+    let error = Error::new(kind, error);
+    match wait {
+        Some(wait) => error.with_retry_after(wait),
+        None => error,
+    }
+}

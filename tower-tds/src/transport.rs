@@ -1,0 +1,51 @@
+//! The hyper client: rustls with the platform's roots, and a permit in each socket.
+
+use std::{io, time::Duration};
+
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use rustls::crypto::ring;
+use tower::Layer;
+use tower_tds_limits::{Background, ConnectionLimit, ConnectionLimitLayer, Limiter};
+
+use crate::RequestBody;
+
+pub(crate) type Http = Client<ConnectionLimit<HttpsConnector<HttpConnector>>, RequestBody>;
+
+/// Whether plain http may be spoken; to which hosts is checked where addresses are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Schemes {
+    HttpsOnly,
+    LoopbackHttp,
+}
+
+/// A client whose sockets are inside `limiter`'s limit.
+pub(crate) fn http(limiter: Limiter, schemes: Schemes) -> io::Result<Http> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    let tls =
+        HttpsConnectorBuilder::new().with_provider_and_native_roots(ring::default_provider())?;
+    let tls = match schemes {
+        Schemes::HttpsOnly => tls.https_only(),
+        Schemes::LoopbackHttp => tls.https_or_http(),
+    };
+    let connector =
+        ConnectionLimitLayer::new(limiter).layer(tls.enable_http1().wrap_connector(tcp));
+    // Without a timer the pool never closes an idle socket, and idle ones count.
+    Ok(Client::builder(Background::new(TokioExecutor::new()))
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .build(connector))
+}
+
+/// As long as a lost first segment is worth waiting for: 1 + 2 + 4 s of retransmissions on Linux.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Shorter than the 60 to 75 s that gateways keep an idle connection, so that it is this side
+/// that closes and no request meets a closing socket.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
