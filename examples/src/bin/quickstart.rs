@@ -1,2 +1,0 @@
-//! The main job: fetch a token, then data, inside the limits.
-fn main() {}
