@@ -69,7 +69,7 @@ async fn get(client: Client, target: Uri) -> Result<(u16, usize), String> {
 }
 
 /// An error and what caused it, in one line.
-fn causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut line = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

@@ -52,7 +52,7 @@ async fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("quickstart: {error}");
+            eprintln!("quickstart: {}", calls::causes(&*error));
             ExitCode::from(2)
         }
     }

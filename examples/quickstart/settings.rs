@@ -120,6 +120,11 @@ impl Settings {
             )));
         }
         let base = base_url.trim_end_matches('/');
+        if let Err(error) = base.parse::<Uri>() {
+            return Err(Unusable(format!(
+                "TDS_BASE_URL {base_url} is not usable: {error}; give https://host"
+            )));
+        }
         let targets = paths
             .iter()
             .map(|path| {
