@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Parser as _;
-use tds_sim::{Config, Error, Server};
+use tds_sim::{Config, Server};
 use tokio::sync::oneshot;
 
 mod cli;
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         .and_then(|runtime| {
             runtime
                 .block_on(serve(config))
-                .map_err(|error| chain(&error))
+                .map_err(|error| chain(&*error))
         });
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -48,11 +48,11 @@ fn main() -> ExitCode {
 
 /// Serves until a signal or the end of the standard input, and prints the ledger's sums.
 async fn serve(config: Config) -> Result<(), Error> {
+    let stop = stop_signal()?;
     let server = Server::start(config).await?;
     say(&mut io::stdout(), &whereabouts(&server));
     tokio::select! {
-        () = interrupted() => {}
-        () = terminated() => {}
+        () = stop => {}
         () = end_of_input() => {}
     }
     let ledger = server.ledger();
@@ -63,6 +63,9 @@ async fn serve(config: Config) -> Result<(), Error> {
     );
     Ok(())
 }
+
+/// Why the program cannot serve.
+type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// What a client has to know, as one line of JSON.
 fn whereabouts(server: &Server) -> String {
@@ -79,26 +82,29 @@ fn whereabouts(server: &Server) -> String {
     line.to_string()
 }
 
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
-    }
-}
-
+/// Waits for SIGINT or SIGTERM. Whoever reads where the server is may send one at once, so they are
+/// caught from the call on and not only once this is awaited.
 #[cfg(unix)]
-async fn terminated() {
+fn stop_signal() -> Result<impl Future<Output = ()>, Error> {
     use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut signal) => {
-            signal.recv().await;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
         }
-        Err(_) => std::future::pending().await,
-    }
+    })
 }
 
+/// Waits for Ctrl-C.
 #[cfg(not(unix))]
-async fn terminated() {
-    std::future::pending().await
+fn stop_signal() -> Result<impl Future<Output = ()>, Error> {
+    Ok(async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await
+        }
+    })
 }
 
 /// Waits for the end of the standard input, which a terminal does not have: reading from one in

@@ -42,13 +42,11 @@ impl Quota {
         Self { calls, per }
     }
 
-    /// Whole seconds to the end of the window, rounded up and at least one.
+    /// Whole seconds to the end of the window, rounded up, so at least one.
     fn seconds_left(self, at: Duration) -> u64 {
         let per = self.per.as_nanos().max(1);
         let left = per.saturating_sub(at.as_nanos().checked_rem(per).unwrap_or(0));
-        u64::try_from(left.div_ceil(1_000_000_000))
-            .unwrap_or(u64::MAX)
-            .max(1)
+        u64::try_from(left.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
     }
 }
 

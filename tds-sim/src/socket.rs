@@ -167,3 +167,6 @@ impl Socket {
 pub(crate) fn ip(peer: SocketAddr) -> IpAddr {
     peer.ip().to_canonical()
 }
+
+#[cfg(test)]
+mod tests;

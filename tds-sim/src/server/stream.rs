@@ -149,3 +149,6 @@ impl Drop for Wire {
 
 /// A TLS alert, an ASCII remark and a zero: no HTTP version begins like this.
 const GARBAGE: &[u8] = b"\x15\x03\x01\x00\x02\x02\x28 this is not HTTP \x00\xff\xfe\r\n\r\n";
+
+#[cfg(test)]
+mod tests;
