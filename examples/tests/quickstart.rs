@@ -90,7 +90,7 @@ async fn settings_that_cannot_be_used_are_one_line_and_exit_code_two() {
         ]
     };
     let https = all("https://127.0.0.1:1");
-    let cases: [(&[&str], &[(&str, &str)], &str); 9] = [
+    let cases: [Case<'_>; 9] = [
         (&["--rule", "guess"], &[], "log-all"),
         (&["--calls", "0"], &[], "nothing to do"),
         (&["--calls", "many"], &[], "--calls"),
@@ -113,6 +113,9 @@ async fn settings_that_cannot_be_used_are_one_line_and_exit_code_two() {
         assert!(line.contains(told), "{arguments:?}: {line}");
     }
 }
+
+/// Arguments, settings, and what the line has to tell.
+type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
 
 const NAMES: [&str; 5] = [
     "TDS_AUTH_URL",
