@@ -1,4 +1,95 @@
-//! Tower layers that say what an answer means and retry what is worth it.
+//! Says what an answer of the transport data service means, and sends again what may succeed then.
+//!
+//! ```text
+//! request -> Retry -> (token, limits) -> Classify -> HTTP client
+//!            waits,                      2xx, 304: passed as they come
+//!            attempts,                   all else: an `Error` with kind, text, hint;
+//!            deadline                    its body drained, so that the connection lives
+//! ```
+//!
+//! [`Classify`] is innermost, so that everything above it sees typed errors; [`Retry`] is outermost,
+//! so that each attempt takes the current token and a new permit.
+//!
+//! ```
+//! use std::time::Duration;
+//! use http::{Request, Response};
+//! use tower::{BoxError, ServiceBuilder, ServiceExt};
+//! use tower_tds_errors::{ClassifyLayer, Kind, RetryLayer, Stop};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! # let client = tower::service_fn(async |_: Request<String>| {
+//! #     let mut response = Response::new(r#"{"message":"API rate limit exceeded"}"#.to_owned());
+//! #     *response.status_mut() = http::StatusCode::TOO_MANY_REQUESTS;
+//! #     response.headers_mut().insert("retry-after", "3600".parse().unwrap());
+//! #     Ok::<_, BoxError>(response)
+//! # });
+//! let stack = ServiceBuilder::new()
+//!     .layer(RetryLayer::new().deadline(Duration::from_secs(60)))
+//!     // Token and limits go here.
+//!     .layer(ClassifyLayer::new())
+//!     .service(client);
+//!
+//! let request = Request::get("https://api.example/v2/rail").body(String::new()).unwrap();
+//! match stack.oneshot(request).await {
+//!     Ok(_response) => unreachable!("a 2xx or a 304; this service's quota is used up"),
+//!     Err(error) => {
+//!         assert_eq!(error.kind(), Kind::Throttled);
+//!         assert_eq!(error.message(), Some("API rate limit exceeded"));
+//!         // An hour is not slept through. Come back then.
+//!         assert_eq!(error.stopped_because(), Some(Stop::HintTooLong));
+//!         assert_eq!(error.retry_after(), Some(Duration::from_secs(3600)));
+//!         assert!(error.retry_at().is_some());
+//!     }
+//! }
+//! # }
+//! ```
+//!
+//! # What means what
+//!
+//! The status alone, or the type of a transport error, decides a valid kind. Texts only refine it,
+//! whether they come as JSON, text, HTML or XML, in the body or in `WWW-Authenticate`.
+//!
+//! | answer | kind | retried | the caller's next move |
+//! |---|---|---|---|
+//! | 401 `no Authorization header found` | [`MissingCredentials`](Kind::MissingCredentials) | no | add the token layer |
+//! | 401 `invalid token`, `JWT expired` | [`InvalidToken`](Kind::InvalidToken) | once, at once: the token layer has a new one | check realm and clock |
+//! | 401, 403 `… Missing required realm role` | [`MissingRole`](Kind::MissingRole) | no | have the role granted |
+//! | 401 by a gateway that cannot check tokens | [`IdentityUnavailable`](Kind::IdentityUnavailable) | backoff; the token is kept | try later |
+//! | other 401 | [`Unauthorized`](Kind::Unauthorized) | no | check the key |
+//! | 429 | [`Throttled`](Kind::Throttled) | after `Retry-After`, or a long backoff | wait until [`retry_at`](Error::retry_at) |
+//! | 423 | [`RateExceeded`](Kind::RateExceeded) | after a second of silence | share one limiter per address |
+//! | 416 without `Range` asked | [`ConnectionLimit`](Kind::ConnectionLimit) | backoff | share one client per address |
+//! | 416 with `Range` asked | [`RangeNotSatisfiable`](Kind::RangeNotSatisfiable) | no | ask inside the resource |
+//! | 500, 502, 503, 520 and their like | [`Unavailable`](Kind::Unavailable) | backoff | try later |
+//! | 408, 504, 522, 524 | [`ServerTimeout`](Kind::ServerTimeout) | backoff | try later, or ask for less |
+//! | 425 | [`TooEarly`](Kind::TooEarly) | backoff | try again |
+//! | 3xx but 304 | [`UnexpectedRedirect`](Kind::UnexpectedRedirect) | no | check the base URL |
+//! | 403; 404, 410; other 4xx, 501, 505 | [`Forbidden`](Kind::Forbidden); [`NotFound`](Kind::NotFound); [`Rejected`](Kind::Rejected) | no | change the request |
+//! | no connection | [`Connect`](Kind::Connect), [`ConnectTimeout`](Kind::ConnectTimeout), [`Unsent`](Kind::Unsent) | backoff, any method | check host and network |
+//! | the connection ends before the answer | [`Reset`](Kind::Reset), [`Incomplete`](Kind::Incomplete), [`Timeout`](Kind::Timeout) | backoff, idempotent methods | try again |
+//! | certificate; no HTTP; bad request | [`Tls`](Kind::Tls); [`Malformed`](Kind::Malformed); [`InvalidRequest`](Kind::InvalidRequest) | no | fix the setup |
+//! | from other layers, by [`Error::new`] | [`TokenUnavailable`](Kind::TokenUnavailable), [`LimitTimeout`](Kind::LimitTimeout) | backoff, any method | try later |
+//! | from other layers, by [`Error::new`] | [`TokenRefused`](Kind::TokenRefused) | no | check id and secret |
+//!
+//! *Backoff* is exponential with full jitter ([`Backoff`]). A wait that the service asks for is a
+//! floor: jitter only adds to it. One above [`RetryLayer::longest_wait`], or beyond the deadline,
+//! ends the request at once instead of being cut short.
+//!
+//! # Guarantees
+//!
+//! - A success keeps its body type, is not polled, and costs no allocation by these layers but the
+//!   copy of the request's headers that a retry would need.
+//! - An error body is read within 16 KiB and a second.
+//! - No request is sent more often than [`RetryLayer::attempts`] says, nested or not, and none with
+//!   effects is sent again unless it never left.
+//! - A failure is never an `Ok`: not the last 503 either.
+//! - No token, secret or URL query is in an error, its `Debug` included.
+//!
+//! # Non-goals
+//!
+//! No body is buffered to make it replayable, nothing is retried after the head of a success, and
+//! nothing is timed but the deadline: connect and read timeouts belong to the client.
 
 mod chain;
 mod classify;
@@ -25,3 +116,8 @@ pub use self::retry::replay::{CloneBody, NeverReplay, Replay};
 pub use self::retry::{Retry, RetryLayer};
 pub use self::sent::Sent;
 pub use self::stop::Stop;
+
+/// Has the README's example compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -35,20 +35,15 @@ fn scrubbed(text: &str) -> String {
     for word in text.split_inclusive(char::is_whitespace) {
         let body = word.trim_end();
         let (_, space) = word.split_at_checked(body.len()).unwrap_or((word, ""));
-        if secret_next && !body.is_empty() {
+        if secret_next && !is_prose(body) {
             kept.push_str(REDACTED);
         } else {
             scrub_word(body, &mut kept);
         }
         kept.push_str(space);
-        let label = body.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-        // `Bearer realm="…"` is a challenge and no credential.
-        secret_next = ["bearer", "basic"]
-            .iter()
-            .any(|s| label.eq_ignore_ascii_case(s))
-            || SECRETS
-                .iter()
-                .any(|s| label.eq_ignore_ascii_case(s) && body.ends_with([':', '=']));
+        let label = body.trim_end_matches([':', '=']);
+        let named = label.len() < body.len() && SECRETS.contains(&&*label.to_ascii_lowercase());
+        secret_next = named || SCHEMES.contains(&body);
     }
     kept
 }
@@ -84,6 +79,12 @@ fn scrub_word(word: &str, kept: &mut String) {
     }
 }
 
+/// What follows `Bearer` in a sentence or in a challenge, and not in a header: a plain word, or
+/// `realm="…"`.
+fn is_prose(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_lowercase()) || word.contains("=\"")
+}
+
 /// The characters of base64url and of JWTs.
 fn is_token(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '+' | '=')
@@ -102,6 +103,9 @@ pub(crate) const LONGEST: usize = 200;
 const LONGEST_RUN: usize = 40;
 
 const REDACTED: &str = "[redacted]";
+
+/// Written like this in headers; `basic` in a sentence is a word.
+const SCHEMES: [&str; 2] = ["Bearer", "Basic"];
 
 /// Names in front of a secret, in forms and in JSON.
 const SECRETS: [&str; 6] = [

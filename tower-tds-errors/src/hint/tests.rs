@@ -1,3 +1,8 @@
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "a test that overflows fails"
+)]
+
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderValue};

@@ -10,14 +10,24 @@
 /// Only empty bodies are sent twice:
 ///
 /// ```
-/// use http_body_util::Full;
+/// use bytes::Bytes;
+/// use http::{Request, Response};
 /// use http_body::Body;
-/// use tower_tds_errors::RetryLayer;
+/// use http_body_util::Full;
+/// use tower::{Layer, ServiceExt, service_fn};
+/// use tower_tds_errors::{Error, Kind, RetryLayer, Stop};
 ///
-/// let layer = RetryLayer::new().replay(|body: &Full<&'static [u8]>| {
-///     body.is_end_stream().then(Full::default)
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let if_empty = |body: &Full<Bytes>| body.is_end_stream().then(Full::<Bytes>::default);
+/// let busy = service_fn(async |_: Request<Full<Bytes>>| {
+///     Err::<Response<()>, _>(Error::new(Kind::Unavailable, "busy"))
 /// });
-/// # drop(layer);
+/// let upload = Request::put("/").body(Full::from("a stream, say")).unwrap();
+/// let service = RetryLayer::new().replay(if_empty).layer(busy);
+/// let error = service.oneshot(upload).await.unwrap_err();
+/// assert_eq!(error.stopped_because(), Some(Stop::NotReplayable));
+/// # }
 /// ```
 pub trait Replay<B> {
     /// A body with the same bytes as `body` has, untouched by what becomes of `body`.

@@ -14,6 +14,9 @@ fn the_texts_of_the_service_pass_unchanged() {
         "API rate limit exceeded for 'Minute Calls'",
         "Invalid client or Invalid client credentials",
         "額度已用完",
+        "no Bearer authorization header value found",
+        "plan \"basic\" has ended",
+        "send Bearer realm=\"kong\"",
         "is it up? ask again",
     ] {
         assert_eq!(clean(text), text);

@@ -1,0 +1,114 @@
+//! A server that writes bytes as they are told, and counts connections. It ends with its runtime.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What the server does once it has read a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// Writes this and waits for the next request.
+    Write(Vec<u8>),
+    /// Writes this and closes.
+    WriteAndClose(Vec<u8>),
+    /// Closes by a reset.
+    Reset,
+    /// Writes this, and then a body until the client has enough.
+    Flood(Vec<u8>),
+}
+
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    count: Arc<Count>,
+}
+
+#[derive(Default)]
+struct Count {
+    connections: AtomicUsize,
+    requests: AtomicUsize,
+}
+
+// === impl Server ===
+
+impl Server {
+    pub(crate) async fn start(act: Act) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let count = Arc::<Count>::default();
+        let server = Self {
+            address,
+            count: Arc::clone(&count),
+        };
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                count.connections.fetch_add(1, SeqCst);
+                tokio::spawn(serve(stream, act.clone(), Arc::clone(&count)));
+            }
+        });
+        server
+    }
+
+    pub(crate) fn uri(&self) -> String {
+        format!("http://{}/v2/rail", self.address)
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.count.connections.load(SeqCst)
+    }
+
+    pub(crate) fn requests(&self) -> usize {
+        self.count.requests.load(SeqCst)
+    }
+}
+
+async fn serve(mut stream: TcpStream, act: Act, count: Arc<Count>) {
+    while read_head(&mut stream).await {
+        count.requests.fetch_add(1, SeqCst);
+        match &act {
+            Act::Write(bytes) => {
+                if stream.write_all(bytes).await.is_err() {
+                    return;
+                }
+            }
+            Act::WriteAndClose(bytes) => {
+                stream.write_all(bytes).await.ok();
+                stream.shutdown().await.ok();
+                return;
+            }
+            Act::Reset => {
+                stream.set_zero_linger().unwrap();
+                return;
+            }
+            Act::Flood(head) => {
+                stream.write_all(head).await.ok();
+                while stream.write_all(&[b'x'; 4096]).await.is_ok() {}
+                return;
+            }
+        }
+    }
+}
+
+/// Reads to the empty line; the tests send no bodies here.
+async fn read_head(stream: &mut TcpStream) -> bool {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+pub(crate) fn client() -> Client<HttpConnector, Full<Bytes>> {
+    Client::builder(TokioExecutor::new()).build_http()
+}
