@@ -78,8 +78,8 @@
 //!
 //! # Guarantees
 //!
-//! - A success keeps its body type, is not polled, and costs no allocation by these layers but the
-//!   copy of the request's headers that a retry would need.
+//! - A success keeps its body type and is not polled. At the first attempt these layers allocate
+//!   nothing but the copy of the headers that a retry would need; no headers, no allocation.
 //! - An error body is read within 16 KiB and a second.
 //! - No request is sent more often than [`RetryLayer::attempts`] says, nested or not, and none with
 //!   effects is sent again unless it never left.

@@ -5,13 +5,16 @@
 #[path = "support/probe.rs"]
 mod probe;
 
+use std::num::NonZeroU32;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use probe::{Probe, get, status_of};
-use tokio::time::advance;
+use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, task};
 use tower::buffer::BufferLayer;
 use tower::limit::ConcurrencyLimitLayer;
@@ -225,4 +228,77 @@ async fn a_buffer_survives_a_hundred_failures_below() {
         );
     }
     stack.oneshot(get("/")).await.unwrap();
+}
+
+/// A body that nobody may poll, or that never says anything.
+#[derive(Debug)]
+struct Silent(&'static str);
+
+impl http_body::Body for Silent {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        assert_eq!(self.0, "may be polled");
+        Poll::Pending
+    }
+}
+
+async fn answer(status: u16, body: &'static str) -> Result<Response<Silent>, Error> {
+    let client = tower::service_fn(move |_: Request<()>| {
+        let response = Response::builder().status(status).body(Silent(body));
+        std::future::ready(response)
+    });
+    let stack = ServiceBuilder::new().layer(RetryLayer::new().attempts(NonZeroU32::MIN));
+    let stack = stack.layer(ClassifyLayer::new()).service(client);
+    stack.oneshot(Request::new(())).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_passes_with_its_body_unpolled() {
+    for status in [200, 204, 206, 299, 304] {
+        let response = answer(status, "must not be polled").await.unwrap();
+        assert_eq!(response.status(), status);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_body_that_hangs_delays_its_error_by_a_second() {
+    let start = Instant::now();
+    let error = answer(429, "may be polled").await.unwrap_err();
+    assert_eq!((error.kind(), error.message()), (Kind::Throttled, None));
+    assert_eq!(start.elapsed(), Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_416_to_a_range_is_told_from_one_to_a_whole() {
+    let probe = Probe::always(416);
+    let mut stack = ServiceBuilder::new()
+        .layer(ClassifyLayer::new())
+        .service(probe);
+    let mut request = get("/");
+    let whole = stack
+        .ready()
+        .await
+        .unwrap()
+        .call(get("/"))
+        .await
+        .unwrap_err();
+    request
+        .headers_mut()
+        .insert("range", "bytes=5-".parse().unwrap());
+    let part = stack
+        .ready()
+        .await
+        .unwrap()
+        .call(request)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (whole.kind(), part.kind()),
+        (Kind::ConnectionLimit, Kind::RangeNotSatisfiable)
+    );
 }

@@ -303,6 +303,24 @@ async fn requests_that_fail_together_do_not_come_back_together() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_error_names_its_request_though_no_layer_below_did() {
+    for most in [1, 2] {
+        for kind in [Kind::LimitTimeout, Kind::TokenRefused] {
+            let service = tower::service_fn(move |_: Request<()>| {
+                std::future::ready(Err::<Response<()>, _>(Error::new(kind, "no")))
+            });
+            let stack = ServiceBuilder::new().layer(attempts(most)).service(service);
+            let request = Request::head("https://api.example/v2?key=CANARY")
+                .body(())
+                .unwrap();
+            let error = stack.oneshot(request).await.unwrap_err();
+            assert_eq!(error.method(), Some(&Method::HEAD));
+            assert_eq!(error.uri(), Some("https://api.example/v2"));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_secret_is_shown() {
     let error = fails(RetryLayer::new(), &Probe::always(503)).await;
     assert_eq!(error.uri(), Some("https://api.example/v2"));

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::attempt::{Attempt, Retried};
 use super::layer::Policy;
 use super::replay::Replay;
-use super::verdict::{Copy, Cured, Failed, Idempotent, verdict};
+use super::verdict::{Cured, Failed, Idempotent, Spare, verdict};
 use crate::clock;
 use crate::error::Error;
 use crate::kind::Kind;
@@ -85,10 +85,10 @@ impl<B, P: Replay<B>> Session<B, P> {
             } else {
                 Idempotent::No
             },
-            copy: if self.copy.is_some() {
-                Copy::Kept
+            spare: if self.copy.is_some() {
+                Spare::Kept
             } else {
-                Copy::None
+                Spare::None
             },
             left: self
                 .deadline()

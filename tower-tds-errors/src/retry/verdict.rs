@@ -26,7 +26,7 @@ pub(super) struct Failed {
     /// Whether the method may run twice.
     pub(super) idempotent: Idempotent,
     /// Whether there is a second copy of the request.
-    pub(super) copy: Copy,
+    pub(super) spare: Spare,
     /// What is left to the deadline.
     pub(super) left: Option<Duration>,
 }
@@ -44,7 +44,7 @@ pub(super) enum Idempotent {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Copy {
+pub(super) enum Spare {
     Kept,
     None,
 }
@@ -64,7 +64,7 @@ pub(super) fn verdict(failed: &Failed, policy: &Policy, rng: &mut Rng) -> Result
     if failed.attempt >= policy.attempts.get() {
         return Err(Stop::Attempts);
     }
-    if failed.copy == Copy::None {
+    if failed.spare == Spare::None {
         return Err(Stop::NotReplayable);
     }
     let floor = floor(failed);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use proptest::prelude::*;
 
-use super::{Copy, Cured, Failed, Idempotent, verdict};
+use super::{Cured, Failed, Idempotent, Spare, verdict};
 use crate::retry::SILENCE;
 use crate::retry::backoff::QUOTA;
 use crate::retry::layer::Policy;
@@ -22,7 +22,7 @@ fn failed(kind: Kind) -> Failed {
         attempt: 1,
         cured: Cured::No,
         idempotent: Idempotent::Yes,
-        copy: Copy::Kept,
+        spare: Spare::Kept,
         left: None,
     }
 }
@@ -79,14 +79,14 @@ fn each_stop_has_its_reason() {
         (
             Failed {
                 attempt: u32::MAX,
-                copy: Copy::None,
+                spare: Spare::None,
                 ..base
             },
             Stop::Attempts,
         ),
         (
             Failed {
-                copy: Copy::None,
+                spare: Spare::None,
                 ..base
             },
             Stop::NotReplayable,
