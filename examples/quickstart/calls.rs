@@ -64,7 +64,7 @@ async fn get(client: Client, target: Uri) -> Result<(u16, usize), String> {
         .into_body()
         .collect()
         .await
-        .map_err(|e| causes(&e))?;
+        .map_err(|e| causes(&*e))?;
     Ok((status, body.to_bytes().len()))
 }
 

@@ -11,6 +11,7 @@ use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
 use crate::{
     Client,
     client::Translate,
+    compression::Compression,
     translate::{ReadError, into_error},
     transport::{Schemes, http},
 };
@@ -24,6 +25,7 @@ pub struct Builder {
     limits: Limits,
     retry: RetryLayer,
     schemes: Schemes,
+    compression: Compression,
 }
 
 /// Why a client could not be built: a setting that cannot be right.
@@ -44,6 +46,7 @@ impl Builder {
             limits: Limits::default(),
             retry: RetryLayer::new(),
             schemes: Schemes::HttpsOnly,
+            compression: Compression::Off,
         }
     }
 
@@ -60,6 +63,17 @@ impl Builder {
     #[must_use]
     pub fn retry(mut self, retry: RetryLayer) -> Self {
         self.retry = retry;
+        self
+    }
+
+    /// Asks for compressed bodies, and decodes them by what the response says.
+    ///
+    /// Sends `Content-Encoding: br,gzip` with each request, word for word as the contract has it
+    /// ("Data endpoints"), and the standard `Accept-Encoding` beside it. The gain is large for
+    /// historical data.
+    #[must_use]
+    pub fn compression(mut self) -> Self {
+        self.compression = Compression::On;
         self
     }
 
@@ -109,7 +123,7 @@ impl Builder {
             .layer(TokenLayer::new(tokens.clone(), [origin]).judge(ReadError))
             .layer(RequestLimitLayer::new(limiter.clone()).feedback(ReadError))
             .layer(ClassifyLayer::new())
-            .service(data_http);
+            .service(self.compression.around(data_http));
         Ok(Client::new(stack, tokens, limiter))
     }
 

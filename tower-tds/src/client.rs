@@ -12,12 +12,13 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tower::util::MapErr;
+use tower_http::decompression::DecompressionBody;
 use tower_oidc_cc::{Credentials, Token, Tokens};
 use tower_service::Service;
 use tower_tds_errors::{Classify, Error, Retry};
 use tower_tds_limits::{Limiter, PermitBody, RequestLimit};
 
-use crate::{Builder, translate::ReadError, transport::Http};
+use crate::{Builder, compression::Compressed, translate::ReadError, transport::Http};
 
 /// A client of the service: always a valid token, never beyond the limits, typed errors.
 ///
@@ -46,10 +47,10 @@ pub struct Client {
 /// The body of a request; `RequestBody::default()` is that of a GET.
 pub type RequestBody = Full<Bytes>;
 
-/// The body of a response. Its request counts as in flight until its end or its drop.
-pub type ResponseBody = PermitBody<Incoming>;
+/// The body of a response, decoded. Its request counts as in flight until its end or its drop.
+pub type ResponseBody = PermitBody<DecompressionBody<Incoming>>;
 
-type Limited = RequestLimit<Classify<Http>, ReadError>;
+type Limited = RequestLimit<Classify<Compressed<Http>>, ReadError>;
 type Tokened = Token<Limited, ReadError>;
 type LayerError = <Tokened as Service<Request<RequestBody>>>::Error;
 pub(crate) type Translate = fn(LayerError) -> Error;

@@ -14,7 +14,7 @@
 //! use tower::ServiceExt;
 //! use tower_tds::{Client, Credentials, RequestBody};
 //!
-//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 //! let credentials = Credentials::new("my-client-id", std::env::var("TDS_CLIENT_SECRET")?)?;
 //! let client = Client::builder("https://auth.example.org", "https://data.example.org", credentials)
 //!     .build()?;
@@ -40,6 +40,7 @@
 
 mod builder;
 mod client;
+mod compression;
 mod translate;
 mod transport;
 

@@ -86,7 +86,7 @@ async fn a_thousand_cold_calls_share_one_token_post() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixty_slow_downloads_at_once_stay_inside_the_limits() {
+async fn slow_downloads_at_once_stay_inside_the_limits() {
     let server = start(Config::default()).await;
     let client = client(&server, Limits::default());
     // Two seconds each, in pieces; more of them than there are sockets.
@@ -117,6 +117,32 @@ async fn requests_in_flight_stay_inside_where_those_are_counted() {
     assert!(failed.is_empty(), "{failed:?}");
     let seen = server.ledger().summary();
     assert_eq!(seen.by_status.keys().copied().collect::<Vec<_>>(), [200]);
+}
+
+#[tokio::test]
+async fn compressed_bodies_are_decoded_by_what_the_response_says() {
+    let server = start(wide()).await;
+    let credentials = Credentials::new(server.client_id(), server.client_secret());
+    let client = Client::builder(
+        server.auth_url(),
+        server.base_url(),
+        credentials.expect("the simulator's are usable"),
+    )
+    .loopback_http()
+    .compression()
+    .build()
+    .expect("loopback is let through");
+    let url = format!("{}/v1/history/day?bytes=300000", server.base_url());
+    let plain = get(hasty(&server), url.clone()).await.expect("data");
+
+    let request = Request::get(url).body(RequestBody::default());
+    let response = client.oneshot(request.expect("a request")).await;
+    let response = response.expect("data");
+    // The service gives plain bodies their length, and compressed ones none.
+    assert!(!response.headers().contains_key("content-length"));
+    assert!(!response.headers().contains_key("content-encoding"));
+    let body = response.into_body().collect().await.expect("decodable");
+    assert_eq!(body.to_bytes(), plain);
 }
 
 #[tokio::test]
