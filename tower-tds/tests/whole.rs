@@ -230,7 +230,8 @@ async fn a_token_goes_to_no_other_origin() {
     let client = hasty(&server);
     let error = get(client, bus(&other)).await;
     let error = error.expect_err("the other origin is not listed");
-    assert!(!error.is_retryable(), "{error}");
+    assert_eq!(error.kind(), Kind::InvalidRequest, "{error}");
+    assert!(!error.is_retryable());
     assert_eq!(other.ledger().summary().data_calls, 0);
 }
 
