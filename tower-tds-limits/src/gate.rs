@@ -43,7 +43,7 @@ pub(crate) enum Earliest {
 }
 
 enum Pass {
-    Granted,
+    Granted(Instant),
     Wait(Earliest),
 }
 
@@ -133,7 +133,7 @@ impl<A: Admit> Gate<A> {
             let next = place.take().and_then(|key| state.leave(key, now));
             drop(state);
             wake(next);
-            return Pass::Granted;
+            return Pass::Granted(now);
         }
         match *place {
             Some(key) => state.waiters.set_waker(key, waker),

@@ -56,10 +56,11 @@ mod error;
 mod gate;
 mod limiter;
 mod limits;
-mod proof_window;
 mod quota;
 mod request;
 mod requests;
+mod rule;
+mod rules;
 
 pub use self::{
     connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo},
@@ -68,6 +69,7 @@ pub use self::{
     limits::{Limits, Proof},
     quota::Quota,
     request::{Feedback, Outcome, PermitBody, ReadStatus, RequestLimit, RequestLimitLayer},
+    rules::{Burst, Rules},
 };
 
 /// The named futures of this crate's services.

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use crate::Quota;
+use crate::{Quota, Rules};
 
 /// The limits a [`Limiter`](crate::Limiter) keeps, as one value.
 ///
@@ -25,6 +25,7 @@ pub struct Limits {
     quotas: Vec<Quota>,
     in_flight: NonZeroU32,
     connections: NonZeroU32,
+    rules: Rules,
     proof: Proof,
     lost_after: Duration,
     max_wait: Option<Duration>,
@@ -55,6 +56,7 @@ impl Limits {
             quotas: vec![quota],
             in_flight: CONNECTIONS,
             connections: CONNECTIONS,
+            rules: Rules::default(),
             proof: Proof::default(),
             lost_after: LOST_AFTER,
             max_wait: None,
@@ -79,6 +81,13 @@ impl Limits {
     #[must_use]
     pub fn connections(mut self, most: NonZeroU32) -> Self {
         self.connections = most;
+        self
+    }
+
+    /// Chooses the ways of counting to be safe against; by default all that are in use.
+    #[must_use]
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
         self
     }
 
@@ -123,6 +132,10 @@ impl Limits {
     #[must_use]
     pub fn most_connections(&self) -> NonZeroU32 {
         self.connections
+    }
+
+    pub(crate) fn safe_against(&self) -> Rules {
+        self.rules
     }
 
     pub(crate) fn proven_by(&self) -> Proof {

@@ -75,6 +75,13 @@ impl Quota {
             .saturating_add(TICK_GUARD)
             .saturating_add(self.per.checked_div(RATE_GUARD).unwrap_or_default())
     }
+
+    /// The even spacing of requests, guard included.
+    pub(crate) fn spacing(&self) -> Duration {
+        let nanos = self.hold().as_nanos();
+        let nanos = nanos.div_ceil(u128::from(self.requests.get()));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
 }
 
 /// Covers a server that keeps time in milliseconds, rounded either way, and half of one more.

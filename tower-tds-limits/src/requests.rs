@@ -7,15 +7,15 @@ use tokio::time::Instant;
 use crate::{
     Limits, Proof,
     gate::{Admit, Earliest},
-    proof_window::ProofWindow,
+    rule::Rule,
 };
 
-/// The requests in flight, and a proof window for each quota.
+/// The requests in flight, and the rules of each quota.
 #[derive(Debug)]
 pub(crate) struct Requests {
     in_flight: u32,
     most_in_flight: u32,
-    windows: Vec<ProofWindow>,
+    rules: Vec<Rule>,
     /// When each lost request can no longer be counted, in order.
     lost: VecDeque<Instant>,
     lost_after: Duration,
@@ -29,11 +29,10 @@ impl Requests {
         Self {
             in_flight: 0,
             most_in_flight: limits.most_in_flight(),
-            windows: limits
+            rules: limits
                 .quotas()
                 .iter()
-                .copied()
-                .map(ProofWindow::new)
+                .flat_map(|quota| Rule::all(*quota, limits.safe_against()))
                 .collect(),
             lost: VecDeque::new(),
             lost_after: limits.lost(),
@@ -48,29 +47,29 @@ impl Requests {
     /// The fullest window's live permits at `now`.
     pub(crate) fn live_at(&mut self, now: Instant) -> usize {
         self.settle(now);
-        self.windows
+        self.rules
             .iter_mut()
-            .map(|window| window.live_at(now))
+            .map(|rule| rule.live_at(now))
             .max()
             .unwrap_or_default()
     }
 
     /// The response head is there. Whether that is the proof is the limits' choice.
-    pub(crate) fn answer(&mut self, now: Instant) -> Answered {
+    pub(crate) fn answer(&mut self, now: Instant, granted: Instant) -> Answered {
         match self.proof {
             Proof::Head => {
-                self.prove(now);
+                self.prove(now, granted);
                 Answered::Proven
             }
             Proof::End => Answered::Unproven,
         }
     }
 
-    /// The request is proven to have been counted no later than `now`.
-    pub(crate) fn prove(&mut self, now: Instant) {
+    /// The request granted at `granted` is proven to have been counted no later than `now`.
+    pub(crate) fn prove(&mut self, now: Instant, granted: Instant) {
         self.settle(now);
-        for window in &mut self.windows {
-            window.prove_at(now);
+        for rule in &mut self.rules {
+            rule.prove_at(now, granted);
         }
     }
 
@@ -86,8 +85,8 @@ impl Requests {
 
     /// The request was granted and never sent.
     pub(crate) fn withdraw(&mut self) {
-        for window in &mut self.windows {
-            window.withdraw();
+        for rule in &mut self.rules {
+            rule.withdraw();
         }
     }
 
@@ -97,12 +96,13 @@ impl Requests {
     }
 
     /// Proves the lost requests whose time is over. Called before every other proof, so that
-    /// the windows hear of proofs in order.
+    /// the rules hear of proofs in order.
     fn settle(&mut self, now: Instant) {
         while let Some(at) = self.lost.front().copied().filter(|at| *at <= now) {
             self.lost.pop_front();
-            for window in &mut self.windows {
-                window.prove_at(at);
+            for rule in &mut self.rules {
+                // How long it took is not known, and nothing is to be learned from it.
+                rule.prove_at(at, at);
             }
         }
     }
@@ -114,21 +114,22 @@ impl Admit for Requests {
             return Earliest::OnReturn;
         }
         self.settle(now);
-        let first_lost = self.lost.front().copied();
-        self.windows
+        let earliest = self
+            .rules
             .iter_mut()
-            .map(|window| match (window.earliest_at(now), first_lost) {
-                // Nothing is on its way back, but a lost request will be.
-                (Earliest::OnReturn, Some(lost)) => Earliest::At(window.returns_at(lost)),
-                (earliest, _) => earliest,
-            })
-            .fold(Earliest::Now, Earliest::later)
+            .map(|rule| rule.earliest_at(now))
+            .fold(Earliest::Now, Earliest::later);
+        match (earliest, self.lost.front()) {
+            // Nobody can tell when an answer comes, but a lost request is settled then.
+            (Earliest::OnReturn, Some(lost)) => Earliest::At(*lost),
+            (earliest, _) => earliest,
+        }
     }
 
-    fn admit(&mut self, _now: Instant) {
+    fn admit(&mut self, now: Instant) {
         self.in_flight = self.in_flight.saturating_add(1);
-        for window in &mut self.windows {
-            window.grant();
+        for rule in &mut self.rules {
+            rule.grant_at(now);
         }
     }
 }

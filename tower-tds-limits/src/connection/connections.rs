@@ -56,7 +56,7 @@ impl Admit for Connections {
 impl Permit for ConnectionPermit {
     type Rule = Connections;
 
-    fn granted(gate: &Arc<Gate<Connections>>) -> Self {
+    fn granted(gate: &Arc<Gate<Connections>>, _at: Instant) -> Self {
         Self {
             gate: Arc::clone(gate),
         }

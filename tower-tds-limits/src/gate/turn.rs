@@ -6,6 +6,8 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use tokio::time::Instant;
+
 use super::{Admit, Gate, Waiter};
 use crate::LimitError;
 
@@ -13,8 +15,8 @@ use crate::LimitError;
 pub(crate) trait Permit {
     type Rule: Admit;
 
-    /// Stands for the one that `gate` has just counted.
-    fn granted(gate: &Arc<Gate<Self::Rule>>) -> Self;
+    /// Stands for the one that `gate` has just counted, at `at`.
+    fn granted(gate: &Arc<Gate<Self::Rule>>, at: Instant) -> Self;
 }
 
 /// One caller's turn: waited for in `poll_ready`, taken in `call`.
@@ -71,7 +73,7 @@ impl<P: Permit> Turn<P> {
         }
         if let Readiness::InnerReady = self.readiness {
             self.readiness = match ready!(self.waiter.poll_pass(cx)) {
-                Ok(()) => Readiness::Granted(P::granted(self.waiter.gate())),
+                Ok(at) => Readiness::Granted(P::granted(self.waiter.gate(), at)),
                 Err(refused) => Readiness::Refused(refused),
             };
         }

@@ -51,16 +51,16 @@ impl<A: Admit> Waiter<A> {
         Self::new(Arc::clone(&self.gate), self.max_wait)
     }
 
-    /// Waits until the gate has counted one more.
+    /// Waits until the gate has counted one more; gives the time at which it did.
     ///
     /// # Errors
     /// When the longest wait has passed; the place is given up.
-    pub(crate) fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LimitError>> {
+    pub(crate) fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Result<Instant, LimitError>> {
         loop {
             let told = match self.gate.pass(&mut self.place, cx.waker()) {
-                Pass::Granted => {
+                Pass::Granted(at) => {
                     self.since = None;
-                    return Poll::Ready(Ok(()));
+                    return Poll::Ready(Ok(at));
                 }
                 Pass::Wait(told) => told,
             };

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use crate::{
     gate::{Gate, Permit},
     request::Outcome,
@@ -12,6 +14,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
     gate: Arc<Gate<Requests>>,
+    granted: Instant,
     stage: Stage,
 }
 
@@ -50,9 +53,9 @@ impl RequestPermit {
                 None
             }
             Outcome::Answered => {
-                let stage = &mut self.stage;
+                let (stage, granted) = (&mut self.stage, self.granted);
                 self.gate.update_now(|requests, now| {
-                    if requests.answer(now) == Answered::Proven {
+                    if requests.answer(now, granted) == Answered::Proven {
                         *stage = Stage::Proven;
                     }
                 });
@@ -76,7 +79,7 @@ impl RequestPermit {
     pub(crate) fn ended(mut self) {
         match self.stage {
             Stage::Sent => self.gate.update_now(|requests, now| {
-                requests.prove(now);
+                requests.prove(now, self.granted);
                 requests.end();
             }),
             Stage::Proven => self.gate.update(Requests::end),
@@ -95,9 +98,10 @@ impl RequestPermit {
 impl Permit for RequestPermit {
     type Rule = Requests;
 
-    fn granted(gate: &Arc<Gate<Requests>>) -> Self {
+    fn granted(gate: &Arc<Gate<Requests>>, at: Instant) -> Self {
         Self {
             gate: Arc::clone(gate),
+            granted: at,
             stage: Stage::Granted,
         }
     }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_test::{assert_pending, assert_ready_ok, task};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
-    Error, Feedback, Limiter, Limits, Outcome, Proof, Quota, RequestLimit, RequestLimitLayer,
+    Error, Feedback, Limiter, Limits, Outcome, Proof, Quota, RequestLimit, RequestLimitLayer, Rules,
 };
 
 use self::probe::{Probe, ProbeError};
@@ -26,9 +26,14 @@ fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")
 }
 
+/// So many in any second, by the simplest of the rules.
+fn per_second(n: u32) -> Limits {
+    Limits::new(Quota::per_second(count(n))).rules(Rules::window())
+}
+
 /// `permits` at a time and `permits` in any second.
 fn limiter(permits: u32) -> Limiter {
-    Limiter::new(Limits::new(Quota::per_second(count(permits))).in_flight(count(permits)))
+    Limiter::new(per_second(permits).in_flight(count(permits)))
 }
 
 fn limited(limiter: &Limiter, probe: &Probe) -> RequestLimit<Probe> {
@@ -136,7 +141,7 @@ async fn an_inner_readiness_error_is_passed_on_and_takes_no_permit() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_is_too_long_is_told_by_the_future() {
     let probe = Probe::new();
-    let limits = Limits::new(Quota::per_second(count(1))).max_wait(Duration::from_millis(300));
+    let limits = per_second(1).max_wait(Duration::from_millis(300));
     let mut service = limited(&Limiter::new(limits), &probe);
     let body = service.ready().await.expect("ready").call(request()).await;
 
@@ -159,7 +164,7 @@ async fn a_wait_that_is_too_long_is_told_by_the_future() {
 #[tokio::test(start_paused = true)]
 async fn a_buffer_survives_a_hundred_waits_that_are_too_long() {
     let probe = Probe::new();
-    let limits = Limits::new(Quota::per_second(count(1))).max_wait(Duration::from_millis(1));
+    let limits = per_second(1).max_wait(Duration::from_millis(1));
     let limiter = Limiter::new(limits);
     let service = ServiceBuilder::new()
         .buffer(4)
@@ -264,7 +269,7 @@ async fn dropping_the_call_at_any_poll_gives_everything_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_request_stays_counted_until_it_can_no_longer_be() {
-    let limits = Limits::new(Quota::per_second(count(1))).lost_after(Duration::from_secs(3));
+    let limits = per_second(1).lost_after(Duration::from_secs(3));
     let limiter = Limiter::new(limits);
     let probe = Probe::new();
     probe.never_answer();
@@ -331,7 +336,7 @@ async fn an_error_that_leaves_all_open_counts_as_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_body_is_the_proof_where_that_is_asked_for() {
-    let limits = Limits::new(Quota::per_second(count(1))).proof(Proof::End);
+    let limits = per_second(1).proof(Proof::End);
     let limiter = Limiter::new(limits);
     let service = limited(&limiter, &Probe::new());
     let response = service.clone().oneshot(request()).await.expect("an answer");

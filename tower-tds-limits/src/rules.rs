@@ -1,0 +1,92 @@
+//! Which ways of counting a limiter is safe against.
+
+use std::num::NonZeroU32;
+
+/// The ways of counting that a limiter is safe against, as one value.
+///
+/// Nobody says how a service counts its "50 per second", so the default is safe against every
+/// way that is in use but one: a leaky bucket without any burst. Less is faster, and right only
+/// where the service's way of counting is known.
+///
+/// | rules | safe against | requests a second of 50, answers after 110 ms |
+/// |---|---|---|
+/// | [`Rules::window`] | fixed windows, sliding logs, full token buckets | 45 |
+/// | and [`counter`](Self::counter) | sliding-window counters (HAProxy, CDNs), any alignment | 42 |
+/// | and [`bucket`](Self::bucket) | leaky buckets with that burst (nginx `limit_req`) | 42 |
+/// | and [`pace`](Self::pace) | (smooths bursts; proves nothing by itself) | 42 |
+///
+/// # Examples
+/// ```
+/// use tower_tds_limits::{Limits, Rules};
+///
+/// // This service is known to keep a sliding log.
+/// let limits = Limits::default().rules(Rules::window());
+/// # drop(limits);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    pub(crate) counter: bool,
+    pub(crate) bucket: Option<Burst>,
+    pub(crate) pace: Option<NonZeroU32>,
+}
+
+/// How many requests beyond its steady rate a leaky bucket takes at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Burst {
+    /// As many as it says.
+    Of(u32),
+    /// 10 where answers are quick, and more where they are so slow that ten unproven requests
+    /// would hold back the rate: the proof is given up then, before the throughput is.
+    Auto,
+}
+
+// === impl Rules ===
+
+impl Rules {
+    /// The proof window alone: at most the quota is live at any grant.
+    #[must_use]
+    pub const fn window() -> Self {
+        Self {
+            counter: false,
+            bucket: None,
+            pace: None,
+        }
+    }
+
+    /// The default: all of them, with an automatic burst, paced in groups of ten.
+    #[must_use]
+    pub const fn recommended() -> Self {
+        Self::window()
+            .counter()
+            .bucket(Burst::Auto)
+            .pace(NonZeroU32::MIN.saturating_add(10 - 1))
+    }
+
+    /// Is safe against sliding-window counters, too, whenever their windows begin.
+    #[must_use]
+    pub const fn counter(mut self) -> Self {
+        self.counter = true;
+        self
+    }
+
+    /// Is safe against leaky buckets with a burst of at least `burst`, too.
+    #[must_use]
+    pub const fn bucket(mut self, burst: Burst) -> Self {
+        self.bucket = Some(burst);
+        self
+    }
+
+    /// Spaces requests evenly after the first `burst`.
+    #[must_use]
+    pub const fn pace(mut self, burst: NonZeroU32) -> Self {
+        self.pace = Some(burst);
+        self
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self::recommended()
+    }
+}
