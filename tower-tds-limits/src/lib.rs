@@ -3,7 +3,7 @@
 //! ```text
 //! request -> RequestLimit ------------> your client -> ConnectionLimit -> connect
 //!            in flight to the end of    (hyper, ...)   one permit a socket, from
-//!            the body, proof window                    before connect to the server's close
+//!            the body, rules by proof                  before connect to the server's close
 //! ```
 //!
 //! Limiters that bound the times of sending earn refusals as soon as delays vary: fifty
@@ -35,20 +35,36 @@
 //! ```
 //!
 //! # Guarantees
-//! - In any interval of a quota's length the service counts at most the quota, for every way of
-//!   counting that lets through any so many arrivals in any such interval: fixed windows of any
-//!   phase, sliding logs, whether or not the refused are counted, and, with [`Proof::End`],
-//!   requests in flight during the interval. Assumed: delays are not negative, every request on
-//!   the wire passes the limiter, nobody else uses the quota, and a lost request is counted
-//!   within [`Limits::lost_after`] if at all.
+//! - In any interval of a quota's length the service counts at most the quota: fixed windows of
+//!   any phase, sliding logs, whether or not the refused are counted, and token buckets.
+//! - By default also for counters that weigh the window before, whenever their windows begin, and
+//!   for leaky buckets with a burst of ten ([`Rules`]); with [`Proof::End`] also for services that
+//!   count whatever was in flight during the interval.
 //! - Requests between their grant and the end of their bodies, and sockets from before
 //!   `connect` until the server has closed them (awaited for 30 s at most), never exceed their
 //!   limits.
 //! - Waiters go first in, first out, one is woken at a time, and one that is dropped leaves
 //!   nothing behind.
 //!
+//! # The argument
+//! A request is counted at some time between its grant and its proof, the response. Take any
+//! interval, and of the requests counted in it the one that was granted last. At its grant each
+//! of the others was either unproven, or proven no earlier than its count, which lies in the
+//! interval. So if at every grant at most `n - 1` others are unproven or proven within the last
+//! interval, no interval holds more than `n`: however long the delays are, and in whatever order.
+//!
+//! The same holds for any rule whose sum does not fall when a count is moved to a later time:
+//! put each proven request at its proof, each unproven one at now, and send if the rule would
+//! accept one more. Nobody who sees only grants and proofs can safely send earlier.
+//!
+//! Assumed: delays are not negative; every request on the wire passes the limiter; nobody else
+//! uses the quota; a lost request is counted within [`Limits::lost_after`] if at all; clocks run
+//! within 500 ppm of each other (a guard of 2 ms a second covers that and a server's
+//! millisecond).
+//!
 //! # Non-goals
-//! - Services that smooth arrivals without any burst: they refuse whoever sends two at once.
+//! - Services that smooth arrivals without any burst refuse whoever sends two at once:
+//!   `Rules::window().bucket(Burst::Of(0))` is safe there, with one request at a time.
 //! - Sharing limits between processes.
 
 mod connection;

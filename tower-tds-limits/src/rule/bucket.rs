@@ -20,8 +20,9 @@ pub(crate) struct Bucket {
     unproven: u32,
     /// When the proven requests will have drained.
     empty_at: Option<Instant>,
-    /// About the median time from grant to proof.
+    /// About the median time from grant to proof, and how many intervals that is.
     usual: Duration,
+    usually_unproven: u32,
 }
 
 // === impl Bucket ===
@@ -35,6 +36,7 @@ impl Bucket {
             unproven: 0,
             empty_at: None,
             usual: Duration::ZERO,
+            usually_unproven: 0,
         }
     }
 
@@ -67,11 +69,7 @@ impl Bucket {
     fn burst(&self) -> u32 {
         let burst = match self.burst {
             Burst::Of(burst) => burst,
-            Burst::Auto => {
-                let usual = self.usual.as_nanos().checked_div(self.interval.as_nanos());
-                let usual = u32::try_from(usual.unwrap_or_default()).unwrap_or(u32::MAX);
-                usual.saturating_add(SPARE).max(LEAST)
-            }
+            Burst::Auto => self.usually_unproven.saturating_add(SPARE).max(LEAST),
         };
         burst.min(self.most)
     }
@@ -85,6 +83,10 @@ impl Bucket {
         } else {
             self.usual.saturating_sub(step).max(took)
         };
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let intervals = nanos(self.usual).checked_div(nanos(self.interval));
+        let intervals = u32::try_from(intervals.unwrap_or_default());
+        self.usually_unproven = intervals.unwrap_or(u32::MAX);
     }
 }
 
