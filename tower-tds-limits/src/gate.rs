@@ -21,6 +21,7 @@ pub(crate) use self::{
     turn::{Permit, Turn},
     waiter::Waiter,
 };
+use crate::clock;
 
 /// A pure state machine that says when one more may pass.
 pub(crate) trait Admit {
@@ -103,7 +104,7 @@ impl<A: Admit> Gate<A> {
         let waker = if state.waiters.is_empty() {
             None
         } else {
-            state.front_to_wake(Instant::now())
+            state.front_to_wake(clock::now())
         };
         drop(state);
         wake(waker);
@@ -112,13 +113,13 @@ impl<A: Admit> Gate<A> {
     /// As [`update`](Self::update), for an event that has a time. It is read under the lock, so
     /// that events reach the rule in order.
     pub(crate) fn update_now(&self, event: impl FnOnce(&mut A, Instant)) {
-        self.update(|rule| event(rule, Instant::now()));
+        self.update(|rule| event(rule, clock::now()));
     }
 
     /// Passes, or takes a place in the queue.
     fn pass(&self, place: &mut Option<Key>, waker: &Waker) -> Pass {
         let mut state = self.lock();
-        let now = Instant::now();
+        let now = clock::now();
         let front = match *place {
             Some(key) => state.waiters.is_front(key),
             None => state.waiters.is_empty(),
@@ -148,7 +149,7 @@ impl<A: Admit> Gate<A> {
     /// Gives up a place in the queue.
     fn leave(&self, key: Key) {
         let mut state = self.lock();
-        let next = state.leave(key, Instant::now());
+        let next = state.leave(key, clock::now());
         drop(state);
         wake(next);
     }

@@ -67,6 +67,7 @@
 //!   `Rules::window().bucket(Burst::Of(0))` is safe there, with one request at a time.
 //! - Sharing limits between processes.
 
+mod clock;
 mod connection;
 mod error;
 mod gate;

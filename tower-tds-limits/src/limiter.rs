@@ -2,10 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
-use tokio::time::Instant;
-
 use crate::{
-    Limits,
+    Limits, clock,
     connection::Connections,
     gate::{Gate, Waiter},
     requests::Requests,
@@ -71,7 +69,7 @@ impl Limiter {
     /// What is held now. Takes the two locks in turn; meant for gauges and tests.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let now = Instant::now();
+        let now = clock::now();
         let (in_flight, live, waiting) = self
             .requests
             .read(|requests, waiting| (requests.in_flight(), requests.live_at(now), waiting));

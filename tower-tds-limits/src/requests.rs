@@ -69,7 +69,8 @@ impl Requests {
     pub(crate) fn prove(&mut self, now: Instant, granted: Instant) {
         self.settle(now);
         for rule in &mut self.rules {
-            rule.prove_at(now, granted);
+            rule.prove_at(now);
+            rule.learn(now.saturating_duration_since(granted));
         }
     }
 
@@ -101,8 +102,8 @@ impl Requests {
         while let Some(at) = self.lost.front().copied().filter(|at| *at <= now) {
             self.lost.pop_front();
             for rule in &mut self.rules {
-                // How long it took is not known, and nothing is to be learned from it.
-                rule.prove_at(at, at);
+                // Nothing is learned from it: how long an answer would have taken is not known.
+                rule.prove_at(at);
             }
         }
     }

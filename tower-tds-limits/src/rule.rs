@@ -9,6 +9,8 @@ mod counter;
 mod pace;
 mod window;
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use self::{bucket::Bucket, counter::Counter, pace::Pace, window::ProofWindow};
@@ -63,13 +65,20 @@ impl Rule {
         }
     }
 
-    /// A request granted at `granted` is proven to have been counted no later than `at`.
-    pub(crate) fn prove_at(&mut self, at: Instant, granted: Instant) {
+    /// A granted request is proven to have been counted no later than `at`.
+    pub(crate) fn prove_at(&mut self, at: Instant) {
         match self {
             Self::Window(window) => window.prove_at(at),
             Self::Counter(counter) => counter.prove_at(at),
-            Self::Bucket(bucket) => bucket.prove_at(at, granted),
+            Self::Bucket(bucket) => bucket.prove_at(at),
             Self::Pace(_) => {}
+        }
+    }
+
+    /// An answer took this long, from its request's grant to its proof.
+    pub(crate) fn learn(&mut self, took: Duration) {
+        if let Self::Bucket(bucket) = self {
+            bucket.learn(took);
         }
     }
 

@@ -12,7 +12,7 @@ use std::{
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{Admit, Earliest, Gate, Key, Pass};
-use crate::LimitError;
+use crate::{LimitError, clock};
 
 /// Waits at a gate, as often as asked, one wait at a time.
 ///
@@ -78,7 +78,7 @@ impl<A: Admit> Waiter<A> {
     /// The earliest instant at which a look is worth while without being woken.
     fn look_again(&mut self, told: Earliest) -> Option<Instant> {
         let bound = self.max_wait.and_then(|wait| {
-            let since = *self.since.get_or_insert_with(Instant::now);
+            let since = *self.since.get_or_insert_with(clock::now);
             since.checked_add(wait)
         });
         match (told, bound) {
@@ -89,7 +89,7 @@ impl<A: Admit> Waiter<A> {
     }
 
     fn waited_too_long(&self) -> Option<Duration> {
-        let waited = self.since?.elapsed();
+        let waited = clock::now().saturating_duration_since(self.since?);
         (waited >= self.max_wait?).then_some(waited)
     }
 

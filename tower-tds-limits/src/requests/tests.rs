@@ -68,6 +68,36 @@ fn a_lost_request_stays_counted_for_as_long_as_it_may_be() {
 }
 
 #[test]
+fn a_lost_request_teaches_nothing_about_how_long_answers_take() {
+    let start = Instant::now();
+    let rules = Rules::window().bucket(Burst::Auto);
+    let limits = Limits::default().rules(rules).lost_after(ms(0));
+    let mut requests = Requests::new(&limits.in_flight(count(500)));
+    let mut now = start;
+    // Answers take 400 ms, so that 24 may be unproven; then as many requests are lost.
+    for lost in [false, true] {
+        for _ in 0..500 {
+            requests.admit(now);
+            if lost {
+                requests.lose(now);
+            } else {
+                requests.prove(now + ms(400), now);
+            }
+            requests.end();
+            now += ms(2_000);
+        }
+    }
+    let granted = (0..50).take_while(|_| {
+        let pass = requests.earliest(now) == Earliest::Now;
+        if pass {
+            requests.admit(now);
+        }
+        pass
+    });
+    assert_eq!(granted.count(), 25);
+}
+
+#[test]
 fn the_head_is_no_proof_where_the_end_is_asked_for() {
     let start = Instant::now();
     let limits = Limits::new(Quota::per_second(count(1)))

@@ -55,11 +55,10 @@ impl Bucket {
         self.unproven = self.unproven.saturating_add(1);
     }
 
-    pub(crate) fn prove_at(&mut self, at: Instant, granted: Instant) {
+    pub(crate) fn prove_at(&mut self, at: Instant) {
         self.unproven = self.unproven.saturating_sub(1);
         let from = self.empty_at.map_or(at, |empty| empty.max(at));
         self.empty_at = from.checked_add(self.interval);
-        self.learn(at.saturating_duration_since(granted));
     }
 
     pub(crate) fn withdraw(&mut self) {
@@ -75,7 +74,7 @@ impl Bucket {
     }
 
     /// Moves the median's estimate a step towards `took`.
-    fn learn(&mut self, took: Duration) {
+    pub(crate) fn learn(&mut self, took: Duration) {
         let step = self.usual.checked_div(STEPS).unwrap_or_default();
         let step = step.max(LEAST_STEP);
         self.usual = if took > self.usual {

@@ -57,23 +57,18 @@ impl ProofWindow {
     }
 
     /// A request that was granted is proven to have been counted no later than `at`.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "a quota's interval is at most 366 days, which no clock overflows"
+    )]
     pub(crate) fn prove_at(&mut self, at: Instant) {
         self.unproven = self.unproven.saturating_sub(1);
-        self.returns.push_back(self.returns_at(at));
+        self.returns.push_back(at + self.hold);
     }
 
     /// A request that was granted was never sent.
     pub(crate) fn withdraw(&mut self) {
         self.unproven = self.unproven.saturating_sub(1);
-    }
-
-    /// When a permit comes back whose request is proven at `at`.
-    #[expect(
-        clippy::arithmetic_side_effects,
-        reason = "a quota's interval is at most 366 days, which no clock overflows"
-    )]
-    pub(crate) fn returns_at(&self, at: Instant) -> Instant {
-        at + self.hold
     }
 }
 

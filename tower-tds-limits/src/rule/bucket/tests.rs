@@ -29,7 +29,7 @@ fn proven_requests_drain_one_by_one() {
     let mut bucket = bucket(Burst::Of(10));
     for _ in 0..11 {
         bucket.grant();
-        bucket.prove_at(now, now);
+        bucket.prove_at(now);
     }
     assert_eq!(bucket.earliest_at(now), Earliest::At(now + SPACING));
     assert_eq!(bucket.earliest_at(now + SPACING), Earliest::Now);
@@ -47,7 +47,7 @@ fn without_a_burst_there_is_one_request_at_a_time() {
     bucket.grant();
     assert_eq!(bucket.earliest_at(now), Earliest::OnReturn);
     let proof = now + Duration::from_millis(300);
-    bucket.prove_at(proof, now);
+    bucket.prove_at(proof);
     assert_eq!(bucket.earliest_at(proof), Earliest::At(proof + SPACING));
 }
 
@@ -66,7 +66,8 @@ fn the_automatic_burst_follows_the_usual_time_to_the_proof() {
     assert_eq!(bucket.burst(), 10);
     let prove = |bucket: &mut Bucket, took: Duration| {
         bucket.grant();
-        bucket.prove_at(now + took, now);
+        bucket.prove_at(now + took);
+        bucket.learn(took);
     };
     for _ in 0..500 {
         prove(&mut bucket, Duration::from_millis(400));
