@@ -153,10 +153,11 @@ impl fmt::Display for Unusable {
     }
 }
 
-/// A parser's message without its usage lines.
+/// A parser's message with its usage lines replaced by where to find them.
 fn first_line(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+    let line = line.strip_prefix("error: ").unwrap_or(line);
+    format!("{line}; see --help")
 }
 
 const NAMES: [&str; 4] = [

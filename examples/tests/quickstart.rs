@@ -94,7 +94,7 @@ async fn settings_that_cannot_be_used_are_one_line_and_exit_code_two() {
         (&["--rule", "guess"], &[], "log-all"),
         (&["--calls", "0"], &[], "nothing to do"),
         (&["--calls", "many"], &[], "--calls"),
-        (&["--wrong"], &[], "--wrong"),
+        (&["--wrong"], &[], "see --help"),
         (&["/v1/live/bus"], &[], "TDS_BASE_URL"),
         (
             &[],

@@ -34,10 +34,10 @@ struct Limits {
     #[arg(long, default_value = "log")]
     rule: Rule,
     /// Requests per interval and IP address before 423
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, default_value_t = 50, allow_negative_numbers = true)]
     rate: u32,
     /// The interval of --rate
-    #[arg(long, default_value = "1s", value_parser = parse_duration)]
+    #[arg(long, default_value = "1s", value_parser = interval)]
     per: Duration,
     /// Parallel connections per IP address before 416
     #[arg(long, default_value_t = 60)]
@@ -51,6 +51,17 @@ struct Limits {
     /// Say in a 429 when to come back
     #[arg(long)]
     retry_after: bool,
+}
+
+/// A duration in which something can be counted.
+fn interval(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Ok(Duration::ZERO) => Err(String::from(
+            "nothing can be counted in no time: write 1s or another length above zero",
+        )),
+        Ok(interval) => Ok(interval),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 #[derive(Debug, Args)]

@@ -21,10 +21,9 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             // The first line says which switch and why; the rest is general advice.
-            say(
-                &mut io::stderr(),
-                error.to_string().lines().next().unwrap_or("bad switch"),
-            );
+            let error = error.to_string();
+            let first = error.lines().next().unwrap_or("error: bad switch");
+            say(&mut io::stderr(), &format!("{first}; see --help"));
             return ExitCode::from(BAD_SWITCH);
         }
     };

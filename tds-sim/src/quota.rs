@@ -56,9 +56,13 @@ impl FromStr for Quota {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wanted = || text::ParseError::new("quota", text, "CALLS/WINDOW, such as 20/60s");
         let (calls, per) = text.split_once('/').ok_or_else(wanted)?;
+        let per = text::duration(per)?;
+        if per.is_zero() {
+            return Err(wanted());
+        }
         Ok(Self {
             calls: calls.parse().map_err(|_| wanted())?,
-            per: text::duration(per)?,
+            per,
         })
     }
 }

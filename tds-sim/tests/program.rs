@@ -89,7 +89,10 @@ fn a_bad_switch_is_one_line_that_says_what_to_write() {
         (&["--token-fault", "sad"], "wrong-json"),
         (&["--error-body", "yaml"], "json, text, html, xml or empty"),
         (&["--delay-head", "soon"], "uniform"),
-        (&["--count-connections", "some"], "some"),
+        (&["--count-connections", "some"], "see --help"),
+        (&["--rate", "-1"], "--rate"),
+        (&["--per", "0s"], "above zero"),
+        (&["--quota", "5/0s"], "CALLS/WINDOW"),
     ] {
         let output = run(switches);
         let error = text(&output.stderr);
@@ -148,5 +151,9 @@ fn a_port_that_is_taken_is_said() {
     let port = taken.local_addr().unwrap().port().to_string();
     let output = run(&["--data-port", &port]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).starts_with("error: cannot start: the port is not free: "));
+    let error = text(&output.stderr);
+    assert!(
+        error.starts_with("error: cannot start: the data port is not free, choose another"),
+        "{error}"
+    );
 }

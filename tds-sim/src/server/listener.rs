@@ -39,7 +39,7 @@ impl Listener {
         tls: Option<TlsAcceptor>,
     ) -> Result<Self, Error> {
         let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
-        let socket = bound.map_err(|error| Error::start("the port is not free", error))?;
+        let socket = bound.map_err(|error| Error::start(door.taken(), error))?;
         let address = socket
             .local_addr()
             .map_err(|error| Error::start("no address", error))?;

@@ -18,6 +18,15 @@ pub(super) enum Door {
 // === impl Door ===
 
 impl Door {
+    /// What to say when its port cannot be had.
+    pub(super) const fn taken(self) -> &'static str {
+        match self {
+            Self::Auth => "the auth port is not free, choose another, or 0 for a free one",
+            Self::Data => "the data port is not free, choose another, or 0 for a free one",
+            Self::Admin => "the admin port is not free, choose another, or 0 for a free one",
+        }
+    }
+
     /// The answer to a request on a connection of this listener.
     pub(super) fn answer(
         self,
