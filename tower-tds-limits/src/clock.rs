@@ -1,7 +1,78 @@
-//! The one place that reads a clock, so that tests can pause it.
+//! The one place that reads a clock, so that tests can pause it; and time as the rules count it.
+
+use std::{ops::Add, time::Duration};
 
 use tokio::time::Instant;
 
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+/// Nanoseconds since a limiter's first event: good for 584 years, and arithmetic on it is an
+/// instruction where an `Instant` takes ten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Tick(u64);
+
+/// Turns instants into ticks and back.
+#[derive(Debug, Default)]
+pub(crate) struct Epoch {
+    /// Set by the first event and not by the limiter's making, which may happen outside the
+    /// runtime whose clock counts.
+    first: Option<Instant>,
+}
+
+// === impl Tick ===
+
+impl Tick {
+    /// Before everything.
+    pub(crate) const ZERO: Self = Self(0);
+    /// After everything.
+    pub(crate) const NEVER: Self = Self(u64::MAX);
+
+    pub(crate) const fn plus(self, nanos: u64) -> Self {
+        Self(self.0.saturating_add(nanos))
+    }
+
+    pub(crate) const fn minus(self, nanos: u64) -> Self {
+        Self(self.0.saturating_sub(nanos))
+    }
+
+    /// The next multiple of `step`, or this one itself.
+    pub(crate) const fn round_up(self, step: u64) -> Self {
+        match self.0.checked_next_multiple_of(step) {
+            Some(at) => Self(at),
+            None => self,
+        }
+    }
+
+    /// Nanoseconds from `earlier` to here.
+    pub(crate) const fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Tick {
+    type Output = Self;
+
+    fn add(self, time: Duration) -> Self {
+        self.plus(nanos(time))
+    }
+}
+
+// === impl Epoch ===
+
+impl Epoch {
+    pub(crate) fn tick(&mut self, at: Instant) -> Tick {
+        let first = *self.first.get_or_insert(at);
+        Tick(nanos(at.saturating_duration_since(first)))
+    }
+
+    /// The instant of a tick; `None` only for one that no clock reaches.
+    pub(crate) fn instant(&self, tick: Tick) -> Option<Instant> {
+        self.first?.checked_add(Duration::from_nanos(tick.0))
+    }
+}
+
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -38,7 +38,7 @@ pub struct Snapshot {
     /// Requests between their grant and the end of their bodies.
     pub in_flight: u32,
     /// Permits of the fullest quota that are live: granted and not yet back.
-    pub live: usize,
+    pub live: u64,
     /// Requests that wait for a permit.
     pub waiting: usize,
     /// Sockets between the permit before `connect` and their close.

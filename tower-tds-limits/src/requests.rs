@@ -1,25 +1,36 @@
 //! What decides whether one more request may be sent: arithmetic on `now`, no clock, no lock.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
 use crate::{
     Limits, Proof,
+    clock::{Epoch, Tick, nanos},
     gate::{Admit, Earliest},
-    rule::Rule,
+    rule::{Dated, Rule},
 };
 
 /// The requests in flight, and the rules of each quota.
 #[derive(Debug)]
 pub(crate) struct Requests {
+    epoch: Epoch,
+    /// When an event last had a time.
+    seen: Tick,
     in_flight: u32,
     most_in_flight: u32,
     rules: Vec<Rule>,
     /// When each lost request can no longer be counted, in order.
-    lost: VecDeque<Instant>,
-    lost_after: Duration,
+    lost: VecDeque<Tick>,
+    lost_after: u64,
     proof: Proof,
+}
+
+/// One grant, as its permit remembers it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grant {
+    /// When it was made, where somebody looked at the clock.
+    at: Option<Tick>,
 }
 
 // === impl Requests ===
@@ -27,15 +38,17 @@ pub(crate) struct Requests {
 impl Requests {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
+            epoch: Epoch::default(),
+            seen: Tick::ZERO,
             in_flight: 0,
             most_in_flight: limits.most_in_flight(),
             rules: limits
                 .quotas()
                 .iter()
-                .flat_map(|quota| Rule::all(*quota, limits.safe_against()))
+                .map(|quota| Rule::new(*quota, limits.safe_against()))
                 .collect(),
             lost: VecDeque::new(),
-            lost_after: limits.lost(),
+            lost_after: nanos(limits.lost()),
             proof: limits.proven_by(),
         }
     }
@@ -45,43 +58,38 @@ impl Requests {
     }
 
     /// The fullest window's live permits at `now`.
-    pub(crate) fn live_at(&mut self, now: Instant) -> usize {
-        self.settle(now);
-        self.rules
-            .iter_mut()
-            .map(|rule| rule.live_at(now))
-            .max()
-            .unwrap_or_default()
+    pub(crate) fn live_at(&mut self, now: Instant) -> u64 {
+        self.see(now);
+        let live = self.rules.iter().map(Rule::live);
+        live.max().unwrap_or_default()
     }
 
     /// The response head is there. Whether that is the proof is the limits' choice.
-    pub(crate) fn answer(&mut self, now: Instant, granted: Instant) -> Answered {
+    pub(crate) fn answer(&mut self, now: Instant, grant: Grant) -> Answered {
         match self.proof {
             Proof::Head => {
-                self.prove(now, granted);
+                self.prove(now, grant);
                 Answered::Proven
             }
             Proof::End => Answered::Unproven,
         }
     }
 
-    /// The request granted at `granted` is proven to have been counted no later than `now`.
-    pub(crate) fn prove(&mut self, now: Instant, granted: Instant) {
-        self.settle(now);
+    /// The granted request is proven to have been counted no later than `now`.
+    pub(crate) fn prove(&mut self, now: Instant, grant: Grant) {
+        let now = self.see(now);
         for rule in &mut self.rules {
-            rule.prove_at(now);
-            rule.learn(now.saturating_duration_since(granted));
+            rule.prove(now, now);
+            if let Some(at) = grant.at {
+                rule.learn(now.since(at));
+            }
         }
     }
 
     /// The request was sent and no proof will come: it may be counted until `lost_after`.
-    #[expect(
-        clippy::arithmetic_side_effects,
-        reason = "`lost_after` is at most a day, which no clock overflows"
-    )]
     pub(crate) fn lose(&mut self, now: Instant) {
-        self.settle(now);
-        self.lost.push_back(now + self.lost_after);
+        let now = self.see(now);
+        self.lost.push_back(now.plus(self.lost_after));
     }
 
     /// The request was granted and never sent.
@@ -96,42 +104,83 @@ impl Requests {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// Proves the lost requests whose time is over. Called before every other proof, so that
-    /// the rules hear of proofs in order.
-    fn settle(&mut self, now: Instant) {
+    /// The clock says `now`. Proves the lost requests whose time is over.
+    fn see(&mut self, now: Instant) -> Tick {
+        let now = self.epoch.tick(now).max(self.seen);
+        self.seen = now;
+        for rule in &mut self.rules {
+            rule.see(now);
+        }
         while let Some(at) = self.lost.front().copied().filter(|at| *at <= now) {
             self.lost.pop_front();
             for rule in &mut self.rules {
                 // Nothing is learned from it: how long an answer would have taken is not known.
-                rule.prove_at(at);
+                rule.prove(at, now);
             }
+        }
+        now
+    }
+
+    /// From when on one more may be granted, as far as the clock was seen; `None` while that
+    /// depends on something to come.
+    fn opens_at(&mut self) -> Option<Tick> {
+        if self.in_flight >= self.most_in_flight {
+            return None;
+        }
+        let seen = self.seen;
+        let mut opens = Tick::ZERO;
+        for rule in &mut self.rules {
+            opens = opens.max(rule.opens_at(seen)?);
+        }
+        Some(opens)
+    }
+
+    fn grant(&mut self, dated: Dated) -> Grant {
+        self.in_flight = self.in_flight.saturating_add(1);
+        for rule in &mut self.rules {
+            rule.grant(self.seen, dated);
+        }
+        Grant {
+            at: (dated == Dated::Seen).then_some(self.seen),
         }
     }
 }
 
 impl Admit for Requests {
+    type Grant = Grant;
+
     fn earliest(&mut self, now: Instant) -> Earliest {
-        if self.in_flight >= self.most_in_flight {
-            return Earliest::OnReturn;
-        }
-        self.settle(now);
-        let earliest = self
-            .rules
-            .iter_mut()
-            .map(|rule| rule.earliest_at(now))
-            .fold(Earliest::Now, Earliest::later);
-        match (earliest, self.lost.front()) {
-            // Nobody can tell when an answer comes, but a lost request is settled then.
-            (Earliest::OnReturn, Some(lost)) => Earliest::At(*lost),
-            (earliest, _) => earliest,
+        let now = self.see(now);
+        match self.opens_at() {
+            Some(at) if at <= now => Earliest::Now,
+            Some(at) => self.when(at),
+            // Nobody can tell when an answer comes, but a lost request is settled then. It frees
+            // nothing in flight.
+            None if self.in_flight < self.most_in_flight => {
+                let settled = self.lost.front().copied();
+                settled.map_or(Earliest::OnReturn, |at| self.when(at))
+            }
+            None => Earliest::OnReturn,
         }
     }
 
-    fn admit(&mut self, now: Instant) {
-        self.in_flight = self.in_flight.saturating_add(1);
-        for rule in &mut self.rules {
-            rule.grant_at(now);
-        }
+    fn admit(&mut self, now: Instant) -> Grant {
+        self.see(now);
+        self.grant(Dated::Seen)
+    }
+
+    fn admit_undated(&mut self) -> Option<Grant> {
+        self.opens_at()
+            .is_some_and(|at| at <= self.seen)
+            .then(|| self.grant(Dated::Later))
+    }
+}
+
+impl Requests {
+    fn when(&self, at: Tick) -> Earliest {
+        self.epoch
+            .instant(at)
+            .map_or(Earliest::OnReturn, Earliest::At)
     }
 }
 

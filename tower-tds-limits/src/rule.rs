@@ -3,101 +3,130 @@
 //! All of them rest on the same thought. A service counts a request at some time between its
 //! grant and its proof. Put each proven request at its proof and each unproven one at now: if the
 //! service would accept one more then, it accepts it whenever the others were really counted.
+//!
+//! None of them takes an accepted request back as time passes. So what may be granted at the time
+//! the clock was last seen may be granted now, without looking at it.
 
 mod bucket;
 mod counter;
 mod pace;
 mod window;
 
-use std::time::Duration;
-
-use tokio::time::Instant;
-
 use self::{bucket::Bucket, counter::Counter, pace::Pace, window::ProofWindow};
-use crate::{Quota, Rules, gate::Earliest};
+use crate::{Quota, Rules, clock::Tick};
 
-/// One rule for one quota.
+/// The rules for one quota.
 #[derive(Debug)]
-pub(crate) enum Rule {
-    Window(ProofWindow),
-    Counter(Counter),
-    Bucket(Bucket),
-    Pace(Pace),
+pub(crate) struct Rule {
+    window: ProofWindow,
+    counter: Option<Counter>,
+    bucket: Option<Bucket>,
+    pace: Option<Pace>,
 }
 
 // === impl Rule ===
 
 impl Rule {
-    /// The rules that `rules` names, for one quota.
-    pub(crate) fn all(quota: Quota, rules: Rules) -> Vec<Self> {
-        let mut all = Vec::new();
-        if rules.counter {
-            // The window that begins now is the proof window: no need for both.
-            all.push(Self::Counter(Counter::new(quota)));
+    /// What `rules` names, for `quota`.
+    pub(crate) fn new(quota: Quota, rules: Rules) -> Self {
+        Self {
+            window: ProofWindow::new(quota),
+            counter: rules.counter.then(Counter::default),
+            bucket: rules.bucket.map(|burst| Bucket::new(quota, burst)),
+            pace: rules.pace.map(|burst| Pace::new(quota, burst)),
+        }
+    }
+
+    /// The clock was seen at `now`.
+    #[inline]
+    pub(crate) fn see(&mut self, now: Tick) {
+        self.window.see(now);
+        if let Some(pace) = &mut self.pace {
+            pace.see(now);
+        }
+    }
+
+    /// From when on one more may be granted, as far as the clock was seen; `None` while that
+    /// depends on a proof to come.
+    pub(crate) fn opens_at(&mut self, seen: Tick) -> Option<Tick> {
+        let mut opens = self.window.opens_at()?;
+        if let Some(bucket) = &self.bucket {
+            opens = opens.max(bucket.opens_at()?);
+        }
+        if let Some(pace) = &self.pace {
+            opens = opens.max(pace.opens_at());
+        }
+        if let Some(counter) = &mut self.counter {
+            opens = opens.max(counter.opens_at(&self.window, seen));
+        }
+        Some(opens)
+    }
+
+    pub(crate) fn grant(&mut self, seen: Tick, dated: Dated) {
+        self.window.grant();
+        if let Some(bucket) = &mut self.bucket {
+            bucket.grant();
+        }
+        if let Some(pace) = &mut self.pace {
+            match dated {
+                Dated::Seen => pace.grant(seen),
+                Dated::Later => pace.grant_undated(seen),
+            }
+        }
+    }
+
+    /// A granted request is proven to have been counted no later than `at`, as it turns out now.
+    pub(crate) fn prove(&mut self, at: Tick, now: Tick) {
+        // Permits that are back stay back: an older proof is one that is back in a moment.
+        let hold = self.window.hold();
+        let at = if at.plus(hold) <= now {
+            now.minus(hold).plus(1)
         } else {
-            all.push(Self::Window(ProofWindow::new(quota)));
+            at
+        };
+        if let Some(counter) = &mut self.counter {
+            counter.prove(at);
         }
-        if let Some(burst) = rules.bucket {
-            all.push(Self::Bucket(Bucket::new(quota, burst)));
-        }
-        if let Some(burst) = rules.pace {
-            all.push(Self::Pace(Pace::new(quota, burst)));
-        }
-        all
-    }
-
-    /// When one more may be granted, as far as is known at `now`.
-    pub(crate) fn earliest_at(&mut self, now: Instant) -> Earliest {
-        match self {
-            Self::Window(window) => window.earliest_at(now),
-            Self::Counter(counter) => counter.earliest_at(now),
-            Self::Bucket(bucket) => bucket.earliest_at(now),
-            Self::Pace(pace) => pace.earliest_at(now),
+        self.window.prove(at);
+        if let Some(bucket) = &mut self.bucket {
+            bucket.prove(at);
         }
     }
 
-    pub(crate) fn grant_at(&mut self, now: Instant) {
-        match self {
-            Self::Window(window) => window.grant(),
-            Self::Counter(counter) => counter.grant(),
-            Self::Bucket(bucket) => bucket.grant(),
-            Self::Pace(pace) => pace.grant_at(now),
-        }
-    }
-
-    /// A granted request is proven to have been counted no later than `at`.
-    pub(crate) fn prove_at(&mut self, at: Instant) {
-        match self {
-            Self::Window(window) => window.prove_at(at),
-            Self::Counter(counter) => counter.prove_at(at),
-            Self::Bucket(bucket) => bucket.prove_at(at),
-            Self::Pace(_) => {}
-        }
-    }
-
-    /// An answer took this long, from its request's grant to its proof.
-    pub(crate) fn learn(&mut self, took: Duration) {
-        if let Self::Bucket(bucket) = self {
+    /// An answer took this many nanoseconds, from its request's grant to its proof.
+    pub(crate) fn learn(&mut self, took: u64) {
+        if let Some(bucket) = &mut self.bucket {
             bucket.learn(took);
         }
     }
 
     /// A request that was granted was never sent.
     pub(crate) fn withdraw(&mut self) {
-        match self {
-            Self::Window(window) => window.withdraw(),
-            Self::Counter(counter) => counter.withdraw(),
-            Self::Bucket(bucket) => bucket.withdraw(),
-            Self::Pace(pace) => pace.withdraw(),
+        self.window.withdraw();
+        if let Some(bucket) = &mut self.bucket {
+            bucket.withdraw();
+        }
+        if let Some(pace) = &mut self.pace {
+            pace.withdraw();
         }
     }
 
-    /// Permits live at `now`, where the rule has such.
-    pub(crate) fn live_at(&mut self, now: Instant) -> usize {
-        match self {
-            Self::Window(window) => window.live_at(now),
-            Self::Counter(counter) => counter.live_at(now),
-            Self::Bucket(_) | Self::Pace(_) => 0,
-        }
+    /// Permits that are live, as far as the clock was seen.
+    pub(crate) fn live(&self) -> u64 {
+        self.window.live()
     }
+
+    /// The most permits that were live at any grant, the granted one among them.
+    pub(crate) fn most_live(&self) -> u64 {
+        self.window.most_live()
+    }
+}
+
+/// When a grant was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dated {
+    /// At the time at which the clock was last seen.
+    Seen,
+    /// After that, and nobody looked.
+    Later,
 }

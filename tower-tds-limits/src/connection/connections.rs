@@ -38,6 +38,8 @@ impl Connections {
 }
 
 impl Admit for Connections {
+    type Grant = ();
+
     fn earliest(&mut self, _now: Instant) -> Earliest {
         if self.open < self.most {
             Earliest::Now
@@ -49,6 +51,10 @@ impl Admit for Connections {
     fn admit(&mut self, _now: Instant) {
         self.open = self.open.saturating_add(1);
     }
+
+    fn admit_undated(&mut self) -> Option<()> {
+        (self.open < self.most).then(|| self.open = self.open.saturating_add(1))
+    }
 }
 
 // === impl ConnectionPermit ===
@@ -56,7 +62,7 @@ impl Admit for Connections {
 impl Permit for ConnectionPermit {
     type Rule = Connections;
 
-    fn granted(gate: &Arc<Gate<Connections>>, _at: Instant) -> Self {
+    fn granted(gate: &Arc<Gate<Connections>>, (): ()) -> Self {
         Self {
             gate: Arc::clone(gate),
         }

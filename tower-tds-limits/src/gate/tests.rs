@@ -17,6 +17,8 @@ struct Script {
 }
 
 impl Admit for Script {
+    type Grant = ();
+
     fn earliest(&mut self, now: Instant) -> Earliest {
         while self.at.first().is_some_and(|at| *at <= now) {
             self.at.remove(0);
@@ -31,6 +33,10 @@ impl Admit for Script {
 
     fn admit(&mut self, _now: Instant) {
         self.free -= 1;
+    }
+
+    fn admit_undated(&mut self) -> Option<()> {
+        self.free.checked_sub(1).map(|free| self.free = free)
     }
 }
 

@@ -6,8 +6,6 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use tokio::time::Instant;
-
 use super::{Admit, Gate, Waiter};
 use crate::LimitError;
 
@@ -15,8 +13,8 @@ use crate::LimitError;
 pub(crate) trait Permit {
     type Rule: Admit;
 
-    /// Stands for the one that `gate` has just counted, at `at`.
-    fn granted(gate: &Arc<Gate<Self::Rule>>, at: Instant) -> Self;
+    /// Stands for the one that `gate` has just counted.
+    fn granted(gate: &Arc<Gate<Self::Rule>>, grant: <Self::Rule as Admit>::Grant) -> Self;
 }
 
 /// One caller's turn: waited for in `poll_ready`, taken in `call`.
@@ -73,7 +71,7 @@ impl<P: Permit> Turn<P> {
         }
         if let Readiness::InnerReady = self.readiness {
             self.readiness = match ready!(self.waiter.poll_pass(cx)) {
-                Ok(at) => Readiness::Granted(P::granted(self.waiter.gate(), at)),
+                Ok(grant) => Readiness::Granted(P::granted(self.waiter.gate(), grant)),
                 Err(refused) => Readiness::Refused(refused),
             };
         }

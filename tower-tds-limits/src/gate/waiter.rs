@@ -51,16 +51,16 @@ impl<A: Admit> Waiter<A> {
         Self::new(Arc::clone(&self.gate), self.max_wait)
     }
 
-    /// Waits until the gate has counted one more; gives the time at which it did.
+    /// Waits until the gate has counted one more; gives what is remembered of it.
     ///
     /// # Errors
     /// When the longest wait has passed; the place is given up.
-    pub(crate) fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Result<Instant, LimitError>> {
+    pub(crate) fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Result<A::Grant, LimitError>> {
         loop {
             let told = match self.gate.pass(&mut self.place, cx.waker()) {
-                Pass::Granted(at) => {
+                Pass::Granted(grant) => {
                     self.since = None;
-                    return Poll::Ready(Ok(at));
+                    return Poll::Ready(Ok(grant));
                 }
                 Pass::Wait(told) => told,
             };

@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use crate::{
     gate::{Gate, Permit},
     request::Outcome,
-    requests::{Answered, Requests},
+    requests::{Answered, Grant, Requests},
 };
 
 /// A grant. Dropping it says what is true at its stage, exactly once.
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
     gate: Arc<Gate<Requests>>,
-    granted: Instant,
+    grant: Grant,
     stage: Stage,
 }
 
@@ -53,9 +51,9 @@ impl RequestPermit {
                 None
             }
             Outcome::Answered => {
-                let (stage, granted) = (&mut self.stage, self.granted);
+                let (stage, grant) = (&mut self.stage, self.grant);
                 self.gate.update_now(|requests, now| {
-                    if requests.answer(now, granted) == Answered::Proven {
+                    if requests.answer(now, grant) == Answered::Proven {
                         *stage = Stage::Proven;
                     }
                 });
@@ -79,7 +77,7 @@ impl RequestPermit {
     pub(crate) fn ended(mut self) {
         match self.stage {
             Stage::Sent => self.gate.update_now(|requests, now| {
-                requests.prove(now, self.granted);
+                requests.prove(now, self.grant);
                 requests.end();
             }),
             Stage::Proven => self.gate.update(Requests::end),
@@ -98,10 +96,10 @@ impl RequestPermit {
 impl Permit for RequestPermit {
     type Rule = Requests;
 
-    fn granted(gate: &Arc<Gate<Requests>>, at: Instant) -> Self {
+    fn granted(gate: &Arc<Gate<Requests>>, grant: Grant) -> Self {
         Self {
             gate: Arc::clone(gate),
-            granted: at,
+            grant,
             stage: Stage::Granted,
         }
     }

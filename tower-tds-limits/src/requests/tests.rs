@@ -4,7 +4,7 @@
     reason = "an overflow in a test is a failed test"
 )]
 
-use std::{cmp::Reverse, collections::BinaryHeap, num::NonZeroU32};
+use std::{cmp::Reverse, collections::BinaryHeap, num::NonZeroU32, time::Duration};
 
 use super::*;
 use crate::{Burst, Quota, Rules};
@@ -37,14 +37,14 @@ fn of_several_quotas_the_tightest_decides() {
     let mut requests = Requests::new(&limits);
     for _ in 0..2 {
         assert_eq!(requests.earliest(start), Earliest::Now);
-        requests.admit(start);
-        requests.prove(start, start);
+        let grant = requests.admit(start);
+        requests.prove(start, grant);
         requests.end();
     }
     let second = start + ms(1_002);
     assert_eq!(requests.earliest(start), Earliest::At(second));
-    requests.admit(second);
-    requests.prove(second, second);
+    let grant = requests.admit(second);
+    requests.prove(second, grant);
     let minute = start + Duration::from_micros(60_031_500);
     assert_eq!(requests.earliest(second), Earliest::At(minute));
 }
@@ -77,11 +77,11 @@ fn a_lost_request_teaches_nothing_about_how_long_answers_take() {
     // Answers take 400 ms, so that 24 may be unproven; then as many requests are lost.
     for lost in [false, true] {
         for _ in 0..500 {
-            requests.admit(now);
+            let grant = requests.admit(now);
             if lost {
                 requests.lose(now);
             } else {
-                requests.prove(now + ms(400), now);
+                requests.prove(now + ms(400), grant);
             }
             requests.end();
             now += ms(2_000);
@@ -104,10 +104,10 @@ fn the_head_is_no_proof_where_the_end_is_asked_for() {
         .proof(Proof::End)
         .rules(Rules::window());
     let mut requests = Requests::new(&limits);
-    requests.admit(start);
-    assert_eq!(requests.answer(start, start), Answered::Unproven);
+    let grant = requests.admit(start);
+    assert_eq!(requests.answer(start, grant), Answered::Unproven);
     assert_eq!(requests.earliest(start), Earliest::OnReturn);
-    requests.prove(start + ms(500), start);
+    requests.prove(start + ms(500), grant);
     requests.end();
     assert_eq!(
         requests.earliest(start + ms(500)),
@@ -129,8 +129,9 @@ fn counted_by_a_server(
     let mut rng = fastrand::Rng::with_seed(seed);
     let limits = Limits::default().rules(rules).in_flight(count(500));
     let mut requests = Requests::new(&limits);
-    // Answers to come, each with the time of its request's grant.
-    let mut answers: BinaryHeap<Reverse<(Duration, Duration)>> = BinaryHeap::new();
+    // Answers to come, each with the number of its grant.
+    let mut answers: BinaryHeap<Reverse<(Duration, usize)>> = BinaryHeap::new();
+    let mut grants = Vec::new();
     let mut counted = Vec::new();
     let mut now = Duration::ZERO;
     for _ in 0..n {
@@ -140,7 +141,7 @@ fn counted_by_a_server(
                     break;
                 }
                 answers.pop();
-                requests.prove(start + answer, start + granted);
+                requests.prove(start + answer, grants[granted]);
                 requests.end();
             }
             let next_answer = answers.peek().map(|Reverse((answer, _))| *answer);
@@ -150,10 +151,10 @@ fn counted_by_a_server(
                 Earliest::OnReturn => next_answer.expect("someone holds the permits"),
             };
         }
-        requests.admit(start + now);
+        grants.push(requests.admit(start + now));
         let (there, back) = delays(&mut rng, now);
         counted.push(now + there);
-        answers.push(Reverse((now + there + back, now)));
+        answers.push(Reverse((now + there + back, grants.len() - 1)));
     }
     counted.sort_unstable();
     (counted, now)

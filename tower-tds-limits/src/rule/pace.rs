@@ -1,58 +1,77 @@
 //! Evenly spaced grants after a burst. It proves nothing, and keeps requests from bunching.
 
-use std::time::Duration;
+use std::num::NonZeroU32;
 
-use tokio::time::Instant;
-
-use crate::{Quota, gate::Earliest};
+use crate::{
+    Quota,
+    clock::{Tick, nanos},
+};
 
 /// Grants at absolute times, so that a timer's lateness does not add up.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    interval: Duration,
+    interval: u64,
     /// How far ahead of the even schedule a grant may be.
-    ahead: Duration,
+    ahead: u64,
     /// When the next grant is due on the even schedule.
-    due: Option<Instant>,
+    due: Tick,
+    /// Granted since the clock was last seen, at a time nobody looked at.
+    undated: u64,
 }
 
 // === impl Pace ===
 
 impl Pace {
-    pub(crate) fn new(quota: Quota, burst: std::num::NonZeroU32) -> Self {
+    pub(crate) fn new(quota: Quota, burst: NonZeroU32) -> Self {
         // The even spacing itself: the guard is for rules that prove something.
         let interval = quota.per().checked_div(quota.requests().get());
-        let interval = interval.unwrap_or_default();
+        let interval = nanos(interval.unwrap_or_default());
         Self {
             interval,
-            ahead: interval.saturating_mul(burst.get().saturating_sub(1)),
-            due: None,
+            ahead: interval.saturating_mul(u64::from(burst.get()).saturating_sub(1)),
+            due: Tick::ZERO,
+            undated: 0,
         }
     }
 
-    pub(crate) fn earliest_at(&self, now: Instant) -> Earliest {
-        match self.due.and_then(|due| due.checked_sub(self.ahead)) {
-            Some(at) if at > now => Earliest::At(at),
-            Some(_) | None => Earliest::Now,
+    /// The clock was seen at `now`: what was granted since it was seen before, was granted by
+    /// now.
+    pub(crate) fn see(&mut self, now: Tick) {
+        if self.undated > 0 {
+            let behind = now.minus(CATCH_UP);
+            self.due = (self.due).max(behind.plus(self.interval.saturating_mul(self.undated)));
+            self.undated = 0;
         }
     }
 
-    pub(crate) fn grant_at(&mut self, now: Instant) {
+    /// From when on one more may be granted.
+    pub(crate) fn opens_at(&self) -> Tick {
+        self.due.minus(self.ahead)
+    }
+
+    /// One more was granted after the clock was seen at `seen`, and before it is seen again.
+    pub(crate) fn grant(&mut self, seen: Tick) {
         // A timer that was a little late is made good; a pause of the process is not, or its
         // end would be a burst.
-        let soonest = now.checked_sub(CATCH_UP).unwrap_or(now);
-        let from = self.due.map_or(now, |due| due.max(soonest));
-        self.due = from.checked_add(self.interval);
+        self.due = self.due.max(seen.minus(CATCH_UP)).plus(self.interval);
     }
 
+    /// As [`grant`](Self::grant), at a time that nobody looked at.
+    pub(crate) fn grant_undated(&mut self, seen: Tick) {
+        self.grant(seen);
+        self.undated = self.undated.saturating_add(1);
+    }
+
+    /// A request that was granted was never sent.
     pub(crate) fn withdraw(&mut self) {
-        self.due = self.due.and_then(|due| due.checked_sub(self.interval));
+        self.due = self.due.minus(self.interval);
+        self.undated = self.undated.saturating_sub(1);
     }
 }
 
 /// What a timer is late by: 1.1 ms as a rule, 2 to 2.6 ms one time in a hundred (the study's
 /// measurement of tokio's timer on an idle machine).
-const CATCH_UP: Duration = Duration::from_millis(2);
+const CATCH_UP: u64 = 2_000_000;
 
 #[cfg(test)]
 mod tests;

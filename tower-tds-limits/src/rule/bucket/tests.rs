@@ -1,4 +1,4 @@
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
 use super::*;
 
@@ -9,46 +9,52 @@ fn bucket(burst: Burst) -> Bucket {
     )
 }
 
+fn open(bucket: &Bucket, now: Tick) -> bool {
+    bucket.opens_at().is_some_and(|at| at <= now)
+}
+
 /// A fiftieth of 1.002 s.
 const SPACING: Duration = Duration::from_micros(20_040);
 
+/// A gateway that takes no burst keeps its time in milliseconds.
+const TICK: Duration = Duration::from_millis(1);
+
+const START: Tick = Tick::ZERO.plus(5_000_000_000);
+
 #[test]
 fn a_burst_and_one_pass_and_the_rest_wait_for_proofs() {
-    let now = Instant::now();
+    let now = START;
     let mut bucket = bucket(Burst::Of(10));
     for _ in 0..11 {
-        assert_eq!(bucket.earliest_at(now), Earliest::Now);
+        assert!(open(&bucket, now));
         bucket.grant();
     }
-    assert_eq!(bucket.earliest_at(now), Earliest::OnReturn);
+    assert_eq!(bucket.opens_at(), None);
 }
 
 #[test]
 fn proven_requests_drain_one_by_one() {
-    let now = Instant::now();
+    let now = START;
     let mut bucket = bucket(Burst::Of(10));
     for _ in 0..11 {
         bucket.grant();
-        bucket.prove_at(now);
+        bucket.prove(now);
     }
-    assert_eq!(bucket.earliest_at(now), Earliest::At(now + SPACING));
-    assert_eq!(bucket.earliest_at(now + SPACING), Earliest::Now);
+    assert_eq!(bucket.opens_at(), Some(now + SPACING));
+    assert!(open(&bucket, now + SPACING));
     bucket.grant();
-    assert_eq!(
-        bucket.earliest_at(now + SPACING),
-        Earliest::At(now + SPACING * 2)
-    );
+    assert_eq!(bucket.opens_at(), Some(now + SPACING * 2));
 }
 
 #[test]
 fn without_a_burst_there_is_one_request_at_a_time() {
-    let now = Instant::now();
+    let now = START;
     let mut bucket = bucket(Burst::Of(0));
     bucket.grant();
-    assert_eq!(bucket.earliest_at(now), Earliest::OnReturn);
+    assert_eq!(bucket.opens_at(), None);
     let proof = now + Duration::from_millis(300);
-    bucket.prove_at(proof);
-    assert_eq!(bucket.earliest_at(proof), Earliest::At(proof + SPACING));
+    bucket.prove(proof);
+    assert_eq!(bucket.opens_at(), Some(proof + SPACING + TICK));
 }
 
 #[test]
@@ -61,13 +67,13 @@ fn a_burst_is_never_more_than_the_quota() {
 
 #[test]
 fn the_automatic_burst_follows_the_usual_time_to_the_proof() {
-    let now = Instant::now();
+    let now = START;
     let mut bucket = bucket(Burst::Auto);
     assert_eq!(bucket.burst(), 10);
     let prove = |bucket: &mut Bucket, took: Duration| {
         bucket.grant();
-        bucket.prove_at(now + took);
-        bucket.learn(took);
+        bucket.prove(now + took);
+        bucket.learn(nanos(took));
     };
     for _ in 0..500 {
         prove(&mut bucket, Duration::from_millis(400));

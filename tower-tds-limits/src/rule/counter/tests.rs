@@ -4,133 +4,251 @@
     reason = "an overflow in a test is a failed test"
 )]
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::Quota;
 
 const PERIOD: Duration = Duration::from_millis(1_002);
 
-fn counter(limit: u32) -> Counter {
-    Counter::new(Quota::per_second(
-        NonZeroU32::new(limit).expect("a limit is not zero"),
-    ))
-}
+const START: Tick = Tick::ZERO;
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// The largest sum of any alignment if one more is counted at `now`, as the rule's definition
-/// has it: windows that begin at a proof, just before a period after one, or now.
-fn largest_sum(counter: &Counter, now: Instant) -> f64 {
-    let unproven = counter.granted - counter.forgotten - counter.proofs.len() as u64;
-    let nearly = Duration::from_nanos(1);
-    let begins = counter
-        .proofs
-        .iter()
-        .flat_map(|proof| [*proof, *proof + PERIOD - nearly])
-        .chain([now])
-        .filter(|phi| *phi <= now && *phi + PERIOD > now);
-    begins
-        .map(|phi| {
-            let current = counter.proofs.iter().filter(|at| **at >= phi).count();
-            let previous = counter
-                .proofs
-                .iter()
-                .filter(|at| **at < phi && **at + PERIOD > phi)
-                .count();
-            let x = (now - phi).as_secs_f64() / PERIOD.as_secs_f64();
-            unproven as f64 + 1.0 + current as f64 + (1.0 - x) * previous as f64
-        })
-        .fold(0.0, f64::max)
+/// A counter and the window it reads, as a rule has them.
+struct Rule {
+    window: ProofWindow,
+    counter: Counter,
+    limit: u32,
+    /// Every proof there was, for the definition.
+    proofs: Vec<Tick>,
+    granted: usize,
+}
+
+impl Rule {
+    fn new(limit: u32) -> Self {
+        let limit = NonZeroU32::new(limit).expect("a limit is not zero");
+        Self {
+            window: ProofWindow::new(Quota::per_second(limit)),
+            counter: Counter::default(),
+            limit: limit.get(),
+            proofs: Vec::new(),
+            granted: 0,
+        }
+    }
+
+    fn opens_at(&mut self, now: Tick) -> Option<Tick> {
+        self.window.see(now);
+        let opens = self.window.opens_at()?;
+        Some(opens.max(self.counter.opens_at(&self.window, now)))
+    }
+
+    fn grant(&mut self) {
+        self.window.grant();
+        self.granted += 1;
+    }
+
+    fn withdraw(&mut self) {
+        self.window.withdraw();
+        self.granted -= 1;
+    }
+
+    fn prove(&mut self, at: Tick) {
+        self.counter.prove(at);
+        self.window.prove(at);
+        self.proofs.push(at);
+    }
+
+    /// The largest sum of any alignment if one more is counted at `now`, as the definition has
+    /// it: windows that begin at a proof, just before a period after one, or now.
+    fn largest_sum(&self, now: Tick) -> f64 {
+        let period = self.window.hold();
+        let unproven = (self.granted - self.proofs.len()) as f64;
+        let begins = self
+            .proofs
+            .iter()
+            .flat_map(|proof| [*proof, proof.plus(period - 1)])
+            .chain([now])
+            .filter(|phi| *phi <= now && phi.plus(period) > now);
+        begins
+            .map(|phi| {
+                let current = self.proofs.iter().filter(|at| **at >= phi).count();
+                let previous = self
+                    .proofs
+                    .iter()
+                    .filter(|at| **at < phi && at.plus(period) > phi)
+                    .count();
+                let x = now.since(phi) as f64 / period as f64;
+                unproven + 1.0 + current as f64 + (1.0 - x) * previous as f64
+            })
+            .fold(0.0, f64::max)
+    }
 }
 
 #[test]
 fn the_first_of_them_pass_and_the_rest_wait_for_proofs() {
-    let start = Instant::now();
-    let mut counter = counter(3);
+    let mut rule = Rule::new(3);
     for _ in 0..3 {
-        assert_eq!(counter.earliest_at(start), Earliest::Now);
-        counter.grant();
+        assert_eq!(rule.opens_at(START), Some(START));
+        rule.grant();
     }
-    assert_eq!(counter.earliest_at(start + ms(60_000)), Earliest::OnReturn);
+    assert_eq!(rule.opens_at(START + ms(60_000)), None);
 }
 
 #[test]
 fn after_a_burst_one_more_waits_until_the_old_window_weighs_one_less() {
-    let start = Instant::now();
-    let mut counter = counter(50);
+    let mut rule = Rule::new(50);
     for _ in 0..50 {
-        counter.grant();
-        counter.prove_at(start);
+        rule.grant();
+        rule.prove(START);
     }
+    // Nothing weighs more than the proof window until it opens.
+    assert_eq!(rule.opens_at(START), Some(START + PERIOD));
     // A window that began just before a period after the burst holds all fifty of it; it weighs
     // 49 a fiftieth of a period later.
-    let expected = start + PERIOD + PERIOD / 50;
-    assert_eq!(counter.earliest_at(start), Earliest::At(expected));
-    assert_eq!(counter.earliest_at(expected), Earliest::Now);
+    let expected = START + PERIOD + PERIOD / 50;
+    assert_eq!(rule.opens_at(START + PERIOD), Some(expected));
+    assert_eq!(rule.opens_at(expected), Some(expected));
 }
 
 #[test]
 fn what_is_two_periods_old_is_forgotten() {
-    let start = Instant::now();
-    let mut counter = counter(5);
+    let mut rule = Rule::new(5);
     for n in 0..10_000 {
-        counter.grant();
-        counter.prove_at(start + PERIOD * n);
+        let now = START + PERIOD * n;
+        assert!(rule.opens_at(now).is_some_and(|at| at <= now));
+        rule.grant();
+        rule.prove(now);
     }
-    assert!(counter.proofs.len() <= 3, "{}", counter.proofs.len());
-    assert_eq!(counter.earliest_at(start + PERIOD * 10_000), Earliest::Now);
+    assert!(rule.counter.chords.len() <= 8);
 }
 
 #[test]
 fn a_withdrawn_request_makes_room_at_once() {
-    let start = Instant::now();
-    let mut counter = counter(2);
-    counter.grant();
-    counter.grant();
-    counter.withdraw();
-    assert_eq!(counter.earliest_at(start), Earliest::Now);
+    let mut rule = Rule::new(2);
+    rule.grant();
+    rule.grant();
+    rule.withdraw();
+    assert_eq!(rule.opens_at(START), Some(START));
+}
+
+#[test]
+fn an_even_flow_leaves_hardly_a_chord() {
+    let mut rule = Rule::new(50);
+    let mut now = START;
+    let mut most = 0;
+    for n in 0..2_000 {
+        now = now + PERIOD / 50;
+        while let Some(at) = rule.opens_at(now)
+            && at > now
+        {
+            now = at;
+        }
+        rule.grant();
+        rule.prove(now);
+        // It began a period ago at the least: windows that saw the beginning are uneven.
+        if n > 150 {
+            most = most.max(rule.counter.chords.len());
+        }
+    }
+    assert!(most <= 6, "{most}");
+}
+
+#[test]
+fn a_large_window_is_as_cheap_as_a_small_one_and_as_safe() {
+    let mut rng = fastrand::Rng::with_seed(3);
+    let mut rule = Rule::new(2_000);
+    let mut now = START;
+    let mut most = 0;
+    for _ in 0..20_000 {
+        now = now.plus(rng.u64(0..900_000));
+        while let Some(at) = rule.opens_at(now)
+            && at > now
+        {
+            now = at;
+        }
+        rule.grant();
+        rule.prove(now);
+        most = most.max(rule.counter.chords.len());
+    }
+    assert!(most <= 600, "{most}");
+    let rate = 20_000.0 / now.since(START) as f64 * 1e9;
+    assert!(rate > 1_940.0, "{rate}");
+    // The last of them fits every alignment as exactly as in a small window.
+    rule.granted -= 1;
+    rule.proofs.pop();
+    let sum = rule.largest_sum(now);
+    assert!(sum <= 2_000.0 + 1e-6, "{sum}");
+}
+
+/// What happens to a request after its grant.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    /// Proven so many milliseconds later.
+    Proven(u64),
+    /// Proven then, and the proof is for a time so many milliseconds before.
+    ProvenBefore(u64, u64),
+    /// Never sent, which is known so many milliseconds later.
+    Withdrawn(u64),
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        6 => (0_u64..2_500).prop_map(Fate::Proven),
+        2 => (0_u64..2_500, 0_u64..900).prop_map(|(at, before)| Fate::ProvenBefore(at, before.min(at))),
+        1 => (0_u64..500).prop_map(Fate::Withdrawn),
+    ]
 }
 
 proptest! {
-    /// Always backlogged, with any times to the proofs: each grant fits every alignment, and a
-    /// moment earlier one of them would have been exceeded.
+    /// Always backlogged, whatever becomes of the requests: each grant fits every alignment, and
+    /// where proofs come in order a moment earlier one of them would have been exceeded.
     #[test]
     fn the_earliest_instant_is_right_and_not_later_than_it_must_be(
         limit in 1_u32..12,
-        delays in prop::collection::vec(0_u64..2_500, 1..80),
+        fates in prop::collection::vec(fate(), 1..80),
     ) {
-        let start = Instant::now();
-        let mut counter = counter(limit);
-        let mut now = start;
-        let mut proofs: Vec<Instant> = Vec::new();
-        for delay in delays {
+        let mut rule = Rule::new(limit);
+        let in_order = fates.iter().all(|fate| !matches!(fate, Fate::ProvenBefore(..)));
+        let mut now = START;
+        let mut coming: Vec<(Tick, Option<Tick>)> = Vec::new();
+        for fate in fates {
             loop {
-                proofs.sort_unstable();
-                while proofs.first().is_some_and(|at| *at <= now) {
-                    counter.prove_at(proofs.remove(0));
+                coming.sort_unstable();
+                while coming.first().is_some_and(|(at, _)| *at <= now) {
+                    match coming.remove(0) {
+                        (_, Some(proof)) => rule.prove(proof),
+                        (_, None) => rule.withdraw(),
+                    }
                 }
-                let next = proofs.first().copied();
-                match counter.earliest_at(now) {
-                    Earliest::Now => break,
-                    Earliest::OnReturn => now = next.expect("someone is unproven"),
-                    Earliest::At(at) => {
-                        // With no proof in between, the instant is exact.
-                        if next.is_none_or(|next| next > at) {
-                            let before = largest_sum(&counter, at - ms(1));
+                let next = coming.first().map(|(at, _)| *at);
+                match rule.opens_at(now) {
+                    Some(at) if at <= now => break,
+                    None => now = next.expect("someone is unproven"),
+                    Some(at) => {
+                        if in_order && next.is_none_or(|next| next > at) {
+                            let before = rule.largest_sum(at.minus(1_000_000));
                             prop_assert!(before > f64::from(limit) - 1e-6, "{before} at {limit}");
                         }
                         now = next.map_or(at, |next| next.min(at));
                     }
                 }
             }
-            let sum = largest_sum(&counter, now);
-            prop_assert!(sum <= f64::from(limit) + 1e-6, "{sum} at {limit}");
-            counter.grant();
-            proofs.push(now + ms(delay));
+            let sum = rule.largest_sum(now);
+            prop_assert!(sum <= f64::from(rule.limit) + 1e-6, "{sum} at {limit}");
+            rule.grant();
+            coming.push(match fate {
+                Fate::Proven(after) => (now + ms(after), Some(now + ms(after))),
+                Fate::ProvenBefore(after, before) => {
+                    let at = now + ms(after);
+                    (at, Some(at.minus(before * 1_000_000)))
+                }
+                Fate::Withdrawn(after) => (now + ms(after), None),
+            });
         }
     }
 }

@@ -1,4 +1,4 @@
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
 use super::*;
 
@@ -9,41 +9,60 @@ fn pace(burst: u32) -> Pace {
     )
 }
 
+const START: Tick = Tick::ZERO.plus(5_000_000_000);
+
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
 #[test]
 fn a_burst_passes_and_then_one_at_a_time() {
-    let start = Instant::now();
+    let start = START;
     let mut pace = pace(10);
     for _ in 0..10 {
-        assert_eq!(pace.earliest_at(start), Earliest::Now);
-        pace.grant_at(start);
+        assert!(pace.opens_at() <= start);
+        pace.grant(start);
     }
-    assert_eq!(pace.earliest_at(start), Earliest::At(start + ms(20)));
+    assert!(start + ms(17) < pace.opens_at() && pace.opens_at() <= start + ms(20));
 }
 
 #[test]
 fn lateness_does_not_add_up() {
-    let start = Instant::now();
+    let start = START;
     let mut pace = pace(1);
     let mut granted = start;
     for _ in 0..100 {
-        pace.grant_at(granted);
-        let Earliest::At(at) = pace.earliest_at(granted) else {
-            panic!("one at a time");
-        };
-        granted = at + ms(1); // A timer's usual lateness.
+        pace.grant(granted);
+        granted = pace.opens_at() + ms(1); // A timer's usual lateness.
     }
     assert!(granted <= start + ms(20) * 100 + ms(1));
 }
 
 #[test]
 fn a_withdrawn_grant_can_be_made_again() {
-    let start = Instant::now();
+    let start = START;
     let mut pace = pace(1);
-    pace.grant_at(start);
+    pace.grant(start);
     pace.withdraw();
-    assert_eq!(pace.earliest_at(start), Earliest::Now);
+    assert!(pace.opens_at() <= start);
+}
+
+#[test]
+fn what_was_granted_unseen_counts_from_the_next_look_at_the_clock() {
+    let start = START;
+    let mut pace = pace(10);
+    pace.grant(start);
+    // Four more, at some time in the next five seconds.
+    for _ in 0..4 {
+        assert!(pace.opens_at() <= start);
+        pace.grant_undated(start);
+    }
+    let look = start + ms(5_000);
+    pace.see(look);
+    // Had they been granted just now, six more could follow at once, less what is made good.
+    for _ in 0..6 {
+        assert!(pace.opens_at() <= look);
+        pace.grant(look);
+    }
+    assert!(pace.opens_at() > look);
 }

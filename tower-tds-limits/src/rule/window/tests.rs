@@ -1,4 +1,4 @@
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
 use super::*;
 
@@ -14,54 +14,103 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+const START: Tick = Tick::ZERO;
+
 #[test]
 fn permits_run_out_and_nobody_knows_until_when() {
-    let start = Instant::now();
     let mut window = two_a_second();
-    assert_eq!(window.earliest_at(start), Earliest::Now);
+    assert_eq!(window.opens_at(), Some(START));
     window.grant();
-    assert_eq!(window.earliest_at(start), Earliest::Now);
+    assert_eq!(window.opens_at(), Some(START));
     window.grant();
-    assert_eq!(window.earliest_at(start), Earliest::OnReturn);
-    assert_eq!(window.earliest_at(start + ms(60_000)), Earliest::OnReturn);
+    assert_eq!(window.opens_at(), None);
+    window.see(START + ms(60_000));
+    assert_eq!(window.opens_at(), None);
 }
 
 #[test]
 fn a_permit_comes_back_an_interval_and_a_guard_after_the_proof() {
-    let start = Instant::now();
     let mut window = two_a_second();
     window.grant();
     window.grant();
-    window.prove_at(start + ms(80));
-    let back = start + ms(80) + HOLD;
-    assert_eq!(window.earliest_at(start + ms(80)), Earliest::At(back));
-    assert_eq!(window.earliest_at(back - ms(1)), Earliest::At(back));
-    assert_eq!(window.live_at(back), 1);
-    assert_eq!(window.earliest_at(back), Earliest::Now);
+    window.prove(START + ms(80));
+    let back = START + ms(80) + HOLD;
+    assert_eq!(window.opens_at(), Some(back));
+    window.see(back.minus(1));
+    assert_eq!(window.live(), 2);
+    window.see(back);
+    assert_eq!(window.live(), 1);
+    assert!(window.opens_at().is_some_and(|at| at <= back));
 }
 
 #[test]
 fn a_slow_request_holds_back_nobody_but_itself() {
-    let start = Instant::now();
     let mut window = two_a_second();
     window.grant(); // Never proven here.
-    let mut now = start;
+    let mut now = START;
     for _ in 0..10 {
-        assert_eq!(window.earliest_at(now), Earliest::Now);
+        assert!(window.opens_at().is_some_and(|at| at <= now));
         window.grant();
-        window.prove_at(now + ms(5));
-        assert_eq!(window.live_at(now + ms(5)), 2);
-        now += ms(5) + HOLD;
+        now = now + ms(5);
+        window.see(now);
+        window.prove(now);
+        assert_eq!(window.live(), 2);
+        now = now + HOLD;
+        window.see(now);
     }
 }
 
 #[test]
 fn a_withdrawn_permit_is_back_at_once() {
-    let start = Instant::now();
     let mut window = two_a_second();
     window.grant();
     window.grant();
     window.withdraw();
-    assert_eq!(window.live_at(start), 1);
-    assert_eq!(window.earliest_at(start), Earliest::Now);
+    assert_eq!(window.live(), 1);
+    assert_eq!(window.opens_at(), Some(START));
+}
+
+#[test]
+fn a_proof_told_late_takes_its_place_among_the_others() {
+    let mut window = two_a_second();
+    window.grant();
+    window.grant();
+    window.see(START + ms(500));
+    window.prove(START + ms(500));
+    window.prove(START + ms(300));
+    assert_eq!(window.opens_at(), Some(START + ms(300) + HOLD));
+    window.see(START + ms(300) + HOLD);
+    assert_eq!(window.live(), 1);
+    window.see(START + ms(500) + HOLD);
+    assert_eq!(window.live(), 0);
+}
+
+#[test]
+fn the_most_that_were_live_at_once_are_remembered() {
+    let mut window = two_a_second();
+    assert_eq!(window.most_live(), 0);
+    window.grant();
+    window.grant();
+    window.prove(START);
+    window.prove(START);
+    window.see(START + HOLD);
+    window.grant();
+    assert_eq!((window.live(), window.most_live()), (1, 2));
+}
+
+#[test]
+fn what_is_two_holds_old_is_forgotten_before_more_room_is_asked_for() {
+    let mut window = two_a_second();
+    for n in 0..10_000 {
+        let now = START + HOLD * n;
+        window.see(now);
+        window.grant();
+        window.prove(now);
+    }
+    assert!(
+        window.proofs.capacity() <= 8,
+        "{}",
+        window.proofs.capacity()
+    );
+    assert_eq!(window.proven(), 10_000);
 }
