@@ -9,27 +9,25 @@
 //! `K = G + 1 - limit`, the sum for one `phi` fits as soon as `K` lies below the chord that joins
 //! `N(phi - P)` and `N(phi)`, read at `now - P`: from `phi + P * (K - a) / (b - a)` on, with
 //! `a = N(phi - P)` and `b = N(phi)`. Only chords matter that begin or end at a proof. What is
-//! unproven appears nowhere: the answer for one `K` is one instant.
-//!
-//! A chord is a straight line over `K`, so one that another exceeds at both ends of what is left
-//! of it never decides again. Of a hundred chords for fifty a second, an even flow leaves a few
-//! and a rough one about forty; a grant looks at each that is left.
-
-use std::collections::VecDeque;
+//! unproven appears nowhere: the answer for one `K` is one instant, and can be kept.
 
 use crate::{clock::Tick, rule::window::ProofWindow};
 
 /// The sliding-window counter, over every alignment of its windows.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
-    /// Chords that can still decide, by the ends of their windows.
-    chords: VecDeque<Chord>,
+    /// From when on each `K` fits, by the chords so far: for all that can still be asked for.
+    fits: Vec<Tick>,
+    /// The `K` of the first of them.
+    first: u64,
     /// Proofs at which a chord has ended.
     ended: u64,
     /// Proofs at which a chord has begun.
     begun: u64,
     /// Up to when chords were taken up.
     caught_up: Tick,
+    /// The end of the last of them.
+    last: Tick,
 }
 
 /// The window before one that begins at `phi`.
@@ -56,13 +54,10 @@ impl Counter {
             return Tick::ZERO;
         }
         self.catch_up(window, now);
-        let k = over.saturating_add(1);
-        let period = window.hold();
-        self.chords
-            .iter()
-            .filter_map(|chord| chord.fits(k, period))
-            .max()
-            .unwrap_or_default()
+        let place = over.saturating_add(1).checked_sub(self.first);
+        let place = place.and_then(|place| usize::try_from(place).ok());
+        let fits = place.and_then(|place| self.fits.get(place));
+        fits.copied().unwrap_or_default()
     }
 
     /// A request is proven, at `at`. Nearly always that is after all that was taken up; a service
@@ -76,13 +71,16 @@ impl Counter {
     /// Takes up the chords that end at a proof, or begin at one, up to `now`, in order.
     fn catch_up(&mut self, window: &ProofWindow, now: Tick) {
         self.caught_up = now;
-        let period = window.hold();
         // What has ended a period ago cannot decide, nor what began two periods ago.
         self.ended = self.ended.max(window.back());
         self.begun = self.begun.max(window.forgotten());
+        // The smallest `K` that can be asked for: when all that is unproven is withdrawn.
+        let least = window.proven().saturating_add(1);
+        let least = least.saturating_sub(window.limit()).max(1);
+        self.forget(least);
         loop {
             let ends = coarse(window, self.ended);
-            let begins = coarse(window, self.begun).map(|at| at.plus(period));
+            let begins = coarse(window, self.begun).map(|at| at.plus(window.hold()));
             let (phi, begins) = match (ends, begins) {
                 (Some(ends), Some(begins)) => (ends.min(begins), begins <= ends),
                 (None, Some(begins)) => (begins, true),
@@ -92,49 +90,53 @@ impl Counter {
             if phi > now {
                 break;
             }
-            self.push(
-                Chord {
+            // Of several that end together the first is the strictest.
+            if phi > self.last {
+                self.last = phi;
+                let chord = Chord {
                     phi,
                     before: self.begun,
                     until: self.ended,
-                },
-                window,
-            );
+                };
+                self.take_up(chord, window.hold());
+            }
             if begins {
                 self.begun = self.begun.saturating_add(1);
             } else {
                 self.ended = self.ended.saturating_add(1);
             }
         }
-        while self
-            .chords
-            .front()
-            .is_some_and(|chord| chord.phi.plus(period) <= now)
-        {
-            self.chords.pop_front();
+    }
+
+    /// Forgets what is below `least`, in large steps: each costs a move of the rest.
+    fn forget(&mut self, least: u64) {
+        let below = least.saturating_sub(self.first);
+        let below = usize::try_from(below).unwrap_or(usize::MAX);
+        if below >= self.fits.len() {
+            self.fits.clear();
+            self.first = least;
+        } else if below > self.fits.len() / 2 {
+            self.fits.drain(..below);
+            self.first = least;
         }
     }
 
-    fn push(&mut self, chord: Chord, window: &ProofWindow) {
-        let Some(last) = self.chords.back() else {
-            self.chords.push_back(chord);
-            return;
-        };
-        // Of several that end together the first is the strictest.
-        if last.phi == chord.phi {
-            return;
+    /// Puts off every `K` that the chord puts off.
+    fn take_up(&mut self, chord: Chord, period: u64) {
+        let Chord { phi, before, until } = chord;
+        let step = period.div_ceil(until.saturating_sub(before).max(1));
+        // The chord decides over each `K` beyond `before`, and up to `until`.
+        let least = before.saturating_add(1).max(self.first);
+        let place = |k: u64| usize::try_from(k.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        let (least_place, places) = (place(least), place(until.saturating_add(1)));
+        if self.fits.len() < places {
+            self.fits.resize(places, Tick::ZERO);
         }
-        // The smallest `K` that can be asked for from now on: when all unproven are withdrawn.
-        let least = window
-            .proven()
-            .saturating_add(1)
-            .saturating_sub(window.limit());
-        while let Some(last) = self.chords.back()
-            && chord.exceeds(last, least, window.hold())
-        {
-            self.chords.pop_back();
+        let mut fits = phi.plus(step.saturating_mul(least.saturating_sub(before)));
+        for kept in self.fits.get_mut(least_place..places).unwrap_or_default() {
+            *kept = fits.max(*kept);
+            fits = fits.plus(step);
         }
-        self.chords.push_back(chord);
     }
 }
 
@@ -147,46 +149,6 @@ fn coarse(window: &ProofWindow, number: u64) -> Option<Tick> {
     } else {
         at
     })
-}
-
-// === impl Chord ===
-
-impl Chord {
-    /// From when on the `k`-th fits; `None` if this chord does not decide over it.
-    fn fits(&self, k: u64, period: u64) -> Option<Tick> {
-        (self.before < k && k <= self.until).then(|| self.at(k, period))
-    }
-
-    /// The line itself, for `k` from `before` to `until`, rounded up.
-    fn at(&self, k: u64, period: u64) -> Tick {
-        let part = k.saturating_sub(self.before);
-        let whole = self.until.saturating_sub(self.before).max(1);
-        let wait = match period.checked_mul(part) {
-            Some(product) => product.div_ceil(whole),
-            // Quotas of weeks.
-            None => u64::try_from(
-                (u128::from(period).saturating_mul(u128::from(part))).div_ceil(u128::from(whole)),
-            )
-            .unwrap_or(u64::MAX),
-        };
-        self.phi.plus(wait)
-    }
-
-    /// Whether an older chord decides nothing any more beside this one, for any `k` from `least`.
-    fn exceeds(&self, older: &Self, least: u64, period: u64) -> bool {
-        // Up to `before` this one does not decide; the older one must be past there.
-        let past = self.before;
-        let least = least.max(older.before.saturating_add(1));
-        if past >= least && older.at(past.min(older.until), period) > self.phi {
-            return false;
-        }
-        let least = least.max(past.saturating_add(1));
-        if least > older.until {
-            return true;
-        }
-        self.at(least, period) >= older.at(least, period)
-            && self.at(older.until, period) >= older.at(older.until, period)
-    }
 }
 
 /// Costs a five-hundredth of the throughput, and only of quotas that allow more at once.

@@ -124,7 +124,7 @@ fn what_is_two_periods_old_is_forgotten() {
         rule.grant();
         rule.prove(now);
     }
-    assert!(rule.counter.chords.len() <= 8);
+    assert!(rule.counter.fits.len() <= 8);
 }
 
 #[test]
@@ -137,33 +137,10 @@ fn a_withdrawn_request_makes_room_at_once() {
 }
 
 #[test]
-fn an_even_flow_leaves_hardly_a_chord() {
-    let mut rule = Rule::new(50);
-    let mut now = START;
-    let mut most = 0;
-    for n in 0..2_000 {
-        now = now + PERIOD / 50;
-        while let Some(at) = rule.opens_at(now)
-            && at > now
-        {
-            now = at;
-        }
-        rule.grant();
-        rule.prove(now);
-        // It began a period ago at the least: windows that saw the beginning are uneven.
-        if n > 150 {
-            most = most.max(rule.counter.chords.len());
-        }
-    }
-    assert!(most <= 6, "{most}");
-}
-
-#[test]
-fn a_large_window_is_as_cheap_as_a_small_one_and_as_safe() {
+fn a_large_window_is_coarser_and_as_safe() {
     let mut rng = fastrand::Rng::with_seed(3);
     let mut rule = Rule::new(2_000);
     let mut now = START;
-    let mut most = 0;
     for _ in 0..20_000 {
         now = now.plus(rng.u64(0..900_000));
         while let Some(at) = rule.opens_at(now)
@@ -173,9 +150,7 @@ fn a_large_window_is_as_cheap_as_a_small_one_and_as_safe() {
         }
         rule.grant();
         rule.prove(now);
-        most = most.max(rule.counter.chords.len());
     }
-    assert!(most <= 600, "{most}");
     let rate = 20_000.0 / now.since(START) as f64 * 1e9;
     assert!(rate > 1_940.0, "{rate}");
     // The last of them fits every alignment as exactly as in a small window.
