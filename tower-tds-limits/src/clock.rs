@@ -1,11 +1,20 @@
 //! The one place that reads a clock, so that tests can pause it; and time as the rules count it.
 
-use std::{ops::Add, time::Duration};
+use std::{
+    ops::Add,
+    time::{Duration, SystemTime},
+};
 
 use tokio::time::Instant;
 
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+/// The time of day, for hints that are dates. Nothing is proved with it.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads it")]
+pub(crate) fn wall() -> SystemTime {
+    SystemTime::now()
 }
 
 /// Nanoseconds since a limiter's first event: good for 584 years, and arithmetic on it is an

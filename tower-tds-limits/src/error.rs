@@ -23,6 +23,8 @@ pub enum Error<E> {
 /// - [`is_timeout`](Self::is_timeout): the wait for a permit reached
 ///   [`Limits::max_wait`](crate::Limits::max_wait). Make fewer calls at once, or allow a longer
 ///   wait.
+/// - [`is_rejected`](Self::is_rejected): a [`RequestShed`](crate::RequestShed) had no permit at
+///   once. Try again after [`retry_after`](Self::retry_after), or do without.
 /// - Otherwise a pool gave up a connection while it waited for its permit. Nobody sees this
 ///   error but the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +35,7 @@ pub struct LimitError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
     TimedOut { waited: Duration },
+    Rejected { wait: Option<Duration> },
     Orphaned,
 }
 
@@ -42,6 +45,12 @@ impl LimitError {
     pub(crate) fn timed_out(waited: Duration) -> Self {
         Self {
             kind: Kind::TimedOut { waited },
+        }
+    }
+
+    pub(crate) fn rejected(wait: Option<Duration>) -> Self {
+        Self {
+            kind: Kind::Rejected { wait },
         }
     }
 
@@ -62,7 +71,22 @@ impl LimitError {
     pub fn waited(&self) -> Option<Duration> {
         match self.kind {
             Kind::TimedOut { waited } => Some(waited),
-            Kind::Orphaned => None,
+            Kind::Rejected { .. } | Kind::Orphaned => None,
+        }
+    }
+
+    /// Whether there was no permit at once, and no wait was wanted.
+    #[must_use]
+    pub fn is_rejected(&self) -> bool {
+        matches!(self.kind, Kind::Rejected { .. })
+    }
+
+    /// For how long there was to be no permit, where that was known when it was refused.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.kind {
+            Kind::Rejected { wait } => wait,
+            Kind::TimedOut { .. } | Kind::Orphaned => None,
         }
     }
 }
@@ -74,6 +98,13 @@ impl fmt::Display for LimitError {
                 f,
                 "no permit within {waited:?}, nothing was sent: \
                  make fewer calls at once or allow a longer wait"
+            ),
+            Kind::Rejected { wait: Some(wait) } => write!(
+                f,
+                "no permit for {wait:?}, nothing was sent: try again after that"
+            ),
+            Kind::Rejected { wait: None } => f.write_str(
+                "no permit until an answer comes, nothing was sent: make fewer calls at once",
             ),
             Kind::Orphaned => f.write_str("nobody waits for this connection any more"),
         }

@@ -12,6 +12,7 @@ use std::{
     fmt,
     sync::{Mutex, MutexGuard, PoisonError},
     task::Waker,
+    time::Duration,
 };
 
 use tokio::time::Instant;
@@ -89,9 +90,9 @@ impl<A: Admit> Gate<A> {
     }
 
     /// Changes the rule's state, and wakes the front waiter if that concerns it.
-    pub(crate) fn update(&self, event: impl FnOnce(&mut A)) {
+    pub(crate) fn update<T>(&self, event: impl FnOnce(&mut A) -> T) -> T {
         let mut state = self.lock();
-        event(&mut state.rule);
+        let told = event(&mut state.rule);
         // Nobody waits as a rule, and then the time is nobody's concern.
         let waker = if state.waiters.is_empty() {
             None
@@ -100,12 +101,28 @@ impl<A: Admit> Gate<A> {
         };
         drop(state);
         wake(waker);
+        told
     }
 
     /// As [`update`](Self::update), for an event that has a time. It is read under the lock, so
     /// that events reach the rule in order.
-    pub(crate) fn update_now(&self, event: impl FnOnce(&mut A, Instant)) {
-        self.update(|rule| event(rule, clock::now()));
+    pub(crate) fn update_now<T>(&self, event: impl FnOnce(&mut A, Instant) -> T) -> T {
+        self.update(|rule| event(rule, clock::now()))
+    }
+
+    /// Passes if nobody waits and there is room; otherwise says how long it would be to the
+    /// next, if anybody can tell.
+    pub(crate) fn try_pass(&self) -> Result<A::Grant, Option<Duration>> {
+        let mut state = self.lock();
+        let now = clock::now();
+        let earliest = state.rule.earliest(now);
+        if earliest == Earliest::Now && state.waiters.is_empty() {
+            return Ok(state.rule.admit(now));
+        }
+        Err(match earliest {
+            Earliest::At(at) => Some(at.saturating_duration_since(now)),
+            Earliest::Now | Earliest::OnReturn => None,
+        })
     }
 
     /// Passes, or takes a place in the queue.

@@ -69,7 +69,9 @@
 
 mod clock;
 mod connection;
+mod credential;
 mod error;
+mod events;
 mod gate;
 mod limiter;
 mod limits;
@@ -78,6 +80,7 @@ mod request;
 mod requests;
 mod rule;
 mod rules;
+mod rung;
 
 pub use self::{
     connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo},
@@ -85,8 +88,12 @@ pub use self::{
     limiter::{Limiter, Snapshot},
     limits::{Limits, Proof},
     quota::Quota,
-    request::{Feedback, Outcome, PermitBody, ReadStatus, RequestLimit, RequestLimitLayer},
+    request::{
+        Feedback, Outcome, PermitBody, ReadStatus, RequestLimit, RequestLimitLayer, RequestShed,
+        RequestShedLayer,
+    },
     rules::{Burst, Rules},
+    rung::Rung,
 };
 
 /// The named futures of this crate's services.

@@ -2,11 +2,11 @@
 
 use std::{fmt, sync::Arc};
 
+use tokio::time::Instant;
+
 use crate::{
-    Limits, clock,
-    connection::Connections,
-    gate::{Gate, Waiter},
-    requests::Requests,
+    Limits, Rung, clock, connection::ConnectionPermit, credential::Credential, gate::Turn,
+    request::RequestPermit,
 };
 
 /// Keeps whatever shares it inside one set of limits.
@@ -27,8 +27,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Limiter {
     limits: Arc<Limits>,
-    requests: Arc<Gate<Requests>>,
-    connections: Arc<Gate<Connections>>,
+    credential: Arc<Credential>,
 }
 
 /// What a [`Limiter`] holds at one instant.
@@ -39,12 +38,21 @@ pub struct Snapshot {
     pub in_flight: u32,
     /// Permits of the fullest quota that are live: granted and not yet back.
     pub live: u64,
-    /// Requests that wait for a permit.
+    /// Requests that wait for a permit, or for the end of this credential's pause.
     pub waiting: usize,
     /// Sockets between the permit before `connect` and their close.
     pub connections: u32,
     /// Connects that wait for a permit.
     pub connects_waiting: usize,
+    /// How careful the limiter is after what it was refused.
+    pub rung: Rung,
+    /// Until when nothing is sent after a refusal that concerns the IP address.
+    pub silent_until: Option<Instant>,
+    /// Until when nothing is sent for this credential after a 429, but for one that tries.
+    pub paused_until: Option<Instant>,
+    /// The most requests that can have been counted in any interval of the first quota so far,
+    /// by what was sent when and proven when. By the proof it is never more than the quota.
+    pub certificate: u64,
 }
 
 // === impl Limiter ===
@@ -54,9 +62,18 @@ impl Limiter {
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
-            requests: Arc::new(Gate::new(Requests::new(&limits))),
-            connections: Arc::new(Gate::new(Connections::new(&limits))),
+            credential: Arc::new(Credential::new(&limits)),
             limits: Arc::new(limits),
+        }
+    }
+
+    /// The same limits for another credential: whatever concerns the IP address is shared, and
+    /// only the pause after a 429 is each credential's own.
+    #[must_use]
+    pub fn another_credential(&self) -> Self {
+        Self {
+            credential: Arc::new(self.credential.another()),
+            limits: Arc::clone(&self.limits),
         }
     }
 
@@ -66,31 +83,38 @@ impl Limiter {
         &self.limits
     }
 
-    /// What is held now. Takes the two locks in turn; meant for gauges and tests.
+    /// What is held now. Takes the locks in turn; meant for gauges and tests.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let now = clock::now();
-        let (in_flight, live, waiting) = self
-            .requests
-            .read(|requests, waiting| (requests.in_flight(), requests.live_at(now), waiting));
         let (connections, connects_waiting) = self
-            .connections
+            .credential
+            .connections()
             .read(|connections, waiting| (connections.open(), waiting));
-        Snapshot {
-            in_flight,
-            live,
-            waiting,
-            connections,
-            connects_waiting,
-        }
+        let (paused_until, pausing) = (self.credential.paused_until(), self.credential.waiting());
+        self.credential
+            .requests()
+            .read(|requests, waiting| Snapshot {
+                in_flight: requests.in_flight(),
+                live: requests.live_at(now),
+                waiting: waiting.saturating_add(pausing),
+                connections,
+                connects_waiting,
+                rung: requests.rung(),
+                silent_until: requests.silent_until(now),
+                paused_until,
+                certificate: requests.certificate(),
+            })
     }
 
-    pub(crate) fn request_waiter(&self) -> Waiter<Requests> {
-        Waiter::new(Arc::clone(&self.requests), self.limits.wait())
+    pub(crate) fn request_turn(&self) -> Turn<RequestPermit> {
+        let credential = Arc::clone(&self.credential);
+        Turn::new(credential, self.limits.wait())
     }
 
-    pub(crate) fn connection_waiter(&self) -> Waiter<Connections> {
-        Waiter::new(Arc::clone(&self.connections), self.limits.wait())
+    pub(crate) fn connection_turn(&self) -> Turn<ConnectionPermit> {
+        let connections = Arc::clone(self.credential.connections());
+        Turn::new(connections, self.limits.wait())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use crate::{Quota, Rules};
+use crate::{Quota, Rules, Rung};
 
 /// The limits a [`Limiter`](crate::Limiter) keeps, as one value.
 ///
@@ -26,6 +26,7 @@ pub struct Limits {
     in_flight: NonZeroU32,
     connections: NonZeroU32,
     rules: Rules,
+    start: Rung,
     proof: Proof,
     lost_after: Duration,
     max_wait: Option<Duration>,
@@ -57,6 +58,7 @@ impl Limits {
             in_flight: CONNECTIONS,
             connections: CONNECTIONS,
             rules: Rules::default(),
+            start: Rung::default(),
             proof: Proof::default(),
             lost_after: LOST_AFTER,
             max_wait: None,
@@ -88,6 +90,13 @@ impl Limits {
     #[must_use]
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
+        self
+    }
+
+    /// Starts on a lower rung of the ladder, for services known to be strict.
+    #[must_use]
+    pub fn start_at(mut self, rung: Rung) -> Self {
+        self.start = rung;
         self
     }
 
@@ -136,6 +145,10 @@ impl Limits {
 
     pub(crate) fn safe_against(&self) -> Rules {
         self.rules
+    }
+
+    pub(crate) fn start(&self) -> Rung {
+        self.start
     }
 
     pub(crate) fn proven_by(&self) -> Proof {

@@ -6,11 +6,14 @@ mod future;
 mod layer;
 mod permit;
 mod service;
+mod shed;
 
+pub(crate) use self::permit::RequestPermit;
 pub use self::{
     body::PermitBody,
     feedback::{Feedback, Outcome, ReadStatus},
     future::ResponseFuture,
     layer::RequestLimitLayer,
     service::RequestLimit,
+    shed::{RequestShed, RequestShedLayer},
 };

@@ -1,11 +1,14 @@
 //! What decides whether one more request may be sent: arithmetic on `now`, no clock, no lock.
 
-use std::collections::VecDeque;
+mod ladder;
+
+use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
+use self::ladder::Ladder;
 use crate::{
-    Limits, Proof,
+    Limits, Outcome, Proof, Quota, Rules, Rung,
     clock::{Epoch, Tick, nanos},
     gate::{Admit, Earliest},
     rule::{Dated, Rule},
@@ -19,7 +22,12 @@ pub(crate) struct Requests {
     seen: Tick,
     in_flight: u32,
     most_in_flight: u32,
+    /// One for each quota.
     rules: Vec<Rule>,
+    quotas: Vec<Quota>,
+    /// What the highest rung keeps within.
+    highest: Rules,
+    ladder: Ladder,
     /// When each lost request can no longer be counted, in order.
     lost: VecDeque<Tick>,
     lost_after: u64,
@@ -31,22 +39,31 @@ pub(crate) struct Requests {
 pub(crate) struct Grant {
     /// When it was made, where somebody looked at the clock.
     at: Option<Tick>,
+    /// The ladder's episode at the time.
+    episode: u32,
 }
 
 // === impl Requests ===
 
 impl Requests {
     pub(crate) fn new(limits: &Limits) -> Self {
+        let (quotas, highest) = (limits.quotas(), limits.safe_against());
+        let ladder = Ladder::new(limits.start());
         Self {
             epoch: Epoch::default(),
             seen: Tick::ZERO,
             in_flight: 0,
             most_in_flight: limits.most_in_flight(),
-            rules: limits
-                .quotas()
+            rules: quotas
                 .iter()
-                .map(|quota| Rule::new(*quota, limits.safe_against()))
+                .map(|quota| {
+                    let (quota, rules) = ladder.keeps(*quota, highest);
+                    Rule::new(quota, rules)
+                })
                 .collect(),
+            quotas: quotas.to_vec(),
+            highest,
+            ladder,
             lost: VecDeque::new(),
             lost_after: nanos(limits.lost()),
             proof: limits.proven_by(),
@@ -64,24 +81,65 @@ impl Requests {
         live.max().unwrap_or_default()
     }
 
+    /// The most that can have been counted in any interval of the first quota, so far.
+    pub(crate) fn certificate(&self) -> u64 {
+        self.rules.first().map(Rule::most_live).unwrap_or_default()
+    }
+
+    pub(crate) fn rung(&self) -> Rung {
+        self.ladder.rung()
+    }
+
+    /// Until when nothing is granted after a refusal, if that is not over at `now`.
+    pub(crate) fn silent_until(&self, now: Instant) -> Option<Instant> {
+        let until = self.epoch.instant(self.ladder.silent_until())?;
+        (until > now).then_some(until)
+    }
+
+    /// What an answer says about the limits. Gives the new rung if it led to another.
+    pub(crate) fn hear(&mut self, now: Instant, grant: Grant, outcome: Outcome) -> Option<Rung> {
+        let now = self.see(now);
+        let rung = match outcome {
+            Outcome::RateExceeded => self.ladder.refuse(now, grant.episode),
+            Outcome::ConnectionsExceeded => {
+                self.ladder.hush(now);
+                None
+            }
+            Outcome::Answered | Outcome::Served(_) => self.ladder.accept(now),
+            Outcome::QuotaExceeded(_) | Outcome::Unsent | Outcome::Lost => None,
+        };
+        if rung.is_some() {
+            for (rule, quota) in self.rules.iter_mut().zip(&self.quotas) {
+                let (quota, rules) = self.ladder.keeps(*quota, self.highest);
+                rule.keep(quota, rules);
+            }
+        }
+        rung
+    }
+
     /// The response head is there. Whether that is the proof is the limits' choice.
-    pub(crate) fn answer(&mut self, now: Instant, grant: Grant) -> Answered {
+    pub(crate) fn answer(&mut self, now: Instant, grant: Grant, served: Duration) -> Answered {
         match self.proof {
             Proof::Head => {
-                self.prove(now, grant);
+                self.prove(now, grant, served);
                 Answered::Proven
             }
             Proof::End => Answered::Unproven,
         }
     }
 
-    /// The granted request is proven to have been counted no later than `now`.
-    pub(crate) fn prove(&mut self, now: Instant, grant: Grant) {
+    /// The granted request is proven to have been counted `served` before `now`.
+    pub(crate) fn prove(&mut self, now: Instant, grant: Grant, served: Duration) {
         let now = self.see(now);
+        let mut at = now;
+        if !served.is_zero() {
+            // Not before it was granted, whatever the service says.
+            at = now.minus(nanos(served)).max(grant.at.unwrap_or(now));
+        }
         for rule in &mut self.rules {
-            rule.prove(now, now);
-            if let Some(at) = grant.at {
-                rule.learn(now.since(at));
+            rule.prove(at, now);
+            if let Some(granted) = grant.at {
+                rule.learn(at.since(granted));
             }
         }
     }
@@ -128,7 +186,7 @@ impl Requests {
             return None;
         }
         let seen = self.seen;
-        let mut opens = Tick::ZERO;
+        let mut opens = self.ladder.silent_until();
         for rule in &mut self.rules {
             opens = opens.max(rule.opens_at(seen)?);
         }
@@ -142,6 +200,7 @@ impl Requests {
         }
         Grant {
             at: (dated == Dated::Seen).then_some(self.seen),
+            episode: self.ladder.episode(),
         }
     }
 }

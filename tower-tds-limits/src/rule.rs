@@ -37,6 +37,26 @@ impl Rule {
         }
     }
 
+    /// Keeps within other rules from now on, with all that is known of the past.
+    pub(crate) fn keep(&mut self, quota: Quota, rules: Rules) {
+        self.window.limit_to(quota);
+        // It takes up the window's proofs when it is asked.
+        self.counter = rules.counter.then(Counter::default);
+        self.bucket = rules.bucket.map(|burst| {
+            let mut bucket = Bucket::new(quota, burst);
+            for _ in 0..self.window.unproven() {
+                bucket.grant();
+            }
+            for at in self.window.proofs() {
+                bucket.grant();
+                bucket.prove(at);
+            }
+            bucket.begin_carefully();
+            bucket
+        });
+        self.pace = rules.pace.map(|burst| Pace::new(quota, burst));
+    }
+
     /// The clock was seen at `now`.
     #[inline]
     pub(crate) fn see(&mut self, now: Tick) {

@@ -18,11 +18,17 @@ type LimitsError = tower_tds_limits::Error<Error>;
 
 impl<B> Feedback<Response<B>, Error> for ReadError {
     fn read(&self, outcome: Result<&Response<B>, &Error>) -> Outcome {
-        match outcome.map_err(Error::sent) {
-            Ok(_) | Err(Sent::Answered) => Outcome::Answered,
-            Err(Sent::Never) => Outcome::Unsent,
+        let Err(error) = outcome else {
+            return Outcome::Answered;
+        };
+        if let Some(refused) = refused(error) {
+            return refused;
+        }
+        match error.sent() {
+            Sent::Answered => Outcome::Answered,
+            Sent::Never => Outcome::Unsent,
             // What is not known may still be counted.
-            Err(_) => Outcome::Lost,
+            Sent::Unknown | _ => Outcome::Lost,
         }
     }
 }
@@ -35,6 +41,20 @@ impl<B> Judge<Response<B>, LimitsError> for ReadError {
             }
             Ok(_) | Err(_) => Judgement::Other,
         }
+    }
+}
+
+/// What the limits learn from a refusal.
+fn refused(error: &Error) -> Option<Outcome> {
+    let kind = error.kind();
+    if kind == Kind::RateExceeded {
+        Some(Outcome::RateExceeded)
+    } else if kind == Kind::Throttled {
+        Some(Outcome::QuotaExceeded(error.retry_after()))
+    } else if kind == Kind::ConnectionLimit {
+        Some(Outcome::ConnectionsExceeded)
+    } else {
+        None
     }
 }
 

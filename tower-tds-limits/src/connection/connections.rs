@@ -61,10 +61,15 @@ impl Admit for Connections {
 
 impl Permit for ConnectionPermit {
     type Rule = Connections;
+    type Source = Arc<Gate<Connections>>;
 
-    fn granted(gate: &Arc<Gate<Connections>>, (): ()) -> Self {
+    fn gate(source: &Self::Source) -> &Arc<Gate<Connections>> {
+        source
+    }
+
+    fn granted(source: &Self::Source, (): ()) -> Self {
         Self {
-            gate: Arc::clone(gate),
+            gate: Arc::clone(source),
         }
     }
 }

@@ -54,7 +54,7 @@ impl<C> ConnectionLimit<C> {
     pub fn new(inner: C, limiter: &Limiter) -> Self {
         Self {
             inner,
-            turn: Turn::new(limiter.connection_waiter()),
+            turn: limiter.connection_turn(),
         }
     }
 

@@ -4,7 +4,10 @@ use std::{
     fmt, mem,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
+
+use tokio::time::Instant;
 
 use super::{Admit, Gate, Waiter};
 use crate::LimitError;
@@ -13,12 +16,18 @@ use crate::LimitError;
 pub(crate) trait Permit {
     type Rule: Admit;
 
-    /// Stands for the one that `gate` has just counted.
-    fn granted(gate: &Arc<Gate<Self::Rule>>, grant: <Self::Rule as Admit>::Grant) -> Self;
+    /// What a permit has to know besides its grant; it leads to the gate.
+    type Source: Clone;
+
+    fn gate(source: &Self::Source) -> &Arc<Gate<Self::Rule>>;
+
+    /// Stands for the one that the gate has just counted.
+    fn granted(source: &Self::Source, grant: <Self::Rule as Admit>::Grant) -> Self;
 }
 
 /// One caller's turn: waited for in `poll_ready`, taken in `call`.
 pub(crate) struct Turn<P: Permit> {
+    source: P::Source,
     waiter: Waiter<P::Rule>,
     readiness: Readiness<P>,
 }
@@ -41,16 +50,21 @@ enum Readiness<P> {
 // === impl Turn ===
 
 impl<P: Permit> Turn<P> {
-    pub(crate) fn new(waiter: Waiter<P::Rule>) -> Self {
+    pub(crate) fn new(source: P::Source, max_wait: Option<Duration>) -> Self {
         Self {
-            waiter,
+            waiter: Waiter::new(Arc::clone(P::gate(&source)), max_wait),
+            source,
             readiness: Readiness::Unready,
         }
     }
 
+    pub(crate) fn source(&self) -> &P::Source {
+        &self.source
+    }
+
     /// Another caller's at the same gate: no permit, no place in the queue.
     pub(crate) fn another(&self) -> Self {
-        Self::new(self.waiter.another())
+        Self::new(self.source.clone(), self.waiter.max_wait())
     }
 
     /// Waits for the inner service and then for a permit.
@@ -71,11 +85,58 @@ impl<P: Permit> Turn<P> {
         }
         if let Readiness::InnerReady = self.readiness {
             self.readiness = match ready!(self.waiter.poll_pass(cx)) {
-                Ok(grant) => Readiness::Granted(P::granted(self.waiter.gate(), grant)),
+                Ok(grant) => Readiness::Granted(P::granted(&self.source, grant)),
                 Err(refused) => Readiness::Refused(refused),
             };
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// As [`poll_ready`](Self::poll_ready), with an error for the response future instead of a
+    /// wait for a permit.
+    ///
+    /// # Errors
+    /// Only the inner service's own.
+    pub(crate) fn poll_ready_or_reject<E>(
+        &mut self,
+        cx: &mut Context<'_>,
+        inner: impl FnOnce(&mut Context<'_>) -> Poll<Result<(), E>>,
+    ) -> Poll<Result<(), E>> {
+        if !self.is_decided() {
+            ready!(inner(cx))?;
+            self.readiness = match P::gate(&self.source).try_pass() {
+                Ok(grant) => Readiness::Granted(P::granted(&self.source, grant)),
+                Err(wait) => Readiness::Refused(LimitError::rejected(wait)),
+            };
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether `call` may come.
+    pub(crate) fn is_decided(&self) -> bool {
+        matches!(
+            self.readiness,
+            Readiness::Granted(_) | Readiness::Refused(_)
+        )
+    }
+
+    /// Gives back a permit, or a place in the queue, and waits anew at the next poll.
+    pub(crate) fn step_back(&mut self) {
+        self.waiter.give_up();
+        if let Readiness::Granted(_) = self.readiness {
+            self.readiness = Readiness::InnerReady;
+        }
+    }
+
+    /// The wait for a permit counts from `since`.
+    pub(crate) fn waiting_since(&mut self, since: Instant) {
+        self.waiter.waiting_since(since);
+    }
+
+    /// Has the response future tell `error`.
+    pub(crate) fn reject(&mut self, error: LimitError) {
+        self.waiter.give_up();
+        self.readiness = Readiness::Refused(error);
     }
 
     /// Ends the wait for a permit with `error` for the response future. Says whether there was
@@ -83,8 +144,7 @@ impl<P: Permit> Turn<P> {
     pub(crate) fn refuse(&mut self, error: LimitError) -> bool {
         let waiting = matches!(self.readiness, Readiness::InnerReady);
         if waiting {
-            self.waiter.give_up();
-            self.readiness = Readiness::Refused(error);
+            self.reject(error);
         }
         waiting
     }

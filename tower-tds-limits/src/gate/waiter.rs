@@ -42,13 +42,13 @@ impl<A: Admit> Waiter<A> {
         }
     }
 
-    pub(crate) fn gate(&self) -> &Arc<Gate<A>> {
-        &self.gate
+    pub(super) fn max_wait(&self) -> Option<Duration> {
+        self.max_wait
     }
 
-    /// Another one at the same gate, with no place yet.
-    pub(crate) fn another(&self) -> Self {
-        Self::new(Arc::clone(&self.gate), self.max_wait)
+    /// The present wait began earlier than here.
+    pub(super) fn waiting_since(&mut self, since: Instant) {
+        self.since = Some(since);
     }
 
     /// Waits until the gate has counted one more; gives what is remembered of it.
@@ -94,7 +94,7 @@ impl<A: Admit> Waiter<A> {
     }
 
     /// Gives up the place, if there is one.
-    pub(super) fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         self.since = None;
         if let Some(key) = self.place.take() {
             self.gate.leave(key);

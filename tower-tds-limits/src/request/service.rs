@@ -1,6 +1,6 @@
 use std::{
     fmt,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use http::Response;
@@ -9,6 +9,7 @@ use tower_service::Service;
 
 use crate::{
     Error, Limiter,
+    credential::{PauseWaiter, Probe},
     gate::Turn,
     request::{Feedback, PermitBody, ReadStatus, ResponseFuture, permit::RequestPermit},
 };
@@ -44,6 +45,9 @@ pub struct RequestLimit<S, F = ReadStatus> {
     inner: S,
     feedback: F,
     turn: Turn<RequestPermit>,
+    pause: PauseWaiter,
+    /// There if the next request tries whether a pause is over.
+    probe: Option<Probe>,
 }
 
 // === impl RequestLimit ===
@@ -54,7 +58,9 @@ impl<S, F> RequestLimit<S, F> {
         Self {
             inner,
             feedback,
-            turn: Turn::new(limiter.request_waiter()),
+            turn: limiter.request_turn(),
+            pause: PauseWaiter::default(),
+            probe: None,
         }
     }
 
@@ -72,6 +78,52 @@ impl<S, F> RequestLimit<S, F> {
     pub fn into_inner(self) -> S {
         self.inner
     }
+
+    /// As `poll_ready`, with an error for the response future instead of a wait.
+    pub(super) fn poll_ready_or_reject<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Error<S::Error>>>
+    where
+        S: Service<R>,
+    {
+        if self.must_pause() && !self.turn.is_decided() {
+            self.turn.reject(self.turn.source().rejection());
+        }
+        self.turn
+            .poll_ready_or_reject(cx, |cx| self.inner.poll_ready(cx))
+            .map_err(Error::Inner)
+    }
+
+    fn must_pause(&self) -> bool {
+        self.probe.is_none() && self.turn.source().is_paused()
+    }
+
+    /// Waits for the end of a pause, if there is one. Says whether the request may go on; if not,
+    /// its error is decided.
+    fn poll_pause_over(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        // Whoever waits leaves in the order of coming, and not when the flag is seen to be clear.
+        if !self.must_pause() && !self.pause.is_waiting() {
+            return Poll::Ready(true);
+        }
+        // A place in the queue kept through a pause would keep others waiting.
+        self.turn.step_back();
+        let over = ready!(self.pause.poll_over(self.turn.source(), cx));
+        let since = self.pause.take_since();
+        Poll::Ready(match over {
+            Ok(probe) => {
+                self.probe = probe;
+                if let Some(since) = since {
+                    self.turn.waiting_since(since);
+                }
+                true
+            }
+            Err(error) => {
+                self.turn.reject(error);
+                false
+            }
+        })
+    }
 }
 
 impl<S, F, Request, B> Service<Request> for RequestLimit<S, F>
@@ -85,15 +137,25 @@ where
     type Future = ResponseFuture<S::Future, F>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.turn
-            .poll_ready(cx, |cx| self.inner.poll_ready(cx))
-            .map_err(Error::Inner)
+        loop {
+            if self.turn.is_decided() {
+                return Poll::Ready(Ok(()));
+            }
+            if ready!(self.poll_pause_over(cx)) {
+                let inner = |cx: &mut Context<'_>| self.inner.poll_ready(cx);
+                ready!(self.turn.poll_ready(cx, inner)).map_err(Error::Inner)?;
+                // Nobody who waited in the queue while a pause began is sent into it.
+                if self.must_pause() {
+                    self.turn.step_back();
+                }
+            }
+        }
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
         match self.turn.take() {
             Ok(mut permit) => {
-                permit.sent();
+                permit.sent(self.probe.take());
                 let response = self.inner.call(request);
                 ResponseFuture::called(response, permit, self.feedback.clone())
             }
@@ -108,6 +170,8 @@ impl<S: Clone, F: Clone> Clone for RequestLimit<S, F> {
             inner: self.inner.clone(),
             feedback: self.feedback.clone(),
             turn: self.turn.another(),
+            pause: PauseWaiter::default(),
+            probe: None,
         }
     }
 }

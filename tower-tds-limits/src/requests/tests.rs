@@ -38,13 +38,13 @@ fn of_several_quotas_the_tightest_decides() {
     for _ in 0..2 {
         assert_eq!(requests.earliest(start), Earliest::Now);
         let grant = requests.admit(start);
-        requests.prove(start, grant);
+        requests.prove(start, grant, ms(0));
         requests.end();
     }
     let second = start + ms(1_002);
     assert_eq!(requests.earliest(start), Earliest::At(second));
     let grant = requests.admit(second);
-    requests.prove(second, grant);
+    requests.prove(second, grant, ms(0));
     let minute = start + Duration::from_micros(60_031_500);
     assert_eq!(requests.earliest(second), Earliest::At(minute));
 }
@@ -81,7 +81,7 @@ fn a_lost_request_teaches_nothing_about_how_long_answers_take() {
             if lost {
                 requests.lose(now);
             } else {
-                requests.prove(now + ms(400), grant);
+                requests.prove(now + ms(400), grant, ms(0));
             }
             requests.end();
             now += ms(2_000);
@@ -105,9 +105,9 @@ fn the_head_is_no_proof_where_the_end_is_asked_for() {
         .rules(Rules::window());
     let mut requests = Requests::new(&limits);
     let grant = requests.admit(start);
-    assert_eq!(requests.answer(start, grant), Answered::Unproven);
+    assert_eq!(requests.answer(start, grant, ms(0)), Answered::Unproven);
     assert_eq!(requests.earliest(start), Earliest::OnReturn);
-    requests.prove(start + ms(500), grant);
+    requests.prove(start + ms(500), grant, ms(0));
     requests.end();
     assert_eq!(
         requests.earliest(start + ms(500)),
@@ -141,7 +141,7 @@ fn counted_by_a_server(
                     break;
                 }
                 answers.pop();
-                requests.prove(start + answer, grants[granted]);
+                requests.prove(start + answer, grants[granted], ms(0));
                 requests.end();
             }
             let next_answer = answers.peek().map(|Reverse((answer, _))| *answer);

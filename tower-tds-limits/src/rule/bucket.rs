@@ -22,22 +22,31 @@ pub(crate) struct Bucket {
     /// About the median time from grant to proof, and the burst that allows for it.
     usual: u64,
     automatic: u64,
+    /// Proofs to come until the burst may be as large as it likes, if it begins carefully.
+    careful_for: u64,
 }
 
 // === impl Bucket ===
 
 impl Bucket {
     pub(crate) fn new(quota: Quota, burst: Burst) -> Self {
-        let spare = if burst == Burst::Of(0) { TICK } else { 0 };
         Self {
-            interval: nanos(quota.spacing()).saturating_add(spare),
+            interval: nanos(quota.spacing()),
             burst,
             most: u64::from(quota.requests().get()).saturating_sub(1),
             unproven: 0,
             empty_at: Tick::ZERO,
             usual: 0,
             automatic: LEAST,
+            careful_for: 0,
         }
+    }
+
+    /// Begins with one request at a time, and allows larger bursts as answers come: whoever has
+    /// just been refused is refused once more at the most, and not as often as a burst is large.
+    pub(crate) fn begin_carefully(&mut self) {
+        // What is in flight was sent before.
+        self.careful_for = CAREFUL.saturating_add(self.unproven);
     }
 
     /// From when on one more may be granted; `None` while that depends on a proof to come.
@@ -53,7 +62,10 @@ impl Bucket {
     /// A request that was granted is proven to have been counted no later than `at`.
     pub(crate) fn prove(&mut self, at: Tick) {
         self.unproven = self.unproven.saturating_sub(1);
-        self.empty_at = self.empty_at.max(at).plus(self.interval);
+        self.careful_for = self.careful_for.saturating_sub(1);
+        let spare = if self.burst() == 0 { TICK } else { 0 };
+        let drains = self.interval.saturating_add(spare);
+        self.empty_at = self.empty_at.max(at).plus(drains);
     }
 
     /// A request that was granted was never sent.
@@ -66,7 +78,14 @@ impl Bucket {
             Burst::Of(burst) => u64::from(burst),
             Burst::Auto => self.automatic,
         };
-        burst.min(self.most)
+        let careful = match self.careful_for {
+            0 => u64::MAX,
+            1..=10 => 10,
+            11..=20 => 2,
+            21..=30 => 1,
+            31.. => 0,
+        };
+        burst.min(self.most).min(careful)
     }
 
     /// Moves the median's estimate a step towards `took`.
@@ -85,6 +104,10 @@ impl Bucket {
 /// Without a burst there is no room for a gateway that reads its clock once per turn of its loop:
 /// nginx at 50 a second needed 21 ms between requests, and not 20 (the study behind this crate).
 const TICK: u64 = 1_000_000;
+
+/// Ten answers for each of the bursts 0, 1, 2 and 10: full speed after a few seconds, and one or two
+/// refusals for each try of a rung that is too high (the study behind this crate simulated it).
+const CAREFUL: u64 = 40;
 
 /// The smallest burst that gateways are configured with in practice; nginx's own examples have 5
 /// to 20.

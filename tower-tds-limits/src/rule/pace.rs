@@ -38,8 +38,8 @@ impl Pace {
     /// now.
     pub(crate) fn see(&mut self, now: Tick) {
         if self.undated > 0 {
-            let behind = now.minus(CATCH_UP);
-            self.due = (self.due).max(behind.plus(self.interval.saturating_mul(self.undated)));
+            let ahead = self.interval.saturating_mul(self.undated);
+            self.due = self.due.max(now.plus(ahead));
             self.undated = 0;
         }
     }
@@ -53,7 +53,8 @@ impl Pace {
     pub(crate) fn grant(&mut self, seen: Tick) {
         // A timer that was a little late is made good; a pause of the process is not, or its
         // end would be a burst.
-        self.due = self.due.max(seen.minus(CATCH_UP)).plus(self.interval);
+        let late = self.due.plus(CATCH_UP) >= seen;
+        self.due = if late { self.due } else { seen }.plus(self.interval);
     }
 
     /// As [`grant`](Self::grant), at a time that nobody looked at.

@@ -54,6 +54,11 @@ impl ProofWindow {
         }
     }
 
+    /// Keeps within another number from now on.
+    pub(crate) fn limit_to(&mut self, quota: Quota) {
+        self.limit = u64::from(quota.requests().get());
+    }
+
     /// The clock was seen at `now`.
     pub(crate) fn see(&mut self, now: Tick) {
         while self.next_back <= now {
@@ -145,6 +150,16 @@ impl ProofWindow {
     /// Proofs so old that no rule asks for them.
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten
+    }
+
+    /// Granted, sent perhaps, and not proven.
+    pub(crate) fn unproven(&self) -> u64 {
+        self.granted.saturating_sub(self.proven())
+    }
+
+    /// When requests were proven, in order, for the last two holds at least.
+    pub(crate) fn proofs(&self) -> impl Iterator<Item = Tick> + '_ {
+        self.proofs.iter().copied()
     }
 
     /// Proven so far.

@@ -262,7 +262,7 @@ async fn dropping_the_call_at_any_poll_gives_everything_back() {
         let snapshot = limiter.snapshot();
         assert_eq!(snapshot.in_flight, 0, "after {polls} polls");
         assert_eq!(snapshot.waiting, 0, "after {polls} polls");
-        let live = u64::try_from(probe.calls()).expect("few calls");
+        let live = probe.calls();
         assert_eq!(snapshot.live, live, "only what was sent stays counted");
     }
 }

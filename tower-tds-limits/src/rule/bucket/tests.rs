@@ -84,3 +84,27 @@ fn the_automatic_burst_follows_the_usual_time_to_the_proof() {
     }
     assert_eq!(bucket.burst(), 10);
 }
+
+#[test]
+fn a_careful_beginning_allows_larger_bursts_as_answers_come() {
+    let mut bucket = bucket(Burst::Auto);
+    // Three are in flight and say nothing about what comes after.
+    for _ in 0..3 {
+        bucket.grant();
+    }
+    bucket.begin_carefully();
+    let mut bursts = Vec::new();
+    for proofs in 0..45 {
+        if (proofs + 7) % 10 == 0 || proofs == 0 {
+            bursts.push(bucket.burst());
+        }
+        bucket.grant();
+        bucket.prove(START);
+    }
+    assert_eq!(bursts, [0, 0, 1, 2, 10, 10]);
+    bucket.learn(nanos(Duration::from_secs(3)));
+    for _ in 0..500 {
+        bucket.learn(nanos(Duration::from_secs(3)));
+    }
+    assert_eq!(bucket.burst(), 49, "and then as large as it is");
+}

@@ -1,0 +1,180 @@
+//! What concerns one credential among those that share an IP address: the pause after a 429.
+
+mod pause;
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use self::pause::Pause;
+use crate::{
+    LimitError, Limits, clock,
+    connection::Connections,
+    gate::{Gate, Waiter},
+    requests::Requests,
+};
+
+/// One credential's pause, and the limits that it shares with others.
+#[derive(Debug)]
+pub(crate) struct Credential {
+    requests: Arc<Gate<Requests>>,
+    connections: Arc<Gate<Connections>>,
+    max_wait: Option<Duration>,
+    /// Set while the gate lets nobody through, so that others need not ask it. It is read without
+    /// the gate's lock, and a reader may be late by one request: that one is refused like the
+    /// others in flight.
+    paused: AtomicBool,
+    pause: Arc<Gate<Pause>>,
+}
+
+/// Waits while a credential pauses. Made by the first request that has to.
+#[derive(Default)]
+pub(crate) struct PauseWaiter {
+    /// And since when.
+    waiter: Option<(Waiter<Pause>, Instant)>,
+}
+
+/// The one request that tries whether a pause is over. Dropped without an answer, it lets
+/// another try.
+#[derive(Debug)]
+pub(crate) struct Probe {
+    credential: Arc<Credential>,
+}
+
+// === impl Credential ===
+
+impl Credential {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self::behind(
+            Arc::new(Gate::new(Requests::new(limits))),
+            Arc::new(Gate::new(Connections::new(limits))),
+            limits.wait(),
+        )
+    }
+
+    /// Another one behind the same limits.
+    pub(crate) fn another(&self) -> Self {
+        Self::behind(
+            Arc::clone(&self.requests),
+            Arc::clone(&self.connections),
+            self.max_wait,
+        )
+    }
+
+    fn behind(
+        requests: Arc<Gate<Requests>>,
+        connections: Arc<Gate<Connections>>,
+        max_wait: Option<Duration>,
+    ) -> Self {
+        Self {
+            requests,
+            connections,
+            max_wait,
+            paused: AtomicBool::new(false),
+            pause: Arc::new(Gate::new(Pause::new())),
+        }
+    }
+
+    pub(crate) fn requests(&self) -> &Arc<Gate<Requests>> {
+        &self.requests
+    }
+
+    pub(crate) fn connections(&self) -> &Arc<Gate<Connections>> {
+        &self.connections
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
+    }
+
+    /// Until when it pauses, if it does.
+    pub(crate) fn paused_until(&self) -> Option<Instant> {
+        self.pause.read(|pause, _| pause.until())
+    }
+
+    /// How many wait for the end of the pause.
+    pub(crate) fn waiting(&self) -> usize {
+        self.pause.read(|_, waiting| waiting)
+    }
+
+    /// A request was refused because the credential has made too many. Gives for how long it
+    /// pauses if that is news.
+    pub(crate) fn refuse(&self, hint: Option<Duration>, tried: bool) -> Option<Duration> {
+        self.pause.update_now(|pause, now| {
+            self.paused.store(true, Ordering::Relaxed);
+            pause.refuse(now, hint, tried)
+        })
+    }
+
+    /// When the next may be tried, as an error for one who does not wait.
+    pub(crate) fn rejection(&self) -> LimitError {
+        let now = clock::now();
+        let until = self.paused_until();
+        LimitError::rejected(until.map(|until| until.saturating_duration_since(now)))
+    }
+}
+
+// === impl PauseWaiter ===
+
+impl PauseWaiter {
+    /// Waits until the credential pauses no more, or until it is this one's turn to try.
+    ///
+    /// # Errors
+    /// When the longest wait has passed.
+    pub(crate) fn poll_over(
+        &mut self,
+        credential: &Arc<Credential>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Probe>, LimitError>> {
+        let (waiter, _) = self.waiter.get_or_insert_with(|| {
+            let waiter = Waiter::new(Arc::clone(&credential.pause), credential.max_wait);
+            (waiter, clock::now())
+        });
+        let tries = ready!(waiter.poll_pass(cx))?;
+        Poll::Ready(Ok(tries.then(|| Probe {
+            credential: Arc::clone(credential),
+        })))
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiter.is_some()
+    }
+
+    /// Since when somebody has waited here, if anybody has.
+    pub(crate) fn take_since(&mut self) -> Option<Instant> {
+        self.waiter.take().map(|(_, since)| since)
+    }
+}
+
+impl fmt::Debug for PauseWaiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PauseWaiter").finish_non_exhaustive()
+    }
+}
+
+// === impl Probe ===
+
+impl Probe {
+    /// The service accepted it: the pause is over for all.
+    pub(crate) fn accepted(self) {
+        let credential = &self.credential;
+        credential.pause.update(|pause| {
+            pause.end();
+            credential.paused.store(false, Ordering::Relaxed);
+        });
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.credential.pause.update(Pause::untried);
+    }
+}

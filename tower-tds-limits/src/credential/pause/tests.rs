@@ -1,0 +1,79 @@
+use super::*;
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+#[test]
+fn a_hint_is_honoured_and_then_one_tries() {
+    let now = Instant::now();
+    let mut pause = Pause::new();
+    assert_eq!(pause.refuse(now, Some(secs(7)), false), Some(secs(7)));
+    assert_eq!(pause.earliest(now), Earliest::At(now + secs(7)));
+    let over = now + secs(7);
+    assert_eq!(pause.earliest(over), Earliest::Now);
+    assert!(pause.admit(over), "this one tries");
+    assert_eq!(pause.earliest(over + secs(100)), Earliest::OnReturn);
+    pause.end();
+    assert_eq!(pause.earliest(over), Earliest::Now);
+    assert!(!pause.admit(over), "and this one need not");
+}
+
+#[test]
+fn a_hint_of_hours_is_cut_to_a_minute() {
+    let now = Instant::now();
+    let mut pause = Pause::new();
+    let wait = pause.refuse(now, Some(secs(86_400)), false);
+    assert_eq!(wait, Some(secs(60)));
+}
+
+#[test]
+fn those_in_flight_are_no_news_and_can_prolong_it() {
+    let now = Instant::now();
+    let mut pause = Pause::new();
+    pause.refuse(now, Some(secs(5)), false);
+    assert_eq!(pause.refuse(now + secs(1), None, false), None);
+    assert_eq!(pause.until(), Some(now + secs(5)));
+    assert_eq!(pause.refuse(now + secs(1), Some(secs(9)), false), None);
+    assert_eq!(pause.until(), Some(now + secs(10)));
+}
+
+#[test]
+fn without_hints_each_failed_try_doubles_the_pause_up_to_a_minute() {
+    let mut now = Instant::now();
+    let mut pause = Pause::new();
+    let mut waits = vec![pause.refuse(now, None, false)];
+    for _ in 0..7 {
+        now = pause.until().expect("it pauses");
+        assert!(pause.admit(now));
+        waits.push(pause.refuse(now, None, true));
+    }
+    let expected = [1, 2, 4, 8, 16, 32, 60, 60];
+    assert_eq!(waits, expected.map(|wait| Some(secs(wait))));
+    // An accepted one ends the series.
+    assert!(pause.admit(pause.until().expect("it pauses")));
+    pause.end();
+    assert_eq!(pause.refuse(now, None, false), Some(secs(1)));
+}
+
+#[test]
+fn a_try_without_an_answer_lets_another_try() {
+    let now = Instant::now();
+    let mut pause = Pause::new();
+    pause.refuse(now, None, false);
+    let over = now + secs(1);
+    assert!(pause.admit(over));
+    pause.untried();
+    assert_eq!(pause.earliest(over), Earliest::Now);
+    assert!(pause.admit(over));
+}
+
+#[test]
+fn a_late_refusal_does_not_disturb_the_one_that_tries() {
+    let now = Instant::now();
+    let mut pause = Pause::new();
+    pause.refuse(now, None, false);
+    assert!(pause.admit(now + secs(1)));
+    assert_eq!(pause.refuse(now + secs(1), None, false), None);
+    assert_eq!(pause.earliest(now + secs(9)), Earliest::OnReturn);
+}

@@ -1,0 +1,75 @@
+use http::HeaderValue;
+
+use super::*;
+
+fn read(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::from_u16(status).expect("a status");
+    for (name, value) in headers {
+        response
+            .headers_mut()
+            .insert(*name, HeaderValue::from_static(value));
+    }
+    ReadStatus::new().read(Ok::<_, &()>(&response))
+}
+
+#[test]
+fn the_contracts_statuses_are_told_apart() {
+    assert_eq!(read(200, &[]), Outcome::Answered);
+    assert_eq!(read(401, &[]), Outcome::Answered);
+    assert_eq!(read(503, &[]), Outcome::Answered);
+    assert_eq!(read(423, &[]), Outcome::RateExceeded);
+    assert_eq!(read(429, &[]), Outcome::QuotaExceeded(None));
+    assert_eq!(read(416, &[]), Outcome::ConnectionsExceeded);
+}
+
+#[test]
+fn a_416_about_a_range_is_not_about_connections() {
+    let about_a_range = [("content-range", "bytes */1234")];
+    assert_eq!(read(416, &about_a_range), Outcome::Answered);
+}
+
+#[test]
+fn retry_after_is_read_in_seconds_and_as_a_date_on_the_services_own_clock() {
+    let wait = |headers: &[_]| {
+        let Outcome::QuotaExceeded(wait) = read(429, headers) else {
+            panic!("a 429 is about the quota");
+        };
+        wait
+    };
+    let minute = Some(Duration::from_secs(60));
+    assert_eq!(wait(&[("retry-after", "60")]), minute);
+    assert_eq!(wait(&[("retry-after", " 60 ")]), minute);
+    let date = [
+        ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        ("retry-after", "Sun, 06 Nov 1994 08:50:37 GMT"),
+    ];
+    assert_eq!(wait(&date), minute);
+    // Long past by any clock.
+    assert_eq!(wait(&date[1..]), Some(Duration::ZERO));
+    for nonsense in ["soon", "-1", "1.5", ""] {
+        assert_eq!(wait(&[("retry-after", nonsense)]), None, "{nonsense}");
+    }
+}
+
+#[test]
+fn an_error_leaves_all_open() {
+    assert_eq!(
+        ReadStatus::new().read(Err::<&Response<()>, _>(&())),
+        Outcome::Lost
+    );
+}
+
+#[test]
+fn the_services_own_time_is_read_where_it_is_asked_for() {
+    let feedback = ReadStatus::new().served_in(|headers| {
+        let millis = headers.get("x-took")?.to_str().ok()?;
+        millis.parse().ok().map(Duration::from_millis)
+    });
+    let mut response = Response::new(());
+    assert_eq!(feedback.read(Ok::<_, &()>(&response)), Outcome::Answered);
+    let took = HeaderValue::from_static("80");
+    response.headers_mut().insert("x-took", took);
+    let served = Outcome::Served(Duration::from_millis(80));
+    assert_eq!(feedback.read(Ok::<_, &()>(&response)), served);
+}

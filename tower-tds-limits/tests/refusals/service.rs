@@ -1,0 +1,124 @@
+//! A service that answers by a script, and remembers when requests came.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::Empty;
+use tokio::time::{Instant, sleep};
+use tower::Service;
+
+type Script = Box<dyn FnMut(usize) -> Answer + Send>;
+
+/// Counts each request when it comes, and answers a while later.
+#[derive(Clone)]
+pub(crate) struct Scripted {
+    takes: Duration,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    script: Script,
+    arrivals: Vec<Instant>,
+}
+
+/// What one request is answered with.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    status: StatusCode,
+    retry_after: Option<u32>,
+}
+
+// === impl Scripted ===
+
+impl Scripted {
+    pub(crate) fn new(
+        takes: Duration,
+        script: impl FnMut(usize) -> Answer + Send + 'static,
+    ) -> Self {
+        let state = State {
+            script: Box::new(script),
+            arrivals: Vec::new(),
+        };
+        Self {
+            takes,
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    pub(crate) fn arrivals(&self) -> Vec<Instant> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.arrivals.clone()
+    }
+}
+
+impl Service<Request<Empty<Bytes>>> for Scripted {
+    type Response = Response<Empty<Bytes>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Empty<Bytes>>) -> Self::Future {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = state.arrivals.len();
+        state.arrivals.push(Instant::now());
+        let answer = (state.script)(number);
+        let takes = self.takes;
+        Box::pin(async move {
+            sleep(takes).await;
+            Ok(answer.into_response())
+        })
+    }
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripted").finish_non_exhaustive()
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    pub(crate) fn ok() -> Self {
+        Self::status(200)
+    }
+
+    pub(crate) fn status(status: u16) -> Self {
+        Self {
+            status: StatusCode::from_u16(status).unwrap_or_default(),
+            retry_after: None,
+        }
+    }
+
+    pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    fn into_response(self) -> Response<Empty<Bytes>> {
+        let mut response = Response::new(Empty::new());
+        *response.status_mut() = self.status;
+        if let Some(seconds) = self.retry_after {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+pub(crate) fn request() -> Request<Empty<Bytes>> {
+    Request::new(Empty::new())
+}
