@@ -89,8 +89,8 @@ pub use self::{
     limits::{Limits, Proof},
     quota::Quota,
     request::{
-        Feedback, Outcome, PermitBody, ReadStatus, RequestLimit, RequestLimitLayer, RequestShed,
-        RequestShedLayer,
+        Detach, DetachLayer, Feedback, Outcome, PermitBody, ReadStatus, RequestLimit,
+        RequestLimitLayer, RequestShed, RequestShedLayer,
     },
     rules::{Burst, Rules},
     rung::Rung,
@@ -100,7 +100,7 @@ pub use self::{
 pub mod future {
     pub use crate::{
         connection::{BackgroundTask, ConnectFuture},
-        request::ResponseFuture,
+        request::{DetachFuture, ResponseFuture},
     };
 }
 

@@ -6,7 +6,7 @@ use http::Uri;
 use tower::ServiceBuilder;
 use tower_oidc_cc::{ConfigError, Credentials, Origin, TokenEndpoint, TokenLayer, Tokens};
 use tower_tds_errors::{ClassifyLayer, RetryLayer};
-use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
+use tower_tds_limits::{DetachLayer, Limiter, Limits, RequestLimitLayer};
 
 use crate::{
     Client,
@@ -121,6 +121,7 @@ impl Builder {
             .layer(self.retry)
             .map_err(translate)
             .layer(TokenLayer::new(tokens.clone(), [origin]).judge(ReadError))
+            .layer(DetachLayer::new())
             .layer(RequestLimitLayer::new(limiter.clone()).feedback(ReadError))
             .layer(ClassifyLayer::new())
             .service(self.compression.around(data_http));

@@ -16,7 +16,7 @@ use tower_http::decompression::DecompressionBody;
 use tower_oidc_cc::{Credentials, Token, Tokens};
 use tower_service::Service;
 use tower_tds_errors::{Classify, Error, Retry};
-use tower_tds_limits::{Limiter, PermitBody, RequestLimit};
+use tower_tds_limits::{Detach, Limiter, PermitBody, RequestLimit};
 
 use crate::{Builder, compression::Compressed, translate::ReadError, transport::Http};
 
@@ -27,7 +27,8 @@ use crate::{Builder, compression::Compressed, translate::ReadError, transport::H
 /// [`tower_oidc_cc::Token`] and [`tower_tds_limits::RequestLimit`].
 ///
 /// # Cancel safety
-/// Dropping a call frees what it holds. It does not stop a token request that others wait for.
+/// Dropping a call that was sent sees it to its end in the background: the service counts it either
+/// way, and its connection stays. It does not stop a token request that others wait for.
 ///
 /// # Clone
 /// Clones share the token, the limits and the sockets. Use a clone for one request (`oneshot`).
@@ -50,7 +51,7 @@ pub type RequestBody = Full<Bytes>;
 /// The body of a response, decoded. Its request counts as in flight until its end or its drop.
 pub type ResponseBody = PermitBody<DecompressionBody<Incoming>>;
 
-type Limited = RequestLimit<Classify<Compressed<Http>>, ReadError>;
+type Limited = Detach<RequestLimit<Classify<Compressed<Http>>, ReadError>>;
 type Tokened = Token<Limited, ReadError>;
 type LayerError = <Tokened as Service<Request<RequestBody>>>::Error;
 pub(crate) type Translate = fn(LayerError) -> Error;
@@ -117,7 +118,7 @@ pin_project_lite::pin_project! {
     /// The response of a [`Client`].
     ///
     /// # Cancel safety
-    /// Dropping it frees what the call holds.
+    /// What was sent is seen to its end in the background, and frees what it holds then.
     pub struct ResponseFuture {
         #[pin]
         inner: <Stack as Service<Request<RequestBody>>>::Future,

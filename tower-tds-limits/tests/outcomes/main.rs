@@ -1,4 +1,4 @@
-//! What a refusal leads to: silence, a stricter rung, a pause of the credential.
+//! What outcomes lead to: silence, a stricter rung, a pause, and calls that outlive their callers.
 
 #![expect(
     clippy::expect_used,
@@ -6,6 +6,7 @@
     reason = "a surprise in a test is a failed test"
 )]
 
+mod detach;
 mod service;
 
 use std::{num::NonZeroU32, time::Duration};

@@ -1,0 +1,165 @@
+//! What becomes of calls whose callers have gone, as the service sees it.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::Empty;
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower_tds_limits::{DetachLayer, Limiter, Limits, RequestLimitLayer};
+
+use crate::service::{Answer, Scripted, request};
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Two hundred callers, always calling, for a minute; every `n`-th call is dropped after 100 ms.
+/// Gives how many requests a second the service saw.
+async fn rate<S>(service: S, seen: &Scripted, hang_up: Option<usize>) -> f64
+where
+    S: Service<Request<Empty<Bytes>>, Error: Send> + Clone + Send + 'static,
+    S::Future: Future + Send,
+    S::Response: Send,
+{
+    let mut callers = JoinSet::new();
+    for caller in 0..200 {
+        let service = service.clone();
+        callers.spawn(async move {
+            for call in caller.. {
+                let mut service = service.clone();
+                let Ok(service) = service.ready().await else {
+                    return;
+                };
+                let response = service.call(request());
+                if hang_up.is_some_and(|n| call % n == 0) {
+                    drop(timeout(ms(100), response).await);
+                } else {
+                    drop(response.await);
+                }
+            }
+        });
+    }
+    sleep(Duration::from_secs(60)).await;
+    callers.abort_all();
+    f64::from(u32::try_from(seen.arrivals().len()).expect("few calls")) / 60.0
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_of_the_callers_hang_up_and_the_service_is_used_as_by_patient_ones() {
+    let service = || Scripted::new(ms(300), |_| Answer::ok());
+    let limited = |seen: &Scripted| {
+        RequestLimitLayer::new(Limiter::new(Limits::default())).layer(seen.clone())
+    };
+    let seen = service();
+    let patient = rate(limited(&seen), &seen, None).await;
+    let seen = service();
+    let held = rate(limited(&seen), &seen, Some(2)).await;
+    let seen = service();
+    let detached = DetachLayer::new().layer(limited(&seen));
+    let detached = rate(detached, &seen, Some(2)).await;
+    println!(
+        "a second: {patient:.1} by patient callers; half of them hang up: {held:.1} held as lost, {detached:.1} detached"
+    );
+    assert!(detached > 0.97 * patient, "{detached} of {patient}");
+    assert!(held < 0.5 * patient, "or it could be left out: {held}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_call_is_answered_and_gives_everything_back() {
+    let limiter = Limiter::new(Limits::default());
+    let seen = Scripted::new(ms(300), |_| Answer::ok());
+    let service = ServiceBuilder::new()
+        .layer(DetachLayer::new())
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(seen.clone());
+    let call = timeout(ms(100), service.oneshot(request())).await;
+    assert!(call.is_err(), "it is dropped before its answer");
+    assert_eq!(limiter.snapshot().in_flight, 1);
+    sleep(ms(201)).await;
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.in_flight, snapshot.live), (0, 1));
+    sleep(ms(1_002)).await;
+    assert_eq!(
+        limiter.snapshot().live,
+        0,
+        "a second after the answer, and not eleven"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_never_answered_is_let_go_after_half_a_minute() {
+    let limiter = Limiter::new(Limits::default());
+    let seen = Scripted::new(Duration::from_secs(100_000), |_| Answer::ok());
+    let service = ServiceBuilder::new()
+        .layer(DetachLayer::new())
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(seen.clone());
+    drop(timeout(ms(100), service.oneshot(request())).await);
+    sleep(Duration::from_secs(29)).await;
+    assert_eq!(limiter.snapshot().in_flight, 1);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(limiter.snapshot().in_flight, 0);
+}
+
+/// A body that never ends.
+#[derive(Debug)]
+struct Endless;
+
+impl http_body::Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[0; 1024])))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endless_body_is_let_go() {
+    let limiter = Limiter::new(Limits::default());
+    let endless = service_fn(async |_: Request<Empty<Bytes>>| {
+        sleep(ms(50)).await;
+        Ok::<_, Infallible>(Response::new(Endless))
+    });
+    let service = ServiceBuilder::new()
+        .layer(DetachLayer::new())
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .map_future(Box::pin)
+        .service(endless);
+    drop(timeout(ms(10), service.oneshot(request())).await);
+    sleep(ms(100)).await;
+    assert_eq!(limiter.snapshot().in_flight, 0);
+}
+
+#[test]
+fn outside_a_runtime_a_dropped_call_is_just_dropped() {
+    let limiter = Limiter::new(Limits::default());
+    let pending = service_fn(|_: Request<Empty<Bytes>>| {
+        std::future::pending::<Result<Response<Empty<Bytes>>, Infallible>>()
+    });
+    let mut service = ServiceBuilder::new()
+        .layer(DetachLayer::new())
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(pending);
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(service.poll_ready(&mut cx).is_ready());
+    let mut call = service.call(request());
+    assert!(Pin::new(&mut call).poll(&mut cx).is_pending());
+    drop(call);
+    assert_eq!(limiter.snapshot().in_flight, 0);
+}
