@@ -139,7 +139,7 @@ impl Requests {
         for rule in &mut self.rules {
             rule.prove(at, now);
             if let Some(granted) = grant.at {
-                rule.learn(at.since(granted));
+                rule.learn(now, at.since(granted));
             }
         }
     }
@@ -229,9 +229,9 @@ impl Admit for Requests {
     }
 
     fn admit_undated(&mut self) -> Option<Grant> {
-        self.opens_at()
-            .is_some_and(|at| at <= self.seen)
-            .then(|| self.grant(Dated::Later))
+        let open = self.rules.iter().all(Rule::is_undated)
+            && self.opens_at().is_some_and(|at| at <= self.seen);
+        open.then(|| self.grant(Dated::Later))
     }
 }
 

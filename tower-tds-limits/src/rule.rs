@@ -9,10 +9,17 @@
 
 mod bucket;
 mod counter;
+mod jitter;
 mod pace;
 mod window;
 
-use self::{bucket::Bucket, counter::Counter, pace::Pace, window::ProofWindow};
+use self::{
+    bucket::Bucket,
+    counter::Counter,
+    jitter::{Jitter, Spacing},
+    pace::Pace,
+    window::ProofWindow,
+};
 use crate::{Quota, Rules, clock::Tick};
 
 /// The rules for one quota.
@@ -22,6 +29,7 @@ pub(crate) struct Rule {
     counter: Option<Counter>,
     bucket: Option<Bucket>,
     pace: Option<Pace>,
+    jitter: Option<Jitter>,
 }
 
 // === impl Rule ===
@@ -34,6 +42,7 @@ impl Rule {
             counter: rules.counter.then(Counter::default),
             bucket: rules.bucket.map(|burst| Bucket::new(quota, burst)),
             pace: rules.pace.map(|burst| Pace::new(quota, burst)),
+            jitter: rules.jitter.then(|| Jitter::new(quota)),
         }
     }
 
@@ -55,6 +64,7 @@ impl Rule {
             bucket
         });
         self.pace = rules.pace.map(|burst| Pace::new(quota, burst));
+        self.jitter = rules.jitter.then(|| Jitter::new(quota));
     }
 
     /// The clock was seen at `now`.
@@ -69,6 +79,15 @@ impl Rule {
     /// From when on one more may be granted, as far as the clock was seen; `None` while that
     /// depends on a proof to come.
     pub(crate) fn opens_at(&mut self, seen: Tick) -> Option<Tick> {
+        let spacing = self.jitter.as_ref().map(|jitter| jitter.spacing(seen));
+        match spacing {
+            Some(Spacing::Alone(at)) => Some(at),
+            Some(Spacing::And(at)) => Some(self.proven_at(seen)?.max(at)),
+            Some(Spacing::Unknown) | None => self.proven_at(seen),
+        }
+    }
+
+    fn proven_at(&mut self, seen: Tick) -> Option<Tick> {
         let mut opens = self.window.opens_at()?;
         if let Some(bucket) = &self.bucket {
             opens = opens.max(bucket.opens_at()?);
@@ -93,6 +112,14 @@ impl Rule {
                 Dated::Later => pace.grant_undated(seen),
             }
         }
+        if let Some(jitter) = &mut self.jitter {
+            jitter.grant(seen);
+        }
+    }
+
+    /// Whether grants may be made at times that nobody looks at.
+    pub(crate) fn is_undated(&self) -> bool {
+        self.jitter.is_none()
     }
 
     /// A granted request is proven to have been counted no later than `at`, as it turns out now.
@@ -113,10 +140,14 @@ impl Rule {
         }
     }
 
-    /// An answer took this many nanoseconds, from its request's grant to its proof.
-    pub(crate) fn learn(&mut self, took: u64) {
+    /// An answer that came at `now` took this many nanoseconds, from its request's grant to its
+    /// proof.
+    pub(crate) fn learn(&mut self, now: Tick, took: u64) {
         if let Some(bucket) = &mut self.bucket {
             bucket.learn(took);
+        }
+        if let Some(jitter) = &mut self.jitter {
+            jitter.learn(now, took);
         }
     }
 
@@ -128,6 +159,9 @@ impl Rule {
         }
         if let Some(pace) = &mut self.pace {
             pace.withdraw();
+        }
+        if let Some(jitter) = &mut self.jitter {
+            jitter.withdraw();
         }
     }
 

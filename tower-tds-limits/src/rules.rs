@@ -28,6 +28,8 @@ pub struct Rules {
     pub(crate) counter: bool,
     pub(crate) bucket: Option<Burst>,
     pub(crate) pace: Option<NonZeroU32>,
+    /// The highest rung's: even spacing by the jitter seen, once enough was seen.
+    pub(crate) jitter: bool,
 }
 
 /// How many requests beyond its steady rate a leaky bucket takes at once.
@@ -51,6 +53,7 @@ impl Rules {
             counter: false,
             bucket: None,
             pace: None,
+            jitter: false,
         }
     }
 
@@ -74,6 +77,13 @@ impl Rules {
     #[must_use]
     pub const fn bucket(mut self, burst: Burst) -> Self {
         self.bucket = Some(burst);
+        self
+    }
+
+    /// Spaces requests by the jitter seen, instead of proving anything.
+    #[must_use]
+    pub(crate) const fn jitter(mut self) -> Self {
+        self.jitter = true;
         self
     }
 

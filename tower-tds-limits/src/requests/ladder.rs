@@ -8,6 +8,8 @@ use crate::{Burst, Quota, Rules, Rung, clock::Tick};
 #[derive(Debug)]
 pub(crate) struct Ladder {
     rung: Rung,
+    /// The highest that it climbs to.
+    highest: Rung,
     /// Counts the refusals that led down. What was granted before one and refused after it
     /// belongs to it.
     episode: u32,
@@ -26,9 +28,11 @@ impl Ladder {
     pub(crate) fn new(start: Rung) -> Self {
         Self {
             rung: start,
+            // Nobody is led beyond what is proven who has not begun there.
+            highest: start.min(Rung::Proven),
             episode: 0,
             silent_until: Tick::ZERO,
-            climbs_at: start.up().map_or(Tick::NEVER, |_| Tick::ZERO.plus(CLEAN)),
+            climbs_at: Tick::ZERO.plus(CLEAN),
             clean: CLEAN,
             climbed: false,
         }
@@ -75,15 +79,16 @@ impl Ladder {
         if now < self.climbs_at {
             return None;
         }
-        self.rung = self.rung.up()?;
+        self.climbs_at = now.plus(self.clean);
+        self.rung = self.rung.up().filter(|up| *up >= self.highest)?;
         self.climbed = true;
-        self.climbs_at = self.rung.up().map_or(Tick::NEVER, |_| now.plus(self.clean));
         Some(self.rung)
     }
 
     /// What is kept within on this rung, where `quota` and `rules` are the highest one's.
     pub(crate) fn keeps(&self, quota: Quota, rules: Rules) -> (Quota, Rules) {
         match self.rung {
+            Rung::Paced => (quota, rules.jitter()),
             Rung::Proven => (quota, rules),
             Rung::Strict => (quota, strict(rules)),
             Rung::Serial => (quota, serial()),

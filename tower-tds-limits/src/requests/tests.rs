@@ -125,10 +125,18 @@ fn counted_by_a_server(
     rules: Rules,
     delays: Delays,
 ) -> (Vec<Duration>, Duration) {
+    counted_within(
+        &Limits::default().rules(rules).in_flight(count(500)),
+        n,
+        seed,
+        delays,
+    )
+}
+
+fn counted_within(limits: &Limits, n: u32, seed: u64, delays: Delays) -> (Vec<Duration>, Duration) {
     let start = Instant::now();
     let mut rng = fastrand::Rng::with_seed(seed);
-    let limits = Limits::default().rules(rules).in_flight(count(500));
-    let mut requests = Requests::new(&limits);
+    let mut requests = Requests::new(limits);
     // Answers to come, each with the number of its grant.
     let mut answers: BinaryHeap<Reverse<(Duration, usize)>> = BinaryHeap::new();
     let mut grants = Vec::new();
@@ -300,4 +308,24 @@ fn throughput_is_within_a_hundredth_of_what_a_safe_client_can_have() {
             "{share} against {bound}, {rules:?}"
         );
     }
+}
+
+/// 10 to 20 ms each way, and the same service.
+fn nearly_calm(rng: &mut fastrand::Rng, _: Duration) -> (Duration, Duration) {
+    let there = Duration::from_micros(rng.u64(10_000..15_000));
+    (there, ms(40))
+}
+
+#[test]
+fn the_highest_rung_reaches_97_hundredths_on_a_calm_path_and_is_not_refused_there() {
+    let limits = Limits::default().start_at(Rung::Paced);
+    let (counted, last) = counted_within(&limits, 20_000, 1, nearly_calm);
+    let share = f64::from(20_000) / last.as_secs_f64() / 50.0;
+    assert!(share > 0.97, "{share}");
+    assert!(largest_second(&counted) <= 50);
+    // As proven rules where the network is rough, to within a hundredth.
+    let (counted, last) = counted_within(&limits, 20_000, 1, usual);
+    let share = f64::from(20_000) / last.as_secs_f64() / 50.0;
+    assert!((share - 0.849).abs() < 0.01, "{share}");
+    assert!(largest_second(&counted) <= 50);
 }

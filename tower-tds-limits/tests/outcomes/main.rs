@@ -9,14 +9,22 @@
 mod detach;
 mod service;
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    num::NonZeroU32,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use http::StatusCode;
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Empty;
 use tokio::{
     task::JoinSet,
     time::{Instant, advance, sleep},
 };
-use tower::{Layer, ServiceExt};
+use tower::{Layer, ServiceExt, service_fn};
 use tower_tds_limits::{Error, Limiter, Limits, Quota, RequestLimitLayer, RequestShedLayer, Rung};
 
 use self::service::{Answer, Scripted, request};
@@ -131,6 +139,62 @@ async fn a_service_known_to_be_strict_refuses_nothing_if_one_starts_carefully() 
     let limiter = Limiter::new(Limits::default().start_at(Rung::Serial));
     let statuses = call_all(&limiter, &burstless(), 100).await;
     assert!(statuses.iter().all(|status| *status == 200));
+}
+
+/// Fifty in any second, the refused not counted.
+fn accepts(counted: &Mutex<VecDeque<Instant>>) -> bool {
+    let now = Instant::now();
+    let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+    counted.retain(|at| now - *at < secs(1));
+    let room = counted.len() < 50;
+    if room {
+        counted.push_back(now);
+    }
+    room
+}
+
+/// Nearly ten minutes of work; every 41 s, when the last time is forgotten, the network stalls.
+#[tokio::test(start_paused = true)]
+async fn the_highest_rung_is_refused_once_on_a_rough_path() {
+    let counted: Arc<Mutex<VecDeque<Instant>>> = Arc::default();
+    let begin = Instant::now();
+    let service = service_fn(move |_: Request<Empty<Bytes>>| {
+        let counted = Arc::clone(&counted);
+        async move {
+            let at = u64::try_from(begin.elapsed().as_millis()).unwrap_or_default();
+            // What is sent during a stall arrives at its end.
+            let phase = at % 41_000;
+            sleep(if phase > 40_860 {
+                ms(41_000 - phase)
+            } else {
+                ms(5)
+            })
+            .await;
+            let mut response = Response::new(Empty::<Bytes>::new());
+            if !accepts(&counted) {
+                *response.status_mut() = StatusCode::LOCKED;
+            }
+            sleep(ms(5)).await;
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let limiter = Limiter::new(Limits::default().start_at(Rung::Paced));
+    let service = RequestLimitLayer::new(limiter.clone()).layer(service);
+    let mut callers = JoinSet::new();
+    for _ in 0..20 {
+        let service = service.clone();
+        callers.spawn(async move {
+            let mut refused = 0;
+            while begin.elapsed() < secs(590) {
+                let answer = service.clone().oneshot(request()).await.expect("an answer");
+                refused += usize::from(answer.status() == StatusCode::LOCKED);
+            }
+            refused
+        });
+    }
+    let refused: usize = callers.join_all().await.into_iter().sum();
+    assert!((1..=8).contains(&refused), "one stall's: {refused}");
+    assert_eq!(limiter.snapshot().rung, Rung::Proven);
 }
 
 #[tokio::test(start_paused = true)]

@@ -102,3 +102,11 @@ fn a_burst_that_was_chosen_smaller_stays_smaller() {
     let rules = Rules::window().bucket(Burst::Of(3));
     assert_eq!(strict(rules).bucket, Some(Burst::Of(3)));
 }
+
+#[test]
+fn only_who_began_above_the_proof_is_led_back_there() {
+    let mut fast = Ladder::new(Rung::Paced);
+    assert_eq!(fast.refuse(at(SECOND), 0), Some(Rung::Proven));
+    assert_eq!(fast.accept(at(11 * MINUTES)), Some(Rung::Paced));
+    assert_eq!(fast.accept(at(100_000 * MINUTES)), None);
+}
