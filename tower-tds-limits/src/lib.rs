@@ -52,15 +52,28 @@
 //! of the others was either unproven, or proven no earlier than its count, which lies in the
 //! interval. So if at every grant at most `n - 1` others are unproven or proven within the last
 //! interval, no interval holds more than `n`: however long the delays are, and in whatever order.
-//!
-//! The same holds for any rule whose sum does not fall when a count is moved to a later time:
-//! put each proven request at its proof, each unproven one at now, and send if the rule would
-//! accept one more. Nobody who sees only grants and proofs can safely send earlier.
+//! The same holds for any rule whose sum does not fall when a count is moved to a later time, and
+//! nobody who sees only grants and proofs can safely send earlier.
 //!
 //! Assumed: delays are not negative; every request on the wire passes the limiter; nobody else
 //! uses the quota; a lost request is counted within [`Limits::lost_after`] if at all; clocks run
-//! within 500 ppm of each other (a guard of 2 ms a second covers that and a server's
-//! millisecond).
+//! within 500 ppm of each other. The theorems stand in [`_design`], with their proofs.
+//!
+//! # If it is refused all the same
+//! Then the service is stricter than assumed, or somebody else uses the quota.
+//!
+//! | answer | concerns | what follows |
+//! |---|---|---|
+//! | 423 | the address | a second of silence, and one [`Rung`] down; up again after ten clean minutes |
+//! | 416 | the address | a second of silence |
+//! | 429 | the credential | it pauses as long as the service says, a minute at the most; then one request tries |
+//!
+//! [`Feedback`] reads that from responses, or from your errors. [`Limiter::snapshot`] shows it, and
+//! `tracing` events tell when it changes.
+//!
+//! # When callers hang up
+//! What was sent is counted, whether or not somebody waits for the answer: put [`DetachLayer`]
+//! around the limit, and dropped calls are seen to their end.
 //!
 //! # Non-goals
 //! - Services that smooth arrivals without any burst refuse whoever sends two at once:
@@ -103,6 +116,10 @@ pub mod future {
         request::{DetachFuture, ResponseFuture},
     };
 }
+
+#[cfg(doc)]
+#[doc = include_str!("../DESIGN.md")]
+pub mod _design {}
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
