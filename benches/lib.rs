@@ -2,8 +2,8 @@
 
 use std::{
     convert::Infallible,
-    future::{Future, Ready, ready},
-    pin::pin,
+    future::Future,
+    pin::{Pin, pin},
     task::{Context, Poll, Waker},
 };
 
@@ -15,6 +15,13 @@ use tower_service::Service;
 #[non_exhaustive]
 pub struct Echo {}
 
+/// The answer of an [`Echo`]: as small to move as a client's boxed future, with the response made
+/// where it is polled.
+#[derive(Debug)]
+pub struct EchoFuture<B> {
+    body: Option<B>,
+}
+
 // === impl Echo ===
 
 impl Echo {
@@ -25,17 +32,32 @@ impl Echo {
     }
 }
 
-impl<B> Service<Request<B>> for Echo {
+impl<B: Unpin> Service<Request<B>> for Echo {
     type Response = Response<B>;
     type Error = Infallible;
-    type Future = Ready<Result<Response<B>, Infallible>>;
+    type Future = EchoFuture<B>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        ready(Ok(Response::new(request.into_body())))
+        EchoFuture {
+            body: Some(request.into_body()),
+        }
+    }
+}
+
+// === impl EchoFuture ===
+
+impl<B: Unpin> Future for EchoFuture<B> {
+    type Output = Result<Response<B>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut().body.take() {
+            Some(body) => Poll::Ready(Ok(Response::new(body))),
+            None => Poll::Pending,
+        }
     }
 }
 

@@ -42,11 +42,12 @@ pub(crate) struct PauseWaiter {
     waiter: Option<(Waiter<Pause>, Instant)>,
 }
 
-/// The one request that tries whether a pause is over. Dropped without an answer, it lets
-/// another try.
+/// The turn to try whether a pause is over. Dropped before the request is sent, it lets another
+/// try.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    credential: Arc<Credential>,
+    /// `None` once the request is sent.
+    credential: Option<Arc<Credential>>,
 }
 
 // === impl Credential ===
@@ -114,6 +115,19 @@ impl Credential {
         })
     }
 
+    /// The request that tried was accepted: the pause is over for all.
+    pub(crate) fn accept(&self) {
+        self.pause.update(|pause| {
+            pause.end();
+            self.paused.store(false, Ordering::Relaxed);
+        });
+    }
+
+    /// The request that tried got no answer: another may.
+    pub(crate) fn untried(&self) {
+        self.pause.update(Pause::untried);
+    }
+
     /// When the next may be tried, as an error for one who does not wait.
     pub(crate) fn rejection(&self) -> LimitError {
         let now = clock::now();
@@ -140,7 +154,7 @@ impl PauseWaiter {
         });
         let tries = ready!(waiter.poll_pass(cx))?;
         Poll::Ready(Ok(tries.then(|| Probe {
-            credential: Arc::clone(credential),
+            credential: Some(Arc::clone(credential)),
         })))
     }
 
@@ -163,18 +177,16 @@ impl fmt::Debug for PauseWaiter {
 // === impl Probe ===
 
 impl Probe {
-    /// The service accepted it: the pause is over for all.
-    pub(crate) fn accepted(self) {
-        let credential = &self.credential;
-        credential.pause.update(|pause| {
-            pause.end();
-            credential.paused.store(false, Ordering::Relaxed);
-        });
+    /// The request is sent, and its permit takes over.
+    pub(crate) fn hand_over(mut self) {
+        self.credential = None;
     }
 }
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        self.credential.pause.update(Pause::untried);
+        if let Some(credential) = &self.credential {
+            credential.untried();
+        }
     }
 }

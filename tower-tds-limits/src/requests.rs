@@ -2,7 +2,7 @@
 
 mod ladder;
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
@@ -24,6 +24,8 @@ pub(crate) struct Requests {
     most_in_flight: u32,
     /// One for each quota.
     rules: Vec<Rule>,
+    /// Whether grants may be made at times that nobody looks at.
+    undated: bool,
     quotas: Vec<Quota>,
     /// What the highest rung keeps within.
     highest: Rules,
@@ -37,8 +39,8 @@ pub(crate) struct Requests {
 /// One grant, as its permit remembers it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grant {
-    /// When it was made, where somebody looked at the clock.
-    at: Option<Tick>,
+    /// When it was made; [`Tick::NEVER`] where nobody looked at the clock.
+    at: Tick,
     /// The ladder's episode at the time.
     episode: u32,
 }
@@ -49,18 +51,20 @@ impl Requests {
     pub(crate) fn new(limits: &Limits) -> Self {
         let (quotas, highest) = (limits.quotas(), limits.safe_against());
         let ladder = Ladder::new(limits.start());
+        let rules: Vec<Rule> = quotas
+            .iter()
+            .map(|quota| {
+                let (quota, rules) = ladder.keeps(*quota, highest);
+                Rule::new(quota, rules)
+            })
+            .collect();
         Self {
             epoch: Epoch::default(),
             seen: Tick::ZERO,
             in_flight: 0,
             most_in_flight: limits.most_in_flight(),
-            rules: quotas
-                .iter()
-                .map(|quota| {
-                    let (quota, rules) = ladder.keeps(*quota, highest);
-                    Rule::new(quota, rules)
-                })
-                .collect(),
+            undated: rules.iter().all(Rule::is_undated),
+            rules,
             quotas: quotas.to_vec(),
             highest,
             ladder,
@@ -96,16 +100,49 @@ impl Requests {
         (until > now).then_some(until)
     }
 
-    /// What an answer says about the limits. Gives the new rung if it led to another.
-    pub(crate) fn hear(&mut self, now: Instant, grant: Grant, outcome: Outcome) -> Option<Rung> {
+    /// An answer is there: what it says about the limits, and whether it is the proof.
+    pub(crate) fn answer(
+        &mut self,
+        now: Instant,
+        grant: Grant,
+        outcome: Outcome,
+        whole: bool,
+    ) -> Answer {
         let now = self.see(now);
+        let rung = self.hear(now, grant, outcome);
+        let proven = whole || self.proof == Proof::Head;
+        if proven {
+            let mut at = now;
+            if let Outcome::Served(served) = outcome
+                && grant.at != Tick::NEVER
+            {
+                // Not before it was granted, whatever the service says.
+                at = now.minus(nanos(served)).max(grant.at);
+            }
+            self.prove(at, now, grant);
+        }
+        if whole {
+            self.end();
+        }
+        Answer { proven, rung }
+    }
+
+    /// The response body has ended, and with it whatever was not proven.
+    pub(crate) fn prove_by_end(&mut self, now: Instant, grant: Grant) {
+        let now = self.see(now);
+        self.prove(now, now, grant);
+        self.end();
+    }
+
+    /// What an answer says about the limits. Gives the new rung if it led to another.
+    fn hear(&mut self, now: Tick, grant: Grant, outcome: Outcome) -> Option<Rung> {
         let rung = match outcome {
+            Outcome::Answered | Outcome::Served(_) => self.ladder.accept(now),
             Outcome::RateExceeded => self.ladder.refuse(now, grant.episode),
             Outcome::ConnectionsExceeded => {
                 self.ladder.hush(now);
                 None
             }
-            Outcome::Answered | Outcome::Served(_) => self.ladder.accept(now),
             Outcome::QuotaExceeded(_) | Outcome::Unsent | Outcome::Lost => None,
         };
         if rung.is_some() {
@@ -113,33 +150,17 @@ impl Requests {
                 let (quota, rules) = self.ladder.keeps(*quota, self.highest);
                 rule.keep(quota, rules);
             }
+            self.undated = self.rules.iter().all(Rule::is_undated);
         }
         rung
     }
 
-    /// The response head is there. Whether that is the proof is the limits' choice.
-    pub(crate) fn answer(&mut self, now: Instant, grant: Grant, served: Duration) -> Answered {
-        match self.proof {
-            Proof::Head => {
-                self.prove(now, grant, served);
-                Answered::Proven
-            }
-            Proof::End => Answered::Unproven,
-        }
-    }
-
-    /// The granted request is proven to have been counted `served` before `now`.
-    pub(crate) fn prove(&mut self, now: Instant, grant: Grant, served: Duration) {
-        let now = self.see(now);
-        let mut at = now;
-        if !served.is_zero() {
-            // Not before it was granted, whatever the service says.
-            at = now.minus(nanos(served)).max(grant.at.unwrap_or(now));
-        }
+    /// The granted request is proven to have been counted by `at`, as it turns out now.
+    fn prove(&mut self, at: Tick, now: Tick, grant: Grant) {
         for rule in &mut self.rules {
             rule.prove(at, now);
-            if let Some(granted) = grant.at {
-                rule.learn(now, at.since(granted));
+            if grant.at != Tick::NEVER {
+                rule.learn(now, at.since(grant.at));
             }
         }
     }
@@ -199,7 +220,10 @@ impl Requests {
             rule.grant(self.seen, dated);
         }
         Grant {
-            at: (dated == Dated::Seen).then_some(self.seen),
+            at: match dated {
+                Dated::Seen => self.seen,
+                Dated::Later => Tick::NEVER,
+            },
             episode: self.ladder.episode(),
         }
     }
@@ -229,8 +253,7 @@ impl Admit for Requests {
     }
 
     fn admit_undated(&mut self) -> Option<Grant> {
-        let open = self.rules.iter().all(Rule::is_undated)
-            && self.opens_at().is_some_and(|at| at <= self.seen);
+        let open = self.undated && self.opens_at().is_some_and(|at| at <= self.seen);
         open.then(|| self.grant(Dated::Later))
     }
 }
@@ -243,11 +266,12 @@ impl Requests {
     }
 }
 
-/// Whether the response head has proved the counting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answered {
-    Proven,
-    Unproven,
+/// What an answer came to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answer {
+    pub(crate) proven: bool,
+    /// The new rung, if it led to another.
+    pub(crate) rung: Option<Rung>,
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! One request's place inside the limits.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc};
 
 use crate::{
+    Rung,
     credential::{Credential, Probe},
     events,
     gate::{Gate, Permit},
     request::Outcome,
-    requests::{Answered, Grant, Requests},
+    requests::{Grant, Requests},
 };
 
 /// A grant. Dropping it says what is true at its stage, exactly once.
@@ -16,8 +17,8 @@ pub(crate) struct RequestPermit {
     credential: Arc<Credential>,
     grant: Grant,
     stage: Stage,
-    /// There if this request tries whether a pause is over.
-    probe: Option<Probe>,
+    /// Whether this request tries if a pause is over.
+    tries: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +41,10 @@ impl RequestPermit {
     /// The request is about to be sent.
     pub(crate) fn sent(&mut self, probe: Option<Probe>) {
         self.stage = Stage::Sent;
-        self.probe = probe;
+        if let Some(probe) = probe {
+            probe.hand_over();
+            self.tries = true;
+        }
     }
 
     /// The response head is there, and with it perhaps the whole response. Gives what rides on
@@ -80,10 +84,7 @@ impl RequestPermit {
     pub(crate) fn ended(mut self) {
         let (gate, grant) = (self.credential.requests(), self.grant);
         match self.stage {
-            Stage::Sent => gate.update_now(|requests, now| {
-                requests.prove(now, grant, Duration::ZERO);
-                requests.end();
-            }),
+            Stage::Sent => gate.update_now(|requests, now| requests.prove_by_end(now, grant)),
             Stage::Proven => gate.update(Requests::end),
             // What was never sent has no body, and its drop gives it back.
             Stage::Granted | Stage::Over => return,
@@ -92,44 +93,39 @@ impl RequestPermit {
     }
 
     fn answered(&mut self, outcome: Outcome, whole: bool) {
-        let served = if let Outcome::Served(served) = outcome {
-            served
-        } else {
-            Duration::ZERO
-        };
         let grant = self.grant;
-        let (stage, rung) = self.credential.requests().update_now(|requests, now| {
-            let rung = requests.hear(now, grant, outcome);
-            let stage = if whole {
-                requests.prove(now, grant, served);
-                requests.end();
-                Stage::Over
-            } else {
-                match requests.answer(now, grant, served) {
-                    Answered::Proven => Stage::Proven,
-                    Answered::Unproven => Stage::Sent,
-                }
-            };
-            (stage, rung)
-        });
-        self.stage = stage;
+        let answer = self
+            .credential
+            .requests()
+            .update_now(|requests, now| requests.answer(now, grant, outcome, whole));
+        if whole {
+            self.stage = Stage::Over;
+        } else if answer.proven {
+            self.stage = Stage::Proven;
+        }
+        if answer.rung.is_some() || outcome != Outcome::Answered || self.tries {
+            self.tell(outcome, answer.rung);
+        }
+    }
+
+    /// What is rare about an answer, told after the lock is released.
+    #[cold]
+    fn tell(&mut self, outcome: Outcome, rung: Option<Rung>) {
         match (rung, outcome) {
             (None, _) => {}
             (Some(rung), Outcome::RateExceeded) => events::refused_for_the_rate(rung),
             (Some(rung), _) => events::clean_for_long(rung),
         }
-        if let Outcome::QuotaExceeded(hint) = outcome {
-            let news = self.credential.refuse(hint, self.probe.is_some());
-            if let Some(wait) = news {
-                events::paused(wait);
-            }
-            // It finds the pause closed again, and changes nothing.
-            self.probe = None;
-        } else if let Some(probe) = self.probe.take() {
-            probe.accepted();
-        }
         if outcome == Outcome::ConnectionsExceeded {
             events::connections_refused();
+        }
+        let tried = mem::take(&mut self.tries);
+        if let Outcome::QuotaExceeded(hint) = outcome {
+            if let Some(wait) = self.credential.refuse(hint, tried) {
+                events::paused(wait);
+            }
+        } else if tried {
+            self.credential.accept();
         }
     }
 
@@ -152,13 +148,16 @@ impl Permit for RequestPermit {
             credential: Arc::clone(source),
             grant,
             stage: Stage::Granted,
-            probe: None,
+            tries: false,
         }
     }
 }
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
+        if self.tries {
+            self.credential.untried();
+        }
         let gate = self.credential.requests();
         match self.stage {
             Stage::Granted => gate.update(|requests| {

@@ -38,13 +38,12 @@ fn of_several_quotas_the_tightest_decides() {
     for _ in 0..2 {
         assert_eq!(requests.earliest(start), Earliest::Now);
         let grant = requests.admit(start);
-        requests.prove(start, grant, ms(0));
-        requests.end();
+        requests.prove_by_end(start, grant);
     }
     let second = start + ms(1_002);
     assert_eq!(requests.earliest(start), Earliest::At(second));
     let grant = requests.admit(second);
-    requests.prove(second, grant, ms(0));
+    requests.answer(second, grant, Outcome::Answered, false);
     let minute = start + Duration::from_micros(60_031_500);
     assert_eq!(requests.earliest(second), Earliest::At(minute));
 }
@@ -81,7 +80,7 @@ fn a_lost_request_teaches_nothing_about_how_long_answers_take() {
             if lost {
                 requests.lose(now);
             } else {
-                requests.prove(now + ms(400), grant, ms(0));
+                requests.answer(now + ms(400), grant, Outcome::Answered, false);
             }
             requests.end();
             now += ms(2_000);
@@ -105,10 +104,13 @@ fn the_head_is_no_proof_where_the_end_is_asked_for() {
         .rules(Rules::window());
     let mut requests = Requests::new(&limits);
     let grant = requests.admit(start);
-    assert_eq!(requests.answer(start, grant, ms(0)), Answered::Unproven);
+    assert!(
+        !requests
+            .answer(start, grant, Outcome::Answered, false)
+            .proven
+    );
     assert_eq!(requests.earliest(start), Earliest::OnReturn);
-    requests.prove(start + ms(500), grant, ms(0));
-    requests.end();
+    requests.prove_by_end(start + ms(500), grant);
     assert_eq!(
         requests.earliest(start + ms(500)),
         Earliest::At(start + ms(1_502))
@@ -149,8 +151,7 @@ fn counted_within(limits: &Limits, n: u32, seed: u64, delays: Delays) -> (Vec<Du
                     break;
                 }
                 answers.pop();
-                requests.prove(start + answer, grants[granted], ms(0));
-                requests.end();
+                requests.prove_by_end(start + answer, grants[granted]);
             }
             let next_answer = answers.peek().map(|Reverse((answer, _))| *answer);
             now = match requests.earliest(start + now) {

@@ -62,9 +62,12 @@ impl Bucket {
     /// A request that was granted is proven to have been counted no later than `at`.
     pub(crate) fn prove(&mut self, at: Tick) {
         self.unproven = self.unproven.saturating_sub(1);
-        self.careful_for = self.careful_for.saturating_sub(1);
-        let spare = if self.burst() == 0 { TICK } else { 0 };
-        let drains = self.interval.saturating_add(spare);
+        let mut drains = self.interval;
+        if self.careful_for > 0 || self.burst == Burst::Of(0) {
+            self.careful_for = self.careful_for.saturating_sub(1);
+            let spare = if self.burst() == 0 { TICK } else { 0 };
+            drains = drains.saturating_add(spare);
+        }
         self.empty_at = self.empty_at.max(at).plus(drains);
     }
 
