@@ -186,16 +186,18 @@ impl Requests {
     /// The clock says `now`. Proves the lost requests whose time is over.
     fn see(&mut self, now: Instant) -> Tick {
         let now = self.epoch.tick(now).max(self.seen);
+        while let Some(at) = self.lost.front().copied().filter(|at| *at <= now) {
+            self.lost.pop_front();
+            let seen = at.max(self.seen);
+            for rule in &mut self.rules {
+                // Nothing is learned from it: how long an answer would have taken is not known.
+                rule.see(seen);
+                rule.prove(at, seen);
+            }
+        }
         self.seen = now;
         for rule in &mut self.rules {
             rule.see(now);
-        }
-        while let Some(at) = self.lost.front().copied().filter(|at| *at <= now) {
-            self.lost.pop_front();
-            for rule in &mut self.rules {
-                // Nothing is learned from it: how long an answer would have taken is not known.
-                rule.prove(at, now);
-            }
         }
         now
     }

@@ -6,6 +6,7 @@
     reason = "a surprise in a test is a failed test"
 )]
 
+mod cancel;
 mod detach;
 mod service;
 
