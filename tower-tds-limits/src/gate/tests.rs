@@ -3,6 +3,8 @@
     reason = "an overflow in a test is a failed test"
 )]
 
+mod model;
+
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use tokio::time::advance;

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::{Admit, Earliest, Gate, Key, Pass};
+use super::{Admit, Earliest, Gate, shared::Pass, waiters::Key};
 use crate::{LimitError, clock};
 
 /// Waits at a gate, as often as asked, one wait at a time.

@@ -1,0 +1,179 @@
+//! What those at a gate share: the rule and the queue, behind one lock.
+
+use std::{fmt, sync::PoisonError, task::Waker, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{
+    Admit, Earliest,
+    sync::{Mutex, MutexGuard},
+    waiters::{Key, Waiters},
+};
+use crate::clock;
+
+/// What a look at the gate comes to.
+pub(super) enum Pass<G> {
+    Granted(G),
+    Wait(Earliest),
+}
+
+/// Admits what a pure rule allows, in the order of asking.
+pub(crate) struct Gate<A> {
+    /// Guards the rule and the queue together, so that a grant and its order are one step. Never
+    /// held across an `.await`, and no waker runs under it.
+    state: Mutex<State<A>>,
+}
+
+struct State<A> {
+    rule: A,
+    waiters: Waiters,
+    /// What the front waiter was last told; `None` while it has been woken to look again.
+    told: Option<Earliest>,
+}
+
+// === impl Gate ===
+
+impl<A: Admit> Gate<A> {
+    pub(crate) fn new(rule: A) -> Self {
+        Self {
+            state: Mutex::new(State {
+                rule,
+                waiters: Waiters::new(),
+                told: None,
+            }),
+        }
+    }
+
+    /// Reads the rule's state and the number of waiters.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&mut A, usize) -> T) -> T {
+        let mut state = self.lock();
+        let waiting = state.waiters.len();
+        read(&mut state.rule, waiting)
+    }
+
+    /// Changes the rule's state, and wakes the front waiter if that concerns it.
+    pub(crate) fn update<T>(&self, event: impl FnOnce(&mut A) -> T) -> T {
+        let mut state = self.lock();
+        let told = event(&mut state.rule);
+        // Nobody waits as a rule, and then the time is nobody's concern.
+        let waker = if state.waiters.is_empty() {
+            None
+        } else {
+            state.front_to_wake(clock::now())
+        };
+        drop(state);
+        wake(waker);
+        told
+    }
+
+    /// As [`update`](Self::update), for an event that has a time. It is read under the lock, so
+    /// that events reach the rule in order.
+    pub(crate) fn update_now<T>(&self, event: impl FnOnce(&mut A, Instant) -> T) -> T {
+        self.update(|rule| event(rule, clock::now()))
+    }
+
+    /// Passes if nobody waits and there is room; otherwise says how long it would be to the
+    /// next, if anybody can tell.
+    pub(crate) fn try_pass(&self) -> Result<A::Grant, Option<Duration>> {
+        let mut state = self.lock();
+        let now = clock::now();
+        let earliest = state.rule.earliest(now);
+        if earliest == Earliest::Now && state.waiters.is_empty() {
+            return Ok(state.rule.admit(now));
+        }
+        Err(match earliest {
+            Earliest::At(at) => Some(at.saturating_duration_since(now)),
+            Earliest::Now | Earliest::OnReturn => None,
+        })
+    }
+
+    /// Passes, or takes a place in the queue.
+    pub(super) fn pass(&self, place: &mut Option<Key>, waker: &Waker) -> Pass<A::Grant> {
+        let mut state = self.lock();
+        // Half of what passing costs is a look at the clock.
+        if place.is_none()
+            && state.waiters.is_empty()
+            && let Some(grant) = state.rule.admit_undated()
+        {
+            return Pass::Granted(grant);
+        }
+        let now = clock::now();
+        let front = match *place {
+            Some(key) => state.waiters.is_front(key),
+            None => state.waiters.is_empty(),
+        };
+        let told = if front {
+            state.rule.earliest(now)
+        } else {
+            Earliest::OnReturn
+        };
+        if told == Earliest::Now {
+            let grant = state.rule.admit(now);
+            let next = place.take().and_then(|key| state.leave(key, now));
+            drop(state);
+            wake(next);
+            return Pass::Granted(grant);
+        }
+        match *place {
+            Some(key) => state.waiters.set_waker(key, waker),
+            None => *place = Some(state.waiters.push_back(waker.clone())),
+        }
+        if front {
+            state.told = Some(told);
+        }
+        Pass::Wait(told)
+    }
+
+    /// Gives up a place in the queue.
+    pub(super) fn leave(&self, key: Key) {
+        let mut state = self.lock();
+        let next = state.leave(key, clock::now());
+        drop(state);
+        wake(next);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<A>> {
+        // A panic under this lock can only come from a rule, whose state is plain numbers.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<A> fmt::Debug for Gate<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").finish_non_exhaustive()
+    }
+}
+
+// === impl State ===
+
+impl<A: Admit> State<A> {
+    /// Takes a waiter out; gives the waker of the next one if it has to look now.
+    fn leave(&mut self, key: Key, now: Instant) -> Option<Waker> {
+        let was_front = self.waiters.is_front(key);
+        self.waiters.remove(key);
+        if !was_front {
+            return None;
+        }
+        // The next one has not been told anything yet.
+        self.told = Some(Earliest::OnReturn);
+        self.front_to_wake(now)
+    }
+
+    /// The waker of the front waiter, if what it was last told no longer holds.
+    fn front_to_wake(&mut self, now: Instant) -> Option<Waker> {
+        let waker = self.waiters.front()?;
+        let told = self.told?;
+        let earliest = self.rule.earliest(now);
+        if earliest == told {
+            return None;
+        }
+        self.told = None;
+        Some(waker.clone())
+    }
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
