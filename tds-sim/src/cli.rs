@@ -1,11 +1,11 @@
 //! The switches of the program.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use tds_sim::{
-    Config, CountConnections, DataFault, Delay, ErrorBody, Framing, Quota, RetryAfter, Rule,
-    Scripted, Tls, TokenFault, parse_duration,
+    Config, CountConnections, DataFault, Delay, ErrorBody, Framing, Network, Quota, RetryAfter,
+    Rule, Scripted, Tls, TokenFault, parse_duration,
 };
 
 /// The transport data service, simulated from its contract and audited.
@@ -13,8 +13,10 @@ use tds_sim::{
 /// Prints one line of JSON that says where it is, serves until SIGINT, SIGTERM or the end of the
 /// standard input, then prints the sums of its ledger as JSON.
 #[derive(Debug, Parser)]
-#[command(name = "tds-sim")]
+#[command(name = "tds-sim", args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
+    #[command(subcommand)]
+    instead: Option<Instead>,
     #[command(flatten)]
     limits: Limits,
     #[command(flatten)]
@@ -25,6 +27,43 @@ pub(crate) struct Cli {
     faults: Faults,
     #[command(flatten)]
     running: Running,
+}
+
+/// What the program is to be.
+#[derive(Debug)]
+pub(crate) enum Role {
+    Service(Config),
+    Relay(SocketAddr, Network),
+}
+
+/// What the program can be instead of the service.
+#[derive(Debug, Subcommand)]
+enum Instead {
+    /// Be a network in front of an address, with delays
+    ///
+    /// Prints one line of JSON that says where it is, relays until SIGINT, SIGTERM or the end of
+    /// the standard input, then prints its counts as JSON.
+    Relay(Relay),
+}
+
+#[derive(Debug, Args)]
+struct Relay {
+    /// The address to relay to
+    #[arg(long, value_name = "IP:PORT")]
+    to: SocketAddr,
+    /// Delay from the client to the server: none, 20ms, uniform:0ms:50ms, lognormal:10ms:200ms,
+    /// pareto:5ms:1.5 or stall:5s:300ms
+    #[arg(long, value_name = "DELAY", default_value = "none")]
+    there: Delay,
+    /// Delay from the server to the client
+    #[arg(long, value_name = "DELAY", default_value = "none")]
+    back: Delay,
+    /// Where all delays come from
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Port to listen on; 0 takes a free one
+    #[arg(long, default_value_t = 0)]
+    port: u16,
 }
 
 #[derive(Debug, Args)]
@@ -160,6 +199,24 @@ enum Counting {
     Busy,
 }
 
+// === impl Role ===
+
+impl From<Cli> for Role {
+    fn from(cli: Cli) -> Self {
+        match cli.instead {
+            Some(Instead::Relay(relay)) => {
+                let mut network = Network::default();
+                network.there = relay.there;
+                network.back = relay.back;
+                network.seed = relay.seed;
+                network.port = relay.port;
+                Self::Relay(relay.to, network)
+            }
+            None => Self::Service(cli.into()),
+        }
+    }
+}
+
 // === impl Config ===
 
 impl From<Cli> for Config {
@@ -170,6 +227,7 @@ impl From<Cli> for Config {
             answers,
             faults,
             running,
+            instead: _,
         }: Cli,
     ) -> Self {
         let mut config = Self::default();

@@ -14,7 +14,8 @@
 //!
 //! [`Sim`] is a [`tower_service::Service`] that runs without a socket and under a paused clock.
 //! [`Server`] puts it on three sockets of the loopback interface: tokens, data, and one to read the
-//! ledger and change what happens next. The program `tds-sim` is that server with switches.
+//! ledger and change what happens next. [`Relay`] is a network in front of it, or of any other
+//! server. The program `tds-sim` is both, with switches.
 //!
 //! # Examples
 //! ```
@@ -69,6 +70,7 @@ mod lock;
 mod oidc;
 mod quota;
 mod realm;
+mod relay;
 mod rule;
 mod server;
 mod shared;
@@ -86,6 +88,7 @@ pub use self::{
     ledger::{Arrival, Ledger, Outcome, Summary},
     quota::Quota,
     realm::ApiKey,
+    relay::{Network, Relay},
     rule::{Meter, ParseRuleError, Rule},
     server::Server,
     sim::Sim,

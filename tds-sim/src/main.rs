@@ -2,19 +2,20 @@
 
 use std::{
     io::{self, IsTerminal as _, Read as _},
+    net::SocketAddr,
     process::ExitCode,
     thread,
 };
 
 use clap::Parser as _;
-use tds_sim::{Config, Server};
+use tds_sim::{Config, Network, Relay, Server};
 use tokio::sync::oneshot;
 
 mod cli;
 
 fn main() -> ExitCode {
-    let config = match cli::Cli::try_parse() {
-        Ok(cli) => Config::from(cli),
+    let role = match cli::Cli::try_parse() {
+        Ok(cli) => cli::Role::from(cli),
         Err(error) if !error.use_stderr() => {
             say(&mut io::stdout(), error.to_string().trim_end());
             return ExitCode::SUCCESS;
@@ -31,11 +32,7 @@ fn main() -> ExitCode {
         .enable_all()
         .build()
         .map_err(|error| format!("no runtime: {error}"))
-        .and_then(|runtime| {
-            runtime
-                .block_on(serve(config))
-                .map_err(|error| chain(&*error))
-        });
+        .and_then(|runtime| runtime.block_on(run(role)).map_err(|error| chain(&*error)));
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -45,21 +42,41 @@ fn main() -> ExitCode {
     }
 }
 
+async fn run(role: cli::Role) -> Result<(), Error> {
+    match role {
+        cli::Role::Service(config) => serve(config).await,
+        cli::Role::Relay(to, network) => relay(to, network).await,
+    }
+}
+
 /// Serves until a signal or the end of the standard input, and prints the ledger's sums.
 async fn serve(config: Config) -> Result<(), Error> {
-    let stop = stop_signal()?;
+    let stop = stop()?;
     let server = Server::start(config).await?;
     say(&mut io::stdout(), &whereabouts(&server));
-    tokio::select! {
-        () = stop => {}
-        () = end_of_input() => {}
-    }
+    stop.await;
     let ledger = server.ledger();
     server.shutdown().await;
     say(
         &mut io::stdout(),
         &serde_json::to_string(&ledger.summary()).unwrap_or_default(),
     );
+    Ok(())
+}
+
+/// Relays until a signal or the end of the standard input, and prints how many connections it had.
+async fn relay(to: SocketAddr, network: Network) -> Result<(), Error> {
+    let stop = stop()?;
+    let relay = Relay::start(to, network).await?;
+    let at = serde_json::json!({ "address": relay.address() });
+    say(&mut io::stdout(), &at.to_string());
+    stop.await;
+    let counts = serde_json::json!({
+        "accepted": relay.accepted(),
+        "open": relay.open(),
+        "peak": relay.peak(),
+    });
+    say(&mut io::stdout(), &counts.to_string());
     Ok(())
 }
 
@@ -79,6 +96,17 @@ fn whereabouts(server: &Server) -> String {
         line.insert("ca_file".to_owned(), file.to_string_lossy().into());
     }
     line.to_string()
+}
+
+/// Waits for a signal, caught from the call on, or for the end of the standard input.
+fn stop() -> Result<impl Future<Output = ()>, Error> {
+    let signal = stop_signal()?;
+    Ok(async {
+        tokio::select! {
+            () = signal => {}
+            () = end_of_input() => {}
+        }
+    })
 }
 
 /// Waits for SIGINT or SIGTERM. Whoever reads where the server is may send one at once, so they are

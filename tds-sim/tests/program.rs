@@ -5,7 +5,7 @@
 )]
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     process::{Command, Output, Stdio},
 };
 
@@ -54,6 +54,34 @@ fn it_says_where_it_is_and_at_the_end_of_its_input_what_it_saw() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
+#[test]
+fn it_can_be_a_network_in_front_of_an_address() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = server.local_addr().unwrap().to_string();
+    let mut child = program(&["relay", "--to", &to, "--there", "20ms", "--seed", "7"])
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let at: Value = serde_json::from_str(&line).unwrap();
+    let mut client = std::net::TcpStream::connect(at["address"].as_str().unwrap()).unwrap();
+    client.write_all(b"through").unwrap();
+    let mut seven = [0; 7];
+    server.accept().unwrap().0.read_exact(&mut seven).unwrap();
+    assert_eq!(&seven, b"through");
+
+    drop(child.stdin.take());
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    let counts: Value = serde_json::from_str(&rest).unwrap();
+    assert_eq!(
+        (&counts["accepted"], &counts["peak"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
 #[cfg(unix)]
 #[test]
 fn it_ends_on_sigint_and_sigterm_as_well() {
@@ -93,6 +121,9 @@ fn a_bad_switch_is_one_line_that_says_what_to_write() {
         (&["--rate", "-1"], "--rate"),
         (&["--per", "0s"], "above zero"),
         (&["--quota", "5/0s"], "CALLS/WINDOW"),
+        (&["relay"], "required"),
+        (&["relay", "--to", "somewhere"], "IP:PORT"),
+        (&["--seed", "1", "relay", "--to", "127.0.0.1:1"], "relay"),
     ] {
         let output = run(switches);
         let error = text(&output.stderr);

@@ -1,0 +1,140 @@
+//! One direction of a connection: reads, holds up, writes, in order.
+
+use std::{
+    pin::pin,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use bytes::{Bytes, BytesMut};
+use fastrand::Rng;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::tcp::{ReadHalf, WriteHalf},
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+
+use crate::delay::Delay;
+
+/// The delays of one direction, and how far it is.
+#[derive(Debug)]
+pub(super) struct Line {
+    delay: Delay,
+    rng: Rng,
+    start: Instant,
+    /// When the latest piece comes out: none comes out before it.
+    last: Instant,
+}
+
+/// What is known of a socket that both directions use.
+#[derive(Debug, Default)]
+pub(super) struct Side {
+    /// A write has failed, and has taken the reset that a read would have been told of: what reads
+    /// like an end is none.
+    broken: AtomicBool,
+}
+
+/// The sender has reset its connection.
+#[derive(Debug)]
+pub(super) struct Reset;
+
+/// What comes out of a line.
+#[derive(Debug)]
+enum Piece {
+    Bytes(Bytes),
+    End,
+    Reset,
+}
+
+// === impl Line ===
+
+impl Line {
+    pub(super) fn new(delay: Delay, rng: Rng, start: Instant) -> Self {
+        Self {
+            delay,
+            rng,
+            start,
+            last: start,
+        }
+    }
+
+    /// Takes as long as a piece does.
+    pub(super) async fn hold_up(&mut self) {
+        sleep_until(self.out_at(Instant::now())).await;
+    }
+
+    /// Passes on what comes from one socket to the other until its end has been passed on, or
+    /// until there is nobody to take it.
+    ///
+    /// # Errors
+    /// If the sender has reset the connection, once that too has taken its time.
+    pub(super) async fn pass(
+        &mut self,
+        (mut from, sender): (ReadHalf<'_>, &Side),
+        (mut to, taker): (WriteHalf<'_>, &Side),
+    ) -> Result<(), Reset> {
+        let (held, mut out) = mpsc::channel(HELD);
+        let mut reads = pin!(async {
+            let mut room = BytesMut::new();
+            loop {
+                room.reserve(PIECE);
+                let piece = match from.read_buf(&mut room).await {
+                    Ok(0) if sender.is_broken() => Piece::Reset,
+                    Ok(0) => Piece::End,
+                    Ok(_) => Piece::Bytes(room.split().freeze()),
+                    Err(_) => Piece::Reset,
+                };
+                let more = matches!(piece, Piece::Bytes(_));
+                let due = self.out_at(Instant::now());
+                if held.send((due, piece)).await.is_err() || !more {
+                    return;
+                }
+            }
+        });
+        let mut writes = pin!(async {
+            while let Some((due, piece)) = out.recv().await {
+                sleep_until(due).await;
+                let written = match piece {
+                    Piece::Bytes(bytes) => to.write_all(&bytes).await,
+                    Piece::End => return to.shutdown().await.or(Ok(())),
+                    Piece::Reset => return Err(Reset),
+                };
+                if written.is_err() {
+                    taker.broken.store(true, Ordering::Relaxed); // Both ways are one task.
+                    return Ok(());
+                }
+            }
+            Ok(())
+        });
+        tokio::select! {
+            passed = &mut writes => return passed,
+            () = &mut reads => {}
+        }
+        writes.await
+    }
+
+    /// When a piece that comes in at `now` comes out.
+    pub(super) fn out_at(&mut self, now: Instant) -> Instant {
+        let since = now.saturating_duration_since(self.start);
+        let delay = self.delay.sample(since, &mut self.rng);
+        // A delay beyond what a clock can tell is one that nobody waits for: no worse than none.
+        let due = now.checked_add(delay).unwrap_or(now);
+        self.last = self.last.max(due);
+        self.last
+    }
+}
+
+// === impl Side ===
+
+impl Side {
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+}
+
+/// The most bytes with one delay: as many as a TLS record has at most.
+const PIECE: usize = 16 * 1024;
+
+/// The most pieces of one direction that are held up at a time; beyond, the sender has to wait,
+/// as for a full window. In full pieces it is 8 MiB, more than a socket buffers by default.
+const HELD: usize = 512;
