@@ -1,0 +1,79 @@
+//! What a gateway wrote down, and what follows from it. Knows nothing of the limiter.
+
+/// The requests of a run, by the time at which the gateway saw them.
+#[derive(Debug)]
+pub(crate) struct Log {
+    lines: Vec<Line>,
+}
+
+/// One request, in milliseconds of the gateway's clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line {
+    pub(crate) at: i64,
+    pub(crate) ended: i64,
+    pub(crate) status: u16,
+}
+
+// === impl Log ===
+
+impl Log {
+    pub(crate) fn new(mut lines: Vec<Line>) -> Self {
+        lines.sort_by_key(|line| line.at);
+        Self { lines }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    pub(crate) fn count(&self, status: u16) -> usize {
+        self.lines.iter().filter(|l| l.status == status).count()
+    }
+
+    /// How many the gateway saw before the millisecond `at`.
+    fn before(&self, at: i64) -> i64 {
+        self.lines.partition_point(|line| line.at < at) as i64
+    }
+
+    /// The most requests in any half-open second.
+    pub(crate) fn largest_second(&self) -> i64 {
+        let seconds = self.lines.iter().map(|line| line.at);
+        seconds
+            .map(|at| self.before(at + 1000) - self.before(at))
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// The largest sum that a sliding-window counter can have come to at any of the requests,
+    /// whenever its windows begin: of the window before what overlaps the last second, and all of
+    /// the current one. The clock has milliseconds, so a thousand alignments are all there are.
+    pub(crate) fn largest_estimate(&self) -> f64 {
+        let mut largest = 0;
+        for line in &self.lines {
+            for start in line.at - 999..=line.at {
+                let current = self.before(line.at + 1) - self.before(start);
+                let previous = self.before(start) - self.before(start - 1000);
+                let left = 1000 - (line.at - start);
+                largest = largest.max(previous * left + current * 1000);
+            }
+        }
+        largest as f64 / 1000.0
+    }
+
+    /// Requests a second, from the first to the last.
+    pub(crate) fn rate(&self) -> f64 {
+        match (self.lines.first(), self.lines.last()) {
+            (Some(first), Some(last)) if last.at > first.at => {
+                (self.lines.len() - 1) as f64 * 1000.0 / (last.at - first.at) as f64
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// Seconds from the first request to the end of the last answer.
+    pub(crate) fn makespan(&self) -> f64 {
+        let first = self.lines.first().map_or(0, |line| line.at);
+        let last = self.lines.iter().map(|line| line.ended).max();
+        (last.unwrap_or(first) - first) as f64 / 1000.0
+    }
+}

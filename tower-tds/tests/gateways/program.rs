@@ -1,0 +1,113 @@
+//! A gateway's process: its folder, its port, its end.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering::SeqCst},
+    time::Duration,
+};
+
+use tokio::{net::TcpStream, time::sleep};
+
+/// A running program and the folder it works in. Dropped, it is stopped, and the folder removed.
+#[derive(Debug)]
+pub(crate) struct Program {
+    child: Child,
+    folder: Folder,
+}
+
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+// === impl Program ===
+
+impl Program {
+    /// Starts what `command` makes of a folder, and waits until it accepts connections.
+    ///
+    /// Gives nothing if it ends or does not accept in time, and says what it said.
+    pub(crate) async fn start(
+        address: SocketAddr,
+        command: impl FnOnce(&Path) -> Command,
+    ) -> Option<Self> {
+        let folder = Folder::new();
+        let mut command = command(&folder.0);
+        let file = |name| fs::File::create(folder.0.join(name)).expect("a new file");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(file("stdout"))
+            .stderr(file("stderr"))
+            .spawn()
+            .expect("it was found a moment ago");
+        let mut program = Self { child, folder };
+        // There is nothing to wait for but the port itself.
+        for _ in 0..500 {
+            if TcpStream::connect(address).await.is_ok() {
+                return Some(program);
+            }
+            if program.child.try_wait().expect("it is a child").is_some() {
+                break;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        say(&format!("did not start: {}", program.text("stderr")));
+        None
+    }
+
+    /// The text of a file in its folder; what is not there yet is empty.
+    pub(crate) fn text(&self, file: &str) -> String {
+        fs::read_to_string(self.folder.0.join(file)).unwrap_or_default()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // One that has ended already is what is wanted.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+// === impl Folder ===
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "gateway-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, SeqCst)
+        );
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&path).expect("a folder beside the build");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is cargo's to clean.
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// Where a program is that says something about itself when asked by `switch`: in the PATH, or
+/// where it is on systems that keep servers out of a user's.
+pub(crate) fn find(name: &str, switch: &str) -> Option<String> {
+    [name.to_owned(), format!("/usr/sbin/{name}")]
+        .into_iter()
+        .find(|program| Command::new(program).arg(switch).output().is_ok())
+}
+
+/// An address that nobody listens on at the moment.
+pub(crate) fn free() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("it is bound")
+}
+
+/// Says something that a passing test is not kept from saying.
+pub(crate) fn say(line: &str) {
+    writeln!(io::stderr(), "{line}").ok();
+}
