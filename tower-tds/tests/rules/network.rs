@@ -1,0 +1,64 @@
+//! What lies between the limiter and the service's count, and between that and the answer.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use tds_sim::Delay;
+
+/// The delays that requests meet, each on its own, so that they overtake each other.
+#[derive(Debug)]
+pub(crate) struct Network {
+    /// Of each way, at least.
+    base: Duration,
+    /// Of each way, beside that.
+    jitter: Jitter,
+    /// Of the service, between the count and the answer.
+    service: Delay,
+    rng: Rng,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Jitter {
+    By(Delay),
+    /// One in five is held up for as long as two seconds, and the others overtake it.
+    Reordering,
+}
+
+// === impl Network ===
+
+impl Network {
+    pub(crate) fn new(base: &str, jitter: &str, service: &str) -> Self {
+        Self {
+            base: tds_sim::parse_duration(base).expect("a duration"),
+            jitter: match jitter {
+                "reordering" => Jitter::Reordering,
+                delay => Jitter::By(delay.parse().expect("a delay")),
+            },
+            service: service.parse().expect("a delay"),
+            rng: Rng::with_seed(7),
+        }
+    }
+
+    /// How long the request takes that is sent at `now`, until it is counted.
+    pub(crate) fn there(&mut self, now: Duration) -> Duration {
+        self.base + self.jitter.sample(now + self.base, &mut self.rng)
+    }
+
+    /// How long the answer takes to the request that is counted at `now`.
+    pub(crate) fn back(&mut self, now: Duration) -> Duration {
+        let service = self.service.sample(now, &mut self.rng) + self.base;
+        service + self.jitter.sample(now + service, &mut self.rng)
+    }
+}
+
+// === impl Jitter ===
+
+impl Jitter {
+    fn sample(self, at: Duration, rng: &mut Rng) -> Duration {
+        match self {
+            Self::By(delay) => delay.sample(at, rng),
+            Self::Reordering if rng.u8(..5) == 0 => Duration::from_millis(rng.u64(..=2_000)),
+            Self::Reordering => Duration::ZERO,
+        }
+    }
+}
