@@ -81,8 +81,8 @@ impl Gateway {
         log
     }
 
-    /// Reads lines of a status, a time and a duration: the time is the end for nginx and the
-    /// beginning for HAProxy. Milliseconds, or seconds with three decimals.
+    /// Reads lines of a status, a time, a duration and the number of sockets. The time is the end
+    /// for nginx and the beginning for HAProxy; milliseconds, or seconds with three decimals.
     fn read(&self, text: &str) -> Log {
         let millis = |time: &str| time.replace('.', "").parse::<i64>().ok();
         let lines = text.lines().filter_map(|line| {
@@ -93,7 +93,12 @@ impl Gateway {
                 Kind::Nginx { .. } => (time - took, time),
                 Kind::Haproxy => (time, time + took),
             };
-            Some(Line { at, ended, status })
+            Some(Line {
+                at,
+                ended,
+                status,
+                sockets: words.next()?.parse().ok()?,
+            })
         });
         Log::new(lines.collect())
     }
@@ -125,7 +130,7 @@ http {{
     fastcgi_temp_path {folder};
     uwsgi_temp_path {folder};
     scgi_temp_path {folder};
-    log_format judged '$status $msec $request_time';
+    log_format judged '$status $msec $request_time $connections_active';
     access_log {folder}/access.log judged;
     limit_req_zone $binary_remote_addr zone=requests:1m rate=50r/s;
     limit_req_status 423;
@@ -175,7 +180,7 @@ backend connections
     stick-table type ip size 1k expire 1m store conn_cur
 frontend gateway
     bind {address}
-    log-format '%ST %[var(txn.at)] %Ta'
+    log-format '%ST %[var(txn.at)] %Ta %fc'
     tcp-request connection track-sc1 src table connections
     http-request set-var(txn.at) date(0,ms)
     http-request track-sc0 src table requests

@@ -2,7 +2,6 @@
 
 use std::{
     net::SocketAddr,
-    num::NonZeroU32,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::SeqCst},
@@ -57,12 +56,11 @@ impl Load {
 
 /// Makes so many calls to `front` by 200 tasks; says what became of those that were lost.
 pub(crate) async fn drive(
-    service: &Server,
+    client: Client,
     front: SocketAddr,
     load: Load,
     calls: u32,
 ) -> Vec<String> {
-    let client = client(service, front);
     let url = format!("http://{front}{}", load.target());
     let made = Arc::new(AtomicU32::new(0));
     let mut tasks = JoinSet::new();
@@ -92,9 +90,8 @@ async fn call(client: Client, url: &str, size: usize) -> Result<(), String> {
     }
 }
 
-/// The house stack. Its tokens come past the gateway, so that all 60 sockets there are for data.
-fn client(service: &Server, front: SocketAddr) -> Client {
-    let sockets = NonZeroU32::new(60 + 1).expect("not zero");
+/// The house stack, for data through `front` and for tokens from the service itself.
+pub(crate) fn client(service: &Server, front: SocketAddr, limits: Limits) -> Client {
     let credentials = Credentials::new(service.client_id(), service.client_secret());
     Client::builder(
         service.auth_url(),
@@ -102,7 +99,7 @@ fn client(service: &Server, front: SocketAddr) -> Client {
         credentials.expect("the simulator's are usable"),
     )
     .loopback_http()
-    .limits(Limits::default().connections(sockets))
+    .limits(limits)
     .build()
     .expect("loopback is let through")
 }

@@ -12,6 +12,8 @@ pub(crate) struct Line {
     pub(crate) at: i64,
     pub(crate) ended: i64,
     pub(crate) status: u16,
+    /// The client's sockets at the end of the request.
+    pub(crate) sockets: u32,
 }
 
 // === impl Log ===
@@ -28,6 +30,11 @@ impl Log {
 
     pub(crate) fn count(&self, status: u16) -> usize {
         self.lines.iter().filter(|l| l.status == status).count()
+    }
+
+    pub(crate) fn most_sockets(&self) -> u32 {
+        let sockets = self.lines.iter().map(|line| line.sockets);
+        sockets.max().unwrap_or_default()
     }
 
     /// How many the gateway saw before the millisecond `at`.

@@ -8,7 +8,7 @@
 //! the bars as well, the part of it that runs by default only that nothing stood still.
 //!
 //! The whole set takes about a quarter of an hour:
-//! `cargo test --release -p tower-tds --test gateways -- --ignored --nocapture --test-threads 1`
+//! `cargo test --release -p tower-tds --test gateways the_whole -- --ignored --nocapture --test-threads 1`
 
 #![expect(
     clippy::expect_used,
@@ -17,9 +17,10 @@
     reason = "a surprise in a test is a failed test, and so should an overflow be"
 )]
 
-use std::fmt;
+use std::{fmt, num::NonZeroU32};
 
 use tds_sim::{Config, Network, Relay, Server};
+use tower_tds::{Limits, Quota};
 
 mod gateway;
 mod load;
@@ -45,7 +46,7 @@ struct Scenario {
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Calm,
-    /// Lognormal delays, median 5 ms, one in a hundred above 100 ms.
+    /// Lognormal delays, median 10 ms, one in a hundred above 200 ms.
     Lognormal,
     /// Everything stands still for 300 ms of each 4.7 s, so that the stalls meet every phase of a
     /// second.
@@ -62,8 +63,15 @@ struct Seen {
 // === impl Scenario ===
 
 impl Scenario {
-    /// Runs it, unless there is no such gateway here.
+    /// Runs it within the contract's limits, unless there is no such gateway here.
     async fn run(self) -> Option<Seen> {
+        // The tokens come past the gateway, by a socket of their own.
+        let sockets = NonZeroU32::new(60 + 1).expect("not zero");
+        self.run_within(Limits::default().connections(sockets))
+            .await
+    }
+
+    async fn run_within(self, limits: Limits) -> Option<Seen> {
         let mut config = Config::default();
         config.rate = u32::MAX; // The gateway is to refuse, and nobody else.
         config.connections = u32::MAX;
@@ -79,7 +87,8 @@ impl Scenario {
             None => None,
         };
         let front = relay.as_ref().map_or(gateway.address(), Relay::address);
-        let lost = load::drive(&service, front, self.load, self.calls).await;
+        let client = load::client(&service, front, limits);
+        let lost = load::drive(client, front, self.load, self.calls).await;
         let seen = Seen {
             scenario: self,
             log: gateway.log(self.calls as usize).await,
@@ -96,7 +105,7 @@ impl Way {
     fn network(self) -> Option<Network> {
         let delay = match self {
             Self::Calm => return None,
-            Self::Lognormal => "lognormal:5ms:100ms",
+            Self::Lognormal => "lognormal:10ms:200ms",
             Self::Stalls => "stall:4700ms:300ms",
         };
         let mut network = Network::default();
@@ -116,6 +125,7 @@ impl Seen {
         assert_eq!(self.log.count(423) + self.log.count(416), 0, "{self}");
         assert_eq!(self.log.count(200), self.scenario.calls as usize, "{self}");
         assert!(self.log.largest_estimate() <= 50.0, "{self}");
+        assert!(self.log.most_sockets() <= 60, "{self}");
     }
 
     /// The share of what the limits allow: of 50 a second, or of the time of 60 sockets.
@@ -148,13 +158,14 @@ impl fmt::Display for Seen {
         write!(
             f,
             "{gateway:?} {load:?} {way:?}: {} x 200, {} x 423, {} x 416, {} lost; at most {:.2} in \
-             any alignment, {} in a second; {:.3} of the possible (bar {:.2})",
+             any alignment, {} in a second, {} sockets; {:.3} of the possible (bar {:.2})",
             self.log.count(200),
             self.log.count(423),
             self.log.count(416),
             self.lost.len(),
             self.log.largest_estimate(),
             self.log.largest_second(),
+            self.log.most_sockets(),
             self.utilisation(),
             self.bar(),
         )
@@ -218,6 +229,37 @@ async fn haproxy_refuses_nothing() {
     briefly(Kind::Haproxy, Load::Small, &ALL).await;
     briefly(Kind::Haproxy, Load::Medium, &[Way::Lognormal]).await;
     briefly(Kind::Haproxy, Load::Long, &[Way::Calm, Way::Stalls]).await;
+}
+
+#[tokio::test]
+async fn without_the_limits_each_gateway_refuses() {
+    // Or the tests above could not fail.
+    let many = NonZeroU32::new(1_000_000).expect("not zero");
+    let limits = Limits::new(Quota::per_second(many))
+        .in_flight(many)
+        .connections(many);
+    for gateway in [
+        Kind::Nginx { burst: 49 },
+        Kind::Nginx { burst: 10 },
+        Kind::Haproxy,
+    ] {
+        let scenario = Scenario {
+            gateway,
+            load: Load::Long,
+            way: Way::Calm,
+            calls: 150,
+        };
+        let Some(seen) = scenario.run_within(limits.clone()).await else {
+            return;
+        };
+        assert!(seen.log.count(423) > 0, "{seen}");
+        assert!(seen.log.largest_estimate() > 50.0, "{seen}");
+        if matches!(gateway, Kind::Nginx { burst: 49 }) {
+            // It lets 50 in at once, which stay for 3 s, and 50 more a second.
+            assert!(seen.log.most_sockets() > 60, "{seen}");
+            assert!(seen.log.count(416) > 0, "{seen}");
+        }
+    }
 }
 
 #[tokio::test]
