@@ -16,14 +16,12 @@ use tokio::{
 
 use crate::delay::Delay;
 
-/// The delays of one direction, and how far it is.
+/// The delays of one direction.
 #[derive(Debug)]
 pub(super) struct Line {
     delay: Delay,
     rng: Rng,
     start: Instant,
-    /// When the latest piece comes out: none comes out before it.
-    last: Instant,
 }
 
 /// What is known of a socket that both directions use.
@@ -50,12 +48,7 @@ enum Piece {
 
 impl Line {
     pub(super) fn new(delay: Delay, rng: Rng, start: Instant) -> Self {
-        Self {
-            delay,
-            rng,
-            start,
-            last: start,
-        }
+        Self { delay, rng, start }
     }
 
     /// Takes as long as a piece does.
@@ -91,6 +84,7 @@ impl Line {
                 }
             }
         });
+        // A piece whose time comes before that of the one ahead of it comes out right after it.
         let mut writes = pin!(async {
             while let Some((due, piece)) = out.recv().await {
                 sleep_until(due).await;
@@ -113,14 +107,12 @@ impl Line {
         writes.await
     }
 
-    /// When a piece that comes in at `now` comes out.
+    /// When a piece that comes in at `now` may come out.
     pub(super) fn out_at(&mut self, now: Instant) -> Instant {
         let since = now.saturating_duration_since(self.start);
         let delay = self.delay.sample(since, &mut self.rng);
         // A delay beyond what a clock can tell is one that nobody waits for: no worse than none.
-        let due = now.checked_add(delay).unwrap_or(now);
-        self.last = self.last.max(due);
-        self.last
+        now.checked_add(delay).unwrap_or(now)
     }
 }
 

@@ -168,6 +168,22 @@ async fn a_reset_passes_as_a_reset_both_ways() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reset_is_no_end_even_if_it_is_met_while_writing() {
+    // The relay's timer and this one fire together; whose task is first is left to chance.
+    let slow = Delay::Constant(ms(30));
+    for _ in 0..40 {
+        let (relay, mut client, server) = pair(network(slow, Delay::None)).await;
+        client.write_all(b"for nobody").await.unwrap();
+        tokio::time::sleep(ms(30)).await;
+        server.set_zero_linger().unwrap();
+        drop(server);
+        let error = client.read(&mut [0; 1]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        all_closed(&relay).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn bytes_for_a_client_that_has_gone_reset_the_server() {
     let (relay, client, mut server) = pair(Network::default()).await;
     drop(client);
