@@ -77,10 +77,14 @@ impl Log {
         }
     }
 
-    /// Seconds from the first request to the end of the last answer.
-    pub(crate) fn makespan(&self) -> f64 {
-        let first = self.lines.first().map_or(0, |line| line.at);
-        let last = self.lines.iter().map(|line| line.ended).max();
-        (last.unwrap_or(first) - first) as f64 / 1000.0
+    /// The share of so many sockets that had a request in service, on average, from when there was
+    /// one for each of them to when the last one came: before and after that, nobody can fill them.
+    pub(crate) fn occupied(&self, sockets: usize) -> f64 {
+        let (Some(from), Some(to)) = (self.lines.get(sockets - 1), self.lines.last()) else {
+            return 0.0;
+        };
+        let served = |line: &Line| (line.ended.min(to.at) - line.at.max(from.at)).max(0);
+        let served: i64 = self.lines.iter().map(served).sum();
+        served as f64 / (sockets as i64 * (to.at - from.at)) as f64
     }
 }

@@ -128,14 +128,11 @@ impl Seen {
         assert!(self.log.most_sockets() <= 60, "{self}");
     }
 
-    /// The share of what the limits allow: of 50 a second, or of the time of 60 sockets.
+    /// The share of what the limits allow: of 50 a second, or of 60 sockets in use.
     fn utilisation(&self) -> f64 {
         match self.scenario.load {
             Load::Small | Load::Medium => self.log.rate() / 50.0,
-            Load::Long => {
-                let seconds = f64::from(self.scenario.calls) * 3.0;
-                seconds / (60.0 * self.log.makespan())
-            }
+            Load::Long => self.log.occupied(60),
         }
     }
 
