@@ -16,6 +16,11 @@ pub(crate) struct Line {
     pub(crate) sockets: u32,
 }
 
+/// Milliseconds out of what is written in them, or in seconds with three decimals.
+pub(crate) fn millis(time: &str) -> Option<i64> {
+    time.replace('.', "").parse().ok()
+}
+
 // === impl Log ===
 
 impl Log {
@@ -87,4 +92,23 @@ impl Log {
         let served: i64 = self.lines.iter().map(served).sum();
         served as f64 / (sockets as i64 * (to.at - from.at)) as f64
     }
+}
+
+#[test]
+fn the_estimate_is_that_of_the_worst_alignment() {
+    let line = |at| Line {
+        at,
+        ended: at + 1,
+        status: 200,
+        sockets: 1,
+    };
+    // 50 at once and 50 more a second later: a window that begins between them weighs both.
+    let bursts = Log::new([10, 1_010].map(|at| vec![line(at); 50]).concat());
+    assert_eq!(bursts.largest_second(), 50);
+    assert!((bursts.largest_estimate() - 100.0).abs() < 1e-9);
+
+    let steady = Log::new((0..200).map(|nth| line(20 * nth)).collect());
+    assert_eq!(steady.largest_second(), 50);
+    assert!((steady.largest_estimate() - 51.0).abs() < 1e-9);
+    assert!((steady.rate() - 50.0).abs() < 1e-9);
 }

@@ -2,7 +2,8 @@
 //! what they wrote into their logs is the judge.
 //!
 //! Each run is 200 tasks with the assembled client, through a gateway to the simulated service,
-//! calm or with a relay in between that makes the network rough. Asserted of every run, whatever
+//! calm or with a relay in between that makes the network rough. The simulated service itself is
+//! there too, behind the relay. Asserted of every run, whatever
 //! the machine's load: no call is lost, none is refused, and in no alignment does the log's
 //! estimate of a weighing counter exceed 50. How fast it went is printed; the whole set asserts
 //! the bars as well, the part of it that runs by default only that nothing stood still.
@@ -19,12 +20,14 @@
 
 use std::{fmt, num::NonZeroU32};
 
-use tds_sim::{Config, Network, Relay, Server};
+use tds_sim::{Network, Relay, Rule};
 use tower_tds::{Limits, Quota};
 
 mod gateway;
+mod haproxy;
 mod load;
 mod log;
+mod nginx;
 mod program;
 
 use self::{
@@ -72,12 +75,8 @@ impl Scenario {
     }
 
     async fn run_within(self, limits: Limits) -> Option<Seen> {
-        let mut config = Config::default();
-        config.rate = u32::MAX; // The gateway is to refuse, and nobody else.
-        config.connections = u32::MAX;
-        let service = Server::start(config).await.expect("free ports");
-        let behind = service.base_url().trim_start_matches("http://");
-        let gateway = Gateway::start(self.gateway, behind.parse().expect("an address")).await?;
+        let service = self.gateway.service().await;
+        let gateway = Gateway::start(self.gateway, &service).await?;
 
         let relay = match self.way.network() {
             Some(network) => {
@@ -208,6 +207,20 @@ async fn wholly(gateway: Kind) {
 }
 
 const ALL: [Way; 3] = [Way::Calm, Way::Lognormal, Way::Stalls];
+
+#[tokio::test]
+async fn the_simulated_service_refuses_nothing_through_a_rough_network() {
+    let rules = [
+        Rule::FixedWindow,
+        Rule::SlidingLogAll,
+        Rule::SlidingCounter,
+        Rule::LeakyBucket { burst: 10 },
+    ];
+    for rule in rules {
+        let ways = [Way::Lognormal, Way::Stalls];
+        briefly(Kind::Simulator(rule), Load::Small, &ways).await;
+    }
+}
 
 #[tokio::test]
 async fn nginx_with_a_burst_of_49_refuses_nothing() {

@@ -93,12 +93,11 @@ impl Drop for Folder {
     }
 }
 
-/// Where a program is that says something about itself when asked by `switch`: in the PATH, or
-/// where it is on systems that keep servers out of a user's.
-pub(crate) fn find(name: &str, switch: &str) -> Option<String> {
+/// Where a program is: in the PATH, or where it is on systems that keep servers out of a user's.
+pub(crate) fn find(name: &str) -> Option<String> {
     [name.to_owned(), format!("/usr/sbin/{name}")]
         .into_iter()
-        .find(|program| Command::new(program).arg(switch).output().is_ok())
+        .find(|program| Command::new(program).arg("-v").output().is_ok())
 }
 
 /// An address that nobody listens on at the moment.

@@ -1,0 +1,64 @@
+//! HAProxy: `http_req_rate` over a second, which counts the refused too, and `conn_cur`.
+
+use std::{fs, net::SocketAddr, path::Path, process::Command};
+
+use crate::log::{Line, millis};
+
+/// Reads a line of its log: status, milliseconds at the count, milliseconds taken, sockets.
+pub(crate) fn read(line: &str) -> Option<Line> {
+    let mut words = line.split(' ');
+    let status = words.next()?.parse().ok()?;
+    let (at, took) = (millis(words.next()?)?, millis(words.next()?)?);
+    Some(Line {
+        at,
+        ended: at + took,
+        status,
+        sockets: words.next()?.parse().ok()?,
+    })
+}
+
+/// Its command in `folder`, with its configuration written there.
+pub(crate) fn command(
+    program: &str,
+    folder: &Path,
+    address: SocketAddr,
+    service: SocketAddr,
+) -> Command {
+    // HAProxy's own times begin with the connection or the first byte; the variable is the time of
+    // the count. Without `http-no-delay` it asks the kernel to send full segments, for which that
+    // waits 200 ms; on a loopback interface they are of 64 KiB, and no network is like that.
+    let config = format!(
+        "global
+    log stdout format raw local0
+    maxconn 2000
+defaults
+    mode http
+    log global
+    option dontlognull
+    option http-no-delay
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+backend requests
+    stick-table type ip size 1k expire 1m store http_req_rate(1s)
+backend connections
+    stick-table type ip size 1k expire 1m store conn_cur
+frontend gateway
+    bind {address}
+    log-format '%ST %[var(txn.at)] %Ta %fc'
+    tcp-request connection track-sc1 src table connections
+    http-request set-var(txn.at) date(0,ms)
+    http-request track-sc0 src table requests
+    http-request deny status 423 content-type text/plain string locked if {{ sc_http_req_rate(0) gt 50 }}
+    http-request deny status 416 content-type text/plain string full if {{ sc_conn_cur(1) gt 60 }}
+    default_backend service
+backend service
+    server service {service}
+"
+    );
+    let file = folder.join("haproxy.cfg");
+    fs::write(&file, config).expect("the folder is there");
+    let mut command = Command::new(program);
+    command.arg("-db").arg("-f").arg(file);
+    command
+}
