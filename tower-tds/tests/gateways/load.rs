@@ -1,18 +1,23 @@
 //! What the calls ask for, and who makes them.
 
 use std::{
+    fmt::Display,
     net::SocketAddr,
+    num::NonZeroU32,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::SeqCst},
     },
 };
 
-use http::Request;
+use http::{HeaderValue, Request, Response, header::AUTHORIZATION};
 use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use hyper_util::{client::legacy, rt::TokioExecutor};
 use tds_sim::Server;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
+use tower_service::Service;
 use tower_tds::{Client, Credentials, Limits, RequestBody};
 
 /// What each call asks for.
@@ -55,12 +60,13 @@ impl Load {
 }
 
 /// Makes so many calls to `front` by 200 tasks; says what became of those that were lost.
-pub(crate) async fn drive(
-    client: Client,
-    front: SocketAddr,
-    load: Load,
-    calls: u32,
-) -> Vec<String> {
+pub(crate) async fn drive<S, B>(client: S, front: SocketAddr, load: Load, calls: u32) -> Vec<String>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Display,
+    S::Future: Send,
+    B: Body<Error: Display, Data: Send> + Send,
+{
     let url = format!("http://{front}{}", load.target());
     let made = Arc::new(AtomicU32::new(0));
     let mut tasks = JoinSet::new();
@@ -69,7 +75,9 @@ pub(crate) async fn drive(
         tasks.spawn(async move {
             let mut lost = Vec::new();
             while made.fetch_add(1, SeqCst) < calls {
-                lost.extend(call(client.clone(), &url, load.size()).await.err());
+                let request = Request::get(&url).body(RequestBody::default());
+                let response = client.clone().oneshot(request.expect("a request"));
+                lost.extend(whole(response, load.size()).await.err());
             }
             lost
         });
@@ -77,11 +85,12 @@ pub(crate) async fn drive(
     tasks.join_all().await.concat()
 }
 
-async fn call(client: Client, url: &str, size: usize) -> Result<(), String> {
-    let request = Request::get(url).body(RequestBody::default());
-    let response = client.oneshot(request.expect("a request")).await;
-    let response = response.map_err(|error| error.to_string())?;
-    let body = response.into_body().collect().await;
+async fn whole<B: Body<Error: Display>>(
+    response: impl Future<Output = Result<Response<B>, impl Display>>,
+    size: usize,
+) -> Result<(), String> {
+    let body = response.await.map_err(|error| error.to_string())?;
+    let body = body.into_body().collect().await;
     let body = body.map_err(|error| error.to_string())?.to_bytes();
     if body.len() == size {
         Ok(())
@@ -91,7 +100,9 @@ async fn call(client: Client, url: &str, size: usize) -> Result<(), String> {
 }
 
 /// The house stack, for data through `front` and for tokens from the service itself.
-pub(crate) fn client(service: &Server, front: SocketAddr, limits: Limits) -> Client {
+pub(crate) fn client(service: &Server, front: SocketAddr) -> Client {
+    // The tokens have a socket of their own, past the gateway.
+    let sockets = NonZeroU32::new(60 + 1).expect("not zero");
     let credentials = Credentials::new(service.client_id(), service.client_secret());
     Client::builder(
         service.auth_url(),
@@ -99,9 +110,31 @@ pub(crate) fn client(service: &Server, front: SocketAddr, limits: Limits) -> Cli
         credentials.expect("the simulator's are usable"),
     )
     .loopback_http()
-    .limits(limits)
+    .limits(Limits::default().connections(sockets))
     .build()
     .expect("loopback is let through")
+}
+
+/// hyper's own client, with a token that does not end.
+pub(crate) fn bare(
+    service: &Server,
+    _: SocketAddr,
+) -> impl Service<
+    Request<RequestBody>,
+    Response = Response<Incoming>,
+    Error = legacy::Error,
+    Future: Send,
+> + Clone
++ Send
++ use<> {
+    let token = service.sim().token(service.client_id()).expect("a token");
+    let token = HeaderValue::try_from(format!("Bearer {token}")).expect("a header");
+    legacy::Client::builder(TokioExecutor::new())
+        .build_http()
+        .map_request(move |mut request: Request<RequestBody>| {
+            request.headers_mut().insert(AUTHORIZATION, token.clone());
+            request
+        })
 }
 
 const TASKS: u32 = 200;

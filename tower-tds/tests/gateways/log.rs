@@ -88,6 +88,9 @@ impl Log {
         let (Some(from), Some(to)) = (self.lines.get(sockets - 1), self.lines.last()) else {
             return 0.0;
         };
+        if to.at == from.at {
+            return 0.0;
+        }
         let served = |line: &Line| (line.ended.min(to.at) - line.at.max(from.at)).max(0);
         let served: i64 = self.lines.iter().map(served).sum();
         served as f64 / (sockets as i64 * (to.at - from.at)) as f64

@@ -1,0 +1,158 @@
+//! One run: what is asked of whom through which network, and how it went.
+
+use std::{
+    fmt::{self, Display},
+    net::SocketAddr,
+};
+
+use http::{Request, Response};
+use hyper::body::Body;
+use tds_sim::{Network, Relay, Server};
+use tower_service::Service;
+use tower_tds::RequestBody;
+
+use crate::{
+    gateway::{Gateway, Kind},
+    load::{self, Load},
+    log::Log,
+    program::say,
+};
+
+/// One run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scenario {
+    pub(crate) gateway: Kind,
+    pub(crate) load: Load,
+    pub(crate) way: Way,
+    pub(crate) calls: u32,
+}
+
+/// The network between client and gateway, each way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Way {
+    Calm,
+    /// Lognormal delays, median 10 ms, one in a hundred above 200 ms.
+    Lognormal,
+    /// Everything stands still for 300 ms of each 4.7 s, so that the stalls meet every phase of a
+    /// second.
+    Stalls,
+}
+
+/// How a run went.
+pub(crate) struct Seen {
+    scenario: Scenario,
+    pub(crate) log: Log,
+    pub(crate) lost: Vec<String>,
+}
+
+// === impl Scenario ===
+
+impl Scenario {
+    /// Runs it with the house stack, unless there is no such gateway here.
+    pub(crate) async fn run(self) -> Option<Seen> {
+        self.run_with(load::client).await
+    }
+
+    /// Runs it with the client that is made of the service's and the gateway's addresses.
+    pub(crate) async fn run_with<S, B>(
+        self,
+        client: impl FnOnce(&Server, SocketAddr) -> S,
+    ) -> Option<Seen>
+    where
+        S: Service<Request<RequestBody>, Response = Response<B>> + Clone + Send + 'static,
+        S::Error: Display,
+        S::Future: Send,
+        B: Body<Error: Display, Data: Send> + Send,
+    {
+        let service = self.gateway.service().await;
+        let gateway = Gateway::start(self.gateway, &service).await?;
+
+        let relay = match self.way.network() {
+            Some(network) => {
+                let relay = Relay::start(gateway.address(), network).await;
+                Some(relay.expect("a free port"))
+            }
+            None => None,
+        };
+        let front = relay.as_ref().map_or(gateway.address(), Relay::address);
+        let client = client(&service, front);
+        let lost = load::drive(client, front, self.load, self.calls).await;
+        let seen = Seen {
+            scenario: self,
+            log: gateway.log(self.calls as usize).await,
+            lost,
+        };
+        say(&seen.to_string());
+        Some(seen)
+    }
+}
+
+// === impl Way ===
+
+impl Way {
+    fn network(self) -> Option<Network> {
+        let delay = match self {
+            Self::Calm => return None,
+            Self::Lognormal => "lognormal:10ms:200ms",
+            Self::Stalls => "stall:4700ms:300ms",
+        };
+        let mut network = Network::default();
+        network.there = delay.parse().expect("a delay");
+        network.back = network.there;
+        network.seed = 7;
+        Some(network)
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    /// What holds whatever the machine's load is.
+    pub(crate) fn assert_nothing_refused(&self) {
+        assert!(self.lost.is_empty(), "{self}: {:?}", self.lost);
+        assert_eq!(self.log.count(423) + self.log.count(416), 0, "{self}");
+        assert_eq!(self.log.count(200), self.scenario.calls as usize, "{self}");
+        assert!(self.log.largest_estimate() <= 50.0, "{self}");
+        assert!(self.log.most_sockets() <= 60, "{self}");
+    }
+
+    /// The share of what the limits allow: of 50 a second, or of 60 sockets in use.
+    pub(crate) fn utilisation(&self) -> f64 {
+        match self.scenario.load {
+            Load::Small | Load::Medium => self.log.rate() / 50.0,
+            Load::Long => self.log.occupied(60),
+        }
+    }
+
+    /// The bars of the whole set.
+    pub(crate) fn bar(&self) -> f64 {
+        match (self.scenario.load, self.scenario.way) {
+            (Load::Long, _) => 0.93,
+            (_, Way::Calm) => 0.96,
+            (_, Way::Lognormal) => 0.89,
+            (_, Way::Stalls) => 0.88,
+        }
+    }
+}
+
+impl Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Scenario {
+            gateway, load, way, ..
+        } = self.scenario;
+        write!(
+            f,
+            "{gateway:?} {load:?} {way:?}: {} x 200, {} x 423, {} x 416, {} lost; at most {:.2} in \
+             any alignment, {} in a second, {} sockets; {:.3} of the possible (bar {:.2})",
+            self.log.count(200),
+            self.log.count(423),
+            self.log.count(416),
+            self.lost.len(),
+            self.log.largest_estimate(),
+            self.log.largest_second(),
+            self.log.most_sockets(),
+            self.utilisation(),
+            self.bar(),
+        )
+    }
+}
