@@ -3,18 +3,28 @@
 mod background;
 mod closing;
 mod connections;
+mod exchange;
+mod exit;
 mod future;
 mod io;
 mod layer;
+mod message;
+mod permit;
+mod refusals;
 mod service;
+mod sockets;
+mod watched;
 
-pub(crate) use self::connections::{ConnectionPermit, Connections};
 pub use self::{
     background::{Background, BackgroundTask},
     future::ConnectFuture,
     io::LimitedIo,
     layer::ConnectionLimitLayer,
     service::ConnectionLimit,
+};
+pub(crate) use self::{
+    connections::{Connections, refused},
+    permit::ConnectionPermit,
 };
 
 /// What a pool takes as a connector's error.

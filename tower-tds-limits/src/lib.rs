@@ -43,6 +43,9 @@
 //! - Requests between their grant and the end of their bodies, and sockets from before
 //!   `connect` until the server has closed them (awaited for 30 s at most), never exceed their
 //!   limits.
+//! - A connect that waits is given the place of an idle socket, of whichever host or client, within
+//!   a tenth of a second and the server's close; a socket that carries a request is never cut for
+//!   it ([`ConnectionLimit`], "Reclaim").
 //! - Waiters go first in, first out, one is woken at a time, and one that is dropped leaves
 //!   nothing behind.
 //!

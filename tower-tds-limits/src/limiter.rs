@@ -42,6 +42,11 @@ pub struct Snapshot {
     pub waiting: usize,
     /// Sockets between the permit before `connect` and their close.
     pub connections: u32,
+    /// How many sockets there may be: [`Limits::connections`], or fewer for a while after the
+    /// service has answered 416.
+    pub most_connections: u32,
+    /// When connects begin again, if the service has just answered 416.
+    pub no_connect_before: Option<Instant>,
     /// Connects that wait for a permit.
     pub connects_waiting: usize,
     /// How careful the limiter is after what it was refused.
@@ -87,10 +92,12 @@ impl Limiter {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let now = clock::now();
-        let (connections, connects_waiting) = self
-            .credential
-            .connections()
-            .read(|connections, waiting| (connections.open(), waiting));
+        let connections = self.credential.connections();
+        let (connections, most_connections, no_connect_before, connects_waiting) = connections
+            .read(|connections, waiting| {
+                let (most, silent) = (connections.most_at(now), connections.silent_until(now));
+                (connections.open(), most, silent, waiting)
+            });
         let (paused_until, pausing) = (self.credential.paused_until(), self.credential.waiting());
         self.credential
             .requests()
@@ -99,6 +106,8 @@ impl Limiter {
                 live: requests.live_at(now),
                 waiting: waiting.saturating_add(pausing),
                 connections,
+                most_connections,
+                no_connect_before,
                 connects_waiting,
                 rung: requests.rung(),
                 silent_until: requests.silent_until(now),

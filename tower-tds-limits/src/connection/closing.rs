@@ -41,9 +41,9 @@ where
 }
 
 /// Closes a socket in the background and gives its permit back when the server has closed too.
-pub(super) fn close<T: Socket>(socket: T, permit: ConnectionPermit) {
+pub(super) fn close<T: Socket>(mut socket: T, mut permit: ConnectionPermit) {
+    permit.ended();
     in_background(async move {
-        let mut socket = socket;
         // The permit goes back after the socket is gone, whether or not the server closed it.
         let _closed: Result<io::Result<()>, _> =
             timeout(LONGEST_CLOSE, say_goodbye(&mut socket)).await;

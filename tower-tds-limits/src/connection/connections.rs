@@ -1,12 +1,17 @@
-//! What decides whether one more socket may be opened.
+//! What decides whether one more socket may be opened, and which may be closed for it.
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use crate::{
-    Limits,
-    gate::{Admit, Earliest, Gate, Permit},
+    Limits, clock,
+    connection::{
+        exit::{Exit, wake_readers},
+        refusals::Refusals,
+        sockets::{Rest, SocketKey, Sockets},
+    },
+    gate::{Admit, Earliest, Gate},
 };
 
 /// The sockets between the permit before `connect` and their close.
@@ -14,12 +19,10 @@ use crate::{
 pub(crate) struct Connections {
     open: u32,
     most: u32,
-}
-
-/// One socket's place inside the limit. Dropping it gives the place to the next.
-#[derive(Debug)]
-pub(crate) struct ConnectionPermit {
-    gate: Arc<Gate<Connections>>,
+    /// Of those open, the ones that have ended on this side.
+    closing: u32,
+    sockets: Sockets,
+    refusals: Refusals,
 }
 
 // === impl Connections ===
@@ -29,22 +32,103 @@ impl Connections {
         Self {
             open: 0,
             most: limits.most_connections().get(),
+            closing: 0,
+            sockets: Sockets::default(),
+            refusals: Refusals::default(),
         }
     }
 
     pub(crate) fn open(&self) -> u32 {
         self.open
     }
+
+    /// How many may be open at `now`.
+    pub(crate) fn most_at(&self, now: Instant) -> u32 {
+        self.refusals.most(now, self.most)
+    }
+
+    /// When connects begin again, if the service has just refused one.
+    pub(crate) fn silent_until(&self, now: Instant) -> Option<Instant> {
+        self.refusals.silent_until(now)
+    }
+
+    /// There is a socket now.
+    pub(super) fn opened(&mut self, exit: Arc<Exit>) -> SocketKey {
+        self.sockets.add(exit)
+    }
+
+    /// The socket carries nothing at `now`. Gives those asked to leave.
+    pub(super) fn rest(&mut self, key: SocketKey, rest: Rest, now: Instant) -> Vec<Arc<Exit>> {
+        self.sockets.rest(key, rest, now);
+        match self.silent_until(now) {
+            // It may be the one that was refused.
+            Some(_) => self.sockets.ask_free(),
+            None => Vec::new(),
+        }
+    }
+
+    /// The socket carries a request again. Says whether it had been asked to leave.
+    pub(super) fn work(&mut self, key: SocketKey) -> bool {
+        self.sockets.work(key)
+    }
+
+    /// The socket has ended on this side.
+    pub(super) fn ended(&mut self, key: SocketKey) {
+        self.sockets.remove(key);
+        self.closing = self.closing.saturating_add(1);
+    }
+
+    /// The socket has ended on both sides.
+    pub(super) fn closed(&mut self) {
+        self.closing = self.closing.saturating_sub(1);
+        self.give_back();
+    }
+
+    /// The permit of a connect that came to nothing.
+    pub(super) fn give_back(&mut self) {
+        self.open = self.open.saturating_sub(1);
+    }
+
+    /// The service refused a connection at `now`. Gives those asked to leave.
+    fn refused_at(&mut self, now: Instant) -> Vec<Arc<Exit>> {
+        if self.refusals.refused_at(now, self.open, self.most) {
+            self.sockets.ask_free()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Asks as many sockets to leave as it takes to let `waiting` connects through.
+    fn make_room(&mut self, now: Instant, waiting: usize) -> Vec<Arc<Exit>> {
+        let size = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+        let coming = size(self.closing).saturating_add(self.sockets.leaving());
+        let short = size(self.open)
+            .saturating_add(waiting)
+            .saturating_sub(size(self.most_at(now)))
+            .min(waiting)
+            .saturating_sub(coming);
+        (0..short)
+            .map_while(|_| self.sockets.ask_one(now))
+            .collect()
+    }
 }
 
 impl Admit for Connections {
     type Grant = ();
 
-    fn earliest(&mut self, _now: Instant) -> Earliest {
-        if self.open < self.most {
-            Earliest::Now
-        } else {
-            Earliest::OnReturn
+    fn earliest(&mut self, now: Instant) -> Earliest {
+        if let Some(until) = self.silent_until(now) {
+            return Earliest::At(until);
+        }
+        if self.open < self.most_at(now) {
+            return Earliest::Now;
+        }
+        let restored = self.refusals.lowered_until(now);
+        let rested = self.sockets.next_after(now);
+        // Whoever waits looks again then, and asks a socket to leave.
+        match restored.into_iter().chain(rested).min() {
+            Some(at) => Earliest::At(at),
+            None => Earliest::OnReturn,
         }
     }
 
@@ -53,31 +137,27 @@ impl Admit for Connections {
     }
 
     fn admit_undated(&mut self) -> Option<()> {
-        (self.open < self.most).then(|| self.open = self.open.saturating_add(1))
+        let room = self.open < self.most && !self.refusals.any();
+        room.then(|| self.open = self.open.saturating_add(1))
     }
 }
 
-// === impl ConnectionPermit ===
-
-impl Permit for ConnectionPermit {
-    type Rule = Connections;
-    type Source = Arc<Gate<Connections>>;
-
-    fn gate(source: &Self::Source) -> &Arc<Gate<Connections>> {
-        source
-    }
-
-    fn granted(source: &Self::Source, (): ()) -> Self {
-        Self {
-            gate: Arc::clone(source),
+/// Asks idle sockets to leave while connects wait for a permit.
+pub(super) fn make_room(gate: &Gate<Connections>) {
+    let leaving = gate.read(|connections, waiting| {
+        if waiting == 0 {
+            return Vec::new();
         }
-    }
+        connections.make_room(clock::now(), waiting)
+    });
+    wake_readers(leaving);
 }
 
-impl Drop for ConnectionPermit {
-    fn drop(&mut self) {
-        self.gate.update(|connections| {
-            connections.open = connections.open.saturating_sub(1);
-        });
-    }
+/// The service has answered that there are too many connections: no new one for a second, free
+/// sockets are closed, and for a while fewer are opened.
+pub(crate) fn refused(gate: &Gate<Connections>) {
+    wake_readers(gate.update_now(Connections::refused_at));
 }
+
+#[cfg(test)]
+mod tests;

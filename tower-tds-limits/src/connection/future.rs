@@ -9,7 +9,9 @@ use crate::{
     LimitError,
     connection::{
         BoxError, ConnectionPermit, LimitedIo,
+        background::in_background,
         closing::{Connecting, abandon},
+        watched::Origin,
     },
 };
 
@@ -71,7 +73,7 @@ where
         match (self.end(), outcome) {
             (State::Called { permit, .. }, Some(outcome)) => Poll::Ready(
                 outcome
-                    .map(|socket| LimitedIo::new(socket, permit))
+                    .map(|socket| LimitedIo::new(socket, permit, origin()))
                     .map_err(Into::into),
             ),
             (State::Refused(error), _) => Poll::Ready(Err(error.into())),
@@ -92,5 +94,13 @@ impl<F: Connecting> Drop for ConnectFuture<F> {
 impl<F: Connecting> fmt::Debug for ConnectFuture<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectFuture").finish_non_exhaustive()
+    }
+}
+
+fn origin() -> Origin {
+    if in_background() {
+        Origin::Background
+    } else {
+        Origin::Request
     }
 }

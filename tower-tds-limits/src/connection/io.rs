@@ -5,37 +5,50 @@ use std::{
 };
 
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::{
+    client::legacy::connect::{Connected, Connection},
+    rt::TokioIo,
+};
 
 use crate::connection::{
     ConnectionPermit,
     closing::{Socket, close},
+    watched::{Origin, Watched},
 };
 
 /// A socket that holds its connection permit until the server has closed it too.
 ///
 /// Dropping it ends this side at once. The server's end is awaited in the background, for 30 s
 /// at the most, and then the permit goes to the next. It holds through upgrades.
+///
+/// # Reclaim
+/// While a connect waits for a permit and this socket carries nothing, reading it gives the end
+/// of the stream, as if the server had closed an idle connection: see
+/// [`ConnectionLimit`](crate::ConnectionLimit).
 pub struct LimitedIo<T: Socket> {
     /// There until the drop.
-    held: Option<(T, ConnectionPermit)>,
+    held: Option<TokioIo<Watched<T>>>,
 }
 
 // === impl LimitedIo ===
 
 impl<T: Socket> LimitedIo<T> {
-    pub(super) fn new(socket: T, permit: ConnectionPermit) -> Self {
+    pub(super) fn new(socket: T, permit: ConnectionPermit, origin: Origin) -> Self {
         Self {
-            held: Some((socket, permit)),
+            held: Some(TokioIo::new(Watched::new(socket, permit, origin))),
         }
+    }
+
+    fn socket(&self) -> Option<&T> {
+        self.held.as_ref().map(|held| held.inner().get_ref())
     }
 
     fn with<R>(
         mut self: Pin<&mut Self>,
-        poll: impl FnOnce(Pin<&mut T>) -> Poll<io::Result<R>>,
+        poll: impl FnOnce(Pin<&mut TokioIo<Watched<T>>>) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
         match &mut self.held {
-            Some((socket, _)) => poll(Pin::new(socket)),
+            Some(held) => poll(Pin::new(held)),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
@@ -47,7 +60,7 @@ impl<T: Socket> Read for LimitedIo<T> {
         cx: &mut Context<'_>,
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        self.with(|socket| socket.poll_read(cx, buf))
+        self.with(|held| held.poll_read(cx, buf))
     }
 }
 
@@ -57,20 +70,19 @@ impl<T: Socket> Write for LimitedIo<T> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.with(|socket| socket.poll_write(cx, buf))
+        self.with(|held| held.poll_write(cx, buf))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|socket| socket.poll_flush(cx))
+        self.with(|held| held.poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|socket| socket.poll_shutdown(cx))
+        self.with(|held| held.poll_shutdown(cx))
     }
 
     fn is_write_vectored(&self) -> bool {
-        let held = self.held.as_ref();
-        held.is_some_and(|(socket, _)| socket.is_write_vectored())
+        self.held.as_ref().is_some_and(Write::is_write_vectored)
     }
 
     fn poll_write_vectored(
@@ -78,20 +90,20 @@ impl<T: Socket> Write for LimitedIo<T> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.with(|socket| socket.poll_write_vectored(cx, bufs))
+        self.with(|held| held.poll_write_vectored(cx, bufs))
     }
 }
 
 impl<T: Socket + Connection> Connection for LimitedIo<T> {
     fn connected(&self) -> Connected {
-        let held = self.held.as_ref();
-        held.map_or_else(Connected::new, |(socket, _)| socket.connected())
+        self.socket().map_or_else(Connected::new, T::connected)
     }
 }
 
 impl<T: Socket> Drop for LimitedIo<T> {
     fn drop(&mut self) {
-        if let Some((socket, permit)) = self.held.take() {
+        if let Some(held) = self.held.take() {
+            let (socket, permit) = held.into_inner().into_parts();
             close(socket, permit);
         }
     }
@@ -99,9 +111,8 @@ impl<T: Socket> Drop for LimitedIo<T> {
 
 impl<T: Socket + fmt::Debug> fmt::Debug for LimitedIo<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let socket = self.held.as_ref().map(|(socket, _)| socket);
         f.debug_struct("LimitedIo")
-            .field("socket", &socket)
+            .field("socket", &self.socket())
             .finish()
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     LimitError, Limiter,
     connection::{
         BoxError, ConnectFuture, ConnectionPermit, LimitedIo, background::in_background,
-        closing::Socket,
+        closing::Socket, connections::make_room,
     },
     gate::Turn,
 };
@@ -23,6 +23,23 @@ use crate::{
 /// # Backpressure
 /// `poll_ready` waits for a permit, which the readied instance holds until `call`; connect
 /// timeouts that time `call` do not include the wait.
+///
+/// # Reclaim
+/// While a connect waits, the socket that has been idle for longest makes room for it: reading
+/// it gives the end of the stream, as if the server had closed an idle connection, and its pool
+/// drops it. So idle sockets of one host or client never starve another, whatever timeouts the
+/// pool has.
+///
+/// A socket is idle when each request written on it has been sent and answered whole, by
+/// HTTP/1.1's own framing (RFC 9112, section 6), its reader waits for more, and that has been so
+/// for 20 ms, in which a pool would have handed it on. A request that is written before the
+/// reader has seen the end keeps the socket. A socket that has carried nothing yet, or whose
+/// response came before its request was sent, makes room after 5 s without a byte. Whatever
+/// cannot be told for sure keeps its socket: HTTP/2, upgrades, `CONNECT`, and bodies that end
+/// with the connection.
+///
+/// A pool whose request meets the end retries it by itself, as it was never sent
+/// (`retry_canceled_requests` of the hyper-util client, on by default).
 ///
 /// # Cancel safety
 /// Dropping a readied instance gives the permit back at once. Dropping the future or the socket
@@ -80,8 +97,11 @@ where
             .turn
             .poll_ready(cx, |cx| self.inner.poll_ready(cx))
             .map_err(Into::into)?;
-        if ready.is_pending() && in_background() && self.turn.refuse(LimitError::orphaned()) {
-            return Poll::Ready(Ok(()));
+        if ready.is_pending() {
+            if in_background() && self.turn.refuse(LimitError::orphaned()) {
+                return Poll::Ready(Ok(()));
+            }
+            make_room(self.turn.source());
         }
         ready.map(Ok)
     }

@@ -4,6 +4,7 @@ use std::{mem, sync::Arc};
 
 use crate::{
     Rung,
+    connection::refused,
     credential::{Credential, Probe},
     events,
     gate::{Gate, Permit},
@@ -118,6 +119,7 @@ impl RequestPermit {
         }
         if outcome == Outcome::ConnectionsExceeded {
             events::connections_refused();
+            refused(self.credential.connections());
         }
         let tried = mem::take(&mut self.tries);
         if let Outcome::QuotaExceeded(hint) = outcome {

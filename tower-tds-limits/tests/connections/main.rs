@@ -6,8 +6,11 @@
 )]
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
+mod net;
 mod probe;
+mod reclaim;
 mod server;
+mod stream;
 
 use std::{num::NonZeroU32, time::Duration};
 

@@ -1,14 +1,17 @@
 //! A server that counts its sockets. It answers every request, and knows nothing else.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering::SeqCst},
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
 };
 
 use http::Uri;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex},
+    net::TcpListener,
     sync::watch,
     task::JoinHandle,
 };
@@ -18,7 +21,7 @@ pub(crate) const BODY: &str = "bus 307";
 pub(crate) struct Server {
     uri: Uri,
     counts: Arc<Counts>,
-    accepting: JoinHandle<()>,
+    accepting: Option<JoinHandle<()>>,
 }
 
 struct Counts {
@@ -26,6 +29,7 @@ struct Counts {
     peak: AtomicU32,
     sockets: watch::Sender<Sockets>,
     lingering: watch::Sender<bool>,
+    held: watch::Sender<bool>,
     barrier: watch::Sender<Barrier>,
 }
 
@@ -47,35 +51,63 @@ struct Barrier {
 // === impl Server ===
 
 impl Server {
+    /// Listens on a port of this machine.
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
+        let mut server = Self::in_process(&address.to_string());
+        let counts = Arc::clone(&server.counts);
+        server.accepting = Some(tokio::spawn(async move {
+            loop {
+                let (socket, _) = listener.accept().await.expect("loopback accepts");
+                counts.accept(socket);
+            }
+        }));
+        server
+    }
+
+    /// Has no socket of its own: whoever connects is given one end of a pipe, so that a paused
+    /// clock works.
+    pub(crate) fn in_process(name: &str) -> Self {
         let counts = Arc::new(Counts {
             requests: AtomicU32::new(0),
             peak: AtomicU32::new(0),
             sockets: watch::Sender::new(Sockets::default()),
             lingering: watch::Sender::new(false),
+            held: watch::Sender::new(true),
             barrier: watch::Sender::new(Barrier {
                 arrived: 0,
                 together: 0,
             }),
         });
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&counts)));
         Self {
-            uri: format!("http://{address}/").parse().expect("a URI"),
+            uri: format!("http://{name}/").parse().expect("a URI"),
             counts,
-            accepting,
+            accepting: None,
         }
+    }
+
+    pub(crate) fn connect(&self) -> DuplexStream {
+        let (client, server) = duplex(16 * 1024);
+        self.counts.accept(server);
+        client
     }
 
     pub(crate) fn uri(&self) -> Uri {
         self.uri.clone()
     }
 
+    /// The address of an answer of its own kind: see [`answer`].
+    pub(crate) fn at(&self, path: &str) -> Uri {
+        let authority = self.uri.authority().expect("it has one");
+        format!("http://{authority}{path}").parse().expect("a URI")
+    }
+
     /// Stops listening; gives the address where nobody listens now.
     pub(crate) async fn stop(self) -> Uri {
-        self.accepting.abort();
-        let stopped = self.accepting.await.expect_err("it listens for ever");
+        let accepting = self.accepting.expect("it listens");
+        accepting.abort();
+        let stopped = accepting.await.expect_err("it listens for ever");
         assert!(stopped.is_cancelled());
         self.uri
     }
@@ -104,6 +136,15 @@ impl Server {
         drop(seen.expect("the counts live as long as the server"));
     }
 
+    /// Waits until so many requests are there.
+    pub(crate) async fn seen_requests(&self, requests: u32) {
+        let mut barrier = self.counts.barrier.subscribe();
+        let seen = barrier
+            .wait_for(|barrier| barrier.arrived >= requests)
+            .await;
+        drop(seen.expect("the counts live as long as the server"));
+    }
+
     /// From now on a client's end is seen and not answered.
     pub(crate) fn close_slowly(&self) {
         self.counts.lingering.send_replace(true);
@@ -111,6 +152,11 @@ impl Server {
 
     pub(crate) fn close_at_once(&self) {
         self.counts.lingering.send_replace(false);
+    }
+
+    /// Sends what is held back.
+    pub(crate) fn release(&self) {
+        self.counts.held.send_replace(false);
     }
 
     /// From now on answers only when so many requests are there, and then all of them.
@@ -124,18 +170,17 @@ impl Server {
     }
 }
 
-async fn accept(listener: TcpListener, counts: Arc<Counts>) {
-    loop {
-        let (mut socket, _) = listener.accept().await.expect("loopback accepts");
-        counts.sockets.send_modify(|sockets| {
+// === impl Counts ===
+
+impl Counts {
+    fn accept(self: &Arc<Self>, mut socket: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+        self.sockets.send_modify(|sockets| {
             sockets.opened += 1;
-            counts
-                .peak
-                .fetch_max(sockets.opened - sockets.closed, SeqCst);
+            self.peak.fetch_max(sockets.opened - sockets.closed, SeqCst);
         });
-        let counts = Arc::clone(&counts);
+        let counts = Arc::clone(self);
         tokio::spawn(async move {
-            let _ended: std::io::Result<()> = serve(&mut socket, &counts).await;
+            let _ended: io::Result<()> = serve(&mut socket, &counts).await;
             counts.sockets.send_modify(|sockets| sockets.ended += 1);
             let mut lingering = counts.lingering.subscribe();
             let over = lingering.wait_for(|lingering| !lingering).await;
@@ -145,27 +190,106 @@ async fn accept(listener: TcpListener, counts: Arc<Counts>) {
             drop(socket);
         });
     }
+
+    async fn released(&self) {
+        let mut held = self.held.subscribe();
+        let released = held.wait_for(|held| !held).await;
+        drop(released.expect("the counts live as long as the server"));
+    }
 }
 
-/// One answer for each blank line; the requests of these tests have no bodies.
-async fn serve(socket: &mut TcpStream, counts: &Counts) -> std::io::Result<()> {
-    let answer = format!(
-        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{BODY}",
-        BODY.len()
-    );
+/// One answer for each blank line; only requests for `/early` have bodies, and those go unread.
+async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut S,
+    counts: &Counts,
+) -> io::Result<()> {
     let mut seen = Vec::new();
     loop {
         if socket.read_buf(&mut seen).await? == 0 {
             return Ok(());
         }
         while let Some(end) = seen.windows(4).position(|four| four == b"\r\n\r\n") {
-            seen.drain(..end + 4);
+            let head: Vec<u8> = seen.drain(..end + 4).collect();
+            let path = head.split(|byte| *byte == b' ').nth(1);
+            let path = str::from_utf8(path.unwrap_or_default()).unwrap_or_default();
             counts.requests.fetch_add(1, SeqCst);
             counts.barrier.send_modify(|barrier| barrier.arrived += 1);
             let mut barrier = counts.barrier.subscribe();
             let together = barrier.wait_for(|b| b.arrived >= b.together).await;
             drop(together.expect("the counts live as long as the server"));
-            socket.write_all(answer.as_bytes()).await?;
+            match answer(socket, path, counts).await? {
+                Then::Next => {}
+                Then::Close => return Ok(()),
+                Then::ReadToTheEnd => {
+                    seen.clear();
+                    while socket.read_buf(&mut seen).await? > 0 {
+                        seen.clear();
+                    }
+                    return Ok(());
+                }
+            }
         }
     }
+}
+
+enum Then {
+    Next,
+    Close,
+    ReadToTheEnd,
+}
+
+async fn answer<S: AsyncWrite + Unpin>(
+    socket: &mut S,
+    path: &str,
+    counts: &Counts,
+) -> io::Result<Then> {
+    let length = BODY.len();
+    let (first, second) = BODY.split_at(3);
+    match path {
+        // The head at once, the body when it is released.
+        "/held" => {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{first}");
+            socket.write_all(head.as_bytes()).await?;
+            counts.released().await;
+            socket.write_all(second.as_bytes()).await?;
+        }
+        "/held-chunks" => {
+            let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nbus\r\n";
+            socket.write_all(head.as_bytes()).await?;
+            counts.released().await;
+            socket.write_all(b"4\r\n 307\r\n0\r\n\r\n").await?;
+        }
+        // Nothing at all until then.
+        "/late" => {
+            counts.released().await;
+            let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{BODY}");
+            socket.write_all(whole.as_bytes()).await?;
+        }
+        // A body that ends with the connection.
+        "/until-close" => {
+            let head = format!("HTTP/1.1 200 OK\r\n\r\n{first}");
+            socket.write_all(head.as_bytes()).await?;
+            counts.released().await;
+            socket.write_all(second.as_bytes()).await?;
+            return Ok(Then::Close);
+        }
+        // Refused before the request's body has come.
+        "/early" => {
+            let whole = format!("HTTP/1.1 423 Locked\r\nContent-Length: {length}\r\n\r\n{BODY}");
+            socket.write_all(whole.as_bytes()).await?;
+            return Ok(Then::ReadToTheEnd);
+        }
+        // Another protocol from here on.
+        "/upgrade" => {
+            let head = "HTTP/1.1 101 Switching Protocols\r\n\
+                        Connection: upgrade\r\nUpgrade: telex\r\n\r\n";
+            socket.write_all(head.as_bytes()).await?;
+            return Ok(Then::ReadToTheEnd);
+        }
+        _ => {
+            let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{BODY}");
+            socket.write_all(whole.as_bytes()).await?;
+        }
+    }
+    Ok(Then::Next)
 }

@@ -1,0 +1,96 @@
+//! One socket's place inside the limit.
+
+use std::sync::Arc;
+
+use crate::{
+    connection::{
+        Connections,
+        connections::make_room,
+        exit::{Exit, wake_readers},
+        sockets::{Rest, SocketKey},
+    },
+    gate::{Gate, Permit},
+};
+
+/// A grant. Dropping it gives the place to the next.
+#[derive(Debug)]
+pub(crate) struct ConnectionPermit {
+    gate: Arc<Gate<Connections>>,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    // ## Connecting => Open
+    Connecting,
+    // ## Open => Closing
+    Open(SocketKey),
+    Closing,
+}
+
+// === impl ConnectionPermit ===
+
+impl ConnectionPermit {
+    /// The connecting came to a socket.
+    pub(super) fn opened(&mut self, exit: &Arc<Exit>) {
+        let opened = |connections: &mut Connections| connections.opened(Arc::clone(exit));
+        self.stage = Stage::Open(self.gate.update(opened));
+    }
+
+    /// The socket carries nothing now.
+    pub(super) fn rest(&self, rest: Rest) {
+        if let Stage::Open(key) = self.stage {
+            let rest = |connections: &mut Connections, now| connections.rest(key, rest, now);
+            let asked = self.gate.update_now(rest);
+            wake_readers(asked);
+        }
+    }
+
+    /// The socket carries a request again.
+    pub(super) fn work(&self) {
+        if let Stage::Open(key) = self.stage {
+            let was_asked = self.gate.update(|connections| connections.work(key));
+            if was_asked {
+                make_room(&self.gate);
+            }
+        }
+    }
+
+    /// The socket has ended on this side.
+    pub(super) fn ended(&mut self) {
+        if let Stage::Open(key) = self.stage {
+            self.stage = Stage::Closing;
+            self.gate.update(|connections| connections.ended(key));
+        }
+    }
+}
+
+impl Permit for ConnectionPermit {
+    type Rule = Connections;
+    type Source = Arc<Gate<Connections>>;
+
+    fn gate(source: &Self::Source) -> &Arc<Gate<Connections>> {
+        source
+    }
+
+    fn granted(source: &Self::Source, (): ()) -> Self {
+        Self {
+            gate: Arc::clone(source),
+            stage: Stage::Connecting,
+        }
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.ended();
+        let connecting = self.stage == Stage::Connecting;
+        self.gate.update(|connections| {
+            if connecting {
+                connections.give_back();
+            } else {
+                connections.closed();
+            }
+        });
+    }
+}

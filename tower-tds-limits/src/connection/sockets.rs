@@ -1,0 +1,178 @@
+//! Which of the open sockets could be closed without anybody's missing them.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::connection::exit::Exit;
+
+/// The open sockets, each with what the limit may do with it.
+#[derive(Debug, Default)]
+pub(super) struct Sockets {
+    /// By key; `None` is a key to be used again.
+    all: Vec<Option<Socket>>,
+    /// Those asked to leave that have not left yet.
+    leaving: usize,
+}
+
+/// One open socket's number, good until it has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SocketKey(usize);
+
+/// How sure it is that nobody misses a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Each of its requests has been sent, and answered, whole.
+    Free,
+    /// A request may be about to go out, or an upload may go on although it has been answered.
+    Doubtful,
+}
+
+#[derive(Debug)]
+struct Socket {
+    state: State,
+    exit: Arc<Exit>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Carries a request, or nobody knows what.
+    // ## Working => Resting
+    Working,
+    /// May be asked to leave: from then on if somebody waits, and at once if the service asks.
+    // ## Resting => (Working | Leaving)
+    Resting { rest: Rest, from: Instant },
+    /// Asked to leave. A request that comes first takes that back.
+    // ## Leaving => Working
+    Leaving,
+}
+
+// === impl Sockets ===
+
+impl Sockets {
+    pub(super) fn add(&mut self, exit: Arc<Exit>) -> SocketKey {
+        let socket = Some(Socket {
+            state: State::Working,
+            exit,
+        });
+        if let Some(key) = self.all.iter().position(Option::is_none) {
+            self.all.splice(key..=key, [socket]);
+            SocketKey(key)
+        } else {
+            self.all.push(socket);
+            SocketKey(self.all.len().saturating_sub(1))
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: SocketKey) {
+        let gone = self.all.get_mut(key.0).and_then(Option::take);
+        if gone.is_some_and(|socket| socket.state == State::Leaving) {
+            self.leaving = self.leaving.saturating_sub(1);
+        }
+    }
+
+    /// The socket carries nothing at `now`.
+    pub(super) fn rest(&mut self, key: SocketKey, rest: Rest, now: Instant) {
+        if let Some(socket) = self.get_mut(key)
+            && socket.state != State::Leaving
+        {
+            let from = now.checked_add(rest.grace()).unwrap_or(now);
+            socket.state = State::Resting { rest, from };
+        }
+    }
+
+    /// The socket carries a request again. Says whether it had been asked to leave.
+    pub(super) fn work(&mut self, key: SocketKey) -> bool {
+        let Some(socket) = self.get_mut(key) else {
+            return false;
+        };
+        socket.state = State::Working;
+        let was_asked = socket.exit.take_back();
+        if was_asked {
+            self.leaving = self.leaving.saturating_sub(1);
+        }
+        was_asked
+    }
+
+    pub(super) fn leaving(&self) -> usize {
+        self.leaving
+    }
+
+    /// When the next socket could be asked to leave that cannot be asked at `now`.
+    pub(super) fn next_after(&self, now: Instant) -> Option<Instant> {
+        let resting = self.all.iter().flatten().filter_map(Socket::resting_from);
+        resting.filter(|from| *from > now).min()
+    }
+
+    /// Asks the socket to leave that has rested for longest; its reader has yet to be woken.
+    pub(super) fn ask_one(&mut self, now: Instant) -> Option<Arc<Exit>> {
+        let resting = self.all.iter_mut().flatten();
+        let longest = resting
+            .filter_map(|socket| Some((socket.resting_from()?, socket)))
+            .filter(|(from, _)| *from <= now)
+            .min_by_key(|(from, _)| *from);
+        let (_, socket) = longest?;
+        self.leaving = self.leaving.saturating_add(1);
+        Some(socket.ask())
+    }
+
+    /// Asks every free socket to leave; their readers have yet to be woken.
+    pub(super) fn ask_free(&mut self) -> Vec<Arc<Exit>> {
+        let all = self.all.iter_mut().flatten();
+        let free = all.filter(|socket| socket.is_free());
+        let asked: Vec<_> = free.map(Socket::ask).collect();
+        self.leaving = self.leaving.saturating_add(asked.len());
+        asked
+    }
+
+    fn get_mut(&mut self, key: SocketKey) -> Option<&mut Socket> {
+        self.all.get_mut(key.0).and_then(Option::as_mut)
+    }
+}
+
+// === impl Socket ===
+
+impl Socket {
+    fn resting_from(&self) -> Option<Instant> {
+        match self.state {
+            State::Resting { from, .. } => Some(from),
+            State::Working | State::Leaving => None,
+        }
+    }
+
+    fn is_free(&self) -> bool {
+        matches!(
+            self.state,
+            State::Resting {
+                rest: Rest::Free,
+                ..
+            }
+        )
+    }
+
+    fn ask(&mut self) -> Arc<Exit> {
+        self.state = State::Leaving;
+        self.exit.ask();
+        Arc::clone(&self.exit)
+    }
+}
+
+// === impl Rest ===
+
+impl Rest {
+    /// How long it has to last before nobody misses the socket.
+    const fn grace(self) -> Duration {
+        match self {
+            Self::Free => HANDED_ON,
+            Self::Doubtful => STALLED,
+        }
+    }
+}
+
+/// A pool hands a free connection to a waiting request at once, so one that is free for so long
+/// is not wanted. Short against the 100 ms in which a request to another host shall go on.
+const HANDED_ON: Duration = Duration::from_millis(20);
+
+/// For how long an upload that was answered early may move no byte, and a new connection carry
+/// none: nginx waits as long for an answered client's next byte (`lingering_timeout`, 5 s).
+const STALLED: Duration = Duration::from_secs(5);
