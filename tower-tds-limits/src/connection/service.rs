@@ -41,6 +41,11 @@ use crate::{
 /// A pool whose request meets the end retries it by itself, as it was never sent
 /// (`retry_canceled_requests` of the hyper-util client, on by default).
 ///
+/// # HTTP/2
+/// A permit is a socket's, not a request's, so a connection carries as many requests as its peers
+/// agree on. At a cold start a pool that learns the protocol from the handshake opens a socket
+/// for each of the first requests; they wait here, and all but one are closed again.
+///
 /// # Cancel safety
 /// Dropping a readied instance gives the permit back at once. Dropping the future or the socket
 /// ends this side, and gives the permit back when the server has ended its own: a server counts
