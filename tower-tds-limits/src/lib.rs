@@ -78,6 +78,23 @@
 //! What was sent is counted, whether or not somebody waits for the answer: put [`DetachLayer`]
 //! around the limit, and dropped calls are seen to their end.
 //!
+//! # Clients
+//! | client | where the connection limit goes |
+//! |---|---|
+//! | hyper-util `client::legacy` | around the connector, with [`Background`] around the executor |
+//! | hyper-util `client::pool` | around the connector; a cache without an executor drops the connects that nobody waits for |
+//! | tonic | around the connector given to `Endpoint::connect_with_connector` |
+//! | reqwest | nowhere, see below |
+//!
+//! reqwest's `connector_layer` may delay a connect or fail it. It cannot put anything around the
+//! socket, so it cannot know when the socket closes, and what it limits is handshakes: a limit of
+//! 10 there let 100 sockets be open. With reqwest the bound is a sum. It holds with
+//! `redirect::Policy::none()`, `retry::never()` and `http1_only()`, for each host, and while no
+//! request is cancelled, as a cancelled one's socket is still dying when the next is opened:
+//!
+//! requests in flight ([`Limits::in_flight`]) + `pool_max_idle_per_host` + connects at once
+//! (tower's `GlobalConcurrencyLimitLayer` as `connector_layer`) + head-room <= what the service allows
+//!
 //! # Non-goals
 //! - Services that smooth arrivals without any burst refuse whoever sends two at once:
 //!   `Rules::window().bucket(Burst::Of(0))` is safe there, with one request at a time.

@@ -6,11 +6,15 @@
 )]
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
+mod cache;
 mod net;
 mod probe;
 mod reclaim;
+mod reqwest;
 mod server;
 mod stream;
+mod timeouts;
+mod upgrade;
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -26,7 +30,7 @@ use tokio_test::{assert_pending, task};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
     Background, ConnectionLimit, ConnectionLimitLayer, LimitError, Limiter, Limits, Quota,
-    RequestLimitLayer,
+    RequestLimitLayer, Rules,
 };
 
 use self::{probe::Probe, server::Server};
@@ -37,7 +41,7 @@ fn count(n: u32) -> NonZeroU32 {
 
 /// So many connections and requests in flight, and a quota too large to bind.
 fn limiter(most: u32) -> Limiter {
-    let limits = Limits::new(Quota::per_second(count(1_000_000)));
+    let limits = Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window());
     Limiter::new(limits.connections(count(most)).in_flight(count(most)))
 }
 

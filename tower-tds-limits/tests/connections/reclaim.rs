@@ -39,7 +39,7 @@ fn net_client(net: &Net, limiter: &Limiter) -> NetClient {
 }
 
 /// So many connections, and waits of a second at the most.
-fn impatient(most: u32) -> Limiter {
+pub(crate) fn impatient(most: u32) -> Limiter {
     let limits = Limits::default().max_wait(Duration::from_secs(1));
     Limiter::new(limits.connections(count(most)).in_flight(count(most)))
 }

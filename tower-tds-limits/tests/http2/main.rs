@@ -6,6 +6,7 @@
 )]
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
+mod grpc;
 mod server;
 
 use std::num::NonZeroU32;

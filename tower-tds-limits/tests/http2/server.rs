@@ -56,6 +56,17 @@ struct Counted {
 
 impl Server {
     pub(crate) async fn start() -> Self {
+        let (tls, certificate) = Self::tls();
+        Self::listen("https", Some(tls), certificate).await
+    }
+
+    /// By prior knowledge, without TLS.
+    pub(crate) async fn start_plain() -> Self {
+        let (_tls, certificate) = Self::tls();
+        Self::listen("http", None, certificate).await
+    }
+
+    fn tls() -> (TlsAcceptor, CertificateDer<'static>) {
         let CertifiedKey { cert, signing_key } =
             rcgen::generate_simple_self_signed([String::from("localhost")]).expect("a certificate");
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
@@ -66,8 +77,14 @@ impl Server {
             .with_single_cert(vec![cert.der().clone()], key)
             .expect("they belong together");
         tls.alpn_protocols = vec![b"h2".to_vec()];
-        let tls = TlsAcceptor::from(Arc::new(tls));
+        (TlsAcceptor::from(Arc::new(tls)), cert.der().clone())
+    }
 
+    async fn listen(
+        scheme: &str,
+        tls: Option<TlsAcceptor>,
+        certificate: CertificateDer<'static>,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
         let counts = Arc::new(Counts {
@@ -77,8 +94,10 @@ impl Server {
             barrier: watch::Sender::new((0, 0)),
         });
         let server = Self {
-            uri: format!("https://localhost:{port}/").parse().expect("a URI"),
-            certificate: cert.der().clone(),
+            uri: format!("{scheme}://localhost:{port}/")
+                .parse()
+                .expect("a URI"),
+            certificate,
             counts: Arc::clone(&counts),
         };
         tokio::spawn(async move {
@@ -89,7 +108,17 @@ impl Server {
                     socket,
                     counts: Some(Arc::clone(&counts)),
                 };
-                tokio::spawn(serve(tls.clone(), socket, Arc::clone(&counts)));
+                let (tls, counts) = (tls.clone(), Arc::clone(&counts));
+                tokio::spawn(async move {
+                    match tls {
+                        None => serve(socket, counts).await,
+                        Some(tls) => {
+                            if let Ok(stream) = tls.accept(socket).await {
+                                serve(stream, counts).await;
+                            }
+                        }
+                    }
+                });
             }
         });
         server
@@ -150,17 +179,18 @@ impl Counts {
     }
 }
 
-async fn serve(tls: TlsAcceptor, socket: Counted, counts: Arc<Counts>) {
-    if let Ok(stream) = tls.accept(socket).await {
-        let answer = service_fn(move |_: Request<Incoming>| {
-            let counts = Arc::clone(&counts);
-            async move { Ok::<_, Infallible>(counts.answer().await) }
-        });
-        // However it ends, the socket has ended.
-        let _ended: hyper::Result<()> = http2::Builder::new(TokioExecutor::new())
-            .serve_connection(TokioIo::new(stream), answer)
-            .await;
-    }
+async fn serve<S>(socket: S, counts: Arc<Counts>)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let answer = service_fn(move |_: Request<Incoming>| {
+        let counts = Arc::clone(&counts);
+        async move { Ok::<_, Infallible>(counts.answer().await) }
+    });
+    // However it ends, the socket has ended.
+    let _ended: hyper::Result<()> = http2::Builder::new(TokioExecutor::new())
+        .serve_connection(TokioIo::new(socket), answer)
+        .await;
 }
 
 // === impl Counted ===

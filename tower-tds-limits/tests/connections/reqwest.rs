@@ -1,0 +1,62 @@
+//! reqwest's connector hook may delay a connect and cannot see when its socket closes.
+
+use http::Request;
+use http_body_util::BodyExt;
+use tokio::task::JoinSet;
+use tower::{BoxError, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
+use tower_tds_limits::{Limiter, RequestLimitLayer};
+
+use crate::{limiter, server::Server};
+
+/// Sends as the crate's front page says, and returns the most sockets at once.
+async fn sockets(server: &Server, limiter: &Limiter, idle: usize, connecting: usize) -> u32 {
+    let client = ::reqwest::Client::builder()
+        .http1_only()
+        .no_proxy()
+        .redirect(::reqwest::redirect::Policy::none())
+        .retry(::reqwest::retry::never())
+        .pool_max_idle_per_host(idle)
+        .connector_layer(GlobalConcurrencyLimitLayer::new(connecting))
+        .build()
+        .expect("a client");
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(service_fn(move |request: Request<::reqwest::Body>| {
+            let client = client.clone();
+            async move {
+                let response = client.execute(request.try_into()?).await?;
+                Ok::<_, BoxError>(http::Response::<::reqwest::Body>::from(response))
+            }
+        }));
+    let mut calls = JoinSet::new();
+    for n in 0..400 {
+        let (service, uri) = (service.clone(), server.uri());
+        calls.spawn(async move {
+            let request = Request::get(uri).body(::reqwest::Body::default());
+            let response = service.oneshot(request.expect("a request")).await;
+            let body = response.expect("an answer").into_body();
+            // Every fourth body is dropped unread, which may end its socket.
+            if n % 4 > 0 {
+                body.collect().await.expect("a body");
+            }
+        });
+    }
+    calls.join_all().await;
+    server.peak_sockets()
+}
+
+#[tokio::test]
+async fn requests_idle_sockets_and_connects_add_up_to_the_bound_with_reqwest() {
+    let server = Server::start().await;
+    let peak = sockets(&server, &limiter(6), 2, 2).await;
+    assert_eq!(server.requests(), 400);
+    assert!(peak <= 6 + 2 + 2, "{peak}");
+}
+
+#[tokio::test]
+async fn a_limit_of_connects_alone_is_no_limit_of_connections() {
+    let server = Server::start().await;
+    server.answer_together(100);
+    let peak = sockets(&server, &limiter(100), 100, 10).await;
+    assert_eq!(peak, 100);
+}
