@@ -41,6 +41,13 @@ use crate::{
 /// A pool whose request meets the end retries it by itself, as it was never sent
 /// (`retry_canceled_requests` of the hyper-util client, on by default).
 ///
+/// # After a 416
+/// When a [`RequestLimit`](crate::RequestLimit) of the same limiter reads one, somebody else
+/// behind the address holds connections, or the service counts ended ones for longer. No connect
+/// begins for a second, in which whatever is idle or becomes so is closed, the refused connection
+/// with it. For ten minutes then one fewer is opened than were open, and for up to 80 minutes if
+/// the whole limit turns out to have been tried again too early.
+///
 /// # HTTP/2
 /// A permit is a socket's, not a request's, so a connection carries as many requests as its peers
 /// agree on. At a cold start a pool that learns the protocol from the handshake opens a socket

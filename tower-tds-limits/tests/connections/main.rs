@@ -10,6 +10,7 @@ mod cache;
 mod net;
 mod probe;
 mod reclaim;
+mod refused;
 mod reqwest;
 mod server;
 mod stream;

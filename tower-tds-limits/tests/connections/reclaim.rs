@@ -31,9 +31,9 @@ use crate::{
     stream::Stalled,
 };
 
-type NetClient = Client<ConnectionLimit<Net>, Empty<Bytes>>;
+pub(crate) type NetClient = Client<ConnectionLimit<Net>, Empty<Bytes>>;
 
-fn net_client(net: &Net, limiter: &Limiter) -> NetClient {
+pub(crate) fn net_client(net: &Net, limiter: &Limiter) -> NetClient {
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(net.clone());
     Client::builder(Background::new(TokioExecutor::new())).build(connector)
 }
@@ -45,7 +45,7 @@ pub(crate) fn impatient(most: u32) -> Limiter {
 }
 
 /// Leaves so many idle sockets behind.
-async fn warm<C>(client: &Client<C, Empty<Bytes>>, server: &Server, sockets: u32)
+pub(crate) async fn warm<C>(client: &Client<C, Empty<Bytes>>, server: &Server, sockets: u32)
 where
     C: Connect + Clone + Send + Sync + 'static,
 {

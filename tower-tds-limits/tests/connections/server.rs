@@ -279,6 +279,10 @@ async fn answer<S: AsyncWrite + Unpin>(
             socket.write_all(whole.as_bytes()).await?;
             return Ok(Then::ReadToTheEnd);
         }
+        "/too-many" => {
+            let whole = format!("HTTP/1.1 416 Too Many\r\nContent-Length: {length}\r\n\r\n{BODY}");
+            socket.write_all(whole.as_bytes()).await?;
+        }
         // Another protocol from here on.
         "/upgrade" => {
             let head = "HTTP/1.1 101 Switching Protocols\r\n\

@@ -1,0 +1,53 @@
+//! What follows a 416.
+
+use std::time::Duration;
+
+use http::Request;
+use http_body_util::Empty;
+use tokio::time::Instant;
+use tower::ServiceBuilder;
+use tower_tds_limits::RequestLimitLayer;
+
+use crate::{
+    get, limiter,
+    net::Net,
+    reclaim::{net_client, warm},
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_connection_is_not_used_again_and_sheds_the_idle_ones() {
+    let net = Net::of(["a"]);
+    let a = net.server("a");
+    let limiter = limiter(4);
+    let client = net_client(&net, &limiter);
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(client.clone());
+    warm(&client, a, 4).await;
+
+    let before = Instant::now();
+    get(service.clone(), a.at("/too-many"))
+        .await
+        .expect("an answer");
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.connections, snapshot.most_connections), (4, 3));
+    a.seen_ends(4).await;
+    assert_eq!((a.requests(), a.open_sockets()), (5, 0));
+
+    // A second of silence, and then one socket fewer, for ten minutes.
+    get(service, a.uri()).await.expect("an answer");
+    assert_eq!(before.elapsed().as_secs(), 1);
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let request = Request::get(a.at("/held")).body(Empty::new());
+        let response = client.request(request.expect("a request")).await;
+        held.push(response.expect("a head"));
+    }
+    let fourth = tokio::spawn(get(client.clone(), a.uri()));
+    tokio::time::sleep(Duration::from_secs(598)).await;
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.connections, snapshot.connects_waiting), (3, 1));
+    fourth.await.expect("no panic").expect("an answer");
+    assert_eq!(before.elapsed().as_secs(), 600);
+    assert_eq!(a.open_sockets(), 4);
+}
