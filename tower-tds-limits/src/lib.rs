@@ -98,7 +98,7 @@
 //! # Non-goals
 //! - Services that smooth arrivals without any burst refuse whoever sends two at once:
 //!   `Rules::window().bucket(Burst::Of(0))` is safe there, with one request at a time.
-//! - Sharing limits between processes.
+//! - Sharing limits between processes through a store; [`Limits::shares`] divides them without one.
 
 mod clock;
 mod connection;
@@ -119,7 +119,7 @@ pub use self::{
     connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo},
     error::{Error, LimitError},
     limiter::{Limiter, Snapshot},
-    limits::{Limits, Proof},
+    limits::{Limits, Proof, TooManyShares},
     quota::Quota,
     request::{
         Detach, DetachLayer, Feedback, Outcome, PermitBody, ReadStatus, RequestLimit,

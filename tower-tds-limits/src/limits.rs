@@ -1,7 +1,10 @@
 //! What a limiter keeps within.
 
+mod shares;
+
 use std::{num::NonZeroU32, time::Duration};
 
+pub use self::shares::TooManyShares;
 use crate::{Quota, Rules, Rung};
 
 /// The limits a [`Limiter`](crate::Limiter) keeps, as one value.

@@ -4,6 +4,8 @@
     reason = "an overflow in a test is a failed test"
 )]
 
+mod shares;
+
 use std::{cmp::Reverse, collections::BinaryHeap, num::NonZeroU32, time::Duration};
 
 use super::*;
