@@ -137,19 +137,14 @@ where
     type Future = ResponseFuture<S::Future, F>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        loop {
-            if self.turn.is_decided() {
-                return Poll::Ready(Ok(()));
-            }
-            if ready!(self.poll_pause_over(cx)) {
-                let inner = |cx: &mut Context<'_>| self.inner.poll_ready(cx);
-                ready!(self.turn.poll_ready(cx, inner)).map_err(Error::Inner)?;
-                // Nobody who waited in the queue while a pause began is sent into it.
-                if self.must_pause() {
-                    self.turn.step_back();
-                }
-            }
+        // A permit is only granted while it is polled for, so that nobody who waited in the queue
+        // while a pause began is sent into it.
+        if self.turn.is_decided() || !ready!(self.poll_pause_over(cx)) {
+            return Poll::Ready(Ok(()));
         }
+        self.turn
+            .poll_ready(cx, |cx| self.inner.poll_ready(cx))
+            .map_err(Error::Inner)
     }
 
     fn call(&mut self, request: Request) -> Self::Future {

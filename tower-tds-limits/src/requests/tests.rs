@@ -119,6 +119,37 @@ fn the_head_is_no_proof_where_the_end_is_asked_for() {
     );
 }
 
+#[test]
+fn what_is_under_way_is_not_forgotten_on_the_way_down() {
+    let start = Instant::now();
+    let mut requests = Requests::new(&Limits::default());
+    let grants: Vec<Grant> = (0..8).map(|_| requests.admit(start)).collect();
+    let refused = start + ms(100);
+    requests.answer(refused, grants[0], Outcome::RateExceeded, true);
+    assert_eq!(requests.rung(), Rung::Strict);
+    // One at a time, and seven have no answer yet.
+    let later = refused + ms(5_000);
+    assert_eq!(requests.earliest(later), Earliest::OnReturn);
+    for grant in &grants[1..] {
+        requests.answer(later, *grant, Outcome::Answered, true);
+    }
+    assert!(matches!(requests.earliest(later), Earliest::At(_)));
+}
+
+#[test]
+fn what_the_service_says_about_its_time_moves_a_proof_no_further_than_the_grant() {
+    let start = Instant::now();
+    let limits = Limits::new(Quota::per_second(count(1))).rules(Rules::window());
+    for (served, back) in [(0, 1_502), (300, 1_202), (9_999, 1_002)] {
+        let mut requests = Requests::new(&limits);
+        let grant = requests.admit(start);
+        let answered = start + ms(500);
+        requests.answer(answered, grant, Outcome::Served(ms(served)), true);
+        let expected = Earliest::At(start + ms(back));
+        assert_eq!(requests.earliest(answered), expected, "{served} ms");
+    }
+}
+
 /// How long a request takes to be counted, and its answer to come back after that.
 type Delays = fn(&mut fastrand::Rng, Duration) -> (Duration, Duration);
 
