@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use crate::Rung;
 
-/// After the locks are released: a subscriber may well ask for a snapshot.
-pub(crate) fn refused_for_the_rate(rung: Rung) {
+/// After the locks are released: a subscriber may well ask for a snapshot. The certificate says
+/// how many requests the service can have counted in an interval at the most, by what was sent.
+pub(crate) fn refused_for_the_rate(rung: Rung, certificate: u64) {
     tracing::warn!(
         ?rung,
+        certificate,
         "refused for the rate in spite of the rules: silent for a second, and stricter"
     );
 }

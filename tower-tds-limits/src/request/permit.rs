@@ -114,7 +114,11 @@ impl RequestPermit {
     fn tell(&mut self, outcome: Outcome, rung: Option<Rung>) {
         match (rung, outcome) {
             (None, _) => {}
-            (Some(rung), Outcome::RateExceeded) => events::refused_for_the_rate(rung),
+            (Some(rung), Outcome::RateExceeded) => {
+                let requests = self.credential.requests();
+                let certificate = requests.read(|requests, _| requests.certificate());
+                events::refused_for_the_rate(rung, certificate);
+            }
             (Some(rung), _) => events::clean_for_long(rung),
         }
         if outcome == Outcome::ConnectionsExceeded {

@@ -8,6 +8,7 @@
 
 mod cancel;
 mod detach;
+mod events;
 mod service;
 
 use std::{

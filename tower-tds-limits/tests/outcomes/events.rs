@@ -1,0 +1,84 @@
+//! What an operator reads.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::advance;
+use tower_tds_limits::{Limiter, Limits};
+
+use crate::{
+    call_all,
+    service::{Answer, Scripted},
+};
+
+/// A log in memory.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        log.extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_are_told_and_what_goes_well_is_not() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _default = tracing::subscriber::set_default(subscriber);
+    let limiter = Limiter::new(Limits::default());
+    let service = Scripted::new(Duration::from_millis(20), |n| match n {
+        100 => Answer::status(423),
+        101 => Answer::status(429).retry_after(3),
+        102 => Answer::status(416),
+        _ => Answer::ok(),
+    });
+    let told = || {
+        let log = log.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = log
+            .split(|byte| *byte == b'\n')
+            .map(String::from_utf8_lossy);
+        let ours = lines.filter(|line| line.contains("tower_tds_limits"));
+        ours.map(|line| line.into_owned()).collect::<Vec<_>>()
+    };
+    call_all(&limiter, &service, 100).await;
+    assert_eq!(told(), [""; 0]);
+    for (what, text) in [
+        ("WARN", "refused for the rate in spite of the rules"),
+        (
+            "WARN",
+            "refuses this credential for a time: all its calls wait wait=3s",
+        ),
+        ("WARN", "counts too many connections"),
+    ] {
+        let before = told().len();
+        call_all(&limiter, &service, 1).await;
+        let told = told();
+        let [line] = &told[before..] else {
+            panic!("one line for {text}, and not {told:?}");
+        };
+        assert!(line.contains(what) && line.contains(text), "{line}");
+    }
+    assert!(
+        told()[0].contains("rung=Strict certificate=50"),
+        "{}",
+        told()[0]
+    );
+    advance(Duration::from_secs(700)).await;
+    call_all(&limiter, &service, 1).await;
+    assert!(told()[3].contains("INFO") && told()[3].contains("rung=Proven"));
+}
