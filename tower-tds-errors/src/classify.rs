@@ -1,11 +1,12 @@
 //! What an answer means: a table of statuses, refined by texts.
 
-use http::header::{CONTENT_ENCODING, RANGE};
+use http::header::RANGE;
 use http::{HeaderMap, StatusCode};
 
 use crate::kind::Kind;
 
 mod challenge;
+mod decode;
 mod drain;
 pub(crate) mod future;
 mod layer;
@@ -59,7 +60,8 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Adds what was read of the body, complete or not.
+    /// Adds what was read of the body, complete or not, as it came: still encoded, if the
+    /// headers say so.
     #[must_use]
     pub const fn body(mut self, body: &'a [u8]) -> Self {
         self.body = body;
@@ -86,10 +88,7 @@ impl<'a> Answer<'a> {
     /// The kind, with the text to show for it: the one that decided, or else the body's.
     pub(crate) fn judge(&self) -> Option<(Kind, Option<String>)> {
         let kind = by_status(self.status, self.ranged)?;
-        let body = match self.headers.get(CONTENT_ENCODING) {
-            Some(coding) if !coding.as_bytes().eq_ignore_ascii_case(b"identity") => Vec::new(),
-            _ => message::candidates(self.body),
-        };
+        let body = message::candidates(&decode::decoded(self.headers, self.body));
         let challenges = challenge::errors(self.headers);
         // The header comes whole where the body may be cut, generic or translated.
         for text in challenges.iter().chain(&body) {

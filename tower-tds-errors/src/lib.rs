@@ -80,7 +80,8 @@
 //!
 //! - A success keeps its body type and is not polled. At the first attempt these layers allocate
 //!   nothing but the copy of the headers that a retry would need; no headers, no allocation.
-//! - An error body is read within 16 KiB and a second.
+//! - An error body is read within 16 KiB and a second, and undone (gzip, br, deflate, by what the
+//!   answer says) within 64 KiB. One that ends within them leaves its connection in use.
 //! - No request is sent more often than [`RetryLayer::attempts`] says, nested or not, and none with
 //!   effects is sent again unless it never left.
 //! - A failure is never an `Ok`: not the last 503 either.

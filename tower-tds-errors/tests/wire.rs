@@ -6,9 +6,11 @@ mod corpus;
 #[path = "wire/server.rs"]
 mod server;
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
@@ -29,7 +31,7 @@ async fn fails(act: Act) -> (Error, Server) {
     (error, server)
 }
 
-async fn thirty(answer: &str) -> usize {
+async fn thirty(answer: impl Into<Vec<u8>>) -> usize {
     let server = Server::start(Act::Write(answer.into())).await;
     let service = ClassifyLayer::new().layer(server::client());
     for _ in 0..30 {
@@ -58,7 +60,37 @@ async fn thirty_small_errors_use_one_connection() {
         "HTTP/1.1 429 \r\ncontent-length: 16384\r\n\r\n{}",
         "x".repeat(16384)
     );
-    assert_eq!(thirty(&most).await, 1);
+    assert_eq!(thirty(most).await, 1);
+}
+
+/// 16 KiB and less on the wire, 16 MiB when undone.
+fn bomb() -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&vec![b'x'; 16 * 1024 * 1024]).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[tokio::test]
+async fn thirty_compressed_errors_and_bombs_use_one_connection() {
+    for body in [
+        include_bytes!("../src/classify/decode/tests/message.br").to_vec(),
+        bomb(),
+    ] {
+        let coding = if body.starts_with(b"\x1f") {
+            "gzip"
+        } else {
+            "br"
+        };
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 429 \r\ncontent-encoding: {coding}\r\ncontent-length: {length}\r\n\r\n"
+        );
+        assert_eq!(
+            thirty([head.into_bytes(), body].concat()).await,
+            1,
+            "{coding}"
+        );
+    }
 }
 
 #[tokio::test]
