@@ -1,9 +1,18 @@
 //! What an answer means: a table of statuses, refined by texts.
 
-use http::header::RANGE;
+use std::time::Duration;
+
 use http::{HeaderMap, StatusCode};
 
+use self::wanted::Wanted;
+use crate::clock;
+use crate::error::Error;
+use crate::error::facts::Facts;
+use crate::error::text::{escaped, shown};
+use crate::hint::{Hint, Used, hint};
 use crate::kind::Kind;
+use crate::kind::table::Advice;
+use crate::retry::SILENCE;
 
 mod challenge;
 mod decode;
@@ -12,8 +21,10 @@ pub(crate) mod future;
 mod layer;
 mod message;
 mod service;
+mod status;
 mod text;
 pub(crate) mod transport;
+mod wanted;
 
 pub use self::layer::ClassifyLayer;
 pub use self::service::Classify;
@@ -36,14 +47,16 @@ pub struct Answer<'a> {
     status: StatusCode,
     headers: &'a HeaderMap,
     body: &'a [u8],
-    ranged: Ranged,
+    wanted: Wanted,
 }
 
-/// Whether the request asked for a part of the resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ranged {
-    Whole,
-    Part,
+/// What came of an answer's judgement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Judged {
+    kind: Kind,
+    /// The text that decided, or else the body's.
+    message: Option<String>,
+    wait: Option<Duration>,
 }
 
 // === impl Answer ===
@@ -56,7 +69,7 @@ impl<'a> Answer<'a> {
             status,
             headers,
             body: b"",
-            ranged: Ranged::Whole,
+            wanted: Wanted::NOTHING,
         }
     }
 
@@ -68,81 +81,108 @@ impl<'a> Answer<'a> {
         self
     }
 
-    /// Adds the headers of the request: a 416 means something else where a `Range` was asked for.
+    /// Adds the headers of the request: a 416 means something else where a `Range` was asked for,
+    /// a 423 where a lock was held, and a page where only data is accepted.
     #[must_use]
     pub fn asked(self, request: &HeaderMap) -> Self {
-        self.ranged(Ranged::of(request))
+        self.wanted(Wanted::of(request))
     }
 
     /// What the answer means, or `None` for a success: 2xx and 304.
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
-        self.judge().map(|(kind, _)| kind)
+        self.judge().map(|judged| judged.kind)
     }
 
-    pub(crate) fn ranged(mut self, ranged: Ranged) -> Self {
-        self.ranged = ranged;
+    /// What the answer means as an [`Error`], or `None` for a success: with its message, the wait
+    /// it asks for, and the id to quote.
+    #[must_use]
+    pub fn error(&self) -> Option<Error> {
+        let Judged {
+            kind,
+            message,
+            wait,
+        } = self.judge()?;
+        let floor = (kind.advice() == Advice::Silence).then_some(SILENCE);
+        let mut facts = Facts::new(kind);
+        facts.status = Some(self.status);
+        facts.message = message.and_then(|message| shown(&message));
+        facts.request_id = request_id(self.headers);
+        facts.retry_after = wait.max(floor);
+        facts.retry_at = facts.retry_after.and_then(clock::wall_after);
+        Some(Error::build(facts, None))
+    }
+
+    pub(crate) fn wanted(mut self, wanted: Wanted) -> Self {
+        self.wanted = wanted;
         self
     }
 
-    /// The kind, with the text to show for it: the one that decided, or else the body's.
-    pub(crate) fn judge(&self) -> Option<(Kind, Option<String>)> {
-        let kind = by_status(self.status, self.ranged)?;
-        let body = message::candidates(&decode::decoded(self.headers, self.body));
+    fn judge(&self) -> Option<Judged> {
+        let kind = status::kind(self.status, self.headers, self.wanted)?;
+        let Hint { wait, used } = hint(self.status, self.headers, clock::wall);
+        let plain = decode::decoded(self.headers, self.body);
+        let kind = match (kind, used) {
+            (Kind::Throttled, Used::Quota) => Kind::QuotaExhausted,
+            (Kind::RateExceeded, _) if status::is_lock(&plain) => Kind::Locked,
+            _ => kind,
+        };
+        let body = message::candidates(&plain);
         let challenges = challenge::errors(self.headers);
         // The header comes whole where the body may be cut, generic or translated.
-        for text in challenges.iter().chain(&body) {
-            if let Some(refined) = text::refine(self.status, text) {
-                return Some((refined, Some(text.clone())));
-            }
-        }
-        let shown = body.into_iter().chain(challenges).next();
-        Some((kind, shown))
+        let refined = challenges.iter().chain(&body).find_map(|text| {
+            let kind = text::refine(self.status, text)?;
+            Some((kind, text.clone()))
+        });
+        Some(match refined {
+            Some((kind, text)) => Judged {
+                kind,
+                message: Some(text),
+                wait,
+            },
+            None => Judged {
+                kind,
+                message: body.into_iter().chain(challenges).next(),
+                wait,
+            },
+        })
     }
 }
 
-// === impl Ranged ===
-
-impl Ranged {
-    pub(crate) fn of(request: &HeaderMap) -> Self {
-        if request.contains_key(RANGE) {
-            Self::Part
-        } else {
-            Self::Whole
-        }
-    }
-}
-
-/// Whether the caller gets the answer as it is.
-pub(crate) fn is_success(status: StatusCode) -> bool {
-    status.is_success() || status == StatusCode::NOT_MODIFIED
-}
-
-/// The class that holds whatever the body says.
+/// Judges an answer that was read by other means than [`Classify`]: a success is `Ok`.
 ///
-/// A status that nobody registered is read as the first of its class (RFC 9110, section 15).
-fn by_status(status: StatusCode, ranged: Ranged) -> Option<Kind> {
-    if is_success(status) {
-        return None;
-    }
-    let kind = match (status.as_u16(), ranged) {
-        (300..=399, _) => Kind::UnexpectedRedirect,
-        (401, _) => Kind::Unauthorized,
-        (403, _) => Kind::Forbidden,
-        (404 | 410, _) => Kind::NotFound,
-        // These two are the service's own, and mean nothing like it in RFC 9110 and RFC 4918.
-        (416, Ranged::Whole) => Kind::ConnectionLimit,
-        (416, Ranged::Part) => Kind::RangeNotSatisfiable,
-        (423, _) => Kind::RateExceeded,
-        (425, _) => Kind::TooEarly,
-        (429, _) => Kind::Throttled,
-        (408 | 504 | 522 | 524, _) => Kind::ServerTimeout,
-        // Not implemented, wrong version, misconfigured, out of room, loop, extension, portal.
-        (501 | 505..=508 | 510 | 511, _) => Kind::Rejected,
-        (500..=599, _) => Kind::Unavailable,
-        _ => Kind::Rejected,
-    };
-    Some(kind)
+/// [`Answer`] does the same where the request's headers are at hand.
+///
+/// # Errors
+///
+/// The [`Error`] that the answer means. It has no method, URI or source.
+///
+/// # Examples
+///
+/// ```
+/// use http::{HeaderMap, StatusCode};
+/// use tower_tds_errors::{Kind, classify};
+///
+/// let headers = HeaderMap::new();
+/// assert!(classify(StatusCode::OK, &headers, "[]").is_ok());
+///
+/// let error = classify(StatusCode::UNAUTHORIZED, &headers, "invalid token").unwrap_err();
+/// assert_eq!(error.kind(), Kind::InvalidToken);
+/// assert_eq!(error.message(), Some("invalid token"));
+/// ```
+pub fn classify(
+    status: StatusCode,
+    headers: &HeaderMap,
+    text: impl AsRef<[u8]>,
+) -> Result<(), Error> {
+    let answer = Answer::new(status, headers).body(text.as_ref());
+    answer.error().map_or(Ok(()), Err)
+}
+
+fn request_id(headers: &HeaderMap) -> Option<Box<str>> {
+    let names = ["x-kong-request-id", "x-request-id", "x-correlation-id"];
+    let value = names.iter().find_map(|name| headers.get(*name))?;
+    Some(escaped(value.to_str().ok()?))
 }
 
 #[cfg(test)]

@@ -38,8 +38,10 @@ pub enum Kind {
     TokenUnavailable,
     /// The client credentials were refused.
     TokenRefused,
-    /// More calls than the key may make (429).
+    /// More calls than the key may make (429), in a window of a minute at most, as far as is known.
     Throttled,
+    /// The key has used up its calls for an hour, a day or longer (429 with headers that say so).
+    QuotaExhausted,
     /// More requests a second than the address may send (423).
     RateExceeded,
     /// More connections at once than the address may hold (416 to a request without `Range`).
@@ -52,8 +54,21 @@ pub enum Kind {
     ServerTimeout,
     /// The service will not risk an early request (425).
     TooEarly,
-    /// The asked range lies outside the resource (416 to a request with `Range`).
+    /// The asked range lies outside the resource (416 with `Content-Range` to a request with
+    /// `Range`).
     RangeNotSatisfiable,
+    /// Either a range outside the resource or too many connections (416 to a request with `Range`,
+    /// without the `Content-Range` that would tell).
+    RangeUnclear,
+    /// The resource is locked by somebody (423 as RFC 4918 means it).
+    Locked,
+    /// The connection led to a server that is not responsible (421).
+    Misdirected,
+    /// A network on the way wants a login first (511).
+    CaptivePortal,
+    /// A page for people where data was asked for (2xx `text/html` to a request that accepts JSON
+    /// or XML only).
+    UnexpectedContent,
     /// A redirect that nothing followed: often a login page.
     UnexpectedRedirect,
     /// The service understood, and refuses (403).
@@ -124,7 +139,7 @@ impl Kind {
     pub const fn is_throttled(self) -> bool {
         matches!(
             self,
-            Self::Throttled | Self::RateExceeded | Self::ConnectionLimit
+            Self::Throttled | Self::QuotaExhausted | Self::RateExceeded | Self::ConnectionLimit
         )
     }
 

@@ -34,7 +34,7 @@
 //! match stack.oneshot(request).await {
 //!     Ok(_response) => unreachable!("a 2xx or a 304; this service's quota is used up"),
 //!     Err(error) => {
-//!         assert_eq!(error.kind(), Kind::Throttled);
+//!         assert_eq!(error.kind(), Kind::QuotaExhausted);
 //!         assert_eq!(error.message(), Some("API rate limit exceeded"));
 //!         // An hour is not slept through. Come back then.
 //!         assert_eq!(error.stopped_because(), Some(Stop::HintTooLong));
@@ -57,14 +57,20 @@
 //! | 401, 403 `… Missing required realm role` | [`MissingRole`](Kind::MissingRole) | no | have the role granted |
 //! | 401 by a gateway that cannot check tokens | [`IdentityUnavailable`](Kind::IdentityUnavailable) | backoff; the token is kept | try later |
 //! | other 401 | [`Unauthorized`](Kind::Unauthorized) | no | check the key |
-//! | 429 | [`Throttled`](Kind::Throttled) | after `Retry-After`, or a long backoff | wait until [`retry_at`](Error::retry_at) |
+//! | 429 | [`Throttled`](Kind::Throttled) | after `Retry-After`, or what `RateLimit` says, or a long backoff | wait until [`retry_at`](Error::retry_at) |
+//! | 429 that names an hour, a day or longer | [`QuotaExhausted`](Kind::QuotaExhausted) | if the rest of it is short | come back at [`retry_at`](Error::retry_at) |
 //! | 423 | [`RateExceeded`](Kind::RateExceeded) | after a second of silence | share one limiter per address |
 //! | 416 without `Range` asked | [`ConnectionLimit`](Kind::ConnectionLimit) | backoff | share one client per address |
-//! | 416 with `Range` asked | [`RangeNotSatisfiable`](Kind::RangeNotSatisfiable) | no | ask inside the resource |
+//! | 416 with `Range` asked, and `Content-Range` | [`RangeNotSatisfiable`](Kind::RangeNotSatisfiable) | no | ask inside the resource |
+//! | 416 with `Range` asked, but no `Content-Range` | [`RangeUnclear`](Kind::RangeUnclear) | once | check the range; share one client |
+//! | 423 in the words of RFC 4918, or a `Lock-Token` asked | [`Locked`](Kind::Locked) | no | wait for the lock's owner |
+//! | 421 | [`Misdirected`](Kind::Misdirected) | once | try again on a new connection |
 //! | 500, 502, 503, 520 and their like | [`Unavailable`](Kind::Unavailable) | backoff | try later |
 //! | 408, 504, 522, 524 | [`ServerTimeout`](Kind::ServerTimeout) | backoff | try later, or ask for less |
 //! | 425 | [`TooEarly`](Kind::TooEarly) | backoff | try again |
 //! | 3xx but 304 | [`UnexpectedRedirect`](Kind::UnexpectedRedirect) | no | check the base URL |
+//! | 2xx `text/html` where only JSON or XML is accepted | [`UnexpectedContent`](Kind::UnexpectedContent) | no | check the base URL |
+//! | 511 | [`CaptivePortal`](Kind::CaptivePortal) | no | log in to the network |
 //! | 403; 404, 410; other 4xx, 501, 505 | [`Forbidden`](Kind::Forbidden); [`NotFound`](Kind::NotFound); [`Rejected`](Kind::Rejected) | no | change the request |
 //! | no connection | [`Connect`](Kind::Connect), [`ConnectTimeout`](Kind::ConnectTimeout), [`Unsent`](Kind::Unsent) | backoff, any method | check host and network |
 //! | the connection ends before the answer | [`Reset`](Kind::Reset), [`Incomplete`](Kind::Incomplete), [`Timeout`](Kind::Timeout) | backoff, idempotent methods | try again |
@@ -78,7 +84,7 @@
 //!
 //! # Guarantees
 //!
-//! - A success keeps its body type and is not polled. At the first attempt these layers allocate
+//! - A success keeps its body type and is not polled; only its head is looked at. At the first attempt these layers allocate
 //!   nothing but the copy of the headers that a retry would need; no headers, no allocation.
 //! - An error body is read within 16 KiB and a second, and undone (gzip, br, deflate, by what the
 //!   answer says) within 64 KiB. One that ends within them leaves its connection in use.
@@ -108,7 +114,7 @@ pub mod future {
     pub use crate::retry::future::ResponseFuture as RetryFuture;
 }
 
-pub use self::classify::{Answer, Classify, ClassifyLayer};
+pub use self::classify::{Answer, Classify, ClassifyLayer, classify};
 pub use self::error::Error;
 pub use self::kind::Kind;
 pub use self::retry::attempt::{Attempt, Retried};

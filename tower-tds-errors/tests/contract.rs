@@ -299,6 +299,6 @@ async fn a_416_to_a_range_is_told_from_one_to_a_whole() {
         .unwrap_err();
     assert_eq!(
         (whole.kind(), part.kind()),
-        (Kind::ConnectionLimit, Kind::RangeNotSatisfiable)
+        (Kind::ConnectionLimit, Kind::RangeUnclear)
     );
 }

@@ -5,19 +5,18 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http::{HeaderMap, Method, Response, Uri, response};
+use http::{Method, Response, Uri, response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tower::BoxError;
 
+use super::Answer;
 use super::drain::Drain;
-use super::{Answer, Ranged, is_success};
+use super::status::{is_page, is_success};
+use super::wanted::Wanted;
+use crate::error::Error;
 use crate::error::facts::Facts;
-use crate::error::{Error, text};
 use crate::kind::Kind;
-use crate::kind::table::Advice;
-use crate::retry::SILENCE;
-use crate::{clock, hint};
 
 pin_project! {
     /// The future of [`Classify`](crate::Classify).
@@ -53,7 +52,7 @@ struct Reading<R> {
 pub(super) struct Asked {
     pub(super) method: Method,
     pub(super) uri: Uri,
-    pub(super) ranged: Ranged,
+    pub(super) wanted: Wanted,
 }
 
 // === impl ResponseFuture ===
@@ -80,7 +79,7 @@ where
         loop {
             let reading = match this.state.as_mut().project() {
                 StateProj::Calling { inner } => match ready!(inner.poll(cx)) {
-                    Ok(response) if is_success(response.status()) => {
+                    Ok(response) if this.asked.is_answered(&response) => {
                         return Poll::Ready(Ok(response));
                     }
                     Ok(response) => Box::new(Reading::new(response)),
@@ -126,23 +125,14 @@ impl Asked {
     fn refused(&self, head: &response::Parts, body: &[u8]) -> Error {
         let answer = Answer::new(head.status, &head.headers).body(body);
         // A success never comes here; if it did, its status would say so.
-        let judged = answer.ranged(self.ranged).judge();
-        let (kind, message) = judged.unwrap_or((Kind::Unrecognized, None));
-        let asked = hint::retry_after(&head.headers, clock::wall);
-        let floor = (kind.advice() == Advice::Silence).then_some(SILENCE);
-        let mut facts = Facts::new(kind);
-        facts.status = Some(head.status);
-        facts.message = message.and_then(|message| text::shown(&message));
-        facts.request_id = request_id(&head.headers);
-        facts.retry_after = asked.max(floor);
-        facts.retry_at = facts.retry_after.and_then(clock::wall_after);
-        facts.note_request(&self.method, &self.uri);
-        Error::build(facts, None)
+        let error = answer.wanted(self.wanted).error();
+        let mut error = error.unwrap_or_else(|| Error::build(Facts::new(Kind::Unrecognized), None));
+        error.facts_mut().note_request(&self.method, &self.uri);
+        error
     }
-}
 
-fn request_id(headers: &HeaderMap) -> Option<Box<str>> {
-    let names = ["x-kong-request-id", "x-request-id", "x-correlation-id"];
-    let value = names.iter().find_map(|name| headers.get(*name))?;
-    Some(text::escaped(value.to_str().ok()?))
+    /// Whether the caller gets the response as it came.
+    fn is_answered(&self, head: &Response<impl Sized>) -> bool {
+        is_success(head.status()) && !is_page(head.status(), head.headers(), self.wanted)
+    }
 }

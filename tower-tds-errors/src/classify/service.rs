@@ -7,8 +7,8 @@ use http_body::Body;
 use tower::BoxError;
 use tower_service::Service;
 
-use super::Ranged;
 use super::future::{Asked, ResponseFuture};
+use super::wanted::Wanted;
 use crate::error::Error;
 
 /// Turns every answer but a success into a typed [`Error`].
@@ -65,7 +65,7 @@ where
         let asked = Asked {
             method: request.method().clone(),
             uri: request.uri().clone(),
-            ranged: Ranged::of(request.headers()),
+            wanted: Wanted::of(request.headers()),
         };
         ResponseFuture::new(self.inner.call(request), asked)
     }

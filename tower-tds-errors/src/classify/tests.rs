@@ -1,6 +1,6 @@
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::Answer;
+use super::{Answer, classify};
 use crate::Kind;
 
 fn kind(status: u16, body: &str) -> Option<Kind> {
@@ -86,9 +86,11 @@ fn the_status_decides_where_the_body_says_nothing() {
             408 | 504 | 522 | 524 => Some(Kind::ServerTimeout),
             416 => Some(Kind::ConnectionLimit),
             423 => Some(Kind::RateExceeded),
+            421 => Some(Kind::Misdirected),
             425 => Some(Kind::TooEarly),
             429 => Some(Kind::Throttled),
-            501 | 505..=508 | 510 | 511 => Some(Kind::Rejected),
+            501 | 505..=508 | 510 => Some(Kind::Rejected),
+            511 => Some(Kind::CaptivePortal),
             500..=599 => Some(Kind::Unavailable),
             _ => Some(Kind::Rejected),
         };
@@ -115,13 +117,87 @@ fn a_body_cut_anywhere_means_the_whole_or_what_the_status_means() {
     }
 }
 
+fn map(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+    let lines = lines.iter().map(|(name, value)| {
+        (
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        )
+    });
+    lines.collect()
+}
+
 #[test]
 fn a_416_is_about_ranges_only_if_a_range_was_asked_for() {
-    let (headers, mut asked) = (HeaderMap::new(), HeaderMap::new());
-    let answer = Answer::new(StatusCode::RANGE_NOT_SATISFIABLE, &headers);
-    assert_eq!(answer.asked(&asked).kind(), Some(Kind::ConnectionLimit));
-    asked.insert("range", HeaderValue::from_static("bytes=0-1"));
-    assert_eq!(answer.asked(&asked).kind(), Some(Kind::RangeNotSatisfiable));
+    let range = ("range", "bytes=5-");
+    let total = ("content-range", "bytes */4");
+    for (asked, said, kind) in [
+        (&[][..], &[][..], Kind::ConnectionLimit),
+        (&[], &[total], Kind::ConnectionLimit),
+        (&[range], &[], Kind::RangeUnclear),
+        (&[range], &[total], Kind::RangeNotSatisfiable),
+    ] {
+        let said = map(said);
+        let answer = Answer::new(StatusCode::RANGE_NOT_SATISFIABLE, &said);
+        assert_eq!(answer.asked(&map(asked)).kind(), Some(kind), "{asked:?}");
+    }
+}
+
+#[test]
+fn a_423_is_a_lock_only_if_webdav_says_so() {
+    let headers = HeaderMap::new();
+    let answer = Answer::new(StatusCode::LOCKED, &headers);
+    let locked = |body: &'static str| answer.body(body.as_bytes()).kind();
+    for body in ["", "Locked", "<h1>423 Locked</h1>", "<error/>"] {
+        assert_eq!(locked(body), Some(Kind::RateExceeded), "{body}");
+    }
+    for name in ["lock-token-submitted", "no-conflicting-lock"] {
+        let body = format!("<D:error xmlns:D=\"DAV:\"><D:{name}/></D:error>");
+        let kind = answer.body(body.as_bytes()).kind();
+        assert_eq!(kind, Some(Kind::Locked), "{name}");
+    }
+    let asked = map(&[("lock-token", "<urn:uuid:1>")]);
+    assert_eq!(answer.asked(&asked).kind(), Some(Kind::Locked));
+}
+
+#[test]
+fn a_page_is_no_success_where_only_data_is_accepted() {
+    let page = map(&[("content-type", "Text/HTML; charset=utf-8")]);
+    let data = map(&[("content-type", "application/json")]);
+    for (accept, kind) in [
+        ("application/json", Some(Kind::UnexpectedContent)),
+        (
+            "text/xml, application/json;q=0.5",
+            Some(Kind::UnexpectedContent),
+        ),
+        ("application/geo+json", Some(Kind::UnexpectedContent)),
+        ("application/json, */*", None),
+        ("application/xhtml+xml", None),
+        ("text/html", None),
+        ("", None),
+    ] {
+        let asked = map(&[("accept", accept)]);
+        let of = |said| Answer::new(StatusCode::OK, said).asked(&asked).kind();
+        assert_eq!((of(&page), of(&data)), (kind, None), "{accept}");
+    }
+    assert_eq!(Answer::new(StatusCode::OK, &page).kind(), None);
+}
+
+#[test]
+fn a_quota_of_a_day_is_told_from_a_throttle_of_a_minute() {
+    for (said, kind) in [
+        (("x-ratelimit-remaining-day", "0"), Kind::QuotaExhausted),
+        (("x-ratelimit-remaining-hour", "0"), Kind::QuotaExhausted),
+        (("retry-after", "86400"), Kind::QuotaExhausted),
+        (("x-ratelimit-remaining-minute", "0"), Kind::Throttled),
+        (("x-ratelimit-remaining-day", "7"), Kind::Throttled),
+        (("retry-after", "30"), Kind::Throttled),
+    ] {
+        let headers = map(&[said]);
+        let error = classify(StatusCode::TOO_MANY_REQUESTS, &headers, "").unwrap_err();
+        assert_eq!(error.kind(), kind, "{said:?}");
+        assert!(error.is_throttled() && error.is_retryable());
+    }
 }
 
 #[test]
@@ -131,9 +207,9 @@ fn the_challenge_suffices_where_the_body_is_generic() {
     headers.insert("www-authenticate", value);
     let answer = Answer::new(StatusCode::UNAUTHORIZED, &headers);
     for body in ["", "{\"message\":\"Unauthorized\"}", "<p>Unauthorized.</p>"] {
-        let judged = answer.body(body.as_bytes()).judge();
-        let expected = (Kind::InvalidToken, Some("invalid token".to_owned()));
-        assert_eq!(judged, Some(expected), "{body}");
+        let error = answer.body(body.as_bytes()).error().unwrap();
+        assert_eq!(error.kind(), Kind::InvalidToken, "{body}");
+        assert_eq!(error.message(), Some("invalid token"), "{body}");
     }
 }
 
@@ -143,7 +219,8 @@ fn a_body_in_a_coding_that_is_not_known_gives_no_text() {
     headers.insert("content-encoding", HeaderValue::from_static("zstd"));
     let zstd = b"\x28\xb5\x2f\xfd\x04\x00\x71\x00\x00invalid token";
     let answer = Answer::new(StatusCode::UNAUTHORIZED, &headers).body(zstd);
-    assert_eq!(answer.judge(), Some((Kind::Unauthorized, None)));
+    let error = answer.error().unwrap();
+    assert_eq!((error.kind(), error.message()), (Kind::Unauthorized, None));
 }
 
 #[test]

@@ -5,23 +5,31 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::prelude::*;
 
-use super::retry_after;
+use super::{Hint, Used};
 
 /// Sun, 06 Nov 1994 08:49:37 GMT, the date of RFC 9110.
 const WALL: Duration = Duration::from_secs(784_111_777);
 
 fn hint(values: &[&str], date: Option<&str>) -> Option<Duration> {
+    let values = values.iter().map(|value| ("retry-after", *value));
+    let lines: Vec<_> = values.chain(date.map(|date| ("date", date))).collect();
+    of(429, &lines).wait
+}
+
+fn of(status: u16, lines: &[(&str, &str)]) -> Hint {
+    let lines = lines.iter().map(|(name, value)| {
+        let name: HeaderName = name.parse().unwrap();
+        (name, HeaderValue::from_str(value).unwrap())
+    });
     let mut headers = HeaderMap::new();
-    for value in values {
-        headers.append("retry-after", HeaderValue::from_str(value).unwrap());
+    for (name, value) in lines {
+        headers.append(name, value);
     }
-    if let Some(date) = date {
-        headers.insert("date", HeaderValue::from_str(date).unwrap());
-    }
-    retry_after(&headers, || SystemTime::UNIX_EPOCH + WALL)
+    let status = StatusCode::from_u16(status).unwrap();
+    super::hint(status, &headers, || SystemTime::UNIX_EPOCH + WALL)
 }
 
 #[test]
@@ -73,6 +81,39 @@ fn all_three_forms_of_a_date_are_read() {
         "Sun Nov  6 08:50:37 1994",
     ] {
         assert_eq!(hint(&[value], None), Some(Duration::from_secs(60)));
+    }
+}
+
+#[test]
+fn retry_after_wins_over_the_headers_that_count() {
+    let day = [
+        ("x-ratelimit-remaining-day", "0"),
+        ("ratelimit-reset", "9"),
+        ("retry-after", "5"),
+    ];
+    assert_eq!(of(429, &day).wait, Some(Duration::from_secs(5)));
+    assert_eq!(of(429, &day[..2]).wait, Some(Duration::from_secs(9)));
+    assert_eq!(of(429, &day).used, Used::Quota, "the window is named");
+}
+
+#[test]
+fn only_a_429_waits_for_what_the_limits_say() {
+    for status in [401, 416, 423, 500, 503] {
+        assert_eq!(of(status, &[("ratelimit-reset", "9")]), Hint::default());
+        let asked = of(status, &[("retry-after", "86400")]);
+        assert_eq!(asked.wait, Some(Duration::from_secs(86_400)), "{status}");
+        assert_eq!(asked.used, Used::Rate, "{status}");
+    }
+}
+
+#[test]
+fn a_wait_that_no_window_of_a_minute_asks_for_is_a_quota() {
+    for (wait, used) in [
+        ("60", Used::Rate),
+        ("61", Used::Quota),
+        ("86400", Used::Quota),
+    ] {
+        assert_eq!(of(429, &[("retry-after", wait)]).used, used, "{wait}");
     }
 }
 

@@ -51,7 +51,7 @@ const TABLE: &[Row] = &[
     ("423-kong", Some(Kind::RateExceeded), Some("Locked"), Some(3)),
     ("423-nginx-empty", Some(Kind::RateExceeded), None, Some(1)),
     ("429-chunked", Some(Kind::Throttled), RATE, Some(1)),
-    ("429-day-quota", Some(Kind::Throttled), RATE, Some(86_400)),
+    ("429-day-quota", Some(Kind::QuotaExhausted), RATE, Some(86_400)),
     ("429-http-date", Some(Kind::Throttled), RATE, Some(20)),
     ("429-kong-headers-hidden", Some(Kind::Throttled), Some("plan \"basic\" has ended"), None),
     ("429-kong-html", Some(Kind::Throttled), Some("API rate limit exceeded."), Some(7)),
