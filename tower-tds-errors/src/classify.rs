@@ -15,6 +15,7 @@ use crate::kind::table::Advice;
 use crate::retry::SILENCE;
 
 mod challenge;
+mod charset;
 mod decode;
 mod drain;
 pub(crate) mod future;
@@ -127,7 +128,8 @@ impl<'a> Answer<'a> {
             (Kind::RateExceeded, _) if status::is_lock(&plain) => Kind::Locked,
             _ => kind,
         };
-        let body = message::candidates(&plain);
+        let body = charset::text(self.headers, &plain);
+        let body = body.map_or_else(Vec::new, |text| message::candidates(&text));
         let challenges = challenge::errors(self.headers);
         // The header comes whole where the body may be cut, generic or translated.
         let refined = challenges.iter().chain(&body).find_map(|text| {

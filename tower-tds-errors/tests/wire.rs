@@ -11,13 +11,15 @@ use std::io::{self, ErrorKind, Write};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::{Method, Request};
+use http::{Method, Request, Response};
+use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use server::{Act, Server};
 use tokio::net::{TcpListener, TcpStream};
-use tower::{BoxError, Layer, ServiceBuilder, ServiceExt};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
+use tower_http::decompression::DecompressionLayer;
 use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer, Sent, Stop};
 
 fn get(uri: &str) -> Request<Full<Bytes>> {
@@ -32,13 +34,24 @@ async fn fails(act: Act) -> (Error, Server) {
 }
 
 async fn thirty(answer: impl Into<Vec<u8>>) -> usize {
-    let server = Server::start(Act::Write(answer.into())).await;
-    let service = ClassifyLayer::new().layer(server::client());
+    thirty_over(server::client(), answer.into()).await
+}
+
+/// The connections that thirty refused requests take.
+async fn thirty_over<S, B>(client: S, answer: Vec<u8>) -> usize
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone,
+    S::Error: Into<BoxError>,
+    B: Body,
+{
+    let server = Server::start(Act::Write(answer)).await;
+    let service = ClassifyLayer::new().layer(client);
     for _ in 0..30 {
         let error = service
             .clone()
             .oneshot(get(&server.uri()))
             .await
+            .map(drop)
             .unwrap_err();
         assert_eq!(error.kind(), Kind::Throttled);
     }
@@ -85,11 +98,12 @@ async fn thirty_compressed_errors_and_bombs_use_one_connection() {
         let head = format!(
             "HTTP/1.1 429 \r\ncontent-encoding: {coding}\r\ncontent-length: {length}\r\n\r\n"
         );
-        assert_eq!(
-            thirty([head.into_bytes(), body].concat()).await,
-            1,
-            "{coding}"
-        );
+        let answer = [head.into_bytes(), body].concat();
+        assert_eq!(thirty(answer.clone()).await, 1, "{coding}");
+        // A layer below may undo it too. In the bomb it meets the bound, and may close.
+        let below = DecompressionLayer::new().layer(server::client());
+        let connections = thirty_over(below, answer).await;
+        assert!(connections == 1 || coding == "gzip", "{connections}");
     }
 }
 

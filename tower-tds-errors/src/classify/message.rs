@@ -1,33 +1,16 @@
 //! Finds the sentence in an error body, whatever the body is written in.
 
-use std::str;
-
 use serde_json::Value;
 
 use self::markup::sentence;
 
 mod markup;
 
-/// What the body says, best first. Nothing for a body that is no text.
+/// What the body says, best first.
 ///
 /// The first character tells the format: gateways declare it wrongly, or not at all.
-pub(super) fn candidates(body: &[u8]) -> Vec<String> {
-    let text = match str::from_utf8(body) {
-        Ok(text) => text,
-        // The byte bound may cut a character in two; any other fault means this is no UTF-8.
-        Err(error) if error.error_len().is_none() => {
-            let (valid, _) = body
-                .split_at_checked(error.valid_up_to())
-                .unwrap_or_default();
-            str::from_utf8(valid).unwrap_or_default()
-        }
-        Err(_) => return Vec::new(),
-    };
+pub(super) fn candidates(text: &str) -> Vec<String> {
     let text = text.trim_start_matches('\u{feff}').trim();
-    // A NUL means UTF-16, or an archive without its header.
-    if text.contains('\0') {
-        return Vec::new();
-    }
     let found = match text.as_bytes().first() {
         Some(b'{' | b'[' | b'"') => json(text),
         Some(b'<') => sentence(text).into_iter().collect(),
@@ -78,8 +61,16 @@ fn unescaped(text: &str) -> Option<String> {
     Some(message.replace("\\/", "/"))
 }
 
-/// Kong and most others; OAuth; Kong's `jwt` plugin on an expired token.
-const KEYS: [&str; 5] = ["message", "error_description", "error", "Message", "exp"];
+/// Kong and most others; OAuth; Kong's `jwt` plugin on an expired token; RFC 9457.
+const KEYS: [&str; 7] = [
+    "message",
+    "error_description",
+    "error",
+    "Message",
+    "exp",
+    "detail",
+    "title",
+];
 
 #[cfg(test)]
 mod tests;

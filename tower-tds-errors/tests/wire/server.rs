@@ -9,7 +9,7 @@ use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// What the server does once it has read a request.
@@ -98,7 +98,7 @@ async fn serve(mut stream: TcpStream, act: Act, count: Arc<Count>) {
 }
 
 /// Reads to the empty line; the tests send no bodies here.
-async fn read_head(stream: &mut TcpStream) -> bool {
+pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> bool {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         match stream.read_u8().await {
