@@ -11,23 +11,26 @@ use crate::error::facts::Facts;
 use crate::error::text::{escaped, shown};
 use crate::hint::{Hint, Used, hint};
 use crate::kind::Kind;
-use crate::kind::table::Advice;
-use crate::retry::SILENCE;
 
 mod challenge;
 mod charset;
 mod decode;
 mod drain;
+mod failure;
 pub(crate) mod future;
 mod layer;
 mod message;
+mod rule;
+mod ruled;
 mod service;
 mod status;
 mod text;
 pub(crate) mod transport;
 mod wanted;
 
+pub use self::failure::Failure;
 pub use self::layer::ClassifyLayer;
+pub use self::rule::Rule;
 pub use self::service::Classify;
 
 /// What is known of an answer when it is judged.
@@ -104,13 +107,14 @@ impl<'a> Answer<'a> {
             message,
             wait,
         } = self.judge()?;
-        let floor = (kind.advice() == Advice::Silence).then_some(SILENCE);
         let mut facts = Facts::new(kind);
         facts.status = Some(self.status);
         facts.message = message.and_then(|message| shown(&message));
         facts.request_id = request_id(self.headers);
-        facts.retry_after = wait.max(floor);
-        facts.retry_at = facts.retry_after.and_then(clock::wall_after);
+        if let Some(wait) = wait {
+            facts.set_retry_after(wait);
+        }
+        facts.set_kind(kind);
         Some(Error::build(facts, None))
     }
 

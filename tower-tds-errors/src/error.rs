@@ -8,11 +8,11 @@ use http::{Method, StatusCode};
 use tower::BoxError;
 
 use self::facts::Facts;
+use crate::chain;
 use crate::classify::transport;
 use crate::kind::Kind;
 use crate::sent::Sent;
 use crate::stop::Stop;
-use crate::{chain, clock};
 
 pub(crate) mod facts;
 pub(crate) mod text;
@@ -61,8 +61,7 @@ impl Error {
     /// Sets the least wait before another attempt.
     #[must_use]
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
-        self.inner.facts.retry_after = Some(wait);
-        self.inner.facts.retry_at = clock::wall_after(wait);
+        self.facts_mut().set_retry_after(wait);
         self
     }
 
@@ -81,10 +80,10 @@ impl Error {
     /// Whether the same request, sent again, may succeed: [`Kind::is_retryable`].
     ///
     /// It stays true when the attempts are used up; [`stopped_because`](Self::stopped_because)
-    /// says that.
+    /// says that. A [`Rule`](crate::Rule) that forbids it makes it false.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        self.kind().is_retryable()
+        self.kind().is_retryable() && self.stopped_because() != Some(Stop::Vetoed)
     }
 
     /// Whether it is about the token or the credentials: [`Kind::is_auth`].

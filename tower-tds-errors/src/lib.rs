@@ -78,6 +78,9 @@
 //! | from other layers, by [`Error::new`] | [`TokenUnavailable`](Kind::TokenUnavailable), [`LimitTimeout`](Kind::LimitTimeout) | backoff, any method | try later |
 //! | from other layers, by [`Error::new`] | [`TokenRefused`](Kind::TokenRefused) | no | check id and secret |
 //!
+//! Where a service means something else, a [`Rule`] says so, by status, header, message or a function;
+//! one that forbids a retry stands against all others.
+//!
 //! *Backoff* is exponential with full jitter ([`Backoff`]). A wait that the service asks for is a
 //! floor: jitter only adds to it. One above [`RetryLayer::longest_wait`], or beyond the deadline,
 //! ends the request at once instead of being cut short.
@@ -114,7 +117,7 @@ pub mod future {
     pub use crate::retry::future::ResponseFuture as RetryFuture;
 }
 
-pub use self::classify::{Answer, Classify, ClassifyLayer, classify};
+pub use self::classify::{Answer, Classify, ClassifyLayer, Failure, Rule, classify};
 pub use self::error::Error;
 pub use self::kind::Kind;
 pub use self::retry::attempt::{Attempt, Retried};

@@ -21,6 +21,8 @@ pub enum Stop {
     NotIdempotent,
     /// The service below failed to become ready again.
     NotReady,
+    /// A [`Rule`](crate::Rule) forbids it.
+    Vetoed,
 }
 
 // === impl Stop ===
@@ -37,6 +39,7 @@ impl Stop {
             Self::NotReplayable => "not_replayable",
             Self::NotIdempotent => "not_idempotent",
             Self::NotReady => "not_ready",
+            Self::Vetoed => "vetoed",
         }
     }
 
@@ -49,6 +52,7 @@ impl Stop {
             Self::NotReplayable => "not retried as the body cannot be sent twice",
             Self::NotIdempotent => "not retried as the method may not run twice",
             Self::NotReady => "the service below did not become ready again",
+            Self::Vetoed => "not retried as a rule forbids it",
         }
     }
 }

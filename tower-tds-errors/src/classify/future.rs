@@ -5,13 +5,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http::{Method, Response, Uri, response};
+use http::{HeaderMap, Method, Response, Uri, response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tower::BoxError;
 
 use super::Answer;
 use super::drain::Drain;
+use super::ruled::Ruled;
 use super::status::{is_page, is_success};
 use super::wanted::Wanted;
 use crate::error::Error;
@@ -53,6 +54,7 @@ pub(super) struct Asked {
     pub(super) method: Method,
     pub(super) uri: Uri,
     pub(super) wanted: Wanted,
+    pub(super) ruled: Option<Box<Ruled>>,
 }
 
 // === impl ResponseFuture ===
@@ -74,24 +76,52 @@ where
 {
     type Output = Result<Response<R>, Error>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        loop {
-            let reading = match this.state.as_mut().project() {
-                StateProj::Calling { inner } => match ready!(inner.poll(cx)) {
-                    Ok(response) if this.asked.is_answered(&response) => {
-                        return Poll::Ready(Ok(response));
-                    }
-                    Ok(response) => Box::new(Reading::new(response)),
-                    Err(error) => return Poll::Ready(Err(this.asked.failed(error.into()))),
-                },
-                StateProj::Draining { reading } => {
-                    let body = ready!(reading.drain.as_mut().poll(cx));
-                    return Poll::Ready(Err(this.asked.refused(&reading.head, &body)));
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // The way of a success, apart from the others so that it stays short.
+        let this = self.as_mut().project();
+        if let StateProj::Calling { inner } = this.state.project() {
+            match ready!(inner.poll(cx)) {
+                Ok(response) if this.asked.is_answered(&response) => {
+                    return Poll::Ready(Ok(response));
                 }
-            };
-            this.state.set(State::Draining { reading });
+                outcome => return self.poll_refused(outcome, cx),
+            }
         }
+        self.poll_draining(cx)
+    }
+}
+
+impl<F, R: Body> ResponseFuture<F, R> {
+    /// Goes on with an error, or with an answer that is one.
+    #[cold]
+    fn poll_refused<E: Into<BoxError>>(
+        mut self: Pin<&mut Self>,
+        outcome: Result<Response<R>, E>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Response<R>, Error>> {
+        let mut this = self.as_mut().project();
+        match outcome {
+            Ok(response) => {
+                let reading = Box::new(Reading::new(response));
+                this.state.set(State::Draining { reading });
+                self.poll_draining(cx)
+            }
+            Err(error) => Poll::Ready(Err(this.asked.failed(error.into()))),
+        }
+    }
+
+    #[cold]
+    fn poll_draining(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Response<R>, Error>> {
+        let this = self.project();
+        let StateProj::Draining { reading } = this.state.project() else {
+            return Poll::Pending;
+        };
+        let body = ready!(reading.drain.as_mut().poll(cx));
+        Poll::Ready(Err(this.asked.refused(&reading.head, &body)))
     }
 }
 
@@ -118,7 +148,7 @@ impl<R> Reading<R> {
 impl Asked {
     fn failed(&self, error: BoxError) -> Error {
         let mut error = Error::from(error);
-        error.facts_mut().note_request(&self.method, &self.uri);
+        self.note(&mut error, None);
         error
     }
 
@@ -127,8 +157,15 @@ impl Asked {
         // A success never comes here; if it did, its status would say so.
         let error = answer.wanted(self.wanted).error();
         let mut error = error.unwrap_or_else(|| Error::build(Facts::new(Kind::Unrecognized), None));
-        error.facts_mut().note_request(&self.method, &self.uri);
+        self.note(&mut error, Some(&head.headers));
         error
+    }
+
+    fn note(&self, error: &mut Error, headers: Option<&HeaderMap>) {
+        error.facts_mut().note_request(&self.method, &self.uri);
+        if let Some(ruled) = &self.ruled {
+            ruled.judge(error, &self.method, &self.uri, headers);
+        }
     }
 
     /// Whether the caller gets the response as it came.

@@ -1,8 +1,11 @@
-//! The layer: data, of which there is none yet.
+//! The layer: data, which is the user's rules.
+
+use std::sync::Arc;
 
 use tower_layer::Layer;
 
 use super::Classify;
+use super::rule::Rule;
 
 /// Turns every answer but a success into a typed [`Error`](crate::Error).
 ///
@@ -28,17 +31,29 @@ use super::Classify;
 /// assert_eq!(error.message(), Some("invalid token"));
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct ClassifyLayer {}
+#[derive(Clone, Debug, Default)]
+pub struct ClassifyLayer {
+    /// Nothing for no rules: then the way of a success counts no reference.
+    rules: Option<Arc<Vec<Rule>>>,
+}
 
 // === impl ClassifyLayer ===
 
 impl ClassifyLayer {
-    /// The layer.
+    /// The layer, with the crate's own table and no rules besides.
     #[must_use]
     pub const fn new() -> Self {
-        Self {}
+        Self { rules: None }
+    }
+
+    /// Adds a rule after those that are there.
+    ///
+    /// With a rule, each request's headers are copied, for the rules to see.
+    #[must_use]
+    pub fn rule(mut self, rule: Rule) -> Self {
+        let rules = self.rules.get_or_insert_default();
+        Arc::make_mut(rules).push(rule);
+        self
     }
 }
 
@@ -46,6 +61,6 @@ impl<S> Layer<S> for ClassifyLayer {
     type Service = Classify<S>;
 
     fn layer(&self, inner: S) -> Classify<S> {
-        Classify::new(inner)
+        Classify::with(inner, self.rules.clone())
     }
 }

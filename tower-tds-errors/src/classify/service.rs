@@ -1,5 +1,6 @@
 //! The service: it notes what the error will need of the request, and calls.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
@@ -8,6 +9,8 @@ use tower::BoxError;
 use tower_service::Service;
 
 use super::future::{Asked, ResponseFuture};
+use super::rule::Rule;
+use super::ruled::Ruled;
 use super::wanted::Wanted;
 use crate::error::Error;
 
@@ -30,18 +33,23 @@ use crate::error::Error;
 ///
 /// An [`Error`] for each answer that is no success, and for each error of the inner service, named
 /// by the types in its chain.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Classify<S> {
     inner: S,
+    rules: Option<Arc<Vec<Rule>>>,
 }
 
 // === impl Classify ===
 
 impl<S> Classify<S> {
-    /// Classifies the answers of `inner`.
+    /// Classifies the answers of `inner`, without rules of the user.
     #[must_use]
     pub const fn new(inner: S) -> Self {
-        Self { inner }
+        Self::with(inner, None)
+    }
+
+    pub(super) const fn with(inner: S, rules: Option<Arc<Vec<Rule>>>) -> Self {
+        Self { inner, rules }
     }
 }
 
@@ -61,11 +69,13 @@ where
             .map_err(|error| Error::from(error.into()))
     }
 
+    #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let asked = Asked {
             method: request.method().clone(),
             uri: request.uri().clone(),
             wanted: Wanted::of(request.headers()),
+            ruled: self.rules.as_ref().map(|rules| Ruled::new(rules, &request)),
         };
         ResponseFuture::new(self.inner.call(request), asked)
     }

@@ -6,7 +6,10 @@ use std::time::{Duration, SystemTime};
 use http::{Method, StatusCode, Uri};
 
 use super::text;
+use crate::clock;
 use crate::kind::Kind;
+use crate::kind::table::Advice;
+use crate::retry::SILENCE;
 use crate::stop::Stop;
 
 #[derive(Clone, Debug)]
@@ -41,6 +44,19 @@ impl Facts {
             elapsed: None,
             stop: None,
         }
+    }
+
+    /// Makes it another kind, with the wait that the kind has at least.
+    pub(crate) fn set_kind(&mut self, kind: Kind) {
+        self.kind = kind;
+        if kind.advice() == Advice::Silence && self.retry_after < Some(SILENCE) {
+            self.set_retry_after(SILENCE);
+        }
+    }
+
+    pub(crate) fn set_retry_after(&mut self, wait: Duration) {
+        self.retry_after = Some(wait);
+        self.retry_at = clock::wall_after(wait);
     }
 
     /// Notes the request, unless a layer nearer to the wire has.
