@@ -219,6 +219,7 @@ impl From<BoxError> for Error {
             Ok(error) => return *error,
             Err(error) => error,
         };
+        let error = transport::redacted(error);
         let facts = match Self::find(&*error) {
             Some(found) => found.facts().clone(),
             None => Facts::new(transport::kind(&*error)),

@@ -81,12 +81,20 @@ pub enum Kind {
     InvalidRequest,
     /// No connection could be made.
     Connect,
+    /// The host's name could not be resolved.
+    Dns,
+    /// A proxy on the way refused or failed (407, or no tunnel).
+    Proxy,
     /// No connection could be made in time.
     ConnectTimeout,
     /// The TLS handshake failed: a certificate, a version, a name.
     Tls,
     /// The connection went away before the request was written to it.
     Unsent,
+    /// The server refused the HTTP/2 stream before it processed anything.
+    StreamRefused,
+    /// The server closes the HTTP/2 connection, and has not processed the request.
+    GoAway,
     /// No answer came in time.
     Timeout,
     /// The connection was reset before the head of the answer.
@@ -95,6 +103,12 @@ pub enum Kind {
     Incomplete,
     /// The connection ended inside the answer.
     Truncated,
+    /// The connection was reset inside the answer's body.
+    BodyReset,
+    /// The answer's body did not go on in time.
+    Stalled,
+    /// The answer's body is not what its coding says.
+    Decode,
     /// The answer is not HTTP.
     Malformed,
     /// An error of a type that this crate does not know.
@@ -146,7 +160,10 @@ impl Kind {
     /// Whether no connection could be made.
     #[must_use]
     pub const fn is_connect(self) -> bool {
-        matches!(self, Self::Connect | Self::ConnectTimeout | Self::Tls)
+        matches!(
+            self,
+            Self::Connect | Self::Dns | Self::Proxy | Self::ConnectTimeout | Self::Tls
+        )
     }
 
     /// Whether something took too long, on either side.
@@ -154,7 +171,11 @@ impl Kind {
     pub const fn is_timeout(self) -> bool {
         matches!(
             self,
-            Self::ServerTimeout | Self::LimitTimeout | Self::ConnectTimeout | Self::Timeout
+            Self::ServerTimeout
+                | Self::LimitTimeout
+                | Self::ConnectTimeout
+                | Self::Timeout
+                | Self::Stalled
         )
     }
 

@@ -72,8 +72,11 @@
 //! | 2xx `text/html` where only JSON or XML is accepted | [`UnexpectedContent`](Kind::UnexpectedContent) | no | check the base URL |
 //! | 511 | [`CaptivePortal`](Kind::CaptivePortal) | no | log in to the network |
 //! | 403; 404, 410; other 4xx, 501, 505 | [`Forbidden`](Kind::Forbidden); [`NotFound`](Kind::NotFound); [`Rejected`](Kind::Rejected) | no | change the request |
-//! | no connection | [`Connect`](Kind::Connect), [`ConnectTimeout`](Kind::ConnectTimeout), [`Unsent`](Kind::Unsent) | backoff, any method | check host and network |
+//! | no connection | [`Connect`](Kind::Connect), [`Dns`](Kind::Dns), [`ConnectTimeout`](Kind::ConnectTimeout), [`Unsent`](Kind::Unsent) | backoff, any method | check host and network |
+//! | HTTP/2: stream refused, connection closing | [`StreamRefused`](Kind::StreamRefused), [`GoAway`](Kind::GoAway) | backoff, any method | try again |
 //! | the connection ends before the answer | [`Reset`](Kind::Reset), [`Incomplete`](Kind::Incomplete), [`Timeout`](Kind::Timeout) | backoff, idempotent methods | try again |
+//! | the connection ends inside the answer | [`Truncated`](Kind::Truncated), [`BodyReset`](Kind::BodyReset), [`Stalled`](Kind::Stalled) | by the caller: its head was a success | fetch it again |
+//! | 407, no tunnel; broken coding | [`Proxy`](Kind::Proxy); [`Decode`](Kind::Decode) | no | fix the setup |
 //! | certificate; no HTTP; bad request | [`Tls`](Kind::Tls); [`Malformed`](Kind::Malformed); [`InvalidRequest`](Kind::InvalidRequest) | no | fix the setup |
 //! | from other layers, by [`Error::new`] | [`TokenUnavailable`](Kind::TokenUnavailable), [`LimitTimeout`](Kind::LimitTimeout) | backoff, any method | try later |
 //! | from other layers, by [`Error::new`] | [`TokenRefused`](Kind::TokenRefused) | no | check id and secret |

@@ -9,7 +9,7 @@
 pub enum Sent {
     /// The service answered, so it has seen and counted the request.
     Answered,
-    /// Nothing of the request reached the wire.
+    /// Nothing of the request reached the service, or the server says that it processed none of it.
     Never,
     /// It may have arrived, and no answer tells.
     Unknown,

@@ -3,24 +3,29 @@
 
 #[path = "wire/corpus.rs"]
 mod corpus;
+#[cfg(feature = "http2")]
+#[path = "wire/http2.rs"]
+mod http2;
+#[cfg(feature = "reqwest")]
+#[path = "wire/reqwest.rs"]
+mod reqwest;
 #[path = "wire/server.rs"]
 mod server;
+#[path = "wire/transport.rs"]
+mod transport;
 
-use std::io::{self, ErrorKind, Write};
+use std::io::Write;
 
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use http_body::Body;
-use http_body_util::{BodyExt, Full};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use http_body_util::Full;
 use server::{Act, Server};
-use tokio::net::{TcpListener, TcpStream};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use tower_http::decompression::DecompressionLayer;
-use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer, Sent, Stop};
+use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer, Stop};
 
 fn get(uri: &str) -> Request<Full<Bytes>> {
     Request::get(uri).body(Full::default()).unwrap()
@@ -122,91 +127,8 @@ async fn an_endless_body_is_cut_off_and_its_connection_closed() {
 }
 
 #[tokio::test]
-async fn a_reset_before_the_head_may_have_been_sent() {
-    let (error, _) = fails(Act::Reset).await;
-    assert_eq!((error.kind(), error.sent()), (Kind::Reset, Sent::Unknown));
-    assert_eq!(error.method(), Some(&Method::GET));
-}
-
-#[tokio::test]
-async fn a_close_before_the_head_may_have_been_sent() {
-    for part in ["", "HTTP/1.1 200 OK\r\nconte"] {
-        let (error, _) = fails(Act::WriteAndClose(part.into())).await;
-        assert_eq!(
-            (error.kind(), error.sent()),
-            (Kind::Incomplete, Sent::Unknown),
-            "{part:?}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn what_is_no_http_is_malformed_and_fatal() {
-    let (error, _) = fails(Act::Write("SSH-2.0-OpenSSH_9.9\r\n\r\n".into())).await;
-    assert_eq!(error.kind(), Kind::Malformed);
-    assert!(!error.is_retryable());
-}
-
-#[tokio::test]
-async fn a_refused_connection_was_never_sent() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let uri = format!("http://{}/v2?key=CANARY", listener.local_addr().unwrap());
-    drop(listener);
-    let service = ClassifyLayer::new().layer(server::client());
-    let error = service.oneshot(get(&uri)).await.unwrap_err();
-    assert_eq!((error.kind(), error.sent()), (Kind::Connect, Sent::Never));
-    assert!(error.is_connect() && error.is_retryable());
-    assert!(!format!("{error} {error:?}").contains("CANARY"));
-}
-
-#[tokio::test]
-async fn a_request_that_hyper_refuses_is_fatal() {
-    let service = ClassifyLayer::new().layer(server::client());
-    let relative = service.clone().oneshot(get("/v2")).await.unwrap_err();
-    assert_eq!(relative.kind(), Kind::InvalidRequest);
-}
-
-#[tokio::test]
-async fn a_failing_connector_is_named_by_the_types_in_its_chain() {
-    for (kind, expected) in [
-        (ErrorKind::InvalidData, Kind::Tls),
-        (ErrorKind::TimedOut, Kind::ConnectTimeout),
-        (ErrorKind::ConnectionReset, Kind::Connect),
-        (ErrorKind::UnexpectedEof, Kind::Connect),
-        (ErrorKind::NetworkUnreachable, Kind::Connect),
-        (ErrorKind::Other, Kind::Connect),
-    ] {
-        let connector = tower::service_fn(move |_: http::Uri| {
-            let error = io::Error::new(kind, BoxError::from("no"));
-            std::future::ready(Err::<TokioIo<TcpStream>, _>(error))
-        });
-        let client = Client::builder(TokioExecutor::new()).build(connector);
-        let service = ClassifyLayer::new().layer(client);
-        let error = service
-            .oneshot(get("http://127.0.0.1:1/"))
-            .await
-            .unwrap_err();
-        assert_eq!(
-            (error.kind(), error.sent()),
-            (expected, Sent::Never),
-            "{kind:?}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn a_success_whose_body_ends_early_is_told_by_its_error() {
-    let part = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\npart";
-    let server = Server::start(Act::WriteAndClose(part.into())).await;
-    let service = ClassifyLayer::new().layer(server::client());
-    let response = service.oneshot(get(&server.uri())).await.unwrap();
-    let error = Error::from(BoxError::from(response.collect().await.unwrap_err()));
-    assert_eq!(error.kind(), Kind::Truncated);
-}
-
-#[tokio::test]
 async fn a_request_with_effects_that_met_a_reset_is_not_sent_again() {
-    let server = Server::start(Act::Reset).await;
+    let server = Server::start(Act::WriteAndReset(Vec::new())).await;
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())
         .layer(ClassifyLayer::new())

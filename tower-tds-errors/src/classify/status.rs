@@ -18,6 +18,7 @@ pub(super) fn kind(status: StatusCode, headers: &HeaderMap, wanted: Wanted) -> O
         401 => Kind::Unauthorized,
         403 => Kind::Forbidden,
         404 | 410 => Kind::NotFound,
+        407 => Kind::Proxy,
         // This one and 423 are the service's own, and mean nothing like it in RFC 9110 and RFC 4918.
         416 if !wanted.part => Kind::ConnectionLimit,
         // `bytes */1234` (RFC 9110, section 15.5.17): then it is about the range for sure.

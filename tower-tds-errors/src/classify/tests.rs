@@ -83,6 +83,7 @@ fn the_status_decides_where_the_body_says_nothing() {
             401 => Some(Kind::Unauthorized),
             403 => Some(Kind::Forbidden),
             404 | 410 => Some(Kind::NotFound),
+            407 => Some(Kind::Proxy),
             408 | 504 | 522 | 524 => Some(Kind::ServerTimeout),
             416 => Some(Kind::ConnectionLimit),
             423 => Some(Kind::RateExceeded),

@@ -1,107 +1,135 @@
-//! What a transport error means, told by its types and never by its words.
+//! What a transport error means, told by its types; words only tell apart what types leave alike.
 
 use std::error::Error as StdError;
-use std::io::{self, ErrorKind};
 
 use hyper_util::client::legacy;
+use tower::BoxError;
 
 use crate::chain::chain;
 use crate::kind::Kind;
 
-/// How far the request had come when the error arose.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[cfg(feature = "http2")]
+mod h2;
+mod hyper;
+mod io;
+#[cfg(feature = "reqwest")]
+mod reqwest;
+
+/// How far the exchange had come when the error arose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Connecting,
+    /// Sending, or waiting for the head of the answer.
     Connected,
+    /// Reading the body of the answer from the connection.
+    Body,
+    /// Undoing the coding of the body.
+    Decoding,
+}
+
+/// What one link of the chain says.
+enum Said {
+    Nothing,
+    /// Where it happened; a link below may know more.
+    At(Stage),
+    Kind(Kind),
 }
 
 /// Names the error by the first link of its chain that says something.
 pub(crate) fn kind(error: &(dyn StdError + 'static)) -> Kind {
-    let mut stage = Stage::Connected;
+    let mut stage = None;
     for link in chain(error) {
-        if let Some(error) = link.downcast_ref::<legacy::Error>() {
-            if error.is_connect() {
-                stage = Stage::Connecting;
-            } else if error.source().is_none() {
-                // The client's own complaints about a request are its only errors without a cause.
-                return Kind::InvalidRequest;
-            }
-        }
-        let found = hyper(link, stage)
-            .or_else(|| io(link, stage))
-            .or_else(|| tower(link, stage));
-        if let Some(kind) = found {
-            return kind;
+        match said(link, stage) {
+            Said::Nothing => {}
+            Said::At(at) => stage = Some(at),
+            Said::Kind(kind) => return kind,
         }
     }
     match stage {
-        Stage::Connecting => Kind::Connect,
-        Stage::Connected => Kind::Unrecognized,
+        Some(Stage::Connecting) => Kind::Connect,
+        Some(Stage::Decoding) => Kind::Decode,
+        // A body that says no more ended before its time.
+        Some(Stage::Body) => Kind::Truncated,
+        Some(Stage::Connected) | None => Kind::Unrecognized,
     }
 }
 
-fn hyper(link: &(dyn StdError + 'static), stage: Stage) -> Option<Kind> {
-    let error = link.downcast_ref::<hyper::Error>()?;
-    if stage == Stage::Connecting {
-        // A failed handshake. Its cause may say more.
-        return None;
+/// The error without the URI that it may show.
+#[cfg(feature = "reqwest")]
+pub(crate) fn redacted(error: BoxError) -> BoxError {
+    reqwest::redacted(error)
+}
+
+/// Without reqwest no error that is known here shows one.
+#[cfg(not(feature = "reqwest"))]
+pub(crate) const fn redacted(error: BoxError) -> BoxError {
+    error
+}
+
+fn said(link: &(dyn StdError + 'static), stage: Option<Stage>) -> Said {
+    if let Some(error) = link.downcast_ref::<legacy::Error>() {
+        return if error.is_connect() {
+            Said::At(Stage::Connecting)
+        } else if error.source().is_none() {
+            // The client's own complaints about a request are its only errors without a cause.
+            Said::Kind(Kind::InvalidRequest)
+        } else {
+            Said::At(Stage::Connected)
+        };
     }
-    if error.is_timeout() {
-        Some(Kind::Timeout)
-    } else if error.is_parse() {
-        Some(Kind::Malformed)
-    } else if error.is_user() {
-        Some(Kind::InvalidRequest)
-    } else if error.is_canceled() || error.is_closed() {
-        // hyper cancels only what it has not begun to write.
-        Some(Kind::Unsent)
-    } else if error.is_incomplete_message() {
-        // The server may well have read the request: it is how a reused connection looks that
-        // was closed on reading it.
-        Some(Kind::Incomplete)
+    if let Some(error) = link.downcast_ref() {
+        return hyper::said(error, stage);
+    }
+    if let Some(error) = link.downcast_ref() {
+        return io::said(error, stage);
+    }
+    #[cfg(feature = "http2")]
+    if let Some(error) = link.downcast_ref() {
+        return h2::said(error, stage);
+    }
+    #[cfg(feature = "reqwest")]
+    if let Some(error) = link.downcast_ref() {
+        return reqwest::said(error);
+    }
+    if stage == Some(Stage::Connecting) {
+        return connecting(link);
+    }
+    // The second has no type, but is as fatal as what is not recognised at all.
+    if link.is::<flate2::DecompressError>() || link.to_string() == "brotli error" {
+        return Said::Kind(Kind::Decode);
+    }
+    tower(link, stage)
+}
+
+fn tower(link: &(dyn StdError + 'static), stage: Option<Stage>) -> Said {
+    if link.is::<tower::timeout::error::Elapsed>() || link.is::<tokio::time::error::Elapsed>() {
+        Said::Kind(timeout(stage))
+    } else if link.is::<tower::load_shed::error::Overloaded>() {
+        Said::Kind(Kind::LimitTimeout)
     } else {
-        None
+        Said::Nothing
     }
 }
 
-fn io(link: &(dyn StdError + 'static), stage: Stage) -> Option<Kind> {
-    let error = link.downcast_ref::<io::Error>()?;
-    let connecting = stage == Stage::Connecting;
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "the list of io kinds grows with every release of std"
-    )]
-    match error.kind() {
-        ErrorKind::TimedOut if connecting => Some(Kind::ConnectTimeout),
-        ErrorKind::TimedOut => Some(Kind::Timeout),
-        // What rustls and native TLS stacks say of a bad certificate, version or name.
-        ErrorKind::InvalidData if connecting => Some(Kind::Tls),
-        // Only `connect` says this, so nothing was sent whoever wraps it.
-        ErrorKind::ConnectionRefused => Some(Kind::Connect),
-        // The network may become unreachable under an established connection too.
-        ErrorKind::ConnectionReset
-        | ErrorKind::ConnectionAborted
-        | ErrorKind::BrokenPipe
-        | ErrorKind::NotConnected
-        | ErrorKind::HostUnreachable
-        | ErrorKind::NetworkUnreachable
-            if !connecting =>
-        {
-            Some(Kind::Reset)
-        }
-        ErrorKind::UnexpectedEof if !connecting => Some(Kind::Truncated),
-        _ => None,
+/// hyper-util keeps the types of these to itself. Both say that there is no connection, which is
+/// known already, so its words can only make a kind finer.
+fn connecting(link: &(dyn StdError + 'static)) -> Said {
+    let words = link.to_string();
+    if words == "dns error" {
+        Said::Kind(Kind::Dns)
+    } else if words.starts_with("tunnel error: ") && link.source().is_none() {
+        Said::Kind(Kind::Proxy)
+    } else {
+        tower(link, Some(Stage::Connecting))
     }
 }
 
-fn tower(link: &(dyn StdError + 'static), stage: Stage) -> Option<Kind> {
-    let timeout =
-        link.is::<tower::timeout::error::Elapsed>() || link.is::<tokio::time::error::Elapsed>();
-    match (timeout, stage) {
-        (true, Stage::Connecting) => Some(Kind::ConnectTimeout),
-        (true, Stage::Connected) => Some(Kind::Timeout),
-        _ if link.is::<tower::load_shed::error::Overloaded>() => Some(Kind::LimitTimeout),
-        _ => None,
+/// What took too long.
+fn timeout(stage: Option<Stage>) -> Kind {
+    match stage {
+        Some(Stage::Connecting) => Kind::ConnectTimeout,
+        Some(Stage::Body | Stage::Decoding) => Kind::Stalled,
+        Some(Stage::Connected) | None => Kind::Timeout,
     }
 }
 

@@ -47,7 +47,9 @@ fn fatal_kinds_are_the_ones_that_no_second_try_cures() {
             &Kind::NotFound,
             &Kind::Rejected,
             &Kind::InvalidRequest,
+            &Kind::Proxy,
             &Kind::Tls,
+            &Kind::Decode,
             &Kind::Malformed,
             &Kind::Unrecognized,
         ]

@@ -19,8 +19,10 @@ pub(crate) enum Act {
     Write(Vec<u8>),
     /// Writes this and closes.
     WriteAndClose(Vec<u8>),
-    /// Closes by a reset.
-    Reset,
+    /// Writes this and waits for ever.
+    WriteAndHold(Vec<u8>),
+    /// Writes this and closes by a reset.
+    WriteAndReset(Vec<u8>),
     /// Writes this, and then a body until the client has enough.
     Flood(Vec<u8>),
 }
@@ -84,7 +86,12 @@ async fn serve(mut stream: TcpStream, act: Act, count: Arc<Count>) {
                 stream.shutdown().await.ok();
                 return;
             }
-            Act::Reset => {
+            Act::WriteAndHold(bytes) => {
+                stream.write_all(bytes).await.ok();
+                std::future::pending().await
+            }
+            Act::WriteAndReset(bytes) => {
+                stream.write_all(bytes).await.ok();
                 stream.set_zero_linger().unwrap();
                 return;
             }

@@ -14,7 +14,7 @@ fn io_errors_are_told_apart_by_their_kind() {
         (ErrorKind::ConnectionReset, Kind::Reset),
         (ErrorKind::BrokenPipe, Kind::Reset),
         (ErrorKind::UnexpectedEof, Kind::Truncated),
-        (ErrorKind::InvalidData, Kind::Unrecognized),
+        (ErrorKind::InvalidData, Kind::Decode),
         (ErrorKind::Other, Kind::Unrecognized),
     ] {
         assert_eq!(kind(&io::Error::from(io)), expected, "{io:?}");

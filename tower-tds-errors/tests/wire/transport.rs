@@ -1,0 +1,263 @@
+//! What transport errors mean, each made by a server on a socket.
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use http_body_util::BodyExt;
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::Name;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tower::timeout::TimeoutLayer;
+use tower::{BoxError, Layer, ServiceBuilder, ServiceExt};
+use tower_http::decompression::DecompressionLayer;
+use tower_tds_errors::{ClassifyLayer, Error, Kind, Sent};
+
+use crate::server::{self, Act, Server};
+use crate::{fails, get};
+
+#[tokio::test]
+async fn a_reset_before_the_head_may_have_been_sent() {
+    let (error, _) = fails(Act::WriteAndReset(Vec::new())).await;
+    assert_eq!((error.kind(), error.sent()), (Kind::Reset, Sent::Unknown));
+    assert_eq!(error.method(), Some(&Method::GET));
+}
+
+#[tokio::test]
+async fn a_close_before_the_head_may_have_been_sent() {
+    for part in ["", "HTTP/1.1 200 OK\r\nconte"] {
+        let (error, _) = fails(Act::WriteAndClose(part.into())).await;
+        assert_eq!(
+            (error.kind(), error.sent()),
+            (Kind::Incomplete, Sent::Unknown),
+            "{part:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_malformed_and_fatal() {
+    let (error, _) = fails(Act::Write("SSH-2.0-OpenSSH_9.9\r\n\r\n".into())).await;
+    assert_eq!(error.kind(), Kind::Malformed);
+    assert!(!error.is_retryable());
+}
+
+#[tokio::test]
+async fn a_refused_connection_was_never_sent() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let uri = format!("http://{}/v2?key=CANARY", listener.local_addr().unwrap());
+    drop(listener);
+    let service = ClassifyLayer::new().layer(server::client());
+    let error = service.oneshot(get(&uri)).await.unwrap_err();
+    assert_eq!((error.kind(), error.sent()), (Kind::Connect, Sent::Never));
+    assert!(error.is_connect() && error.is_retryable());
+    assert!(!format!("{error} {error:?}").contains("CANARY"));
+}
+
+#[tokio::test]
+async fn a_request_that_hyper_refuses_is_fatal() {
+    let service = ClassifyLayer::new().layer(server::client());
+    let relative = service.clone().oneshot(get("/v2")).await.unwrap_err();
+    assert_eq!(relative.kind(), Kind::InvalidRequest);
+}
+
+#[tokio::test]
+async fn a_failing_connector_is_named_by_the_types_in_its_chain() {
+    for (kind, expected) in [
+        (ErrorKind::InvalidData, Kind::Tls),
+        (ErrorKind::TimedOut, Kind::ConnectTimeout),
+        (ErrorKind::ConnectionReset, Kind::Connect),
+        (ErrorKind::UnexpectedEof, Kind::Connect),
+        (ErrorKind::NetworkUnreachable, Kind::Connect),
+        (ErrorKind::Other, Kind::Connect),
+    ] {
+        let connector = tower::service_fn(move |_: http::Uri| {
+            let error = io::Error::new(kind, BoxError::from("no"));
+            std::future::ready(Err::<TokioIo<TcpStream>, _>(error))
+        });
+        let client = Client::builder(TokioExecutor::new()).build(connector);
+        let service = ClassifyLayer::new().layer(client);
+        let error = service
+            .oneshot(get("http://127.0.0.1:1/"))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (error.kind(), error.sent()),
+            (expected, Sent::Never),
+            "{kind:?}"
+        );
+    }
+}
+
+/// What the body of an answer fails with, once its head was a success.
+async fn body_fails(act: Act) -> Kind {
+    let server = Server::start(act).await;
+    let service = ClassifyLayer::new().layer(server::client());
+    let response = service.oneshot(get(&server.uri())).await.unwrap();
+    Error::from(BoxError::from(response.collect().await.unwrap_err())).kind()
+}
+
+#[tokio::test]
+async fn a_body_that_ends_early_is_truncated_and_one_that_is_reset_is_reset() {
+    for part in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\npart",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\npart\r\n9\r\npa",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\npart\r\n",
+    ] {
+        let closed = body_fails(Act::WriteAndClose(part.into())).await;
+        let reset = body_fails(Act::WriteAndReset(part.into())).await;
+        assert_eq!(
+            (closed, reset),
+            (Kind::Truncated, Kind::BodyReset),
+            "{part}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_body_in_a_broken_coding_is_told_from_one_that_ends_early() {
+    let gzip = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x4b\x4a\x2c\x02\0\xc2\x41\x24\x35\x03\0\0\0";
+    let br = include_bytes!("../../src/classify/decode/tests/message.br");
+    let broken = |whole: &[u8], at: usize| {
+        let mut broken = whole.to_vec();
+        for byte in &mut broken[at..] {
+            *byte ^= 0xff;
+        }
+        broken
+    };
+    for (coding, body, expected) in [
+        ("gzip", gzip[..15].to_vec(), Kind::Truncated),
+        ("br", br[..20].to_vec(), Kind::Truncated),
+        ("gzip", broken(gzip, 0), Kind::Decode),
+        ("gzip", broken(gzip, 10), Kind::Decode),
+        ("gzip", broken(gzip, 15), Kind::Decode),
+        ("br", broken(br, 0), Kind::Decode),
+    ] {
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-encoding: {coding}\r\ncontent-length: {length}\r\n\r\n"
+        );
+        let server = Server::start(Act::Write([head.into_bytes(), body].concat())).await;
+        let stack = ServiceBuilder::new()
+            .layer(ClassifyLayer::new())
+            .layer(DecompressionLayer::new())
+            .service(server::client());
+        let response = stack.oneshot(get(&server.uri())).await.unwrap();
+        let error = Error::from(response.collect().await.map(drop).unwrap_err());
+        assert_eq!(error.kind(), expected, "{coding}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_nothing_is_a_timeout_that_may_have_been_sent() {
+    let server = Server::start(Act::WriteAndHold(Vec::new())).await;
+    let stack = ServiceBuilder::new()
+        .layer(ClassifyLayer::new())
+        .layer(TimeoutLayer::new(Duration::from_secs(5)))
+        .service(server::client());
+    let error = stack.oneshot(get(&server.uri())).await.unwrap_err();
+    assert_eq!((error.kind(), error.sent()), (Kind::Timeout, Sent::Unknown));
+    assert!(error.is_timeout());
+}
+
+#[tokio::test]
+async fn a_name_without_an_address_was_never_sent() {
+    let resolver = tower::service_fn(|_: Name| {
+        let error = io::Error::other("failed to lookup address information");
+        std::future::ready(Err::<std::iter::Empty<_>, _>(error))
+    });
+    let connector = HttpConnector::new_with_resolver(resolver);
+    let client = Client::builder(TokioExecutor::new()).build(connector);
+    let service = ClassifyLayer::new().layer(client);
+    let error = service
+        .oneshot(get("http://api.example/"))
+        .await
+        .unwrap_err();
+    assert_eq!((error.kind(), error.sent()), (Kind::Dns, Sent::Never));
+    assert!(error.is_connect());
+}
+
+#[tokio::test]
+async fn a_proxy_that_refuses_is_told_from_one_that_is_not_there() {
+    let proxy = Server::start(Act::WriteAndClose(
+        b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n".to_vec(),
+    ))
+    .await;
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let nobody = format!("http://{}", gone.local_addr().unwrap());
+    drop(gone);
+    for (proxy, expected) in [(proxy.uri(), Kind::Proxy), (nobody, Kind::Connect)] {
+        let tunnel = Tunnel::new(proxy.parse().unwrap(), HttpConnector::new());
+        let client = Client::builder(TokioExecutor::new()).build(tunnel);
+        let service = ClassifyLayer::new().layer(client);
+        let error = service
+            .oneshot(get("http://api.example/"))
+            .await
+            .unwrap_err();
+        assert_eq!((error.kind(), error.sent()), (expected, Sent::Never));
+    }
+}
+
+/// What a client that trusts nobody gets from the server at `address`.
+async fn tls_fails(address: std::net::SocketAddr) -> Error {
+    let provider = Arc::new(ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    let connector = HttpsConnectorBuilder::new()
+        .with_tls_config(config)
+        .https_only()
+        .enable_http1()
+        .build();
+    let client = Client::builder(TokioExecutor::new()).build(connector);
+    let service = ClassifyLayer::new().layer(client);
+    let request = get(&format!("https://{address}/"));
+    service.oneshot(request).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_handshake_that_fails_was_never_sent_and_is_fatal() {
+    let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let chain = vec![CertificateDer::from(key.cert)];
+    let key = PrivatePkcs8KeyDer::from(key.signing_key.serialize_der());
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key.into())
+        .unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let untrusted = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        TlsAcceptor::from(Arc::new(config))
+            .accept(stream)
+            .await
+            .ok();
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let plain = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let junk = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+        tokio::io::AsyncWriteExt::write_all(&mut stream, junk)
+            .await
+            .ok();
+    });
+    for address in [untrusted, plain] {
+        let error = tls_fails(address).await;
+        assert_eq!((error.kind(), error.sent()), (Kind::Tls, Sent::Never));
+        assert!(error.is_connect() && !error.is_retryable());
+    }
+}
