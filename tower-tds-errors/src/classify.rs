@@ -12,6 +12,8 @@ use crate::error::text::{escaped, shown};
 use crate::hint::{Hint, Used, hint};
 use crate::kind::Kind;
 
+#[cfg(feature = "tower-http")]
+mod adapter;
 mod challenge;
 mod charset;
 mod decode;
@@ -28,6 +30,8 @@ mod text;
 pub(crate) mod transport;
 mod wanted;
 
+#[cfg(feature = "tower-http")]
+pub use self::adapter::KindClassifier;
 pub use self::failure::Failure;
 pub use self::layer::ClassifyLayer;
 pub use self::rule::Rule;

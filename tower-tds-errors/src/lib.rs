@@ -99,6 +99,18 @@
 //! - A failure is never an `Ok`: not the last 503 either.
 //! - No token, secret or URL query is in an error, its `Debug` included.
 //!
+//! # Features
+//!
+//! None is on by default, and each only adds.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `charset` | error bodies in Big5, GBK and the web's other encodings, where they are declared |
+//! | `http2` | refused streams and closing connections told from resets |
+//! | `reqwest` | reqwest's errors, as `Error::from(BoxError::from(error))` |
+//! | `tower-http` | `KindClassifier`, for the trace and other layers of tower-http |
+//! | `tower-retry` | `RetryPolicy`, for tower's own retry layer |
+//!
 //! # Non-goals
 //!
 //! No body is buffered to make it replayable, nothing is retried after the head of a success, and
@@ -117,12 +129,18 @@ mod stop;
 /// The futures of the services.
 pub mod future {
     pub use crate::classify::future::ResponseFuture as ClassifyFuture;
+    #[cfg(feature = "tower-retry")]
+    pub use crate::retry::adapter::Wait;
     pub use crate::retry::future::ResponseFuture as RetryFuture;
 }
 
+#[cfg(feature = "tower-http")]
+pub use self::classify::KindClassifier;
 pub use self::classify::{Answer, Classify, ClassifyLayer, Failure, Rule, classify};
 pub use self::error::Error;
 pub use self::kind::Kind;
+#[cfg(feature = "tower-retry")]
+pub use self::retry::adapter::RetryPolicy;
 pub use self::retry::attempt::{Attempt, Retried};
 pub use self::retry::backoff::Backoff;
 pub use self::retry::replay::{CloneBody, NeverReplay, Replay};

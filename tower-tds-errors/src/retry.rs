@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "tower-retry")]
+pub(crate) mod adapter;
 pub(crate) mod attempt;
 pub(crate) mod backoff;
 pub(crate) mod future;

@@ -1,0 +1,158 @@
+//! The judgement and the decision inside of other crates' layers.
+#![cfg(all(feature = "tower-http", feature = "tower-retry"))]
+#![expect(clippy::unwrap_used, reason = "a test that panics fails")]
+
+#[path = "support/probe.rs"]
+mod probe;
+
+use std::io;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode};
+use probe::{Probe, get, status_of};
+use tower::buffer::BufferLayer;
+use tower::retry::RetryLayer;
+use tower::{BoxError, ServiceBuilder, ServiceExt};
+use tower_http::classify::{ClassifiedResponse, ClassifyResponse, MakeClassifier};
+use tower_tds_errors::{ClassifyLayer, Error, Kind, KindClassifier, RetryPolicy, Rule, Stop};
+
+/// The error that a service with this status ends in, and when it was asked.
+async fn tried(status: u16, policy: RetryPolicy, method: Method) -> (Error, Vec<Duration>) {
+    let probe = Probe::always(status);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(policy))
+        .layer(ClassifyLayer::new());
+    let mut request = get("/v2");
+    *request.method_mut() = method;
+    let error = stack.service(probe.clone()).oneshot(request).await;
+    let seen = probe.seen().iter().map(|seen| seen.at).collect();
+    (error.unwrap_err(), seen)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_policy_tries_again_what_can_help_and_says_why_it_stops() {
+    let one = RetryPolicy::new().attempts(NonZeroU32::MIN);
+    for (status, policy, method, attempts, stop) in [
+        (503, RetryPolicy::new(), Method::GET, 3, Stop::Attempts),
+        (423, RetryPolicy::new(), Method::GET, 3, Stop::Attempts),
+        (404, RetryPolicy::new(), Method::GET, 1, Stop::Fatal),
+        (503, one, Method::GET, 1, Stop::Attempts),
+        (
+            503,
+            RetryPolicy::new(),
+            Method::POST,
+            1,
+            Stop::NotIdempotent,
+        ),
+        (421, RetryPolicy::new(), Method::GET, 2, Stop::Fatal),
+    ] {
+        let (error, seen) = tried(status, policy, method).await;
+        assert_eq!(
+            (error.attempts(), seen.len()),
+            (attempts, seen.len()),
+            "{status}"
+        );
+        assert_eq!(error.stopped_because(), Some(stop), "{status}");
+        assert_eq!(u32::try_from(seen.len()).unwrap(), attempts, "{status}");
+        let silent = seen
+            .windows(2)
+            .all(|pair| pair[1] >= pair[0] + Duration::from_secs(1));
+        assert!(silent || status != 423);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_policy_neither_cuts_short_nor_sleeps_through_a_long_wait() {
+    let probe = Probe::new(|_| {
+        let mut response = status_of(503);
+        let wait = "31".parse().unwrap();
+        response.headers_mut().insert("retry-after", wait);
+        Ok(response)
+    });
+    let stack = |policy| {
+        ServiceBuilder::new()
+            .layer(RetryLayer::new(policy))
+            .layer(ClassifyLayer::new())
+            .service(probe.clone())
+    };
+    let error = stack(RetryPolicy::new())
+        .oneshot(get("/"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::HintTooLong));
+    let patient = RetryPolicy::new().longest_wait(Duration::from_secs(60));
+    stack(patient).oneshot(get("/")).await.unwrap_err();
+    let seen: Vec<_> = probe.seen().iter().map(|seen| seen.at).collect();
+    assert_eq!(seen.len(), 4);
+    assert!(seen[2] >= seen[1] + Duration::from_secs(31));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_policy_works_over_buffer_and_honours_a_veto() {
+    let probe = Probe::new(|n| Ok(status_of(if n < 2 { 503 } else { 200 })));
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(RetryPolicy::new()))
+        .layer(BufferLayer::new(4))
+        .layer(ClassifyLayer::new())
+        .service(probe.clone());
+    stack.oneshot(get("/v2")).await.unwrap();
+    let attempts: Vec<_> = probe
+        .seen()
+        .iter()
+        .map(|seen| seen.line.contains("/v2"))
+        .collect();
+    assert_eq!(attempts, [true; 3]);
+    let probe = Probe::always(503);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(RetryPolicy::new()))
+        .layer(ClassifyLayer::new().rule(Rule::veto()));
+    let error = stack
+        .service(probe.clone())
+        .oneshot(get("/"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::Vetoed));
+    assert_eq!(probe.seen().first().map(|seen| seen.attempt), Some(1));
+    assert_eq!(probe.seen().len(), 1);
+}
+
+#[test]
+fn the_classifier_says_the_kind_of_heads_and_of_errors() {
+    let mut request = Request::new(());
+    request
+        .headers_mut()
+        .insert("range", "bytes=5-".parse().unwrap());
+    let classifier = KindClassifier::new().make_classifier(&request);
+    for (status, expected) in [
+        (200, None),
+        (304, None),
+        (416, Some(Kind::RangeUnclear)),
+        (503, Some(Kind::Unavailable)),
+    ] {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        let ClassifiedResponse::Ready(said) = classifier.classify_response(&response) else {
+            unreachable!("no body is waited for");
+        };
+        assert_eq!(said.err(), expected, "{status}");
+    }
+    let error = Error::new(Kind::LimitTimeout, "no");
+    assert_eq!(classifier.classify_error(&error), Kind::LimitTimeout);
+    let boxed = BoxError::from(error);
+    assert_eq!(classifier.classify_error(&boxed), Kind::LimitTimeout);
+    let reset = BoxError::from(io::Error::from(io::ErrorKind::ConnectionReset));
+    assert_eq!(classifier.classify_error(&reset), Kind::Reset);
+    assert_eq!(classifier.classify_error(&"reset"), Kind::Unrecognized);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_classifier_fits_the_trace_layer() {
+    let traced = tower_http::trace::TraceLayer::new(KindClassifier::new());
+    let stack = ServiceBuilder::new()
+        .layer(traced)
+        .layer(ClassifyLayer::new())
+        .service(Probe::always(429));
+    let error = stack.oneshot(get("/")).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), Kind::Throttled);
+}
