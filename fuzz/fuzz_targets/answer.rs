@@ -1,8 +1,8 @@
-//! Any status, headers and body are judged without a panic, and the body never makes a success
-//! of a failure.
+//! Any status, headers and body are judged without a panic and within bounds, and the body never
+//! makes a success of a failure.
 //!
-//! Input: two bytes of status, then `WWW-Authenticate`, `Retry-After` and `Content-Type` as lines,
-//! then the body.
+//! Input: two bytes of status, one of what the request asked for, then the values of the headers
+//! below as lines, then the body.
 
 #![no_main]
 
@@ -11,24 +11,44 @@ use libfuzzer_sys::fuzz_target;
 use tower_tds_errors::Answer;
 
 fuzz_target!(|input: &[u8]| {
-    let [high, low, rest @ ..] = input else {
+    let [high, low, wants, rest @ ..] = input else {
         return;
     };
     let status = 100 + u16::from_be_bytes([*high, *low]) % 900;
     let Ok(status) = StatusCode::from_u16(status) else {
         return;
     };
-    let mut lines = rest.splitn(4, |byte| *byte == b'\n');
+    let mut lines = rest.splitn(5, |byte| *byte == b'\n');
     let mut headers = HeaderMap::new();
-    for name in [header::WWW_AUTHENTICATE, header::RETRY_AFTER, header::CONTENT_TYPE] {
+    for name in [
+        header::WWW_AUTHENTICATE,
+        header::RETRY_AFTER,
+        header::CONTENT_TYPE,
+        header::CONTENT_ENCODING,
+    ] {
         if let Some(Ok(value)) = lines.next().map(HeaderValue::from_bytes) {
             headers.insert(name, value);
         }
     }
     let body = lines.next().unwrap_or_default();
+    let mut asked = HeaderMap::new();
+    for (bit, name) in ["range", "lock-token", "accept"].into_iter().enumerate() {
+        if wants >> bit & 1 == 1 {
+            asked.insert(name, HeaderValue::from_static("application/json"));
+        }
+    }
 
-    let bare = Answer::new(status, &headers).kind();
-    let whole = Answer::new(status, &headers).body(body).kind();
-    assert_eq!(bare.is_none(), whole.is_none(), "the status decides what is a success");
-    assert_eq!(bare.is_none(), status.is_success() || status == StatusCode::NOT_MODIFIED);
+    let bare = Answer::new(status, &headers).asked(&asked).kind();
+    let whole = Answer::new(status, &headers).asked(&asked).body(body);
+    assert_eq!(bare.is_none(), whole.kind().is_none(), "the head decides what is a success");
+    let passes = status.is_success() || status == StatusCode::NOT_MODIFIED;
+    assert!(passes || bare.is_some(), "a failure stays one");
+
+    let Some(error) = whole.error() else {
+        return;
+    };
+    assert_eq!(Some(error.kind()), whole.kind());
+    let message = error.message().unwrap_or_default();
+    assert!(message.chars().count() <= 200 && !message.contains(char::is_control), "{message:?}");
+    assert!(!error.to_string().contains(char::is_control), "one line");
 });

@@ -41,9 +41,15 @@ fn is_data(headers: &HeaderMap) -> bool {
     let mut ranges = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     ranges.all(|range| {
         let kind = range.split(|byte| *byte == b';').next().unwrap_or_default();
-        let kind = kind.trim_ascii().to_ascii_lowercase();
-        !kind.ends_with(b"html+xml") && (kind.ends_with(b"json") || kind.ends_with(b"xml"))
+        let ends = |name: &[u8]| ends(kind.trim_ascii(), name);
+        (ends(b"json") || ends(b"xml")) && !ends(b"html+xml")
     })
+}
+
+fn ends(text: &[u8], name: &[u8]) -> bool {
+    let start = text.len().checked_sub(name.len());
+    let end = start.and_then(|start| text.get(start..));
+    end.is_some_and(|end| end.eq_ignore_ascii_case(name))
 }
 
 /// RFC 4918, section 10.5.
