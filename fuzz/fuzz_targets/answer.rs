@@ -40,7 +40,11 @@ fuzz_target!(|input: &[u8]| {
 
     let bare = Answer::new(status, &headers).asked(&asked).kind();
     let whole = Answer::new(status, &headers).asked(&asked).body(body);
-    assert_eq!(bare.is_none(), whole.kind().is_none(), "the head decides what is a success");
+    assert_eq!(
+        bare.is_none(),
+        whole.kind().is_none(),
+        "the head decides what is a success"
+    );
     let passes = status.is_success() || status == StatusCode::NOT_MODIFIED;
     assert!(passes || bare.is_some(), "a failure stays one");
 
@@ -49,6 +53,9 @@ fuzz_target!(|input: &[u8]| {
     };
     assert_eq!(Some(error.kind()), whole.kind());
     let message = error.message().unwrap_or_default();
-    assert!(message.chars().count() <= 200 && !message.contains(char::is_control), "{message:?}");
+    assert!(
+        message.chars().count() <= 200 && !message.contains(char::is_control),
+        "{message:?}"
+    );
     assert!(!error.to_string().contains(char::is_control), "one line");
 });

@@ -11,7 +11,10 @@ use tower_tds_errors::{Kind, classify};
 
 fuzz_target!(|input: &[u8]| {
     let mut lines = input.splitn(2, |byte| *byte == b'\n');
-    let (before, inside) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let (before, inside) = (
+        lines.next().unwrap_or_default(),
+        lines.next().unwrap_or_default(),
+    );
     let mut headers = HeaderMap::new();
     let value = [b"Bearer realm=\"kong\", error=\"".as_slice(), inside, b"\""].concat();
     for value in [before, value.as_slice()] {
@@ -26,7 +29,10 @@ fuzz_target!(|input: &[u8]| {
     let error = judged(&headers);
     assert!(error.is_auth(), "{error}");
     let message = error.message().unwrap_or_default();
-    assert!(message.chars().count() <= 200 && !message.contains(char::is_control), "{message:?}");
+    assert!(
+        message.chars().count() <= 200 && !message.contains(char::is_control),
+        "{message:?}"
+    );
 
     // Where the rest says nothing, what is known decides.
     if error.kind() == Kind::Unauthorized {

@@ -31,7 +31,10 @@ fuzz_target!(|input: &[u8]| {
             headers.insert(name, value);
         }
     }
-    for status in [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE] {
+    for status in [
+        StatusCode::TOO_MANY_REQUESTS,
+        StatusCode::SERVICE_UNAVAILABLE,
+    ] {
         let Err(without) = classify(status, &headers, "") else {
             unreachable!("a failure stays one");
         };

@@ -16,13 +16,21 @@ fuzz_target!(|input: &[u8]| {
     let Some((declared, body)) = input.split_first() else {
         return;
     };
-    let kinds = ["", "application/json", "text/html; charset=big5", "text/plain; charset=utf-16"];
+    let kinds = [
+        "",
+        "application/json",
+        "text/html; charset=big5",
+        "text/plain; charset=utf-16",
+    ];
     let kind = kinds[usize::from(*declared) % kinds.len()];
     let mut headers = HeaderMap::new();
     headers.insert("content-type", HeaderValue::from_static(kind));
     let plain = judged(&headers, body);
     let message = plain.message().unwrap_or_default();
-    assert!(message.chars().count() <= 200 && !message.contains(char::is_control), "{message:?}");
+    assert!(
+        message.chars().count() <= 200 && !message.contains(char::is_control),
+        "{message:?}"
+    );
 
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     let packed = gzip.write_all(body).and_then(|()| gzip.finish());

@@ -22,6 +22,7 @@ mod failure;
 pub(crate) mod future;
 mod layer;
 mod message;
+mod noted;
 mod rule;
 mod ruled;
 mod service;

@@ -5,13 +5,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http::{HeaderMap, Method, Response, Uri, response};
+use http::{HeaderMap, Method, Response, response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tower::BoxError;
 
 use super::Answer;
 use super::drain::Drain;
+use super::noted::Noted;
 use super::ruled::Ruled;
 use super::status::{is_page, is_success};
 use super::wanted::Wanted;
@@ -52,7 +53,7 @@ struct Reading<R> {
 /// What the error will need of the request. Copies count references and do not allocate.
 pub(super) struct Asked {
     pub(super) method: Method,
-    pub(super) uri: Uri,
+    pub(super) uri: Noted,
     pub(super) wanted: Wanted,
     pub(super) ruled: Option<Box<Ruled>>,
 }
@@ -162,13 +163,15 @@ impl Asked {
     }
 
     fn note(&self, error: &mut Error, headers: Option<&HeaderMap>) {
-        error.facts_mut().note_request(&self.method, &self.uri);
+        let uri = self.uri.parts();
+        error.facts_mut().note_parts(&self.method, uri);
         if let Some(ruled) = &self.ruled {
-            ruled.judge(error, &self.method, &self.uri, headers);
+            ruled.judge(error, &self.method, headers);
         }
     }
 
     /// Whether the caller gets the response as it came.
+    #[inline]
     fn is_answered(&self, head: &Response<impl Sized>) -> bool {
         is_success(head.status()) && !is_page(head.status(), head.headers(), self.wanted)
     }

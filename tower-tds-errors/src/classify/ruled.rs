@@ -12,6 +12,7 @@ use crate::stop::Stop;
 
 pub(super) struct Ruled {
     rules: Arc<Vec<Rule>>,
+    uri: Uri,
     asked: HeaderMap,
     attempt: Attempt,
 }
@@ -22,6 +23,7 @@ impl Ruled {
     pub(super) fn new<B>(rules: &Arc<Vec<Rule>>, request: &Request<B>) -> Box<Self> {
         Box::new(Self {
             rules: Arc::clone(rules),
+            uri: request.uri().clone(),
             asked: request.headers().clone(),
             attempt: Attempt::of(request.extensions()),
         })
@@ -30,13 +32,7 @@ impl Ruled {
     /// Lets the rules change the kind of `error`, and forbid that it is retried.
     ///
     /// An error that has stopped a retry layer below is settled.
-    pub(super) fn judge(
-        &self,
-        error: &mut Error,
-        method: &Method,
-        uri: &Uri,
-        headers: Option<&HeaderMap>,
-    ) {
+    pub(super) fn judge(&self, error: &mut Error, method: &Method, headers: Option<&HeaderMap>) {
         if error.stopped_because().is_some() {
             return;
         }
@@ -45,7 +41,7 @@ impl Ruled {
             let said = rule.judge(&Failure {
                 error,
                 method,
-                uri,
+                uri: &self.uri,
                 asked: &self.asked,
                 attempt: self.attempt,
                 headers,

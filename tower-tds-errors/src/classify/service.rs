@@ -9,6 +9,7 @@ use tower::BoxError;
 use tower_service::Service;
 
 use super::future::{Asked, ResponseFuture};
+use super::noted::Noted;
 use super::rule::Rule;
 use super::ruled::Ruled;
 use super::wanted::Wanted;
@@ -73,7 +74,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let asked = Asked {
             method: request.method().clone(),
-            uri: request.uri().clone(),
+            uri: Noted::of(request.uri()),
             wanted: Wanted::of(request.headers()),
             ruled: self.rules.as_ref().map(|rules| Ruled::new(rules, &request)),
         };

@@ -40,18 +40,26 @@ pub(super) fn kind(status: StatusCode, headers: &HeaderMap, wanted: Wanted) -> O
 }
 
 /// Whether the caller gets the answer as it is: 2xx, and what a cache asks for.
+#[inline]
 pub(super) fn is_success(status: StatusCode) -> bool {
     status.is_success() || status == StatusCode::NOT_MODIFIED
 }
 
 /// Whether a success has a page for people where only data is accepted.
+#[inline]
 pub(super) fn is_page(status: StatusCode, headers: &HeaderMap, wanted: Wanted) -> bool {
-    wanted.data
-        && status.is_success()
-        && headers.get(CONTENT_TYPE).is_some_and(|kind| {
-            let kind = kind.as_bytes().split(|byte| *byte == b';').next();
-            kind.is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(b"text/html"))
-        })
+    wanted.data && status.is_success() && is_html(headers)
+}
+
+fn is_html(headers: &HeaderMap) -> bool {
+    let Some(kind) = headers.get(CONTENT_TYPE) else {
+        return false;
+    };
+    let kind = kind.as_bytes();
+    let html = kind
+        .get(..9)
+        .is_some_and(|start| start.eq_ignore_ascii_case(b"text/html"));
+    html && matches!(kind.get(9), None | Some(b';' | b' ' | b'\t'))
 }
 
 /// Whether an error body is a lock's: the conditions of RFC 4918, section 16, that a 423 comes with.

