@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode};
+use http::header::LOCATION;
+use http::{HeaderMap, StatusCode, Uri};
 
 use self::wanted::Wanted;
 use crate::clock;
 use crate::error::Error;
-use crate::error::facts::Facts;
+use crate::error::body::Body;
+use crate::error::facts::{Facts, parts, redacted};
 use crate::error::text::{escaped, shown};
 use crate::hint::{Hint, Used, hint};
 use crate::kind::Kind;
@@ -60,12 +62,13 @@ pub struct Answer<'a> {
 }
 
 /// What came of an answer's judgement.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Judged {
     kind: Kind,
     /// The text that decided, or else the body's.
     message: Option<String>,
     wait: Option<Duration>,
+    body: Body,
 }
 
 // === impl Answer ===
@@ -111,11 +114,16 @@ impl<'a> Answer<'a> {
             kind,
             message,
             wait,
+            body,
         } = self.judge()?;
         let mut facts = Facts::new(kind);
         facts.status = Some(self.status);
         facts.message = message.and_then(|message| shown(&message));
         facts.request_id = request_id(self.headers);
+        facts.body = body;
+        if kind == Kind::UnexpectedRedirect {
+            facts.location = location(self.headers);
+        }
         if let Some(wait) = wait {
             facts.set_retry_after(wait);
         }
@@ -143,19 +151,15 @@ impl<'a> Answer<'a> {
         // The header comes whole where the body may be cut, generic or translated.
         let refined = challenges.iter().chain(&body).find_map(|text| {
             let kind = text::refine(self.status, text)?;
-            Some((kind, text.clone()))
+            Some((kind, Some(text.clone())))
         });
-        Some(match refined {
-            Some((kind, text)) => Judged {
-                kind,
-                message: Some(text),
-                wait,
-            },
-            None => Judged {
-                kind,
-                message: body.into_iter().chain(challenges).next(),
-                wait,
-            },
+        let (kind, message) =
+            refined.unwrap_or_else(|| (kind, body.into_iter().chain(challenges).next()));
+        Some(Judged {
+            kind,
+            message,
+            wait,
+            body: Body::new(&plain, drain::MOST_BYTES),
         })
     }
 }
@@ -188,6 +192,12 @@ pub fn classify(
 ) -> Result<(), Error> {
     let answer = Answer::new(status, headers).body(text.as_ref());
     answer.error().map_or(Ok(()), Err)
+}
+
+/// Where a redirect leads. What is no URI may be anything, a secret too.
+fn location(headers: &HeaderMap) -> Option<Box<str>> {
+    let target: Uri = headers.get(LOCATION)?.to_str().ok()?.parse().ok()?;
+    Some(redacted(parts(&target)))
 }
 
 fn request_id(headers: &HeaderMap) -> Option<Box<str>> {

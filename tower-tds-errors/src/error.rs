@@ -14,6 +14,7 @@ use crate::kind::Kind;
 use crate::sent::Sent;
 use crate::stop::Stop;
 
+pub(crate) mod body;
 pub(crate) mod facts;
 pub(crate) mod text;
 
@@ -127,6 +128,26 @@ impl Error {
     #[must_use]
     pub fn message(&self) -> Option<&str> {
         self.facts().message.as_deref()
+    }
+
+    /// What was read of the answer's body: its coding undone, and at most 16 KiB of it.
+    ///
+    /// It may hold what the service echoed of the request. So it is in no text of this error.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.facts().body.bytes
+    }
+
+    /// Whether the body had more than was read: it broke off, or met a bound.
+    #[must_use]
+    pub fn is_body_cut(&self) -> bool {
+        self.facts().body.cut
+    }
+
+    /// Where a redirect leads, without user, password and query.
+    #[must_use]
+    pub fn location(&self) -> Option<&str> {
+        self.facts().location.as_deref()
     }
 
     /// The least wait before another attempt, counted from when the error came: what the service

@@ -113,10 +113,27 @@ async fn thirty_compressed_errors_and_bombs_use_one_connection() {
 }
 
 #[tokio::test]
+async fn an_answer_to_head_has_no_body_to_wait_for() {
+    let answer = b"HTTP/1.1 429 \r\ncontent-length: 50\r\n\r\n".to_vec();
+    let server = Server::start(Act::Write(answer)).await;
+    let service = ClassifyLayer::new().layer(server::client());
+    for _ in 0..10 {
+        let request = Request::head(server.uri()).body(Full::default()).unwrap();
+        let error = service.clone().oneshot(request).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.is_body_cut()),
+            (Kind::Throttled, false)
+        );
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
 async fn an_endless_body_is_cut_off_and_its_connection_closed() {
     let head = "HTTP/1.1 503 \r\nretry-after: 2\r\n\r\n{\"message\":\"flood\",";
     let (error, served) = fails(Act::Flood(head.into())).await;
     assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!((error.body().len(), error.is_body_cut()), (16384, true));
     assert_eq!(error.retry_after().map(|wait| wait.as_secs()), Some(2));
     assert!(
         error

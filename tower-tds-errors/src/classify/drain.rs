@@ -10,6 +10,13 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 
+/// What came, and whether it was all.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Drained {
+    pub(super) bytes: Vec<u8>,
+    pub(super) whole: bool,
+}
+
 pin_project! {
     /// Resolves to what came before the body's end, its error, or a bound.
     ///
@@ -39,20 +46,24 @@ impl<B> Drain<B> {
 }
 
 impl<B: Body> Future for Drain<B> {
-    type Output = Vec<u8>;
+    type Output = Drained;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Vec<u8>> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Drained> {
         let mut this = self.project();
+        let mut whole = true;
         while !this.body.is_end_stream() {
             let Poll::Ready(frame) = this.body.as_mut().poll_frame(cx) else {
                 ready!(this.bound.as_mut().poll(cx));
+                whole = false;
                 break;
             };
             let Some(Ok(frame)) = frame else {
+                whole = frame.is_none();
                 break;
             };
             if let Ok(mut data) = frame.into_data() {
                 let fits = data.remaining().min(*this.left);
+                whole = fits == data.remaining();
                 while data.has_remaining() && this.text.len() < MOST_BYTES {
                     let chunk = data.chunk();
                     let room = MOST_BYTES.saturating_sub(this.text.len()).min(chunk.len());
@@ -63,10 +74,12 @@ impl<B: Body> Future for Drain<B> {
                 *this.left = this.left.saturating_sub(fits.max(1));
             }
             if *this.left == 0 {
+                whole &= this.body.is_end_stream();
                 break;
             }
         }
-        Poll::Ready(std::mem::take(this.text))
+        let bytes = std::mem::take(this.text);
+        Poll::Ready(Drained { bytes, whole })
     }
 }
 

@@ -11,7 +11,7 @@ use pin_project_lite::pin_project;
 use tower::BoxError;
 
 use super::Answer;
-use super::drain::Drain;
+use super::drain::{Drain, Drained};
 use super::noted::Noted;
 use super::ruled::Ruled;
 use super::status::{is_page, is_success};
@@ -121,8 +121,8 @@ impl<F, R: Body> ResponseFuture<F, R> {
         let StateProj::Draining { reading } = this.state.project() else {
             return Poll::Pending;
         };
-        let body = ready!(reading.drain.as_mut().poll(cx));
-        Poll::Ready(Err(this.asked.refused(&reading.head, &body)))
+        let drained = ready!(reading.drain.as_mut().poll(cx));
+        Poll::Ready(Err(this.asked.refused(&reading.head, &drained)))
     }
 }
 
@@ -153,11 +153,12 @@ impl Asked {
         error
     }
 
-    fn refused(&self, head: &response::Parts, body: &[u8]) -> Error {
-        let answer = Answer::new(head.status, &head.headers).body(body);
+    fn refused(&self, head: &response::Parts, drained: &Drained) -> Error {
+        let answer = Answer::new(head.status, &head.headers).body(&drained.bytes);
         // A success never comes here; if it did, its status would say so.
         let error = answer.wanted(self.wanted).error();
         let mut error = error.unwrap_or_else(|| Error::build(Facts::new(Kind::Unrecognized), None));
+        error.facts_mut().body.cut |= !drained.whole;
         self.note(&mut error, Some(&head.headers));
         error
     }

@@ -3,6 +3,8 @@
 use http::Uri;
 use http::uri::Scheme;
 
+use crate::error::facts::parts;
+
 /// Scheme, authority and path of a URI: as bytes where they fit, since a clone of a URI counts two
 /// references up and down again, for every request, on counters that its clones share.
 pub(super) enum Noted {
@@ -32,8 +34,7 @@ impl Noted {
             Some(scheme) if *scheme == Scheme::HTTP => "http",
             Some(_) => return None,
         };
-        let authority = authority(uri).as_bytes();
-        let path = uri.path().as_bytes();
+        let [_, authority, path] = parts(uri).map(str::as_bytes);
         let mut bytes = [0; ROOM];
         let (start, rest) = bytes.split_at_mut_checked(authority.len())?;
         start.copy_from_slice(authority);
@@ -62,18 +63,9 @@ impl Noted {
                 let (middle, end) = (usize::from(*middle), usize::from(*end));
                 [scheme, text(0..middle), text(middle..end)]
             }
-            Self::Cloned(uri) => [
-                uri.scheme_str().unwrap_or_default(),
-                authority(uri),
-                uri.path(),
-            ],
+            Self::Cloned(uri) => parts(uri),
         }
     }
-}
-
-#[inline]
-fn authority(uri: &Uri) -> &str {
-    uri.authority().map_or("", |authority| authority.as_str())
 }
 
 /// With the rest of it, less than two cache lines. What is longer is mostly so by its query.

@@ -1,6 +1,6 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::{Answer, classify};
+use super::{Answer, classify, drain};
 use crate::Kind;
 
 fn kind(status: u16, body: &str) -> Option<Kind> {
@@ -230,4 +230,44 @@ fn a_refused_client_is_told_from_a_refused_token() {
     for status in [400, 401] {
         assert_eq!(kind(status, body), Some(Kind::TokenRefused));
     }
+}
+
+#[test]
+fn a_redirect_says_where_it_leads_without_what_may_be_secret() {
+    for (target, shown) in [
+        (
+            "https://me:CANARY@id.example/auth?state=CANARY#CANARY",
+            Some("https://id.example/auth"),
+        ),
+        ("/login?next=CANARY", Some("/login")),
+        ("", None),
+        ("not a uri CANARY", None),
+    ] {
+        let headers = map(&[("location", target)]);
+        let error = classify(StatusCode::FOUND, &headers, "").unwrap_err();
+        assert_eq!(error.location(), shown, "{target}");
+        assert!(
+            !format!("{error} {error:?}").contains("CANARY"),
+            "{error:?}"
+        );
+        let created = Answer::new(StatusCode::BAD_REQUEST, &headers).error();
+        assert_eq!(created.unwrap().location(), None);
+    }
+}
+
+#[test]
+fn the_body_is_there_for_who_can_read_it_and_in_no_text() {
+    let body = r#"{"message":"no","detail":{"secret":"CANARY"}}"#;
+    let error = classify(StatusCode::CONFLICT, &HeaderMap::new(), body).unwrap_err();
+    assert_eq!(
+        (error.body(), error.is_body_cut()),
+        (body.as_bytes(), false)
+    );
+    assert!(!format!("{error} {error:?} {error:#?}").contains("CANARY"));
+    let long = vec![b'x'; drain::MOST_BYTES + 1];
+    let error = classify(StatusCode::CONFLICT, &HeaderMap::new(), long).unwrap_err();
+    assert_eq!(
+        (error.body().len(), error.is_body_cut()),
+        (drain::MOST_BYTES, true)
+    );
 }

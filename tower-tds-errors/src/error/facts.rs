@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{Method, StatusCode, Uri};
 
+use super::body::Body;
 use super::text;
 use crate::clock;
 use crate::kind::Kind;
@@ -18,6 +19,9 @@ pub(crate) struct Facts {
     pub(crate) status: Option<StatusCode>,
     pub(crate) message: Option<Box<str>>,
     pub(crate) request_id: Option<Box<str>>,
+    /// Where a redirect leads, redacted.
+    pub(crate) location: Option<Box<str>>,
+    pub(crate) body: Body,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) retry_at: Option<SystemTime>,
     pub(crate) method: Option<Method>,
@@ -36,6 +40,8 @@ impl Facts {
             status: None,
             message: None,
             request_id: None,
+            location: None,
+            body: Body::default(),
             retry_after: None,
             retry_at: None,
             method: None,
@@ -61,9 +67,7 @@ impl Facts {
 
     /// Notes the request, unless a layer nearer to the wire has.
     pub(crate) fn note_request(&mut self, method: &Method, uri: &Uri) {
-        let authority = uri.authority().map_or("", |authority| authority.as_str());
-        let scheme = uri.scheme_str().unwrap_or_default();
-        self.note_parts(method, [scheme, authority, uri.path()]);
+        self.note_parts(method, parts(uri));
     }
 
     /// The same with the URI in its parts.
@@ -85,6 +89,9 @@ impl fmt::Display for Facts {
         if let Some(status) = self.status {
             write!(f, " (status {})", status.as_str())?;
         }
+        if let Some(location) = &self.location {
+            write!(f, ", to {location}")?;
+        }
         if let Some(message) = &self.message {
             write!(f, ", the service says \"{message}\"")?;
         }
@@ -103,8 +110,15 @@ impl fmt::Display for Facts {
     }
 }
 
+/// Scheme, authority and path, of which the first two may be empty.
+#[inline]
+pub(crate) fn parts(uri: &Uri) -> [&str; 3] {
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    [uri.scheme_str().unwrap_or_default(), authority, uri.path()]
+}
+
 /// Scheme, host, port and path. User, password and query may be secrets.
-fn redacted([scheme, authority, path]: [&str; 3]) -> Box<str> {
+pub(crate) fn redacted([scheme, authority, path]: [&str; 3]) -> Box<str> {
     let mut shown = String::new();
     if !scheme.is_empty() {
         shown.push_str(scheme);

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
+use http_body_util::Full;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::{Drain, LONGEST, MOST_BYTES};
@@ -51,16 +52,23 @@ impl Body for Drip {
     }
 }
 
+/// What comes of a body that is cut.
+async fn cut(body: impl Body) -> Vec<u8> {
+    let drained = Drain::new(body).await;
+    assert!(!drained.whole);
+    drained.bytes
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_endless_body_is_cut_at_the_byte_bound() {
-    let text = Drain::new(Drip::new(&[b'x'; 1000], None)).await;
+    let text = cut(Drip::new(&[b'x'; 1000], None)).await;
     assert_eq!(text.len(), MOST_BYTES);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_drip_is_cut_at_the_time_bound() {
     let start = Instant::now();
-    let text = Drain::new(Drip::new(b"x", Some(Duration::from_millis(300)))).await;
+    let text = cut(Drip::new(b"x", Some(Duration::from_millis(300)))).await;
     assert_eq!(text, b"xxx");
     assert_eq!(start.elapsed(), LONGEST);
 }
@@ -68,18 +76,52 @@ async fn a_drip_is_cut_at_the_time_bound() {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_says_nothing_is_cut_at_the_time_bound() {
     let start = Instant::now();
-    assert!(
-        Drain::new(Drip::new(b"x", Some(Duration::MAX)))
-            .await
-            .is_empty()
-    );
+    let silent = Drip::new(b"x", Some(Duration::MAX));
+    assert!(cut(silent).await.is_empty());
     assert_eq!(start.elapsed(), LONGEST);
 }
 
 #[tokio::test(start_paused = true)]
 async fn empty_frames_without_end_meet_the_byte_bound() {
     let mut drip = Drip::new(b"", None);
-    let drain = Drain::new(&mut drip);
-    assert!(drain.await.is_empty());
+    assert!(cut(&mut drip).await.is_empty());
     assert_eq!(drip.polls, MOST_BYTES);
+}
+
+#[tokio::test]
+async fn a_body_that_ends_within_the_bounds_is_whole() {
+    for length in [0, 1, MOST_BYTES] {
+        let drained = Drain::new(Full::<Bytes>::from(vec![b'x'; length])).await;
+        assert_eq!((drained.bytes.len(), drained.whole), (length, true));
+    }
+    assert_eq!(
+        cut(Full::<Bytes>::from(vec![b'x'; MOST_BYTES + 1]))
+            .await
+            .len(),
+        MOST_BYTES
+    );
+}
+
+/// Gives a part, and then an error.
+struct Breaks(usize);
+
+impl Body for Breaks {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+        self.0 += 1;
+        Poll::Ready(Some(match self.0 {
+            1 => Ok(Frame::data(Bytes::from_static(b"part"))),
+            _ => Err("reset"),
+        }))
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_cut() {
+    assert_eq!(cut(Breaks(0)).await, b"part");
 }
