@@ -20,9 +20,9 @@ pub(crate) mod text;
 
 /// Says what went wrong with a request, whether to try again, and when.
 ///
-/// It never holds a token, a secret or the query of a URL. [`Display`](fmt::Display) is one line
-/// that says what happened and what to do next, without the source; the chain of
-/// [`source`](StdError::source) is complete.
+/// No text of it has a token, a secret or the query of a URL, its `Debug` included.
+/// [`Display`](fmt::Display) is one line that says what happened and what to do next, without the
+/// source; the chain of [`source`](StdError::source) is complete.
 ///
 /// Layers of other crates become part of the picture by [`new`](Self::new): the retry layer treats
 /// their failures like its own.

@@ -81,8 +81,8 @@
 //! | from other layers, by [`Error::new`] | [`TokenUnavailable`](Kind::TokenUnavailable), [`LimitTimeout`](Kind::LimitTimeout) | backoff, any method | try later |
 //! | from other layers, by [`Error::new`] | [`TokenRefused`](Kind::TokenRefused) | no | check id and secret |
 //!
-//! Where a service means something else, a [`Rule`] says so, by status, header, message or a function;
-//! one that forbids a retry stands against all others.
+//! Where a service means something else, a [`Rule`] says so, by status, header, message or a
+//! function; one that forbids a retry stands against all others.
 //!
 //! *Backoff* is exponential with full jitter ([`Backoff`]). A wait that the service asks for is a
 //! floor: jitter only adds to it. One above [`RetryLayer::longest_wait`], or beyond the deadline,
@@ -90,14 +90,15 @@
 //!
 //! # Guarantees
 //!
-//! - A success keeps its body type and is not polled; only its head is looked at. At the first attempt these layers allocate
+//! - A success keeps its body type and is not polled. At the first attempt these layers allocate
 //!   nothing but the copy of the headers that a retry would need; no headers, no allocation.
 //! - An error body is read within 16 KiB and a second, and undone (gzip, br, deflate, by what the
 //!   answer says) within 64 KiB. One that ends within them leaves its connection in use.
 //! - No request is sent more often than [`RetryLayer::attempts`] says, nested or not, and none with
 //!   effects is sent again unless it never left.
 //! - A failure is never an `Ok`: not the last 503 either.
-//! - No token, secret or URL query is in an error, its `Debug` included.
+//! - No token, secret or URL query is in a text of an error, its `Debug` included. What the service
+//!   said, whatever it is, is in [`Error::body`] alone.
 //!
 //! # Features
 //!

@@ -58,3 +58,6 @@ impl Ruled {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
