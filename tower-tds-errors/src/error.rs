@@ -193,6 +193,18 @@ impl Error {
         self.facts().elapsed
     }
 
+    /// How much of [`elapsed`](Self::elapsed) was spent in waits between attempts.
+    #[must_use]
+    pub fn slept(&self) -> Duration {
+        self.facts().slept
+    }
+
+    /// What the attempts before this one failed with, the oldest first: the first sixteen of them.
+    #[must_use]
+    pub fn history(&self) -> &[Kind] {
+        &self.facts().history
+    }
+
     /// Why the retry layer gave up, if there was one. An outer retry layer leaves such an error
     /// alone, so that nesting does not multiply requests.
     #[must_use]

@@ -126,6 +126,7 @@ mod kind;
 mod retry;
 mod sent;
 mod stop;
+mod tape;
 
 /// The futures of the services.
 pub mod future {
@@ -142,7 +143,7 @@ pub use self::error::Error;
 pub use self::kind::Kind;
 #[cfg(feature = "tower-retry")]
 pub use self::retry::adapter::RetryPolicy;
-pub use self::retry::attempt::{Attempt, Retried};
+pub use self::retry::attempt::{Attempt, Deadline, Retried};
 pub use self::retry::backoff::Backoff;
 pub use self::retry::replay::{CloneBody, NeverReplay, Replay};
 pub use self::retry::{Retry, RetryLayer};

@@ -7,10 +7,15 @@ pub(crate) mod adapter;
 pub(crate) mod attempt;
 pub(crate) mod backoff;
 pub(crate) mod future;
+mod kept;
 mod layer;
+mod past;
+mod policy;
 pub(crate) mod replay;
 mod service;
 mod session;
+mod shared;
+mod timer;
 mod verdict;
 
 pub use self::layer::RetryLayer;

@@ -28,6 +28,9 @@ pub(crate) struct Facts {
     pub(crate) uri: Option<Box<str>>,
     pub(crate) attempts: u32,
     pub(crate) elapsed: Option<Duration>,
+    pub(crate) slept: Duration,
+    /// The kinds of the failures before, the oldest first.
+    pub(crate) history: Box<[Kind]>,
     pub(crate) stop: Option<Stop>,
 }
 
@@ -48,6 +51,8 @@ impl Facts {
             uri: None,
             attempts: 1,
             elapsed: None,
+            slept: Duration::ZERO,
+            history: Box::default(),
             stop: None,
         }
     }

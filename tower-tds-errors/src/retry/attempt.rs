@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use http::Extensions;
+use tokio::time::Instant;
+
+use crate::clock;
 
 /// Which attempt a request is, counted from 1, for layers inside the retry layer.
 ///
@@ -26,6 +29,25 @@ pub struct Attempt {
 pub struct Retried {
     pub(super) attempts: u32,
     pub(super) elapsed: Duration,
+}
+
+/// When a request is given up at the latest: an extension that its caller inserts.
+///
+/// It shortens what [`RetryLayer::deadline`](crate::RetryLayer::deadline) allows, and covers
+/// whatever was waited for since it was made, readiness before the call included.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_tds_errors::Deadline;
+///
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(Deadline::after(Duration::from_secs(5)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    at: Option<Instant>,
 }
 
 // === impl Attempt ===
@@ -58,5 +80,20 @@ impl Retried {
     #[must_use]
     pub const fn elapsed(self) -> Duration {
         self.elapsed
+    }
+}
+
+// === impl Deadline ===
+
+impl Deadline {
+    /// The deadline that is so far away. One that the clock cannot reach is none.
+    #[must_use]
+    pub fn after(wait: Duration) -> Self {
+        let at = clock::now().checked_add(wait);
+        Self { at }
+    }
+
+    pub(super) fn of(extensions: &Extensions) -> Option<Instant> {
+        extensions.get::<Self>()?.at
     }
 }

@@ -3,16 +3,20 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tokio::time::{Sleep, sleep, sleep_until};
 use tower_service::Service;
 
+use super::kept::Kept;
 use super::replay::Replay;
 use super::session::Session;
+use super::shared::Shared;
+use super::timer::Timer;
 use crate::error::Error;
+use crate::stop::Stop;
 
 pin_project! {
     /// The future of [`Retry`](crate::Retry).
@@ -23,26 +27,22 @@ pin_project! {
         #[pin]
         state: State<S::Future>,
         #[pin]
-        deadline: Option<Sleep>,
-        service: S,
-        session: Session<B, P>,
+        timer: Timer,
+        session: Session<S, B, P>,
     }
 }
 
 pin_project! {
     #[project = StateProj]
     enum State<F> {
-        // ## Calling => (Waiting | done)
+        // ## Calling => (Waiting | Readying | done)
         Calling {
             #[pin]
             attempt: F,
         },
-        // ## Waiting => (Readying | done)
+        // ## Waiting => Readying
         // The attempt was dropped on the way here, and with it what it held.
-        Waiting {
-            #[pin]
-            sleep: Sleep,
-        },
+        Waiting,
         // ## Readying => (Calling | done)
         Readying,
     }
@@ -53,21 +53,19 @@ pin_project! {
 impl<S, B, P> ResponseFuture<S, B, P>
 where
     S: Service<Request<B>>,
-    P: Replay<B>,
 {
-    pub(super) fn new(service: S, attempt: S::Future, session: Session<B, P>) -> Self {
+    pub(super) fn new(attempt: S::Future, kept: Kept<B>, shared: Arc<Shared<S, P>>) -> Self {
         Self {
             state: State::Calling { attempt },
-            deadline: session.deadline().map(sleep_until),
-            service,
-            session,
+            timer: Timer::new(),
+            session: Session::new(kept, shared),
         }
     }
 }
 
 impl<S, B, P, R> Future for ResponseFuture<S, B, P>
 where
-    S: Service<Request<B>, Response = Response<R>>,
+    S: Service<Request<B>, Response = Response<R>> + Clone,
     S::Error: Into<Error>,
     P: Replay<B>,
 {
@@ -77,40 +75,56 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Calling { attempt } => match attempt.poll(cx) {
-                    Poll::Ready(Ok(mut response)) => {
-                        this.session.succeeded(&mut response);
-                        return Poll::Ready(Ok(response));
-                    }
-                    Poll::Ready(Err(error)) => match this.session.failed(error.into()) {
-                        Ok(wait) if wait.is_zero() => State::Readying,
-                        Ok(wait) => State::Waiting { sleep: sleep(wait) },
+                StateProj::Calling { attempt } => {
+                    let failed = match attempt.poll(cx) {
+                        Poll::Ready(Ok(mut response)) => {
+                            this.session.succeeded(&mut response);
+                            return Poll::Ready(Ok(response));
+                        }
+                        Poll::Ready(Err(error)) => this.session.failed(error.into()),
+                        Poll::Pending => {
+                            if !this.timer.is_set() {
+                                this.timer.as_mut().set(this.session.attempt_end());
+                            }
+                            match this.timer.as_mut().poll(cx) {
+                                Poll::Ready(()) => this.session.cut_off(),
+                                Poll::Pending => return Poll::Pending,
+                            }
+                        }
+                    };
+                    match failed {
+                        Ok(wait) => {
+                            this.timer.as_mut().set(wait);
+                            State::Waiting
+                        }
                         Err(error) => return Poll::Ready(Err(error)),
-                    },
-                    Poll::Pending if passed(this.deadline.as_mut(), cx) => {
-                        return Poll::Ready(Err(this.session.cut_off()));
                     }
-                    Poll::Pending => return Poll::Pending,
-                },
+                }
                 // No look at the deadline: only a wait that ends before it was begun.
-                StateProj::Waiting { sleep } => match sleep.poll(cx) {
-                    Poll::Ready(()) => State::Readying,
-                    Poll::Pending => return Poll::Pending,
-                },
-                StateProj::Readying => match this.service.poll_ready(cx) {
-                    Poll::Ready(Ok(())) => match this.session.next() {
-                        Some(request) => State::Calling {
-                            attempt: this.service.call(request),
-                        },
-                        None => return Poll::Ready(Err(this.session.out_of_time())),
-                    },
+                StateProj::Waiting => {
+                    if this.timer.is_set() && this.timer.as_mut().poll(cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                    this.timer.as_mut().set(this.session.deadline());
+                    State::Readying
+                }
+                StateProj::Readying => match this.session.poll_ready(cx) {
+                    Poll::Ready(Ok(())) => {
+                        this.timer.as_mut().set(None);
+                        match this.session.call() {
+                            Ok(attempt) => State::Calling { attempt },
+                            Err(error) => return Poll::Ready(Err(error)),
+                        }
+                    }
                     Poll::Ready(Err(error)) => {
                         return Poll::Ready(Err(this.session.not_ready(error.into())));
                     }
-                    Poll::Pending if passed(this.deadline.as_mut(), cx) => {
-                        return Poll::Ready(Err(this.session.out_of_time()));
-                    }
-                    Poll::Pending => return Poll::Pending,
+                    Poll::Pending => match this.timer.as_mut().poll(cx) {
+                        Poll::Ready(()) => {
+                            return Poll::Ready(Err(this.session.give_up(Stop::Deadline)));
+                        }
+                        Poll::Pending => return Poll::Pending,
+                    },
                 },
             };
             this.state.set(next);
@@ -125,10 +139,4 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
-}
-
-fn passed(deadline: Pin<&mut Option<Sleep>>, cx: &mut Context<'_>) -> bool {
-    deadline
-        .as_pin_mut()
-        .is_some_and(|deadline| deadline.poll(cx).is_ready())
 }

@@ -8,7 +8,9 @@ use tower_layer::Layer;
 
 use super::Retry;
 use super::backoff::{Backoff, Dice};
+use super::policy::Policy;
 use super::replay::CloneBody;
+use super::shared::Shared;
 
 /// Sends a request again if that can help, a few times, after waits that the service asks for or
 /// that are drawn at random.
@@ -44,20 +46,11 @@ pub struct RetryLayer<P = CloneBody> {
     replay: P,
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct Policy {
-    pub(super) attempts: NonZeroU32,
-    pub(super) deadline: Option<Duration>,
-    pub(super) longest_wait: Duration,
-    pub(super) backoff: Backoff,
-    pub(super) dice: Dice,
-}
-
 // === impl RetryLayer ===
 
 impl RetryLayer {
-    /// Three attempts, no deadline, the default [`Backoff`], waits of up to 30 s, and bodies that
-    /// are cloned.
+    /// Three attempts of up to a minute each, two minutes for all, the default [`Backoff`], waits of
+    /// up to 30 s, and bodies that are cloned.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -81,14 +74,33 @@ impl<P> RetryLayer<P> {
         self
     }
 
-    /// Bounds the time from the call to the head of the last answer: attempts, waits and
-    /// readiness together.
+    /// Bounds the time from the call to the head of the last answer: attempts, waits, the reads of
+    /// error bodies, and readiness between attempts together.
     ///
-    /// A wait that does not fit is not begun. Without a deadline nothing cuts an attempt off, so
-    /// have timeouts below.
+    /// A wait that does not fit is not begun. Readiness before the call is its caller's, who can
+    /// give a request a [`Deadline`](crate::Deadline) of its own that counts from before.
     #[must_use]
     pub const fn deadline(mut self, deadline: Duration) -> Self {
         self.policy.deadline = Some(deadline);
+        self
+    }
+
+    /// Bounds each attempt, which is cut off as a [`Timeout`](crate::Kind::Timeout) and tried again
+    /// like one. An attempt never has more than what is left to the deadline.
+    #[must_use]
+    pub const fn attempt_timeout(mut self, timeout: Duration) -> Self {
+        self.policy.attempt = Some(timeout);
+        self
+    }
+
+    /// Cuts nothing off: no deadline and no timeout for attempts.
+    ///
+    /// For services that answer when they like; a request has its own
+    /// [`Deadline`](crate::Deadline) still.
+    #[must_use]
+    pub const fn untimed(mut self) -> Self {
+        self.policy.deadline = None;
+        self.policy.attempt = None;
         self
     }
 
@@ -129,30 +141,11 @@ impl<P> RetryLayer<P> {
     }
 }
 
-impl<S, P: Clone> Layer<S> for RetryLayer<P> {
+impl<S: Clone, P: Clone> Layer<S> for RetryLayer<P> {
     type Service = Retry<S, P>;
 
     fn layer(&self, inner: S) -> Retry<S, P> {
-        Retry::new(inner, Arc::new(self.policy.clone()), self.replay.clone())
+        let shared = Shared::new(self.policy.clone(), self.replay.clone(), inner.clone());
+        Retry::new(inner, Arc::new(shared))
     }
 }
-
-// === impl Policy ===
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self {
-            attempts: THREE,
-            deadline: None,
-            longest_wait: LONGEST_WAIT,
-            backoff: Backoff::default(),
-            dice: Dice::default(),
-        }
-    }
-}
-
-/// The SRE book's rule for one level of retries ("Handling Overload").
-const THREE: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
-
-/// What a caller can be made to wait without being asked; a window of a minute is above it.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);

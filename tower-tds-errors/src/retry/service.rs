@@ -1,6 +1,6 @@
 //! The service: the readied instance makes the first attempt.
 
-use std::mem;
+use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -8,17 +8,17 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::future::ResponseFuture;
-use super::layer::Policy;
+use super::kept::Kept;
 use super::replay::{CloneBody, Replay};
-use super::session::Session;
+use super::shared::Shared;
 use crate::error::Error;
 
 /// Sends a request again if that can help.
 ///
 /// # Backpressure
 ///
-/// Readiness is the inner service's own. The instance that was made ready makes the first attempt
-/// and is made ready again before each other.
+/// Readiness is the inner service's own. The instance that was made ready makes the first attempt;
+/// each other is made by a clone of the inner service, which is made ready for it.
 ///
 /// # Cancel safety
 ///
@@ -28,29 +28,23 @@ use crate::error::Error;
 ///
 /// # Clone
 ///
-/// Clones share nothing but settings.
+/// Clones share settings.
 ///
 /// # Errors
 ///
 /// The last attempt's error, with [`attempts`](Error::attempts), [`elapsed`](Error::elapsed) and
 /// [`stopped_because`](Error::stopped_because). If the service below does not become ready again,
 /// or the deadline cuts an attempt off, [`earlier`](Error::earlier) has the failure before.
-#[derive(Clone, Debug)]
 pub struct Retry<S, P = CloneBody> {
     inner: S,
-    policy: Arc<Policy>,
-    replay: P,
+    shared: Arc<Shared<S, P>>,
 }
 
 // === impl Retry ===
 
 impl<S, P> Retry<S, P> {
-    pub(super) const fn new(inner: S, policy: Arc<Policy>, replay: P) -> Self {
-        Self {
-            inner,
-            policy,
-            replay,
-        }
+    pub(super) const fn new(inner: S, shared: Arc<Shared<S, P>>) -> Self {
+        Self { inner, shared }
     }
 }
 
@@ -58,7 +52,7 @@ impl<S, P, B, R> Service<Request<B>> for Retry<S, P>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
     S::Error: Into<Error>,
-    P: Replay<B> + Clone,
+    P: Replay<B>,
 {
     type Response = Response<R>;
     type Error = Error;
@@ -69,11 +63,26 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let session = Session::new(Arc::clone(&self.policy), self.replay.clone(), &request);
-        // The clone is not ready; whoever calls next makes it so.
-        let clone = self.inner.clone();
-        let mut ready = mem::replace(&mut self.inner, clone);
-        let attempt = ready.call(request);
-        ResponseFuture::new(ready, attempt, session)
+        let kept = if self.shared.policy.attempts.get() > 1 {
+            Kept::new(&request, &self.shared.replay)
+        } else {
+            Kept::bare(&request)
+        };
+        let attempt = self.inner.call(request);
+        ResponseFuture::new(attempt, kept, Arc::clone(&self.shared))
+    }
+}
+
+impl<S: Clone, P> Clone for Retry<S, P> {
+    fn clone(&self) -> Self {
+        Self::new(self.inner.clone(), Arc::clone(&self.shared))
+    }
+}
+
+impl<S: fmt::Debug, P> fmt::Debug for Retry<S, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("Retry");
+        f.field("inner", &self.inner);
+        f.field("policy", &self.shared.policy).finish()
     }
 }

@@ -1,181 +1,213 @@
 //! One logical request: its attempts so far, its copy, its clock.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fastrand::Rng;
-use http::{Method, Request, Response, Uri};
+use http::{Request, Response};
 use tokio::time::Instant;
+use tower_service::Service;
 
-use super::attempt::{Attempt, Retried};
-use super::layer::Policy;
+use super::attempt::Retried;
+use super::kept::Kept;
+use super::past::Past;
 use super::replay::Replay;
-use super::verdict::{Cured, Failed, Idempotent, Spare, verdict};
+use super::shared::Shared;
+use super::verdict::{Cured, Failed, verdict};
 use crate::clock;
 use crate::error::Error;
 use crate::kind::Kind;
 use crate::kind::table::Advice;
 use crate::stop::Stop;
 
-pub(super) struct Session<B, P> {
-    policy: Arc<Policy>,
-    replay: P,
-    method: Method,
-    uri: Uri,
-    start: Instant,
-    attempt: u32,
-    cured: Cured,
-    /// The request as the next attempt will send it.
-    copy: Option<Request<B>>,
-    /// Made by the first failure; most requests have none.
-    rng: Option<Rng>,
-    /// The failure that is being waited on.
-    failure: Option<Error>,
+pub(super) struct Session<S, B, P> {
+    shared: Arc<Shared<S, P>>,
+    kept: Kept<B>,
+    /// When the call first had to wait, or failed: one that does neither reads no clock.
+    start: Option<Instant>,
+    past: Option<Box<Past<S>>>,
 }
 
 // === impl Session ===
 
-impl<B, P: Replay<B>> Session<B, P> {
-    pub(super) fn new(policy: Arc<Policy>, replay: P, request: &Request<B>) -> Self {
-        let mut session = Self {
-            policy,
-            replay,
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            start: clock::now(),
-            attempt: 1,
-            cured: Cured::No,
-            copy: None,
-            rng: None,
-            failure: None,
-        };
-        session.keep(request);
-        session
-    }
-
-    /// When the deadline is, if there is one within reach of the clock.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.start.checked_add(self.policy.deadline?)
-    }
-
-    /// Notes on a success what it took, if it took more than one attempt.
-    pub(super) fn succeeded<R>(&self, response: &mut Response<R>) {
-        if self.attempt > 1 {
-            response.extensions_mut().insert(Retried {
-                attempts: self.attempt,
-                elapsed: self.elapsed(),
-            });
+impl<S, B, P> Session<S, B, P> {
+    pub(super) const fn new(kept: Kept<B>, shared: Arc<Shared<S, P>>) -> Self {
+        Self {
+            shared,
+            kept,
+            start: None,
+            past: None,
         }
     }
 
-    /// The wait before the next attempt, or the error to end with.
-    pub(super) fn failed(&mut self, mut error: Error) -> Result<Duration, Error> {
+    /// When the deadline is, if there is one within reach of the clock.
+    pub(super) fn deadline(&mut self) -> Option<Instant> {
+        let own = self.kept.deadline;
+        let start = self.start();
+        let set = self.shared.policy.deadline;
+        let set = set.and_then(|deadline| start.checked_add(deadline));
+        set.into_iter().chain(own).min()
+    }
+
+    /// When the attempt that begins now is cut off.
+    pub(super) fn attempt_end(&mut self) -> Option<Instant> {
+        let deadline = self.deadline();
+        let attempt = self.shared.policy.attempt;
+        let attempt = attempt.and_then(|attempt| clock::now().checked_add(attempt));
+        attempt.into_iter().chain(deadline).min()
+    }
+
+    /// Notes on a success what it took, if it took more than one attempt.
+    pub(super) fn succeeded<R>(&mut self, response: &mut Response<R>) {
+        if let Some(past) = &self.past {
+            let attempts = past.attempts;
+            let elapsed = self.elapsed();
+            let retried = Retried { attempts, elapsed };
+            response.extensions_mut().insert(retried);
+        }
+    }
+
+    /// The end of the wait before the next attempt, if there is a wait, or the error to end with.
+    pub(super) fn failed(&mut self, error: Error) -> Result<Option<Instant>, Error> {
         // A retry layer below has given up on it; twice the layers are not twice the attempts.
         if error.stopped_because().is_some() {
             return Err(error);
         }
+        let now = clock::now();
+        let end = self.deadline();
+        let kept = &self.kept;
+        let policy = &self.shared.policy;
+        let new = || Box::new(Past::new(policy.dice.session()));
+        let past = self.past.get_or_insert_with(new);
         let failed = Failed {
             kind: error.kind(),
             sent: error.sent(),
             hint: error.retry_after(),
-            attempt: self.attempt,
-            cured: self.cured,
-            idempotent: if self.method.is_idempotent() {
-                Idempotent::Yes
-            } else {
-                Idempotent::No
-            },
-            spare: if self.copy.is_some() {
-                Spare::Kept
-            } else {
-                Spare::None
-            },
-            left: self
-                .deadline()
-                .map(|end| end.saturating_duration_since(clock::now())),
+            attempt: past.attempts,
+            cured: past.cured,
+            idempotent: kept.idempotent(),
+            spare: kept.spare(),
+            left: end.map(|end| end.saturating_duration_since(now)),
         };
-        let rng = self.rng.get_or_insert_with(|| self.policy.dice.session());
-        match verdict(&failed, &self.policy, rng) {
-            Ok(wait) => {
-                if error.kind().advice() == Advice::Once {
-                    self.cured = Cured::Yes;
-                }
-                tracing::debug!(
-                    kind = %error.kind(),
-                    attempt = self.attempt,
-                    wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
-                    "attempt failed, trying again",
-                );
-                self.failure = Some(error);
-                Ok(wait)
-            }
-            Err(stop) => {
-                self.note(&mut error, stop);
-                Err(error)
-            }
+        let wait = match verdict(&failed, policy, &mut past.rng) {
+            Ok(wait) => wait,
+            Err(stop) => return Err(self.note(error, stop)),
+        };
+        if failed.kind.advice() == Advice::Once {
+            past.cured = Cured::Yes;
         }
+        tracing::debug!(
+            kind = %failed.kind,
+            attempt = failed.attempt,
+            wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            "attempt failed, trying again",
+        );
+        past.push(error, wait);
+        Ok((!wait.is_zero()).then(|| now.checked_add(wait)).flatten())
     }
 
-    /// The request of the next attempt. There is one whenever a wait was given.
-    pub(super) fn next(&mut self) -> Option<Request<B>> {
-        let mut request = self.copy.take()?;
-        self.attempt = self.attempt.saturating_add(1);
-        self.keep(&request);
-        let number = self.attempt;
-        request.extensions_mut().insert(Attempt { number });
-        Some(request)
+    /// What follows from the end of an attempt's time.
+    pub(super) fn cut_off(&mut self) -> Result<Option<Instant>, Error> {
+        let now = clock::now();
+        if self.deadline().is_some_and(|deadline| deadline <= now) {
+            let mut error = Error::new(Kind::Timeout, DEADLINE);
+            error.set_earlier(self.failure());
+            return Err(self.note(error, Stop::Deadline));
+        }
+        self.failed(Error::new(Kind::Timeout, ATTEMPT))
     }
 
     /// The error for a service that did not become ready again.
     pub(super) fn not_ready(&mut self, mut error: Error) -> Error {
-        error.set_earlier(self.failure.take());
-        self.note(&mut error, Stop::NotReady);
-        error
+        error.set_earlier(self.failure());
+        self.note(error, Stop::NotReady)
     }
 
-    /// The error for an attempt that the deadline cuts off.
-    pub(super) fn cut_off(&mut self) -> Error {
-        let mut error = Error::new(Kind::Timeout, DEADLINE);
-        error.set_earlier(self.failure.take());
-        self.note(&mut error, Stop::Deadline);
-        error
+    /// The error for a retry that cannot begin: the failure that it was to mend.
+    pub(super) fn give_up(&mut self, stop: Stop) -> Error {
+        let failure = self.failure();
+        let error = failure.unwrap_or_else(|| Error::new(Kind::Timeout, DEADLINE));
+        self.note(error, stop)
     }
 
-    /// The error for a wait that the deadline cuts off: the failure that was waited on.
-    pub(super) fn out_of_time(&mut self) -> Error {
-        let Some(mut error) = self.failure.take() else {
-            return self.cut_off();
-        };
-        self.note(&mut error, Stop::Deadline);
-        error
+    fn failure(&mut self) -> Option<Error> {
+        self.past.as_mut()?.failure.take()
     }
 
-    fn keep(&mut self, request: &Request<B>) {
-        if self.attempt >= self.policy.attempts.get() {
-            return;
-        }
-        self.copy = self.replay.replay(request.body()).map(|body| {
-            let mut copy = Request::new(body);
-            *copy.method_mut() = request.method().clone();
-            *copy.uri_mut() = request.uri().clone();
-            *copy.version_mut() = request.version();
-            *copy.headers_mut() = request.headers().clone();
-            *copy.extensions_mut() = request.extensions().clone();
-            copy
-        });
-    }
-
-    fn note(&self, error: &mut Error, stop: Stop) {
+    fn note(&mut self, mut error: Error, stop: Stop) -> Error {
+        let elapsed = self.elapsed();
         let facts = error.facts_mut();
-        facts.note_request(&self.method, &self.uri);
-        facts.attempts = self.attempt;
-        facts.elapsed = Some(self.elapsed());
+        if facts.method.is_none()
+            && let Some(uri) = self.kept.tape.uri()
+        {
+            facts.note_request(&self.kept.method, &uri);
+        }
+        if let Some(past) = &mut self.past {
+            facts.attempts = past.attempts;
+            facts.slept = past.slept;
+            facts.history = std::mem::take(&mut past.kinds).into_boxed_slice();
+        }
+        facts.elapsed = Some(elapsed);
         facts.stop = Some(stop);
+        tracing::debug!(
+            kind = %error.kind(),
+            attempts = error.attempts(),
+            stop = %stop,
+            "request failed",
+        );
+        error
     }
 
-    fn elapsed(&self) -> Duration {
-        clock::now().saturating_duration_since(self.start)
+    fn start(&mut self) -> Instant {
+        *self.start.get_or_insert_with(clock::now)
+    }
+
+    fn elapsed(&mut self) -> Duration {
+        clock::now().saturating_duration_since(self.start())
+    }
+}
+
+impl<S: Clone, B, P> Session<S, B, P> {
+    /// Makes the service for the next attempt ready.
+    pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>>
+    where
+        S: Service<Request<B>>,
+    {
+        let Some(past) = &mut self.past else {
+            // Nothing has failed, so nothing has to be made ready again.
+            return Poll::Ready(Ok(()));
+        };
+        let service = &mut past.service;
+        let service = service.get_or_insert_with(|| self.shared.instance());
+        service.poll_ready(cx)
+    }
+
+    /// Makes the next attempt, by the service that was made ready.
+    pub(super) fn call(&mut self) -> Result<S::Future, Error>
+    where
+        S: Service<Request<B>>,
+        P: Replay<B>,
+    {
+        let attempted = self.attempt();
+        // Its URI or a header was never valid.
+        attempted.ok_or_else(|| self.give_up(Stop::NotReplayable))
+    }
+
+    fn attempt(&mut self) -> Option<S::Future>
+    where
+        S: Service<Request<B>>,
+        P: Replay<B>,
+    {
+        let past = self.past.as_mut()?;
+        let number = past.attempts.saturating_add(1);
+        let more = number < self.shared.policy.attempts.get();
+        let replay = more.then_some(&self.shared.replay);
+        let request = self.kept.request(number, replay)?;
+        past.attempts = number;
+        Some(past.service.as_mut()?.call(request))
     }
 }
 
 const DEADLINE: &str = "the deadline of the retry layer passed";
+
+const ATTEMPT: &str = "the retry layer's timeout for one attempt passed";

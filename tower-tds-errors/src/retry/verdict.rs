@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use super::SILENCE;
 use super::backoff::{QUOTA, up_to};
-use super::layer::Policy;
+use super::policy::Policy;
 use crate::kind::Kind;
 use crate::kind::table::Advice;
 use crate::sent::Sent;

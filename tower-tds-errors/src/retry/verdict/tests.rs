@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::{Cured, Failed, Idempotent, Spare, verdict};
 use crate::retry::SILENCE;
 use crate::retry::backoff::QUOTA;
-use crate::retry::layer::Policy;
+use crate::retry::policy::Policy;
 use crate::{Kind, Sent, Stop};
 
 fn failed(kind: Kind) -> Failed {
