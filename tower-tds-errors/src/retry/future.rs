@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
@@ -54,6 +54,7 @@ impl<S, B, P> ResponseFuture<S, B, P>
 where
     S: Service<Request<B>>,
 {
+    #[inline]
     pub(super) fn new(attempt: S::Future, kept: Kept<B>, shared: Arc<Shared<S, P>>) -> Self {
         Self {
             state: State::Calling { attempt },
@@ -71,64 +72,85 @@ where
 {
     type Output = Result<Response<R>, Error>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        loop {
-            let next = match this.state.as_mut().project() {
-                StateProj::Calling { attempt } => {
-                    let failed = match attempt.poll(cx) {
-                        Poll::Ready(Ok(mut response)) => {
-                            this.session.succeeded(&mut response);
-                            return Poll::Ready(Ok(response));
-                        }
-                        Poll::Ready(Err(error)) => this.session.failed(error.into()),
-                        Poll::Pending => {
-                            if !this.timer.is_set() {
-                                this.timer.as_mut().set(this.session.attempt_end());
-                            }
-                            match this.timer.as_mut().poll(cx) {
-                                Poll::Ready(()) => this.session.cut_off(),
-                                Poll::Pending => return Poll::Pending,
-                            }
-                        }
-                    };
-                    match failed {
-                        Ok(wait) => {
-                            this.timer.as_mut().set(wait);
-                            State::Waiting
-                        }
-                        Err(error) => return Poll::Ready(Err(error)),
-                    }
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // The way of nearly all calls, apart from the others so that it stays short.
+        let this = self.as_mut().project();
+        if let StateProj::Calling { attempt } = this.state.project() {
+            match attempt.poll(cx) {
+                Poll::Ready(Ok(response)) if this.session.is_first() => {
+                    return Poll::Ready(Ok(response));
                 }
-                // No look at the deadline: only a wait that ends before it was begun.
-                StateProj::Waiting => {
-                    if this.timer.is_set() && this.timer.as_mut().poll(cx).is_pending() {
-                        return Poll::Pending;
-                    }
-                    this.timer.as_mut().set(this.session.deadline());
-                    State::Readying
-                }
-                StateProj::Readying => match this.session.poll_ready(cx) {
-                    Poll::Ready(Ok(())) => {
-                        this.timer.as_mut().set(None);
-                        match this.session.call() {
-                            Ok(attempt) => State::Calling { attempt },
-                            Err(error) => return Poll::Ready(Err(error)),
-                        }
-                    }
-                    Poll::Ready(Err(error)) => {
-                        return Poll::Ready(Err(this.session.not_ready(error.into())));
-                    }
-                    Poll::Pending => match this.timer.as_mut().poll(cx) {
-                        Poll::Ready(()) => {
-                            return Poll::Ready(Err(this.session.give_up(Stop::Deadline)));
-                        }
-                        Poll::Pending => return Poll::Pending,
-                    },
-                },
-            };
-            this.state.set(next);
+                polled => return self.poll_after(polled, cx),
+            }
         }
+        self.poll_between(cx)
+    }
+}
+
+impl<S, B, P, R> ResponseFuture<S, B, P>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    S::Error: Into<Error>,
+    P: Replay<B>,
+{
+    /// Goes on after an attempt was polled.
+    #[cold]
+    fn poll_after(
+        mut self: Pin<&mut Self>,
+        polled: Poll<Result<Response<R>, S::Error>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Response<R>, Error>> {
+        let mut this = self.as_mut().project();
+        let failed = match polled {
+            Poll::Ready(Ok(mut response)) => {
+                this.session.succeeded(&mut response);
+                return Poll::Ready(Ok(response));
+            }
+            Poll::Ready(Err(error)) => this.session.failed(error.into()),
+            Poll::Pending => {
+                if !this.timer.is_set() {
+                    this.timer.as_mut().set(this.session.attempt_end());
+                }
+                ready!(this.timer.as_mut().poll(cx));
+                this.session.cut_off()
+            }
+        };
+        this.timer.set(failed?);
+        this.state.set(State::Waiting);
+        self.poll_between(cx)
+    }
+
+    /// Goes on between attempts.
+    #[cold]
+    fn poll_between(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Response<R>, Error>> {
+        let mut this = self.as_mut().project();
+        if let StateProj::Waiting = this.state.as_mut().project() {
+            // No look at the deadline: only a wait that ends before it was begun.
+            if this.timer.is_set() {
+                ready!(this.timer.as_mut().poll(cx));
+            }
+            this.timer.as_mut().set(this.session.deadline());
+            this.state.as_mut().set(State::Readying);
+        }
+        match this.session.poll_ready(cx) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => {
+                return Poll::Ready(Err(this.session.not_ready(error.into())));
+            }
+            Poll::Pending => {
+                ready!(this.timer.poll(cx));
+                return Poll::Ready(Err(this.session.give_up(Stop::Deadline)));
+            }
+        }
+        this.timer.set(None);
+        let attempt = this.session.call()?;
+        this.state.set(State::Calling { attempt });
+        // Not more than a call of the service deep for each attempt.
+        self.poll(cx)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is kept of a request that was given away.
 
-use http::{Extensions, Method, Request, Version};
+use http::{Extensions, Method, Request, Uri, Version};
 use tokio::time::Instant;
 
 use super::attempt::{Attempt, Deadline};
@@ -11,15 +11,15 @@ use crate::tape::Tape;
 /// The request as the next attempt will send it, or what its error needs if there is none.
 pub(super) struct Kept<B> {
     pub(super) method: Method,
+    pub(super) uri: Uri,
     version: Version,
-    pub(super) tape: Tape,
+    spare: Option<Spare<B>>,
     /// The request's own deadline.
     pub(super) deadline: Option<Instant>,
-    spare: Option<Spare<B>>,
 }
 
-/// What no tape can hold.
 struct Spare<B> {
+    headers: Tape,
     extensions: Extensions,
     body: B,
 }
@@ -27,26 +27,15 @@ struct Spare<B> {
 // === impl Kept ===
 
 impl<B> Kept<B> {
-    /// Keeps all of a request whose body can be sent twice.
-    pub(super) fn new(request: &Request<B>, replay: &impl Replay<B>) -> Self {
-        let mut kept = Self::bare(request);
-        if let Some(body) = replay.replay(request.body()) {
-            kept.spare = kept.tape.add(request.headers()).map(|()| Spare {
-                extensions: request.extensions().clone(),
-                body,
-            });
-        }
-        kept
-    }
-
-    /// Keeps what an error needs.
-    pub(super) fn bare(request: &Request<B>) -> Self {
+    /// Keeps all of a request, if its body can be sent twice and if that is `wanted`.
+    #[inline]
+    pub(super) fn new<P: Replay<B>>(request: &Request<B>, wanted: Option<&P>) -> Self {
         Self {
             method: request.method().clone(),
+            uri: request.uri().clone(),
             version: request.version(),
-            tape: Tape::new(request.uri()),
+            spare: wanted.and_then(|replay| Spare::new(request, replay)),
             deadline: Deadline::of(request.extensions()),
-            spare: None,
         }
     }
 
@@ -67,24 +56,34 @@ impl<B> Kept<B> {
         }
     }
 
-    /// The request of attempt `number`. While there is `more` to come it can be sent once more.
-    pub(super) fn request(
+    /// The request of attempt `number`, which can be sent once more if that is `wanted`.
+    pub(super) fn request<P: Replay<B>>(
         &mut self,
         number: u32,
-        more: Option<&impl Replay<B>>,
+        wanted: Option<&P>,
     ) -> Option<Request<B>> {
         let spare = self.spare.take()?;
-        if let Some(body) = more.and_then(|replay| replay.replay(&spare.body)) {
-            let extensions = spare.extensions.clone();
-            self.spare = Some(Spare { extensions, body });
-        }
         let mut request = Request::new(spare.body);
         *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.tape.uri()?;
+        *request.uri_mut() = self.uri.clone();
         *request.version_mut() = self.version;
-        *request.headers_mut() = self.tape.headers()?;
+        *request.headers_mut() = spare.headers.headers()?;
         *request.extensions_mut() = spare.extensions;
+        self.spare = wanted.and_then(|replay| Spare::new(&request, replay));
         request.extensions_mut().insert(Attempt { number });
         Some(request)
+    }
+}
+
+// === impl Spare ===
+
+impl<B> Spare<B> {
+    #[inline]
+    fn new<P: Replay<B>>(request: &Request<B>, replay: &P) -> Option<Self> {
+        Some(Self {
+            body: replay.replay(request.body())?,
+            headers: Tape::of(request.headers())?,
+            extensions: request.extensions().clone(),
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! The service: the readied instance makes the first attempt.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -62,12 +63,10 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
+    #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let kept = if self.shared.policy.attempts.get() > 1 {
-            Kept::new(&request, &self.shared.replay)
-        } else {
-            Kept::bare(&request)
-        };
+        let again = self.shared.policy.attempts > NonZeroU32::MIN;
+        let kept = Kept::new(&request, again.then_some(&self.shared.replay));
         let attempt = self.inner.call(request);
         ResponseFuture::new(attempt, kept, Arc::clone(&self.shared))
     }

@@ -31,6 +31,7 @@ pub(super) struct Session<S, B, P> {
 // === impl Session ===
 
 impl<S, B, P> Session<S, B, P> {
+    #[inline]
     pub(super) const fn new(kept: Kept<B>, shared: Arc<Shared<S, P>>) -> Self {
         Self {
             shared,
@@ -55,6 +56,11 @@ impl<S, B, P> Session<S, B, P> {
         let attempt = self.shared.policy.attempt;
         let attempt = attempt.and_then(|attempt| clock::now().checked_add(attempt));
         attempt.into_iter().chain(deadline).min()
+    }
+
+    /// Whether no attempt has failed yet.
+    pub(super) const fn is_first(&self) -> bool {
+        self.past.is_none()
     }
 
     /// Notes on a success what it took, if it took more than one attempt.
@@ -137,11 +143,7 @@ impl<S, B, P> Session<S, B, P> {
     fn note(&mut self, mut error: Error, stop: Stop) -> Error {
         let elapsed = self.elapsed();
         let facts = error.facts_mut();
-        if facts.method.is_none()
-            && let Some(uri) = self.kept.tape.uri()
-        {
-            facts.note_request(&self.kept.method, &uri);
-        }
+        facts.note_request(&self.kept.method, &self.kept.uri);
         if let Some(past) = &mut self.past {
             facts.attempts = past.attempts;
             facts.slept = past.slept;
@@ -189,7 +191,7 @@ impl<S: Clone, B, P> Session<S, B, P> {
         P: Replay<B>,
     {
         let attempted = self.attempt();
-        // Its URI or a header was never valid.
+        // One of its headers was never valid.
         attempted.ok_or_else(|| self.give_up(Stop::NotReplayable))
     }
 

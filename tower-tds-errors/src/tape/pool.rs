@@ -31,11 +31,11 @@ pub(super) fn give(mut buffer: Vec<u8>) {
         .ok();
 }
 
-/// A URI and the handful of headers that programs set themselves.
+/// The handful of headers that programs set themselves.
 const TYPICAL: usize = 512;
 
 /// What servers accept of a head by default (nginx: 8 KiB a line); beyond it is rare.
 const LARGEST: usize = 8 * 1024;
 
-/// Two for each of the 60 connections that the service allows: retry and classify.
-const MOST: usize = 128;
+/// One for each of the 60 connections that the service allows, all polled by one thread.
+const MOST: usize = 64;
