@@ -81,7 +81,7 @@ where
                 Poll::Ready(Ok(response)) if this.session.is_first() => {
                     return Poll::Ready(Ok(response));
                 }
-                polled => return self.poll_after(polled, cx),
+                polled @ (Poll::Ready(_) | Poll::Pending) => return self.poll_after(polled, cx),
             }
         }
         self.poll_between(cx)
