@@ -145,6 +145,7 @@ pub use self::kind::Kind;
 pub use self::retry::adapter::RetryPolicy;
 pub use self::retry::attempt::{Attempt, Deadline, Retried};
 pub use self::retry::backoff::Backoff;
+pub use self::retry::budget::Budget;
 pub use self::retry::replay::{CloneBody, NeverReplay, Replay};
 pub use self::retry::{Retry, RetryLayer};
 pub use self::sent::Sent;

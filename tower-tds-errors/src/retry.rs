@@ -6,6 +6,7 @@ use std::time::Duration;
 pub(crate) mod adapter;
 pub(crate) mod attempt;
 pub(crate) mod backoff;
+pub(crate) mod budget;
 pub(crate) mod future;
 mod kept;
 mod layer;

@@ -15,6 +15,8 @@ pub enum Stop {
     /// The service asks for a longer wait than the layer would sleep; see
     /// [`Error::retry_at`](crate::Error::retry_at).
     HintTooLong,
+    /// The host has had the retries that it bears.
+    Budget,
     /// The body cannot be sent twice.
     NotReplayable,
     /// The request may have arrived, and its method may not run twice.
@@ -36,6 +38,7 @@ impl Stop {
             Self::Attempts => "attempts",
             Self::Deadline => "deadline",
             Self::HintTooLong => "hint_too_long",
+            Self::Budget => "budget",
             Self::NotReplayable => "not_replayable",
             Self::NotIdempotent => "not_idempotent",
             Self::NotReady => "not_ready",
@@ -49,6 +52,7 @@ impl Stop {
             Self::Attempts => "all attempts are used up",
             Self::Deadline => "the deadline leaves no time for more",
             Self::HintTooLong => "the asked wait is too long to sleep through",
+            Self::Budget => "not retried as too many requests to this host fail",
             Self::NotReplayable => "not retried as the body cannot be sent twice",
             Self::NotIdempotent => "not retried as the method may not run twice",
             Self::NotReady => "the service below did not become ready again",

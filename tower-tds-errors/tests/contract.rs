@@ -57,7 +57,7 @@ async fn classify_calls_only_what_it_made_ready() {
 async fn retry_makes_ready_before_each_attempt() {
     let probe = flaky();
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new())
+        .layer(RetryLayer::new().unbudgeted())
         .layer(ClassifyLayer::new());
     drive(stack.service(probe.clone())).await;
     assert_eq!(probe.seen().len(), 60);
@@ -67,13 +67,13 @@ async fn retry_makes_ready_before_each_attempt() {
 async fn both_work_over_buffer() {
     let (below, between) = (flaky(), flaky());
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new())
+        .layer(RetryLayer::new().unbudgeted())
         .layer(ClassifyLayer::new())
         .layer(BufferLayer::new(4))
         .service(below.clone());
     drive(stack).await;
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new())
+        .layer(RetryLayer::new().unbudgeted())
         .layer(BufferLayer::new(4))
         .layer(ClassifyLayer::new())
         .service(between.clone());
@@ -85,7 +85,7 @@ async fn both_work_over_buffer() {
 async fn both_work_over_a_limit_of_one() {
     let probe = flaky();
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new())
+        .layer(RetryLayer::new().unbudgeted())
         .layer(ConcurrencyLimitLayer::new(1))
         .layer(ClassifyLayer::new())
         .layer(ConcurrencyLimitLayer::new(1))

@@ -184,7 +184,8 @@ async fn an_attempt_is_cut_off_at_the_deadline_and_keeps_the_failure_before() {
 #[tokio::test(start_paused = true)]
 async fn only_an_unsent_request_of_a_method_with_effects_goes_out_again() {
     for (method, kind, sends) in [
-        (Method::GET, io::ErrorKind::ConnectionReset, 3),
+        // And once for free: it may have met a connection that had been idle.
+        (Method::GET, io::ErrorKind::ConnectionReset, 4),
         (Method::PUT, io::ErrorKind::ConnectionReset, 3),
         (Method::POST, io::ErrorKind::ConnectionReset, 1),
         (Method::PATCH, io::ErrorKind::TimedOut, 1),
@@ -286,7 +287,7 @@ async fn nested_layers_send_no_more_than_one() {
 #[tokio::test(start_paused = true)]
 async fn requests_that_fail_together_do_not_come_back_together() {
     let probe = Probe::new(|n| Ok(status_of(if n < 200 { 503 } else { 200 })));
-    let layer = RetryLayer::new().seed(7);
+    let layer = RetryLayer::new().unbudgeted().seed(7);
     let stack = ServiceBuilder::new()
         .layer(layer)
         .layer(ClassifyLayer::new());
@@ -363,6 +364,8 @@ proptest! {
             let start = Instant::now();
             let layer = attempts(most).deadline(secs(deadline));
             let result = send(layer, &probe, get("/")).await;
+            // The one for a connection that may have been idle is not counted.
+            let most = most + u32::from(most > 1);
             assert!(probe.seen().len() <= usize::try_from(most).unwrap());
             assert!(start.elapsed() <= secs(deadline) + Duration::from_millis(1));
             match result {

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::attempt::{Attempt, Deadline};
 use super::replay::Replay;
-use super::verdict::{self, Idempotent};
+use super::verdict::{self, Idempotent, Reuse};
 use crate::tape::Tape;
 
 /// The request as the next attempt will send it, or what its error needs if there is none.
@@ -53,6 +53,15 @@ impl<B> Kept<B> {
             Idempotent::Yes
         } else {
             Idempotent::No
+        }
+    }
+
+    /// Whether it may meet a connection that is closed, and go out again for that.
+    pub(super) fn reuse(&self) -> Reuse {
+        if self.method.is_safe() {
+            Reuse::Open
+        } else {
+            Reuse::Spent
         }
     }
 

@@ -8,6 +8,7 @@ use tower_layer::Layer;
 
 use super::Retry;
 use super::backoff::{Backoff, Dice};
+use super::budget::Budget;
 use super::policy::Policy;
 use super::replay::CloneBody;
 use super::shared::Shared;
@@ -118,6 +119,20 @@ impl<P> RetryLayer<P> {
     #[must_use]
     pub const fn longest_wait(mut self, longest: Duration) -> Self {
         self.policy.longest_wait = longest;
+        self
+    }
+
+    /// Sets what retries a host bears. The services of this layer and of its clones share it.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.policy.budget = Some(budget);
+        self
+    }
+
+    /// Retries whatever load that makes: for a host that has this one client, or for none but tests.
+    #[must_use]
+    pub fn unbudgeted(mut self) -> Self {
+        self.policy.budget = None;
         self
     }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::verdict::Cured;
+use super::budget::{Account, Withdrawal};
+use super::verdict::{Again, Cured, Reuse, Way};
 use crate::error::Error;
 use crate::kind::Kind;
 
@@ -13,7 +14,16 @@ pub(super) struct Past<S> {
     pub(super) service: Option<S>,
     /// How many attempts were made.
     pub(super) attempts: u32,
+    /// How many of them count.
+    pub(super) counted: u32,
     pub(super) cured: Cured,
+    pub(super) reuse: Reuse,
+    /// What the retry that is to come costs.
+    pub(super) price: Option<Withdrawal>,
+    /// Where the price of the one that is under way goes if it succeeds.
+    lent: Option<Account>,
+    /// What the last failure was answered by.
+    way: Way,
     pub(super) rng: Rng,
     /// The failure that is being waited on.
     pub(super) failure: Option<Error>,
@@ -25,11 +35,16 @@ pub(super) struct Past<S> {
 // === impl Past ===
 
 impl<S> Past<S> {
-    pub(super) fn new(rng: Rng) -> Self {
+    pub(super) fn new(rng: Rng, reuse: Reuse) -> Self {
         Self {
             service: None,
             attempts: 1,
+            counted: 1,
             cured: Cured::No,
+            reuse,
+            price: None,
+            lent: None,
+            way: Way::Paid,
             rng,
             failure: None,
             slept: Duration::ZERO,
@@ -37,13 +52,36 @@ impl<S> Past<S> {
         }
     }
 
-    /// Notes a failure that another attempt follows after `wait`.
-    pub(super) fn push(&mut self, error: Error, wait: Duration) {
+    /// Notes a failure that another attempt follows.
+    pub(super) fn push(&mut self, error: Error, again: Again) {
+        match again.way {
+            Way::Cured => self.cured = Cured::Yes,
+            Way::Reused => self.reuse = Reuse::Spent,
+            Way::Unsent | Way::Paid => {}
+        }
         if self.kinds.len() < MOST_KINDS {
             self.kinds.push(error.kind());
         }
-        self.slept = self.slept.saturating_add(wait);
+        self.slept = self.slept.saturating_add(again.wait);
+        self.way = again.way;
         self.failure = Some(error);
+    }
+
+    /// Notes that the retry is sent.
+    pub(super) fn sent(&mut self) {
+        let account = self.price.take().and_then(Withdrawal::spend);
+        self.attempts = self.attempts.saturating_add(1);
+        if self.way != Way::Reused {
+            self.counted = self.counted.saturating_add(1);
+        }
+        self.lent = account.filter(|_| self.way == Way::Reused);
+    }
+
+    /// Notes that it succeeded.
+    pub(super) fn succeeded(&mut self) {
+        if let Some(account) = self.lent.take() {
+            account.refund();
+        }
     }
 }
 

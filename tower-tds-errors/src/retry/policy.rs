@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::backoff::{Backoff, Dice};
+use super::budget::Budget;
 
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
@@ -12,6 +13,7 @@ pub(super) struct Policy {
     pub(super) attempt: Option<Duration>,
     pub(super) longest_wait: Duration,
     pub(super) backoff: Backoff,
+    pub(super) budget: Option<Budget>,
     pub(super) dice: Dice,
 }
 
@@ -25,6 +27,7 @@ impl Default for Policy {
             attempt: Some(ATTEMPT),
             longest_wait: LONGEST_WAIT,
             backoff: Backoff::default(),
+            budget: Some(Budget::default()),
             dice: Dice::default(),
         }
     }

@@ -65,6 +65,9 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        if let Some(budget) = &self.shared.policy.budget {
+            budget.deposit(request.uri());
+        }
         let again = self.shared.policy.attempts > NonZeroU32::MIN;
         let kept = Kept::new(&request, again.then_some(&self.shared.replay));
         let attempt = self.inner.call(request);

@@ -13,11 +13,10 @@ use super::kept::Kept;
 use super::past::Past;
 use super::replay::Replay;
 use super::shared::Shared;
-use super::verdict::{Cured, Failed, verdict};
+use super::verdict::{Again, Failed, Way, verdict};
 use crate::clock;
 use crate::error::Error;
 use crate::kind::Kind;
-use crate::kind::table::Advice;
 use crate::stop::Stop;
 
 pub(super) struct Session<S, B, P> {
@@ -65,7 +64,8 @@ impl<S, B, P> Session<S, B, P> {
 
     /// Notes on a success what it took, if it took more than one attempt.
     pub(super) fn succeeded<R>(&mut self, response: &mut Response<R>) {
-        if let Some(past) = &self.past {
+        if let Some(past) = &mut self.past {
+            past.succeeded();
             let attempts = past.attempts;
             let elapsed = self.elapsed();
             let retried = Retried { attempts, elapsed };
@@ -80,36 +80,44 @@ impl<S, B, P> Session<S, B, P> {
             return Err(error);
         }
         let now = clock::now();
-        let end = self.deadline();
-        let kept = &self.kept;
-        let policy = &self.shared.policy;
-        let new = || Box::new(Past::new(policy.dice.session()));
-        let past = self.past.get_or_insert_with(new);
+        let again = match self.decide(&error, now) {
+            Ok(again) => again,
+            Err(stop) => return Err(self.note(error, stop)),
+        };
+        tracing::debug!(
+            kind = %error.kind(),
+            attempt = self.past().attempts,
+            wait_ms = u64::try_from(again.wait.as_millis()).unwrap_or(u64::MAX),
+            "attempt failed, trying again",
+        );
+        self.past().push(error, again);
+        let wait = Some(again.wait).filter(|wait| !wait.is_zero());
+        Ok(wait.and_then(|wait| now.checked_add(wait)))
+    }
+
+    fn decide(&mut self, error: &Error, now: Instant) -> Result<Again, Stop> {
+        let left = self.deadline();
+        let left = left.map(|end| end.saturating_duration_since(now));
+        let (idempotent, spare) = (self.kept.idempotent(), self.kept.spare());
+        let shared = Arc::clone(&self.shared);
+        let past = self.past();
         let failed = Failed {
             kind: error.kind(),
             sent: error.sent(),
             hint: error.retry_after(),
-            attempt: past.attempts,
+            attempt: past.counted,
             cured: past.cured,
-            idempotent: kept.idempotent(),
-            spare: kept.spare(),
-            left: end.map(|end| end.saturating_duration_since(now)),
+            reuse: past.reuse,
+            idempotent,
+            spare,
+            left,
         };
-        let wait = match verdict(&failed, policy, &mut past.rng) {
-            Ok(wait) => wait,
-            Err(stop) => return Err(self.note(error, stop)),
-        };
-        if failed.kind.advice() == Advice::Once {
-            past.cured = Cured::Yes;
+        let again = verdict(&failed, &shared.policy, &mut past.rng)?;
+        if let (Way::Reused | Way::Paid, Some(budget)) = (again.way, &shared.policy.budget) {
+            let price = budget.withdraw_at(&self.kept.uri, now);
+            self.past().price = Some(price.ok_or(Stop::Budget)?);
         }
-        tracing::debug!(
-            kind = %failed.kind,
-            attempt = failed.attempt,
-            wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
-            "attempt failed, trying again",
-        );
-        past.push(error, wait);
-        Ok((!wait.is_zero()).then(|| now.checked_add(wait)).flatten())
+        Ok(again)
     }
 
     /// What follows from the end of an attempt's time.
@@ -134,6 +142,12 @@ impl<S, B, P> Session<S, B, P> {
         let failure = self.failure();
         let error = failure.unwrap_or_else(|| Error::new(Kind::Timeout, DEADLINE));
         self.note(error, stop)
+    }
+
+    fn past(&mut self) -> &mut Past<S> {
+        let (policy, kept) = (&self.shared.policy, &self.kept);
+        self.past
+            .get_or_insert_with(|| Box::new(Past::new(policy.dice.session(), kept.reuse())))
     }
 
     fn failure(&mut self) -> Option<Error> {
@@ -202,10 +216,11 @@ impl<S: Clone, B, P> Session<S, B, P> {
     {
         let past = self.past.as_mut()?;
         let number = past.attempts.saturating_add(1);
-        let more = number < self.shared.policy.attempts.get();
+        // One more than the attempts, for the one that is not counted.
+        let more = number <= self.shared.policy.attempts.get();
         let replay = more.then_some(&self.shared.replay);
         let request = self.kept.request(number, replay)?;
-        past.attempts = number;
+        past.sent();
         Some(past.service.as_mut()?.call(request))
     }
 }

@@ -1,5 +1,6 @@
 //! The decision after a failed attempt: arithmetic, without clock and without I/O.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -23,6 +24,8 @@ pub(super) struct Failed {
     pub(super) attempt: u32,
     /// Whether an attempt before has had its one cure.
     pub(super) cured: Cured,
+    /// Whether the one retry for a connection that was closed while idle is still to be had.
+    pub(super) reuse: Reuse,
     /// Whether the method may run twice.
     pub(super) idempotent: Idempotent,
     /// Whether there is a second copy of the request.
@@ -38,6 +41,13 @@ pub(super) enum Cured {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reuse {
+    /// The method is safe, and no attempt before has had it.
+    Open,
+    Spent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Idempotent {
     Yes,
     No,
@@ -49,8 +59,29 @@ pub(super) enum Spare {
     None,
 }
 
+/// Another attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Again {
+    pub(super) wait: Duration,
+    pub(super) way: Way,
+}
+
+/// What another attempt is, and with that what it costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The layer below has removed the cause. Free: it happens once.
+    Cured,
+    /// The connection was closed while it was idle. Not counted, and its price comes back if it
+    /// succeeds: if it does not, it was something else.
+    Reused,
+    /// The request never left, so nobody has had work with it. Free.
+    Unsent,
+    /// Any other: counted, and paid for.
+    Paid,
+}
+
 /// Wait so long and try again, or stop because of this.
-pub(super) fn verdict(failed: &Failed, policy: &Policy, rng: &mut Rng) -> Result<Duration, Stop> {
+pub(super) fn verdict(failed: &Failed, policy: &Policy, rng: &mut Rng) -> Result<Again, Stop> {
     let backoff = match failed.kind.advice() {
         Advice::Never => return Err(Stop::Fatal),
         Advice::Once if failed.cured == Cured::Yes => return Err(Stop::Fatal),
@@ -60,8 +91,10 @@ pub(super) fn verdict(failed: &Failed, policy: &Policy, rng: &mut Rng) -> Result
     if failed.sent != Sent::Never && failed.idempotent == Idempotent::No {
         return Err(Stop::NotIdempotent);
     }
+    let way = way(failed);
     // Attempts come first: where no copy was made because none would be used, that is the reason.
-    if failed.attempt >= policy.attempts.get() {
+    let counted = way != Way::Reused || policy.attempts == NonZeroU32::MIN;
+    if counted && failed.attempt >= policy.attempts.get() {
         return Err(Stop::Attempts);
     }
     if failed.spare == Spare::None {
@@ -71,7 +104,8 @@ pub(super) fn verdict(failed: &Failed, policy: &Policy, rng: &mut Rng) -> Result
     if floor > policy.longest_wait.max(SILENCE) {
         return Err(Stop::HintTooLong);
     }
-    let wait = if failed.kind.advice() == Advice::Once && failed.hint.is_none() {
+    let at_once = matches!(way, Way::Cured | Way::Reused) && failed.hint.is_none();
+    let wait = if at_once {
         Duration::ZERO
     } else {
         // Never before the floor, never all at once when it ends.
@@ -81,7 +115,21 @@ pub(super) fn verdict(failed: &Failed, policy: &Policy, rng: &mut Rng) -> Result
     };
     match failed.left {
         Some(left) if wait >= left => Err(Stop::Deadline),
-        _ => Ok(wait),
+        _ => Ok(Again { wait, way }),
+    }
+}
+
+fn way(failed: &Failed) -> Way {
+    // What a server's close of an idle connection looks like to a request that meets it.
+    let closed = matches!(failed.kind, Kind::Incomplete | Kind::Reset);
+    if failed.kind.advice() == Advice::Once {
+        Way::Cured
+    } else if failed.sent == Sent::Never {
+        Way::Unsent
+    } else if closed && failed.reuse == Reuse::Open {
+        Way::Reused
+    } else {
+        Way::Paid
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use proptest::prelude::*;
 
-use super::{Cured, Failed, Idempotent, Spare, verdict};
+use super::{Again, Cured, Failed, Idempotent, Reuse, Spare, Way, verdict};
 use crate::retry::SILENCE;
 use crate::retry::backoff::QUOTA;
 use crate::retry::policy::Policy;
@@ -21,6 +21,7 @@ fn failed(kind: Kind) -> Failed {
         hint: None,
         attempt: 1,
         cured: Cured::No,
+        reuse: Reuse::Spent,
         idempotent: Idempotent::Yes,
         spare: Spare::Kept,
         left: None,
@@ -28,7 +29,12 @@ fn failed(kind: Kind) -> Failed {
 }
 
 fn decide(failed: &Failed) -> Result<Duration, Stop> {
-    verdict(failed, &Policy::default(), &mut Rng::with_seed(7))
+    decide_by(failed, 7)
+}
+
+fn decide_by(failed: &Failed, seed: u64) -> Result<Duration, Stop> {
+    let again = verdict(failed, &Policy::default(), &mut Rng::with_seed(seed));
+    again.map(|again| again.wait)
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
@@ -126,6 +132,43 @@ fn each_stop_has_its_reason() {
     }
 }
 
+#[test]
+fn a_connection_that_may_have_been_idle_is_met_once_for_free() {
+    let policy = Policy::default();
+    for kind in Kind::ALL {
+        let closed = matches!(kind, Kind::Incomplete | Kind::Reset);
+        let last = Failed {
+            reuse: Reuse::Open,
+            attempt: policy.attempts.get(),
+            ..failed(*kind)
+        };
+        let again = verdict(&last, &policy, &mut Rng::with_seed(7));
+        let free = Again {
+            wait: Duration::ZERO,
+            way: Way::Reused,
+        };
+        assert_eq!(again == Ok(free), closed, "{kind}");
+        let spent = Failed {
+            reuse: Reuse::Spent,
+            ..last
+        };
+        assert!(verdict(&spent, &policy, &mut Rng::with_seed(7)).is_err());
+    }
+}
+
+#[test]
+fn what_never_left_and_what_is_cured_costs_nothing() {
+    for kind in Kind::ALL.iter().filter(|kind| kind.is_retryable()) {
+        let again = verdict(&failed(*kind), &Policy::default(), &mut Rng::with_seed(7));
+        let way = match (kind.sent(), kind) {
+            (_, Kind::InvalidToken) => Way::Cured,
+            (Sent::Never, _) => Way::Unsent,
+            _ => Way::Paid,
+        };
+        assert_eq!(again.map(|again| again.way), Ok(way), "{kind}");
+    }
+}
+
 proptest! {
     #[test]
     fn a_hint_is_a_floor_and_jitter_only_adds(
@@ -133,7 +176,7 @@ proptest! {
     ) {
         let hint = Duration::from_millis(hint);
         let failed = Failed { hint: Some(hint), attempt, ..failed(kind) };
-        if let Ok(wait) = verdict(&failed, &Policy::default(), &mut Rng::with_seed(seed)) {
+        if let Ok(wait) = decide_by(&failed, seed) {
             let own = Policy::default().backoff.bound(attempt).max(QUOTA.bound(attempt));
             prop_assert!(wait >= hint);
             prop_assert!(wait <= (hint + hint / 2).max(own + hint / 2).max(SILENCE * 2));
@@ -144,7 +187,7 @@ proptest! {
     fn a_second_of_silence_follows_a_423_and_a_429_without_a_hint(attempt in 1u32..3, seed: u64) {
         for kind in [Kind::RateExceeded, Kind::Throttled] {
             let failed = Failed { attempt, ..failed(kind) };
-            let wait = verdict(&failed, &Policy::default(), &mut Rng::with_seed(seed));
+            let wait = decide_by(&failed, seed);
             prop_assert!(wait.is_ok_and(|wait| wait >= SILENCE));
         }
     }
@@ -153,7 +196,7 @@ proptest! {
     fn a_wait_always_fits_into_the_deadline(kind in kinds(), left in 0u64..5_000, seed: u64) {
         let left = Duration::from_millis(left);
         let failed = Failed { left: Some(left), ..failed(kind) };
-        if let Ok(wait) = verdict(&failed, &Policy::default(), &mut Rng::with_seed(seed)) {
+        if let Ok(wait) = decide_by(&failed, seed) {
             prop_assert!(wait < left);
         }
     }

@@ -1,0 +1,168 @@
+//! How many retries a host bears, so that they never make an overload worse.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use http::Uri;
+use tokio::time::Instant;
+
+use self::host::host;
+use self::ledger::Ledger;
+use self::rates::Rates;
+use crate::clock;
+
+mod host;
+mod ledger;
+mod rates;
+mod sync;
+
+/// Bounds the retries to each host by a share of the requests to it.
+///
+/// Each request to a host earns it a share of a retry, and each second some; what is unused is kept
+/// up to a burst, and a retry costs one. So a host that fails for all gets few requests more than
+/// without retries, and one that fails for some has them mended. The default is ten retries for a
+/// hundred requests, one a second, and ten at once.
+///
+/// Retries of requests that never left cost nothing, nor does the one that follows a refused token.
+///
+/// # Clone
+///
+/// Clones are one budget: give one to several layers, and they share it.
+///
+/// # Examples
+///
+/// ```
+/// use std::num::NonZeroU32;
+/// use tower_tds_errors::{Budget, RetryLayer};
+///
+/// let hundred = NonZeroU32::new(100).unwrap();
+/// let layer = RetryLayer::new().budget(Budget::new(60, hundred).per_second(0));
+/// # drop(layer);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Budget {
+    rates: Rates,
+    ledger: Arc<Ledger>,
+}
+
+/// The price of one retry, which comes back when this is dropped unspent.
+#[derive(Debug)]
+pub(super) struct Withdrawal {
+    account: Option<Account>,
+}
+
+/// Whose money it was.
+#[derive(Debug)]
+pub(super) struct Account {
+    budget: Budget,
+    host: Box<str>,
+}
+
+// === impl Budget ===
+
+impl Budget {
+    /// So many `retries` for each `requests` to a host, one more a second, and ten at once.
+    #[must_use]
+    pub fn new(retries: u32, requests: NonZeroU32) -> Self {
+        Self::of(Rates {
+            deposit: retries,
+            price: requests,
+            per_second: 1,
+            burst: TEN,
+        })
+    }
+
+    /// Sets how many retries time alone allows, for programs that make few requests.
+    #[must_use]
+    pub fn per_second(self, retries: u32) -> Self {
+        Self::of(Rates {
+            per_second: retries,
+            ..self.rates
+        })
+    }
+
+    /// Sets how many unused retries are kept, and so how many a host gets at once.
+    #[must_use]
+    pub fn burst(self, retries: NonZeroU32) -> Self {
+        Self::of(Rates {
+            burst: retries,
+            ..self.rates
+        })
+    }
+
+    /// Notes a request.
+    #[inline]
+    pub(super) fn deposit(&self, uri: &Uri) {
+        // All a request costs while no host has had a retry lately.
+        if self.ledger.has_debts() {
+            self.deposit_at(uri, clock::now());
+        }
+    }
+
+    /// Takes the price of a retry, if it is there.
+    pub(super) fn withdraw_at(&self, uri: &Uri, now: Instant) -> Option<Withdrawal> {
+        let host = host(uri);
+        let lent = self.ledger.borrow(&host, &self.rates, now);
+        lent.then(|| Withdrawal {
+            account: Some(Account {
+                budget: self.clone(),
+                host,
+            }),
+        })
+    }
+
+    #[cold]
+    fn deposit_at(&self, uri: &Uri, now: Instant) {
+        let worth = self.rates.deposit();
+        self.ledger.repay(&host(uri), worth, &self.rates, now);
+    }
+
+    fn of(rates: Rates) -> Self {
+        Self {
+            rates,
+            ledger: Arc::new(Ledger::new()),
+        }
+    }
+}
+
+/// The SRE book's share for a client ("Handling Overload": 10 %).
+impl Default for Budget {
+    fn default() -> Self {
+        Self::new(10, HUNDRED)
+    }
+}
+
+// === impl Withdrawal ===
+
+impl Withdrawal {
+    /// Spends it: the retry is sent.
+    pub(super) fn spend(mut self) -> Option<Account> {
+        self.account.take()
+    }
+}
+
+impl Drop for Withdrawal {
+    fn drop(&mut self) {
+        if let Some(account) = self.account.take() {
+            account.refund();
+        }
+    }
+}
+
+// === impl Account ===
+
+impl Account {
+    /// Puts the price back.
+    pub(super) fn refund(self) {
+        let Budget { rates, ledger } = &self.budget;
+        ledger.repay(&self.host, rates.price(), rates, clock::now());
+    }
+}
+
+const HUNDRED: NonZeroU32 = NonZeroU32::MIN.saturating_add(99);
+
+/// One request of each call in flight at a typical client, or ten seconds of the default rate.
+const TEN: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
+
+#[cfg(test)]
+mod tests;

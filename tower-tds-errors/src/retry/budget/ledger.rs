@@ -1,0 +1,119 @@
+//! What each host owes. One that owes nothing has its whole burst, and is not in here.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::rates::Rates;
+use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError};
+
+/// Debts rather than savings, so that a request to a host without trouble touches nothing.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    /// How many hosts owe something, written under the lock.
+    owing: AtomicUsize,
+    /// Guards the debts; nothing waits while it is held.
+    book: Mutex<Book>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    debts: HashMap<Box<str>, Debt>,
+    swept: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Debt {
+    owed: u128,
+    /// The time up to which it has earned.
+    at: Instant,
+}
+
+// === impl Ledger ===
+
+impl Ledger {
+    pub(super) fn new() -> Self {
+        Self {
+            owing: AtomicUsize::new(0),
+            book: Mutex::new(Book::default()),
+        }
+    }
+
+    #[inline]
+    pub(super) fn has_debts(&self) -> bool {
+        // Relaxed, like the stores under the lock: a request that misses a debt of just now came
+        // before it, when its deposit had no debt to go to.
+        self.owing.load(Ordering::Relaxed) > 0
+    }
+
+    /// Lends the price of a retry, unless the host would owe more than its burst.
+    pub(super) fn borrow(&self, host: &str, rates: &Rates, now: Instant) -> bool {
+        let mut book = self.lock();
+        book.sweep(rates, now);
+        let before = book.settled(host, rates, now);
+        let owed = before.owed.saturating_add(rates.price());
+        let lent = owed <= rates.most();
+        if lent {
+            book.debts.insert(host.into(), Debt { owed, ..before });
+        }
+        self.owing.store(book.debts.len(), Ordering::Relaxed);
+        lent
+    }
+
+    /// Takes `worth` off what the host owes.
+    pub(super) fn repay(&self, host: &str, worth: u128, rates: &Rates, now: Instant) {
+        let mut book = self.lock();
+        book.sweep(rates, now);
+        let before = book.settled(host, rates, now);
+        let owed = before.owed.saturating_sub(worth);
+        if owed == 0 {
+            book.debts.remove(host);
+        } else {
+            book.debts.insert(host.into(), Debt { owed, ..before });
+        }
+        self.owing.store(book.debts.len(), Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        // Nothing in here panics halfway.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Book ===
+
+impl Book {
+    /// The host's debt after what time has earned it.
+    fn settled(&self, host: &str, rates: &Rates, now: Instant) -> Debt {
+        let debt = self.debts.get(host);
+        debt.map_or(Debt { owed: 0, at: now }, |debt| Debt {
+            owed: debt.owed(rates, now),
+            // Another thread may have read its clock later and come earlier.
+            at: debt.at.max(now),
+        })
+    }
+
+    /// Forgets, once a second, the hosts that time has freed: nobody may ask for them again.
+    fn sweep(&mut self, rates: &Rates, now: Instant) {
+        let due = self
+            .swept
+            .is_none_or(|swept| now.saturating_duration_since(swept) >= SWEEP);
+        if due {
+            self.swept = Some(now);
+            self.debts.retain(|_, debt| debt.owed(rates, now) > 0);
+        }
+    }
+}
+
+// === impl Debt ===
+
+impl Debt {
+    fn owed(&self, rates: &Rates, now: Instant) -> u128 {
+        let elapsed = now.saturating_duration_since(self.at);
+        self.owed.saturating_sub(rates.earned(elapsed))
+    }
+}
+
+/// Short against the ten seconds in which a default debt is forgotten, long against a request.
+const SWEEP: Duration = Duration::from_secs(1);

@@ -1,0 +1,161 @@
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "a test that overflows fails"
+)]
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use http::Uri;
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::Budget;
+use crate::clock;
+
+mod model;
+
+fn uri(host: &str) -> Uri {
+    format!("https://{host}/v2").parse().unwrap()
+}
+
+fn budget(retries: u32, requests: u32, burst: u32) -> Budget {
+    let n = |n| NonZeroU32::new(n).unwrap();
+    Budget::new(retries, n(requests))
+        .burst(n(burst))
+        .per_second(0)
+}
+
+/// How many of so many requests, which all fail once, are retried.
+fn granted(budget: &Budget, requests: u32) -> u32 {
+    let (uri, now) = (uri("a"), clock::now());
+    let spent = (0..requests).filter(|_| {
+        budget.deposit(&uri);
+        let withdrawn = budget.withdraw_at(&uri, now);
+        withdrawn.map(|withdrawn| drop(withdrawn.spend())).is_some()
+    });
+    u32::try_from(spent.count()).unwrap()
+}
+
+#[test]
+fn a_ratio_is_kept_to_the_last_retry() {
+    // Beyond the burst. What the first request earns is lost: nothing was owed yet.
+    for (retries, of, expected) in [(60, 100, 600), (1, 3, 333), (9, 10, 900), (3, 10, 300)] {
+        let extra = granted(&budget(retries, of, 1), 1000) - 1;
+        assert!(extra.abs_diff(expected) <= 1, "{retries}/{of}: {extra}");
+    }
+}
+
+#[test]
+fn time_alone_earns_and_no_more_than_the_burst() {
+    let budget = budget(0, 1, 3).per_second(2);
+    let (uri, start) = (uri("a"), clock::now());
+    let mut take = |after: u64| {
+        let now = start + Duration::from_millis(after);
+        let mut taken = 0;
+        while let Some(withdrawn) = budget.withdraw_at(&uri, now) {
+            drop(withdrawn.spend());
+            taken += 1;
+        }
+        taken
+    };
+    assert_eq!(
+        [0, 499, 500, 999, 1500, 60_000].map(&mut take),
+        [3, 0, 1, 0, 2, 3]
+    );
+}
+
+#[test]
+fn each_host_has_its_own_and_is_the_same_in_any_case() {
+    let budget = budget(0, 1, 1);
+    let take = |host: &str| {
+        let withdrawn = budget.withdraw_at(&uri(host), clock::now());
+        withdrawn.map(|withdrawn| drop(withdrawn.spend())).is_some()
+    };
+    assert!(take("a.example"));
+    assert!(!take("A.example") && !take("user@a.example"));
+    assert!(take("a.example:8443") && take("b.example"));
+}
+
+#[test]
+fn what_is_dropped_unspent_comes_back() {
+    let budget = budget(0, 1, 1);
+    let now = clock::now();
+    let withdrawn = budget.withdraw_at(&uri("a"), now);
+    assert!(withdrawn.is_some() && budget.withdraw_at(&uri("a"), now).is_none());
+    drop(withdrawn);
+    assert!(!budget.ledger.has_debts());
+    let spent = budget.withdraw_at(&uri("a"), now).unwrap().spend();
+    assert!(budget.withdraw_at(&uri("a"), now).is_none());
+    spent.unwrap().refund();
+    assert!(budget.withdraw_at(&uri("a"), now).is_some());
+}
+
+#[test]
+fn a_host_that_time_has_freed_is_forgotten() {
+    let budget = budget(0, 1, 10).per_second(1);
+    let start = clock::now();
+    for host in 0..100 {
+        let withdrawn = budget.withdraw_at(&uri(&format!("h{host}")), start);
+        drop(withdrawn.unwrap().spend());
+    }
+    assert!(budget.ledger.has_debts());
+    budget.deposit_at(&uri("other"), start + Duration::from_secs(2));
+    assert!(!budget.ledger.has_debts());
+}
+
+/// A request that came, or a failure that asks.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Request,
+    Failure,
+    Canceled,
+    Pause(u64),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        4 => Just(Event::Request),
+        4 => Just(Event::Failure),
+        1 => Just(Event::Canceled),
+        1 => (0u64..3_000).prop_map(Event::Pause),
+    ];
+    prop::collection::vec(event, 0..400)
+}
+
+proptest! {
+    #[test]
+    fn no_interval_has_more_than_the_burst_the_share_and_the_seconds(
+        events in events(), retries in 0u32..200, of in 1u32..200, burst in 1u32..20, rate in 0u32..5,
+    ) {
+        let budget = budget(retries, of, burst).per_second(rate);
+        let uri = uri("a");
+        let mut now: Instant = clock::now();
+        // Requests and seconds since each retry, the first of an interval that ends with the last.
+        let mut starts: Vec<(Instant, u64, u64)> = Vec::new();
+        let mut requests = 0u64;
+        for event in events {
+            match event {
+                Event::Request => {
+                    requests += 1;
+                    budget.deposit_at(&uri, now);
+                }
+                Event::Pause(ms) => now += Duration::from_millis(ms),
+                Event::Canceled => drop(budget.withdraw_at(&uri, now)),
+                Event::Failure => {
+                    let Some(withdrawn) = budget.withdraw_at(&uri, now) else { continue };
+                    drop(withdrawn.spend());
+                    starts.push((now, requests, 0));
+                    for (at, before, taken) in &mut starts {
+                        *taken += 1;
+                        let share = (requests - *before) * u64::from(retries);
+                        let earned = (now - *at).as_millis() * u128::from(rate * of);
+                        let bound = u64::from(burst * of + retries % of) + share;
+                        let bound = u128::from(bound) * 1000 + earned;
+                        prop_assert!(u128::from(*taken * u64::from(of)) * 1000 <= bound);
+                    }
+                }
+            }
+        }
+    }
+}
