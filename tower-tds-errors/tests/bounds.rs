@@ -1,0 +1,313 @@
+//! What bounds a call: its deadline, its attempts' timeouts, and the budget of its host.
+#![expect(clippy::unwrap_used, reason = "a test that panics fails")]
+
+#[path = "support/probe.rs"]
+mod probe;
+
+use std::io;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::Full;
+use probe::{Probe, get, status_of};
+use tokio::time::{Instant, advance, sleep};
+use tokio_test::{assert_pending, task};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
+use tower_tds_errors::{
+    Budget, ClassifyLayer, Deadline, Error, Kind, Retried, RetryLayer, Sent, Stop,
+};
+
+type Answer = Result<Response<Full<Bytes>>, Error>;
+
+async fn send(layer: &RetryLayer, probe: &Probe, request: Request<Full<Bytes>>) -> Answer {
+    let stack = ServiceBuilder::new().layer(layer.clone());
+    let stack = stack.layer(ClassifyLayer::new()).service(probe.clone());
+    stack.oneshot(request).await
+}
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn n(n: u32) -> NonZeroU32 {
+    NonZeroU32::new(n).unwrap()
+}
+
+fn reset() -> probe::Answer {
+    Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
+}
+
+/// Answers after so long, each time.
+fn slow(latency: Duration) -> Probe {
+    Probe::with(|_| Ok(status_of(200)), latency, usize::MAX)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_is_cut_off_at_its_timeout_and_tried_again() {
+    let probe = slow(secs(10));
+    let start = Instant::now();
+    let layer = RetryLayer::new().attempt_timeout(secs(3));
+    let error = send(&layer, &probe, get("/")).await.unwrap_err();
+    assert_eq!((error.kind(), error.sent()), (Kind::Timeout, Sent::Unknown));
+    assert_eq!(error.stopped_because(), Some(Stop::Attempts));
+    assert_eq!(error.history(), [Kind::Timeout, Kind::Timeout]);
+    assert_eq!(probe.seen().len(), 3);
+    assert!(start.elapsed() >= secs(9) + error.slept() && start.elapsed() < secs(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_of_a_method_with_effects_that_times_out_is_not_tried_again() {
+    let probe = slow(secs(10));
+    let layer = RetryLayer::new().attempt_timeout(secs(3));
+    let mut request = get("/");
+    *request.method_mut() = Method::POST;
+    let error = send(&layer, &probe, request).await.unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::NotIdempotent));
+    assert_eq!(probe.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_has_no_more_than_is_left_to_the_deadline() {
+    let probe = slow(secs(10));
+    let start = Instant::now();
+    let layer = RetryLayer::new().attempt_timeout(secs(3)).deadline(secs(5));
+    let error = send(&layer, &probe, get("/")).await.unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::Deadline));
+    assert_eq!(error.earlier().map(Error::kind), Some(Kind::Timeout));
+    assert_eq!((start.elapsed(), probe.seen().len()), (secs(5), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_hangs_is_given_up_after_two_minutes_by_default() {
+    let probe = slow(secs(100_000));
+    let start = Instant::now();
+    let error = send(&RetryLayer::new(), &probe, get("/"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::Deadline));
+    assert_eq!((start.elapsed(), probe.seen().len()), (secs(120), 2));
+    send(&RetryLayer::new().untimed(), &probe, get("/"))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_brings_its_own_deadline_that_counts_from_before() {
+    let probe = slow(secs(10));
+    let mut request = get("/");
+    request.extensions_mut().insert(Deadline::after(secs(4)));
+    sleep(secs(3)).await;
+    let start = Instant::now();
+    let error = send(&RetryLayer::new(), &probe, request).await.unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::Deadline));
+    assert_eq!(start.elapsed(), secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_read_of_an_error_body_counts_too() {
+    /// Never says anything.
+    struct Silent;
+    impl http_body::Body for Silent {
+        type Data = Bytes;
+        type Error = BoxError;
+        fn poll_frame(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<http_body::Frame<Bytes>, BoxError>>> {
+            Poll::Pending
+        }
+    }
+    let service = tower::service_fn(|_: Request<()>| {
+        std::future::ready(Ok::<_, BoxError>(
+            Response::builder().status(503).body(Silent).unwrap(),
+        ))
+    });
+    let layer = RetryLayer::new().deadline(Duration::from_millis(400));
+    let start = Instant::now();
+    let stack = layer.layer(ClassifyLayer::new().layer(service));
+    let error = stack.oneshot(Request::new(())).await.map(drop).unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::Deadline));
+    assert_eq!(start.elapsed(), Duration::from_millis(400));
+}
+
+/// Ready for one call, and never again.
+struct Once(Arc<AtomicUsize>);
+
+impl Clone for Once {
+    fn clone(&self) -> Self {
+        self.0.fetch_add(1, SeqCst);
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl Service<Request<()>> for Once {
+    type Response = Response<()>;
+    type Error = Error;
+    type Future = std::future::Ready<Result<Response<()>, Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Pending
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        std::future::ready(Err(Error::new(Kind::Unavailable, "busy")))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_between_attempts_counts_and_the_failure_before_survives() {
+    let mut service = RetryLayer::new()
+        .deadline(secs(7))
+        .layer(Once(Arc::default()));
+    let start = Instant::now();
+    let error = service.call(Request::new(())).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.stopped_because()),
+        (Kind::Unavailable, Some(Stop::Deadline))
+    );
+    assert_eq!((start.elapsed(), error.attempts()), (secs(7), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_clones_nothing_of_the_service() {
+    let clones = Arc::<AtomicUsize>::default();
+    let mut service = RetryLayer::new().layer(Once(Arc::clone(&clones)));
+    let before = clones.load(SeqCst);
+    let mut call = task::spawn(service.call(Request::new(())));
+    assert_eq!(clones.load(SeqCst), before);
+    assert_pending!(call.poll());
+    advance(secs(1)).await;
+    assert_pending!(call.poll());
+    assert_eq!(clones.load(SeqCst), before + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_always_fails_gets_a_share_more_and_others_their_own() {
+    let probe = Probe::always(503);
+    let layer = RetryLayer::new().budget(Budget::new(60, n(100)).per_second(0));
+    let stack = layer.layer(ClassifyLayer::new().layer(probe.clone()));
+    for _ in 0..1000 {
+        let error = stack.clone().oneshot(get("http://a/")).await.unwrap_err();
+        assert!(matches!(
+            error.stopped_because(),
+            Some(Stop::Budget | Stop::Attempts)
+        ));
+    }
+    // Ten at once, and a share of each request after the first.
+    assert!(
+        (1608..=1610).contains(&probe.seen().len()),
+        "{}",
+        probe.seen().len()
+    );
+    let error = stack.oneshot(get("http://b/")).await.unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::Attempts));
+    let to_b = |seen: &&probe::Seen| seen.line.contains("http://b/");
+    assert_eq!(probe.seen().iter().filter(to_b).count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_retry_ends_at_once() {
+    let layer = RetryLayer::new().budget(Budget::new(0, n(1)).per_second(0).burst(n(1)));
+    let stack = layer.layer(ClassifyLayer::new().layer(Probe::always(503)));
+    let error = stack.clone().oneshot(get("/")).await.unwrap_err();
+    assert_eq!(
+        (error.stopped_because(), error.attempts()),
+        (Some(Stop::Budget), 2)
+    );
+    let start = Instant::now();
+    let error = stack.oneshot(get("/")).await.unwrap_err();
+    assert_eq!(
+        (error.stopped_because(), error.attempts()),
+        (Some(Stop::Budget), 1)
+    );
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_canceled_wait_was_to_cost_comes_back() {
+    let layer = RetryLayer::new().budget(Budget::new(0, n(1)).per_second(0).burst(n(1)));
+    let probe = Probe::always(503);
+    let stack = layer.layer(ClassifyLayer::new().layer(probe.clone()));
+    for polls in 0..50 {
+        let mut call = task::spawn(stack.clone().oneshot(get("/")));
+        // Until the wait, and no further.
+        for _ in 0..polls {
+            assert_pending!(call.poll());
+        }
+    }
+    assert!(probe.seen().iter().all(|seen| seen.attempt == 1));
+    let error = stack.oneshot(get("/")).await.unwrap_err();
+    assert_eq!(error.attempts(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn clones_of_a_budget_are_one() {
+    let budget = Budget::new(0, n(1)).per_second(0).burst(n(2));
+    let probe = Probe::always(503);
+    for attempts in [3, 1] {
+        let layer = RetryLayer::new().budget(budget.clone());
+        let error = send(&layer, &probe, get("/")).await.unwrap_err();
+        assert_eq!(error.attempts(), attempts);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_never_left_and_cured_tokens_cost_nothing() {
+    let none = || Budget::new(0, n(1)).per_second(0).burst(n(1));
+    let refused = || Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
+    let layer = RetryLayer::new().budget(none());
+    let stack = layer.layer(ClassifyLayer::new().layer(Probe::new(move |_| refused())));
+    for _ in 0..20 {
+        let error = stack.clone().oneshot(get("/")).await.unwrap_err();
+        assert_eq!(error.stopped_because(), Some(Stop::Attempts));
+    }
+    let dead = Probe::new(|_| {
+        let mut response = status_of(401);
+        *response.body_mut() = Full::from("invalid token");
+        Ok(response)
+    });
+    let stack = layer.layer(ClassifyLayer::new().layer(dead.clone()));
+    for _ in 0..20 {
+        stack.clone().oneshot(get("/")).await.unwrap_err();
+    }
+    assert_eq!(dead.seen().len(), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_get_that_met_a_closed_connection_goes_out_once_more_at_once_and_for_free() {
+    let layer = RetryLayer::new()
+        .attempts(n(2))
+        .budget(Budget::new(0, n(1)).per_second(0).burst(n(1)));
+    // Each call meets one: the price comes back each time.
+    let probe = Probe::new(|n| {
+        if n % 2 == 0 {
+            reset()
+        } else {
+            Ok(status_of(200))
+        }
+    });
+    let stack = layer.layer(ClassifyLayer::new().layer(probe.clone()));
+    let start = Instant::now();
+    for _ in 0..20 {
+        let response = stack.clone().oneshot(get("/")).await.unwrap();
+        let retried = response.extensions().get::<Retried>().unwrap();
+        assert_eq!(retried.attempts(), 2);
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO);
+
+    // A second one in the same call is a failure like any other.
+    let layer = layer.unbudgeted();
+    let probe = Probe::new(|_| reset());
+    let error = send(&layer, &probe, get("/")).await.unwrap_err();
+    assert_eq!((probe.seen().len(), error.attempts()), (3, 3));
+    assert_eq!(probe.seen()[1].at, Duration::ZERO);
+    let once = layer.clone().attempts(n(1));
+    let probe = Probe::new(|_| reset());
+    send(&once, &probe, get("/")).await.unwrap_err();
+    assert_eq!(probe.seen().len(), 1);
+}
