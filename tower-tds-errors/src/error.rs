@@ -205,6 +205,18 @@ impl Error {
         &self.facts().history
     }
 
+    /// How many bytes of a success came before it broke off, told by [`Guard`](crate::Guard).
+    #[must_use]
+    pub fn received(&self) -> Option<u64> {
+        self.facts().received
+    }
+
+    /// How many bytes the success had announced, told by [`Guard`](crate::Guard).
+    #[must_use]
+    pub fn expected(&self) -> Option<u64> {
+        self.facts().expected
+    }
+
     /// Why the retry layer gave up, if there was one. An outer retry layer leaves such an error
     /// alone, so that nesting does not multiply requests.
     #[must_use]

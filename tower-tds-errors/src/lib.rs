@@ -121,6 +121,7 @@ mod chain;
 mod classify;
 mod clock;
 mod error;
+mod guard;
 mod hint;
 mod kind;
 mod retry;
@@ -133,6 +134,7 @@ pub mod future {
     pub use crate::classify::future::ResponseFuture as ClassifyFuture;
     #[cfg(feature = "tower-retry")]
     pub use crate::retry::adapter::Wait;
+    pub use crate::guard::future::ResponseFuture as GuardFuture;
     pub use crate::retry::future::ResponseFuture as RetryFuture;
 }
 
@@ -140,6 +142,7 @@ pub mod future {
 pub use self::classify::KindClassifier;
 pub use self::classify::{Answer, Classify, ClassifyLayer, Failure, Rule, classify};
 pub use self::error::Error;
+pub use self::guard::{Guard, GuardBody, GuardLayer};
 pub use self::kind::Kind;
 #[cfg(feature = "tower-retry")]
 pub use self::retry::adapter::RetryPolicy;

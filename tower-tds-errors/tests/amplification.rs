@@ -1,9 +1,5 @@
 //! How much more a service that always fails is sent, by its own count.
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "a test that overflows fails"
-)]
 
 use std::io;
 use std::time::Duration;

@@ -32,6 +32,9 @@ pub(crate) struct Facts {
     /// The kinds of the failures before, the oldest first.
     pub(crate) history: Box<[Kind]>,
     pub(crate) stop: Option<Stop>,
+    /// Bytes of a success that came before it broke off, and how many were announced.
+    pub(crate) received: Option<u64>,
+    pub(crate) expected: Option<u64>,
 }
 
 // === impl Facts ===
@@ -54,6 +57,8 @@ impl Facts {
             slept: Duration::ZERO,
             history: Box::default(),
             stop: None,
+            received: None,
+            expected: None,
         }
     }
 
@@ -99,6 +104,13 @@ impl fmt::Display for Facts {
         }
         if let Some(message) = &self.message {
             write!(f, ", the service says \"{message}\"")?;
+        }
+        match (self.received, self.expected) {
+            (Some(received), Some(expected)) => {
+                write!(f, " after {received} of {expected} bytes")?;
+            }
+            (Some(received), None) => write!(f, " after {received} bytes")?,
+            (None, _) => {}
         }
         if let (Some(elapsed), 2..) = (self.elapsed, self.attempts) {
             write!(f, ", {} attempts in {elapsed:.1?}", self.attempts)?;

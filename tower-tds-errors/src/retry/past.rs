@@ -8,6 +8,7 @@ use super::budget::{Account, Withdrawal};
 use super::verdict::{Again, Cured, Reuse, Way};
 use crate::error::Error;
 use crate::kind::Kind;
+use crate::kind::table::Advice;
 
 pub(super) struct Past<S> {
     /// What makes the retries: one instance for all of them. After each it holds nothing.
@@ -54,10 +55,11 @@ impl<S> Past<S> {
 
     /// Notes a failure that another attempt follows.
     pub(super) fn push(&mut self, error: Error, again: Again) {
-        match again.way {
-            Way::Cured => self.cured = Cured::Yes,
-            Way::Reused => self.reuse = Reuse::Spent,
-            Way::Unsent | Way::Paid => {}
+        if error.kind().advice() == Advice::Once {
+            self.cured = Cured::Yes;
+        }
+        if again.way == Way::Reused {
+            self.reuse = Reuse::Spent;
         }
         if self.kinds.len() < MOST_KINDS {
             self.kinds.push(error.kind());

@@ -69,7 +69,7 @@ pub(super) struct Again {
 /// What another attempt is, and with that what it costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The layer below has removed the cause. Free: it happens once.
+    /// The token layer has a new one. Free: it happens once a call, and once a token.
     Cured,
     /// The connection was closed while it was idle. Not counted, and its price comes back if it
     /// succeeds: if it does not, it was something else.
@@ -104,7 +104,8 @@ pub(super) fn verdict(failed: &Failed, policy: &Policy, rng: &mut Rng) -> Result
     if floor > policy.longest_wait.max(SILENCE) {
         return Err(Stop::HintTooLong);
     }
-    let at_once = matches!(way, Way::Cured | Way::Reused) && failed.hint.is_none();
+    let at_once = failed.kind.advice() == Advice::Once || way == Way::Reused;
+    let at_once = at_once && failed.hint.is_none();
     let wait = if at_once {
         Duration::ZERO
     } else {
@@ -122,7 +123,7 @@ pub(super) fn verdict(failed: &Failed, policy: &Policy, rng: &mut Rng) -> Result
 fn way(failed: &Failed) -> Way {
     // What a server's close of an idle connection looks like to a request that meets it.
     let closed = matches!(failed.kind, Kind::Incomplete | Kind::Reset);
-    if failed.kind.advice() == Advice::Once {
+    if failed.kind == Kind::InvalidToken {
         Way::Cured
     } else if failed.sent == Sent::Never {
         Way::Unsent

@@ -1,0 +1,45 @@
+//! The future: it wraps the body when there is one.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::Response;
+use http_body::Body;
+use pin_project_lite::pin_project;
+
+use super::body::GuardBody;
+
+pin_project! {
+    /// The future of [`Guard`](crate::Guard).
+    #[derive(Debug)]
+    pub struct ResponseFuture<F> {
+        #[pin]
+        inner: F,
+        idle: Duration,
+    }
+}
+
+// === impl ResponseFuture ===
+
+impl<F> ResponseFuture<F> {
+    pub(super) const fn new(inner: F, idle: Duration) -> Self {
+        Self { inner, idle }
+    }
+}
+
+impl<F, R, E> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: Body,
+{
+    type Output = Result<Response<GuardBody<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let (head, body) = ready!(this.inner.poll(cx))?.into_parts();
+        let body = GuardBody::new(&head, body, *this.idle);
+        Poll::Ready(Ok(Response::from_parts(head, body)))
+    }
+}

@@ -1,0 +1,148 @@
+//! The bodies of successes that break off or stall, in memory and over sockets.
+#![expect(clippy::unwrap_used, reason = "a test that panics fails")]
+
+#[path = "wire/server.rs"]
+#[expect(dead_code, reason = "the other tests need more of its acts")]
+mod server;
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, Version};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt, Full};
+use server::{Act, Server};
+use tokio::time::{Instant, sleep};
+use tower::{BoxError, Layer, ServiceBuilder, ServiceExt};
+use tower_tds_errors::{ClassifyLayer, Error, GuardBody, GuardLayer, Kind};
+
+/// Says these, one a poll, and then nothing, or that it ends.
+struct Said {
+    pieces: VecDeque<&'static str>,
+    announced: Option<u64>,
+    hangs: bool,
+}
+
+impl Body for Said {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.pieces.pop_front() {
+            Some(piece) => Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(piece.as_bytes()))))),
+            None if self.hangs => Poll::Pending,
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.announced
+            .map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+async fn answer(
+    pieces: &[&'static str],
+    announced: Option<u64>,
+    hangs: bool,
+) -> Response<GuardBody<Said>> {
+    let pieces = pieces.iter().copied().collect();
+    let body = Said {
+        pieces,
+        announced,
+        hangs,
+    };
+    let body = std::sync::Mutex::new(Some(body));
+    let service = tower::service_fn(|_: Request<()>| {
+        let body = body.lock().unwrap().take().unwrap();
+        std::future::ready(Ok::<_, BoxError>(Response::new(body)))
+    });
+    let stack = ServiceBuilder::new()
+        .layer(GuardLayer::new().idle(Duration::from_secs(5)))
+        .layer(ClassifyLayer::new());
+    stack
+        .service(service)
+        .oneshot(Request::new(()))
+        .await
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_ends_early_is_truncated_with_received_and_expected() {
+    let body = answer(&["one", "two"], Some(10), false).await.into_body();
+    assert!(body.is_verifiable() && !body.is_end_stream());
+    let error = body.collect().await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Truncated);
+    assert_eq!((error.received(), error.expected()), (Some(6), Some(10)));
+    assert_eq!(
+        error.to_string(),
+        "the answer ended early after 6 of 10 bytes; fetch it again, and discard the part"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_comes_whole_passes_byte_for_byte() {
+    for announced in [Some(6), None] {
+        let body = answer(&["one", "", "two"], announced, false)
+            .await
+            .into_body();
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "onetwo");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_says_nothing_for_the_idle_limit_stalls() {
+    let mut body = answer(&["one"], None, true).await.into_body();
+    body.frame().await.unwrap().unwrap();
+    // A slow reader is no stall.
+    sleep(Duration::from_secs(60)).await;
+    let start = Instant::now();
+    let error = body.frame().await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.received()), (Kind::Stalled, Some(3)));
+    assert!(error.is_timeout() && error.is_retryable());
+    assert_eq!(
+        (start.elapsed(), error.expected()),
+        (Duration::from_secs(5), None)
+    );
+    assert!(body.frame().await.is_none() && body.is_end_stream());
+}
+
+async fn over_a_socket(bytes: &str) -> (bool, Result<Bytes, Error>) {
+    let server = Server::start(Act::WriteAndClose(bytes.into())).await;
+    let service = GuardLayer::new().layer(ClassifyLayer::new().layer(server::client()));
+    let request = Request::get(server.uri()).body(Full::default()).unwrap();
+    let response = service.oneshot(request).await.unwrap();
+    assert_eq!(
+        (response.version(), server.requests(), server.connections()),
+        (Version::HTTP_11, 1, 1)
+    );
+    let verifiable = response.body().is_verifiable();
+    let body = response.into_body().collect().await;
+    (verifiable, body.map(|body| body.to_bytes()))
+}
+
+#[tokio::test]
+async fn an_answer_cut_off_on_the_wire_is_truncated_however_it_is_framed() {
+    let length = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf";
+    let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n";
+    for (answer, expected) in [(length, Some(100)), (chunks, None)] {
+        let (verifiable, outcome) = over_a_socket(answer).await;
+        let error = outcome.unwrap_err();
+        assert!(verifiable);
+        assert_eq!(error.kind(), Kind::Truncated, "{error:?}");
+        assert_eq!((error.received(), error.expected()), (Some(4), expected));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_ends_with_its_connection_is_marked() {
+    let (verifiable, body) = over_a_socket("HTTP/1.1 200 OK\r\n\r\nhalf, or all").await;
+    assert!(!verifiable);
+    assert_eq!(body.unwrap(), "half, or all");
+}
