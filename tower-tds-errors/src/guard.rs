@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+pub(crate) mod bodies;
 mod body;
 pub(crate) mod future;
 mod layer;
 mod service;
 
+pub use self::bodies::Bodies;
 pub use self::body::GuardBody;
 pub use self::layer::GuardLayer;
 pub use self::service::Guard;

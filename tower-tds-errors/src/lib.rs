@@ -60,7 +60,7 @@
 //! | 429 | [`Throttled`](Kind::Throttled) | after `Retry-After`, or what `RateLimit` says, or a long backoff | wait until [`retry_at`](Error::retry_at) |
 //! | 429 that names an hour, a day or longer | [`QuotaExhausted`](Kind::QuotaExhausted) | if the rest of it is short | come back at [`retry_at`](Error::retry_at) |
 //! | 423 | [`RateExceeded`](Kind::RateExceeded) | after a second of silence | share one limiter per address |
-//! | 416 without `Range` asked | [`ConnectionLimit`](Kind::ConnectionLimit) | backoff | share one client per address |
+//! | 416 without `Range` asked | [`ConnectionLimit`](Kind::ConnectionLimit) | when one of our bodies ended ([`Bodies`]), else backoff | share one client per address |
 //! | 416 with `Range` asked, and `Content-Range` | [`RangeNotSatisfiable`](Kind::RangeNotSatisfiable) | no | ask inside the resource |
 //! | 416 with `Range` asked, but no `Content-Range` | [`RangeUnclear`](Kind::RangeUnclear) | once | check the range; share one client |
 //! | 423 in the words of RFC 4918, or a `Lock-Token` asked | [`Locked`](Kind::Locked) | no | wait for the lock's owner |
@@ -74,8 +74,8 @@
 //! | 403; 404, 410; other 4xx, 501, 505 | [`Forbidden`](Kind::Forbidden); [`NotFound`](Kind::NotFound); [`Rejected`](Kind::Rejected) | no | change the request |
 //! | no connection | [`Connect`](Kind::Connect), [`Dns`](Kind::Dns), [`ConnectTimeout`](Kind::ConnectTimeout), [`Unsent`](Kind::Unsent) | backoff, any method | check host and network |
 //! | HTTP/2: stream refused, connection closing | [`StreamRefused`](Kind::StreamRefused), [`GoAway`](Kind::GoAway) | backoff, any method | try again |
-//! | the connection ends before the answer | [`Reset`](Kind::Reset), [`Incomplete`](Kind::Incomplete), [`Timeout`](Kind::Timeout) | backoff, idempotent methods | try again |
-//! | the connection ends inside the answer | [`Truncated`](Kind::Truncated), [`BodyReset`](Kind::BodyReset), [`Stalled`](Kind::Stalled) | by the caller: its head was a success | fetch it again |
+//! | the connection ends before the answer | [`Reset`](Kind::Reset), [`Incomplete`](Kind::Incomplete), [`Timeout`](Kind::Timeout) | idempotent methods by backoff; a GET that met a closed connection first once at once | try again |
+//! | a success that breaks off, or goes silent, seen by [`Guard`] | [`Truncated`](Kind::Truncated), [`BodyReset`](Kind::BodyReset), [`Stalled`](Kind::Stalled) | by its caller, who has the part | fetch it again |
 //! | 407, no tunnel; broken coding | [`Proxy`](Kind::Proxy); [`Decode`](Kind::Decode) | no | fix the setup |
 //! | certificate; no HTTP; bad request | [`Tls`](Kind::Tls); [`Malformed`](Kind::Malformed); [`InvalidRequest`](Kind::InvalidRequest) | no | fix the setup |
 //! | from other layers, by [`Error::new`] | [`TokenUnavailable`](Kind::TokenUnavailable), [`LimitTimeout`](Kind::LimitTimeout) | backoff, any method | try later |
@@ -88,14 +88,29 @@
 //! floor: jitter only adds to it. One above [`RetryLayer::longest_wait`], or beyond the deadline,
 //! ends the request at once instead of being cut short.
 //!
+//! # What bounds it
+//!
+//! | bound | default | when it is met |
+//! |---|---|---|
+//! | [`attempts`](RetryLayer::attempts) | 3 | [`Stop::Attempts`] |
+//! | [`attempt_timeout`](RetryLayer::attempt_timeout), or what is left to the deadline | 60 s | the attempt is a [`Timeout`](Kind::Timeout), and retried like one |
+//! | [`deadline`](RetryLayer::deadline) over attempts, waits, reads and readiness | 120 s | [`Stop::Deadline`]; a wait that does not fit is not begun |
+//! | [`longest_wait`](RetryLayer::longest_wait) that is asked for | 30 s | [`Stop::HintTooLong`], with [`Error::retry_at`] |
+//! | [`budget`](RetryLayer::budget) of each host | 10 retries for 100 requests, one a second, ten at once | [`Stop::Budget`] |
+//!
 //! # Guarantees
 //!
-//! - A success keeps its body type and is not polled. At the first attempt these layers allocate
-//!   nothing but the copy of the headers that a retry would need; no headers, no allocation.
+//! - A success keeps its body type and is not polled. These layers allocate nothing for one; a
+//!   request's headers are kept in a buffer of the thread. A request with extensions allocates
+//!   their copy. Without [`Guard`] the body is not wrapped.
 //! - An error body is read within 16 KiB and a second, and undone (gzip, br, deflate, by what the
 //!   answer says) within 64 KiB. One that ends within them leaves its connection in use.
-//! - No request is sent more often than [`RetryLayer::attempts`] says, nested or not, and none with
-//!   effects is sent again unless it never left.
+//! - No request is sent more often than [`RetryLayer::attempts`] says, nested or not, but for one
+//!   that met a closed connection; and none with effects is sent again unless it never left.
+//! - A host that fails for all is sent its load, a tenth more, and one a second: whatever it
+//!   answers, and however many calls are waiting (`tests/amplification.rs`, by the server's count).
+//! - A call that is dropped, at any point, holds nothing and owes its host nothing for what was not
+//!   sent. While it waits it holds no connection, no permit and no response.
 //! - A failure is never an `Ok`: not the last 503 either.
 //! - No token, secret or URL query is in a text of an error, its `Debug` included. What the service
 //!   said, whatever it is, is in [`Error::body`] alone.
@@ -114,8 +129,7 @@
 //!
 //! # Non-goals
 //!
-//! No body is buffered to make it replayable, nothing is retried after the head of a success, and
-//! nothing is timed but the deadline: connect and read timeouts belong to the client.
+//! No body is buffered to make it replayable, and nothing is retried after the head of a success.
 
 mod chain;
 mod classify;
@@ -142,7 +156,7 @@ pub mod future {
 pub use self::classify::KindClassifier;
 pub use self::classify::{Answer, Classify, ClassifyLayer, Failure, Rule, classify};
 pub use self::error::Error;
-pub use self::guard::{Guard, GuardBody, GuardLayer};
+pub use self::guard::{Bodies, Guard, GuardBody, GuardLayer};
 pub use self::kind::Kind;
 #[cfg(feature = "tower-retry")]
 pub use self::retry::adapter::RetryPolicy;

@@ -7,6 +7,7 @@ mod server;
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,7 +18,9 @@ use http_body_util::{BodyExt, Full};
 use server::{Act, Server};
 use tokio::time::{Instant, sleep};
 use tower::{BoxError, Layer, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{ClassifyLayer, Error, GuardBody, GuardLayer, Kind};
+use tower_tds_errors::{
+    Bodies, ClassifyLayer, Error, GuardBody, GuardLayer, Kind, Retried, RetryLayer, Stop,
+};
 
 /// Says these, one a poll, and then nothing, or that it ends.
 struct Said {
@@ -58,7 +61,7 @@ async fn answer(
         announced,
         hangs,
     };
-    let body = std::sync::Mutex::new(Some(body));
+    let body = Mutex::new(Some(body));
     let service = tower::service_fn(|_: Request<()>| {
         let body = body.lock().unwrap().take().unwrap();
         std::future::ready(Ok::<_, BoxError>(Response::new(body)))
@@ -145,4 +148,102 @@ async fn an_answer_that_ends_with_its_connection_is_marked() {
     let (verifiable, body) = over_a_socket("HTTP/1.1 200 OK\r\n\r\nhalf, or all").await;
     assert!(!verifiable);
     assert_eq!(body.unwrap(), "half, or all");
+}
+
+/// Refuses all but one at a time, as a service with one connection does.
+#[tokio::test(start_paused = true)]
+async fn a_call_refused_for_its_connections_waits_until_one_of_our_bodies_ends() {
+    let bodies = Bodies::new();
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let (open, seen) = (bodies.clone(), Arc::clone(&served));
+    let service = tower::service_fn(move |_: Request<()>| {
+        seen.lock().unwrap().push(Instant::now());
+        let status = if open.open() < 2 { 200 } else { 416 };
+        let body = Response::builder()
+            .status(status)
+            .body(Full::<Bytes>::from("bus"));
+        std::future::ready(Ok::<_, BoxError>(body.unwrap()))
+    });
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new().bodies(bodies.clone()))
+        .layer(GuardLayer::new().bodies(bodies.clone()))
+        .layer(ClassifyLayer::new())
+        .service(service);
+    let call = || stack.clone().oneshot(Request::new(()));
+    let (first, second) = (call().await.unwrap(), call().await.unwrap());
+    assert_eq!(bodies.open(), 2);
+    let start = Instant::now();
+    let waiting = [tokio::spawn(call()), tokio::spawn(call())];
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(
+        served.lock().unwrap().len(),
+        4,
+        "both were refused, and wait"
+    );
+    // A body that is read to its end, and one that is dropped.
+    first.into_body().collect().await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(served.lock().unwrap().len(), 5, "each end lets one go on");
+    drop(second);
+    for call in waiting {
+        let response = call.await.unwrap().unwrap();
+        assert_eq!(
+            response.extensions().get().map(|r: &Retried| r.attempts()),
+            Some(2)
+        );
+    }
+    assert!(start.elapsed() < Duration::from_secs(22));
+    assert_eq!(bodies.open(), 0);
+    // Where none is open there is nothing to wait for but time.
+    let alone = tower::service_fn(|_: Request<()>| {
+        let refused = Response::builder()
+            .status(416)
+            .body(Full::<Bytes>::default());
+        std::future::ready(Ok::<_, BoxError>(refused.unwrap()))
+    });
+    let layer = RetryLayer::new().bodies(bodies);
+    let error = layer
+        .layer(ClassifyLayer::new().layer(alone))
+        .oneshot(Request::new(()))
+        .await;
+    assert!(error.unwrap_err().elapsed() < Some(Duration::from_secs(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_a_body_is_given_up_at_its_deadline_and_goes_on_without_one() {
+    for (deadline, stop, elapsed) in [
+        (10, Stop::Deadline, 10..11),
+        // Two waits of 30 s for a body that does not end.
+        (100, Stop::Attempts, 60..61),
+    ] {
+        let bodies = Bodies::new();
+        let refusing = tower::service_fn(|request: Request<()>| {
+            let status = if request.uri() == "/held" { 200 } else { 416 };
+            let answer = Response::builder()
+                .status(status)
+                .body(Full::<Bytes>::from("bus"));
+            std::future::ready(Ok::<_, BoxError>(answer.unwrap()))
+        });
+        let stack = ServiceBuilder::new()
+            .layer(
+                RetryLayer::new()
+                    .bodies(bodies.clone())
+                    .deadline(Duration::from_secs(deadline)),
+            )
+            .layer(GuardLayer::new().bodies(bodies))
+            .layer(ClassifyLayer::new())
+            .service(refusing);
+        let held = Request::get("/held").body(()).unwrap();
+        let held = stack.clone().oneshot(held).await.unwrap();
+        let error = stack.oneshot(Request::new(())).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.stopped_because()),
+            (Kind::ConnectionLimit, Some(stop))
+        );
+        assert!(
+            elapsed.contains(&error.elapsed().unwrap().as_secs()),
+            "{error:?}"
+        );
+        drop(held);
+    }
 }

@@ -14,6 +14,7 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep};
 use tower::BoxError;
 
+use super::bodies::Open;
 use crate::clock;
 use crate::error::Error;
 use crate::kind::Kind;
@@ -42,6 +43,8 @@ pin_project! {
         received: u64,
         expected: Option<u64>,
         framing: Framing,
+        // Kept for its drop, at the end of the body or with it.
+        open: Option<Open>,
     }
 }
 
@@ -56,7 +59,12 @@ enum Framing {
 // === impl GuardBody ===
 
 impl<R: Body> GuardBody<R> {
-    pub(super) fn new(head: &response::Parts, inner: R, idle: Duration) -> Self {
+    pub(super) fn new(
+        head: &response::Parts,
+        inner: R,
+        idle: Duration,
+        open: Option<Open>,
+    ) -> Self {
         let expected = inner.size_hint().exact();
         let closed = head.version < Version::HTTP_2
             && expected.is_none()
@@ -73,6 +81,7 @@ impl<R: Body> GuardBody<R> {
             } else {
                 Framing::Told
             },
+            open,
         }
     }
 
@@ -95,6 +104,7 @@ impl<R> GuardBody<R> {
         facts.expected = *this.expected;
         this.inner.set(None);
         *this.silence = None;
+        *this.open = None;
         error
     }
 }
@@ -127,6 +137,7 @@ where
                 if this.expected.is_none_or(|all| *this.received >= all) {
                     this.inner.set(None);
                     *this.silence = None;
+                    *this.open = None;
                     return Poll::Ready(None);
                 }
                 Error::new(Kind::Truncated, "fewer bytes came than were announced")

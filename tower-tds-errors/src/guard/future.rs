@@ -9,6 +9,7 @@ use http::Response;
 use http_body::Body;
 use pin_project_lite::pin_project;
 
+use super::bodies::Bodies;
 use super::body::GuardBody;
 
 pin_project! {
@@ -18,14 +19,19 @@ pin_project! {
         #[pin]
         inner: F,
         idle: Duration,
+        bodies: Option<Bodies>,
     }
 }
 
 // === impl ResponseFuture ===
 
 impl<F> ResponseFuture<F> {
-    pub(super) const fn new(inner: F, idle: Duration) -> Self {
-        Self { inner, idle }
+    pub(super) const fn new(inner: F, idle: Duration, bodies: Option<Bodies>) -> Self {
+        Self {
+            inner,
+            idle,
+            bodies,
+        }
     }
 }
 
@@ -39,7 +45,8 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let (head, body) = ready!(this.inner.poll(cx))?.into_parts();
-        let body = GuardBody::new(&head, body, *this.idle);
+        let open = this.bodies.as_ref().map(Bodies::opened);
+        let body = GuardBody::new(&head, body, *this.idle, open);
         Poll::Ready(Ok(Response::from_parts(head, body)))
     }
 }

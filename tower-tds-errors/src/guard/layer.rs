@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_layer::Layer;
 
-use super::{Guard, IDLE};
+use super::{Bodies, Guard, IDLE};
 
 /// Watches the bodies of successes, whose errors become this crate's.
 ///
@@ -38,9 +38,10 @@ use super::{Guard, IDLE};
 /// assert_eq!((error.kind(), error.received()), (Kind::Stalled, Some(4)));
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct GuardLayer {
     idle: Duration,
+    bodies: Option<Bodies>,
 }
 
 // === impl GuardLayer ===
@@ -49,13 +50,23 @@ impl GuardLayer {
     /// Bodies may say nothing for 30 s.
     #[must_use]
     pub const fn new() -> Self {
-        Self { idle: IDLE }
+        Self {
+            idle: IDLE,
+            bodies: None,
+        }
     }
 
     /// Sets how long a body may say nothing while it is waited for.
     #[must_use]
     pub const fn idle(mut self, idle: Duration) -> Self {
         self.idle = idle;
+        self
+    }
+
+    /// Counts the bodies while they are read.
+    #[must_use]
+    pub fn bodies(mut self, bodies: Bodies) -> Self {
+        self.bodies = Some(bodies);
         self
     }
 }
@@ -70,6 +81,6 @@ impl<S> Layer<S> for GuardLayer {
     type Service = Guard<S>;
 
     fn layer(&self, inner: S) -> Guard<S> {
-        Guard::new(inner, self.idle)
+        Guard::new(inner, self.idle, self.bodies.clone())
     }
 }

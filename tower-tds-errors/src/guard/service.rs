@@ -7,6 +7,7 @@ use http::Response;
 use http_body::Body;
 use tower_service::Service;
 
+use super::bodies::Bodies;
 use super::body::GuardBody;
 use super::future::ResponseFuture;
 
@@ -23,17 +24,22 @@ use super::future::ResponseFuture;
 /// # Errors
 ///
 /// The inner service's own. Those of the body say what came of it: [`GuardBody`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Guard<S> {
     inner: S,
     idle: Duration,
+    bodies: Option<Bodies>,
 }
 
 // === impl Guard ===
 
 impl<S> Guard<S> {
-    pub(super) const fn new(inner: S, idle: Duration) -> Self {
-        Self { inner, idle }
+    pub(super) const fn new(inner: S, idle: Duration, bodies: Option<Bodies>) -> Self {
+        Self {
+            inner,
+            idle,
+            bodies,
+        }
     }
 }
 
@@ -51,6 +57,6 @@ where
     }
 
     fn call(&mut self, request: Q) -> Self::Future {
-        ResponseFuture::new(self.inner.call(request), self.idle)
+        ResponseFuture::new(self.inner.call(request), self.idle, self.bodies.clone())
     }
 }

@@ -35,13 +35,16 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<F> {
-        // ## Calling => (Waiting | Readying | done)
+        // ## Calling => (Freeing | done)
         Calling {
             #[pin]
             attempt: F,
         },
+        // ## Freeing => (Waiting | done)
+        // The attempt was dropped on the way here, and with it what it held. Passed at once but
+        // for who waits for one of our bodies to end.
+        Freeing,
         // ## Waiting => Readying
-        // The attempt was dropped on the way here, and with it what it held.
         Waiting,
         // ## Readying => (Calling | done)
         Readying,
@@ -116,8 +119,9 @@ where
                 this.session.cut_off()
             }
         };
-        this.timer.set(failed?);
-        this.state.set(State::Waiting);
+        failed?;
+        this.timer.set(this.session.freed_end());
+        this.state.set(State::Freeing);
         self.poll_between(cx)
     }
 
@@ -128,6 +132,13 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Result<Response<R>, Error>> {
         let mut this = self.as_mut().project();
+        if let StateProj::Freeing = this.state.as_mut().project() {
+            if this.session.poll_freed(cx).is_pending() {
+                ready!(this.timer.as_mut().poll(cx));
+            }
+            this.timer.as_mut().set(this.session.wait_end()?);
+            this.state.as_mut().set(State::Waiting);
+        }
         if let StateProj::Waiting = this.state.as_mut().project() {
             // No look at the deadline: only a wait that ends before it was begun.
             if this.timer.is_set() {

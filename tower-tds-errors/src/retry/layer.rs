@@ -12,6 +12,7 @@ use super::budget::Budget;
 use super::policy::Policy;
 use super::replay::CloneBody;
 use super::shared::Shared;
+use crate::guard::Bodies;
 
 /// Sends a request again if that can help, a few times, after waits that the service asks for or
 /// that are drawn at random.
@@ -133,6 +134,16 @@ impl<P> RetryLayer<P> {
     #[must_use]
     pub fn unbudgeted(mut self) -> Self {
         self.policy.budget = None;
+        self
+    }
+
+    /// Lets a call that was refused for too many connections wait for the end of one of these.
+    ///
+    /// It waits for at most [`longest_wait`](Self::longest_wait), and by backoff after that, or at
+    /// once where none is open.
+    #[must_use]
+    pub fn bodies(mut self, bodies: Bodies) -> Self {
+        self.policy.bodies = Some(bodies);
         self
     }
 

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use tokio::time::Instant;
 
 use super::budget::{Account, Withdrawal};
 use super::verdict::{Again, Cured, Reuse, Way};
 use crate::error::Error;
+use crate::guard::bodies::Freed;
 use crate::kind::Kind;
 use crate::kind::table::Advice;
 
@@ -26,6 +28,11 @@ pub(super) struct Past<S> {
     /// What the last failure was answered by.
     way: Way,
     pub(super) rng: Rng,
+    /// The end of one of our bodies, while that is waited for.
+    pub(super) freed: Option<Freed>,
+    failed_at: Option<Instant>,
+    /// How long to wait before the retry.
+    wait: Duration,
     /// The failure that is being waited on.
     pub(super) failure: Option<Error>,
     pub(super) slept: Duration,
@@ -47,6 +54,9 @@ impl<S> Past<S> {
             lent: None,
             way: Way::Paid,
             rng,
+            freed: None,
+            failed_at: None,
+            wait: Duration::ZERO,
             failure: None,
             slept: Duration::ZERO,
             kinds: Vec::new(),
@@ -54,7 +64,7 @@ impl<S> Past<S> {
     }
 
     /// Notes a failure that another attempt follows.
-    pub(super) fn push(&mut self, error: Error, again: Again) {
+    pub(super) fn push(&mut self, error: Error, again: Again, now: Instant) {
         if error.kind().advice() == Advice::Once {
             self.cured = Cured::Yes;
         }
@@ -64,9 +74,21 @@ impl<S> Past<S> {
         if self.kinds.len() < MOST_KINDS {
             self.kinds.push(error.kind());
         }
-        self.slept = self.slept.saturating_add(again.wait);
+        self.failed_at = Some(now);
+        self.wait = again.wait;
         self.way = again.way;
         self.failure = Some(error);
+    }
+
+    /// Notes that the wait begins, after that for a body, and gives it.
+    pub(super) fn wait_at(&mut self, now: Instant) -> Duration {
+        self.freed = None;
+        let since = self.failed_at.unwrap_or(now);
+        let slept = self
+            .slept
+            .saturating_add(now.saturating_duration_since(since));
+        self.slept = slept.saturating_add(self.wait);
+        self.wait
     }
 
     /// Notes that the retry is sent.

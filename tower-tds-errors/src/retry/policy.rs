@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::backoff::{Backoff, Dice};
 use super::budget::Budget;
+use crate::guard::Bodies;
 
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
@@ -14,6 +15,7 @@ pub(super) struct Policy {
     pub(super) longest_wait: Duration,
     pub(super) backoff: Backoff,
     pub(super) budget: Option<Budget>,
+    pub(super) bodies: Option<Bodies>,
     pub(super) dice: Dice,
 }
 
@@ -28,6 +30,7 @@ impl Default for Policy {
             longest_wait: LONGEST_WAIT,
             backoff: Backoff::default(),
             budget: Some(Budget::default()),
+            bodies: None,
             dice: Dice::default(),
         }
     }

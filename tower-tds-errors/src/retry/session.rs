@@ -16,6 +16,7 @@ use super::shared::Shared;
 use super::verdict::{Again, Failed, Way, verdict};
 use crate::clock;
 use crate::error::Error;
+use crate::guard::Bodies;
 use crate::kind::Kind;
 use crate::stop::Stop;
 
@@ -73,8 +74,8 @@ impl<S, B, P> Session<S, B, P> {
         }
     }
 
-    /// The end of the wait before the next attempt, if there is a wait, or the error to end with.
-    pub(super) fn failed(&mut self, error: Error) -> Result<Option<Instant>, Error> {
+    /// Prepares the next attempt, or gives the error to end with.
+    pub(super) fn failed(&mut self, error: Error) -> Result<(), Error> {
         // A retry layer below has given up on it; twice the layers are not twice the attempts.
         if error.stopped_because().is_some() {
             return Err(error);
@@ -84,15 +85,44 @@ impl<S, B, P> Session<S, B, P> {
             Ok(again) => again,
             Err(stop) => return Err(self.note(error, stop)),
         };
+        let crowded = error.kind() == Kind::ConnectionLimit;
+        let bodies = self.shared.policy.bodies.as_ref().filter(|_| crowded);
+        let freed = bodies.and_then(Bodies::freed);
+        let past = self.past();
         tracing::debug!(
             kind = %error.kind(),
-            attempt = self.past().attempts,
+            attempt = past.attempts,
             wait_ms = u64::try_from(again.wait.as_millis()).unwrap_or(u64::MAX),
             "attempt failed, trying again",
         );
-        self.past().push(error, again);
-        let wait = Some(again.wait).filter(|wait| !wait.is_zero());
-        Ok(wait.and_then(|wait| now.checked_add(wait)))
+        past.push(error, again, now);
+        past.freed = freed;
+        Ok(())
+    }
+
+    /// When the wait for the end of a body is over, if there is such a wait.
+    pub(super) fn freed_end(&mut self) -> Option<Instant> {
+        self.past.as_ref()?.freed.as_ref()?;
+        let longest = clock::now().checked_add(self.shared.policy.longest_wait);
+        longest.into_iter().chain(self.deadline()).min()
+    }
+
+    pub(super) fn poll_freed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let freed = self.past.as_mut().and_then(|past| past.freed.as_mut());
+        freed.map_or(Poll::Ready(()), |freed| freed.poll(cx))
+    }
+
+    /// When the wait that begins now is over, if there is one, unless the deadline is before.
+    pub(super) fn wait_end(&mut self) -> Result<Option<Instant>, Error> {
+        let now = clock::now();
+        let wait = self.past().wait_at(now);
+        let end = now.checked_add(wait);
+        if let (Some(end), Some(deadline)) = (end, self.deadline())
+            && deadline <= end
+        {
+            return Err(self.give_up(Stop::Deadline));
+        }
+        Ok(end.filter(|_| !wait.is_zero()))
     }
 
     fn decide(&mut self, error: &Error, now: Instant) -> Result<Again, Stop> {
@@ -121,7 +151,7 @@ impl<S, B, P> Session<S, B, P> {
     }
 
     /// What follows from the end of an attempt's time.
-    pub(super) fn cut_off(&mut self) -> Result<Option<Instant>, Error> {
+    pub(super) fn cut_off(&mut self) -> Result<(), Error> {
         let now = clock::now();
         if self.deadline().is_some_and(|deadline| deadline <= now) {
             let mut error = Error::new(Kind::Timeout, DEADLINE);
