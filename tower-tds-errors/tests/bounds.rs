@@ -171,6 +171,7 @@ async fn readiness_between_attempts_counts_and_the_failure_before_survives() {
         (Kind::Unavailable, Some(Stop::Deadline))
     );
     assert_eq!((start.elapsed(), error.attempts()), (secs(7), 1));
+    assert!(error.history().is_empty(), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -310,4 +311,51 @@ async fn a_get_that_met_a_closed_connection_goes_out_once_more_at_once_and_for_f
     let probe = Probe::new(|_| reset());
     send(&once, &probe, get("/")).await.unwrap_err();
     assert_eq!(probe.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_tells_of_the_attempts_before_and_not_of_all_that_there_were() {
+    let answers = [503, 504, 416, 423];
+    let probe = Probe::new(move |n| Ok(status_of(answers[n % 4])));
+    let layer = RetryLayer::new().unbudgeted().attempts(n(4));
+    let error = send(&layer, &probe, get("/")).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::RateExceeded);
+    assert_eq!(
+        error.history(),
+        [
+            Kind::Unavailable,
+            Kind::ServerTimeout,
+            Kind::ConnectionLimit
+        ]
+    );
+    assert!(Some(error.slept()) <= error.elapsed() && error.slept() > Duration::ZERO);
+    let many = layer.attempts(n(40)).deadline(secs(10_000));
+    let error = send(&many, &Probe::always(503), get("/"))
+        .await
+        .unwrap_err();
+    assert_eq!((error.attempts(), error.history().len()), (40, 16));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_is_one_line_that_says_what_and_what_next_and_why_no_more() {
+    let probe = Probe::new(|_| {
+        let mut response = status_of(503);
+        *response.body_mut() = Full::from("busy\nbus\u{1b}[2J");
+        Ok(response)
+    });
+    let layer = RetryLayer::new().budget(Budget::new(0, n(1)).per_second(0).burst(n(1)));
+    let request = get("https://user:CANARY@api.example/v2?key=CANARY");
+    let error = send(&layer, &probe, request).await.unwrap_err();
+    let line = error.to_string();
+    assert!(
+        line.starts_with(
+            r#"GET https://api.example/v2: the service is failing (status 503), the service says "busy"#
+        ),
+        "{line}"
+    );
+    assert!(
+        line.ends_with("; try again later; not retried as too many requests to this host fail"),
+        "{line}"
+    );
+    assert!(!line.contains(char::is_control), "{line}");
 }

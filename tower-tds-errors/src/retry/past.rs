@@ -80,6 +80,13 @@ impl<S> Past<S> {
         self.failure = Some(error);
     }
 
+    /// Takes back the last failure: it is the one that the call ends with.
+    pub(super) fn pop(&mut self) {
+        if usize::try_from(self.attempts) == Ok(self.kinds.len()) {
+            self.kinds.pop();
+        }
+    }
+
     /// Notes that the wait begins, after that for a body, and gives it.
     pub(super) fn wait_at(&mut self, now: Instant) -> Duration {
         self.freed = None;

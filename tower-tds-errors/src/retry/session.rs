@@ -20,6 +20,8 @@ use crate::guard::Bodies;
 use crate::kind::Kind;
 use crate::stop::Stop;
 
+mod ending;
+
 pub(super) struct Session<S, B, P> {
     shared: Arc<Shared<S, P>>,
     kept: Kept<B>,
@@ -150,58 +152,10 @@ impl<S, B, P> Session<S, B, P> {
         Ok(again)
     }
 
-    /// What follows from the end of an attempt's time.
-    pub(super) fn cut_off(&mut self) -> Result<(), Error> {
-        let now = clock::now();
-        if self.deadline().is_some_and(|deadline| deadline <= now) {
-            let mut error = Error::new(Kind::Timeout, DEADLINE);
-            error.set_earlier(self.failure());
-            return Err(self.note(error, Stop::Deadline));
-        }
-        self.failed(Error::new(Kind::Timeout, ATTEMPT))
-    }
-
-    /// The error for a service that did not become ready again.
-    pub(super) fn not_ready(&mut self, mut error: Error) -> Error {
-        error.set_earlier(self.failure());
-        self.note(error, Stop::NotReady)
-    }
-
-    /// The error for a retry that cannot begin: the failure that it was to mend.
-    pub(super) fn give_up(&mut self, stop: Stop) -> Error {
-        let failure = self.failure();
-        let error = failure.unwrap_or_else(|| Error::new(Kind::Timeout, DEADLINE));
-        self.note(error, stop)
-    }
-
     fn past(&mut self) -> &mut Past<S> {
         let (policy, kept) = (&self.shared.policy, &self.kept);
         self.past
             .get_or_insert_with(|| Box::new(Past::new(policy.dice.session(), kept.reuse())))
-    }
-
-    fn failure(&mut self) -> Option<Error> {
-        self.past.as_mut()?.failure.take()
-    }
-
-    fn note(&mut self, mut error: Error, stop: Stop) -> Error {
-        let elapsed = self.elapsed();
-        let facts = error.facts_mut();
-        facts.note_request(&self.kept.method, &self.kept.uri);
-        if let Some(past) = &mut self.past {
-            facts.attempts = past.attempts;
-            facts.slept = past.slept;
-            facts.history = std::mem::take(&mut past.kinds).into_boxed_slice();
-        }
-        facts.elapsed = Some(elapsed);
-        facts.stop = Some(stop);
-        tracing::debug!(
-            kind = %error.kind(),
-            attempts = error.attempts(),
-            stop = %stop,
-            "request failed",
-        );
-        error
     }
 
     fn start(&mut self) -> Instant {
@@ -254,7 +208,3 @@ impl<S: Clone, B, P> Session<S, B, P> {
         Some(past.service.as_mut()?.call(request))
     }
 }
-
-const DEADLINE: &str = "the deadline of the retry layer passed";
-
-const ATTEMPT: &str = "the retry layer's timeout for one attempt passed";
