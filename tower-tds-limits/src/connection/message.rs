@@ -3,21 +3,17 @@
 //! What cannot be told for sure makes the message opaque, which is always safe: nobody is ever
 //! cut off for it.
 
+mod head;
+
+use self::head::{Body, Head};
+
 /// One request or response, read along byte by byte.
 #[derive(Debug)]
 pub(super) struct Message {
     part: Part,
     /// The beginning of a line whose end has not come yet.
     line: Vec<u8>,
-    framing: Framing,
-    role: Role,
-}
-
-/// Which of the two, with what its start line says about the body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
-    Request { head_only: bool },
-    Response { status: u16, head_only: bool },
+    head: Head,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,34 +34,22 @@ enum Part {
     Opaque,
 }
 
-/// What the fields have said about the body so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Framing {
-    Unsaid,
-    Length(u64),
-    Chunked,
-}
-
 // === impl Message ===
 
 impl Message {
     pub(super) const fn request() -> Self {
-        Self::new(Role::Request { head_only: false })
+        Self::new(Head::of_request())
     }
 
     pub(super) const fn response() -> Self {
-        Self::new(Role::Response {
-            status: 0,
-            head_only: false,
-        })
+        Self::new(Head::of_response())
     }
 
-    const fn new(role: Role) -> Self {
+    const fn new(head: Head) -> Self {
         Self {
             part: Part::StartLine,
             line: Vec::new(),
-            framing: Framing::Unsaid,
-            role,
+            head,
         }
     }
 
@@ -84,14 +68,12 @@ impl Message {
 
     /// Whether the request's response has no body, whatever its fields say.
     pub(super) fn asks_for_the_head(&self) -> bool {
-        self.role == Role::Request { head_only: true }
+        self.head.asks_for_the_head()
     }
 
-    /// This response answers a request for the head alone.
+    /// This is the response to a request for the head alone.
     pub(super) fn answer_with_the_head(&mut self) {
-        if let Role::Response { head_only, .. } = &mut self.role {
-            *head_only = true;
-        }
+        self.head.answer_with_the_head();
     }
 
     /// Reads on; gives what lies behind the message's end.
@@ -151,9 +133,21 @@ impl Message {
         self.part = match self.part {
             // Parsers skip empty lines before a message (RFC 9112, section 2.2).
             Part::StartLine if line.is_empty() => Part::StartLine,
-            Part::StartLine => self.start(line).map_or(Part::Opaque, |()| Part::Fields),
-            Part::Fields if line.is_empty() => self.after_fields(),
-            Part::Fields => self.field(line).map_or(Part::Opaque, |()| Part::Fields),
+            Part::StartLine => self
+                .head
+                .start(line)
+                .map_or(Part::Opaque, |()| Part::Fields),
+            Part::Fields if line.is_empty() => match self.head.end() {
+                Body::None => Part::Whole,
+                Body::Length(length) => Part::Counted(length),
+                Body::Chunks => Part::ChunkSize,
+                Body::AnotherHead => Part::StartLine,
+                Body::Unknown => Part::Opaque,
+            },
+            Part::Fields => self
+                .head
+                .field(line)
+                .map_or(Part::Opaque, |()| Part::Fields),
             Part::ChunkSize => match chunk_size(line) {
                 Some(0) => Part::Trailers,
                 // Its data, and the line's end behind them.
@@ -165,81 +159,6 @@ impl Message {
             part @ (Part::Counted(_) | Part::Chunk(_) | Part::Whole | Part::Opaque) => part,
         };
     }
-
-    fn start(&mut self, line: &[u8]) -> Option<()> {
-        match &mut self.role {
-            Role::Request { head_only } => {
-                let mut words = line.split(|byte| *byte == b' ');
-                let method = words.next()?;
-                let version = words.next_back()?;
-                *head_only = method == b"HEAD";
-                (method != b"CONNECT" && version.starts_with(b"HTTP/1.")).then_some(())
-            }
-            Role::Response { status, .. } => {
-                let mut words = line.split(|byte| *byte == b' ');
-                let version = words.next()?;
-                *status = str::from_utf8(words.next()?).ok()?.parse().ok()?;
-                version.starts_with(b"HTTP/1.").then_some(())
-            }
-        }
-    }
-
-    /// Says nothing when the body's end could be read in two ways.
-    fn field(&mut self, line: &[u8]) -> Option<()> {
-        if line.first()?.is_ascii_whitespace() {
-            // A line folded into the one before, which hardly anybody sends any more.
-            return None;
-        }
-        let colon = line.iter().position(|byte| *byte == b':')?;
-        let (name, value) = line.split_at(colon);
-        let framing = if name.trim_ascii().eq_ignore_ascii_case(b"content-length") {
-            Framing::Length(digits(value.get(1..)?.trim_ascii())?)
-        } else if name.trim_ascii().eq_ignore_ascii_case(b"transfer-encoding") {
-            let coding = value.get(1..)?.trim_ascii();
-            coding
-                .eq_ignore_ascii_case(b"chunked")
-                .then_some(Framing::Chunked)?
-        } else {
-            return Some(());
-        };
-        let unsaid = self.framing == Framing::Unsaid;
-        self.framing = framing;
-        unsaid.then_some(())
-    }
-
-    fn after_fields(&mut self) -> Part {
-        let body = match self.framing {
-            Framing::Unsaid => None,
-            Framing::Length(0) => Some(Part::Whole),
-            Framing::Length(length) => Some(Part::Counted(length)),
-            Framing::Chunked => Some(Part::ChunkSize),
-        };
-        match self.role {
-            Role::Request { .. } => body.unwrap_or(Part::Whole),
-            // Another protocol from here on.
-            Role::Response { status: 101, .. } => Part::Opaque,
-            Role::Response {
-                status: 100..=199, ..
-            } => {
-                self.framing = Framing::Unsaid;
-                Part::StartLine
-            }
-            Role::Response {
-                status: 204 | 304, ..
-            }
-            | Role::Response {
-                head_only: true, ..
-            } => Part::Whole,
-            // Without a length the body ends when the connection does.
-            Role::Response { .. } => body.unwrap_or(Part::Opaque),
-        }
-    }
-}
-
-fn digits(bytes: &[u8]) -> Option<u64> {
-    // `parse` alone would take a sign.
-    bytes.first()?.is_ascii_digit().then_some(())?;
-    str::from_utf8(bytes).ok()?.parse().ok()
 }
 
 fn chunk_size(line: &[u8]) -> Option<u64> {

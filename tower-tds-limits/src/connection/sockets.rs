@@ -55,13 +55,13 @@ impl Sockets {
             state: State::Working,
             exit,
         });
-        if let Some(key) = self.all.iter().position(Option::is_none) {
-            self.all.splice(key..=key, [socket]);
-            SocketKey(key)
-        } else {
-            self.all.push(socket);
-            SocketKey(self.all.len().saturating_sub(1))
+        let mut places = self.all.iter_mut().enumerate();
+        if let Some((key, place)) = places.find(|(_, place)| place.is_none()) {
+            *place = socket;
+            return SocketKey(key);
         }
+        self.all.push(socket);
+        SocketKey(self.all.len().saturating_sub(1))
     }
 
     pub(super) fn remove(&mut self, key: SocketKey) {

@@ -7,6 +7,7 @@
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
 mod cache;
+mod leaks;
 mod net;
 mod probe;
 mod reclaim;

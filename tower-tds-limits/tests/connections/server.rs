@@ -191,10 +191,16 @@ impl Counts {
         });
     }
 
-    async fn released(&self) {
+    /// Waits until what is held back may go, or until the client has ended its side.
+    async fn released<S: AsyncRead + Unpin>(&self, socket: &mut S) -> io::Result<()> {
         let mut held = self.held.subscribe();
-        let released = held.wait_for(|held| !held).await;
-        drop(released.expect("the counts live as long as the server"));
+        tokio::select! {
+            released = held.wait_for(|held| !held) => {
+                drop(released.expect("the counts live as long as the server"));
+                Ok(())
+            }
+            ended = socket.read_u8() => Err(ended.expect_err("one request at a time")),
+        }
     }
 }
 
@@ -238,7 +244,7 @@ enum Then {
     ReadToTheEnd,
 }
 
-async fn answer<S: AsyncWrite + Unpin>(
+async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut S,
     path: &str,
     counts: &Counts,
@@ -250,18 +256,18 @@ async fn answer<S: AsyncWrite + Unpin>(
         "/held" => {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{first}");
             socket.write_all(head.as_bytes()).await?;
-            counts.released().await;
+            counts.released(socket).await?;
             socket.write_all(second.as_bytes()).await?;
         }
         "/held-chunks" => {
             let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nbus\r\n";
             socket.write_all(head.as_bytes()).await?;
-            counts.released().await;
+            counts.released(socket).await?;
             socket.write_all(b"4\r\n 307\r\n0\r\n\r\n").await?;
         }
         // Nothing at all until then.
         "/late" => {
-            counts.released().await;
+            counts.released(socket).await?;
             let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{BODY}");
             socket.write_all(whole.as_bytes()).await?;
         }
@@ -269,7 +275,7 @@ async fn answer<S: AsyncWrite + Unpin>(
         "/until-close" => {
             let head = format!("HTTP/1.1 200 OK\r\n\r\n{first}");
             socket.write_all(head.as_bytes()).await?;
-            counts.released().await;
+            counts.released(socket).await?;
             socket.write_all(second.as_bytes()).await?;
             return Ok(Then::Close);
         }
