@@ -146,9 +146,9 @@ mod tape;
 /// The futures of the services.
 pub mod future {
     pub use crate::classify::future::ResponseFuture as ClassifyFuture;
+    pub use crate::guard::future::ResponseFuture as GuardFuture;
     #[cfg(feature = "tower-retry")]
     pub use crate::retry::adapter::Wait;
-    pub use crate::guard::future::ResponseFuture as GuardFuture;
     pub use crate::retry::future::ResponseFuture as RetryFuture;
 }
 

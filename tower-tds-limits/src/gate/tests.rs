@@ -98,6 +98,21 @@ async fn waiters_pass_in_the_order_they_came() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_who_does_not_wait_passes_nobody_who_does() {
+    let gate = gate(0);
+    let mut first = pass!(waiter(&gate));
+    assert_pending!(first.poll());
+    put_back(&gate);
+    assert_eq!(gate.try_pass(), Err(None), "it is the first one's");
+    assert_ready_ok!(first.poll());
+    put_back(&gate);
+    assert_eq!(gate.try_pass(), Ok(()));
+    let soon = Duration::from_millis(40);
+    gate.update(|script| script.at = vec![Instant::now() + soon]);
+    assert_eq!(gate.try_pass(), Err(Some(soon)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_grant_wakes_the_next_while_there_is_room() {
     let gate = gate(0);
     let mut first = pass!(waiter(&gate));

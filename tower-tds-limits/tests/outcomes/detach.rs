@@ -99,6 +99,21 @@ async fn a_dropped_call_is_answered_and_gives_everything_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_nobody_polled_is_dropped_as_it_is() {
+    let limiter = Limiter::new(Limits::default());
+    let seen = Scripted::new(ms(300), |_| Answer::ok());
+    let mut service = ServiceBuilder::new()
+        .layer(DetachLayer::new())
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(seen);
+    let service = service.ready().await.expect("there is a permit");
+    drop(service.call(request()));
+    sleep(ms(1)).await;
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.in_flight, snapshot.live), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_is_never_answered_is_let_go_after_half_a_minute() {
     let limiter = Limiter::new(Limits::default());
     let seen = Scripted::new(Duration::from_secs(100_000), |_| Answer::ok());
