@@ -42,7 +42,7 @@ enum Records {
 }
 
 /// Makes the command of a program for a folder and an address.
-type Configure = dyn Fn(&str, &Path, SocketAddr) -> Command;
+type Configure = dyn Fn(&str, &Path, SocketAddr) -> Command + Send + Sync;
 
 // === impl Kind ===
 

@@ -19,6 +19,7 @@
 )]
 
 use tds_sim::Rule;
+use tokio::task::JoinSet;
 
 mod gateway;
 mod haproxy;
@@ -99,10 +100,14 @@ async fn the_simulated_service_refuses_nothing_through_a_rough_network() {
         Rule::SlidingCounter,
         Rule::LeakyBucket { burst: 10 },
     ];
+    let mut runs = JoinSet::new();
     for rule in rules {
-        let ways = [Way::Lognormal, Way::Stalls];
-        briefly(Kind::Simulator(rule), Load::Small, &ways).await;
+        runs.spawn(async move {
+            let ways = [Way::Lognormal, Way::Stalls];
+            briefly(Kind::Simulator(rule), Load::Small, &ways).await;
+        });
     }
+    runs.join_all().await;
 }
 
 #[tokio::test]
