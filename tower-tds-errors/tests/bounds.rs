@@ -359,3 +359,28 @@ async fn an_error_is_one_line_that_says_what_and_what_next_and_why_no_more() {
     );
     assert!(!line.contains(char::is_control), "{line}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_future_dropped_at_any_poll_owes_its_host_only_what_was_sent() {
+    let mut sent_some = [false, false];
+    for polls in 0..150 {
+        let one = Budget::new(0, n(1)).per_second(0).burst(n(1));
+        let answer = |_| Ok(status_of(503));
+        let probe = Probe::with(answer, Duration::from_millis(3), usize::MAX);
+        let layer = RetryLayer::new().budget(one).seed(polls);
+        let stack = layer.layer(ClassifyLayer::new().layer(probe.clone()));
+        let mut dropped = task::spawn(stack.clone().oneshot(get("/")));
+        for _ in 0..polls {
+            if dropped.poll().is_ready() {
+                break;
+            }
+            advance(Duration::from_millis(1)).await;
+        }
+        drop(dropped);
+        let retried = probe.seen().iter().any(|seen| seen.attempt == 2);
+        let error = stack.oneshot(get("/")).await.unwrap_err();
+        assert_eq!(error.attempts(), if retried { 1 } else { 2 }, "{polls}");
+        sent_some[usize::from(retried)] = true;
+    }
+    assert_eq!(sent_some, [true, true], "drops before and after the retry");
+}
