@@ -84,6 +84,7 @@ pub use self::{
     judge::{Challenge, Judge, Judgement},
     layer::TokenLayer,
     origin::Origin,
+    policy::Policy,
     service::Token,
     tokens::{Tokens, TokensBuilder},
 };
@@ -99,6 +100,7 @@ mod judge;
 mod layer;
 mod lifetime;
 mod origin;
+mod policy;
 mod service;
 mod tokens;
 

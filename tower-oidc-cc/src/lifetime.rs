@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::Policy;
+
 #[cfg(test)]
 mod tests;
 
@@ -23,17 +25,23 @@ impl Lifetime {
     /// local expiry is never later than the server's. `draw`, in `0.0..1.0`, is the jitter; it is
     /// drawn once per token and only ever moves the renewal earlier, so that processes started
     /// together drift apart and none comes close to expiry. `None` if the life is already over.
-    pub(crate) fn plan_at(now: Instant, sent: Instant, life: Duration, draw: f64) -> Option<Self> {
+    pub(crate) fn plan_at(
+        now: Instant,
+        sent: Instant,
+        life: Duration,
+        policy: Policy,
+        draw: f64,
+    ) -> Option<Self> {
         let life = life.min(LONGEST);
         let expires_at = sent.checked_add(life)?;
         let left = expires_at.checked_duration_since(now)?;
         if left.is_zero() {
             return None;
         }
-        let planned = sent.checked_add(life.mul_f64(RENEW - EARLIER * draw))?;
-        // A token that spent most of its life on the way is still used for half of the rest:
-        // without this line a slow endpoint and a short life make a loop.
-        let soonest = now.checked_add(left.mul_f64(0.5))?;
+        let planned = sent.checked_add(policy.age(life, draw))?;
+        // A token that spent most of its life on the way is still used for half of the rest, or
+        // for a while: without this line a slow endpoint and a short life make a loop.
+        let soonest = now.checked_add(left.mul_f64(0.5).min(A_WHILE))?;
         Some(Self {
             renew_at: planned.max(soonest),
             expires_at,
@@ -45,11 +53,8 @@ impl Lifetime {
     }
 }
 
-/// Renewal at 80 % of life at the latest: a 24 h token costs 1.25 to 1.43 requests a day, and an
-/// endpoint may be down for almost five hours before a call notices.
-const RENEW: f64 = 0.8;
-/// The jitter, as a share of life: 2.4 h for a 24 h token, which spreads a thousand processes
-/// started at once to one renewal in nine seconds.
-const EARLIER: f64 = 0.1;
+/// The least distance between two requests that a policy's schedule makes, where life allows it;
+/// a policy's own schedules are longer.
+const A_WHILE: Duration = Duration::from_secs(30);
 /// Thirty days. Longer lives are cut to this, which also keeps hostile numbers out of `Instant`.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);

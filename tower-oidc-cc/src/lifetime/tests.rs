@@ -5,17 +5,18 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::{LONGEST, Lifetime};
+use super::{A_WHILE, LONGEST, Lifetime};
+use crate::Policy;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
 #[test]
 fn a_day_is_renewed_at_four_fifths_and_earlier_by_jitter_only() {
     let sent = Instant::now();
-    let latest = Lifetime::plan_at(sent, sent, DAY, 0.0).unwrap();
+    let latest = Lifetime::plan_at(sent, sent, DAY, Policy::Ahead, 0.0).unwrap();
     assert_eq!(latest.renew_at - sent, DAY.mul_f64(0.8));
     assert_eq!(latest.expires_at - sent, DAY);
-    let earlier = Lifetime::plan_at(sent, sent, DAY, 0.999).unwrap();
+    let earlier = Lifetime::plan_at(sent, sent, DAY, Policy::Ahead, 0.999).unwrap();
     assert!(earlier.renew_at < latest.renew_at);
     assert!(earlier.renew_at - sent > DAY.mul_f64(0.7));
 }
@@ -24,21 +25,48 @@ fn a_day_is_renewed_at_four_fifths_and_earlier_by_jitter_only() {
 fn life_counts_from_the_send() {
     let sent = Instant::now();
     let now = sent + Duration::from_secs(20);
-    let plan = Lifetime::plan_at(now, sent, Duration::from_secs(60), 0.0).unwrap();
+    let plan = Lifetime::plan_at(now, sent, Duration::from_secs(60), Policy::Ahead, 0.0).unwrap();
     assert_eq!(plan.expires_at, sent + Duration::from_secs(60));
     assert_eq!(
-        Lifetime::plan_at(now, sent, Duration::from_secs(20), 0.0),
+        Lifetime::plan_at(now, sent, Duration::from_secs(20), Policy::Ahead, 0.0),
         None
     );
-    assert_eq!(Lifetime::plan_at(now, sent, Duration::ZERO, 0.0), None);
+    assert_eq!(
+        Lifetime::plan_at(now, sent, Duration::ZERO, Policy::Ahead, 0.0),
+        None
+    );
 }
 
 #[test]
 fn a_token_that_arrives_late_is_used_for_half_of_what_is_left() {
     let sent = Instant::now();
     let now = sent + Duration::from_secs(9);
-    let plan = Lifetime::plan_at(now, sent, Duration::from_secs(10), 0.5).unwrap();
+    let plan = Lifetime::plan_at(now, sent, Duration::from_secs(10), Policy::Ahead, 0.5).unwrap();
     assert_eq!(plan.renew_at, now + Duration::from_millis(500));
+}
+
+#[test]
+fn an_interval_is_kept_to_a_tenth_and_a_short_life_goes_before_it() {
+    let sent = Instant::now();
+    let hours = |n: u32| Duration::from_secs(3_600) * n;
+    let age = |every, life, draw| {
+        let policy = Policy::Interval(every);
+        Lifetime::plan_at(sent, sent, life, policy, draw)
+            .unwrap()
+            .renew_at
+            - sent
+    };
+    assert_eq!(age(hours(6), DAY, 0.0), hours(6));
+    assert!(age(hours(6), DAY, 0.999) > hours(6).mul_f64(0.9));
+    assert_eq!(age(hours(6), hours(5), 0.0), hours(4));
+    assert_eq!(age(Duration::ZERO, DAY, 0.0), Duration::from_secs(60));
+}
+
+#[test]
+fn on_expiry_nothing_is_renewed_ahead() {
+    let sent = Instant::now();
+    let plan = Lifetime::plan_at(sent, sent, DAY, Policy::OnExpiry, 0.7).unwrap();
+    assert_eq!(plan.renew_at, plan.expires_at);
 }
 
 proptest! {
@@ -47,18 +75,24 @@ proptest! {
         life_ms in 1u64..u64::MAX,
         late_ms in 0u64..30_000,
         draw in 0.0f64..1.0,
+        policy in prop_oneof![
+            Just(Policy::Ahead),
+            Just(Policy::OnExpiry),
+            any::<u64>().prop_map(|ms| Policy::Interval(Duration::from_millis(ms))),
+        ],
     ) {
         let sent = Instant::now();
         let now = sent + Duration::from_millis(late_ms);
         let life = Duration::from_millis(life_ms);
-        match Lifetime::plan_at(now, sent, life, draw) {
+        match Lifetime::plan_at(now, sent, life, policy, draw) {
             None => prop_assert!(late_ms >= life_ms),
             Some(plan) => {
                 prop_assert!(now <= plan.renew_at);
                 prop_assert!(plan.renew_at <= plan.expires_at);
                 prop_assert_eq!(plan.expires_at, sent + life.min(LONGEST));
-                // At most one renewal in half of the remaining life: no loop.
-                prop_assert!(plan.renew_at - now >= (plan.expires_at - now).mul_f64(0.49));
+                // At most one renewal in half of the remaining life, or in a while: no loop.
+                let half = (plan.expires_at - now).mul_f64(0.49);
+                prop_assert!(plan.renew_at - now >= half.min(A_WHILE));
             }
         }
     }

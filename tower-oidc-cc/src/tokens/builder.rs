@@ -8,7 +8,7 @@ use http_body::Body;
 use tower_service::Service;
 
 use super::{Tokens, grant::Post, shared::Shared};
-use crate::{Credentials, TokenEndpoint};
+use crate::{Credentials, Policy, TokenEndpoint};
 
 /// Collects what a [`Tokens`] handle is made of.
 #[derive(Debug)]
@@ -16,6 +16,7 @@ pub struct TokensBuilder {
     endpoint: TokenEndpoint,
     credentials: Credentials,
     timeout: Duration,
+    policy: Policy,
 }
 
 // === impl TokensBuilder ===
@@ -26,6 +27,7 @@ impl TokensBuilder {
             endpoint,
             credentials,
             timeout: TIMEOUT,
+            policy: Policy::default(),
         }
     }
 
@@ -35,6 +37,12 @@ impl TokensBuilder {
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
+    }
+
+    /// Chooses when a token that still works is replaced; [`Policy::Ahead`] by default.
+    #[must_use]
+    pub fn policy(self, policy: Policy) -> Self {
+        Self { policy, ..self }
     }
 
     /// Builds the handle over the HTTP client that carries the token requests.
@@ -55,7 +63,7 @@ impl TokensBuilder {
     {
         let post = Post::new(client, self.endpoint, self.credentials, self.timeout);
         Tokens {
-            shared: Arc::new(Shared::new(Arc::new(post))),
+            shared: Arc::new(Shared::new(Arc::new(post), self.policy)),
         }
     }
 }

@@ -12,7 +12,9 @@ use super::{
     grant::Issued,
     shared::{Answer, Waiter},
 };
-use crate::{TokenError, backoff::Backoff, gap::Gap};
+use crate::{
+    Policy, TokenError, backoff::Backoff, error::token::Kind, gap::Gap, lifetime::Lifetime,
+};
 
 /// The truth about the token, and the memory of what went wrong. [`Shared`] locks it.
 ///
@@ -64,17 +66,24 @@ impl Cold {
         receiver
     }
 
-    pub(super) fn publish(&mut self, issued: Issued) -> Arc<Bearer> {
+    pub(super) fn publish_at(
+        &mut self,
+        now: Instant,
+        issued: Issued,
+        policy: Policy,
+    ) -> Result<Arc<Bearer>, TokenError> {
+        let lifetime = Lifetime::plan_at(now, issued.sent, issued.life, policy, fastrand::f64())
+            .ok_or_else(|| TokenError::new(Kind::Malformed("the token was expired on arrival")))?;
         self.generation = self.generation.saturating_add(1);
         self.refusal = None;
         self.backoff.succeed();
         let token = Arc::new(Bearer {
             header: issued.header,
             generation: self.generation,
-            lifetime: issued.lifetime,
+            lifetime,
         });
         self.token = Some(Arc::clone(&token));
-        token
+        Ok(token)
     }
 
     pub(super) fn refuse_at(&mut self, now: Instant, error: &TokenError) -> TokenError {

@@ -1,10 +1,11 @@
 //! Where the driver gets tokens from.
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, time::Duration};
 
 use http::HeaderValue;
+use tokio::time::Instant;
 
-use crate::{TokenError, lifetime::Lifetime};
+use crate::TokenError;
 
 pub(super) use self::post::Post;
 
@@ -22,5 +23,7 @@ pub(super) trait Grant: Send + Sync {
 /// What a successful request brings.
 pub(super) struct Issued {
     pub(super) header: HeaderValue,
-    pub(super) lifetime: Lifetime,
+    /// When it was asked for: life counts from here, since the server began to count later.
+    pub(super) sent: Instant,
+    pub(super) life: Duration,
 }

@@ -21,7 +21,7 @@ use super::{
     driver::Driver,
     grant::{Grant, Issued},
 };
-use crate::{TokenError, clock, error::token::Kind};
+use crate::{Policy, TokenError, clock, error::token::Kind};
 
 /// The outcome of a flight, as each waiter gets it.
 pub(super) type Answer = Result<(), TokenError>;
@@ -39,6 +39,7 @@ pub(super) struct Shared {
     /// an `.await`, nor while a task is spawned or a waiter woken.
     cold: Mutex<Cold>,
     grant: Arc<dyn Grant>,
+    policy: Policy,
 }
 
 /// What a caller finds who looks for a token.
@@ -64,12 +65,13 @@ pub(super) enum Next {
 // === impl Shared ===
 
 impl Shared {
-    pub(super) fn new(grant: Arc<dyn Grant>) -> Self {
+    pub(super) fn new(grant: Arc<dyn Grant>, policy: Policy) -> Self {
         Self {
             slot: ArcSwapOption::const_empty(),
             fresh: AtomicBool::new(false),
             cold: Mutex::default(),
             grant,
+            policy,
         }
     }
 
@@ -156,9 +158,9 @@ impl Shared {
     ) -> (Answer, Vec<Waiter>) {
         let now = clock::now();
         let mut cold = self.lock();
-        let answer = match outcome {
-            Ok(issued) => {
-                let token = cold.publish(issued);
+        let published = outcome.and_then(|issued| cold.publish_at(now, issued, self.policy));
+        let answer = match published {
+            Ok(token) => {
                 self.fill(token);
                 Ok(())
             }

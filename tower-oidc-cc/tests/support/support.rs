@@ -22,7 +22,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode, Uri, header::WWW_AUTHENTICATE};
 use http_body_util::Full;
 use tower::Service;
-use tower_oidc_cc::{Credentials, Origin, TokenEndpoint, TokenLayer, Tokens};
+use tower_oidc_cc::{Credentials, Origin, TokenEndpoint, TokenLayer, Tokens, TokensBuilder};
 
 pub(crate) use self::endpoint::Endpoint;
 
@@ -31,11 +31,16 @@ pub(crate) type Body = Full<Bytes>;
 pub(crate) const SECRET: &str = "canary-secret-0815";
 pub(crate) const DATA: &str = "https://api.example.com/data";
 
-/// A handle over `endpoint`, with the usual settings.
-pub(crate) fn tokens(endpoint: &Endpoint) -> Tokens {
+/// The usual settings.
+pub(crate) fn builder() -> TokensBuilder {
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect").unwrap();
     let credentials = Credentials::new("client", SECRET).unwrap();
-    Tokens::builder(uri, credentials).build(endpoint.clone())
+    Tokens::builder(uri, credentials)
+}
+
+/// A handle over `endpoint`, with the usual settings.
+pub(crate) fn tokens(endpoint: &Endpoint) -> Tokens {
+    builder().build(endpoint.clone())
 }
 
 pub(crate) fn origin() -> Origin {

@@ -18,10 +18,7 @@ use tower_service::Service;
 use zeroize::Zeroizing;
 
 use super::{Flight, Grant, Issued, reply};
-use crate::{
-    Credentials, TokenEndpoint, TokenError, clock, error::token::Kind, lifetime::Lifetime,
-    tokens::bearer,
-};
+use crate::{Credentials, TokenEndpoint, TokenError, clock, error::token::Kind, tokens::bearer};
 
 /// A grant that POSTs a form through `S`.
 pub(in crate::tokens) struct Post<S, B> {
@@ -94,7 +91,6 @@ where
     poll_fn(|cx| client.poll_ready(cx))
         .await
         .map_err(|e| TokenError::with_source(Kind::Transport, e))?;
-    // Life counts from here: the server's own count begins later.
     let sent = clock::now();
     let response = client
         .call(request(&endpoint, form))
@@ -103,11 +99,13 @@ where
     let (head, body) = response.into_parts();
     let body = collect(body).await;
     let token = reply::read(&head, body)?;
-    let lifetime = Lifetime::plan_at(clock::now(), sent, token.life, fastrand::f64())
-        .ok_or_else(|| TokenError::new(Kind::Malformed("the token was expired on arrival")))?;
     let header =
         bearer::header(&token.value).map_err(|reason| TokenError::new(Kind::Unusable(reason)))?;
-    Ok(Issued { header, lifetime })
+    Ok(Issued {
+        header,
+        sent,
+        life: token.life,
+    })
 }
 
 fn request<B: From<Bytes>>(endpoint: &TokenEndpoint, form: Bytes) -> Request<B> {

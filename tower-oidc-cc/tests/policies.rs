@@ -1,0 +1,108 @@
+//! When tokens are fetched, and what a day of each policy costs (tokens.md, statements 2 and 4).
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "support/support.rs"]
+mod support;
+
+use std::time::Duration;
+
+use support::{DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, secs};
+use tokio::time::{Instant, sleep};
+use tower::{Layer, ServiceExt};
+use tower_oidc_cc::{Policy, Tokens};
+
+const HOUR: u64 = 3_600;
+
+fn with(policy: Policy, endpoint: &Endpoint) -> Tokens {
+    builder().policy(policy).build(endpoint.clone())
+}
+
+/// A call each ten seconds for a day and a bit, so that the expiry of the first token is seen, too;
+/// returns the moments of the token requests.
+async fn day(policy: Policy) -> Vec<Instant> {
+    let endpoint = Endpoint::default();
+    let service = layer(&with(policy, &endpoint)).layer(echo());
+    let start = Instant::now();
+    while start.elapsed() <= secs(24 * HOUR + 60) {
+        drop(service.clone().oneshot(get(DATA)).await.unwrap());
+        sleep(secs(10)).await;
+    }
+    endpoint.posts().iter().map(|post| post.at).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_ahead_costs_two_requests() {
+    assert_eq!(day(Policy::Ahead).await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_at_four_hours_costs_seven_requests_at_most() {
+    let posts = day(Policy::Interval(secs(4 * HOUR))).await;
+    assert_eq!(posts.len(), 7);
+    for pair in posts.windows(2) {
+        let apart = pair[1] - pair[0];
+        assert!(secs(4 * HOUR * 9 / 10) <= apart && apart <= secs(4 * HOUR + 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_at_six_hours_costs_five_requests_at_most() {
+    assert_eq!(day(Policy::Interval(secs(6 * HOUR))).await.len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_on_expiry_costs_two_requests() {
+    let posts = day(Policy::OnExpiry).await;
+    assert_eq!(posts.len(), 2);
+    assert!(posts[1] - posts[0] >= secs(24 * HOUR));
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_expiry_nothing_is_fetched_for_nobody() {
+    let endpoint = Endpoint::default();
+    let tokens = with(Policy::OnExpiry, &endpoint);
+    tokens.ready().await.unwrap();
+    sleep(secs(72 * HOUR)).await;
+    assert_eq!(endpoint.count(), 1);
+    tokens.ready().await.unwrap();
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schedule_longer_than_the_token_lives_lets_no_call_wait() {
+    let endpoint = Endpoint::always(Reply::token(600).after(secs(5)));
+    let tokens = with(Policy::Interval(secs(4 * HOUR)), &endpoint);
+    tokens.ready().await.unwrap();
+    let start = Instant::now();
+    while start.elapsed() < secs(HOUR) {
+        let before = Instant::now();
+        tokens.ready().await.unwrap();
+        assert_eq!(before.elapsed(), Duration::ZERO);
+        sleep(secs(1)).await;
+    }
+    let count = endpoint.count();
+    assert!((7..=10).contains(&count), "{count}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_processes_started_at_once_renew_apart() {
+    for policy in [Policy::Ahead, Policy::Interval(secs(4 * HOUR))] {
+        let endpoint = Endpoint::default();
+        let fleet: Vec<_> = (0..1_000).map(|_| with(policy, &endpoint)).collect();
+        for tokens in &fleet {
+            tokens.ready().await.unwrap();
+        }
+        let start = Instant::now();
+        sleep(secs(24 * HOUR * 8 / 10)).await;
+        let mut in_second = std::collections::HashMap::<u64, u32>::new();
+        for post in &endpoint.posts()[1_000..] {
+            let second = post.at.duration_since(start).as_secs();
+            *in_second.entry(second).or_default() += 1;
+        }
+        assert!(in_second.values().sum::<u32>() >= 999);
+        // Statement 4 asks for 1 %, ten of a thousand.
+        let most = in_second.values().max().unwrap();
+        assert!(*most <= 10, "{most} in one second");
+    }
+}
