@@ -74,8 +74,7 @@
 //! - Sending a refused request again is for the retry layer outside.
 //! - Grants with a user, and refresh tokens.
 //! - Reading the token: to a client it is opaque (RFC 9068, section 6).
-//! - Expiry through a suspended machine or a runtime that is not driven: time is monotonic, and an
-//!   expired token is then found by its 401.
+//! - Expiry on a runtime that is not driven: an expired token is then found by its 401.
 
 pub use self::{
     credentials::Credentials,
@@ -99,6 +98,7 @@ mod gap;
 mod judge;
 mod layer;
 mod lifetime;
+mod moment;
 mod origin;
 mod policy;
 mod service;

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use crate::Policy;
+use crate::{Policy, moment::Moment};
 
 #[cfg(test)]
 mod tests;
@@ -12,8 +10,8 @@ mod tests;
 /// The two moments of a token's life that matter after it has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lifetime {
-    pub(crate) renew_at: Instant,
-    pub(crate) expires_at: Instant,
+    pub(crate) renew_at: Moment,
+    pub(crate) expires_at: Moment,
 }
 
 // === impl Lifetime ===
@@ -26,15 +24,15 @@ impl Lifetime {
     /// drawn once per token and only ever moves the renewal earlier, so that processes started
     /// together drift apart and none comes close to expiry. `None` if the life is already over.
     pub(crate) fn plan_at(
-        now: Instant,
-        sent: Instant,
+        now: Moment,
+        sent: Moment,
         life: Duration,
         policy: Policy,
         draw: f64,
     ) -> Option<Self> {
         let life = life.min(LONGEST);
         let expires_at = sent.checked_add(life)?;
-        let left = expires_at.checked_duration_since(now)?;
+        let left = expires_at.left_at(now);
         if left.is_zero() {
             return None;
         }
@@ -43,18 +41,22 @@ impl Lifetime {
         // for a while: without this line a slow endpoint and a short life make a loop.
         let soonest = now.checked_add(left.mul_f64(0.5).min(A_WHILE))?;
         Some(Self {
-            renew_at: planned.max(soonest),
+            renew_at: if planned.left_at(now) < soonest.left_at(now) {
+                soonest
+            } else {
+                planned
+            },
             expires_at,
         })
     }
 
-    pub(crate) fn is_fresh_at(&self, now: Instant) -> bool {
-        now < self.expires_at
+    pub(crate) fn is_fresh_at(&self, now: Moment) -> bool {
+        !self.expires_at.has_come_at(now)
     }
 }
 
 /// The least distance between two requests that a policy's schedule makes, where life allows it;
 /// a policy's own schedules are longer.
 const A_WHILE: Duration = Duration::from_secs(30);
-/// Thirty days. Longer lives are cut to this, which also keeps hostile numbers out of `Instant`.
+/// Thirty days. Longer lives are cut to this, which also keeps hostile numbers out of both clocks.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);

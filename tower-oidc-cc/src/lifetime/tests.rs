@@ -1,32 +1,44 @@
 #![expect(clippy::arithmetic_side_effects, reason = "a test may panic")]
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::{A_WHILE, LONGEST, Lifetime};
-use crate::Policy;
+use crate::{Policy, moment::Moment};
+
+fn moment() -> Moment {
+    Moment {
+        steady: Instant::now(),
+        wall: SystemTime::UNIX_EPOCH + 20_000 * DAY,
+    }
+}
+
+/// `moment` as the clocks show it a while later.
+fn later(moment: Moment, by: Duration) -> Moment {
+    moment.checked_add(by).unwrap()
+}
 
 const DAY: Duration = Duration::from_secs(86_400);
 
 #[test]
 fn a_day_is_renewed_at_four_fifths_and_earlier_by_jitter_only() {
-    let sent = Instant::now();
+    let sent = moment();
     let latest = Lifetime::plan_at(sent, sent, DAY, Policy::Ahead, 0.0).unwrap();
-    assert_eq!(latest.renew_at - sent, DAY.mul_f64(0.8));
-    assert_eq!(latest.expires_at - sent, DAY);
+    assert_eq!(latest.renew_at.left_at(sent), DAY.mul_f64(0.8));
+    assert_eq!(latest.expires_at.left_at(sent), DAY);
     let earlier = Lifetime::plan_at(sent, sent, DAY, Policy::Ahead, 0.999).unwrap();
-    assert!(earlier.renew_at < latest.renew_at);
-    assert!(earlier.renew_at - sent > DAY.mul_f64(0.7));
+    assert!(earlier.renew_at.steady < latest.renew_at.steady);
+    assert!(earlier.renew_at.left_at(sent) > DAY.mul_f64(0.7));
 }
 
 #[test]
 fn life_counts_from_the_send() {
-    let sent = Instant::now();
-    let now = sent + Duration::from_secs(20);
+    let sent = moment();
+    let now = later(sent, Duration::from_secs(20));
     let plan = Lifetime::plan_at(now, sent, Duration::from_secs(60), Policy::Ahead, 0.0).unwrap();
-    assert_eq!(plan.expires_at, sent + Duration::from_secs(60));
+    assert_eq!(plan.expires_at, later(sent, Duration::from_secs(60)));
     assert_eq!(
         Lifetime::plan_at(now, sent, Duration::from_secs(20), Policy::Ahead, 0.0),
         None
@@ -39,22 +51,22 @@ fn life_counts_from_the_send() {
 
 #[test]
 fn a_token_that_arrives_late_is_used_for_half_of_what_is_left() {
-    let sent = Instant::now();
-    let now = sent + Duration::from_secs(9);
+    let sent = moment();
+    let now = later(sent, Duration::from_secs(9));
     let plan = Lifetime::plan_at(now, sent, Duration::from_secs(10), Policy::Ahead, 0.5).unwrap();
-    assert_eq!(plan.renew_at, now + Duration::from_millis(500));
+    assert_eq!(plan.renew_at, later(now, Duration::from_millis(500)));
 }
 
 #[test]
 fn an_interval_is_kept_to_a_tenth_and_a_short_life_goes_before_it() {
-    let sent = Instant::now();
+    let sent = moment();
     let hours = |n: u32| Duration::from_secs(3_600) * n;
     let age = |every, life, draw| {
         let policy = Policy::Interval(every);
         Lifetime::plan_at(sent, sent, life, policy, draw)
             .unwrap()
             .renew_at
-            - sent
+            .left_at(sent)
     };
     assert_eq!(age(hours(6), DAY, 0.0), hours(6));
     assert!(age(hours(6), DAY, 0.999) > hours(6).mul_f64(0.9));
@@ -64,7 +76,7 @@ fn an_interval_is_kept_to_a_tenth_and_a_short_life_goes_before_it() {
 
 #[test]
 fn on_expiry_nothing_is_renewed_ahead() {
-    let sent = Instant::now();
+    let sent = moment();
     let plan = Lifetime::plan_at(sent, sent, DAY, Policy::OnExpiry, 0.7).unwrap();
     assert_eq!(plan.renew_at, plan.expires_at);
 }
@@ -81,18 +93,39 @@ proptest! {
             any::<u64>().prop_map(|ms| Policy::Interval(Duration::from_millis(ms))),
         ],
     ) {
-        let sent = Instant::now();
-        let now = sent + Duration::from_millis(late_ms);
+        let sent = moment();
+        let now = later(sent, Duration::from_millis(late_ms));
         let life = Duration::from_millis(life_ms);
         match Lifetime::plan_at(now, sent, life, policy, draw) {
             None => prop_assert!(late_ms >= life_ms),
             Some(plan) => {
-                prop_assert!(now <= plan.renew_at);
-                prop_assert!(plan.renew_at <= plan.expires_at);
-                prop_assert_eq!(plan.expires_at, sent + life.min(LONGEST));
+                let (renewed, left) = (plan.renew_at.left_at(now), plan.expires_at.left_at(now));
+                prop_assert!(renewed <= left);
+                prop_assert_eq!(plan.expires_at, later(sent, life.min(LONGEST)));
                 // At most one renewal in half of the remaining life, or in a while: no loop.
-                let half = (plan.expires_at - now).mul_f64(0.49);
-                prop_assert!(plan.renew_at - now >= half.min(A_WHILE));
+                prop_assert!(renewed >= left.mul_f64(0.49).min(A_WHILE));
+            }
+        }
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_never_lengthens_a_life(
+        life_s in 1u64..100_000,
+        step_s in -100_000i64..100_000,
+        draw in 0.0f64..1.0,
+    ) {
+        let sent = moment();
+        let life = Duration::from_secs(life_s);
+        let step = Duration::from_secs(step_s.unsigned_abs());
+        let wall = if step_s < 0 { sent.wall - step } else { sent.wall + step };
+        let now = Moment { wall, ..sent };
+        match Lifetime::plan_at(now, sent, life, Policy::Ahead, draw) {
+            None => prop_assert!(wall >= sent.wall + life),
+            Some(plan) => {
+                let by_the_steady = Moment { wall, steady: sent.steady + life };
+                prop_assert!(!plan.is_fresh_at(by_the_steady));
+                let by_the_wall = Moment { wall: sent.wall + life, ..sent };
+                prop_assert!(!plan.is_fresh_at(by_the_wall));
             }
         }
     }

@@ -1,6 +1,10 @@
 //! How a handle is made.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -8,7 +12,7 @@ use http_body::Body;
 use tower_service::Service;
 
 use super::{Tokens, grant::Post, shared::Shared};
-use crate::{Credentials, Policy, TokenEndpoint};
+use crate::{Credentials, Policy, TokenEndpoint, clock::Clock};
 
 /// Collects what a [`Tokens`] handle is made of.
 #[derive(Debug)]
@@ -17,6 +21,7 @@ pub struct TokensBuilder {
     credentials: Credentials,
     timeout: Duration,
     policy: Policy,
+    clock: Clock,
 }
 
 // === impl TokensBuilder ===
@@ -28,6 +33,7 @@ impl TokensBuilder {
             credentials,
             timeout: TIMEOUT,
             policy: Policy::default(),
+            clock: Clock::default(),
         }
     }
 
@@ -43,6 +49,17 @@ impl TokensBuilder {
     #[must_use]
     pub fn policy(self, policy: Policy) -> Self {
         Self { policy, ..self }
+    }
+
+    /// Reads the wall clock through `now`, for tests that move it; the system's by default.
+    ///
+    /// A token ends when the first of two clocks says so: tokio's, which stops while a machine is
+    /// suspended, and this one, which can be set. It is read at most every five seconds while a
+    /// token is in use, and never on the way of a request that finds a fresh token.
+    #[must_use]
+    pub fn wall_clock(self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        let clock = Clock::with_wall(now);
+        Self { clock, ..self }
     }
 
     /// Builds the handle over the HTTP client that carries the token requests.
@@ -61,9 +78,15 @@ impl TokensBuilder {
         R::Data: Send,
         R::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let post = Post::new(client, self.endpoint, self.credentials, self.timeout);
+        let post = Post::new(
+            client,
+            self.endpoint,
+            self.credentials,
+            self.timeout,
+            self.clock.clone(),
+        );
         Tokens {
-            shared: Arc::new(Shared::new(Arc::new(post), self.policy)),
+            shared: Arc::new(Shared::new(Arc::new(post), self.policy, self.clock)),
         }
     }
 }

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     Policy, TokenError, backoff::Backoff, error::token::Kind, gap::Gap, lifetime::Lifetime,
+    moment::Moment,
 };
 
 /// The truth about the token, and the memory of what went wrong. [`Shared`] locks it.
@@ -36,7 +37,7 @@ pub(super) struct Cold {
 // === impl Cold ===
 
 impl Cold {
-    pub(super) fn fresh_at(&self, now: Instant) -> Option<&Arc<Bearer>> {
+    pub(super) fn fresh_at(&self, now: Moment) -> Option<&Arc<Bearer>> {
         let token = self.token.as_ref()?;
         token.lifetime.is_fresh_at(now).then_some(token)
     }
@@ -68,7 +69,7 @@ impl Cold {
 
     pub(super) fn publish_at(
         &mut self,
-        now: Instant,
+        now: Moment,
         issued: Issued,
         policy: Policy,
     ) -> Result<Arc<Bearer>, TokenError> {

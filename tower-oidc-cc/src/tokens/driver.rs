@@ -59,12 +59,12 @@ impl Driver {
     async fn fly(&mut self, demand: Option<Waiter>) {
         let mut flight = self.grant.fetch();
         let outcome = loop {
-            let expiry = self.shared.upgrade().and_then(|shared| shared.expires_at());
-            let Some(expiry) = expiry else {
+            let look = self.shared.upgrade().and_then(|shared| shared.look_at());
+            let Some(look) = look else {
                 break flight.await;
             };
             // The token in use may expire while its successor is on the way.
-            match timeout_at(expiry, flight.as_mut()).await {
+            match timeout_at(look, flight.as_mut()).await {
                 Ok(outcome) => break outcome,
                 Err(_) => drop(self.shared.upgrade().map(|shared| shared.attend())),
             }

@@ -3,9 +3,8 @@
 use std::{future::Future, pin::Pin, time::Duration};
 
 use http::HeaderValue;
-use tokio::time::Instant;
 
-use crate::TokenError;
+use crate::{TokenError, moment::Moment};
 
 pub(super) use self::post::Post;
 
@@ -24,6 +23,6 @@ pub(super) trait Grant: Send + Sync {
 pub(super) struct Issued {
     pub(super) header: HeaderValue,
     /// When it was asked for: life counts from here, since the server began to count later.
-    pub(super) sent: Instant,
+    pub(super) sent: Moment,
     pub(super) life: Duration,
 }

@@ -3,9 +3,12 @@
 //! Every writer of the slot is in this file: that nobody else can write it is what makes the two
 //! reads on the hot path right.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use arc_swap::{ArcSwapOption, Guard};
@@ -21,7 +24,7 @@ use super::{
     driver::Driver,
     grant::{Grant, Issued},
 };
-use crate::{Policy, TokenError, clock, error::token::Kind};
+use crate::{Policy, TokenError, clock::Clock, error::token::Kind};
 
 /// The outcome of a flight, as each waiter gets it.
 pub(super) type Answer = Result<(), TokenError>;
@@ -40,6 +43,7 @@ pub(super) struct Shared {
     cold: Mutex<Cold>,
     grant: Arc<dyn Grant>,
     policy: Policy,
+    clock: Clock,
 }
 
 /// What a caller finds who looks for a token.
@@ -65,13 +69,14 @@ pub(super) enum Next {
 // === impl Shared ===
 
 impl Shared {
-    pub(super) fn new(grant: Arc<dyn Grant>, policy: Policy) -> Self {
+    pub(super) fn new(grant: Arc<dyn Grant>, policy: Policy, clock: Clock) -> Self {
         Self {
             slot: ArcSwapOption::const_empty(),
             fresh: AtomicBool::new(false),
             cold: Mutex::default(),
             grant,
             policy,
+            clock,
         }
     }
 
@@ -85,16 +90,16 @@ impl Shared {
     }
 
     pub(super) fn unattended(&self) -> Option<Arc<Bearer>> {
-        let now = clock::now();
+        let now = self.clock.now();
         self.lock().fresh_at(now).cloned()
     }
 
     /// Looks for a token, and joins or starts the flight that brings one.
     pub(super) fn enter(self: &Arc<Self>) -> Entry {
-        let now = clock::now();
+        let now = self.clock.now();
         let mut cold = self.lock();
         let fresh = cold.fresh_at(now).is_some();
-        if !fresh && let Some(error) = cold.refused_at(now) {
+        if !fresh && let Some(error) = cold.refused_at(now.steady) {
             return Entry::Refused(error);
         }
         let hired = match (cold.attended(), Handle::try_current()) {
@@ -120,7 +125,7 @@ impl Shared {
     /// Brings the slot up to date, and says what is due. Only a running driver may call this: it
     /// is the promise that somebody empties the slot in time.
     pub(super) fn attend(&self) -> Next {
-        let now = clock::now();
+        let now = self.clock.now();
         let mut cold = self.lock();
         let Some(token) = cold.fresh_at(now) else {
             cold.token = None;
@@ -131,20 +136,24 @@ impl Shared {
         if !self.is_fresh() {
             self.fill(Arc::clone(token));
         }
-        let due = match &cold.refusal {
-            Some((_, until)) => lifetime.renew_at.max(*until),
-            None => lifetime.renew_at,
+        let left_alone = match &cold.refusal {
+            Some((_, until)) => until.saturating_duration_since(now.steady),
+            None => Duration::ZERO,
         };
-        if due <= now {
-            Next::Renew
-        } else {
-            Next::Sleep(due.min(lifetime.expires_at))
+        let wait = lifetime.renew_at.left_at(now).max(left_alone);
+        if wait.is_zero() {
+            return Next::Renew;
         }
+        let wait = wait.min(lifetime.expires_at.left_at(now)).min(BEAT);
+        // Beyond the end of time there is nothing to wait for.
+        now.steady.checked_add(wait).map_or(Next::Idle, Next::Sleep)
     }
 
-    /// When the token in use expires, if there is one.
-    pub(super) fn expires_at(&self) -> Option<Instant> {
-        self.lock().token.as_ref().map(|t| t.lifetime.expires_at)
+    /// Until when the token in use needs no look, if there is one.
+    pub(super) fn look_at(&self) -> Option<Instant> {
+        let now = self.clock.now();
+        let expiry = self.lock().token.as_ref()?.lifetime.expires_at;
+        now.steady.checked_add(expiry.left_at(now).min(BEAT))
     }
 
     /// Records the outcome of a flight and returns it with everyone who waits for it.
@@ -156,7 +165,7 @@ impl Shared {
         outcome: Result<Issued, TokenError>,
         demands: &mut mpsc::UnboundedReceiver<Waiter>,
     ) -> (Answer, Vec<Waiter>) {
-        let now = clock::now();
+        let now = self.clock.now();
         let mut cold = self.lock();
         let published = outcome.and_then(|issued| cold.publish_at(now, issued, self.policy));
         let answer = match published {
@@ -164,7 +173,7 @@ impl Shared {
                 self.fill(token);
                 Ok(())
             }
-            Err(error) => Err(cold.refuse_at(now, &error)),
+            Err(error) => Err(cold.refuse_at(now.steady, &error)),
         };
         let waiters = std::iter::from_fn(|| demands.try_recv().ok()).collect();
         let generation = cold.generation;
@@ -178,12 +187,12 @@ impl Shared {
 
     /// Drops the token of this generation, unless that happened a moment ago.
     pub(super) fn invalidate(&self, generation: u64) {
-        let now = clock::now();
+        let now = self.clock.now();
         let mut cold = self.lock();
         if cold.token.as_ref().map(|t| t.generation) != Some(generation) {
             return;
         }
-        let admitted = cold.gap.admit_at(now);
+        let admitted = cold.gap.admit_at(now.steady);
         if admitted {
             cold.token = None;
             self.empty();
@@ -204,14 +213,14 @@ impl Shared {
 
     /// The driver is gone: from here on the token is used by the clock, until there is another.
     pub(super) fn abandon(&self, demands: &mut mpsc::UnboundedReceiver<Waiter>, panicked: bool) {
-        let now = clock::now();
+        let now = self.clock.now();
         let mut cold = self.lock();
         demands.close();
         self.empty();
         if panicked {
             // Those who wait ask anew at once; without a refusal, a client that always panics
             // would be called in a loop.
-            cold.refuse_at(now, &TokenError::new(Kind::Transport));
+            cold.refuse_at(now.steady, &TokenError::new(Kind::Transport));
         }
     }
 
@@ -230,3 +239,7 @@ impl Shared {
         self.cold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// How often the driver looks at the clocks while a token is in use, which bounds how long the end
+/// of a suspension, or a step of the wall clock, goes unnoticed. A look costs a microsecond.
+const BEAT: Duration = Duration::from_secs(5);

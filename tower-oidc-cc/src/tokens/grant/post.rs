@@ -18,7 +18,9 @@ use tower_service::Service;
 use zeroize::Zeroizing;
 
 use super::{Flight, Grant, Issued, reply};
-use crate::{Credentials, TokenEndpoint, TokenError, clock, error::token::Kind, tokens::bearer};
+use crate::{
+    Credentials, TokenEndpoint, TokenError, clock::Clock, error::token::Kind, tokens::bearer,
+};
 
 /// A grant that POSTs a form through `S`.
 pub(in crate::tokens) struct Post<S, B> {
@@ -27,6 +29,7 @@ pub(in crate::tokens) struct Post<S, B> {
     endpoint: TokenEndpoint,
     credentials: Credentials,
     timeout: Duration,
+    clock: Clock,
     body: PhantomData<fn() -> B>,
 }
 
@@ -38,12 +41,14 @@ impl<S, B> Post<S, B> {
         endpoint: TokenEndpoint,
         credentials: Credentials,
         timeout: Duration,
+        clock: Clock,
     ) -> Self {
         Self {
             client: Mutex::new(client),
             endpoint,
             credentials,
             timeout,
+            clock,
             body: PhantomData,
         }
     }
@@ -68,8 +73,9 @@ where
         let endpoint = self.endpoint.clone();
         let form = self.credentials.form();
         let limit = self.timeout;
+        let clock = self.clock.clone();
         Box::pin(async move {
-            timeout(limit, exchange(client, endpoint, form))
+            timeout(limit, exchange(client, endpoint, form, clock))
                 .await
                 .unwrap_or_else(|_| Err(TokenError::new(Kind::Timeout)))
         })
@@ -80,6 +86,7 @@ async fn exchange<S, B, R>(
     mut client: S,
     endpoint: TokenEndpoint,
     form: Bytes,
+    clock: Clock,
 ) -> Result<Issued, TokenError>
 where
     S: Service<Request<B>, Response = Response<R>>,
@@ -91,7 +98,7 @@ where
     poll_fn(|cx| client.poll_ready(cx))
         .await
         .map_err(|e| TokenError::with_source(Kind::Transport, e))?;
-    let sent = clock::now();
+    let sent = clock.now();
     let response = client
         .call(request(&endpoint, form))
         .await

@@ -1,0 +1,38 @@
+#![expect(clippy::arithmetic_side_effects, reason = "a test may panic")]
+
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use super::Moment;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn now() -> Moment {
+    Moment {
+        steady: Instant::now(),
+        wall: SystemTime::UNIX_EPOCH + 400_000 * HOUR,
+    }
+}
+
+#[test]
+fn the_clock_that_gets_there_first_counts() {
+    let now = now();
+    let due = now.checked_add(HOUR).unwrap();
+    assert_eq!(due.left_at(now), HOUR);
+    let suspended = Moment {
+        wall: now.wall + 8 * HOUR,
+        ..now
+    };
+    assert!(due.has_come_at(suspended) && !due.has_come_at(now));
+    let set_back = Moment {
+        steady: now.steady + HOUR,
+        wall: now.wall - 24 * HOUR,
+    };
+    assert!(due.has_come_at(set_back));
+}
+
+#[test]
+fn hostile_durations_are_refused() {
+    assert_eq!(now().checked_add(Duration::MAX), None);
+}
