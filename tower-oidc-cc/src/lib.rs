@@ -77,6 +77,7 @@
 //! - Expiry on a runtime that is not driven: an expired token is then found by its 401.
 
 pub use self::{
+    budget::Budget,
     credentials::Credentials,
     endpoint::TokenEndpoint,
     error::{ConfigError, Error, TokenError},
@@ -89,6 +90,7 @@ pub use self::{
 };
 
 mod backoff;
+mod budget;
 mod clock;
 mod credentials;
 mod endpoint;

@@ -36,6 +36,8 @@ pub(crate) enum Kind {
     Malformed(&'static str),
     /// The reply is whole, but its token cannot be sent as a bearer token.
     Unusable(&'static str),
+    /// The caller's own bound on token requests is reached.
+    OverBudget,
     /// The token expired, or was found dead, between `poll_ready` and `call`.
     Expired,
     /// The request goes to an origin that may not see the token.
@@ -86,6 +88,7 @@ impl TokenError {
             | Kind::Timeout
             | Kind::Unavailable(_)
             | Kind::Malformed(_)
+            | Kind::OverBudget
             | Kind::Expired
             | Kind::Vanished => true,
             Kind::Rejected(..)
@@ -101,6 +104,12 @@ impl TokenError {
     #[must_use]
     pub fn is_rejected(&self) -> bool {
         matches!(self.0.kind, Kind::Rejected(..))
+    }
+
+    /// Whether the [`Budget`](crate::Budget) of token requests is spent; nothing was asked.
+    #[must_use]
+    pub fn is_over_budget(&self) -> bool {
+        matches!(self.0.kind, Kind::OverBudget)
     }
 
     /// Whether the token request took longer than its own timeout.
@@ -173,6 +182,10 @@ impl fmt::Display for TokenError {
                 f,
                 "the token endpoint's token cannot be sent as a bearer token ({what}): check the \
                  client's settings at the server"
+            ),
+            Kind::OverBudget => f.write_str(
+                "no token request is left in the budget: try later, find out what spends them, or \
+                 allow more",
             ),
             Kind::Expired => f.write_str(
                 "the token expired between readiness and call; nothing was sent: call again",

@@ -11,8 +11,12 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use super::{Tokens, grant::Post, shared::Shared};
-use crate::{Credentials, Policy, TokenEndpoint, clock::Clock};
+use super::{
+    Tokens,
+    grant::Post,
+    shared::{Settings, Shared},
+};
+use crate::{Budget, Credentials, Policy, TokenEndpoint, clock::Clock};
 
 /// Collects what a [`Tokens`] handle is made of.
 #[derive(Debug)]
@@ -20,8 +24,7 @@ pub struct TokensBuilder {
     endpoint: TokenEndpoint,
     credentials: Credentials,
     timeout: Duration,
-    policy: Policy,
-    clock: Clock,
+    settings: Settings,
 }
 
 // === impl TokensBuilder ===
@@ -32,8 +35,7 @@ impl TokensBuilder {
             endpoint,
             credentials,
             timeout: TIMEOUT,
-            policy: Policy::default(),
-            clock: Clock::default(),
+            settings: Settings::default(),
         }
     }
 
@@ -47,8 +49,16 @@ impl TokensBuilder {
 
     /// Chooses when a token that still works is replaced; [`Policy::Ahead`] by default.
     #[must_use]
-    pub fn policy(self, policy: Policy) -> Self {
-        Self { policy, ..self }
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.settings.policy = policy;
+        self
+    }
+
+    /// Caps the token requests, whatever goes wrong; at 240 an hour by default.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.settings.budget = budget;
+        self
     }
 
     /// Reads the wall clock through `now`, for tests that move it; the system's by default.
@@ -57,9 +67,9 @@ impl TokensBuilder {
     /// suspended, and this one, which can be set. It is read at most every five seconds while a
     /// token is in use, and never on the way of a request that finds a fresh token.
     #[must_use]
-    pub fn wall_clock(self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
-        let clock = Clock::with_wall(now);
-        Self { clock, ..self }
+    pub fn wall_clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        self.settings.clock = Clock::with_wall(now);
+        self
     }
 
     /// Builds the handle over the HTTP client that carries the token requests.
@@ -83,10 +93,10 @@ impl TokensBuilder {
             self.endpoint,
             self.credentials,
             self.timeout,
-            self.clock.clone(),
+            self.settings.clock.clone(),
         );
         Tokens {
-            shared: Arc::new(Shared::new(Arc::new(post), self.policy, self.clock)),
+            shared: Arc::new(Shared::new(Arc::new(post), self.settings)),
         }
     }
 }

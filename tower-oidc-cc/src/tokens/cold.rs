@@ -1,6 +1,6 @@
 //! What only those need who find no fresh token.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -13,14 +13,18 @@ use super::{
     shared::{Answer, Waiter},
 };
 use crate::{
-    Policy, TokenError, backoff::Backoff, error::token::Kind, gap::Gap, lifetime::Lifetime,
+    Policy, TokenError,
+    backoff::Backoff,
+    budget::{Account, Need},
+    error::token::Kind,
+    gap::Gap,
+    lifetime::Lifetime,
     moment::Moment,
 };
 
 /// The truth about the token, and the memory of what went wrong. [`Shared`] locks it.
 ///
 /// [`Shared`]: super::shared::Shared
-#[derive(Default)]
 pub(super) struct Cold {
     /// The newest token, until it is known to be expired or dead.
     pub(super) token: Option<Arc<Bearer>>,
@@ -32,11 +36,24 @@ pub(super) struct Cold {
     pub(super) refusal: Option<(TokenError, Instant)>,
     backoff: Backoff,
     pub(super) gap: Gap,
+    account: Account,
 }
 
 // === impl Cold ===
 
 impl Cold {
+    pub(super) fn new(account: Account) -> Self {
+        Self {
+            token: None,
+            generation: 0,
+            demands: None,
+            refusal: None,
+            backoff: Backoff::default(),
+            gap: Gap::default(),
+            account,
+        }
+    }
+
     pub(super) fn fresh_at(&self, now: Moment) -> Option<&Arc<Bearer>> {
         let token = self.token.as_ref()?;
         token.lifetime.is_fresh_at(now).then_some(token)
@@ -46,6 +63,39 @@ impl Cold {
         let (error, until) = self.refusal.as_ref()?;
         let wait = until.checked_duration_since(now)?;
         (!wait.is_zero()).then(|| error.with_retry_after(wait))
+    }
+
+    /// How long it is until a token request may be made, whoever wants it.
+    pub(super) fn quiet_at(&self, now: Moment) -> Duration {
+        let left_alone = match &self.refusal {
+            Some((_, until)) => until.saturating_duration_since(now.steady),
+            None => Duration::ZERO,
+        };
+        self.account
+            .wait_at(now.steady, self.need_at(now))
+            .max(left_alone)
+    }
+
+    /// Spends one token request, or says why there is none to spend.
+    pub(super) fn spend_at(&mut self, now: Moment) -> Result<(), TokenError> {
+        let need = self.need_at(now);
+        let wait = self.account.wait_at(now.steady, need);
+        if wait.is_zero() {
+            self.account.spend_at(now.steady);
+            return Ok(());
+        }
+        let error = TokenError::new(Kind::OverBudget).with_retry_after(wait);
+        if need == Need::Token {
+            self.refusal = now.steady.checked_add(wait).map(|at| (error.clone(), at));
+        }
+        Err(error)
+    }
+
+    fn need_at(&self, now: Moment) -> Need {
+        match self.fresh_at(now) {
+            Some(_) => Need::Renewal,
+            None => Need::Token,
+        }
     }
 
     pub(super) fn attended(&self) -> bool {

@@ -5,9 +5,10 @@ use std::sync::{Arc, Weak};
 use tokio::{sync::mpsc, time::timeout_at};
 
 use super::{
-    grant::Grant,
+    grant::{Grant, Issued},
     shared::{Next, Shared, Waiter},
 };
+use crate::TokenError;
 
 /// Fetches, renews and expires the token, as long as somebody holds a handle.
 ///
@@ -57,17 +58,17 @@ impl Driver {
 
     /// Makes one token request, and answers everyone who waits for it by the time it is over.
     async fn fly(&mut self, demand: Option<Waiter>) {
-        let mut flight = self.grant.fetch();
-        let outcome = loop {
-            let look = self.shared.upgrade().and_then(|shared| shared.look_at());
-            let Some(look) = look else {
-                break flight.await;
-            };
-            // The token in use may expire while its successor is on the way.
-            match timeout_at(look, flight.as_mut()).await {
-                Ok(outcome) => break outcome,
-                Err(_) => drop(self.shared.upgrade().map(|shared| shared.attend())),
+        let leave = self.shared.upgrade().map(|shared| shared.depart());
+        let outcome = match leave {
+            Some(Ok(())) => self.fetch().await,
+            Some(Err(error)) => {
+                // Whoever enters from here on finds the refusal.
+                demand
+                    .into_iter()
+                    .for_each(|waiter| drop(waiter.send(Err(error.clone()))));
+                return;
             }
+            None => return,
         };
         let Some(shared) = self.shared.upgrade() else {
             return;
@@ -76,6 +77,22 @@ impl Driver {
         for waiter in demand.into_iter().chain(waiters) {
             // Who has stopped waiting needs no answer.
             drop(waiter.send(answer.clone()));
+        }
+    }
+
+    /// Waits for one request to end, and meanwhile keeps the slot true.
+    async fn fetch(&self) -> Result<Issued, TokenError> {
+        let mut flight = self.grant.fetch();
+        loop {
+            let look = self.shared.upgrade().and_then(|shared| shared.look_at());
+            let Some(look) = look else {
+                return flight.await;
+            };
+            // The token in use may expire while its successor is on the way.
+            match timeout_at(look, flight.as_mut()).await {
+                Ok(outcome) => return outcome,
+                Err(_) => drop(self.shared.upgrade().map(|shared| shared.attend())),
+            }
         }
     }
 }

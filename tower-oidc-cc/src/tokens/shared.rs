@@ -24,7 +24,7 @@ use super::{
     driver::Driver,
     grant::{Grant, Issued},
 };
-use crate::{Policy, TokenError, clock::Clock, error::token::Kind};
+use crate::{Budget, Policy, TokenError, budget::Account, clock::Clock, error::token::Kind};
 
 /// The outcome of a flight, as each waiter gets it.
 pub(super) type Answer = Result<(), TokenError>;
@@ -44,6 +44,14 @@ pub(super) struct Shared {
     grant: Arc<dyn Grant>,
     policy: Policy,
     clock: Clock,
+}
+
+/// What the owner of the handle has chosen.
+#[derive(Debug, Default)]
+pub(super) struct Settings {
+    pub(super) policy: Policy,
+    pub(super) budget: Budget,
+    pub(super) clock: Clock,
 }
 
 /// What a caller finds who looks for a token.
@@ -69,14 +77,14 @@ pub(super) enum Next {
 // === impl Shared ===
 
 impl Shared {
-    pub(super) fn new(grant: Arc<dyn Grant>, policy: Policy, clock: Clock) -> Self {
+    pub(super) fn new(grant: Arc<dyn Grant>, settings: Settings) -> Self {
         Self {
             slot: ArcSwapOption::const_empty(),
             fresh: AtomicBool::new(false),
-            cold: Mutex::default(),
+            cold: Mutex::new(Cold::new(Account::new(settings.budget))),
             grant,
-            policy,
-            clock,
+            policy: settings.policy,
+            clock: settings.clock,
         }
     }
 
@@ -136,11 +144,7 @@ impl Shared {
         if !self.is_fresh() {
             self.fill(Arc::clone(token));
         }
-        let left_alone = match &cold.refusal {
-            Some((_, until)) => until.saturating_duration_since(now.steady),
-            None => Duration::ZERO,
-        };
-        let wait = lifetime.renew_at.left_at(now).max(left_alone);
+        let wait = lifetime.renew_at.left_at(now).max(cold.quiet_at(now));
         if wait.is_zero() {
             return Next::Renew;
         }
@@ -154,6 +158,16 @@ impl Shared {
         let now = self.clock.now();
         let expiry = self.lock().token.as_ref()?.lifetime.expires_at;
         now.steady.checked_add(expiry.left_at(now).min(BEAT))
+    }
+
+    /// Asks for leave to make one token request.
+    pub(super) fn depart(&self) -> Result<(), TokenError> {
+        let now = self.clock.now();
+        let leave = self.lock().spend_at(now);
+        if let Err(error) = &leave {
+            tracing::warn!(%error, "no token request: the budget is spent");
+        }
+        leave
     }
 
     /// Records the outcome of a flight and returns it with everyone who waits for it.

@@ -1,0 +1,154 @@
+//! How many token requests there may be, whatever goes wrong. Arithmetic on `now`, no clock.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use tokio::time::Instant;
+
+#[cfg(test)]
+mod tests;
+
+/// Caps the token requests: so many in any hour, and never two within a gap.
+///
+/// The backoff after failures, the distance between dead tokens and the policies are all gentler
+/// than this; it is the bound that holds if they are wrong together, or if a server hands out
+/// tokens that live for a second. Whoever meets it gets a typed error with the time to wait:
+/// [`TokenError::is_over_budget`](crate::TokenError::is_over_budget).
+///
+/// Half of the hour's requests may come at once, the rest is spread over the hour, so that a spent
+/// budget is never silence for an hour. While a token works, its renewal leaves one request for
+/// when there is none.
+///
+/// # Examples
+///
+/// ```
+/// use std::{num::NonZeroU32, time::Duration};
+/// use tower_oidc_cc::Budget;
+///
+/// let ten = NonZeroU32::new(10).ok_or("zero")?;
+/// let budget = Budget::per_hour(ten).gap(Duration::from_secs(5));
+/// assert_ne!(budget, Budget::default());
+/// # Ok::<(), &str>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    per_hour: NonZeroU32,
+    gap: Duration,
+}
+
+/// What is spent of a budget: a virtual schedule (ITU-T I.371, annex A), and the last moment.
+#[derive(Debug)]
+pub(crate) struct Account {
+    budget: Budget,
+    /// When all of the requests that were made are paid for.
+    paid_at: Option<Instant>,
+    last: Option<Instant>,
+}
+
+/// Whom the next request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// There is no token: the last request may be spent on this.
+    Token,
+    /// There is one: one request is left for when there is not.
+    Renewal,
+}
+
+// === impl Budget ===
+
+impl Budget {
+    /// Allows `most` token requests in any hour.
+    #[must_use]
+    pub const fn per_hour(most: NonZeroU32) -> Self {
+        Self {
+            per_hour: most,
+            gap: Duration::ZERO,
+        }
+    }
+
+    /// Keeps this distance between any two requests, too; none by default.
+    ///
+    /// A hand-over from a refused key to the next one waits for it as well.
+    #[must_use]
+    pub const fn gap(self, gap: Duration) -> Self {
+        Self { gap, ..self }
+    }
+
+    /// How many may come at once.
+    fn burst(self) -> u32 {
+        (self.per_hour.get() / 2).max(1)
+    }
+
+    /// What one request takes to be paid for. Any hour sees `burst` and those paid for within it,
+    /// and an hour holds one of these less than `per_hour - burst + 1` times.
+    fn price(self) -> Duration {
+        let rest = self.per_hour.get().saturating_sub(self.burst());
+        let price = HOUR.checked_div(rest.saturating_add(1)).unwrap_or(HOUR);
+        price.saturating_add(Duration::from_nanos(1))
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self::per_hour(USUAL)
+    }
+}
+
+// === impl Account ===
+
+impl Account {
+    pub(crate) fn new(budget: Budget) -> Self {
+        Self {
+            budget,
+            paid_at: None,
+            last: None,
+        }
+    }
+
+    /// How long it is until a request for this need is admitted; zero if it is now.
+    pub(crate) fn wait_at(&self, now: Instant, need: Need) -> Duration {
+        let burst = self.budget.burst();
+        let kept = match need {
+            Need::Renewal if burst > 1 => 2,
+            Need::Renewal | Need::Token => 1,
+        };
+        let credit = self
+            .budget
+            .price()
+            .saturating_mul(burst.saturating_sub(kept));
+        let unpaid = self.unpaid_at(now).saturating_sub(credit);
+        let gap = match self.last {
+            Some(last) => {
+                let quiet = now.saturating_duration_since(last);
+                self.budget.gap.saturating_sub(quiet)
+            }
+            None => Duration::ZERO,
+        };
+        unpaid.max(gap)
+    }
+
+    pub(crate) fn spend_at(&mut self, now: Instant) {
+        self.last = Some(now);
+        let unpaid = self.unpaid_at(now).saturating_add(self.budget.price());
+        self.paid_at = now.checked_add(unpaid);
+    }
+
+    /// How many requests could be made now, the gap aside.
+    #[cfg(test)]
+    pub(crate) fn left_at(&self, now: Instant) -> u32 {
+        let burst = self.budget.burst();
+        let price = self.budget.price().as_nanos().max(1);
+        let open = self.unpaid_at(now).as_nanos().div_ceil(price);
+        burst.saturating_sub(u32::try_from(open).unwrap_or(u32::MAX))
+    }
+
+    fn unpaid_at(&self, now: Instant) -> Duration {
+        self.paid_at
+            .map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+/// What an hour without a token endpoint costs through the backoff, whose mean wait is 15 s. A
+/// spent budget then still brings a request each 30 s, the cap of the backoff, and tokens that
+/// live 40 s or longer never meet it.
+const USUAL: NonZeroU32 = NonZeroU32::new(240).expect("it is not zero");

@@ -1,0 +1,91 @@
+#![expect(clippy::arithmetic_side_effects, reason = "a test may panic")]
+
+use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
+
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::{Account, Budget, HOUR, Need};
+
+fn account(per_hour: u32) -> Account {
+    Account::new(Budget::per_hour(NonZeroU32::new(per_hour).unwrap()))
+}
+
+/// Spends at `now` if that is admitted.
+fn spend(account: &mut Account, now: Instant, need: Need) -> bool {
+    let admitted = account.wait_at(now, need).is_zero();
+    if admitted {
+        account.spend_at(now);
+    }
+    admitted
+}
+
+#[test]
+fn half_comes_at_once_and_a_spent_budget_is_no_silence() {
+    let start = Instant::now();
+    let mut account = account(10);
+    assert_eq!(account.left_at(start), 5);
+    for left in (0..5).rev() {
+        assert!(spend(&mut account, start, Need::Token));
+        assert_eq!(account.left_at(start), left);
+    }
+    assert!(!spend(&mut account, start, Need::Token));
+    let wait = account.wait_at(start, Need::Token);
+    assert!(wait <= HOUR / 6 + Duration::from_nanos(1), "{wait:?}");
+    assert!(spend(&mut account, start + wait, Need::Token));
+}
+
+#[test]
+fn a_renewal_leaves_one_request_for_when_there_is_no_token() {
+    let start = Instant::now();
+    let mut account = account(10);
+    let renewals = (0..20).filter(|_| spend(&mut account, start, Need::Renewal));
+    assert_eq!(renewals.count(), 4);
+    assert!(spend(&mut account, start, Need::Token));
+    // A budget too small to be divided serves both alike.
+    for per_hour in [1, 2, 3] {
+        let mut account = self::account(per_hour);
+        assert!(spend(&mut account, start, Need::Renewal), "{per_hour}");
+    }
+}
+
+#[test]
+fn a_gap_is_kept() {
+    let start = Instant::now();
+    let gap = Duration::from_secs(5);
+    let mut account = Account::new(Budget::default().gap(gap));
+    assert!(spend(&mut account, start, Need::Token));
+    assert_eq!(account.wait_at(start + gap / 2, Need::Token), gap / 2);
+    assert!(spend(&mut account, start + gap, Need::Token));
+}
+
+#[test]
+fn a_spent_default_still_brings_a_request_within_the_cap_of_the_backoff() {
+    let start = Instant::now();
+    let mut account = Account::new(Budget::default());
+    while spend(&mut account, start, Need::Token) {}
+    assert!(account.wait_at(start, Need::Token) <= Duration::from_secs(30));
+}
+
+proptest! {
+    #[test]
+    fn no_hour_holds_more_than_the_budget(
+        per_hour in 1u32..40,
+        steps in prop::collection::vec((0u64..1_200, any::<bool>()), 1..400),
+    ) {
+        let mut account = account(per_hour);
+        let mut now = Instant::now();
+        let mut hour = VecDeque::new();
+        for (secs, renewal) in steps {
+            now += Duration::from_secs(secs);
+            let need = if renewal { Need::Renewal } else { Need::Token };
+            if spend(&mut account, now, need) {
+                hour.push_back(now);
+            }
+            // Closed at both ends, which is stricter than any way of counting.
+            hour.retain(|at| now - *at <= HOUR);
+            prop_assert!(hour.len() <= usize::try_from(per_hour).unwrap());
+            prop_assert!(account.wait_at(now, need) <= HOUR + Duration::from_nanos(1));
+        }
+    }
+}
