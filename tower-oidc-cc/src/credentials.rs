@@ -52,6 +52,11 @@ impl Credentials {
         })
     }
 
+    /// Whether a server would see the same in both.
+    pub(crate) fn same_as(&self, other: &Self) -> bool {
+        self.client_id == other.client_id && self.client_secret == other.client_secret
+    }
+
     /// The form of RFC 6749, sections 4.4.2 and 2.3.1, in memory that is wiped after the send.
     ///
     /// The credentials travel in the body and not in a Basic header: RFC 6749 prefers the header,
@@ -83,14 +88,19 @@ impl fmt::Debug for Credentials {
 }
 
 fn checked(value: &str, reasons: &Reasons) -> Result<Zeroizing<String>, ConfigError> {
-    let value = value.trim();
+    let value = value.trim_matches(blank);
     if value.is_empty() {
         return Err(ConfigError::new(reasons.empty));
     }
-    if value.contains(|c: char| c.is_whitespace() || c.is_control()) {
+    if value.contains(|c: char| blank(c) || c.is_control()) {
         return Err(ConfigError::new(reasons.spaced));
     }
     Ok(Zeroizing::new(value.into()))
+}
+
+/// White space, and what is pasted along and seen by nobody: a byte-order mark, zero-width spaces.
+fn blank(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200d}' | '\u{2060}')
 }
 
 struct Reasons {

@@ -85,6 +85,7 @@ pub use self::{
     layer::TokenLayer,
     origin::Origin,
     policy::Policy,
+    provider::Provider,
     service::Token,
     tokens::{Tokens, TokensBuilder},
 };
@@ -103,6 +104,7 @@ mod lifetime;
 mod moment;
 mod origin;
 mod policy;
+mod provider;
 mod service;
 mod tokens;
 

@@ -5,7 +5,7 @@ use std::{fmt, future::poll_fn, sync::Arc};
 use arc_swap::Guard;
 
 use self::{bearer::Bearer, shared::Shared};
-use crate::{Credentials, TokenEndpoint, TokenError};
+use crate::{Provider, TokenEndpoint, TokenError};
 
 pub use self::builder::TokensBuilder;
 pub(crate) use self::wait::Wait;
@@ -15,6 +15,7 @@ mod builder;
 mod cold;
 mod driver;
 mod grant;
+mod keyring;
 mod shared;
 mod wait;
 
@@ -67,9 +68,11 @@ pub struct Tokens {
 
 impl Tokens {
     /// Starts with what cannot be defaulted: whom to ask, and as whom.
+    ///
+    /// [`Credentials`](crate::Credentials) are a provider that never changes.
     #[must_use]
-    pub fn builder(endpoint: TokenEndpoint, credentials: Credentials) -> TokensBuilder {
-        TokensBuilder::new(endpoint, credentials)
+    pub fn builder(endpoint: TokenEndpoint, credentials: impl Into<Provider>) -> TokensBuilder {
+        TokensBuilder::new(endpoint, credentials.into())
     }
 
     /// Waits until there is a valid token, and asks for one if need be.

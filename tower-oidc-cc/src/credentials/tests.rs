@@ -2,7 +2,7 @@ use super::Credentials;
 
 #[test]
 fn white_space_around_is_cut_off() {
-    let credentials = Credentials::new(" id\t", "\nsecret\r\n").unwrap();
+    let credentials = Credentials::new(" id\t", "\u{feff}secret\u{200b}\r\n").unwrap();
     assert_eq!(
         credentials.form(),
         "grant_type=client_credentials&client_id=id&client_secret=secret"

@@ -36,6 +36,8 @@ pub(crate) enum Kind {
     Malformed(&'static str),
     /// The reply is whole, but its token cannot be sent as a bearer token.
     Unusable(&'static str),
+    /// The provider has no credentials.
+    NoCredentials,
     /// The caller's own bound on token requests is reached.
     OverBudget,
     /// The token expired, or was found dead, between `poll_ready` and `call`.
@@ -94,6 +96,7 @@ impl TokenError {
             Kind::Rejected(..)
             | Kind::Redirected(_)
             | Kind::Unusable(_)
+            | Kind::NoCredentials
             | Kind::ForeignOrigin
             | Kind::NoRuntime => false,
         }
@@ -104,6 +107,30 @@ impl TokenError {
     #[must_use]
     pub fn is_rejected(&self) -> bool {
         matches!(self.0.kind, Kind::Rejected(..))
+    }
+
+    /// Whether the [`Provider`](crate::Provider) had no credentials; nothing was asked.
+    ///
+    /// [`source`](std::error::Error::source) says why. It is tried again at once when there are
+    /// some.
+    #[must_use]
+    pub fn is_missing_credentials(&self) -> bool {
+        matches!(self.0.kind, Kind::NoCredentials)
+    }
+
+    /// Whether the server refused the key itself, so that another key may fare better.
+    ///
+    /// Keycloak says either code for either fault (26.5.0: wrong secret, unknown client).
+    pub(crate) fn is_bad_key(&self) -> bool {
+        matches!(
+            self.0.kind,
+            Kind::Rejected(_, "invalid_client" | "unauthorized_client")
+        )
+    }
+
+    /// Whether other credentials may mend it.
+    pub(crate) fn is_about_credentials(&self) -> bool {
+        self.is_bad_key() || self.is_missing_credentials()
     }
 
     /// Whether the [`Budget`](crate::Budget) of token requests is spent; nothing was asked.
@@ -182,6 +209,9 @@ impl fmt::Display for TokenError {
                 f,
                 "the token endpoint's token cannot be sent as a bearer token ({what}): check the \
                  client's settings at the server"
+            ),
+            Kind::NoCredentials => f.write_str(
+                "there are no credentials to ask for a token with: see the source of this error",
             ),
             Kind::OverBudget => f.write_str(
                 "no token request is left in the budget: try later, find out what spends them, or \

@@ -16,26 +16,28 @@ use super::{
     grant::Post,
     shared::{Settings, Shared},
 };
-use crate::{Budget, Credentials, Policy, TokenEndpoint, clock::Clock};
+use crate::{Budget, Policy, Provider, TokenEndpoint, clock::Clock};
 
 /// Collects what a [`Tokens`] handle is made of.
 #[derive(Debug)]
 pub struct TokensBuilder {
     endpoint: TokenEndpoint,
-    credentials: Credentials,
-    timeout: Duration,
     settings: Settings,
 }
 
 // === impl TokensBuilder ===
 
 impl TokensBuilder {
-    pub(super) fn new(endpoint: TokenEndpoint, credentials: Credentials) -> Self {
+    pub(super) fn new(endpoint: TokenEndpoint, provider: Provider) -> Self {
         Self {
             endpoint,
-            credentials,
-            timeout: TIMEOUT,
-            settings: Settings::default(),
+            settings: Settings {
+                provider,
+                timeout: TIMEOUT,
+                policy: Policy::default(),
+                budget: Budget::default(),
+                clock: Clock::default(),
+            },
         }
     }
 
@@ -43,8 +45,9 @@ impl TokensBuilder {
     ///
     /// It is the request's own: no caller's patience shortens or lengthens it.
     #[must_use]
-    pub fn timeout(self, timeout: Duration) -> Self {
-        Self { timeout, ..self }
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.settings.timeout = timeout;
+        self
     }
 
     /// Chooses when a token that still works is replaced; [`Policy::Ahead`] by default.
@@ -91,8 +94,7 @@ impl TokensBuilder {
         let post = Post::new(
             client,
             self.endpoint,
-            self.credentials,
-            self.timeout,
+            self.settings.timeout,
             self.settings.clock.clone(),
         );
         Tokens {

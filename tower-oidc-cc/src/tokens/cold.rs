@@ -84,11 +84,7 @@ impl Cold {
             self.account.spend_at(now.steady);
             return Ok(());
         }
-        let error = TokenError::new(Kind::OverBudget).with_retry_after(wait);
-        if need == Need::Token {
-            self.refusal = now.steady.checked_add(wait).map(|at| (error.clone(), at));
-        }
-        Err(error)
+        Err(TokenError::new(Kind::OverBudget).with_retry_after(wait))
     }
 
     fn need_at(&self, now: Moment) -> Need {
@@ -137,13 +133,29 @@ impl Cold {
         Ok(token)
     }
 
-    pub(super) fn refuse_at(&mut self, now: Instant, error: &TokenError) -> TokenError {
-        let draw = fastrand::f64();
-        let wait = self
-            .backoff
-            .fail(error.is_transient(), error.retry_after(), draw);
+    pub(super) fn refuse_at(&mut self, now: Moment, error: &TokenError) -> TokenError {
+        let wait = if error.is_over_budget() {
+            // Nothing was asked, so nothing has failed.
+            error.retry_after().unwrap_or_default()
+        } else {
+            let draw = fastrand::f64();
+            self.backoff
+                .fail(error.is_transient(), error.retry_after(), draw)
+        };
         let error = error.with_retry_after(wait);
-        self.refusal = now.checked_add(wait).map(|until| (error.clone(), until));
+        self.refusal = now
+            .steady
+            .checked_add(wait)
+            .map(|until| (error.clone(), until));
         error
+    }
+
+    /// Forgets a refusal that other credentials may mend.
+    pub(super) fn forgive(&mut self) {
+        if let Some((error, _)) = &self.refusal
+            && error.is_about_credentials()
+        {
+            self.refusal = None;
+        }
     }
 }

@@ -1,14 +1,22 @@
 //! The one task that talks to the token endpoint.
 
-use std::sync::{Arc, Weak};
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{Arc, Weak},
+};
 
-use tokio::{sync::mpsc, time::timeout_at};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     grant::{Grant, Issued},
+    keyring::Keyring,
     shared::{Next, Shared, Waiter},
 };
-use crate::TokenError;
+use crate::{TokenError, clock::Clock, error::token::Kind};
 
 /// Fetches, renews and expires the token, as long as somebody holds a handle.
 ///
@@ -17,7 +25,17 @@ use crate::TokenError;
 pub(super) struct Driver {
     shared: Weak<Shared>,
     grant: Arc<dyn Grant>,
+    keyring: Keyring,
+    clock: Clock,
     demands: mpsc::UnboundedReceiver<Waiter>,
+}
+
+/// What the driver was woken by.
+enum Event {
+    Demand(Waiter),
+    Timer,
+    /// The last handle is gone.
+    Closed,
 }
 
 // === impl Driver ===
@@ -26,50 +44,62 @@ impl Driver {
     pub(super) fn new(
         shared: Weak<Shared>,
         grant: Arc<dyn Grant>,
+        keyring: Keyring,
+        clock: Clock,
         demands: mpsc::UnboundedReceiver<Waiter>,
     ) -> Self {
         Self {
             shared,
             grant,
+            keyring,
+            clock,
             demands,
         }
     }
 
     pub(super) async fn run(mut self) {
         while let Some(next) = self.shared.upgrade().map(|shared| shared.attend()) {
-            let demand = match next {
+            let look = match next {
                 // ## Renew => fly
-                Next::Renew => None,
-                // ## Idle => (fly | end)
-                Next::Idle => match self.demands.recv().await {
-                    Some(waiter) => Some(waiter),
-                    None => return,
-                },
-                // ## Sleep => (fly | attend | end)
-                Next::Sleep(until) => match timeout_at(until, self.demands.recv()).await {
-                    Ok(Some(waiter)) => Some(waiter),
-                    Ok(None) => return,
-                    Err(_) => continue,
-                },
+                Next::Renew => {
+                    self.fly(None).await;
+                    continue;
+                }
+                Next::Sleep(until) => Some(until),
+                Next::Idle => None,
             };
-            self.fly(demand).await;
+            let watch = self.keyring.watch_at(self.clock.now().steady);
+            // ## (Sleep | Idle) => (fly | attend | ask for other credentials | end)
+            match self.event(look.into_iter().chain(watch).min()).await {
+                Event::Demand(waiter) => self.fly(Some(waiter)).await,
+                Event::Closed => return,
+                Event::Timer => {
+                    let due = watch.is_some_and(|at| at <= self.clock.now().steady);
+                    if due
+                        && attending(&self.shared, self.keyring.changed()).await
+                        && let Some(shared) = self.shared.upgrade()
+                    {
+                        shared.forgive();
+                    }
+                }
+            }
         }
+    }
+
+    async fn event(&mut self, until: Option<Instant>) -> Event {
+        let demand = match until {
+            Some(until) => match timeout_at(until, self.demands.recv()).await {
+                Ok(demand) => demand,
+                Err(_) => return Event::Timer,
+            },
+            None => self.demands.recv().await,
+        };
+        demand.map_or(Event::Closed, Event::Demand)
     }
 
     /// Makes one token request, and answers everyone who waits for it by the time it is over.
     async fn fly(&mut self, demand: Option<Waiter>) {
-        let leave = self.shared.upgrade().map(|shared| shared.depart());
-        let outcome = match leave {
-            Some(Ok(())) => self.fetch().await,
-            Some(Err(error)) => {
-                // Whoever enters from here on finds the refusal.
-                demand
-                    .into_iter()
-                    .for_each(|waiter| drop(waiter.send(Err(error.clone()))));
-                return;
-            }
-            None => return,
-        };
+        let outcome = self.fetch().await;
         let Some(shared) = self.shared.upgrade() else {
             return;
         };
@@ -80,19 +110,56 @@ impl Driver {
         }
     }
 
-    /// Waits for one request to end, and meanwhile keeps the slot true.
-    async fn fetch(&self) -> Result<Issued, TokenError> {
-        let mut flight = self.grant.fetch();
-        loop {
-            let look = self.shared.upgrade().and_then(|shared| shared.look_at());
-            let Some(look) = look else {
-                return flight.await;
+    /// Asks with one key after the other, while the server refuses them as what they are.
+    async fn fetch(&mut self) -> Result<Issued, TokenError> {
+        let mut failure = None;
+        for turn in self.keyring.turns() {
+            let provided = attending(&self.shared, self.keyring.provide(turn)).await;
+            let credentials = match provided {
+                Ok(credentials) => credentials,
+                Err(error) => {
+                    failure = Some(error);
+                    continue;
+                }
             };
-            // The token in use may expire while its successor is on the way.
-            match timeout_at(look, flight.as_mut()).await {
-                Ok(outcome) => return outcome,
-                Err(_) => drop(self.shared.upgrade().map(|shared| shared.attend())),
+            let Some(leave) = self.shared.upgrade().map(|shared| shared.depart()) else {
+                break;
+            };
+            if let Err(error) = leave {
+                failure.get_or_insert(error);
+                break;
             }
+            let flight = self.grant.fetch(Arc::clone(&credentials));
+            match attending(&self.shared, flight).await {
+                Ok(issued) => {
+                    self.keyring.accept(turn);
+                    return Ok(issued);
+                }
+                Err(error) => {
+                    let next = error.is_bad_key();
+                    failure = Some(error);
+                    if !next {
+                        break;
+                    }
+                    self.keyring.refuse(turn, credentials);
+                }
+            }
+        }
+        Err(failure.unwrap_or_else(|| TokenError::new(Kind::Vanished)))
+    }
+}
+
+/// Waits for `work`, and meanwhile keeps the slot true: the token in it may expire.
+async fn attending<F: Future>(shared: &Weak<Shared>, work: F) -> F::Output {
+    let mut work = pin!(work);
+    loop {
+        let look = shared.upgrade().and_then(|shared| shared.look_at());
+        let Some(look) = look else {
+            return work.await;
+        };
+        match timeout_at(look, work.as_mut()).await {
+            Ok(output) => return output,
+            Err(_) => drop(shared.upgrade().map(|shared| shared.attend())),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Where the driver gets tokens from.
 
-use std::{future::Future, pin::Pin, time::Duration};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use http::HeaderValue;
 
-use crate::{TokenError, moment::Moment};
+use crate::{Credentials, TokenError, moment::Moment};
 
 pub(super) use self::post::Post;
 
@@ -16,7 +16,7 @@ pub(super) type Flight = Pin<Box<dyn Future<Output = Result<Issued, TokenError>>
 
 /// Makes token requests; the type of the HTTP client ends here.
 pub(super) trait Grant: Send + Sync {
-    fn fetch(&self) -> Flight;
+    fn fetch(&self, credentials: Arc<Credentials>) -> Flight;
 }
 
 /// What a successful request brings.

@@ -23,8 +23,11 @@ use super::{
     cold::Cold,
     driver::Driver,
     grant::{Grant, Issued},
+    keyring::Keyring,
 };
-use crate::{Budget, Policy, TokenError, budget::Account, clock::Clock, error::token::Kind};
+use crate::{
+    Budget, Policy, Provider, TokenError, budget::Account, clock::Clock, error::token::Kind,
+};
 
 /// The outcome of a flight, as each waiter gets it.
 pub(super) type Answer = Result<(), TokenError>;
@@ -42,13 +45,14 @@ pub(super) struct Shared {
     /// an `.await`, nor while a task is spawned or a waiter woken.
     cold: Mutex<Cold>,
     grant: Arc<dyn Grant>,
-    policy: Policy,
-    clock: Clock,
+    settings: Settings,
 }
 
 /// What the owner of the handle has chosen.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Settings {
+    pub(super) provider: Provider,
+    pub(super) timeout: Duration,
     pub(super) policy: Policy,
     pub(super) budget: Budget,
     pub(super) clock: Clock,
@@ -83,8 +87,7 @@ impl Shared {
             fresh: AtomicBool::new(false),
             cold: Mutex::new(Cold::new(Account::new(settings.budget))),
             grant,
-            policy: settings.policy,
-            clock: settings.clock,
+            settings,
         }
     }
 
@@ -98,13 +101,13 @@ impl Shared {
     }
 
     pub(super) fn unattended(&self) -> Option<Arc<Bearer>> {
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         self.lock().fresh_at(now).cloned()
     }
 
     /// Looks for a token, and joins or starts the flight that brings one.
     pub(super) fn enter(self: &Arc<Self>) -> Entry {
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         let mut cold = self.lock();
         let fresh = cold.fresh_at(now).is_some();
         if !fresh && let Some(error) = cold.refused_at(now.steady) {
@@ -124,7 +127,19 @@ impl Shared {
         // A runtime that is shutting down drops the task at once, and the driver's drop locks.
         drop(cold);
         if let Some((runtime, demands)) = hired {
-            let driver = Driver::new(Arc::downgrade(self), Arc::clone(&self.grant), demands);
+            let Settings {
+                provider,
+                timeout,
+                clock,
+                ..
+            } = &self.settings;
+            let driver = Driver::new(
+                Arc::downgrade(self),
+                Arc::clone(&self.grant),
+                Keyring::new(provider.clone(), *timeout),
+                clock.clone(),
+                demands,
+            );
             drop(runtime.spawn(driver.run()));
         }
         entry
@@ -133,7 +148,7 @@ impl Shared {
     /// Brings the slot up to date, and says what is due. Only a running driver may call this: it
     /// is the promise that somebody empties the slot in time.
     pub(super) fn attend(&self) -> Next {
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         let mut cold = self.lock();
         let Some(token) = cold.fresh_at(now) else {
             cold.token = None;
@@ -155,19 +170,21 @@ impl Shared {
 
     /// Until when the token in use needs no look, if there is one.
     pub(super) fn look_at(&self) -> Option<Instant> {
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         let expiry = self.lock().token.as_ref()?.lifetime.expires_at;
         now.steady.checked_add(expiry.left_at(now).min(BEAT))
     }
 
     /// Asks for leave to make one token request.
     pub(super) fn depart(&self) -> Result<(), TokenError> {
-        let now = self.clock.now();
-        let leave = self.lock().spend_at(now);
-        if let Err(error) = &leave {
-            tracing::warn!(%error, "no token request: the budget is spent");
-        }
-        leave
+        let now = self.settings.clock.now();
+        self.lock().spend_at(now)
+    }
+
+    /// There are other credentials than those that were refused.
+    pub(super) fn forgive(&self) {
+        self.lock().forgive();
+        tracing::info!("other credentials than the refused ones: they are tried now");
     }
 
     /// Records the outcome of a flight and returns it with everyone who waits for it.
@@ -179,15 +196,16 @@ impl Shared {
         outcome: Result<Issued, TokenError>,
         demands: &mut mpsc::UnboundedReceiver<Waiter>,
     ) -> (Answer, Vec<Waiter>) {
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         let mut cold = self.lock();
-        let published = outcome.and_then(|issued| cold.publish_at(now, issued, self.policy));
+        let published =
+            outcome.and_then(|issued| cold.publish_at(now, issued, self.settings.policy));
         let answer = match published {
             Ok(token) => {
                 self.fill(token);
                 Ok(())
             }
-            Err(error) => Err(cold.refuse_at(now.steady, &error)),
+            Err(error) => Err(cold.refuse_at(now, &error)),
         };
         let waiters = std::iter::from_fn(|| demands.try_recv().ok()).collect();
         let generation = cold.generation;
@@ -201,7 +219,7 @@ impl Shared {
 
     /// Drops the token of this generation, unless that happened a moment ago.
     pub(super) fn invalidate(&self, generation: u64) {
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         let mut cold = self.lock();
         if cold.token.as_ref().map(|t| t.generation) != Some(generation) {
             return;
@@ -227,14 +245,14 @@ impl Shared {
 
     /// The driver is gone: from here on the token is used by the clock, until there is another.
     pub(super) fn abandon(&self, demands: &mut mpsc::UnboundedReceiver<Waiter>, panicked: bool) {
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         let mut cold = self.lock();
         demands.close();
         self.empty();
         if panicked {
             // Those who wait ask anew at once; without a refusal, a client that always panics
             // would be called in a loop.
-            cold.refuse_at(now.steady, &TokenError::new(Kind::Transport));
+            cold.refuse_at(now, &TokenError::new(Kind::Transport));
         }
     }
 

@@ -5,7 +5,7 @@ use std::{
     future::poll_fn,
     marker::PhantomData,
     pin::pin,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -27,7 +27,6 @@ pub(in crate::tokens) struct Post<S, B> {
     /// Guards nothing but the cloning: it makes `Post` shareable where `S` is not `Sync`.
     client: Mutex<S>,
     endpoint: TokenEndpoint,
-    credentials: Credentials,
     timeout: Duration,
     clock: Clock,
     body: PhantomData<fn() -> B>,
@@ -39,14 +38,12 @@ impl<S, B> Post<S, B> {
     pub(in crate::tokens) fn new(
         client: S,
         endpoint: TokenEndpoint,
-        credentials: Credentials,
         timeout: Duration,
         clock: Clock,
     ) -> Self {
         Self {
             client: Mutex::new(client),
             endpoint,
-            credentials,
             timeout,
             clock,
             body: PhantomData,
@@ -64,14 +61,14 @@ where
     R::Data: Send,
     R::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    fn fetch(&self) -> Flight {
+    fn fetch(&self, credentials: Arc<Credentials>) -> Flight {
         let client = self
             .client
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         let endpoint = self.endpoint.clone();
-        let form = self.credentials.form();
+        let form = credentials.form();
         let limit = self.timeout;
         let clock = self.clock.clone();
         Box::pin(async move {

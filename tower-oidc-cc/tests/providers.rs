@@ -1,0 +1,330 @@
+//! Credentials that come from outside, and keys that are handed over (tokens.md, statements 12
+//! and 31).
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "support/support.rs"]
+mod support;
+
+use std::{
+    error::Error as _,
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use support::{Endpoint, endpoint::Reply, secs};
+use tokio::time::{Instant, advance, sleep};
+use tower_oidc_cc::{Credentials, Provider, TokenEndpoint, Tokens};
+
+fn tokens(provider: impl Into<Provider>, endpoint: &Endpoint) -> Tokens {
+    let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+    Tokens::builder(uri, provider).build(endpoint.clone())
+}
+
+fn key(secret: &str) -> Credentials {
+    Credentials::new("client", secret).unwrap()
+}
+
+/// The secrets that the endpoint was sent, in order.
+fn secrets(endpoint: &Endpoint) -> Vec<String> {
+    let secret = |body: &str| body.rsplit_once("client_secret=").unwrap().1.to_owned();
+    endpoint
+        .posts()
+        .iter()
+        .map(|post| secret(&post.body))
+        .collect()
+}
+
+/// A provider whose secret can be changed, as a vault is.
+fn vault(secret: &Arc<Mutex<String>>) -> Provider {
+    let secret = Arc::clone(secret);
+    Provider::from_fn(move || {
+        let secret = secret.lock().unwrap().clone();
+        async move { Credentials::new("client", secret) }
+    })
+}
+
+/// A directory that goes with the test.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        drop(fs::remove_dir_all(&path));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn secret(&self) -> PathBuf {
+        self.0.join("secret")
+    }
+
+    /// Writes a new file and renames it over the old one.
+    fn swap(&self, secret: &str) {
+        let new = self.0.join("new");
+        fs::write(&new, secret).unwrap();
+        set_mode(&new, 0o600);
+        fs::rename(new, self.secret()).unwrap();
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+#[cfg(unix)]
+fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[cfg(not(unix))]
+fn set_mode(_: &Path, _: u32) {}
+
+#[tokio::test(start_paused = true)]
+async fn the_provider_is_asked_before_each_request() {
+    let secret = Arc::new(Mutex::new("one".to_owned()));
+    let endpoint = Endpoint::always(Reply::token(100));
+    let tokens = tokens(vault(&secret), &endpoint);
+    tokens.ready().await.unwrap();
+    *secret.lock().unwrap() = "two".into();
+    sleep(secs(90)).await;
+    assert_eq!(secrets(&endpoint), ["one", "two"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_credential_clears_a_refusal_at_once() {
+    let dir = Dir::new("changed");
+    dir.swap("wrong");
+    let endpoint = Endpoint::scripted([Reply::refusal(), Reply::refusal()]);
+    let tokens = tokens(Provider::file("client", dir.secret()), &endpoint);
+    let error = tokens.ready().await.unwrap_err();
+    assert!(error.is_rejected() && error.retry_after().unwrap() >= secs(60));
+    // The same one is not tried again, however often the file is looked at.
+    for _ in 0..50 {
+        sleep(secs(1)).await;
+        assert!(tokens.ready().await.is_err());
+    }
+    assert_eq!(endpoint.count(), 1);
+    for wrong_then_right in ["wrong2\n", "right\n"] {
+        dir.swap(wrong_then_right);
+        let changed = Instant::now();
+        sleep(secs(1)).await;
+        drop(tokens.ready().await);
+        assert!(endpoint.posts().last().unwrap().at - changed <= secs(1));
+    }
+    tokens.ready().await.unwrap();
+    assert_eq!(secrets(&endpoint), ["wrong", "wrong2", "right"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rotation_is_seen_within_a_second_while_the_old_token_serves() {
+    let dir = Dir::new("rotation");
+    dir.swap("old");
+    let endpoint = Endpoint::scripted([Reply::token(1_000), Reply::refusal()]);
+    let tokens = tokens(Provider::file("client", dir.secret()), &endpoint);
+    tokens.ready().await.unwrap();
+    // The renewal is refused: the server has a new secret by now.
+    while endpoint.count() < 2 {
+        sleep(secs(1)).await;
+        tokens.ready().await.unwrap();
+    }
+    dir.swap("new");
+    sleep(secs(1)).await;
+    assert_eq!(secrets(&endpoint), ["old", "old", "new"]);
+    tokens.ready().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_is_asked_every_ten_seconds_while_what_it_gave_is_refused() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let provider = {
+        let asked = Arc::clone(&asked);
+        Provider::from_fn(move || {
+            let turn = asked.fetch_add(1, Ordering::SeqCst);
+            let secret = if turn < 4 { "wrong" } else { "right" };
+            async move { Credentials::new("client", secret) }
+        })
+    };
+    let endpoint = Endpoint::scripted([Reply::refusal()]);
+    let tokens = tokens(provider, &endpoint);
+    assert!(tokens.ready().await.is_err());
+    sleep(secs(39)).await;
+    assert_eq!((endpoint.count(), asked.load(Ordering::SeqCst)), (1, 4));
+    sleep(secs(2)).await;
+    tokens.ready().await.unwrap();
+    assert_eq!(secrets(&endpoint), ["wrong", "right"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_secret_is_not_asked_for_again() {
+    let endpoint = Endpoint::always(Reply::refusal());
+    let tokens = tokens(key("wrong"), &endpoint);
+    assert!(tokens.ready().await.is_err());
+    for _ in 0..59 {
+        advance(secs(1)).await;
+        assert!(tokens.ready().await.is_err());
+    }
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_key_is_tried_when_the_first_is_refused_and_stays_preferred() {
+    let endpoint = Endpoint::scripted([Reply::refusal(), Reply::token(100), Reply::token(100)]);
+    let tokens = tokens(Provider::from(key("old")).or(key("new")), &endpoint);
+    tokens.ready().await.unwrap();
+    assert_eq!(secrets(&endpoint), ["old", "new"]);
+    sleep(secs(90)).await;
+    assert_eq!(secrets(&endpoint), ["old", "new", "new"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_has_no_gap_and_a_second_one_goes_back() {
+    let endpoint = Endpoint::scripted([Reply::token(100), Reply::refusal(), Reply::token(100)]);
+    let tokens = tokens(Provider::from(key("a")).or(key("b")), &endpoint);
+    let start = Instant::now();
+    while start.elapsed() < secs(120) {
+        tokens.ready().await.unwrap();
+        sleep(secs(1)).await;
+    }
+    assert_eq!(secrets(&endpoint), ["a", "a", "b"]);
+    endpoint.set(Reply::refusal());
+    sleep(secs(60)).await;
+    assert_eq!(secrets(&endpoint)[3..5], ["b", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_key_is_handed_over_to_dodge_a_limit_or_a_fault() {
+    for reply in [
+        Reply::body(429, r#"{"error":"invalid_client"}"#),
+        Reply::down(),
+        Reply::broken(),
+        Reply::body(403, r#"{"error":"access_denied"}"#),
+        Reply::body(400, r#"{"error":"invalid_scope"}"#),
+        Reply::body(401, "<html>"),
+    ] {
+        let endpoint = Endpoint::always(reply);
+        let tokens = tokens(Provider::from(key("a")).or(key("b")), &endpoint);
+        assert!(tokens.ready().await.is_err());
+        assert_eq!(secrets(&endpoint), ["a"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_refused_keys_cost_two_requests_and_no_loop() {
+    let endpoint = Endpoint::always(Reply::refusal());
+    let tokens = tokens(Provider::from(key("a")).or(key("b")), &endpoint);
+    for _ in 0..59 {
+        assert!(tokens.ready().await.unwrap_err().is_rejected());
+        advance(secs(1)).await;
+    }
+    assert_eq!(secrets(&endpoint), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_torn_file_leaves_the_last_good_secret_and_none_at_the_start_heals() {
+    let dir = Dir::new("torn");
+    let endpoint = Endpoint::always(Reply::token(100));
+    let tokens = tokens(Provider::file("client", dir.secret()), &endpoint);
+    let error = tokens.ready().await.unwrap_err();
+    assert!(error.is_missing_credentials() && error.source().is_some());
+    assert_eq!(endpoint.count(), 0);
+    dir.swap("good");
+    sleep(secs(1)).await;
+    tokens.ready().await.unwrap();
+    for torn in ["", "two words", "\u{0}"] {
+        dir.swap(torn);
+        sleep(secs(80)).await;
+    }
+    fs::remove_file(dir.secret()).unwrap();
+    sleep(secs(80)).await;
+    let secrets = secrets(&endpoint);
+    assert!(
+        secrets.len() >= 5 && secrets.iter().all(|s| s == "good"),
+        "{secrets:?}"
+    );
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn a_file_that_others_may_read_is_refused_with_that_reason() {
+    let dir = Dir::new("mode");
+    for mode in [0o640, 0o604, 0o620, 0o777] {
+        dir.swap("secret");
+        set_mode(&dir.secret(), mode);
+        let endpoint = Endpoint::default();
+        let tokens = tokens(Provider::file("client", dir.secret()), &endpoint);
+        let error = tokens.ready().await.unwrap_err();
+        let reason = error.source().expect("a reason").to_string();
+        assert!(reason.contains("chmod 600"), "{reason}");
+        assert_eq!(endpoint.count(), 0);
+        set_mode(&dir.secret(), 0o600);
+        sleep(secs(1)).await;
+        tokens.ready().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_environment_is_read_at_each_request() {
+    // Tests may not set variables, so this reads two that cargo has set.
+    let endpoint = Endpoint::default();
+    let provider = Provider::env("CARGO_PKG_NAME", "CARGO_PKG_VERSION");
+    tokens(provider, &endpoint).ready().await.unwrap();
+    assert!(
+        endpoint.posts()[0]
+            .body
+            .contains("client_id=tower-oidc-cc&")
+    );
+    let unset = Provider::env("CARGO_PKG_NAME", "NO_SUCH_VARIABLE");
+    let error = tokens(unset, &endpoint).ready().await.unwrap_err();
+    let reason = error.source().unwrap().to_string();
+    assert!(reason.contains("NO_SUCH_VARIABLE is not set"), "{reason}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_hangs_is_given_up_and_expiry_goes_on() {
+    let hang = Arc::new(AtomicUsize::new(0));
+    let provider = {
+        let hang = Arc::clone(&hang);
+        Provider::from_fn(move || {
+            let hangs = hang.load(Ordering::SeqCst) > 0;
+            async move {
+                if hangs {
+                    std::future::pending::<()>().await;
+                }
+                Credentials::new("client", "secret")
+            }
+        })
+    };
+    let endpoint = Endpoint::always(Reply::token(20));
+    let tokens = tokens(provider, &endpoint);
+    tokens.ready().await.unwrap();
+    hang.store(1, Ordering::SeqCst);
+    sleep(secs(21)).await;
+    let error = tokens.ready().await.unwrap_err();
+    assert!(error.is_missing_credentials());
+    hang.store(0, Ordering::SeqCst);
+    sleep(secs(21)).await;
+    tokens.ready().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn pasted_white_space_is_cut_off_or_refused_with_that_reason() {
+    let dir = Dir::new("blank");
+    dir.swap("\u{feff}  secret\r\n");
+    let endpoint = Endpoint::default();
+    let file = || Provider::file(" client ", dir.secret());
+    tokens(file(), &endpoint).ready().await.unwrap();
+    assert_eq!(secrets(&endpoint), ["secret"]);
+    dir.swap("sec ret");
+    let error = tokens(file(), &endpoint).ready().await.unwrap_err();
+    let reason = error.source().unwrap().to_string();
+    assert!(reason.contains("white space"), "{reason}");
+}
