@@ -9,6 +9,7 @@ use std::{
 
 use pin_project_lite::pin_project;
 
+pub use crate::replay::future::ReplayFuture;
 use crate::{Challenge, Error, Judge, Judgement, TokenError, Tokens};
 
 pin_project! {
@@ -33,6 +34,11 @@ pin_project! {
             tokens: Tokens,
             generation: u64,
             judge: J,
+            replaced: bool,
+        },
+        Passed {
+            #[pin]
+            inner: F,
         },
         Refused {
             error: TokenError,
@@ -50,13 +56,29 @@ impl<F, J> ResponseFuture<F, J> {
                 tokens,
                 generation,
                 judge,
+                replaced: false,
             },
+        }
+    }
+
+    pub(crate) fn passed(inner: F) -> Self {
+        Self {
+            state: State::Passed { inner },
         }
     }
 
     pub(crate) fn refused(error: TokenError) -> Self {
         Self {
             state: State::Refused { error },
+        }
+    }
+
+    /// Whether the token was refused, or lost before it was sent, and there is another or will be.
+    pub(crate) fn is_replaced(&self) -> bool {
+        match &self.state {
+            State::Sent { replaced, .. } => *replaced,
+            State::Passed { .. } => false,
+            State::Refused { error } => error.is_expired(),
         }
     }
 }
@@ -76,11 +98,20 @@ where
                 tokens,
                 generation,
                 judge,
+                replaced,
             } => {
-                let outcome = ready!(inner.poll(cx));
-                if judge.judge(outcome.as_ref()) == Judgement::DeadToken {
-                    tokens.invalidate(*generation);
+                let mut outcome = ready!(inner.poll(cx));
+                let judgement = judge.judge(outcome.as_ref());
+                if judgement != Judgement::Other {
+                    let finding = tokens.find(judgement, *generation);
+                    *replaced = judgement == Judgement::DeadToken && finding.is_replaced();
+                    judge.annotate(outcome.as_mut(), finding);
                 }
+                Poll::Ready(outcome.map_err(Error::Inner))
+            }
+            // ## Passed => done
+            StateProj::Passed { inner } => {
+                let outcome = ready!(inner.poll(cx));
                 Poll::Ready(outcome.map_err(Error::Inner))
             }
             // ## Refused => done
@@ -92,7 +123,7 @@ where
 impl<F, J> fmt::Debug for ResponseFuture<F, J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match self.state {
-            State::Sent { .. } => "sent",
+            State::Sent { .. } | State::Passed { .. } => "sent",
             State::Refused { .. } => "refused",
         };
         f.debug_struct("ResponseFuture")

@@ -3,6 +3,7 @@
 use http::{Response, StatusCode, header};
 
 use self::challenge::errors;
+use crate::Finding;
 
 mod challenge;
 
@@ -43,6 +44,13 @@ mod challenge;
 pub trait Judge<Res, E> {
     /// Judges one outcome of the service below. It is called once per call, and must not block.
     fn judge(&self, outcome: Result<&Res, &E>) -> Judgement;
+
+    /// Leaves word in the outcome of what was found, for the caller to read; nothing by default.
+    ///
+    /// It is called after each judgement but [`Judgement::Other`].
+    fn annotate(&self, outcome: Result<&mut Res, &mut E>, finding: Finding) {
+        drop((outcome, finding));
+    }
 }
 
 /// Says what an outcome means for the token.
@@ -51,17 +59,28 @@ pub trait Judge<Res, E> {
 pub enum Judgement {
     /// The token that was sent is dead: the next call gets a new one.
     DeadToken,
+    /// The token is good, but lacks a role. It stays; once it is an hour old, a new one is fetched
+    /// in the background, since an administrator may have granted the role meanwhile.
+    MissingRole,
+    /// The service saw no `Authorization` header, though one was sent. No token can help.
+    NoHeader,
     /// The outcome says nothing against the token.
     Other,
 }
 
 /// Judges by the status and the `WWW-Authenticate` header, the default.
 ///
-/// The token is dead if the status is 401 and a challenge's `error` is, in any case of letters,
-/// `invalid_token` (RFC 6750, section 3.1), or one of the texts that lua-resty-openidc sends in
-/// its place: `invalid token`, `invalid cached token`, `JWT expired`. Everything else leaves the
-/// token alone, a 401 without a challenge too: from its head it cannot be told from a missing
-/// role or from a gateway whose own identity check failed.
+/// A 401 is read by each challenge's `error`, in any case of letters; this is what it may say:
+///
+/// | judgement | RFC 6750, section 3.1 | lua-resty-openidc and other Kong plugins |
+/// |---|---|---|
+/// | dead token | `invalid_token` | `invalid token`, `invalid cached token`, `JWT expired` |
+/// | missing role | `insufficient_scope` | a text with `Missing required realm role` in it |
+/// | no header | | `no Authorization header found`, `no Bearer authorization header value found`, `no Bearer access token value found` |
+///
+/// Everything else leaves the token alone, a 401 without a challenge too: from its head it cannot
+/// be told from a gateway whose own identity check failed. What is found goes into the response's
+/// extensions, as a [`Finding`].
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Challenge;
@@ -73,18 +92,38 @@ impl<B, E> Judge<Response<B>, E> for Challenge {
         match outcome {
             Ok(response) if response.status() == StatusCode::UNAUTHORIZED => {
                 let challenges = response.headers().get_all(header::WWW_AUTHENTICATE);
-                let dead = challenges
+                let mut judgements = challenges
                     .iter()
                     .flat_map(|challenge| errors(challenge.as_bytes()))
-                    .any(|error| DEAD.iter().any(|dead| error.eq_ignore_ascii_case(dead)));
-                if dead {
-                    Judgement::DeadToken
-                } else {
-                    Judgement::Other
-                }
+                    .map(meaning);
+                let found = judgements.find(|judgement| *judgement != Judgement::Other);
+                found.unwrap_or(Judgement::Other)
             }
             _ => Judgement::Other,
         }
+    }
+
+    fn annotate(&self, outcome: Result<&mut Response<B>, &mut E>, finding: Finding) {
+        if let Ok(response) = outcome {
+            response.extensions_mut().insert(finding);
+        }
+    }
+}
+
+fn meaning(error: &[u8]) -> Judgement {
+    let is = |text: &&[u8]| error.eq_ignore_ascii_case(text);
+    if DEAD.iter().any(is) {
+        Judgement::DeadToken
+    } else if NO_HEADER.iter().any(is) {
+        Judgement::NoHeader
+    } else if is(&SCOPE)
+        || error
+            .windows(ROLE.len())
+            .any(|w| w.eq_ignore_ascii_case(ROLE))
+    {
+        Judgement::MissingRole
+    } else {
+        Judgement::Other
     }
 }
 
@@ -94,6 +133,13 @@ const DEAD: [&[u8]; 4] = [
     b"invalid cached token",
     b"JWT expired",
 ];
+const NO_HEADER: [&[u8]; 3] = [
+    b"no Authorization header found",
+    b"no Bearer authorization header value found",
+    b"no Bearer access token value found",
+];
+const SCOPE: &[u8] = b"insufficient_scope";
+const ROLE: &[u8] = b"Missing required realm role";
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_layer::Layer;
 
-use crate::{Challenge, Origin, Token, Tokens};
+use crate::{Challenge, Existing, Foreign, Origin, ReplayLayer, Token, Tokens, rules::Rules};
 
 /// Puts a bearer token on each request to the listed origins, and refuses all other requests.
 ///
@@ -17,7 +17,7 @@ use crate::{Challenge, Origin, Token, Tokens};
 #[derive(Clone, Debug)]
 pub struct TokenLayer<J = Challenge> {
     tokens: Tokens,
-    origins: Arc<[Origin]>,
+    rules: Arc<Rules>,
     judge: J,
 }
 
@@ -27,9 +27,14 @@ impl TokenLayer {
     /// Lets the token of `tokens` go to `origins` and nowhere else.
     #[must_use]
     pub fn new(tokens: Tokens, origins: impl IntoIterator<Item = Origin>) -> Self {
+        let rules = Rules {
+            origins: origins.into_iter().collect(),
+            foreign: Foreign::default(),
+            existing: Existing::default(),
+        };
         Self {
             tokens,
-            origins: origins.into_iter().collect(),
+            rules: Arc::new(rules),
             judge: Challenge,
         }
     }
@@ -41,9 +46,31 @@ impl<J> TokenLayer<J> {
     pub fn judge<K>(self, judge: K) -> TokenLayer<K> {
         TokenLayer {
             tokens: self.tokens,
-            origins: self.origins,
+            rules: self.rules,
             judge,
         }
+    }
+
+    /// Chooses what becomes of requests to other origins; [`Foreign::Refuse`] by default.
+    #[must_use]
+    pub fn foreign(mut self, foreign: Foreign) -> Self {
+        Arc::make_mut(&mut self.rules).foreign = foreign;
+        self
+    }
+
+    /// Chooses what becomes of a header that is there already; [`Existing::Replace`] by default.
+    #[must_use]
+    pub fn existing(mut self, existing: Existing) -> Self {
+        Arc::make_mut(&mut self.rules).existing = existing;
+        self
+    }
+
+    /// Sends a request once more, with a new token, if the first one was refused as dead.
+    ///
+    /// Use it where no retry layer outside does that already.
+    #[must_use]
+    pub fn replay(self) -> ReplayLayer<J> {
+        ReplayLayer::new(self)
     }
 }
 
@@ -54,7 +81,7 @@ impl<S, J: Clone> Layer<S> for TokenLayer<J> {
         Token::new(
             inner,
             self.tokens.clone(),
-            Arc::clone(&self.origins),
+            Arc::clone(&self.rules),
             self.judge.clone(),
         )
     }

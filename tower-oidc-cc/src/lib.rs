@@ -81,21 +81,27 @@ pub use self::{
     credentials::Credentials,
     endpoint::TokenEndpoint,
     error::{ConfigError, Error, TokenError},
+    finding::Finding,
     judge::{Challenge, Judge, Judgement},
     layer::TokenLayer,
     origin::Origin,
     policy::Policy,
     provider::Provider,
+    replay::{Replay, ReplayLayer},
+    rules::{Existing, Foreign},
     service::Token,
     tokens::{Tokens, TokensBuilder},
 };
 
 mod backoff;
 mod budget;
+#[cfg(feature = "claims")]
+mod claims;
 mod clock;
 mod credentials;
 mod endpoint;
 mod error;
+mod finding;
 pub mod future;
 mod gap;
 mod judge;
@@ -105,6 +111,8 @@ mod moment;
 mod origin;
 mod policy;
 mod provider;
+mod replay;
+mod rules;
 mod service;
 mod tokens;
 

@@ -35,6 +35,13 @@ impl Moment {
         steady.min(wall)
     }
 
+    /// How long ago this moment was, by the clock that says more.
+    pub(crate) fn age_at(self, now: Self) -> Duration {
+        let steady = now.steady.saturating_duration_since(self.steady);
+        let wall = now.wall.duration_since(self.wall).unwrap_or_default();
+        steady.max(wall)
+    }
+
     pub(crate) fn has_come_at(self, now: Self) -> bool {
         self.left_at(now).is_zero()
     }

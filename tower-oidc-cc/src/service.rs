@@ -10,8 +10,11 @@ use http::{HeaderValue, Request, header::AUTHORIZATION};
 use tower_service::Service;
 
 use crate::{
-    Challenge, Error, Judge, Origin, TokenError, Tokens, error::token::Kind,
-    future::ResponseFuture, tokens::Wait,
+    Challenge, Error, Judge, TokenError, Tokens,
+    error::token::Kind,
+    future::ResponseFuture,
+    rules::{Rules, Ruling},
+    tokens::Wait,
 };
 
 /// Puts a bearer token on each request.
@@ -47,7 +50,7 @@ use crate::{
 pub struct Token<S, J = Challenge> {
     inner: S,
     tokens: Tokens,
-    origins: Arc<[Origin]>,
+    rules: Arc<Rules>,
     judge: J,
     phase: Phase,
 }
@@ -67,11 +70,11 @@ enum Phase {
 // === impl Token ===
 
 impl<S, J> Token<S, J> {
-    pub(crate) fn new(inner: S, tokens: Tokens, origins: Arc<[Origin]>, judge: J) -> Self {
+    pub(crate) fn new(inner: S, tokens: Tokens, rules: Arc<Rules>, judge: J) -> Self {
         Self {
             inner,
             tokens,
-            origins,
+            rules,
             judge,
             phase: Phase::default(),
         }
@@ -93,12 +96,17 @@ impl<S, J> Token<S, J> {
         self.inner
     }
 
-    /// The header to send to `request`'s origin, and the number of the token in it.
-    fn header<B>(&self, request: &Request<B>) -> Result<(HeaderValue, u64), TokenError> {
-        let uri = request.uri();
-        if !self.origins.iter().any(|origin| origin.contains(uri)) {
-            return Err(TokenError::new(Kind::ForeignOrigin));
-        }
+    /// Waits for a token, whoever holds `wait`.
+    pub(crate) fn poll_token(
+        &self,
+        wait: &mut Wait,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), TokenError>> {
+        wait.poll(&self.tokens, cx)
+    }
+
+    /// The header of this moment, and the number of the token in it.
+    fn header(&self) -> Result<(HeaderValue, u64), TokenError> {
         if let Some(bearer) = &*self.tokens.attended() {
             return Ok((bearer.header.clone(), bearer.generation));
         }
@@ -140,7 +148,12 @@ where
         if let Phase::Failed(error) = mem::take(&mut self.phase) {
             return ResponseFuture::refused(error);
         }
-        match self.header(&request) {
+        let header = match self.rules.rule(&request) {
+            Ok(Ruling::Token) => self.header(),
+            Ok(Ruling::Nothing) => return ResponseFuture::passed(self.inner.call(request)),
+            Err(error) => Err(error),
+        };
+        match header {
             Ok((header, generation)) => {
                 // Insert replaces every value there was: a server that sees two takes either.
                 request.headers_mut().insert(AUTHORIZATION, header);
@@ -157,7 +170,7 @@ impl<S: Clone, J: Clone> Clone for Token<S, J> {
         Self::new(
             self.inner.clone(),
             self.tokens.clone(),
-            Arc::clone(&self.origins),
+            Arc::clone(&self.rules),
             self.judge.clone(),
         )
     }

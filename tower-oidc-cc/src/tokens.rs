@@ -5,7 +5,7 @@ use std::{fmt, future::poll_fn, sync::Arc};
 use arc_swap::Guard;
 
 use self::{bearer::Bearer, shared::Shared};
-use crate::{Provider, TokenEndpoint, TokenError};
+use crate::{Finding, Judgement, Provider, TokenEndpoint, TokenError};
 
 pub use self::builder::TokensBuilder;
 pub(crate) use self::wait::Wait;
@@ -16,6 +16,7 @@ mod cold;
 mod driver;
 mod grant;
 mod keyring;
+mod refusals;
 mod shared;
 mod wait;
 
@@ -105,9 +106,9 @@ impl Tokens {
         self.shared.unattended()
     }
 
-    /// Drops the token of this generation, and no other.
-    pub(crate) fn invalidate(&self, generation: u64) {
-        self.shared.invalidate(generation);
+    /// Acts on a judgement about the token of this generation, and says what was done.
+    pub(crate) fn find(&self, judgement: Judgement, generation: u64) -> Finding {
+        self.shared.find(judgement, generation)
     }
 }
 

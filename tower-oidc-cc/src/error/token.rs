@@ -44,6 +44,8 @@ pub(crate) enum Kind {
     Expired,
     /// The request goes to an origin that may not see the token.
     ForeignOrigin,
+    /// The request came with an Authorization header of its own.
+    AlreadyAuthorized,
     /// There is no tokio runtime to ask for a token on.
     NoRuntime,
     /// The runtime that asked went away, twice.
@@ -98,6 +100,7 @@ impl TokenError {
             | Kind::Unusable(_)
             | Kind::NoCredentials
             | Kind::ForeignOrigin
+            | Kind::AlreadyAuthorized
             | Kind::NoRuntime => false,
         }
     }
@@ -116,6 +119,10 @@ impl TokenError {
     #[must_use]
     pub fn is_missing_credentials(&self) -> bool {
         matches!(self.0.kind, Kind::NoCredentials)
+    }
+
+    pub(crate) fn is_expired(&self) -> bool {
+        matches!(self.0.kind, Kind::Expired)
     }
 
     /// Whether the server refused the key itself, so that another key may fare better.
@@ -143,6 +150,13 @@ impl TokenError {
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(self.0.kind, Kind::Timeout)
+    }
+
+    /// Whether the request came with an `Authorization` header, which
+    /// [`Existing::Refuse`](crate::Existing::Refuse) refuses.
+    #[must_use]
+    pub fn is_already_authorized(&self) -> bool {
+        matches!(self.0.kind, Kind::AlreadyAuthorized)
     }
 
     /// Whether the request was meant for an origin that is not on the layer's list.
@@ -223,6 +237,10 @@ impl fmt::Display for TokenError {
             Kind::ForeignOrigin => f.write_str(
                 "the request goes to an origin that may not see the token: add the origin to the \
                  layer's list, or send the request without the layer",
+            ),
+            Kind::AlreadyAuthorized => f.write_str(
+                "the request has an Authorization header already, and the layer was told to \
+                 refuse it: remove it, or send the request without the layer",
             ),
             Kind::NoRuntime => {
                 f.write_str("no tokio runtime to ask for a token on: poll the service inside one")

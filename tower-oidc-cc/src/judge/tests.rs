@@ -11,50 +11,61 @@ fn judged(status: StatusCode, challenges: &[&str]) -> Judgement {
 }
 
 #[test]
-fn only_a_challenge_that_names_a_dead_token_is_believed() {
-    for (challenge, dead) in [
-        (r#"Bearer realm="kong",error="invalid token""#, true),
-        (r#"Bearer realm="kong",error="Invalid Token""#, true),
-        (r#"Bearer realm="kong", error="JWT expired""#, true),
-        (r#"Bearer realm="kong",error="invalid cached token""#, true),
+fn a_challenge_is_believed_for_exactly_what_it_says() {
+    use Judgement::{DeadToken, MissingRole, NoHeader, Other};
+    for (challenge, expected) in [
+        (r#"Bearer realm="kong",error="invalid token""#, DeadToken),
+        (r#"Bearer realm="kong",error="Invalid Token""#, DeadToken),
+        (r#"Bearer realm="kong", error="JWT expired""#, DeadToken),
+        (
+            r#"Bearer realm="kong",error="invalid cached token""#,
+            DeadToken,
+        ),
         (
             r#"Bearer realm="r", error="invalid_token", error_description="Token verification failed""#,
-            true,
+            DeadToken,
         ),
-        (r#"Bearer error=invalid_token"#, true),
-        (r#"bearer ERROR = "invalid_token""#, true),
-        (r#"Basic realm="x", Bearer error="invalid_token""#, true),
+        (r#"Bearer error=invalid_token"#, DeadToken),
+        (r#"bearer ERROR = "invalid_token""#, DeadToken),
+        (
+            r#"Basic realm="x", Bearer error="invalid_token""#,
+            DeadToken,
+        ),
         (
             r#"Bearer realm="kong",error="no Authorization header found""#,
-            false,
+            NoHeader,
         ),
         (
-            r#"Bearer error="no Bearer access token value found""#,
-            false,
+            r#"Bearer error="no Bearer authorization header value found""#,
+            NoHeader,
         ),
+        (
+            r#"Bearer error="No Bearer access token value found""#,
+            NoHeader,
+        ),
+        (
+            r#"Bearer error="Access token does not have the required scope/role: Missing required realm role""#,
+            MissingRole,
+        ),
+        (r#"Bearer error="insufficient_scope""#, MissingRole),
         (
             r#"Bearer error="accessing introspection endpoint failed: invalid token""#,
-            false,
+            Other,
         ),
         (
             r#"Bearer error="response indicates failure, status=503""#,
-            false,
+            Other,
         ),
-        (r#"Bearer error="insufficient_scope""#, false),
-        (r#"Bearer error_description="invalid token""#, false),
-        (r#"Bearer realm="a, error=invalid_token""#, false),
-        (r#"Bearer realm="a\", error=\"invalid_token""#, false),
-        (r#"Bearer realm="error="invalid"#, false),
-        ("Bearer", false),
-        ("", false),
-        ("=", false),
-        ("error=\"", false),
+        (r#"Bearer error="JSON decoding failed""#, Other),
+        (r#"Bearer error_description="invalid token""#, Other),
+        (r#"Bearer realm="a, error=invalid_token""#, Other),
+        (r#"Bearer realm="a\", error=\"invalid_token""#, Other),
+        (r#"Bearer realm="error="invalid"#, Other),
+        ("Bearer", Other),
+        ("", Other),
+        ("=", Other),
+        ("error=\"", Other),
     ] {
-        let expected = if dead {
-            Judgement::DeadToken
-        } else {
-            Judgement::Other
-        };
         assert_eq!(
             judged(StatusCode::UNAUTHORIZED, &[challenge]),
             expected,

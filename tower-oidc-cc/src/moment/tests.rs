@@ -25,11 +25,13 @@ fn the_clock_that_gets_there_first_counts() {
         ..now
     };
     assert!(due.has_come_at(suspended) && !due.has_come_at(now));
+    assert_eq!(now.age_at(suspended), 8 * HOUR);
     let set_back = Moment {
         steady: now.steady + HOUR,
         wall: now.wall - 24 * HOUR,
     };
     assert!(due.has_come_at(set_back));
+    assert_eq!(now.age_at(set_back), HOUR);
 }
 
 #[test]

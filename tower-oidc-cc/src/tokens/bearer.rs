@@ -4,13 +4,14 @@ use bytes::Bytes;
 use http::HeaderValue;
 use zeroize::Zeroizing;
 
-use crate::lifetime::Lifetime;
+use crate::{lifetime::Lifetime, moment::Moment};
 
-/// One token: its header, made once, and the two numbers that the slot is run by.
+/// One token: its header, made once, and the numbers that the slot is run by.
 #[derive(Debug)]
 pub(crate) struct Bearer {
     pub(crate) header: HeaderValue,
     pub(crate) generation: u64,
+    pub(crate) born: Moment,
     pub(crate) lifetime: Lifetime,
 }
 

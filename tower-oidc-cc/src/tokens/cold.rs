@@ -36,6 +36,8 @@ pub(super) struct Cold {
     pub(super) refusal: Option<(TokenError, Instant)>,
     backoff: Backoff,
     pub(super) gap: Gap,
+    /// When a token was last renewed for want of a role.
+    pub(super) doubted_at: Option<Moment>,
     account: Account,
 }
 
@@ -50,6 +52,7 @@ impl Cold {
             refusal: None,
             backoff: Backoff::default(),
             gap: Gap::default(),
+            doubted_at: None,
             account,
         }
     }
@@ -127,6 +130,7 @@ impl Cold {
         let token = Arc::new(Bearer {
             header: issued.header,
             generation: self.generation,
+            born: now,
             lifetime,
         });
         self.token = Some(Arc::clone(&token));

@@ -1,7 +1,7 @@
 //! What the handles and the driver share: the slot, and the cold state behind it.
 //!
-//! Every writer of the slot is in this file: that nobody else can write it is what makes the two
-//! reads on the hot path right.
+//! The slot is filled in this file and nowhere else: that only a driver can fill it is what makes
+//! the two reads on the hot path right.
 
 use std::{
     sync::{
@@ -27,6 +27,7 @@ use super::{
 };
 use crate::{
     Budget, Policy, Provider, TokenError, budget::Account, clock::Clock, error::token::Kind,
+    moment::Moment,
 };
 
 /// The outcome of a flight, as each waiter gets it.
@@ -101,13 +102,13 @@ impl Shared {
     }
 
     pub(super) fn unattended(&self) -> Option<Arc<Bearer>> {
-        let now = self.settings.clock.now();
+        let now = self.now();
         self.lock().fresh_at(now).cloned()
     }
 
     /// Looks for a token, and joins or starts the flight that brings one.
     pub(super) fn enter(self: &Arc<Self>) -> Entry {
-        let now = self.settings.clock.now();
+        let now = self.now();
         let mut cold = self.lock();
         let fresh = cold.fresh_at(now).is_some();
         if !fresh && let Some(error) = cold.refused_at(now.steady) {
@@ -148,7 +149,7 @@ impl Shared {
     /// Brings the slot up to date, and says what is due. Only a running driver may call this: it
     /// is the promise that somebody empties the slot in time.
     pub(super) fn attend(&self) -> Next {
-        let now = self.settings.clock.now();
+        let now = self.now();
         let mut cold = self.lock();
         let Some(token) = cold.fresh_at(now) else {
             cold.token = None;
@@ -170,14 +171,14 @@ impl Shared {
 
     /// Until when the token in use needs no look, if there is one.
     pub(super) fn look_at(&self) -> Option<Instant> {
-        let now = self.settings.clock.now();
+        let now = self.now();
         let expiry = self.lock().token.as_ref()?.lifetime.expires_at;
         now.steady.checked_add(expiry.left_at(now).min(BEAT))
     }
 
     /// Asks for leave to make one token request.
     pub(super) fn depart(&self) -> Result<(), TokenError> {
-        let now = self.settings.clock.now();
+        let now = self.now();
         self.lock().spend_at(now)
     }
 
@@ -196,7 +197,7 @@ impl Shared {
         outcome: Result<Issued, TokenError>,
         demands: &mut mpsc::UnboundedReceiver<Waiter>,
     ) -> (Answer, Vec<Waiter>) {
-        let now = self.settings.clock.now();
+        let now = self.now();
         let mut cold = self.lock();
         let published =
             outcome.and_then(|issued| cold.publish_at(now, issued, self.settings.policy));
@@ -217,35 +218,9 @@ impl Shared {
         (answer, waiters)
     }
 
-    /// Drops the token of this generation, unless that happened a moment ago.
-    pub(super) fn invalidate(&self, generation: u64) {
-        let now = self.settings.clock.now();
-        let mut cold = self.lock();
-        if cold.token.as_ref().map(|t| t.generation) != Some(generation) {
-            return;
-        }
-        let admitted = cold.gap.admit_at(now.steady);
-        if admitted {
-            cold.token = None;
-            self.empty();
-        }
-        drop(cold);
-        if admitted {
-            tracing::info!(
-                generation,
-                "token dropped: the service says that it is dead"
-            );
-        } else {
-            tracing::debug!(
-                generation,
-                "token kept: another was found dead a moment ago"
-            );
-        }
-    }
-
     /// The driver is gone: from here on the token is used by the clock, until there is another.
     pub(super) fn abandon(&self, demands: &mut mpsc::UnboundedReceiver<Waiter>, panicked: bool) {
-        let now = self.settings.clock.now();
+        let now = self.now();
         let mut cold = self.lock();
         demands.close();
         self.empty();
@@ -256,18 +231,22 @@ impl Shared {
         }
     }
 
+    pub(super) fn now(&self) -> Moment {
+        self.settings.clock.now()
+    }
+
     fn fill(&self, token: Arc<Bearer>) {
         self.slot.store(Some(token));
         self.fresh.store(true, Ordering::Relaxed);
     }
 
-    fn empty(&self) {
+    pub(super) fn empty(&self) {
         self.fresh.store(false, Ordering::Relaxed);
         self.slot.store(None);
     }
 
     /// A panic under the lock leaves no half-made state, so poison is no reason to stop.
-    fn lock(&self) -> MutexGuard<'_, Cold> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Cold> {
         self.cold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

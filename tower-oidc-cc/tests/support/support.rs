@@ -77,9 +77,14 @@ pub(crate) fn seen(request: &Request<Body>) -> String {
 
 /// The 401 of a gateway that found the token dead.
 pub(crate) fn dead() -> Response<String> {
+    unauthorized("invalid token")
+}
+
+/// The 401 of a gateway that says this.
+pub(crate) fn unauthorized(error: &str) -> Response<String> {
     let mut response = Response::new(String::new());
     *response.status_mut() = StatusCode::UNAUTHORIZED;
-    let challenge = r#"Bearer realm="kong",error="invalid token""#;
+    let challenge = format!(r#"Bearer realm="kong",error="{error}""#);
     response
         .headers_mut()
         .insert(WWW_AUTHENTICATE, challenge.parse().unwrap());

@@ -1,0 +1,340 @@
+//! What becomes of a call whose token was refused (tokens.md, statements 19 to 24 and 26).
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "support/support.rs"]
+mod support;
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use http::{Request, Response, StatusCode};
+use support::{
+    Body, DATA, Endpoint, dead, echo, endpoint::Reply, get, layer, secs, seen, settle, tokens,
+    unauthorized,
+};
+use tokio::{
+    sync::Barrier,
+    task::JoinSet,
+    time::{Instant, advance, sleep},
+};
+use tower::{Layer, Service, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
+use tower_oidc_cc::{Existing, Finding, Foreign, Judgement};
+
+/// A service that refuses the first `refused` tokens as dead, and counts its calls.
+fn revoking(
+    refused: usize,
+) -> (
+    impl Service<Request<Body>, Response = Response<String>, Error = Infallible, Future: Send>
+    + Clone
+    + Send,
+    Arc<AtomicUsize>,
+) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&calls);
+    let service = service_fn(move |request: Request<Body>| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        let token = seen(&request);
+        let number = token.rsplit_once('-').unwrap().1;
+        let number: usize = number.parse().unwrap();
+        async move {
+            Ok(if number <= refused {
+                dead()
+            } else {
+                Response::new(token)
+            })
+        }
+    });
+    (service, calls)
+}
+
+/// A service that says the same to everyone.
+fn always(
+    error: &'static str,
+) -> impl Service<Request<Body>, Response = Response<String>, Error = Infallible, Future: Send>
++ Clone
++ Send {
+    service_fn(move |_: Request<Body>| async move { Ok(unauthorized(error)) })
+}
+
+fn found(response: &Response<String>) -> &Finding {
+    response.extensions().get().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_refusals_of_one_token_are_replayed_after_one_request() {
+    let endpoint = Endpoint::always(Reply::token(86_400).after(secs(1)));
+    let barrier = Arc::new(Barrier::new(1_000));
+    let below = service_fn(move |request: Request<Body>| {
+        let barrier = Arc::clone(&barrier);
+        async move {
+            let token = seen(&request);
+            if token != "Bearer canary-token-1" {
+                return Ok::<_, Infallible>(Response::new(token));
+            }
+            barrier.wait().await;
+            Ok(dead())
+        }
+    });
+    let service = layer(&tokens(&endpoint)).replay().layer(below);
+    let mut calls = JoinSet::new();
+    for _ in 0..1_000 {
+        calls.spawn(service.clone().oneshot(get(DATA)));
+    }
+    for response in calls.join_all().await {
+        assert_eq!(response.unwrap().into_body(), "Bearer canary-token-2");
+    }
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_replayed_once_and_no_more() {
+    let endpoint = Endpoint::default();
+    let (below, calls) = revoking(100);
+    let service = layer(&tokens(&endpoint)).replay().layer(below);
+    let response = service.clone().oneshot(get(DATA)).await.unwrap();
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
+    // The second refusal comes a moment after the first: the token is kept, and that is said.
+    let finding = found(&response);
+    assert_eq!(finding.judgement(), Judgement::DeadToken);
+    assert!(!finding.is_replaced());
+    // From here on there is no other token to try with.
+    drop(service.oneshot(get(DATA)).await.unwrap());
+    assert_eq!(calls.load(Ordering::SeqCst), 3);
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn methods_that_are_not_idempotent_are_replayed_by_consent_only() {
+    let post = || Request::post(DATA).body(Body::from("body")).unwrap();
+    let (below, calls) = revoking(1);
+    let replay = layer(&tokens(&Endpoint::default())).replay();
+    let response = replay.layer(below).oneshot(post()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    assert!(found(&response).is_replaced(), "calling again would help");
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+
+    let (below, calls) = revoking(1);
+    let replay = layer(&tokens(&Endpoint::default())).replay().all_methods();
+    let response = replay.layer(below).oneshot(post()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_refresh_brings_the_first_answer_back() {
+    let endpoint = Endpoint::scripted([Reply::token(60)]);
+    endpoint.set(Reply::down());
+    let (below, calls) = revoking(1);
+    let service = layer(&tokens(&endpoint)).replay().layer(below);
+    let response = service.oneshot(get(DATA)).await.unwrap();
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_under_a_limit_of_one_is_no_deadlock() {
+    let endpoint = Endpoint::default();
+    let (below, _) = revoking(1);
+    let limit = GlobalConcurrencyLimitLayer::new(1);
+    let service = layer(&tokens(&endpoint)).replay().layer(limit.layer(below));
+    let mut calls = JoinSet::new();
+    for _ in 0..20 {
+        calls.spawn(service.clone().oneshot(get(DATA)));
+    }
+    for response in calls.join_all().await {
+        assert_eq!(response.unwrap().into_body(), "Bearer canary-token-2");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_replay_leaves_the_refresh_to_the_others() {
+    let endpoint = Endpoint::always(Reply::token(60).after(secs(2)));
+    let tokens = tokens(&endpoint);
+    tokens.ready().await.unwrap();
+    let (below, _) = revoking(1);
+    let service = layer(&tokens).replay().layer(below);
+    let call = tokio::spawn(service.clone().oneshot(get(DATA)));
+    settle().await;
+    assert_eq!(endpoint.count(), 2);
+    call.abort();
+    sleep(secs(3)).await;
+    let response = service.oneshot(get(DATA)).await.unwrap();
+    assert_eq!(response.into_body(), "Bearer canary-token-2");
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_minutes_of_constant_refusal_with_replay_cost_three_requests() {
+    let endpoint = Endpoint::default();
+    let (below, calls) = revoking(usize::MAX);
+    let service = layer(&tokens(&endpoint)).replay().layer(below);
+    let start = Instant::now();
+    while start.elapsed() < secs(600) {
+        drop(service.clone().oneshot(get(DATA)).await.unwrap());
+        advance(std::time::Duration::from_millis(100)).await;
+    }
+    assert_eq!(endpoint.count(), 3);
+    // Two of the thousands were replayed, once for each new token.
+    let calls = calls.load(Ordering::SeqCst);
+    assert!((5_900..6_010).contains(&calls), "{calls}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_role_is_found_and_renewed_once_an_hour_at_most() {
+    let role = "Access token does not have the required scope/role: Missing required realm role";
+    let endpoint = Endpoint::default();
+    let service = layer(&tokens(&endpoint)).replay().layer(always(role));
+    let start = Instant::now();
+    while start.elapsed() < secs(6 * 3_600 + 60) {
+        let response = service.clone().oneshot(get(DATA)).await.unwrap();
+        let finding = found(&response);
+        assert_eq!(finding.judgement(), Judgement::MissingRole);
+        assert!(!finding.is_replaced());
+        assert!(finding.to_string().contains("administrator"), "{finding}");
+        advance(secs(10)).await;
+        settle().await;
+    }
+    assert_eq!(endpoint.count(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_role_and_a_dead_endpoint_make_no_storm() {
+    let endpoint = Endpoint::scripted([Reply::token(86_400)]);
+    endpoint.set(Reply::down());
+    let service = layer(&tokens(&endpoint)).layer(always("insufficient_scope"));
+    for _ in 0..3 * 3_600 {
+        drop(service.clone().oneshot(get(DATA)).await.unwrap());
+        advance(secs(1)).await;
+        settle().await;
+    }
+    assert!(endpoint.count() <= 4, "{}", endpoint.count());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_header_is_diagnosed_and_costs_no_request() {
+    let endpoint = Endpoint::default();
+    let service = layer(&tokens(&endpoint)).layer(always("no Authorization header found"));
+    for _ in 0..100 {
+        let response = service.clone().oneshot(get(DATA)).await.unwrap();
+        let finding = found(&response);
+        assert_eq!(finding.judgement(), Judgement::NoHeader);
+        assert!(finding.to_string().contains("proxy"), "{finding}");
+        advance(secs(60)).await;
+    }
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_identity_check_that_fails_at_the_gateway_refreshes_nothing() {
+    for text in [
+        "accessing introspection endpoint (https://sso) failed: timeout",
+        "response indicates failure, status=503, body=",
+        "JSON decoding failed",
+        "something new",
+    ] {
+        let endpoint = Endpoint::default();
+        let service = layer(&tokens(&endpoint)).replay().layer(always(text));
+        for _ in 0..100 {
+            let response = service.clone().oneshot(get(DATA)).await.unwrap();
+            assert!(response.extensions().get::<Finding>().is_none());
+        }
+        assert_eq!(endpoint.count(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_request_passes_untouched_if_that_is_chosen() {
+    let tokens = tokens(&Endpoint::default());
+    let service = layer(&tokens).foreign(Foreign::Pass).layer(echo());
+    for uri in [
+        "https://api.example.com.evil/data",
+        "https://api.example.com./data",
+        "https://api.example.com:444/data",
+        "http://api.example.com/data",
+        "https://xn--pi-7ja.example.com/data",
+        "/data",
+    ] {
+        let response = service.clone().oneshot(get(uri)).await.unwrap();
+        assert_eq!(response.into_body(), "-", "{uri}");
+        let mut request = get(uri);
+        let old = "Basic eA==".parse().unwrap();
+        request.headers_mut().insert("authorization", old);
+        let response = service.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.into_body(), "Basic eA==", "{uri}");
+    }
+    let response = service.oneshot(get("https://API.example.com:443/data"));
+    assert_eq!(response.await.unwrap().into_body(), "Bearer canary-token-1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_a_request_that_carried_no_token_says_nothing_about_it() {
+    let endpoint = Endpoint::default();
+    let layer = layer(&tokens(&endpoint)).foreign(Foreign::Pass).replay();
+    let service = layer.layer(always("invalid token"));
+    for _ in 0..10 {
+        let response = service.clone().oneshot(get("https://else.example.com"));
+        assert!(
+            response
+                .await
+                .unwrap()
+                .extensions()
+                .get::<Finding>()
+                .is_none()
+        );
+    }
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_existing_header_is_replaced_kept_or_refused_and_never_doubled() {
+    let tokens = tokens(&Endpoint::default());
+    let with_header = || {
+        let mut request = get(DATA);
+        for old in ["Basic eA==", "Bearer old"] {
+            let old = old.parse().unwrap();
+            request.headers_mut().append("authorization", old);
+        }
+        request
+    };
+    let call = |existing, request| {
+        let layer = layer(&tokens).existing(existing);
+        layer.layer(echo()).oneshot(request)
+    };
+    for existing in [Existing::Replace, Existing::Keep, Existing::Refuse] {
+        let response = call(existing, get(DATA)).await.unwrap();
+        assert_eq!(response.into_body(), "Bearer canary-token-1");
+    }
+    let replaced = call(Existing::Replace, with_header()).await.unwrap();
+    assert_eq!(replaced.into_body(), "Bearer canary-token-1");
+    let kept = call(Existing::Keep, with_header()).await.unwrap();
+    assert_eq!(kept.into_body(), "Basic eA==,Bearer old");
+    let refused = call(Existing::Refuse, with_header()).await.unwrap_err();
+    let refused = refused.into_inner().unwrap_err();
+    assert!(refused.is_already_authorized() && !refused.is_transient());
+}
+
+/// `{"alg":"none"}`, `{"realm_access":{"roles":["live","offline_access"]},"azp":"c"}`.
+#[cfg(feature = "claims")]
+const JWT: &str = "eyJhbGciOiJub25lIn0.eyJyZWFsbV9hY2Nlc3MiOnsicm9sZXMiOlsibGl2ZSIsIm9mZmxpbmVfYWNjZXNzIl19LCJhenAiOiJjIn0.x";
+
+#[cfg(feature = "claims")]
+#[tokio::test(start_paused = true)]
+async fn a_missing_role_names_the_roles_that_the_token_does_carry() {
+    let reply = format!(r#"{{"access_token":"{JWT}","token_type":"Bearer"}}"#);
+    let endpoint = Endpoint::always(Reply::body(200, reply));
+    let service = layer(&tokens(&endpoint)).layer(always("insufficient_scope"));
+    let response = service.oneshot(get(DATA)).await.unwrap();
+    let finding = found(&response);
+    assert_eq!(finding.realm_roles().unwrap(), ["live", "offline_access"]);
+    let text = finding.to_string();
+    assert!(text.contains("it carries: live, offline_access"), "{text}");
+    assert!(!text.contains(JWT));
+}
