@@ -133,7 +133,6 @@ impl Account {
     }
 
     /// How many requests could be made now, the gap aside.
-    #[cfg(test)]
     pub(crate) fn left_at(&self, now: Instant) -> u32 {
         let burst = self.budget.burst();
         let price = self.budget.price().as_nanos().max(1);

@@ -81,7 +81,9 @@ pub use self::{
     credentials::Credentials,
     endpoint::TokenEndpoint,
     error::{ConfigError, Error, TokenError},
+    event::{Event, Reason},
     finding::Finding,
+    health::Health,
     judge::{Challenge, Judge, Judgement},
     layer::TokenLayer,
     origin::Origin,
@@ -101,9 +103,11 @@ mod clock;
 mod credentials;
 mod endpoint;
 mod error;
+mod event;
 mod finding;
 pub mod future;
 mod gap;
+mod health;
 mod judge;
 mod layer;
 mod lifetime;

@@ -5,7 +5,7 @@ use std::{fmt, future::poll_fn, sync::Arc};
 use arc_swap::Guard;
 
 use self::{bearer::Bearer, shared::Shared};
-use crate::{Finding, Judgement, Provider, TokenEndpoint, TokenError};
+use crate::{Finding, Health, Judgement, Provider, TokenEndpoint, TokenError};
 
 pub use self::builder::TokensBuilder;
 pub(crate) use self::wait::Wait;
@@ -89,6 +89,27 @@ impl Tokens {
     pub async fn ready(&self) -> Result<(), TokenError> {
         let mut wait = Wait::default();
         poll_fn(|cx| wait.poll(self, cx)).await
+    }
+
+    /// Says how the token is at this moment. It asks for none, and waits for nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_oidc_cc::Tokens;
+    ///
+    /// /// Worth a page: half an hour is left to mend the endpoint or the credentials.
+    /// fn is_worrying(tokens: &Tokens) -> bool {
+    ///     let health = tokens.health();
+    ///     let short = health.life_left().is_none_or(|left| left < Duration::from_secs(1_800));
+    ///     health.last_error().is_some() && short
+    /// }
+    /// # let _ = is_worrying;
+    /// ```
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.shared.health()
     }
 
     /// Whether it is worth asking for a token now: a hint, decided by [`Self::bearer`].

@@ -16,7 +16,7 @@ use super::{
     grant::Post,
     shared::{Settings, Shared},
 };
-use crate::{Budget, Policy, Provider, TokenEndpoint, clock::Clock};
+use crate::{Budget, Event, Policy, Provider, TokenEndpoint, clock::Clock, event::Listener};
 
 /// Collects what a [`Tokens`] handle is made of.
 #[derive(Debug)]
@@ -37,6 +37,7 @@ impl TokensBuilder {
                 policy: Policy::default(),
                 budget: Budget::default(),
                 clock: Clock::default(),
+                listener: Listener::default(),
             },
         }
     }
@@ -61,6 +62,15 @@ impl TokensBuilder {
     #[must_use]
     pub fn budget(mut self, budget: Budget) -> Self {
         self.settings.budget = budget;
+        self
+    }
+
+    /// Calls `listen` with each [`Event`], for metrics.
+    ///
+    /// It runs on the driver's task or in the future of a refused call, and must not block.
+    #[must_use]
+    pub fn on_event(mut self, listen: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.settings.listener = Listener::new(listen);
         self
     }
 

@@ -13,7 +13,7 @@ use super::{
     shared::{Answer, Waiter},
 };
 use crate::{
-    Policy, TokenError,
+    Health, Policy, Reason, TokenError,
     backoff::Backoff,
     budget::{Account, Need},
     error::token::Kind,
@@ -34,10 +34,14 @@ pub(super) struct Cold {
     demands: Option<mpsc::UnboundedSender<Waiter>>,
     /// The last failure, while the endpoint is left alone for it.
     pub(super) refusal: Option<(TokenError, Instant)>,
+    /// Why the last request failed, if none has succeeded since.
+    last_error: Option<TokenError>,
     backoff: Backoff,
     pub(super) gap: Gap,
     /// When a token was last renewed for want of a role.
     pub(super) doubted_at: Option<Moment>,
+    /// Why there is no token, for when one is asked for.
+    pub(super) loss: Reason,
     account: Account,
 }
 
@@ -50,9 +54,11 @@ impl Cold {
             generation: 0,
             demands: None,
             refusal: None,
+            last_error: None,
             backoff: Backoff::default(),
             gap: Gap::default(),
             doubted_at: None,
+            loss: Reason::default(),
             account,
         }
     }
@@ -126,6 +132,7 @@ impl Cold {
             .ok_or_else(|| TokenError::new(Kind::Malformed("the token was expired on arrival")))?;
         self.generation = self.generation.saturating_add(1);
         self.refusal = None;
+        self.last_error = None;
         self.backoff.succeed();
         let token = Arc::new(Bearer {
             header: issued.header,
@@ -147,11 +154,34 @@ impl Cold {
                 .fail(error.is_transient(), error.retry_after(), draw)
         };
         let error = error.with_retry_after(wait);
+        self.last_error = Some(error.clone());
         self.refusal = now
             .steady
             .checked_add(wait)
             .map(|until| (error.clone(), until));
         error
+    }
+
+    pub(super) fn health_at(&self, now: Moment) -> Health {
+        let token = self.fresh_at(now);
+        let renewal = token.map_or(Duration::ZERO, |token| token.lifetime.renew_at.left_at(now));
+        Health {
+            generation: self.generation,
+            age: token.map(|token| token.born.age_at(now)),
+            life_left: token.map(|token| token.lifetime.expires_at.left_at(now)),
+            last_error: self.last_error.clone(),
+            next_attempt: renewal.max(self.quiet_at(now)),
+            budget_left: self.account.left_at(now.steady),
+        }
+    }
+
+    /// Why a token is asked for now.
+    pub(super) fn reason_at(&self, now: Moment) -> Reason {
+        match self.fresh_at(now) {
+            Some(token) if !token.lifetime.renew_at.has_come_at(now) => Reason::Role,
+            Some(_) => Reason::Schedule,
+            None => self.loss,
+        }
     }
 
     /// Forgets a refusal that other credentials may mend.

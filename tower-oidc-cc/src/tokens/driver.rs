@@ -99,11 +99,14 @@ impl Driver {
 
     /// Makes one token request, and answers everyone who waits for it by the time it is over.
     async fn fly(&mut self, demand: Option<Waiter>) {
+        let Some(why) = self.shared.upgrade().map(|shared| shared.reason()) else {
+            return;
+        };
         let outcome = self.fetch().await;
         let Some(shared) = self.shared.upgrade() else {
             return;
         };
-        let (answer, waiters) = shared.settle(outcome, &mut self.demands);
+        let (answer, waiters) = shared.settle(outcome, why, &mut self.demands);
         for waiter in demand.into_iter().chain(waiters) {
             // Who has stopped waiting needs no answer.
             drop(waiter.send(answer.clone()));

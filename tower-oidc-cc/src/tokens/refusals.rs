@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::shared::Shared;
-use crate::{Finding, Judgement, finding::Fate};
+use crate::{Event, Finding, Judgement, Reason, finding::Fate};
 
 // === impl Shared ===
 
@@ -21,13 +21,11 @@ impl Shared {
             Judgement::MissingRole => self.realm_roles(generation),
             Judgement::DeadToken | Judgement::NoHeader | Judgement::Other => None,
         });
-        match (judgement, fate) {
+        if (judgement, fate) == (Judgement::DeadToken, Fate::Dropped) {
             // Once for each dead token, since late refusals of it find it gone.
-            (Judgement::DeadToken, Fate::Dropped) => tracing::info!(
-                generation,
-                "token dropped: the service says that it is dead"
-            ),
-            _ => tracing::debug!(generation, ?judgement, ?fate, "the service refused a call"),
+            self.tell(&Event::Dropped { generation });
+        } else {
+            tracing::debug!(generation, ?judgement, ?fate, "the service refused a call");
         }
         finding
     }
@@ -43,6 +41,7 @@ impl Shared {
             return Fate::Kept;
         }
         cold.token = None;
+        cold.loss = Reason::Dead;
         self.empty();
         Fate::Dropped
     }

@@ -26,8 +26,8 @@ use super::{
     keyring::Keyring,
 };
 use crate::{
-    Budget, Policy, Provider, TokenError, budget::Account, clock::Clock, error::token::Kind,
-    moment::Moment,
+    Budget, Event, Health, Policy, Provider, Reason, TokenError, budget::Account, clock::Clock,
+    error::token::Kind, event::Listener, moment::Moment,
 };
 
 /// The outcome of a flight, as each waiter gets it.
@@ -57,6 +57,7 @@ pub(super) struct Settings {
     pub(super) policy: Policy,
     pub(super) budget: Budget,
     pub(super) clock: Clock,
+    pub(super) listener: Listener,
 }
 
 /// What a caller finds who looks for a token.
@@ -152,8 +153,13 @@ impl Shared {
         let now = self.now();
         let mut cold = self.lock();
         let Some(token) = cold.fresh_at(now) else {
-            cold.token = None;
+            let expired = cold.token.take().map(|token| token.generation);
             self.empty();
+            if let Some(generation) = expired {
+                cold.loss = Reason::Expiry;
+                drop(cold);
+                self.tell(&Event::Expired { generation });
+            }
             return Next::Idle;
         };
         let lifetime = token.lifetime;
@@ -182,10 +188,25 @@ impl Shared {
         self.lock().spend_at(now)
     }
 
+    /// Why a token is asked for now, and when this is.
+    pub(super) fn reason(&self) -> (Reason, Moment) {
+        let now = self.now();
+        (self.lock().reason_at(now), now)
+    }
+
+    pub(super) fn health(&self) -> Health {
+        let now = self.now();
+        self.lock().health_at(now)
+    }
+
+    pub(super) fn tell(&self, event: &Event) {
+        self.settings.listener.tell(event);
+    }
+
     /// There are other credentials than those that were refused.
     pub(super) fn forgive(&self) {
         self.lock().forgive();
-        tracing::info!("other credentials than the refused ones: they are tried now");
+        self.tell(&Event::CredentialsChanged);
     }
 
     /// Records the outcome of a flight and returns it with everyone who waits for it.
@@ -195,26 +216,32 @@ impl Shared {
     pub(super) fn settle(
         &self,
         outcome: Result<Issued, TokenError>,
+        (reason, since): (Reason, Moment),
         demands: &mut mpsc::UnboundedReceiver<Waiter>,
     ) -> (Answer, Vec<Waiter>) {
         let now = self.now();
         let mut cold = self.lock();
         let published =
             outcome.and_then(|issued| cold.publish_at(now, issued, self.settings.policy));
-        let answer = match published {
+        let (answer, event) = match published {
             Ok(token) => {
+                let event = Event::Issued {
+                    generation: token.generation,
+                    reason,
+                    took: since.age_at(now),
+                    life: token.lifetime.expires_at.left_at(now),
+                };
                 self.fill(token);
-                Ok(())
+                (Ok(()), event)
             }
-            Err(error) => Err(cold.refuse_at(now, &error)),
+            Err(error) => {
+                let error = cold.refuse_at(now, &error);
+                (Err(error.clone()), Event::Failed { error, reason })
+            }
         };
         let waiters = std::iter::from_fn(|| demands.try_recv().ok()).collect();
-        let generation = cold.generation;
         drop(cold);
-        match &answer {
-            Ok(()) => tracing::debug!(generation, "token renewed"),
-            Err(error) => tracing::warn!(generation, %error, "token request failed"),
-        }
+        self.tell(&event);
         (answer, waiters)
     }
 

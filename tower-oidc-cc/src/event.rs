@@ -1,0 +1,140 @@
+//! What happens to the token, for logs and metrics.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::TokenError;
+
+/// Says what has just happened to the token; [`TokensBuilder::on_event`] takes what listens.
+///
+/// The same things are told to `tracing`, with the same words. Neither holds a token or a secret.
+///
+/// [`TokensBuilder::on_event`]: crate::TokensBuilder::on_event
+///
+/// # Examples
+///
+/// ```
+/// use tower_oidc_cc::Event;
+///
+/// /// The name of the counter that this event adds to.
+/// fn counter(event: &Event) -> &'static str {
+///     match event {
+///         Event::Issued { .. } => "token_requests_ok",
+///         Event::Failed { .. } => "token_requests_failed",
+///         _ => "token_other",
+///     }
+/// }
+/// # let _ = counter;
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A token request brought a token.
+    #[non_exhaustive]
+    Issued {
+        /// The number of the new token; the first is 1.
+        generation: u64,
+        /// Why it was asked for.
+        reason: Reason,
+        /// How long the request took, from the first key to the last byte.
+        took: Duration,
+        /// How long the token lives from now on.
+        life: Duration,
+    },
+    /// There is no new token: a request failed, or none could be made.
+    #[non_exhaustive]
+    Failed {
+        /// What went wrong, and when it is tried again.
+        error: TokenError,
+        /// Why a token was asked for.
+        reason: Reason,
+    },
+    /// The service says that the token is dead; it is dropped.
+    #[non_exhaustive]
+    Dropped {
+        /// The number of the dead token.
+        generation: u64,
+    },
+    /// The token expired with no successor. The next call asks for one.
+    #[non_exhaustive]
+    Expired {
+        /// The number of the expired token.
+        generation: u64,
+    },
+    /// The provider has other credentials than those that were refused; they are tried now.
+    CredentialsChanged,
+}
+
+/// Says why a token was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// There never was one.
+    #[default]
+    Start,
+    /// The policy says so, while the old one works.
+    Schedule,
+    /// The old one expired.
+    Expiry,
+    /// The old one was found dead.
+    Dead,
+    /// The old one lacks a role, and is an hour old.
+    Role,
+}
+
+type Hook = dyn Fn(&Event) + Send + Sync;
+
+/// What listens to events.
+#[derive(Clone, Default)]
+pub(crate) struct Listener {
+    hook: Option<Arc<Hook>>,
+}
+
+// === impl Listener ===
+
+impl Listener {
+    pub(crate) fn new(hook: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        Self {
+            hook: Some(Arc::new(hook)),
+        }
+    }
+
+    /// Never called under a lock: the hook is somebody else's code.
+    pub(crate) fn tell(&self, event: &Event) {
+        event.trace();
+        if let Some(hook) = &self.hook {
+            hook(event);
+        }
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Listener")
+    }
+}
+
+// === impl Event ===
+
+impl Event {
+    fn trace(&self) {
+        match self {
+            Self::Issued {
+                generation,
+                reason,
+                took,
+                life,
+            } => tracing::debug!(generation, ?reason, ?took, ?life, "token renewed"),
+            Self::Failed { error, reason } => {
+                tracing::warn!(%error, ?reason, "token request failed");
+            }
+            Self::Dropped { generation } => tracing::info!(
+                generation,
+                "token dropped: the service says that it is dead"
+            ),
+            Self::Expired { generation } => tracing::info!(generation, "token expired"),
+            Self::CredentialsChanged => {
+                tracing::info!("other credentials than the refused ones: they are tried now");
+            }
+        }
+    }
+}
