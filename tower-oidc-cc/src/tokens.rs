@@ -35,7 +35,8 @@ mod wait;
 /// A token request belongs to the driver. Dropping a caller that waits, the one that caused the
 /// request too, only gives up its own wait. If the runtime of the driver is shut down, the next
 /// use starts a driver on its own runtime, and a token that is still valid stays in use. A runtime
-/// that is kept but not driven stalls those who wait: use the handle first on one that runs.
+/// that is kept but not driven is given up after three times the timeout of a token request, by
+/// those who wait; they need a runtime with a timer for that.
 ///
 /// # Examples
 ///

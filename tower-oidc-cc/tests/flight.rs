@@ -231,3 +231,36 @@ fn a_waiter_whose_flight_went_down_with_its_runtime_starts_another() {
     assert_eq!(response.into_body(), "Bearer canary-token-2");
     assert_eq!(endpoint.count(), 2);
 }
+
+#[test]
+fn a_runtime_that_nobody_drives_is_given_up_by_those_who_wait() {
+    let endpoint = Endpoint::always(Reply::token(60));
+    let tokens = tokens(&endpoint);
+    let service = layer(&tokens).layer(echo());
+    let still = paused();
+    still.block_on(tokens.ready()).unwrap();
+    let running = paused();
+    running.block_on(async {
+        tokio::time::advance(secs(61)).await;
+        let start = Instant::now();
+        let mut waiters = JoinSet::new();
+        for _ in 0..10 {
+            let tokens = tokens.clone();
+            waiters.spawn(async move { tokens.ready().await });
+        }
+        assert!(waiters.join_all().await.iter().all(Result::is_ok));
+        assert!(start.elapsed() <= secs(31), "{:?}", start.elapsed());
+        let response = service.clone().oneshot(get(DATA)).await.unwrap();
+        assert_eq!(response.into_body(), "Bearer canary-token-2");
+    });
+    assert_eq!(endpoint.count(), 2);
+    // The first driver wakes up, finds that it was relieved, and ends.
+    still.block_on(async { tokio::time::sleep(secs(300)).await });
+    assert_eq!(still.metrics().num_alive_tasks(), 0);
+    assert_eq!(endpoint.count(), 2);
+    running.block_on(async {
+        tokio::time::sleep(secs(50)).await;
+        drop(service.oneshot(get(DATA)).await.unwrap());
+    });
+    assert_eq!(endpoint.count(), 3);
+}

@@ -39,6 +39,12 @@ impl<B> Judge<Response<B>, LimitsError> for ReadError {
             Err(LimitsError::Inner(error)) if error.kind() == Kind::InvalidToken => {
                 Judgement::DeadToken
             }
+            Err(LimitsError::Inner(error)) if error.kind() == Kind::MissingRole => {
+                Judgement::MissingRole
+            }
+            Err(LimitsError::Inner(error)) if error.kind() == Kind::MissingCredentials => {
+                Judgement::NoHeader
+            }
             Ok(_) | Err(_) => Judgement::Other,
         }
     }

@@ -30,6 +30,8 @@ pub(super) struct Cold {
     pub(super) token: Option<Arc<Bearer>>,
     /// The number of the newest token; numbers are never used twice.
     pub(super) generation: u64,
+    /// The number of the newest driver; an older one may live on in a runtime that nobody drives.
+    pub(super) shift: u64,
     /// Where the driver listens; closed when it is gone.
     demands: Option<mpsc::UnboundedSender<Waiter>>,
     /// The last failure, while the endpoint is left alone for it.
@@ -52,6 +54,7 @@ impl Cold {
         Self {
             token: None,
             generation: 0,
+            shift: 0,
             demands: None,
             refusal: None,
             last_error: None,
@@ -110,7 +113,13 @@ impl Cold {
     pub(super) fn hire(&mut self) -> mpsc::UnboundedReceiver<Waiter> {
         let (sender, demands) = mpsc::unbounded_channel();
         self.demands = Some(sender);
+        self.shift = self.shift.saturating_add(1);
         demands
+    }
+
+    /// Sends the driver away: its waiters ask anew, and the next of them hires another.
+    pub(super) fn dismiss(&mut self) {
+        self.demands = None;
     }
 
     pub(super) fn demand(&self) -> oneshot::Receiver<Answer> {

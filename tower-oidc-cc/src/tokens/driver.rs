@@ -28,6 +28,8 @@ pub(super) struct Driver {
     keyring: Keyring,
     clock: Clock,
     demands: mpsc::UnboundedReceiver<Waiter>,
+    /// The number of this driver.
+    shift: u64,
 }
 
 /// What the driver was woken by.
@@ -46,7 +48,7 @@ impl Driver {
         grant: Arc<dyn Grant>,
         keyring: Keyring,
         clock: Clock,
-        demands: mpsc::UnboundedReceiver<Waiter>,
+        (demands, shift): (mpsc::UnboundedReceiver<Waiter>, u64),
     ) -> Self {
         Self {
             shared,
@@ -54,11 +56,16 @@ impl Driver {
             keyring,
             clock,
             demands,
+            shift,
         }
     }
 
     pub(super) async fn run(mut self) {
-        while let Some(next) = self.shared.upgrade().map(|shared| shared.attend()) {
+        while let Some(next) = self
+            .shared
+            .upgrade()
+            .map(|shared| shared.attend(self.shift))
+        {
             let look = match next {
                 // ## Renew => fly
                 Next::Renew => {
@@ -67,6 +74,7 @@ impl Driver {
                 }
                 Next::Sleep(until) => Some(until),
                 Next::Idle => None,
+                Next::End => return,
             };
             let watch = self.keyring.watch_at(self.clock.now().steady);
             // ## (Sleep | Idle) => (fly | attend | ask for other credentials | end)
@@ -76,7 +84,7 @@ impl Driver {
                 Event::Timer => {
                     let due = watch.is_some_and(|at| at <= self.clock.now().steady);
                     if due
-                        && attending(&self.shared, self.keyring.changed()).await
+                        && attending(&self.shared, self.shift, self.keyring.changed()).await
                         && let Some(shared) = self.shared.upgrade()
                     {
                         shared.forgive();
@@ -99,14 +107,21 @@ impl Driver {
 
     /// Makes one token request, and answers everyone who waits for it by the time it is over.
     async fn fly(&mut self, demand: Option<Waiter>) {
-        let Some(why) = self.shared.upgrade().map(|shared| shared.reason()) else {
+        let Some(why) = self
+            .shared
+            .upgrade()
+            .and_then(|shared| shared.reason(self.shift))
+        else {
             return;
         };
         let outcome = self.fetch().await;
         let Some(shared) = self.shared.upgrade() else {
             return;
         };
-        let (answer, waiters) = shared.settle(outcome, why, &mut self.demands);
+        let settled = shared.settle(outcome, why, (&mut self.demands, self.shift));
+        let Some((answer, waiters)) = settled else {
+            return;
+        };
         for waiter in demand.into_iter().chain(waiters) {
             // Who has stopped waiting needs no answer.
             drop(waiter.send(answer.clone()));
@@ -117,7 +132,7 @@ impl Driver {
     async fn fetch(&mut self) -> Result<Issued, TokenError> {
         let mut failure = None;
         for turn in self.keyring.turns() {
-            let provided = attending(&self.shared, self.keyring.provide(turn)).await;
+            let provided = attending(&self.shared, self.shift, self.keyring.provide(turn)).await;
             let credentials = match provided {
                 Ok(credentials) => credentials,
                 Err(error) => {
@@ -133,7 +148,7 @@ impl Driver {
                 break;
             }
             let flight = self.grant.fetch(Arc::clone(&credentials));
-            match attending(&self.shared, flight).await {
+            match attending(&self.shared, self.shift, flight).await {
                 Ok(issued) => {
                     self.keyring.accept(turn);
                     return Ok(issued);
@@ -153,7 +168,7 @@ impl Driver {
 }
 
 /// Waits for `work`, and meanwhile keeps the slot true: the token in it may expire.
-async fn attending<F: Future>(shared: &Weak<Shared>, work: F) -> F::Output {
+async fn attending<F: Future>(shared: &Weak<Shared>, shift: u64, work: F) -> F::Output {
     let mut work = pin!(work);
     loop {
         let look = shared.upgrade().and_then(|shared| shared.look_at());
@@ -162,7 +177,7 @@ async fn attending<F: Future>(shared: &Weak<Shared>, work: F) -> F::Output {
         };
         match timeout_at(look, work.as_mut()).await {
             Ok(output) => return output,
-            Err(_) => drop(shared.upgrade().map(|shared| shared.attend())),
+            Err(_) => drop(shared.upgrade().map(|shared| shared.attend(shift))),
         }
     }
 }
@@ -171,7 +186,7 @@ async fn attending<F: Future>(shared: &Weak<Shared>, work: F) -> F::Output {
 impl Drop for Driver {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.abandon(&mut self.demands, std::thread::panicking());
+            shared.abandon((&mut self.demands, self.shift), std::thread::panicking());
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::{Credentials, TokenError, moment::Moment};
 
 pub(super) use self::post::Post;
 
+mod decode;
 mod post;
 mod reply;
 

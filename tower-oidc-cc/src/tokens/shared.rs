@@ -66,8 +66,8 @@ pub(super) enum Entry {
     Fresh,
     /// There is none, and this is why nobody asks for one now.
     Refused(TokenError),
-    /// It has been asked for.
-    Waiting(oneshot::Receiver<Answer>),
+    /// It has been asked for, of the driver of this number.
+    Waiting(oneshot::Receiver<Answer>, u64),
 }
 
 /// What the driver does next.
@@ -78,6 +78,8 @@ pub(super) enum Next {
     Sleep(Instant),
     /// Nothing, until somebody asks.
     Idle,
+    /// Nothing ever again: another driver has taken over.
+    End,
 }
 
 // === impl Shared ===
@@ -124,8 +126,9 @@ impl Shared {
         let entry = if fresh {
             Entry::Fresh
         } else {
-            Entry::Waiting(cold.demand())
+            Entry::Waiting(cold.demand(), cold.shift)
         };
+        let shift = cold.shift;
         // A runtime that is shutting down drops the task at once, and the driver's drop locks.
         drop(cold);
         if let Some((runtime, demands)) = hired {
@@ -140,7 +143,7 @@ impl Shared {
                 Arc::clone(&self.grant),
                 Keyring::new(provider.clone(), *timeout),
                 clock.clone(),
-                demands,
+                (demands, shift),
             );
             drop(runtime.spawn(driver.run()));
         }
@@ -149,9 +152,12 @@ impl Shared {
 
     /// Brings the slot up to date, and says what is due. Only a running driver may call this: it
     /// is the promise that somebody empties the slot in time.
-    pub(super) fn attend(&self) -> Next {
+    pub(super) fn attend(&self, shift: u64) -> Next {
         let now = self.now();
         let mut cold = self.lock();
+        if cold.shift != shift {
+            return Next::End;
+        }
         let Some(token) = cold.fresh_at(now) else {
             let expired = cold.token.take().map(|token| token.generation);
             self.empty();
@@ -188,10 +194,11 @@ impl Shared {
         self.lock().spend_at(now)
     }
 
-    /// Why a token is asked for now, and when this is.
-    pub(super) fn reason(&self) -> (Reason, Moment) {
+    /// Why a token is asked for now, and when this is. `None` if another driver has taken over.
+    pub(super) fn reason(&self, shift: u64) -> Option<(Reason, Moment)> {
         let now = self.now();
-        (self.lock().reason_at(now), now)
+        let cold = self.lock();
+        (cold.shift == shift).then(|| (cold.reason_at(now), now))
     }
 
     pub(super) fn health(&self) -> Health {
@@ -212,15 +219,19 @@ impl Shared {
     /// Records the outcome of a flight and returns it with everyone who waits for it.
     ///
     /// The waiters are collected under the same lock as the record is made: whoever is not among
-    /// them enters later, and finds the record.
+    /// them enters later, and finds the record. `None` if another driver has taken over: what it
+    /// has found since must stand.
     pub(super) fn settle(
         &self,
         outcome: Result<Issued, TokenError>,
         (reason, since): (Reason, Moment),
-        demands: &mut mpsc::UnboundedReceiver<Waiter>,
-    ) -> (Answer, Vec<Waiter>) {
+        (demands, shift): (&mut mpsc::UnboundedReceiver<Waiter>, u64),
+    ) -> Option<(Answer, Vec<Waiter>)> {
         let now = self.now();
         let mut cold = self.lock();
+        if cold.shift != shift {
+            return None;
+        }
         let published =
             outcome.and_then(|issued| cold.publish_at(now, issued, self.settings.policy));
         let (answer, event) = match published {
@@ -242,20 +253,48 @@ impl Shared {
         let waiters = std::iter::from_fn(|| demands.try_recv().ok()).collect();
         drop(cold);
         self.tell(&event);
-        (answer, waiters)
+        Some((answer, waiters))
     }
 
     /// The driver is gone: from here on the token is used by the clock, until there is another.
-    pub(super) fn abandon(&self, demands: &mut mpsc::UnboundedReceiver<Waiter>, panicked: bool) {
+    pub(super) fn abandon(
+        &self,
+        (demands, shift): (&mut mpsc::UnboundedReceiver<Waiter>, u64),
+        panicked: bool,
+    ) {
         let now = self.now();
         let mut cold = self.lock();
         demands.close();
+        if cold.shift != shift {
+            return;
+        }
         self.empty();
         if panicked {
             // Those who wait ask anew at once; without a refusal, a client that always panics
             // would be called in a loop.
             cold.refuse_at(now, &TokenError::new(Kind::Transport));
         }
+    }
+
+    /// Gives up the driver of this number, which has not answered for longer than any flight
+    /// takes: its runtime is kept, and nobody drives it.
+    pub(super) fn relieve(&self, shift: u64) {
+        let mut cold = self.lock();
+        if cold.shift == shift {
+            cold.dismiss();
+            self.empty();
+            drop(cold);
+            tracing::warn!("the runtime that asks for tokens stands still: another takes over");
+        }
+    }
+
+    /// Longer than any flight: each key may take a timeout to come, and another to be tried.
+    pub(super) fn patience(&self) -> Duration {
+        let Settings {
+            provider, timeout, ..
+        } = &self.settings;
+        let keys = u32::try_from(provider.sources().len()).unwrap_or(u32::MAX);
+        timeout.saturating_mul(keys.saturating_mul(2).saturating_add(1))
     }
 
     pub(super) fn now(&self) -> Moment {

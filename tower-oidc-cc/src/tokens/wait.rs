@@ -3,10 +3,14 @@
 use std::{
     future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
-use tokio::sync::oneshot;
+use tokio::{
+    runtime::Handle,
+    sync::oneshot,
+    time::{Sleep, sleep},
+};
 
 use super::{
     Tokens,
@@ -14,12 +18,18 @@ use super::{
 };
 use crate::{TokenError, error::token::Kind};
 
-/// A wait that can be polled from `poll_ready`: it is `Unpin`, and stores no future of ours.
+/// A wait that can be polled from `poll_ready`: it is `Unpin`. The box is on the cold path.
 #[derive(Debug, Default)]
 pub(crate) enum Wait {
     #[default]
     Idle,
-    Waiting(oneshot::Receiver<Answer>),
+    Waiting {
+        answer: oneshot::Receiver<Answer>,
+        /// The driver that was asked.
+        shift: u64,
+        /// How long it is waited for; for ever where there is no clock to go by.
+        patience: Option<Pin<Box<Sleep>>>,
+    },
 }
 
 // === impl Wait ===
@@ -39,17 +49,38 @@ impl Wait {
                 Self::Idle => match tokens.shared.enter() {
                     Entry::Fresh => return Poll::Ready(Ok(())),
                     Entry::Refused(error) => return Poll::Ready(Err(error)),
-                    Entry::Waiting(receiver) => *self = Self::Waiting(receiver),
+                    Entry::Waiting(answer, shift) => {
+                        let limit = tokens.shared.patience();
+                        let patience = Handle::try_current().map(|_| Box::pin(sleep(limit)));
+                        *self = Self::Waiting {
+                            answer,
+                            shift,
+                            patience: patience.ok(),
+                        };
+                    }
                 },
-                Self::Waiting(_) => {}
+                Self::Waiting { .. } => {}
             }
             // ## Waiting => (done | Idle)
-            if let Self::Waiting(receiver) = self {
-                let answer = ready!(Pin::new(receiver).poll(cx));
-                *self = Self::Idle;
-                if let Ok(answer) = answer {
-                    return Poll::Ready(answer);
+            if let Self::Waiting {
+                answer,
+                shift,
+                patience,
+            } = self
+            {
+                match Pin::new(answer).poll(cx) {
+                    Poll::Ready(Ok(answer)) => {
+                        *self = Self::Idle;
+                        return Poll::Ready(answer);
+                    }
+                    Poll::Ready(Err(_)) => {}
+                    Poll::Pending => match patience.as_mut().map(|p| p.as_mut().poll(cx)) {
+                        // The driver's runtime is kept, and nobody drives it.
+                        Some(Poll::Ready(())) => tokens.shared.relieve(*shift),
+                        Some(Poll::Pending) | None => return Poll::Pending,
+                    },
                 }
+                *self = Self::Idle;
             }
         }
         Poll::Ready(Err(TokenError::new(Kind::Vanished)))

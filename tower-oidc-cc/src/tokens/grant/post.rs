@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 use zeroize::Zeroizing;
 
-use super::{Flight, Grant, Issued, reply};
+use super::{Flight, Grant, Issued, decode::decode, reply};
 use crate::{
     Credentials, TokenEndpoint, TokenError, clock::Clock, error::token::Kind, tokens::bearer,
 };
@@ -101,8 +101,11 @@ where
         .await
         .map_err(|e| TokenError::with_source(Kind::Transport, e))?;
     let (head, body) = response.into_parts();
-    let body = collect(body).await;
-    let token = reply::read(&head, body)?;
+    let body = match collect(body).await {
+        Ok(wire) => decode(&head.headers, wire).await,
+        Err(error) => Err(error),
+    };
+    let token = reply::read(&head, body, clock.now().wall)?;
     let header =
         bearer::header(&token.value).map_err(|reason| TokenError::new(Kind::Unusable(reason)))?;
     Ok(Issued {
@@ -154,6 +157,6 @@ where
 
 /// A token of a Keycloak 26.5.0 has 959 to 1,405 bytes; with many roles it has several times that,
 /// and 64 KiB is more than a proxy on the way would let through as a header.
-const LARGEST: usize = 64 * 1024;
+pub(super) const LARGEST: usize = 64 * 1024;
 /// Room for a usual reply, so that the buffer seldom grows and leaves a copy behind.
 const USUAL: usize = 8 * 1024;

@@ -1,6 +1,9 @@
 //! What the token endpoint's reply means (RFC 6749, sections 5.1 and 5.2). No I/O, no clock.
 
-use std::{borrow::Cow, time::Duration};
+use std::{
+    borrow::Cow,
+    time::{Duration, SystemTime},
+};
 
 use http::{HeaderMap, StatusCode, header, response::Parts};
 use serde::Deserialize;
@@ -36,6 +39,7 @@ struct Reply<'a> {
 pub(super) fn read(
     head: &Parts,
     body: Result<Zeroizing<Vec<u8>>, TokenError>,
+    now: SystemTime,
 ) -> Result<Token, TokenError> {
     let status = head.status;
     if status.is_success() {
@@ -69,7 +73,7 @@ pub(super) fn read(
         .ok()
         .and_then(|body| parse(&body).and_then(|reply| known(reply.error.as_deref()?)));
     let error = TokenError::new(kind(status, code));
-    Err(match retry_after(&head.headers) {
+    Err(match retry_after(&head.headers, now) {
         Some(wait) => error.with_retry_after(wait),
         None => error,
     })
@@ -136,13 +140,23 @@ fn life(expires_in: Option<&Value>) -> Result<Duration, &'static str> {
     Ok(Duration::from_secs(secs))
 }
 
-/// `Retry-After` in seconds (RFC 9110, section 10.2.3).
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let digits = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
+/// `Retry-After`, in seconds or as a date (RFC 9110, section 10.2.3).
+///
+/// A date is compared with the server's own `Date`, so that two clocks that disagree do no harm;
+/// without one, with the clock of this machine.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
+    let value = text(header::RETRY_AFTER)?;
+    if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
+        return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
-    Some(Duration::from_secs(digits.parse().unwrap_or(u64::MAX)))
+    let until = httpdate::parse_http_date(value).ok()?;
+    let date = text(header::DATE).and_then(|date| httpdate::parse_http_date(date).ok());
+    Some(
+        until
+            .duration_since(date.unwrap_or(now))
+            .unwrap_or_default(),
+    )
 }
 
 /// The codes that a person has to mend: RFC 6749, section 5.2, and `access_denied`, which

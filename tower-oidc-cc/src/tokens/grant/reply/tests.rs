@@ -1,4 +1,6 @@
-use std::time::Duration;
+#![expect(clippy::arithmetic_side_effects, reason = "a test may panic")]
+
+use std::time::{Duration, SystemTime};
 
 use http::{Response, StatusCode};
 use zeroize::Zeroizing;
@@ -20,7 +22,7 @@ fn reply_with(
         response = response.header(*name, *value);
     }
     let (head, ()) = response.body(()).unwrap().into_parts();
-    read(&head, Ok(Zeroizing::new(body.to_vec())))
+    read(&head, Ok(Zeroizing::new(body.to_vec())), now())
 }
 
 fn life(expires_in: &str) -> Result<Duration, TokenError> {
@@ -217,6 +219,27 @@ fn nothing_that_the_server_wrote_is_repeated() {
     }
 }
 
+/// Sun, 06 Nov 1994 08:49:37 GMT, the date of RFC 9110's examples.
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)
+}
+
+#[test]
+fn retry_after_is_read_as_a_date_by_the_clock_that_wrote_it() {
+    let later = "Sun, 06 Nov 1994 08:50:37 GMT";
+    let after = |headers: &[(&'static str, &str)]| {
+        let error = reply_with(503, b"", headers).unwrap_err();
+        error.retry_after().map(|wait| wait.as_secs())
+    };
+    assert_eq!(after(&[("retry-after", later)]), Some(60));
+    let server = "Sun, 06 Nov 1994 08:50:07 GMT";
+    let both = [("retry-after", later), ("date", server)];
+    assert_eq!(after(&both), Some(30));
+    let past = "Sun, 06 Nov 1994 08:00:00 GMT";
+    assert_eq!(after(&[("retry-after", past)]), Some(0));
+    assert_eq!(after(&[("retry-after", later), ("date", "?")]), Some(60));
+}
+
 #[test]
 fn retry_after_is_read_in_seconds() {
     let after = |value| {
@@ -242,7 +265,7 @@ fn a_broken_body_of_a_failure_leaves_the_status() {
         .unwrap()
         .into_parts();
     let broken = Err(TokenError::new(crate::error::token::Kind::Transport));
-    let error = read(&head, broken).unwrap_err();
+    let error = read(&head, broken, now()).unwrap_err();
     assert!(
         error
             .to_string()
