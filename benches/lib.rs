@@ -10,6 +10,8 @@ use std::{
 use http::{Request, Response};
 use tower_service::Service;
 
+pub mod token;
+
 /// Answers at once, with the request's body.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]

@@ -7,24 +7,17 @@
     reason = "a bench that cannot be set up must not go on"
 )]
 
-use std::{convert::Infallible, hint::black_box, num::NonZeroU32, time::Duration};
+use std::{hint::black_box, num::NonZeroU32, time::Duration};
 
-use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
-use http::{Request, Response};
-use http_body_util::Full;
-use tds_benches::{Echo, call};
-use tower::{ServiceBuilder, service_fn};
+use tds_benches::{
+    Echo, call,
+    token::{self, request},
+};
+use tower::ServiceBuilder;
 use tower_layer::Layer;
-use tower_oidc_cc::{Credentials, Origin, TokenEndpoint, TokenLayer, Tokens};
 use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer};
 use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer};
-
-fn request() -> Request<Full<Bytes>> {
-    let mut request = Request::new(Full::default());
-    *request.uri_mut() = http::Uri::from_static("https://data.example.org/v1/live/bus");
-    request
-}
 
 /// Permits come back after 2.5 ms, so the window holds what was sent in that time.
 fn limits() -> RequestLimitLayer {
@@ -33,27 +26,8 @@ fn limits() -> RequestLimitLayer {
     RequestLimitLayer::new(Limiter::new(Limits::new(wide)))
 }
 
-/// A token layer that has its token, of the size that a Keycloak gives.
-fn token(runtime: &tokio::runtime::Runtime) -> TokenLayer {
-    let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
-    let credentials = Credentials::new("id", "secret").expect("usable");
-    let keycloak = service_fn(async |_: Request<Full<Bytes>>| {
-        let token = "x".repeat(1_400);
-        let reply =
-            format!(r#"{{"access_token":"{token}","token_type":"Bearer","expires_in":86400}}"#);
-        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(reply)))
-    });
-    let tokens = Tokens::builder(endpoint.expect("https"), credentials).build(keycloak);
-    runtime.block_on(tokens.ready()).expect("a token");
-    let origin = Origin::from_uri(request().uri()).expect("https");
-    TokenLayer::new(tokens, [origin])
-}
-
 fn stack(c: &mut Criterion) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .expect("a runtime");
+    let runtime = token::runtime();
     let mut group = c.benchmark_group("stack");
 
     let mut bare = Echo::new();
@@ -69,7 +43,7 @@ fn stack(c: &mut Criterion) {
         b.iter(|| call(&mut service, black_box(request())));
     });
 
-    let mut service = token(&runtime).layer(Echo::new());
+    let mut service = token::layer(&runtime).layer(Echo::new());
     group.bench_function("Token", |b| {
         b.iter(|| call(&mut service, black_box(request())));
     });
@@ -82,7 +56,7 @@ fn stack(c: &mut Criterion) {
     let mut service = ServiceBuilder::new()
         .layer(RetryLayer::new())
         .map_err(|_| Error::new(Kind::Unrecognized, "a bench has no errors"))
-        .layer(token(&runtime))
+        .layer(token::layer(&runtime))
         .layer(limits())
         .layer(ClassifyLayer::new())
         .service(Echo::new());

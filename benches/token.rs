@@ -1,0 +1,56 @@
+//! A token layer that has its token, for the benches.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use http_body_util::Full;
+use tokio::runtime::{Builder, Runtime};
+use tower::service_fn;
+use tower_oidc_cc::{Credentials, Origin, TokenEndpoint, TokenLayer, Tokens};
+
+/// A request as a client makes it, with nothing in it.
+#[must_use]
+pub fn request() -> Request<Full<Bytes>> {
+    let mut request = Request::new(Full::default());
+    *request.uri_mut() = Uri::from_static("https://data.example.org/v1/live/bus");
+    request
+}
+
+/// A runtime for the driver. It needs to be kept, but not to be driven.
+///
+/// # Panics
+/// If there is none to be had.
+#[must_use]
+#[expect(
+    clippy::expect_used,
+    reason = "a bench that cannot be set up must not go on"
+)]
+pub fn runtime() -> Runtime {
+    let mut runtime = Builder::new_current_thread();
+    runtime.enable_time().build().expect("a runtime")
+}
+
+/// A token layer that has its token, of the size that a Keycloak gives.
+///
+/// # Panics
+/// If the token is not to be had.
+#[must_use]
+#[expect(
+    clippy::expect_used,
+    reason = "a bench that cannot be set up must not go on"
+)]
+pub fn layer(runtime: &Runtime) -> TokenLayer {
+    let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
+    let credentials = Credentials::new("id", "secret").expect("usable");
+    let keycloak = service_fn(async |_: Request<Full<Bytes>>| {
+        let token = "x".repeat(1_400);
+        let reply =
+            format!(r#"{{"access_token":"{token}","token_type":"Bearer","expires_in":86400}}"#);
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(reply)))
+    });
+    let tokens = Tokens::builder(endpoint.expect("https"), credentials).build(keycloak);
+    runtime.block_on(tokens.ready()).expect("a token");
+    let origin = Origin::from_uri(request().uri()).expect("https");
+    TokenLayer::new(tokens, [origin])
+}
