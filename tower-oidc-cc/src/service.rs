@@ -145,8 +145,11 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        if let Phase::Failed(error) = mem::take(&mut self.phase) {
-            return ResponseFuture::refused(error);
+        match mem::take(&mut self.phase) {
+            Phase::Inner => {}
+            Phase::Failed(error) => return ResponseFuture::refused(error),
+            // Called without readiness: the token may be there nevertheless.
+            Phase::Token(_) => {}
         }
         let header = match self.rules.rule(&request) {
             Ok(Ruling::Token) => self.header(),

@@ -19,7 +19,7 @@ use support::{
 };
 use tokio::time::advance;
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_oidc_cc::{Credentials, TokenEndpoint, Tokens};
+use tower_oidc_cc::{Credentials, Finding, Provider, TokenEndpoint, Tokens};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Collects whatever tracing writes.
@@ -130,12 +130,100 @@ async fn no_secret_and_no_token_shows_anywhere() {
     advance(secs(2_000)).await;
     settle().await;
 
+    // What a panic of the client says, and what is left of a handle after it.
+    let hook = std::panic::take_hook();
+    let panics = Capture::default();
+    let sink = panics.clone();
+    std::panic::set_hook(Box::new(move |info| {
+        sink.0.lock().unwrap().extend(info.to_string().into_bytes());
+    }));
+    let panicking = support::tokens(&Endpoint::always(Reply::panic()));
+    show_error(&mut text, &panicking.ready().await.unwrap_err());
+    show(&mut text, &panicking.health());
+    std::panic::set_hook(hook);
+    let panicked = panics.text();
+    assert!(panicked.contains("the client has a bug"), "{panicked}");
+    text.push_str(&panicked);
+
+    // Providers, events and health.
+    let provider = Provider::from(Credentials::new("client", SECRET).unwrap())
+        .or(Provider::env("CARGO_PKG_NAME", "NO_SUCH_VARIABLE"))
+        .or(Provider::file("client", "/no/such/file"));
+    show(&mut text, &provider);
+    let told = Arc::new(Mutex::new(String::new()));
+    let listener = Arc::clone(&told);
+    let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+    let builder = Tokens::builder(uri, provider)
+        .on_event(move |event| show(&mut listener.lock().unwrap(), event));
+    show(&mut text, &builder);
+    let endpoint = Endpoint::scripted([Reply::refusal(), Reply::token(100)]);
+    let tokens = builder.build(endpoint);
+    let error = tokens.ready().await.unwrap_err();
+    show_error(&mut text, &error);
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        text.push_str(&format!("{cause:?} {cause}\n"));
+        source = cause.source();
+    }
+    show(&mut text, &tokens.health());
+    advance(error.retry_after().unwrap()).await;
+    tokens.ready().await.unwrap();
+    advance(secs(200)).await;
+    settle().await;
+    show(&mut text, &tokens.health());
+    text.push_str(&told.lock().unwrap());
+
+    // A replay, and what was found.
+    let mut replay =
+        support::layer(&tokens)
+            .replay()
+            .layer(service_fn(async |_: Request<Body>| {
+                Ok::<_, Infallible>(dead())
+            }));
+    show(&mut text, &replay);
+    let ready = ServiceExt::<Request<Body>>::ready(&mut replay).await;
+    let call = ready.unwrap().call(get(DATA));
+    show(&mut text, &call);
+    let response = call.await.unwrap();
+    show(&mut text, &response);
+    text.push_str(&response.extensions().get::<Finding>().unwrap().to_string());
+
     let traced = capture.text();
     for event in ["token renewed", "token request failed", "token dropped"] {
         assert!(traced.contains(event), "{event} in {traced}");
     }
     text.push_str(&traced);
-    for canary in ["canary-secret", "canary-token", "Y2FuYXJ5", "canary%2D"] {
-        assert!(!text.contains(canary), "{canary} in {text}");
+    for canary in [SECRET, "canary-token-"] {
+        for form in forms(canary) {
+            assert!(!text.contains(&form), "{form} in {text}");
+        }
     }
+}
+
+/// A text raw, percent-encoded in full, as bytes in a `Debug`, and in base64 at each of the three
+/// offsets that it can have there.
+fn forms(text: &str) -> Vec<String> {
+    let percent: String = text.bytes().map(|b| format!("%{b:02X}")).collect();
+    let hyphen = text.replace('-', "%2D");
+    let numbers: Vec<_> = text.bytes().map(|b| b.to_string()).collect();
+    let mut forms = vec![text.to_owned(), percent, hyphen, numbers.join(", ")];
+    forms.extend((0..3).map(|skip| base64(&text.as_bytes()[skip..])));
+    forms
+}
+
+/// The base64 of all whole groups of three bytes: how it shows in whatever else is around it.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |n: u32| char::from(DIGITS[usize::try_from(n & 63).unwrap()]);
+    let group = |group: &[u8]| {
+        let n = group.iter().fold(0, |n, b| n << 8 | u32::from(*b));
+        [18, 12, 6, 0].map(|shift| digit(n >> shift))
+    };
+    bytes.chunks_exact(3).flat_map(group).collect()
+}
+
+#[test]
+fn the_scan_knows_what_it_looks_for() {
+    assert_eq!(base64(b"canary"), "Y2FuYXJ5");
+    assert!(forms("a-b").contains(&"%61%2D%62".to_owned()));
 }

@@ -42,7 +42,7 @@ pub(crate) struct Post {
 }
 
 /// How the endpoint answers one token request.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Reply {
     status: u16,
     headers: Vec<(&'static str, String)>,
@@ -53,7 +53,7 @@ pub(crate) struct Reply {
     fault: Option<Fault>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Fault {
     Broken,
     Hang,
@@ -144,6 +144,13 @@ impl Endpoint {
 
     pub(crate) fn set(&self, reply: Reply) {
         self.state.lock().unwrap().fallback = reply;
+    }
+
+    /// Forgets the rest of the script: from here on all is well.
+    pub(crate) fn heal(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.script.clear();
+        state.fallback = Reply::default();
     }
 
     pub(crate) fn posts(&self) -> Vec<Post> {
