@@ -6,7 +6,7 @@
 //!                |              then the service below           |
 //!                |  call:       one load, one header             |
 //!              Tokens (shared) <--- driver (one task) ----> token endpoint
-//!                                   fetches, renews at 80 % of life, expires
+//!                                   fetches, renews ahead of expiry, expires
 //! ```
 //!
 //! [`TokenLayer`] wraps any `Service<http::Request<_>>`. [`Tokens`] keeps the token; layers, clones
@@ -56,25 +56,68 @@
 //!   changes the result of a call or makes it wait. After a failure the endpoint is left alone for
 //!   a while, longer for refused credentials, and callers get the last error at once.
 //! - **No end state.** After any sequence of errors a healthy endpoint yields a token within one
-//!   backoff, or two minutes after refused credentials; five if the server itself asks for that.
+//!   backoff, or two minutes after refused credentials, or within a second of their being changed;
+//!   five minutes if the server itself asks for that, and more only if a [`Budget`] is spent.
 //!   A runtime that is shut down takes its task with it, and the next call starts another.
 //! - **Fail closed.** No expired token and no request without a token is sent; a token goes to the
 //!   listed origins alone, over https; a redirect of the token request is an error.
+//! - **Two clocks.** A token ends when the steady clock or the wall clock says so, whichever is
+//!   first: a suspended machine and a clock that is set are noticed within five seconds.
 //! - **Refusals are aimed.** A 401 that says that the token is dead drops that token and no later
-//!   one, at a growing distance: ten minutes of constant refusal cost three token requests.
-//! - **Silence.** No secret and no token is in any `Debug`, error or event.
+//!   one, at a growing distance. Each refusal is told as what it is: a [`Finding`].
+//! - **Silence.** No secret and no token is in any `Debug`, error, event or panic of ours.
 //!
 //! # Load
 //!
-//! A token of 24 h costs one request at the start and one each 17 to 19 hours, at a random moment
-//! in that window.
+//! What the token endpoint sees of one handle, for tokens of 24 hours. Each line has its test, by
+//! the endpoint's own count.
+//!
+//! | what happens | token requests |
+//! |---|---|
+//! | a day under [`Policy::Ahead`], the default | 2 |
+//! | a day under [`Policy::Interval`], 4 hours | 7 at most |
+//! | a day under [`Policy::Interval`], 6 hours | 5 at most |
+//! | a day under [`Policy::OnExpiry`] | 2 at most |
+//! | a thousand calls at once with no token, or with a token that is found dead | 1 |
+//! | a thousand processes started at once | renewals spread over 2.4 hours |
+//! | the endpoint is down for an hour, under load | 240 in the mean, at growing distances |
+//! | the credentials are wrong | 1 in one to two minutes, for each key |
+//! | the service finds every token dead, for ten minutes | 3 |
+//! | the tokens lack a role, for a day | 24 at most |
+//! | the gateway's own identity check fails | 0 |
+//! | anything else, and all of these together | the [`Budget`]: 240 an hour unless you say less |
+//!
+//! # Errors
+//!
+//! | what you see | what it asks of you |
+//! |---|---|
+//! | [`TokenError::is_transient`] | nothing was sent: call again after [`TokenError::retry_after`] |
+//! | [`TokenError::is_rejected`] | correct the client id, the secret or the client's settings; a [`Provider`] that yields others is heard within a second |
+//! | [`TokenError::is_missing_credentials`] | see its source: the file, the variable or the vault |
+//! | [`TokenError::is_over_budget`] | wait; find out what spends the requests, by [`Event`]s; allow more |
+//! | [`TokenError::is_timeout`] | as transient; allow more by [`TokensBuilder::timeout`] if it is the rule |
+//! | [`TokenError::is_foreign_origin`] | list the origin, or choose [`Foreign::Pass`] |
+//! | [`TokenError::is_already_authorized`] | leave the header to this layer |
+//! | any other [`Error::Token`] | its text says what to set right |
+//! | [`Error::Inner`] | it is your HTTP client's own |
+//! | a 401 with [`Judgement::DeadToken`] | call again if [`Finding::is_replaced`], or let [`TokenLayer::replay`] do so |
+//! | a 401 with [`Judgement::MissingRole`] | ask an administrator for the role; no retry can help |
+//! | a 401 with [`Judgement::NoHeader`] | look for a layer below, a redirect or a proxy that drops the header |
+//! | any other 401 | the gateway does not say, or its identity check fails: treat it as an outage |
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `claims` | no | a missing role names the realm roles that the token does carry (read, not verified) |
+//! | `compression` | no | token replies that a proxy compressed with gzip or br decode |
 //!
 //! # Non-goals
 //!
-//! - Sending a refused request again is for the retry layer outside.
+//! - Sending a request more than twice is for a retry layer outside.
 //! - Grants with a user, and refresh tokens.
-//! - Reading the token: to a client it is opaque (RFC 9068, section 6).
-//! - Expiry on a runtime that is not driven: an expired token is then found by its 401.
+//! - Deciding anything by what is in a token: to a client it is opaque (RFC 9068, section 6).
+//! - Expiry on a runtime that is kept but not driven: an expired token is then found by its 401.
 
 pub use self::{
     budget::Budget,
