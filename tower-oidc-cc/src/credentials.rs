@@ -1,19 +1,34 @@
 //! Who asks for tokens.
 
-use std::fmt;
+use std::{fmt, time::SystemTime};
 
-use bytes::Bytes;
+use http::HeaderValue;
 use zeroize::Zeroizing;
 
-use crate::ConfigError;
+#[cfg(feature = "private-key-jwt")]
+use crate::Assertion;
+use crate::{
+    ConfigError, TokenEndpoint, TokenError,
+    client_auth::{Proof, basic},
+    form::Form,
+};
 
 #[cfg(test)]
 mod tests;
 
-/// Holds a client id and a client secret, checked on the way in.
+/// Holds a client id and what proves it, checked on the way in.
 ///
-/// White space around either is cut off, since secrets come from files that end with a newline.
-/// `Debug` shows neither the secret nor its length, and the memory is wiped on drop.
+/// There are three ways to prove it, one constructor each; a request uses one of them and probes
+/// for no other.
+///
+/// | constructor | method | where the proof travels |
+/// |---|---|---|
+/// | [`new`](Self::new) | `client_secret_post` | the secret, in the form |
+/// | [`basic`](Self::basic) | `client_secret_basic` | the secret, in the `Authorization` header |
+/// | `private_key_jwt` (feature `private-key-jwt`) | `private_key_jwt` | no secret: a new signed statement each time |
+///
+/// White space around an id or a secret is cut off, since secrets come from files that end with a
+/// newline. `Debug` shows neither the secret nor its length, and the memory is wiped on drop.
 ///
 /// # Examples
 ///
@@ -27,13 +42,16 @@ mod tests;
 /// ```
 pub struct Credentials {
     client_id: Zeroizing<String>,
-    client_secret: Zeroizing<String>,
+    proof: Proof,
 }
 
 // === impl Credentials ===
 
 impl Credentials {
-    /// Checks and takes a client id and a client secret.
+    /// Checks and takes a client id, and a client secret that travels in the form.
+    ///
+    /// RFC 6749 prefers the header, but Keycloak up to 18 does not decode its form-encoding, and
+    /// some later releases neither: where the server takes both, this is the safe one.
     ///
     /// # Errors
     ///
@@ -43,38 +61,62 @@ impl Credentials {
         client_id: impl Into<String>,
         client_secret: impl Into<String>,
     ) -> Result<Self, ConfigError> {
-        // Both are owned before either is checked, so that a refusal wipes both.
-        let client_id = Zeroizing::new(client_id.into());
-        let client_secret = Zeroizing::new(client_secret.into());
+        let (client_id, secret) = pair(client_id.into(), client_secret.into())?;
         Ok(Self {
-            client_id: checked(&client_id, &ID)?,
-            client_secret: checked(&client_secret, &SECRET)?,
+            client_id,
+            proof: Proof::Post(secret),
+        })
+    }
+
+    /// Checks and takes a client id, and a client secret that travels in a Basic header.
+    ///
+    /// Both are form-encoded first (RFC 6749, section 2.3.1), so any character will do.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new).
+    pub fn basic(
+        client_id: impl Into<String>,
+        client_secret: impl Into<String>,
+    ) -> Result<Self, ConfigError> {
+        let (client_id, secret) = pair(client_id.into(), client_secret.into())?;
+        let header = basic::header(&client_id, &secret)
+            .map_err(|_| ConfigError::new("the client id and the secret make no header"))?;
+        Ok(Self {
+            client_id,
+            proof: Proof::Basic(header),
+        })
+    }
+
+    /// Checks and takes a client id, and what signs its statements.
+    ///
+    /// # Errors
+    ///
+    /// If the id is empty, or has white space or control characters inside.
+    #[cfg(feature = "private-key-jwt")]
+    pub fn private_key_jwt(
+        client_id: impl Into<String>,
+        assertion: Assertion,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self {
+            client_id: checked(&client_id.into(), &ID)?,
+            proof: Proof::Assertion(assertion),
         })
     }
 
     /// Whether a server would see the same in both.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
-        self.client_id == other.client_id && self.client_secret == other.client_secret
+        self.client_id == other.client_id && self.proof.same_as(&other.proof)
     }
 
-    /// The form of RFC 6749, sections 4.4.2 and 2.3.1, in memory that is wiped after the send.
-    ///
-    /// The credentials travel in the body and not in a Basic header: RFC 6749 prefers the header,
-    /// but Keycloak up to 18 does not decode its form-encoding, and some later releases neither.
-    pub(crate) fn form(&self) -> Bytes {
-        // One byte becomes three at most; with this much room the buffer never grows, and so
-        // leaves no copy of the secret behind.
-        let room = self
-            .client_id
-            .len()
-            .saturating_add(self.client_secret.len())
-            .saturating_mul(3)
-            .saturating_add(FIELDS.len());
-        let mut form = form_urlencoded::Serializer::new(String::with_capacity(room));
-        form.append_pair("grant_type", "client_credentials")
-            .append_pair("client_id", &self.client_id)
-            .append_pair("client_secret", &self.client_secret);
-        Bytes::from_owner(Zeroizing::new(form.finish().into_bytes()))
+    /// Puts the proof for one request to `endpoint` into its form, or returns the header with it.
+    pub(crate) fn prove_at(
+        &self,
+        now: SystemTime,
+        endpoint: &TokenEndpoint,
+        form: &mut Form,
+    ) -> Result<Option<HeaderValue>, TokenError> {
+        self.proof.put_at(now, &self.client_id, endpoint, form)
     }
 }
 
@@ -82,9 +124,19 @@ impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials")
             .field("client_id", &self.client_id.as_str())
-            .field("client_secret", &"[redacted]")
+            .field("proof", &self.proof)
             .finish()
     }
+}
+
+/// Both are owned before either is checked, so that a refusal wipes both.
+fn pair(
+    client_id: String,
+    secret: String,
+) -> Result<(Zeroizing<String>, Zeroizing<String>), ConfigError> {
+    let client_id = Zeroizing::new(client_id);
+    let secret = Zeroizing::new(secret);
+    Ok((checked(&client_id, &ID)?, checked(&secret, &SECRET)?))
 }
 
 fn checked(value: &str, reasons: &Reasons) -> Result<Zeroizing<String>, ConfigError> {
@@ -116,5 +168,3 @@ const SECRET: Reasons = Reasons {
     empty: "the client secret is empty: set the one that the server issued",
     spaced: "the client secret has white space inside: set what the server issued and nothing else",
 };
-/// All of the form that is not a value.
-const FIELDS: &str = "grant_type=client_credentials&client_id=&client_secret=";

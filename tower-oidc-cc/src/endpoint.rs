@@ -81,6 +81,13 @@ impl TokenEndpoint {
     pub fn uri(&self) -> &Uri {
         &self.uri
     }
+
+    /// What a signed statement calls the endpoint: its address without the query, since servers
+    /// compare it with the address that they publish.
+    #[cfg(feature = "private-key-jwt")]
+    pub(crate) fn audience(&self) -> String {
+        format!("{}{}", self.origin, self.uri.path())
+    }
 }
 
 /// Origin and path; a query is the operator's business and stays out of logs.

@@ -48,6 +48,14 @@
 //! Put it inside what retries, so that each attempt takes the token of its moment, and outside
 //! what limits, so that no permit is held while a token is fetched.
 //!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `claims` | no | names the realm roles of a token that lacks one |
+//! | `compression` | no | decodes token replies that a proxy compressed unasked |
+//! | `private-key-jwt` | no | client authentication by a signed statement: `Assertion`, `Credentials::private_key_jwt` |
+//!
 //! # Guarantees
 //!
 //! - **One request.** Any number of callers without a token make one token request. It belongs to
@@ -119,6 +127,8 @@
 //! - Deciding anything by what is in a token: to a client it is opaque (RFC 9068, section 6).
 //! - Expiry on a runtime that is kept but not driven: an expired token is then found by its 401.
 
+#[cfg(feature = "private-key-jwt")]
+pub use self::client_auth::Assertion;
 pub use self::{
     budget::Budget,
     credentials::Credentials,
@@ -130,6 +140,7 @@ pub use self::{
     judge::{Challenge, Judge, Judgement},
     layer::TokenLayer,
     origin::Origin,
+    parameters::Parameters,
     policy::Policy,
     provider::Provider,
     replay::{Replay, ReplayLayer},
@@ -142,12 +153,14 @@ mod backoff;
 mod budget;
 #[cfg(feature = "claims")]
 mod claims;
+mod client_auth;
 mod clock;
 mod credentials;
 mod endpoint;
 mod error;
 mod event;
 mod finding;
+mod form;
 pub mod future;
 mod gap;
 mod health;
@@ -156,6 +169,7 @@ mod layer;
 mod lifetime;
 mod moment;
 mod origin;
+mod parameters;
 mod policy;
 mod provider;
 mod replay;

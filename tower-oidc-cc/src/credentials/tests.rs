@@ -3,19 +3,8 @@ use super::Credentials;
 #[test]
 fn white_space_around_is_cut_off() {
     let credentials = Credentials::new(" id\t", "\u{feff}secret\u{200b}\r\n").unwrap();
-    assert_eq!(
-        credentials.form(),
-        "grant_type=client_credentials&client_id=id&client_secret=secret"
-    );
-}
-
-#[test]
-fn reserved_characters_are_form_encoded() {
-    let credentials = Credentials::new("a&b", "100%+=é:/").unwrap();
-    assert_eq!(
-        credentials.form(),
-        "grant_type=client_credentials&client_id=a%26b&client_secret=100%25%2B%3D%C3%A9%3A%2F"
-    );
+    assert_eq!(*credentials.client_id, "id");
+    assert!(matches!(&credentials.proof, super::Proof::Post(s) if **s == "secret"));
 }
 
 #[test]
@@ -30,7 +19,30 @@ fn the_refusal_names_the_field_and_the_reason() {
         ("id", "two\nlines", "client secret", "white space"),
         ("id", "nul\0", "client secret", "white space"),
     ] {
-        let text = Credentials::new(id, secret).unwrap_err().to_string();
-        assert!(text.contains(field) && text.contains(reason), "{text}");
+        for made in [Credentials::new(id, secret), Credentials::basic(id, secret)] {
+            let text = made.unwrap_err().to_string();
+            assert!(text.contains(field) && text.contains(reason), "{text}");
+        }
+    }
+}
+
+#[test]
+fn debug_shows_the_method_and_no_secret() {
+    for (credentials, method) in [
+        (
+            Credentials::new("id", "canary").unwrap(),
+            "client_secret_post",
+        ),
+        (
+            Credentials::basic("id", "canary").unwrap(),
+            "client_secret_basic",
+        ),
+    ] {
+        let text = format!("{credentials:?} {credentials:#?}");
+        assert!(text.contains("id") && text.contains(method), "{text}");
+        assert!(
+            !text.contains("canary") && !text.contains("Y2FuYXJ5"),
+            "{text}"
+        );
     }
 }

@@ -40,6 +40,9 @@ pub(crate) enum Kind {
     NoCredentials,
     /// The caller's own bound on token requests is reached.
     OverBudget,
+    /// The private key made no signature, though it did when it was taken.
+    #[cfg(feature = "private-key-jwt")]
+    Unsigned,
     /// The token expired, or was found dead, between `poll_ready` and `call`.
     Expired,
     /// The request goes to an origin that may not see the token.
@@ -102,6 +105,8 @@ impl TokenError {
             | Kind::ForeignOrigin
             | Kind::AlreadyAuthorized
             | Kind::NoRuntime => false,
+            #[cfg(feature = "private-key-jwt")]
+            Kind::Unsigned => false,
         }
     }
 
@@ -230,6 +235,10 @@ impl fmt::Display for TokenError {
             Kind::OverBudget => f.write_str(
                 "no token request is left in the budget: try later, find out what spends them, or \
                  allow more",
+            ),
+            #[cfg(feature = "private-key-jwt")]
+            Kind::Unsigned => f.write_str(
+                "the client's private key made no signature; nothing was sent: check the key",
             ),
             Kind::Expired => f.write_str(
                 "the token expired between readiness and call; nothing was sent: call again",

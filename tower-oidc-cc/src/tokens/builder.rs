@@ -13,15 +13,18 @@ use tower_service::Service;
 
 use super::{
     Tokens,
-    grant::Post,
+    grant::{Ask, Post},
     shared::{Settings, Shared},
 };
-use crate::{Budget, Event, Policy, Provider, TokenEndpoint, clock::Clock, event::Listener};
+use crate::{
+    Budget, Event, Parameters, Policy, Provider, TokenEndpoint, clock::Clock, event::Listener,
+};
 
 /// Collects what a [`Tokens`] handle is made of.
 #[derive(Debug)]
 pub struct TokensBuilder {
     endpoint: TokenEndpoint,
+    parameters: Parameters,
     settings: Settings,
 }
 
@@ -31,6 +34,7 @@ impl TokensBuilder {
     pub(super) fn new(endpoint: TokenEndpoint, provider: Provider) -> Self {
         Self {
             endpoint,
+            parameters: Parameters::new(),
             settings: Settings {
                 provider,
                 timeout: TIMEOUT,
@@ -40,6 +44,12 @@ impl TokensBuilder {
                 listener: Listener::default(),
             },
         }
+    }
+
+    /// Asks for a scope, an audience, resources or other fields; for none of them by default.
+    #[must_use]
+    pub fn parameters(self, parameters: Parameters) -> Self {
+        Self { parameters, ..self }
     }
 
     /// Bounds one token request, from the client's readiness to the last byte; 10 s by default.
@@ -101,9 +111,10 @@ impl TokensBuilder {
         R::Data: Send,
         R::Error: Into<Box<dyn Error + Send + Sync>>,
     {
+        let ask = Ask::new(self.endpoint, self.parameters);
         let post = Post::new(
             client,
-            self.endpoint,
+            ask,
             self.settings.timeout,
             self.settings.clock.clone(),
         );

@@ -6,8 +6,9 @@ use http::HeaderValue;
 
 use crate::{Credentials, TokenError, moment::Moment};
 
-pub(super) use self::post::Post;
+pub(super) use self::{ask::Ask, post::Post};
 
+mod ask;
 mod decode;
 mod post;
 mod reply;

@@ -10,23 +10,21 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use http::{HeaderValue, Method, Request, Response, header};
+use http::{Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 use tower_service::Service;
 use zeroize::Zeroizing;
 
-use super::{Flight, Grant, Issued, decode::decode, reply};
-use crate::{
-    Credentials, TokenEndpoint, TokenError, clock::Clock, error::token::Kind, tokens::bearer,
-};
+use super::{Ask, Flight, Grant, Issued, decode::decode, reply};
+use crate::{Credentials, TokenError, clock::Clock, error::token::Kind, tokens::bearer};
 
 /// A grant that POSTs a form through `S`.
 pub(in crate::tokens) struct Post<S, B> {
     /// Guards nothing but the cloning: it makes `Post` shareable where `S` is not `Sync`.
     client: Mutex<S>,
-    endpoint: TokenEndpoint,
+    ask: Arc<Ask>,
     timeout: Duration,
     clock: Clock,
     body: PhantomData<fn() -> B>,
@@ -35,15 +33,10 @@ pub(in crate::tokens) struct Post<S, B> {
 // === impl Post ===
 
 impl<S, B> Post<S, B> {
-    pub(in crate::tokens) fn new(
-        client: S,
-        endpoint: TokenEndpoint,
-        timeout: Duration,
-        clock: Clock,
-    ) -> Self {
+    pub(in crate::tokens) fn new(client: S, ask: Ask, timeout: Duration, clock: Clock) -> Self {
         Self {
             client: Mutex::new(client),
-            endpoint,
+            ask: Arc::new(ask),
             timeout,
             clock,
             body: PhantomData,
@@ -67,12 +60,11 @@ where
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        let endpoint = self.endpoint.clone();
-        let form = credentials.form();
+        let ask = Arc::clone(&self.ask);
         let limit = self.timeout;
         let clock = self.clock.clone();
         Box::pin(async move {
-            timeout(limit, exchange(client, endpoint, form, clock))
+            timeout(limit, exchange(client, ask, credentials, clock))
                 .await
                 .unwrap_or_else(|_| Err(TokenError::new(Kind::Timeout)))
         })
@@ -81,8 +73,8 @@ where
 
 async fn exchange<S, B, R>(
     mut client: S,
-    endpoint: TokenEndpoint,
-    form: Bytes,
+    ask: Arc<Ask>,
+    credentials: Arc<Credentials>,
     clock: Clock,
 ) -> Result<Issued, TokenError>
 where
@@ -95,9 +87,11 @@ where
     poll_fn(|cx| client.poll_ready(cx))
         .await
         .map_err(|e| TokenError::with_source(Kind::Transport, e))?;
+    // After the wait for readiness, so that a signed statement is not old when it is sent.
     let sent = clock.now();
+    let request = ask.request_at(sent.wall, &credentials)?;
     let response = client
-        .call(request(&endpoint, form))
+        .call(request)
         .await
         .map_err(|e| TokenError::with_source(Kind::Transport, e))?;
     let (head, body) = response.into_parts();
@@ -113,20 +107,6 @@ where
         sent,
         life: token.life,
     })
-}
-
-fn request<B: From<Bytes>>(endpoint: &TokenEndpoint, form: Bytes) -> Request<B> {
-    let mut request = Request::new(B::from(form));
-    *request.method_mut() = Method::POST;
-    *request.uri_mut() = endpoint.uri().clone();
-    let headers = request.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/x-www-form-urlencoded"),
-    );
-    // Without it, a Keycloak in trouble may answer with a page for a browser.
-    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-    request
 }
 
 /// Reads a body to its end, or to `LARGEST`. The buffer held a token: it is wiped.

@@ -1,0 +1,156 @@
+//! What is asked for, besides who asks.
+
+use std::{borrow::Cow, fmt};
+
+use crate::{ConfigError, form::Form};
+
+#[cfg(test)]
+mod tests;
+
+/// Collects what a token request asks for: scope, audience, resources, and what a server wants
+/// beyond the standards.
+///
+/// One handle makes one kind of token: whatever differs here wants its own
+/// [`Tokens`](crate::Tokens).
+///
+/// # Examples
+///
+/// ```
+/// use tower_oidc_cc::Parameters;
+///
+/// let parameters = Parameters::new()
+///     .scope("live history")?
+///     .resource("https://data.example.com/")?;
+/// assert!(Parameters::new().extra("client_secret", "s3cr3t").is_err());
+/// # Ok::<(), tower_oidc_cc::ConfigError>(())
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Parameters {
+    fields: Vec<(Cow<'static, str>, String)>,
+}
+
+// === impl Parameters ===
+
+impl Parameters {
+    /// Asks for nothing in particular, as the client-credentials grant allows.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks for these scopes, in place of those asked for before (RFC 6749, section 3.3).
+    ///
+    /// # Errors
+    ///
+    /// If they are not names of visible ASCII without `"` and `\`, one space between two.
+    pub fn scope(self, scope: &str) -> Result<Self, ConfigError> {
+        let fits = |b: u8| b.is_ascii_graphic() && b != b'"' && b != b'\\';
+        let good = |name: &str| !name.is_empty() && name.bytes().all(fits);
+        if !scope.split(' ').all(good) {
+            return Err(ConfigError::new(
+                "the scope is no list of scope names: separate them by one space each",
+            ));
+        }
+        Ok(self.with("scope", scope))
+    }
+
+    /// Asks for a token for this audience, in place of the one asked for before.
+    ///
+    /// It has no place in the client-credentials grant of the standards; some servers read it.
+    ///
+    /// # Errors
+    ///
+    /// If it is empty: leave it out instead.
+    pub fn audience(self, audience: &str) -> Result<Self, ConfigError> {
+        if audience.is_empty() {
+            return Err(ConfigError::new("the audience is empty: leave it out"));
+        }
+        Ok(self.with("audience", audience))
+    }
+
+    /// Asks for a token for this resource, and for those asked for before (RFC 8707, section 2).
+    ///
+    /// # Errors
+    ///
+    /// If it is no absolute URI, or has a fragment.
+    pub fn resource(mut self, resource: &str) -> Result<Self, ConfigError> {
+        let absolute = resource.split_once(':').is_some_and(|(scheme, rest)| {
+            let plain = |b: u8| b.is_ascii_alphanumeric() || b"+-.".contains(&b);
+            scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                && scheme.bytes().all(plain)
+                && !rest.is_empty()
+        });
+        if !absolute || resource.contains('#') || !resource.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(ConfigError::new(
+                "the resource is no absolute URI without a fragment: use https://host/path",
+            ));
+        }
+        self.fields.push(("resource".into(), resource.into()));
+        Ok(self)
+    }
+
+    /// Adds a field that no standard knows.
+    ///
+    /// # Errors
+    ///
+    /// If the name or the value is empty, if the field is there already (RFC 6749, section 3.2, has
+    /// each once), or if it is one that this crate fills in itself.
+    pub fn extra(
+        mut self,
+        name: impl Into<String>,
+        value: impl Into<String>,
+    ) -> Result<Self, ConfigError> {
+        let (name, value) = (name.into(), value.into());
+        if name.is_empty() || value.is_empty() {
+            return Err(ConfigError::new(
+                "an extra field has no name or no value: leave it out",
+            ));
+        }
+        if OWN.contains(&name.as_str()) {
+            return Err(ConfigError::new(
+                "an extra field has a name that the standards use: there is a method or a type \
+                 for it",
+            ));
+        }
+        if self.fields.iter().any(|(field, _)| *field == name) {
+            return Err(ConfigError::new(
+                "an extra field is there twice: servers refuse repeated fields",
+            ));
+        }
+        self.fields.push((name.into(), value));
+        Ok(self)
+    }
+
+    pub(crate) fn append_to(&self, form: &mut Form) {
+        for (name, value) in &self.fields {
+            form.append(name, value);
+        }
+    }
+
+    fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.fields.retain(|(field, _)| field != name);
+        self.fields.push((name.into(), value.into()));
+        self
+    }
+}
+
+/// The names alone: what a server wants beyond the standards may be a secret.
+impl fmt::Debug for Parameters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.fields.iter().map(|(name, _)| name))
+            .finish()
+    }
+}
+
+/// The fields that are not extra: the grant, the proof of the client, and what has a method above.
+const OWN: [&str; 8] = [
+    "grant_type",
+    "client_id",
+    "client_secret",
+    "client_assertion",
+    "client_assertion_type",
+    "scope",
+    "audience",
+    "resource",
+];

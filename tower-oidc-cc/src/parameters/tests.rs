@@ -1,0 +1,76 @@
+use super::Parameters;
+use crate::form::Form;
+
+fn form(parameters: &Parameters) -> String {
+    let mut form = Form::default();
+    parameters.append_to(&mut form);
+    String::from_utf8(form.into_bytes().to_vec()).unwrap()
+}
+
+#[test]
+fn fields_are_form_encoded_in_their_order() {
+    let parameters = Parameters::new()
+        .scope("live history")
+        .and_then(|p| p.audience("a&b"))
+        .and_then(|p| p.resource("https://data.example.com/x?y=z"))
+        .and_then(|p| p.resource("urn:example:data"))
+        .and_then(|p| p.extra("tenant", "é"))
+        .unwrap();
+    assert_eq!(
+        form(&parameters),
+        "scope=live+history&audience=a%26b&resource=https%3A%2F%2Fdata.example.com%2Fx%3Fy%3Dz\
+         &resource=urn%3Aexample%3Adata&tenant=%C3%A9"
+    );
+}
+
+#[test]
+fn the_last_scope_and_the_last_audience_count() {
+    let parameters = Parameters::new()
+        .scope("a")
+        .and_then(|p| p.audience("b"))
+        .and_then(|p| p.scope("c"))
+        .and_then(|p| p.audience("d"))
+        .unwrap();
+    assert_eq!(form(&parameters), "scope=c&audience=d");
+}
+
+#[test]
+fn what_the_standards_refuse_is_refused_here() {
+    for scope in ["", " ", "a  b", " a", "a ", "a\tb", "a\"b", "a\\b", "ü"] {
+        assert!(Parameters::new().scope(scope).is_err(), "{scope:?}");
+    }
+    for resource in [
+        "",
+        "data",
+        "/data",
+        "https:",
+        "//host/",
+        "https://host/#part",
+        "https://ho st/",
+        "1a:b",
+        ":b",
+    ] {
+        assert!(
+            Parameters::new().resource(resource).is_err(),
+            "{resource:?}"
+        );
+    }
+    assert!(Parameters::new().audience("").is_err());
+}
+
+#[test]
+fn no_extra_field_repeats_another_or_one_of_the_grant_s_own() {
+    for name in super::OWN {
+        assert!(Parameters::new().extra(name, "x").is_err(), "{name}");
+    }
+    assert!(Parameters::new().extra("", "x").is_err());
+    assert!(Parameters::new().extra("x", "").is_err());
+    let once = Parameters::new().extra("tenant", "a").unwrap();
+    assert!(once.extra("tenant", "b").is_err());
+}
+
+#[test]
+fn debug_shows_names_alone() {
+    let parameters = Parameters::new().extra("tenant", "canary").unwrap();
+    assert_eq!(format!("{parameters:?}"), r#"["tenant"]"#);
+}
