@@ -1,0 +1,86 @@
+//! A data service below the layer that looks at tokens: the server's own user information.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
+
+use http::{HeaderValue, Request, StatusCode};
+use tower::{Layer as _, ServiceExt as _, service_fn};
+use tower_oidc_cc::{Credentials, Error, Origin, Parameters, TokenLayer, Tokens};
+
+use crate::{
+    server::Keycloak,
+    wire::{self, Body, Http},
+};
+
+#[derive(Clone)]
+pub(crate) struct Data {
+    pub(crate) tokens: Tokens,
+    layer: TokenLayer,
+    client: Http,
+    uri: String,
+    seen: Arc<Mutex<HashSet<HeaderValue>>>,
+}
+
+type Failed = Error<hyper_util::client::legacy::Error>;
+
+// === impl Data ===
+
+impl Data {
+    pub(crate) fn new(keycloak: &Keycloak, test: &str, credentials: Credentials) -> Self {
+        let client = wire::client();
+        let tokens = Tokens::builder(keycloak.endpoint(test), credentials)
+            // The user information is for those alone who have asked for it.
+            .parameters(Parameters::new().scope("openid").unwrap())
+            .build(client.clone());
+        let origin = Origin::loopback(&keycloak.origin().parse().unwrap()).unwrap();
+        Self {
+            layer: TokenLayer::new(tokens.clone(), [origin]),
+            tokens,
+            client,
+            uri: keycloak.place("protocol/openid-connect/userinfo"),
+            seen: Arc::default(),
+        }
+    }
+
+    /// One call, answered by the server by what it thinks of the token.
+    pub(crate) async fn call(&self) -> Result<StatusCode, Failed> {
+        let below = service_fn(|request: Request<Body>| {
+            self.note(&request);
+            self.client.request(request)
+        });
+        let request = Request::get(&self.uri).body(Body::default()).unwrap();
+        let response = self.layer.layer(below).oneshot(request).await?;
+        Ok(response.status())
+    }
+
+    /// One call, answered by nobody who could be down.
+    pub(crate) async fn call_nobody(&self) -> Result<(), Failed> {
+        let below = service_fn(async |request: Request<Body>| {
+            self.note(&request);
+            Ok(http::Response::new(()))
+        });
+        let request = Request::get(&self.uri).body(Body::default()).unwrap();
+        self.layer.layer(below).oneshot(request).await?;
+        Ok(())
+    }
+
+    /// How many tokens have been sent.
+    pub(crate) fn tokens_seen(&self) -> usize {
+        self.seen.lock().unwrap().len()
+    }
+
+    /// The one token that has been sent.
+    pub(crate) fn token(&self) -> String {
+        let seen = self.seen.lock().unwrap();
+        assert_eq!(seen.len(), 1);
+        let header = seen.iter().next().unwrap().to_str().unwrap();
+        header.strip_prefix("Bearer ").unwrap().to_owned()
+    }
+
+    fn note(&self, request: &Request<Body>) {
+        let header = request.headers()["authorization"].clone();
+        self.seen.lock().unwrap().insert(header);
+    }
+}

@@ -1,0 +1,22 @@
+//! The layer beside a real Keycloak.
+//!
+//! `.ci/keycloak` installs the server; without it, each test says SKIPPED. Requests are counted in
+//! the server's access log. Its time is real, so some tests take seconds; none looks at how many.
+
+#![cfg(unix)]
+#![expect(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test may panic"
+)]
+
+mod admin;
+mod data;
+mod log;
+mod methods;
+mod realm;
+mod server;
+mod trouble;
+mod wire;

@@ -1,0 +1,127 @@
+//! The three ways to prove a client.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tower::service_fn;
+use tower_oidc_cc::{Assertion, Credentials, Parameters, Tokens};
+
+use crate::{
+    data::Data,
+    realm,
+    server::Keycloak,
+    wire::{self, skip},
+};
+
+fn assertion() -> Assertion {
+    Assertion::rs256(realm::private_key().as_bytes()).unwrap()
+}
+
+fn statement(assertion: Assertion) -> Credentials {
+    Credentials::private_key_jwt("statement", assertion).unwrap()
+}
+
+#[tokio::test]
+async fn a_secret_in_the_form_gets_one_token_for_a_hundred_callers() {
+    let Some(keycloak) = Keycloak::shared().await else {
+        return;
+    };
+    let credentials = Credentials::new("post", "secret-of-post").unwrap();
+    let data = Data::new(keycloak, "post", credentials);
+    let calls: Vec<_> = (0..100)
+        .map(|_| {
+            let data = data.clone();
+            tokio::spawn(async move { data.call().await.unwrap() })
+        })
+        .collect();
+    for call in calls {
+        assert_eq!(call.await.unwrap(), 200);
+    }
+    assert_eq!(keycloak.posts("post").await, [200]);
+    assert_eq!(data.tokens_seen(), 1);
+}
+
+#[tokio::test]
+async fn an_awkward_id_and_secret_pass_by_form_and_by_header() {
+    let Some(keycloak) = Keycloak::shared().await else {
+        return;
+    };
+    let (id, secret) = ("a:b%c+d&é", "100%+=:&é/?#~\"\\'");
+    for credentials in [Credentials::new(id, secret), Credentials::basic(id, secret)] {
+        let data = Data::new(keycloak, "awkward", credentials.unwrap());
+        assert_eq!(data.call().await.unwrap(), 200);
+    }
+    assert_eq!(keycloak.posts("awkward").await, [200, 200]);
+}
+
+#[tokio::test]
+async fn a_signed_statement_stands_in_for_a_secret() {
+    let Some(keycloak) = Keycloak::shared().await else {
+        return;
+    };
+    // For the token endpoint, and for the issuer.
+    let issuer = keycloak.place("");
+    let issuer = assertion().audience(issuer.trim_end_matches('/'));
+    for assertion in [assertion(), issuer] {
+        let data = Data::new(keycloak, "statement", statement(assertion));
+        assert_eq!(data.call().await.unwrap(), 200);
+    }
+    assert_eq!(keycloak.posts("statement").await, [200, 200]);
+}
+
+#[tokio::test]
+async fn an_attempt_whose_answer_is_lost_is_followed_by_one_with_a_new_statement() {
+    let Some(keycloak) = Keycloak::shared().await else {
+        return;
+    };
+    // The server has accepted the number of the first statement, and accepts it no second time.
+    let lost = Arc::new(AtomicBool::new(false));
+    let losing = service_fn(move |request| {
+        let lost = Arc::clone(&lost);
+        async move {
+            let answer = wire::client().request(request).await;
+            if lost.swap(true, Ordering::Relaxed) {
+                answer.map_err(io::Error::other)
+            } else {
+                Err(io::ErrorKind::ConnectionReset.into())
+            }
+        }
+    });
+    let tokens = Tokens::builder(keycloak.endpoint("lost"), statement(assertion())).build(losing);
+    let error = tokens.ready().await.unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    skip(Duration::from_secs(30)).await;
+    tokens.ready().await.unwrap();
+    assert_eq!(keycloak.posts("lost").await, [200, 200]);
+}
+
+#[tokio::test]
+async fn what_the_server_does_not_know_is_asked_for_and_refused_as_such() {
+    let Some(keycloak) = Keycloak::shared().await else {
+        return;
+    };
+    let ask = async |parameters: Parameters| {
+        let credentials = Credentials::new("post", "secret-of-post").unwrap();
+        Tokens::builder(keycloak.endpoint("parameters"), credentials)
+            .parameters(parameters)
+            .build(wire::client())
+            .ready()
+            .await
+    };
+    let unknown = Parameters::new().scope("nope").unwrap();
+    let error = ask(unknown).await.unwrap_err();
+    assert_eq!(error.oauth_error(), Some("invalid_scope"));
+    let ignored = Parameters::new()
+        .resource("https://data.example.com/")
+        .and_then(|p| p.audience("data"))
+        .and_then(|p| p.extra("tenant", "é"))
+        .unwrap();
+    ask(ignored).await.unwrap();
+    assert_eq!(keycloak.posts("parameters").await, [400, 200]);
+}

@@ -1,0 +1,201 @@
+//! The process: it is started on a free port, and ends with this one however this one ends.
+
+use std::{
+    fs,
+    io::Write as _,
+    net::{Ipv4Addr, TcpListener},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use tokio::sync::{Mutex, OnceCell};
+use tower_oidc_cc::TokenEndpoint;
+
+use crate::{log, realm, wire};
+
+/// A Keycloak with the realm of the tests.
+pub(crate) struct Keycloak {
+    port: u16,
+    /// What it may write to; the rest is shared with the installation.
+    folder: PathBuf,
+    process: Mutex<Option<Child>>,
+    starts: AtomicUsize,
+}
+
+// === impl Keycloak ===
+
+impl Keycloak {
+    /// The server that all tests share which do not stop it, or none if none is installed.
+    pub(crate) async fn shared() -> Option<&'static Self> {
+        static SHARED: OnceCell<Option<Keycloak>> = OnceCell::const_new();
+        let shared = SHARED.get_or_init(|| Self::start("shared")).await.as_ref();
+        skip_without(shared)
+    }
+
+    /// A server of one's own, or none if none is installed.
+    pub(crate) async fn own(name: &str) -> Option<Self> {
+        skip_without(Self::start(name).await)
+    }
+
+    async fn start(name: &str) -> Option<Self> {
+        let home = home()?;
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("keycloak-{name}-{}", std::process::id()));
+        // The script takes the folder above it for the server's, so it is the one real file.
+        fs::create_dir_all(folder.join("bin")).unwrap();
+        fs::create_dir_all(folder.join("data/import")).unwrap();
+        fs::copy(home.join("bin/kc.sh"), folder.join("bin/kc.sh")).unwrap();
+        for shared in ["conf", "lib", "providers", "themes"] {
+            symlink(home.join(shared), folder.join(shared)).unwrap();
+        }
+        fs::write(folder.join("data/import/realm.json"), realm::json()).unwrap();
+        let keycloak = Self {
+            port: free_port(),
+            folder,
+            process: Mutex::new(None),
+            starts: AtomicUsize::new(0),
+        };
+        keycloak.resume().await;
+        Some(keycloak)
+    }
+
+    /// Starts the stopped server again, at the same address and with all it knew.
+    pub(crate) async fn resume(&self) {
+        // One at a time: the first start may write into the installation.
+        static STARTING: Mutex<()> = Mutex::const_new(());
+        let _starting = STARTING.lock().await;
+        *self.process.lock().await = Some(self.spawn());
+        let starts = self.starts.fetch_add(1, Ordering::Relaxed) + 1;
+        for _ in 0..PATIENCE {
+            if self.log().matches("Listening on:").count() >= starts {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("the Keycloak did not start: {}", self.log());
+    }
+
+    /// Stops the server, and returns when it is gone.
+    pub(crate) async fn stop(&self) {
+        let child = self.process.lock().await.take();
+        let mut child = child.expect("it was running");
+        let mut input = child.stdin.take().expect("it is piped");
+        input.write_all(b"keep the folder").unwrap();
+        drop(input);
+        let ended = tokio::task::spawn_blocking(move || child.wait()).await;
+        ended.unwrap().unwrap();
+    }
+
+    fn spawn(&self) -> Child {
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.join("log"))
+            .unwrap();
+        Command::new("sh")
+            .args(["-c", RUN])
+            .arg(self.folder.join("bin/kc.sh"))
+            .args(OPTIONS)
+            .arg(format!("--http-port={}", self.port))
+            .env("KC_BOOTSTRAP_ADMIN_USERNAME", ADMIN.0)
+            .env("KC_BOOTSTRAP_ADMIN_PASSWORD", ADMIN.1)
+            // It lives for seconds: what takes longer to compile than it saves is not compiled.
+            .env("JAVA_OPTS_APPEND", "-XX:TieredStopAtLevel=1")
+            .stdin(Stdio::piped())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap()
+    }
+
+    /// The address of the server, without a path.
+    pub(crate) fn origin(&self) -> String {
+        format!("http://{}:{}", Ipv4Addr::LOCALHOST, self.port)
+    }
+
+    /// The address of a place in the realm.
+    pub(crate) fn place(&self, path: &str) -> String {
+        format!("{}/auth/realms/ServiceConnect/{path}", self.origin())
+    }
+
+    /// The token endpoint, with a query by which the access log tells the tests apart.
+    pub(crate) fn endpoint(&self, test: &str) -> TokenEndpoint {
+        let uri = self.place(&format!("{TOKEN}?test={test}"));
+        TokenEndpoint::loopback(uri.parse().unwrap()).unwrap()
+    }
+
+    /// The statuses of the token requests of one test so far, as the access log has them.
+    pub(crate) async fn posts(&self, test: &str) -> Vec<u16> {
+        // Lines are written a moment after their answers: one more request, and its line is waited
+        // for.
+        let mark = format!("/?mark={:032x}", fastrand::u128(..));
+        wire::get(&self.place(&mark)).await;
+        for _ in 0..PATIENCE {
+            let log = self.log();
+            if log.contains(&mark) {
+                return log::posts(&log, &format!("{TOKEN}?test={test} "));
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the Keycloak does not log: {}", self.log());
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+}
+
+/// Where a Keycloak is installed.
+fn home() -> Option<PathBuf> {
+    if let Some(home) = std::env::var_os("KEYCLOAK_HOME") {
+        return Some(home.into());
+    }
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
+    let mut homes = fs::read_dir(target.join("keycloak")).ok()?;
+    // The script makes the mark last, so that no half-made installation is taken.
+    homes.find_map(|home| Some(home.ok()?.path()).filter(|home| home.join("installed").exists()))
+}
+
+/// Says so if there is none, where the test harness does not hide it.
+fn skip_without<T>(keycloak: Option<T>) -> Option<T> {
+    if keycloak.is_none() {
+        let says = "SKIPPED: there is no Keycloak; .ci/keycloak installs one\n";
+        std::io::stderr().write_all(says.as_bytes()).unwrap();
+    }
+    keycloak
+}
+
+fn free_port() -> u16 {
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    free.local_addr().unwrap().port()
+}
+
+/// The user of the admin API.
+pub(crate) const ADMIN: (&str, &str) = ("admin", "admin");
+/// The path of the token endpoint in its realm.
+pub(crate) const TOKEN: &str = "protocol/openid-connect/token";
+/// Runs the script until the standard input ends, which it does with whoever holds the other end.
+/// Then the folder goes, too, unless something was said.
+const RUN: &str = r#"
+sh "$0" "$@" </dev/null &
+said=$(cat)
+kill $!
+wait $!
+[ "$said" ] || rm -rf "${0%/bin/*}"
+"#;
+const OPTIONS: [&str; 9] = [
+    "start",
+    "--db=dev-file",
+    "--http-relative-path=/auth",
+    "--http-enabled=true",
+    "--http-host=127.0.0.1",
+    "--hostname-strict=false",
+    "--cache=local",
+    "--import-realm",
+    "--http-access-log-enabled=true",
+];
+/// How often something is looked for that comes in seconds: two minutes in steps of 100 ms.
+const PATIENCE: usize = 1_200;
