@@ -51,7 +51,7 @@
 //!   the keys that sign them are made anew in each process.
 //!
 //! # Non-goals
-//! `private_key_jwt`, signatures made elsewhere, HTTP/3, speed.
+//! Tokens and signatures of others, `private_key_jwt` by other algorithms than RS256, HTTP/3, speed.
 
 mod body;
 mod clock;

@@ -25,6 +25,7 @@ mod form;
 mod grant;
 mod path;
 mod refusal;
+mod statement;
 
 /// Answers a request to the identity provider.
 pub(crate) async fn answer<B>(
@@ -42,6 +43,9 @@ where
         Endpoint::Outside => return Ok(refusal::outside()),
         Endpoint::OtherRealm => return Ok(refusal::not_found("Realm does not exist")),
         Endpoint::Unknown => return Ok(refusal::not_found("HTTP 404 Not Found")),
+        Endpoint::Token | Endpoint::Revoke if head.method == Method::OPTIONS => {
+            return Ok(Response::new(Body::whole(Bytes::new())));
+        }
         Endpoint::Token | Endpoint::Revoke if head.method != Method::POST => {
             return Ok(refusal::method_not_allowed());
         }

@@ -1,7 +1,7 @@
 //! The realm `ServiceConnect`: members, their keys, the tokens issued, and who may do what.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     sync::Arc,
     time::Duration,
 };
@@ -10,12 +10,14 @@ use crate::{clock::Clock, config::Config, error::Error};
 
 mod claims;
 mod key;
+mod public;
 mod signer;
 mod tokens;
 
 pub use self::key::ApiKey;
 pub(crate) use self::{
     key::Key,
+    public::{PublicKey, Statement, Unsigned},
     tokens::{Issued, Tokens},
 };
 
@@ -32,12 +34,16 @@ pub(crate) struct Realm {
     keys: HashMap<Arc<str>, Key>,
     roles: Vec<String>,
     rng: fastrand::Rng,
+    /// The numbers of the statements that have been accepted, and until when each was good.
+    numbers: HashMap<String, i64>,
 }
 
 /// A token just issued, as its reply needs it.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) token: Arc<str>,
+    /// Who the client is, for those who ask for `openid`.
+    pub(crate) id_token: Option<String>,
     pub(crate) expires_in: u64,
     pub(crate) not_before: i64,
     pub(crate) scope: String,
@@ -60,6 +66,7 @@ impl Realm {
             keys: HashMap::from([(api_key.shared_id(), key)]),
             roles: config.roles.clone(),
             rng,
+            numbers: HashMap::new(),
         };
         (realm, api_key)
     }
@@ -119,17 +126,42 @@ impl Realm {
         let wall = self.clock.wall_at(now);
         let claims = key.claims(wall, self.expires_in, scope, &mut self.rng);
         let token = self.tokens.issue(key, &claims, now, self.expires_in)?;
+        let id_token = if scope.split(' ').any(|name| name == "openid") {
+            Some(self.tokens.sign(&claims.of_identity())?)
+        } else {
+            None
+        };
         Ok(Grant {
             token,
+            id_token,
             expires_in: self.expires_in,
             not_before: self.tokens.not_before(),
             scope: scope.to_owned(),
         })
     }
 
+    /// The wall clock in seconds since 1970, as the tokens' claims have it.
+    pub(crate) fn wall(&self) -> i64 {
+        self.clock.wall_at(self.clock.now())
+    }
+
+    /// Accepts the number of a statement, once for as long as the statement is good.
+    pub(crate) fn accepts_number(&mut self, number: String, until: i64) -> bool {
+        let now = self.wall();
+        self.numbers.retain(|_, until| *until >= now);
+        match self.numbers.entry(number) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(free) => {
+                // Clocks may differ, and so it is remembered for a while longer.
+                free.insert(until.saturating_add(60));
+                true
+            }
+        }
+    }
+
     /// Revokes every token there is; replies then say since when.
     pub(crate) fn revoke_all(&mut self) {
-        let wall = self.clock.wall_at(self.clock.now());
+        let wall = self.wall();
         self.tokens.revoke_all(wall);
     }
 

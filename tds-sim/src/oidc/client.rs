@@ -1,4 +1,4 @@
-//! Who is asking: the client's id and secret, in the form or by HTTP Basic.
+//! Who is asking: the client's id, and its secret or its signed statement.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::{
     lock::lock,
     oidc::{
         form::Form,
-        refusal::{BAD_BASIC, Refusal, UNKNOWN_CLIENT, WRONG_SECRET},
+        refusal::{Refusal, UNEXPECTED, UNKNOWN_CLIENT, WRONG_SECRET},
+        statement,
     },
     shared::Shared,
 };
@@ -27,18 +28,19 @@ pub(super) fn authenticate(
     form: &Form,
 ) -> Result<Arc<str>, Refusal> {
     let claimed = claimed(&head.headers, form)?;
-    let realm = lock(&shared.realm);
-    let key = claimed
-        .id
-        .and_then(|id| realm.key(&id))
-        .ok_or(UNKNOWN_CLIENT)?;
+    let mut realm = lock(&shared.realm);
+    let id = claimed.id.ok_or(UNKNOWN_CLIENT)?;
+    let key = realm.key(&id).ok_or(UNKNOWN_CLIENT)?;
     if !key.enabled {
         return Err(UNKNOWN_CLIENT);
     }
-    if !claimed.secret.is_some_and(|secret| key.opens_with(&secret)) {
+    let shared_id = key.api_key().shared_id();
+    if let Some(public) = key.public.clone() {
+        statement::check(&mut realm, &public, &id, form)?;
+    } else if !claimed.secret.is_some_and(|secret| key.opens_with(&secret)) {
         return Err(WRONG_SECRET);
     }
-    Ok(key.api_key().shared_id())
+    Ok(shared_id)
 }
 
 /// The id of the key that a request names, proved or not.
@@ -49,50 +51,52 @@ pub(super) fn named(shared: &Shared, head: &Parts, form: &Form) -> Option<Arc<st
         .map(|key| key.api_key().shared_id())
 }
 
-/// What the request says in its Basic header, or else in its form.
+/// What the request says in its form, or else in its Basic header, or else in its statement.
 fn claimed(headers: &HeaderMap, form: &Form) -> Result<Claimed, Refusal> {
-    if let Some(basic) = headers
+    let basic = headers
         .get(AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        && let Some((scheme, encoded)) = basic.split_once(' ')
-        && scheme.eq_ignore_ascii_case("Basic")
-    {
-        let (id, secret) = basic_pair(encoded.trim()).ok_or(BAD_BASIC)?;
-        return Ok(Claimed {
-            id: Some(id),
-            secret: Some(secret),
-        });
-    }
+        .and_then(|value| basic_pair(value.to_str().ok()?));
+    let (id, secret) = match basic {
+        Some((id, secret)) => (
+            Some(form_decoded(&id).ok_or(UNEXPECTED)?),
+            Some(form_decoded(&secret).ok_or(UNEXPECTED)?),
+        ),
+        None => (None, None),
+    };
+    let field = |name| form.field(name).map(str::to_owned);
     Ok(Claimed {
-        id: form.field("client_id").map(str::to_owned),
-        secret: form.field("client_secret").map(str::to_owned),
+        id: field("client_id")
+            .or(id)
+            .or_else(|| statement::subject(form)),
+        secret: field("client_secret").or(secret),
     })
 }
 
-/// RFC 6749 section 2.3.1: id and secret are form-encoded first, then joined and put into base64.
-fn basic_pair(encoded: &str) -> Option<(String, String)> {
-    let text = String::from_utf8(BASE64_STANDARD.decode(encoded).ok()?).ok()?;
+/// The pair of a Basic header, still encoded as a form would be (RFC 6749, section 2.3.1). What is
+/// no pair counts as nothing.
+fn basic_pair(header: &str) -> Option<(String, String)> {
+    let (scheme, encoded) = header.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("Basic") {
+        return None;
+    }
+    let text = BASE64_STANDARD.decode(encoded.trim()).ok()?;
+    let text = String::from_utf8(text).ok()?;
     let (id, secret) = text.split_once(':')?;
-    Some((form_decoded(id)?, form_decoded(secret)?))
+    Some((id.to_owned(), secret.to_owned()))
 }
 
-/// The text behind a form-encoded one, or none if it contains what form encoding would not leave.
+/// The text behind a form-encoded one. Other characters than those that form encoding leaves pass,
+/// but a percent sign is followed by two digits.
 fn form_decoded(text: &str) -> Option<String> {
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
-        let fits = match byte {
-            b'%' => {
-                let hex = |digit: Option<u8>| digit.is_some_and(|digit| digit.is_ascii_hexdigit());
-                hex(rest.next()) && hex(rest.next())
-            }
-            b'+' | b'*' | b'-' | b'.' | b'_' => true,
-            other => other.is_ascii_alphanumeric(),
-        };
-        if !fits {
+        let hex = |digit: Option<u8>| digit.is_some_and(|digit| digit.is_ascii_hexdigit());
+        if byte == b'%' && !(hex(rest.next()) && hex(rest.next())) {
             return None;
         }
     }
-    let pair = format!("v={text}");
+    // A raw `&` would end the value.
+    let pair = format!("v={}", text.replace('&', "%26"));
     form_urlencoded::parse(pair.as_bytes())
         .next()
         .map(|(_, value)| value.into_owned())

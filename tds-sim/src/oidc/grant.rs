@@ -44,14 +44,12 @@ pub(super) fn decide(
     if !realm.key(&client).is_some_and(|key| key.service_account) {
         return Err(refusal::NO_SERVICE_ACCOUNT);
     }
-    let asked = form.field("scope").unwrap_or_default();
-    if asked
-        .split_whitespace()
-        .any(|scope| !SCOPES.contains(&scope))
-    {
-        return Err(Refusal::unknown_scope(asked));
+    let asked = form.field("scope");
+    let mut names = asked.into_iter().flat_map(|asked| asked.split(' '));
+    if names.clone().any(|scope| !SCOPES.contains(&scope)) {
+        return Err(Refusal::unknown_scope(asked.unwrap_or_default()));
     }
-    let openid = asked.split_whitespace().any(|scope| scope == "openid");
+    let openid = names.any(|scope| scope == "openid");
     let granted = realm.grant(&client, if openid { OPENID_SCOPE } else { SCOPE });
     if granted.is_ok() {
         shared.ledger.token_issued();
@@ -76,6 +74,9 @@ pub(super) fn reply(granted: &Grant, expiry: Option<FalseExpiry>) -> Response<Bo
     }
     fields.insert("refresh_expires_in".to_owned(), json!(0));
     fields.insert("token_type".to_owned(), json!("Bearer"));
+    if let Some(id_token) = &granted.id_token {
+        fields.insert("id_token".to_owned(), json!(id_token));
+    }
     fields.insert("not-before-policy".to_owned(), json!(granted.not_before));
     fields.insert("scope".to_owned(), json!(granted.scope));
     let mut response = refusal::json(StatusCode::OK, &Value::Object(fields));

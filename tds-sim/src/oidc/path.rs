@@ -16,6 +16,11 @@ pub(super) enum Endpoint {
 // === impl Endpoint ===
 
 impl Endpoint {
+    /// Whether `path` names the realm itself or its token endpoint, as audiences do.
+    pub(super) fn is_issuer_or_token(path: &str) -> bool {
+        Self::at(path) == Self::Token || path.strip_prefix("/auth/realms/") == Some(REALM)
+    }
+
     /// The endpoint at `path`, with or without a trailing slash.
     pub(super) fn at(path: &str) -> Self {
         let path = path.strip_suffix('/').unwrap_or(path);

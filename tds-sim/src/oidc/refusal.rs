@@ -36,6 +36,23 @@ impl Refusal {
         }
     }
 
+    pub(super) fn unknown_statement_type(kind: &str) -> Self {
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            error: "invalid_client",
+            description: format!(
+                "Parameter client_assertion_type has value '{kind}' but expected is \
+                 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'"
+            )
+            .into(),
+        }
+    }
+
+    /// A signed statement is refused, for this reason.
+    pub(super) const fn statement(reason: &'static str) -> Self {
+        Self::bad_request("invalid_client", reason)
+    }
+
     pub(super) fn into_response(self) -> Response<Body> {
         let mut response = json(
             self.status,
@@ -86,17 +103,13 @@ fn bare(status: StatusCode, error: &str) -> Response<Body> {
     )
 }
 
-/// The answer to any method but POST.
+/// The answer to any method but POST and OPTIONS. It has no `Allow`, though RFC 9110, section
+/// 15.5.6, wants one.
 pub(super) fn method_not_allowed() -> Response<Body> {
-    let mut response = bare(
+    bare(
         StatusCode::METHOD_NOT_ALLOWED,
         "HTTP 405 Method Not Allowed",
-    );
-    response.headers_mut().insert(
-        http::header::ALLOW,
-        HeaderValue::from_static("POST, OPTIONS"),
-    );
-    response
+    )
 }
 
 /// Marks an answer as one that no cache may keep.
@@ -122,7 +135,8 @@ pub(super) const NO_SERVICE_ACCOUNT: Refusal = Refusal::unauthorized(
     "unauthorized_client",
     "Client not enabled to retrieve service account",
 );
-pub(super) const BAD_BASIC: Refusal = Refusal::bad_request(
+/// What it did not expect: a Basic header that no form encoding makes, a statement of two clients.
+pub(super) const UNEXPECTED: Refusal = Refusal::bad_request(
     "unauthorized_client",
     "Unexpected error when authenticating client",
 );
@@ -136,6 +150,12 @@ pub(super) const NO_DIRECT_ACCESS: Refusal = Refusal::bad_request(
 );
 pub(super) const REPEATED_FIELD: Refusal =
     Refusal::bad_request("invalid_request", "duplicated parameter");
+pub(super) const NO_TYPE: Refusal =
+    Refusal::statement("Parameter client_assertion_type is missing");
+pub(super) const NO_STATEMENT: Refusal = Refusal::statement("client_assertion parameter missing");
+pub(super) const NOT_A_STATEMENT: Refusal = Refusal::statement(
+    "Client authentication with signed JWT failed: java.lang.IllegalArgumentException: Parsing error",
+);
 pub(super) const NO_TOKEN: Refusal = Refusal::bad_request("invalid_request", "Token not provided");
 pub(super) const REALM_DISABLED: Refusal = Refusal {
     status: StatusCode::FORBIDDEN,

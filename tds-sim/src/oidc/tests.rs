@@ -244,17 +244,34 @@ async fn basic_works_form_encoded_and_not_otherwise() {
         "also with the fields"
     );
     let unexpected = "Unexpected error when authenticating client";
-    for pair in [
-        format!("{id}:50%"),
-        format!("{id}:a/b"),
-        format!("{id}:ü"),
-        "no colon".to_owned(),
-    ] {
-        let got = basic(&sim, &pair, grant).await;
-        assert_refused(&pair, &got, 400, "unauthorized_client", unexpected);
+    let got = basic(&sim, &format!("{id}:50%"), grant).await;
+    assert_refused(
+        "raw percent sign",
+        &got,
+        400,
+        "unauthorized_client",
+        unexpected,
+    );
+    for wrong in ["wrong", "a/b", "ü", "a&b"] {
+        let got = basic(&sim, &format!("{id}:{wrong}"), grant).await;
+        assert_refused(wrong, &got, 401, "unauthorized_client", BAD);
     }
-    let got = basic(&sim, &format!("{id}:wrong"), grant).await;
-    assert_refused("wrong secret", &got, 401, "unauthorized_client", BAD);
+    let got = basic(&sim, "no colon", grant).await;
+    assert_refused("no pair", &got, 401, "invalid_client", BAD);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_form_says_of_the_client_counts_before_its_basic_header() {
+    let sim = Sim::new(Config::default());
+    let (id, secret) = (sim.client_id(), sim.client_secret());
+    let grant = "grant_type=client_credentials";
+    let right = format!("{id}:{secret}");
+    let got = basic(&sim, &format!("{id}:wrong"), &full(&sim)).await;
+    assert_eq!(got.status, 200);
+    let got = basic(&sim, &right, &format!("{grant}&client_secret=wrong")).await;
+    assert_refused("secret", &got, 401, "unauthorized_client", BAD);
+    let got = basic(&sim, &right, &format!("{grant}&client_id=other")).await;
+    assert_refused("id", &got, 401, "invalid_client", BAD);
 }
 
 #[tokio::test(start_paused = true)]

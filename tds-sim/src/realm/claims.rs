@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::realm::key::{Key, uuid};
 
 /// What a token says, in the shape in which Keycloak 26 says it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct Claims {
     exp: i64,
     iat: i64,
@@ -13,16 +13,48 @@ pub(super) struct Claims {
     iss: &'static str,
     sub: String,
     typ: &'static str,
+    aud: String,
     azp: String,
     acr: &'static str,
     realm_access: RealmAccess,
+    resource_access: ResourceAccess,
     scope: String,
+    email_verified: bool,
+    #[serde(rename = "clientHost")]
+    client_host: &'static str,
+    #[serde(rename = "clientAddress")]
+    client_address: &'static str,
+    client_id: String,
     preferred_username: String,
 }
 
-#[derive(Debug, Serialize)]
+/// What every account of a realm may do with itself; it is there unless somebody takes it away.
+#[derive(Debug, Clone, Serialize)]
+struct ResourceAccess {
+    account: AccountAccess,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct AccountAccess {
+    roles: [&'static str; 3],
+}
+
+#[derive(Debug, Clone, Serialize)]
 struct RealmAccess {
     roles: Vec<String>,
+}
+
+// === impl Claims ===
+
+impl Claims {
+    /// The same of an identity token, which is for the client itself.
+    pub(super) fn of_identity(&self) -> Self {
+        Self {
+            typ: "ID",
+            aud: self.azp.clone(),
+            ..self.clone()
+        }
+    }
 }
 
 // === impl Key ===
@@ -45,12 +77,22 @@ impl Key {
             sub: self.subject.clone(),
             typ: "Bearer",
             preferred_username: format!("service-account-{id}"),
+            aud: "account".to_owned(),
+            client_id: id.clone(),
             azp: id,
             acr: "1",
             realm_access: RealmAccess {
                 roles: self.roles.clone(),
             },
+            resource_access: ResourceAccess {
+                account: AccountAccess {
+                    roles: ["manage-account", "manage-account-links", "view-profile"],
+                },
+            },
             scope: scope.to_owned(),
+            email_verified: false,
+            client_host: "127.0.0.1",
+            client_address: "127.0.0.1",
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use crate::realm::PublicKey;
+
 /// The client id and client secret of a key.
 ///
 /// `Debug` and `Display` do not show the secret.
@@ -20,6 +22,8 @@ pub(crate) struct Key {
     pub(super) subject: String,
     pub(crate) roles: Vec<String>,
     pub(crate) enabled: bool,
+    /// What checks its statements, if it has a key in place of its secret.
+    pub(crate) public: Option<PublicKey>,
     /// Whether it may use the client credentials grant.
     pub(crate) service_account: bool,
 }
@@ -66,6 +70,7 @@ impl Key {
             subject: uuid(rng),
             roles,
             enabled: true,
+            public: None,
             service_account: true,
         }
     }
@@ -82,9 +87,9 @@ impl Key {
         &self.member
     }
 
-    /// Whether `secret` is the current one.
+    /// Whether `secret` is the current one, and secrets are asked for.
     pub(crate) fn opens_with(&self, secret: &str) -> bool {
-        *self.api_key.secret == *secret
+        self.public.is_none() && *self.api_key.secret == *secret
     }
 }
 

@@ -50,6 +50,7 @@ async fn a_token_is_signed_and_says_who_may_do_what_until_when() {
     let public = realm.tokens.public_key().unwrap();
     let mut validation = Validation::new(Algorithm::RS256);
     validation.set_issuer(&["http://127.0.0.1/auth/realms/ServiceConnect"]);
+    validation.set_audience(&["account"]);
     let public = DecodingKey::from_rsa_pem(public.as_bytes()).unwrap();
     let token = jsonwebtoken::decode::<Value>(&*granted.token, &public, &validation).unwrap();
     assert_eq!(token.header.kid.as_deref(), Some("tds-sim-0"));

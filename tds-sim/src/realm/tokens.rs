@@ -70,6 +70,11 @@ impl Tokens {
         Ok(token)
     }
 
+    /// Signs what is no access token.
+    pub(super) fn sign(&self, claims: &Claims) -> Result<String, Error> {
+        Signer::nth(self.signer)?.sign(claims)
+    }
+
     /// The record of a token that is valid at `now`.
     ///
     /// Contract, "Authentication" 5: a token is no longer valid when the time since its issue

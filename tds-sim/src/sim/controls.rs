@@ -1,6 +1,11 @@
 //! The controls of the identity provider: tokens, keys, and who may have them.
 
-use crate::{error::Error, lock::lock, realm::ApiKey, sim::Sim};
+use crate::{
+    error::Error,
+    lock::lock,
+    realm::{ApiKey, PublicKey},
+    sim::Sim,
+};
 
 // === impl Sim ===
 
@@ -71,6 +76,19 @@ impl Sim {
     /// [`Error::is_unknown`] if no key has this client id.
     pub fn rotate_secret(&self, client_id: &str) -> Result<ApiKey, Error> {
         lock(&self.shared.realm).rotate_secret(client_id)
+    }
+
+    /// Lets a key prove itself by statements that the private half of `pem` has signed with RS256
+    /// (`private_key_jwt`), and by its secret no longer.
+    ///
+    /// # Errors
+    /// [`Error::is_unknown`] if no key has this client id. Another error if `pem` is no RSA public
+    /// key.
+    pub fn set_public_key(&self, client_id: &str, pem: &str) -> Result<(), Error> {
+        let public = PublicKey::from_pem(pem)?;
+        lock(&self.shared.realm)
+            .key_mut(client_id)
+            .map(|key| key.public = Some(public))
     }
 
     /// Lets a key get tokens again.

@@ -1,0 +1,122 @@
+//! A signed statement in place of a secret (RFC 7523), judged as Keycloak 26.5.0 judges it.
+
+use serde_json::Value;
+
+use crate::{
+    oidc::{
+        form::Form,
+        path::Endpoint,
+        refusal::{NO_STATEMENT, NO_TYPE, NOT_A_STATEMENT, Refusal, UNEXPECTED},
+    },
+    realm::{PublicKey, Realm, Statement, Unsigned},
+};
+
+/// The client that a form's statement is of, if it says so in every place.
+pub(super) fn subject(form: &Form) -> Option<String> {
+    if form.field("client_assertion_type") != Some(TYPE) {
+        return None;
+    }
+    let statement = Statement::read(form.field("client_assertion")?)?;
+    statement
+        .sub
+        .filter(|sub| statement.iss.as_ref() == Some(sub))
+}
+
+/// Whether the form has a statement that proves the client `id`; it proves it once.
+pub(super) fn check(
+    realm: &mut Realm,
+    key: &PublicKey,
+    id: &str,
+    form: &Form,
+) -> Result<(), Refusal> {
+    let kind = form.field("client_assertion_type").ok_or(NO_TYPE)?;
+    if kind != TYPE {
+        return Err(Refusal::unknown_statement_type(kind));
+    }
+    let text = form.field("client_assertion").ok_or(NO_STATEMENT)?;
+    let statement = Statement::read(text).ok_or(NOT_A_STATEMENT)?;
+    let subject = statement.sub.as_deref().ok_or(UNEXPECTED)?;
+    if subject != id {
+        return Err(Refusal::statement(
+            "client_id parameter does not match sub claim",
+        ));
+    }
+    if statement.iss.as_deref() != Some(id) {
+        return Err(UNEXPECTED);
+    }
+    key.check(text).map_err(|unsigned| {
+        Refusal::statement(match unsigned {
+            Unsigned::Algorithm => "Invalid signature algorithm",
+            Unsigned::UnknownKey => "Unable to load public key",
+            Unsigned::Signature => {
+                "Client authentication with signed JWT failed: Signature on JWT token failed validation"
+            }
+        })
+    })?;
+    audience(statement.aud.as_ref()).map_err(Refusal::statement)?;
+    lifetime(&statement, realm.wall()).map_err(Refusal::statement)?;
+    let jti = statement
+        .jti
+        .ok_or(Refusal::statement("Token jti claim is required"))?;
+    if realm.accepts_number(jti, statement.exp.unwrap_or_default()) {
+        Ok(())
+    } else {
+        Err(Refusal::statement("Token reuse detected"))
+    }
+}
+
+/// It is for this realm or its token endpoint, and for nothing else beside.
+fn audience(aud: Option<&Value>) -> Result<(), &'static str> {
+    let (ours, all) = match aud {
+        Some(Value::String(one)) => (is_ours(one), 1),
+        Some(Value::Array(all)) => (
+            all.iter().any(|one| one.as_str().is_some_and(is_ours)),
+            all.len(),
+        ),
+        _ => (false, 0),
+    };
+    if !ours {
+        return Err("Invalid token audience");
+    }
+    if all > 1 {
+        return Err("Multiple audiences not allowed");
+    }
+    Ok(())
+}
+
+/// A simulator in a process has no host of its own, so any will do.
+fn is_ours(audience: &str) -> bool {
+    audience
+        .parse::<http::Uri>()
+        .is_ok_and(|uri| uri.host().is_some() && Endpoint::is_issuer_or_token(uri.path()))
+}
+
+/// It is good for a minute from its making on, whatever end it gives itself.
+fn lifetime(statement: &Statement, now: i64) -> Result<(), &'static str> {
+    let exp = statement.exp.ok_or("Token exp claim is required")?;
+    let begins = statement.nbf.unwrap_or_default().saturating_sub(SKEW);
+    if exp <= now.saturating_sub(SKEW) || begins > now {
+        return Err("Token is not active");
+    }
+    match statement.iat {
+        None if exp > now.saturating_add(LIFE) => {
+            Err("Token expiration is too far in the future and iat claim not present in token")
+        }
+        None => Ok(()),
+        Some(iat) if iat.saturating_sub(SKEW) > now => Err("Token was issued in the future"),
+        Some(iat) if now > iat.saturating_add(LIFE) => {
+            Err("Token was issued too far in the past to be used now")
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// RFC 7523, section 2.2.
+const TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+/// Seconds by which clocks may differ; Keycloak 26.5.0, `JWTClientValidator`.
+const SKEW: i64 = 15;
+/// Seconds; Keycloak 26.5.0, the default of a client's "Max expiration".
+const LIFE: i64 = 60;
+
+#[cfg(test)]
+mod tests;
