@@ -1,4 +1,4 @@
-//! The layer beside a real Keycloak.
+//! The layer beside a real Keycloak, and the simulated one beside it, answer by answer.
 //!
 //! `.ci/keycloak` installs the server; without it, each test says SKIPPED. Requests are counted in
 //! the server's access log. Its time is real, so some tests take seconds; none looks at how many.
@@ -14,6 +14,7 @@
 
 mod admin;
 mod data;
+mod drift;
 mod log;
 mod methods;
 mod realm;

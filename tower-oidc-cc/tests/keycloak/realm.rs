@@ -18,9 +18,19 @@ pub(crate) fn private_key() -> String {
     KEY.to_pkcs8_pem(LineEnding::LF).unwrap().to_string()
 }
 
+/// The public half, as PEM.
+pub(crate) fn public_key() -> String {
+    KEY.to_public_key()
+        .to_public_key_pem(LineEnding::LF)
+        .unwrap()
+}
+
 /// The realm, as the server imports it.
 pub(crate) fn json() -> String {
     let public = KEY.to_public_key().to_public_key_der().unwrap();
     let public = BASE64_STANDARD.encode(public.as_bytes());
     include_str!("realm.json").replace("PUBLIC-KEY", &public)
 }
+
+/// A realm that nobody may enter.
+pub(crate) const CLOSED: &str = r#"{"realm": "Closed", "enabled": false}"#;

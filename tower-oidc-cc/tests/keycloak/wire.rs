@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
@@ -17,6 +17,7 @@ pub(crate) type Http = Client<HttpConnector, Body>;
 /// A whole answer.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
@@ -36,6 +37,7 @@ pub(crate) async fn send(request: Request<Body>) -> Answer {
     let (head, body) = client().request(request).await.unwrap().into_parts();
     Answer {
         status: head.status,
+        headers: head.headers,
         body: body.collect().await.unwrap().to_bytes(),
     }
 }

@@ -1,0 +1,25 @@
+//! The simulated token endpoint says what the real one says, request by request.
+
+use self::{shape::Shape, side::Side};
+use crate::server::Keycloak;
+
+mod rows;
+mod shape;
+mod side;
+mod statements;
+
+#[tokio::test]
+async fn the_simulated_endpoint_answers_as_the_real_one() {
+    let Some(keycloak) = Keycloak::shared().await else {
+        return;
+    };
+    let (real, fake) = (Side::real(keycloak), Side::fake());
+    let mut drift = String::new();
+    for (name, row) in rows::rows().into_iter().chain(statements::rows()) {
+        let (of_real, of_fake) = (real.send(&row).await, fake.send(&row).await);
+        if of_real != of_fake {
+            drift += &format!("{name}:\n  real: {of_real:?}\n  fake: {of_fake:?}\n");
+        }
+    }
+    assert!(drift.is_empty(), "the simulator has drifted:\n{drift}");
+}

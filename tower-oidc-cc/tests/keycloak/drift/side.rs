@@ -1,0 +1,228 @@
+//! One of the two servers, and how it is asked.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use http::Request;
+use http_body_util::BodyExt as _;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde_json::{Value, json};
+use tds_sim::{Config, Sim};
+use tower::ServiceExt as _;
+
+use super::Shape;
+use crate::{
+    realm,
+    server::{Keycloak, TOKEN},
+    wire::{self, Answer, Body},
+};
+
+/// A request, with names in place of what differs between the two.
+///
+/// `<id:NAME>` and `<secret:NAME>` stand for those of a client, `<encoded:NAME>` for both and all
+/// escaped, and `<statement>` for a signed one.
+pub(super) struct Row {
+    method: &'static str,
+    path: &'static str,
+    kind: Option<&'static str>,
+    /// `Basic of` is followed by what is put into base64.
+    authorization: Option<&'static str>,
+    body: String,
+    statement: Option<Statement>,
+    /// Whether the realm is one that is closed to everybody.
+    closed: bool,
+    /// How often it is sent; the last answer counts.
+    times: usize,
+}
+
+/// A statement of a client that has a key, before it is signed.
+pub(super) struct Statement {
+    pub(super) change: fn(&mut Value),
+    pub(super) header: fn(&mut Header),
+    pub(super) key: fn() -> EncodingKey,
+}
+
+/// A server with the clients of the realm file.
+pub(super) struct Side {
+    /// The simulator, if this is the simulated one.
+    sim: Option<Sim>,
+    origin: String,
+    clients: BTreeMap<&'static str, (String, String)>,
+}
+
+// === impl Row ===
+
+impl Row {
+    pub(super) fn new(body: &str) -> Self {
+        Self {
+            method: "POST",
+            path: "/auth/realms/ServiceConnect/protocol/openid-connect/token",
+            kind: Some("application/x-www-form-urlencoded"),
+            authorization: None,
+            body: body.to_owned(),
+            statement: None,
+            closed: false,
+            times: 1,
+        }
+    }
+
+    pub(super) fn method(self, method: &'static str) -> Self {
+        Self { method, ..self }
+    }
+
+    pub(super) fn path(self, path: &'static str) -> Self {
+        Self { path, ..self }
+    }
+
+    pub(super) fn kind(self, kind: Option<&'static str>) -> Self {
+        Self { kind, ..self }
+    }
+
+    pub(super) fn authorization(self, value: &'static str) -> Self {
+        Self {
+            authorization: Some(value),
+            ..self
+        }
+    }
+
+    pub(super) fn statement(self, statement: Statement) -> Self {
+        Self {
+            statement: Some(statement),
+            ..self
+        }
+    }
+
+    pub(super) fn closed(self) -> Self {
+        Self {
+            closed: true,
+            ..self
+        }
+    }
+
+    pub(super) fn twice(self) -> Self {
+        Self { times: 2, ..self }
+    }
+}
+
+// === impl Side ===
+
+impl Side {
+    pub(super) fn real(keycloak: &Keycloak) -> Self {
+        let client = |name: &'static str| (name, (name.to_owned(), format!("secret-of-{name}")));
+        Self {
+            sim: None,
+            origin: keycloak.origin(),
+            clients: CLIENTS.into_iter().map(client).collect(),
+        }
+    }
+
+    pub(super) fn fake() -> Self {
+        let sim = Sim::new(Config::default());
+        let clients = CLIENTS.into_iter().enumerate().map(|(nth, name)| {
+            let member = format!("member-{nth}");
+            sim.add_member(&member);
+            let key = sim.add_key(&member).unwrap();
+            let id = key.client_id();
+            match name {
+                "off" => sim.disable_key(id).unwrap(),
+                "no-account" => sim.remove_service_account(id).unwrap(),
+                "statement" => sim.set_public_key(id, &realm::public_key()).unwrap(),
+                _ => {}
+            }
+            (name, (id.to_owned(), key.client_secret().to_owned()))
+        });
+        Self {
+            clients: clients.collect(),
+            sim: Some(sim),
+            origin: "http://127.0.0.1".to_owned(),
+        }
+    }
+
+    pub(super) async fn send(&self, row: &Row) -> Shape {
+        let statement = row.statement.as_ref().map(|statement| self.sign(statement));
+        let mut shape = None;
+        for _ in 0..row.times {
+            let answer = self.answer(row, statement.as_deref()).await;
+            shape = Some(Shape::of(&answer));
+        }
+        shape.expect("a row is sent")
+    }
+
+    async fn answer(&self, row: &Row, statement: Option<&str>) -> Answer {
+        // The simulator has one realm; it is that one which it closes.
+        let path = if row.closed && self.sim.is_none() {
+            row.path.replace("ServiceConnect", "Closed")
+        } else {
+            row.path.to_owned()
+        };
+        let mut request = Request::builder()
+            .method(row.method)
+            .uri(format!("{}{path}", self.origin));
+        if let Some(kind) = row.kind {
+            request = request.header("content-type", kind);
+        }
+        if let Some(authorization) = row.authorization {
+            let value = match authorization.strip_prefix("Basic of ") {
+                Some(pair) => format!("Basic {}", BASE64_STANDARD.encode(self.fill(pair))),
+                None => authorization.to_owned(),
+            };
+            request = request.header("authorization", value);
+        }
+        let body = self
+            .fill(&row.body)
+            .replace("<statement>", statement.unwrap_or("-"));
+        let request = request.body(Body::from(body)).unwrap();
+        let Some(sim) = &self.sim else {
+            return wire::send(request).await;
+        };
+        if row.closed {
+            sim.disable_realm();
+        } else {
+            sim.enable_realm();
+        }
+        let (head, body) = sim.clone().oneshot(request).await.unwrap().into_parts();
+        Answer {
+            status: head.status,
+            headers: head.headers,
+            body: body.collect().await.unwrap().to_bytes(),
+        }
+    }
+
+    fn sign(&self, statement: &Statement) -> String {
+        let id = &self.clients["statement"].0;
+        let issuer = format!("{}/auth/realms/ServiceConnect", self.origin);
+        let now = jsonwebtoken::get_current_timestamp();
+        let mut claims = json!({
+            "iss": id, "sub": id, "aud": format!("{issuer}/{TOKEN}"),
+            "jti": format!("{:032x}", fastrand::u128(..)), "iat": now, "exp": now + 60,
+        });
+        (statement.change)(&mut claims);
+        // The audiences are those of this side.
+        let claims = claims.to_string().replace("ISSUER", &issuer);
+        let claims: Value = serde_json::from_str(&claims).unwrap();
+        let mut header = Header::new(Algorithm::RS256);
+        (statement.header)(&mut header);
+        jsonwebtoken::encode(&header, &claims, &(statement.key)()).unwrap()
+    }
+
+    fn fill(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (name, (id, secret)) in &self.clients {
+            text = text
+                .replace(&format!("<id:{name}>"), id)
+                .replace(&format!("<secret:{name}>"), secret)
+                .replace(
+                    &format!("<encoded:{name}>"),
+                    &format!("{}:{}", encoded(id), encoded(secret)),
+                );
+        }
+        text
+    }
+}
+
+/// Every byte of a text in three, as no client must but any may.
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+const CLIENTS: [&str; 4] = ["post", "off", "no-account", "statement"];
