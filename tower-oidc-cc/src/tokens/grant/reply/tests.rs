@@ -8,6 +8,8 @@ use zeroize::Zeroizing;
 use super::{Token, UNSAID, read};
 use crate::TokenError;
 
+mod keycloak;
+
 fn reply(status: u16, body: &[u8]) -> Result<Token, TokenError> {
     reply_with(status, body, &[])
 }
