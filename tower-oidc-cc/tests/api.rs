@@ -18,8 +18,8 @@ use http::{Request, Response};
 use support::{Body, DATA, Endpoint, echo, endpoint::Reply, get, layer, tokens};
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_oidc_cc::{
-    Challenge, ConfigError, Credentials, Error, Judgement, Origin, Token, TokenEndpoint,
-    TokenError, TokenLayer, Tokens, TokensBuilder, future::ResponseFuture,
+    Assertion, Challenge, ConfigError, Credentials, Error, Judgement, Origin, Parameters, Token,
+    TokenEndpoint, TokenError, TokenLayer, Tokens, TokensBuilder, future::ResponseFuture,
 };
 
 #[test]
@@ -27,10 +27,12 @@ fn auto_traits_are_as_promised() {
     fn all<T: Send + Sync + Unpin + 'static>() {}
     fn clone<T: Clone>() {}
     fn error<T: std::error::Error + Send + Sync + 'static>() {}
+    all::<Assertion>();
     all::<Challenge>();
     all::<Credentials>();
     all::<Judgement>();
     all::<Origin>();
+    all::<Parameters>();
     all::<ResponseFuture<Ready<()>>>();
     all::<Token<()>>();
     all::<TokenEndpoint>();

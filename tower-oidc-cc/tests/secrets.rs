@@ -72,6 +72,7 @@ async fn no_secret_and_no_token_shows_anywhere() {
 
     let credentials = Credentials::new("client", SECRET).unwrap();
     show(&mut text, &credentials);
+    show(&mut text, &Credentials::basic("client", SECRET).unwrap());
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
     show(&mut text, &Tokens::builder(uri, credentials));
     show_error(
