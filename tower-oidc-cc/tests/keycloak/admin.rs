@@ -11,6 +11,18 @@ use crate::{
 // === impl Keycloak ===
 
 impl Keycloak {
+    /// Gives a client a new secret; the old one stops working at once.
+    pub(crate) async fn rotate_secret(&self, client: &str) -> String {
+        let reply = self
+            .administer(
+                Method::POST,
+                &format!("clients/{client}/client-secret"),
+                Value::Null,
+            )
+            .await;
+        reply["value"].as_str().unwrap().to_owned()
+    }
+
     /// Refuses a client every token.
     pub(crate) async fn disable_client(&self, client: &str) {
         self.set_client(client, json!({ "enabled": false })).await;

@@ -7,7 +7,7 @@ use std::{
 
 use http::{HeaderValue, Request, StatusCode};
 use tower::{Layer as _, ServiceExt as _, service_fn};
-use tower_oidc_cc::{Credentials, Error, Origin, Parameters, TokenLayer, Tokens};
+use tower_oidc_cc::{Error, Origin, Parameters, Provider, TokenLayer, Tokens};
 
 use crate::{
     server::Keycloak,
@@ -28,7 +28,7 @@ type Failed = Error<hyper_util::client::legacy::Error>;
 // === impl Data ===
 
 impl Data {
-    pub(crate) fn new(keycloak: &Keycloak, test: &str, credentials: Credentials) -> Self {
+    pub(crate) fn new(keycloak: &Keycloak, test: &str, credentials: impl Into<Provider>) -> Self {
         let client = wire::client();
         let tokens = Tokens::builder(keycloak.endpoint(test), credentials)
             // The user information is for those alone who have asked for it.

@@ -18,6 +18,7 @@ mod drift;
 mod log;
 mod methods;
 mod realm;
+mod rotation;
 mod server;
 mod trouble;
 mod wire;

@@ -10,9 +10,9 @@ use crate::{
     wire::{self, skip},
 };
 
-const HOUR: Duration = Duration::from_secs(3_600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
-fn credentials(client: &str) -> Credentials {
+pub(crate) fn credentials(client: &str) -> Credentials {
     Credentials::new(client, format!("secret-of-{client}")).unwrap()
 }
 
@@ -24,7 +24,7 @@ async fn calls_go_on(data: &Data) {
 }
 
 /// The token requests of a test, once the server has answered so many; fewer if it does not.
-async fn posts(keycloak: &Keycloak, test: &str, count: usize) -> Vec<u16> {
+pub(crate) async fn posts(keycloak: &Keycloak, test: &str, count: usize) -> Vec<u16> {
     for _ in 0..PATIENCE {
         let posts = keycloak.posts(test).await;
         if posts.len() >= count {

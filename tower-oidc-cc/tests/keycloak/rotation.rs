@@ -1,0 +1,77 @@
+//! Secrets that change, and keys that are taken away, while calls run.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::task::JoinHandle;
+use tower_oidc_cc::{Credentials, Provider};
+
+use crate::{
+    data::Data,
+    server::Keycloak,
+    trouble::{HOUR, credentials, posts},
+    wire::skip,
+};
+
+/// Calls without an end, of which none may fail.
+fn load(data: &Data) -> JoinHandle<Infallible> {
+    let data = data.clone();
+    tokio::spawn(async move {
+        loop {
+            assert_eq!(data.call().await.unwrap(), 200);
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_secret_rotated_while_calls_run_fails_none_of_them() {
+    let Some(keycloak) = Keycloak::shared().await else {
+        return;
+    };
+    let vault = Arc::new(Mutex::new("secret-of-rotated".to_owned()));
+    let provider = Provider::from_fn({
+        let vault = Arc::clone(&vault);
+        move || {
+            let secret = vault.lock().unwrap().clone();
+            async { Credentials::new("rotated", secret) }
+        }
+    });
+    let data = Data::new(keycloak, "rotated", provider);
+    assert_eq!(data.call().await.unwrap(), 200);
+    let load = load(&data);
+    let secret = keycloak.rotate_secret("rotated").await;
+    // The renewal brings the old secret: it is refused, and the token goes on.
+    skip(20 * HOUR).await;
+    assert_eq!(posts(keycloak, "rotated", 2).await, [200, 401]);
+    // The new secret is found, long before the refusal of the old one is forgotten.
+    *vault.lock().unwrap() = secret;
+    skip(Duration::from_secs(10)).await;
+    assert_eq!(posts(keycloak, "rotated", 3).await, [200, 401, 200]);
+    // Past the end of the first token.
+    skip(5 * HOUR).await;
+    assert_eq!(data.call().await.unwrap(), 200);
+    assert!(!load.is_finished(), "a call failed");
+    load.abort();
+    assert_eq!(keycloak.posts("rotated").await, [200, 401, 200]);
+    assert_eq!(data.tokens_seen(), 2);
+}
+
+#[tokio::test]
+async fn a_key_taken_away_while_calls_run_hands_over_to_the_next_at_once() {
+    let Some(keycloak) = Keycloak::shared().await else {
+        return;
+    };
+    let keys = Provider::from(credentials("retired")).or(credentials("post"));
+    let data = Data::new(keycloak, "retired", keys);
+    data.call_nobody().await.unwrap();
+    keycloak.disable_client("retired").await;
+    skip(20 * HOUR).await;
+    assert_eq!(posts(keycloak, "retired", 3).await, [200, 401, 200]);
+    assert_eq!(data.call().await.unwrap(), 200);
+    // The next renewal asks with the key that was accepted.
+    skip(20 * HOUR).await;
+    assert_eq!(posts(keycloak, "retired", 4).await, [200, 401, 200, 200]);
+}
