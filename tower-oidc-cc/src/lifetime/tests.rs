@@ -81,6 +81,25 @@ fn on_expiry_nothing_is_renewed_ahead() {
     assert_eq!(plan.renew_at, plan.expires_at);
 }
 
+#[test]
+fn a_thousand_processes_started_at_once_renew_apart() {
+    let sent = moment();
+    for policy in [
+        Policy::Ahead,
+        Policy::Interval(Duration::from_secs(4 * 3_600)),
+    ] {
+        let mut in_second = std::collections::HashMap::<u64, u32>::new();
+        for _ in 0..1_000 {
+            let plan = Lifetime::plan_at(sent, sent, DAY, policy, fastrand::f64()).unwrap();
+            let second = plan.renew_at.left_at(sent).as_secs();
+            *in_second.entry(second).or_default() += 1;
+        }
+        // Statement 4 asks for 1 %, ten of a thousand.
+        let most = in_second.values().max().unwrap();
+        assert!(*most <= 10, "{most} in one second");
+    }
+}
+
 proptest! {
     #[test]
     fn renewal_lies_between_arrival_and_expiry(
