@@ -123,7 +123,7 @@ impl Gateway {
     pub(crate) async fn log(&self, expected: usize) -> Log {
         let mut log = self.records.read();
         // A line is written after the answer's last byte, which the client may have read by then.
-        for _ in 0..100 {
+        for _ in 0..1_000 {
             if log.len() >= expected {
                 break;
             }

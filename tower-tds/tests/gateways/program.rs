@@ -34,7 +34,10 @@ impl Program {
     ) -> Option<Self> {
         let folder = Folder::new();
         let mut command = command(&folder.0);
-        let file = |name| fs::File::create(folder.0.join(name)).expect("a new file");
+        // To append: a program's threads write lines at the same time, and none over another's.
+        let mut options = fs::OpenOptions::new();
+        options.create(true).append(true);
+        let file = |name| options.open(folder.0.join(name)).expect("a new file");
         let child = command
             .stdin(Stdio::null())
             .stdout(file("stdout"))
