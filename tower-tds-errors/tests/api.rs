@@ -11,7 +11,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tower::{Service, ServiceBuilder};
 use tower_tds_errors::{
-    Backoff, Classify, ClassifyLayer, Error, Kind, NeverReplay, Retry, RetryLayer, Sent, Stop,
+    Backoff, Bodies, Budget, Classify, ClassifyLayer, Deadline, Error, Guard, GuardBody,
+    GuardLayer, Kind, NeverReplay, Retry, RetryLayer, Sent, Stop,
 };
 
 const _: () = assert!(size_of::<Error>() == size_of::<usize>());
@@ -37,6 +38,13 @@ fn types_cross_threads() {
     is_plain::<RetryLayer<NeverReplay>>();
     is_plain::<ClassifyLayer>();
     is_plain::<Retry<Classify<()>>>();
+    is_plain::<Guard<()>>();
+    is_plain::<GuardLayer>();
+    is_plain::<Bodies>();
+    is_plain::<Budget>();
+    is_plain::<Deadline>();
+    // As `Incoming` is: no pin needed to read a frame.
+    is_plain::<GuardBody<Full<Bytes>>>();
 }
 
 #[test]
