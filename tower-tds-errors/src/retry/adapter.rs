@@ -8,17 +8,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fastrand::Rng;
-use http::Request;
+use http::{Method, Request};
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 use tower::BoxError;
 use tower::retry::Policy;
 
-use super::SILENCE;
-use super::backoff::{Backoff, QUOTA, up_to};
+use super::backoff::Backoff;
+use super::policy::Policy as Settings;
+use super::verdict::{Again, Cured, Failed, Idempotent, Reuse, Spare, Way, verdict};
 use crate::error::Error;
 use crate::kind::table::Advice;
-use crate::sent::Sent;
 use crate::stop::Stop;
 
 /// Retries by [`tower::retry`] what [`Retry`](crate::Retry) would, with the same waits.
@@ -54,11 +54,12 @@ use crate::stop::Stop;
 /// ```
 #[derive(Clone, Debug)]
 pub struct RetryPolicy {
-    attempts: NonZeroU32,
-    longest_wait: Duration,
-    backoff: Backoff,
-    made: NonZeroU32,
-    cured: bool,
+    policy: Settings,
+    /// How many attempts were made, and how many of them count.
+    made: u32,
+    counted: u32,
+    cured: Cured,
+    reuse: Reuse,
 }
 
 pin_project! {
@@ -76,32 +77,35 @@ impl RetryPolicy {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            attempts: NonZeroU32::MIN.saturating_add(2),
-            longest_wait: Duration::from_secs(30),
-            backoff: Backoff::default(),
-            made: NonZeroU32::MIN,
-            cured: false,
+            policy: Settings {
+                budget: None,
+                ..Settings::default()
+            },
+            made: 1,
+            counted: 1,
+            cured: Cured::No,
+            reuse: Reuse::Open,
         }
     }
 
     /// Sets how often a request is sent at most, the first time included.
     #[must_use]
     pub const fn attempts(mut self, attempts: NonZeroU32) -> Self {
-        self.attempts = attempts;
+        self.policy.attempts = attempts;
         self
     }
 
     /// Sets the longest wait that the service may ask for. Above it the error comes at once.
     #[must_use]
     pub const fn longest_wait(mut self, longest: Duration) -> Self {
-        self.longest_wait = longest;
+        self.policy.longest_wait = longest;
         self
     }
 
     /// Sets the waits before retries of transient failures.
     #[must_use]
     pub const fn backoff(mut self, backoff: Backoff) -> Self {
-        self.backoff = backoff;
+        self.policy.backoff = backoff;
         self
     }
 
@@ -111,12 +115,21 @@ impl RetryPolicy {
         if settled.is_some_and(|stop| stop != Stop::Vetoed) {
             return None;
         }
-        error.facts_mut().attempts = self.made.get();
-        match settled.map_or_else(|| self.verdict(request, error), Err) {
-            Ok(wait) => {
+        error.facts_mut().attempts = self.made;
+        let again = settled.map_or_else(|| self.decide(request.method(), error), Err);
+        match again {
+            Ok(again) => {
                 self.made = self.made.saturating_add(1);
-                self.cured |= error.kind().advice() == Advice::Once;
-                Some(Wait { sleep: sleep(wait) })
+                if again.way == Way::Reused {
+                    self.reuse = Reuse::Spent;
+                } else {
+                    self.counted = self.counted.saturating_add(1);
+                }
+                if error.kind().advice() == Advice::Once {
+                    self.cured = Cured::Yes;
+                }
+                let sleep = sleep(again.wait);
+                Some(Wait { sleep })
             }
             Err(stop) => {
                 error.facts_mut().stop = Some(stop);
@@ -125,31 +138,27 @@ impl RetryPolicy {
         }
     }
 
-    fn verdict<B>(&self, request: &Request<B>, error: &Error) -> Result<Duration, Stop> {
-        let hint = error.retry_after();
-        let (backoff, floor) = match error.kind().advice() {
-            Advice::Never => return Err(Stop::Fatal),
-            Advice::Once if self.cured => return Err(Stop::Fatal),
-            Advice::Once | Advice::Backoff => (self.backoff, hint.unwrap_or_default()),
-            Advice::Silence => (self.backoff, hint.unwrap_or_default().max(SILENCE)),
-            Advice::Quota => (QUOTA, hint.unwrap_or(SILENCE)),
+    fn decide(&self, method: &Method, error: &Error) -> Result<Again, Stop> {
+        let failed = Failed {
+            kind: error.kind(),
+            sent: error.sent(),
+            hint: error.retry_after(),
+            attempt: self.counted,
+            cured: self.cured,
+            reuse: if method.is_safe() {
+                self.reuse
+            } else {
+                Reuse::Spent
+            },
+            idempotent: if method.is_idempotent() {
+                Idempotent::Yes
+            } else {
+                Idempotent::No
+            },
+            spare: Spare::Kept,
+            left: None,
         };
-        if error.sent() != Sent::Never && !request.method().is_idempotent() {
-            return Err(Stop::NotIdempotent);
-        }
-        if self.made >= self.attempts {
-            return Err(Stop::Attempts);
-        }
-        if floor > self.longest_wait.max(SILENCE) {
-            return Err(Stop::HintTooLong);
-        }
-        if error.kind().advice() == Advice::Once && hint.is_none() {
-            return Ok(Duration::ZERO);
-        }
-        let mut rng = Rng::new();
-        let drawn = backoff.draw(self.made.get().saturating_sub(1), &mut rng);
-        let spread = up_to(floor.checked_div(2).unwrap_or_default(), &mut rng);
-        Ok(floor.max(drawn).saturating_add(spread))
+        verdict(&failed, &self.policy, &mut Rng::new())
     }
 }
 
