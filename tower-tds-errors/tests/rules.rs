@@ -73,7 +73,13 @@ async fn a_rule_sees_the_request_and_which_attempt_it_is() {
     let mut request = get("/v2?key=1");
     request.headers_mut().insert("x-flag", "1".parse().unwrap());
     let error = stack.service(probe.clone()).oneshot(request).await;
-    assert_eq!(error.unwrap_err().stopped_because(), Some(Stop::Vetoed));
+    let error = error.unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::Vetoed));
+    assert_eq!(
+        (error.attempts(), error.history()),
+        (2, &[Kind::Unavailable][..])
+    );
+    assert!(error.elapsed().is_some());
     let attempts: Vec<_> = probe.seen().iter().map(|seen| seen.attempt).collect();
     assert_eq!(attempts, [1, 2]);
 }

@@ -78,9 +78,14 @@ impl<S, B, P> Session<S, B, P> {
 
     /// Prepares the next attempt, or gives the error to end with.
     pub(super) fn failed(&mut self, error: Error) -> Result<(), Error> {
-        // A retry layer below has given up on it; twice the layers are not twice the attempts.
-        if error.stopped_because().is_some() {
-            return Err(error);
+        match error.stopped_because() {
+            // A rule has, at this very attempt. What the call took is still to be said.
+            Some(Stop::Vetoed) if error.elapsed().is_none() => {
+                return Err(self.note(error, Stop::Vetoed));
+            }
+            // A retry layer below has given up on it; twice the layers are not twice the attempts.
+            Some(_) => return Err(error),
+            None => {}
         }
         let now = clock::now();
         let again = match self.decide(&error, now) {
