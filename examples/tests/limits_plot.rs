@@ -1,7 +1,5 @@
 //! The picture of the limits, as its user makes it.
 
-#![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
-
 use std::{fs, process::Command};
 
 fn limits_plot() -> Command {
