@@ -8,7 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -98,7 +98,7 @@ impl Credential {
 
     /// Until when it pauses, if it does.
     pub(crate) fn paused_until(&self) -> Option<Instant> {
-        self.pause.read(|pause, _| pause.until())
+        self.pause.read(|pause, _| pause.told().max(pause.until()))
     }
 
     /// How many wait for the end of the pause.
@@ -128,11 +128,16 @@ impl Credential {
         self.pause.update(Pause::untried);
     }
 
-    /// When the next may be tried, as an error for one who does not wait.
+    /// When to try again, as an error for one who does not wait.
     pub(crate) fn rejection(&self) -> LimitError {
         let now = clock::now();
-        let until = self.paused_until();
+        let until = self.pause.read(|pause, _| pause.told().max(pause.until()));
         LimitError::rejected(until.map(|until| until.saturating_duration_since(now)))
+    }
+
+    /// Whether the pause is too long to wait for.
+    fn is_told(&self) -> bool {
+        self.pause.read(|pause, _| pause.told().is_some())
     }
 }
 
@@ -142,7 +147,7 @@ impl PauseWaiter {
     /// Waits until the credential pauses no more, or until it is this one's turn to try.
     ///
     /// # Errors
-    /// When the longest wait has passed.
+    /// When the longest wait has passed, or when the service says that it will be very long.
     pub(crate) fn poll_over(
         &mut self,
         credential: &Arc<Credential>,
@@ -152,7 +157,14 @@ impl PauseWaiter {
             let waiter = Waiter::new(Arc::clone(&credential.pause), credential.max_wait);
             (waiter, clock::now())
         });
-        let tries = ready!(waiter.poll_pass(cx))?;
+        let Poll::Ready(over) = waiter.poll_pass(cx) else {
+            return if credential.is_told() {
+                Poll::Ready(Err(credential.rejection()))
+            } else {
+                Poll::Pending
+            };
+        };
+        let tries = over?;
         Poll::Ready(Ok(tries.then(|| Probe {
             credential: Some(Arc::clone(credential)),
         })))

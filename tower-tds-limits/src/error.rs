@@ -24,7 +24,8 @@ pub enum Error<E> {
 ///   [`Limits::max_wait`](crate::Limits::max_wait). Make fewer calls at once, or allow a longer
 ///   wait.
 /// - [`is_rejected`](Self::is_rejected): a [`RequestShed`](crate::RequestShed) had no permit at
-///   once. Try again after [`retry_after`](Self::retry_after), or do without.
+///   once, or the service has said that this credential's quota is used up for more than a minute.
+///   Try again after [`retry_after`](Self::retry_after), or do without.
 /// - Otherwise a pool gave up a connection while it waited for its permit. Nobody sees this
 ///   error but the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +76,7 @@ impl LimitError {
         }
     }
 
-    /// Whether there was no permit at once, and no wait was wanted.
+    /// Whether there was no permit at once, and no wait was wanted or worth while.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
         matches!(self.kind, Kind::Rejected { .. })

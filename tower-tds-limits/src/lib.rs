@@ -69,7 +69,7 @@
 //! |---|---|---|
 //! | 423 | the address | a second of silence, and one [`Rung`] down; up again after ten clean minutes |
 //! | 416 | the address | a second of silence |
-//! | 429 | the credential | it pauses as long as the service says, a minute at the most; then one request tries |
+//! | 429 | the credential | it pauses as long as the service says, and then one request tries; if that is longer than a minute, calls are told so at once, and one a minute tries |
 //!
 //! [`Feedback`] reads that from responses, or from your errors. [`Limiter::snapshot`] shows it, and
 //! `tracing` events tell when it changes.

@@ -3,7 +3,7 @@
 use http::Response;
 use tower_oidc_cc::{Judge, Judgement, TokenError};
 use tower_tds_errors::{Error, Kind, Sent};
-use tower_tds_limits::{Feedback, Outcome};
+use tower_tds_limits::{Feedback, LimitError, Outcome};
 
 /// Reads the typed error for the token layer and for the limits.
 ///
@@ -55,7 +55,7 @@ fn refused(error: &Error) -> Option<Outcome> {
     let kind = error.kind();
     if kind == Kind::RateExceeded {
         Some(Outcome::RateExceeded)
-    } else if kind == Kind::Throttled {
+    } else if kind == Kind::Throttled || kind == Kind::QuotaExhausted {
         Some(Outcome::QuotaExceeded(error.retry_after()))
     } else if kind == Kind::ConnectionLimit {
         Some(Outcome::ConnectionsExceeded)
@@ -68,10 +68,17 @@ fn refused(error: &Error) -> Option<Outcome> {
 pub(crate) fn into_error(error: tower_oidc_cc::Error<LimitsError>) -> Error {
     match error {
         tower_oidc_cc::Error::Inner(LimitsError::Inner(error)) => error,
-        tower_oidc_cc::Error::Inner(LimitsError::Limit(error)) => {
-            Error::new(Kind::LimitTimeout, error)
-        }
+        tower_oidc_cc::Error::Inner(LimitsError::Limit(error)) => from_limits(error),
         tower_oidc_cc::Error::Token(error) => from_token(error),
+    }
+}
+
+fn from_limits(error: LimitError) -> Error {
+    let wait = error.retry_after();
+    let error = Error::new(Kind::LimitTimeout, error);
+    match wait {
+        Some(wait) => error.with_retry_after(wait),
+        None => error,
     }
 }
 

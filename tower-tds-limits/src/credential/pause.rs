@@ -12,6 +12,8 @@ pub(crate) struct Pause {
     state: State,
     /// How long the next pause is that the service gives no length for.
     usual: Duration,
+    /// When the service says that it ends, where that is longer than anybody waits.
+    told: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +38,13 @@ impl Pause {
         Self {
             state: State::Open,
             usual: SHORTEST,
+            told: None,
         }
+    }
+
+    /// When it ends, where that is too long to wait for.
+    pub(crate) const fn told(&self) -> Option<Instant> {
+        self.told
     }
 
     pub(crate) const fn until(&self) -> Option<Instant> {
@@ -56,6 +64,10 @@ impl Pause {
         hint: Option<Duration>,
         tried: bool,
     ) -> Option<Duration> {
+        if let Some(hint) = hint {
+            let end = now.checked_add(hint);
+            self.told = end.filter(|_| hint > LONGEST).max(self.told);
+        }
         let hint = hint.map(|hint| hint.min(LONGEST));
         match self.state {
             State::Closed { until } => {
@@ -117,8 +129,8 @@ impl Admit for Pause {
 /// Shorter pauses only burn what is left of the quota.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// A pause is never longer, whatever the service says: one request a minute finds out whether a
-/// quota of a day is there again, and is no load.
+/// One request a minute finds out whether a quota of a day is there again, and is no load. Nobody
+/// else waits for so long: they are told.
 const LONGEST: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -287,6 +287,65 @@ async fn one_request_tries_whether_a_pause_is_over_and_the_others_wait_for_its_a
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_quota_that_is_used_up_for_hours_is_told_at_once_and_tried_once_a_minute() {
+    let limiter = Limiter::new(Limits::default());
+    let service = Scripted::new(ms(20), |n| {
+        if n < 3 {
+            Answer::status(429).retry_after(7_200)
+        } else {
+            Answer::ok()
+        }
+    });
+    let begin = Instant::now();
+    let limited = RequestLimitLayer::new(limiter.clone()).layer(service.clone());
+    call_all(&limiter, &service, 1).await;
+    let mut answered = 0;
+    for second in 1..=200 {
+        sleep(begin + secs(second) - Instant::now()).await;
+        match limited.clone().oneshot(request()).await {
+            Ok(_) => answered += 1,
+            Err(Error::Limit(error)) => {
+                assert!(error.is_rejected());
+                let wait = error.retry_after().expect("the service has said it");
+                assert!(wait > secs(6_900), "{wait:?}");
+            }
+            Err(Error::Inner(never)) => match never {},
+        }
+    }
+    // Tried after one, two and three minutes; the third was accepted, and all that came after it.
+    let tried: Vec<_> = service
+        .arrivals()
+        .iter()
+        .map(|at| (*at - begin).as_secs())
+        .collect();
+    assert_eq!(tried[..4], [0, 61, 122, 183]);
+    assert_eq!(answered, 2 + 18);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_are_told_when_the_wait_turns_out_to_be_for_hours() {
+    let limiter = Limiter::new(Limits::default());
+    let service = Scripted::new(ms(20), |n| match n {
+        0 => Answer::status(429),
+        _ => Answer::status(429).retry_after(7_200),
+    });
+    call_all(&limiter, &service, 1).await;
+    let limited = RequestLimitLayer::new(limiter.clone()).layer(service.clone());
+    let mut waiting = JoinSet::new();
+    for _ in 0..30 {
+        waiting.spawn(limited.clone().oneshot(request()));
+    }
+    let begin = Instant::now();
+    let told = waiting.join_all().await;
+    assert!(begin.elapsed() < secs(2));
+    let told = told
+        .iter()
+        .filter(|answer| matches!(answer, Err(Error::Limit(error)) if error.is_rejected()));
+    assert_eq!(told.count(), 29, "all but the one that tried");
+    assert_eq!(service.arrivals().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn those_who_queue_when_a_pause_begins_are_not_sent_into_it() {
     let limiter = Limiter::new(Limits::default());
     let service = Scripted::new(ms(100), |n| {

@@ -20,11 +20,14 @@ fn a_hint_is_honoured_and_then_one_tries() {
 }
 
 #[test]
-fn a_hint_of_hours_is_cut_to_a_minute() {
+fn a_hint_of_hours_is_remembered_and_tried_every_minute() {
     let now = Instant::now();
     let mut pause = Pause::new();
     let wait = pause.refuse(now, Some(secs(86_400)), false);
     assert_eq!(wait, Some(secs(60)));
+    assert_eq!(pause.told(), Some(now + secs(86_400)));
+    pause.end();
+    assert_eq!(pause.told(), None);
 }
 
 #[test]
