@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare token static; do
+//! for n in 0 100000; do for s in bare static token limit classify retry; do
 //!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
 //! done; done
 //! ```
@@ -14,7 +14,7 @@
     reason = "a bench that cannot be set up must not go on"
 )]
 
-use std::hint::black_box;
+use std::{hint::black_box, num::NonZeroU32, time::Duration};
 
 use bytes::Bytes;
 use http::Request;
@@ -23,10 +23,14 @@ use tds_benches::{Echo, call, token};
 use tower_http::auth::AddAuthorizationLayer;
 use tower_layer::Layer;
 use tower_service::Service;
+use tower_tds_errors::{ClassifyLayer, RetryLayer};
+use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let which = arguments.next().expect("bare, token or static");
+    let which = arguments
+        .next()
+        .expect("bare, static, token, limit, classify or retry");
     let count = arguments.next().and_then(|count| count.parse().ok());
     let count: u64 = count.expect("how many calls");
     let runtime = token::runtime();
@@ -36,8 +40,21 @@ fn main() {
     match &*which {
         "token" => run(layer.layer(Echo::new()), count),
         "static" => run(fixed.layer(Echo::new()), count),
+        "limit" => run(limit().layer(Echo::new()), count),
+        "classify" => run(ClassifyLayer::new().layer(Echo::new()), count),
+        "retry" => {
+            let classified = ClassifyLayer::new().layer(Echo::new());
+            run(RetryLayer::new().layer(classified), count);
+        }
         _ => run(Echo::new(), count),
     }
+}
+
+/// Too large to bind; permits come back after 2.5 ms, so that few are kept.
+fn limit() -> RequestLimitLayer {
+    let wide = Quota::new(NonZeroU32::MAX, Duration::from_millis(1));
+    let wide = wide.expect("a millisecond is an interval");
+    RequestLimitLayer::new(Limiter::new(Limits::new(wide)))
 }
 
 fn run<S>(mut service: S, count: u64)
