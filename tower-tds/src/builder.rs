@@ -23,9 +23,17 @@ pub struct Builder {
     base_url: String,
     credentials: Credentials,
     limits: Limits,
+    shared: Option<Limiters>,
     retry: RetryLayer,
     schemes: Schemes,
     compression: Compression,
+}
+
+/// The limits of one IP address, shared by the clients behind it.
+#[derive(Debug, Clone)]
+pub(crate) struct Limiters {
+    pub(crate) data: Limiter,
+    token: Limiter,
 }
 
 /// Why a client could not be built: a setting that cannot be right.
@@ -44,6 +52,7 @@ impl Builder {
             base_url: base_url.to_owned(),
             credentials,
             limits: Limits::default(),
+            shared: None,
             retry: RetryLayer::new(),
             schemes: Schemes::HttpsOnly,
             compression: Compression::Off,
@@ -56,6 +65,31 @@ impl Builder {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Shares the limits of another client, which count for the IP address and not for a key.
+    ///
+    /// Only the pause after a 429 is each client's own. What [`limits`](Self::limits) says is
+    /// ignored.
+    ///
+    /// # Examples
+    /// ```
+    /// use tower_tds::{Client, Credentials};
+    ///
+    /// let builder = |id: &str| {
+    ///     let credentials = Credentials::new(id, "s3cr3t").expect("it can be sent");
+    ///     Client::builder("https://auth.example.org", "https://data.example.org", credentials)
+    /// };
+    /// # if builder("bus").build().is_err() { return Ok(()); } // No root certificates here.
+    /// let bus = builder("bus").build()?;
+    /// let metro = builder("metro").beside(&bus).build()?;
+    /// # drop(metro);
+    /// # Ok::<(), tower_tds::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn beside(mut self, other: &Client) -> Self {
+        self.shared = Some(other.limiters().another_credential());
         self
     }
 
@@ -97,23 +131,17 @@ impl Builder {
         let origin = self.origin(&base)?;
         let endpoint = self.endpoint()?;
 
-        // A token call must never wait for a data socket, and both count at the service: one
-        // socket is the token's, and the data calls have the others.
-        let data = self.limits.most_connections().get().checked_sub(1);
-        let Some(data) = data.and_then(NonZeroU32::new) else {
-            return Err(BuildError {
-                what: "one connection is for the token endpoint: allow at least two",
-                source: None,
-            });
+        let limiters = match self.shared {
+            Some(limiters) => limiters,
+            None => Limiters::new(self.limits)?,
         };
-        let limiter = Limiter::new(self.limits.connections(data));
-        let token_limiter = Limiter::new(Limits::default().connections(NonZeroU32::MIN));
+        let Limiters { data, token } = limiters.clone();
 
         let roots = "no root certificates: install the platform's, or name a file in SSL_CERT_FILE";
         let token_http =
-            http(token_limiter, self.schemes).map_err(|error| BuildError::because(roots, error))?;
-        let data_http = http(limiter.clone(), self.schemes)
-            .map_err(|error| BuildError::because(roots, error))?;
+            http(token, self.schemes).map_err(|error| BuildError::because(roots, error))?;
+        let data_http =
+            http(data.clone(), self.schemes).map_err(|error| BuildError::because(roots, error))?;
 
         let tokens = Tokens::builder(endpoint, self.credentials).build(token_http);
         let translate: Translate = into_error;
@@ -122,10 +150,10 @@ impl Builder {
             .map_err(translate)
             .layer(TokenLayer::new(tokens.clone(), [origin]).judge(ReadError))
             .layer(DetachLayer::new())
-            .layer(RequestLimitLayer::new(limiter.clone()).feedback(ReadError))
+            .layer(RequestLimitLayer::new(data).feedback(ReadError))
             .layer(ClassifyLayer::new())
             .service(self.compression.around(data_http));
-        Ok(Client::new(stack, tokens, limiter))
+        Ok(Client::new(stack, tokens, limiters))
     }
 
     fn origin(&self, base: &Uri) -> Result<Origin, BuildError> {
@@ -144,6 +172,33 @@ impl Builder {
         .map_err(|error: ConfigError| {
             BuildError::because("the authentication URL is not usable", error)
         })
+    }
+}
+
+// === impl Limiters ===
+
+impl Limiters {
+    /// A token call must never wait for a data socket, and both count at the service: one socket
+    /// is the token's, and the data calls have the others.
+    fn new(limits: Limits) -> Result<Self, BuildError> {
+        let data = limits.most_connections().get().checked_sub(1);
+        let Some(data) = data.and_then(NonZeroU32::new) else {
+            return Err(BuildError {
+                what: "one connection is for the token endpoint: allow at least two",
+                source: None,
+            });
+        };
+        Ok(Self {
+            data: Limiter::new(limits.connections(data)),
+            token: Limiter::new(Limits::default().connections(NonZeroU32::MIN)),
+        })
+    }
+
+    fn another_credential(&self) -> Self {
+        Self {
+            data: self.data.another_credential(),
+            token: self.token.clone(),
+        }
     }
 }
 

@@ -18,7 +18,9 @@ use tower_service::Service;
 use tower_tds_errors::{Classify, Error, Retry};
 use tower_tds_limits::{Detach, Limiter, PermitBody, RequestLimit};
 
-use crate::{Builder, compression::Compressed, translate::ReadError, transport::Http};
+use crate::{
+    Builder, builder::Limiters, compression::Compressed, translate::ReadError, transport::Http,
+};
 
 /// A client of the service: always a valid token, never beyond the limits, typed errors.
 ///
@@ -42,7 +44,7 @@ use crate::{Builder, compression::Compressed, translate::ReadError, transport::H
 pub struct Client {
     stack: Stack,
     tokens: Tokens,
-    limiter: Limiter,
+    limiters: Limiters,
 }
 
 /// The body of a request; `RequestBody::default()` is that of a GET.
@@ -69,12 +71,16 @@ impl Client {
         Builder::new(auth_url, base_url, credentials)
     }
 
-    pub(crate) fn new(stack: Stack, tokens: Tokens, limiter: Limiter) -> Self {
+    pub(crate) fn new(stack: Stack, tokens: Tokens, limiters: Limiters) -> Self {
         Self {
             stack,
             tokens,
-            limiter,
+            limiters,
         }
+    }
+
+    pub(crate) fn limiters(&self) -> &Limiters {
+        &self.limiters
     }
 
     /// The tokens: [`Tokens::ready`] is a probe for start-up that makes no data call.
@@ -86,7 +92,7 @@ impl Client {
     /// The limiter of the data calls, for its snapshot.
     #[must_use]
     pub fn limiter(&self) -> &Limiter {
-        &self.limiter
+        &self.limiters.data
     }
 }
 
@@ -109,7 +115,7 @@ impl Service<Request<RequestBody>> for Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("limiter", &self.limiter)
+            .field("limiter", &self.limiters.data)
             .finish_non_exhaustive()
     }
 }

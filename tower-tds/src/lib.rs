@@ -1,7 +1,7 @@
 //! Token, limits and errors for a public transport data service, over hyper and rustls.
 //!
 //! ```text
-//! request -> Retry -> Token -> RequestLimit -> Classify -> hyper client -> ConnectionLimit -> TLS
+//! request -> Retry -> Token -> Detach, RequestLimit -> Classify -> hyper client -> ConnectionLimit -> TLS
 //! ```
 //!
 //! [`Client`] is a [`tower_service::Service`] that always has a valid token, stays inside the
@@ -31,7 +31,8 @@
 //! # Guarantees
 //! - One token call serves all clones; it is renewed ahead of expiry, off the request path.
 //! - At most 50 requests are counted in any second and 60 sockets are open, by the argument on
-//!   the front page of [`tower_tds_limits`]. Retries and token calls stay within it too.
+//!   the front page of [`tower_tds_limits`]. Retries and token calls stay within it too, and so do
+//!   several clients ([`Builder::beside`]).
 //! - A response is a success (2xx or 304). Everything else is an [`Error`].
 //!
 //! # Non-goals

@@ -21,10 +21,13 @@ fn hasty(server: &Server) -> Client {
     client(server, Limits::new(Quota::per_second(count(1_000_000))))
 }
 
-fn client(server: &Server, limits: Limits) -> Client {
+fn credentials(server: &Server) -> Credentials {
     let credentials = Credentials::new(server.client_id(), server.client_secret());
-    let credentials = credentials.expect("the simulator's are usable");
-    Client::builder(server.auth_url(), server.base_url(), credentials)
+    credentials.expect("the simulator's are usable")
+}
+
+fn client(server: &Server, limits: Limits) -> Client {
+    Client::builder(server.auth_url(), server.base_url(), credentials(server))
         .loopback_http()
         .limits(limits)
         .build()
@@ -101,6 +104,34 @@ async fn slow_downloads_at_once_stay_inside_the_limits() {
     assert_eq!(seen.complete, 90);
     assert!(seen.peak_sockets <= 60, "{seen:?}");
     assert!(seen.largest_second <= 50, "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_beside_each_other_share_the_limits() {
+    let server = start(Config::default()).await;
+    let first = client(&server, Limits::default());
+    let second = Client::builder(server.auth_url(), server.base_url(), credentials(&server))
+        .loopback_http()
+        .beside(&first)
+        .build()
+        .expect("loopback is let through");
+    let mut calls = JoinSet::new();
+    for n in 0..120 {
+        let client = if n % 2 == 0 { &first } else { &second };
+        let url = format!(
+            "{}/v1/history/day-{n}?bytes=30000&rate=60000",
+            server.base_url()
+        );
+        calls.spawn(get(client.clone(), url));
+    }
+    for outcome in calls.join_all().await {
+        outcome.expect("data");
+    }
+    let seen = server.ledger().summary();
+    assert_eq!(seen.by_status.keys().copied().collect::<Vec<_>>(), [200]);
+    assert_eq!(seen.token_posts, 2, "a token for each");
+    assert!(seen.largest_second <= 50, "{seen:?}");
+    assert!(seen.peak_sockets <= 60, "{seen:?}");
 }
 
 #[tokio::test]
