@@ -4,6 +4,7 @@
     reason = "an overflow in a test is a failed test"
 )]
 
+mod fates;
 mod shares;
 
 use std::{cmp::Reverse, collections::BinaryHeap, num::NonZeroU32, time::Duration};
@@ -169,24 +170,35 @@ fn counted_by_a_server(
 }
 
 fn counted_within(limits: &Limits, n: u32, seed: u64, delays: Delays) -> (Vec<Duration>, Duration) {
+    counted_and_read(limits, n, seed, delays, |_| Outcome::Answered)
+}
+
+/// `read` is told how long the answer took from the count.
+fn counted_and_read(
+    limits: &Limits,
+    n: u32,
+    seed: u64,
+    delays: Delays,
+    read: fn(Duration) -> Outcome,
+) -> (Vec<Duration>, Duration) {
     let start = Instant::now();
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut requests = Requests::new(limits);
     // Answers to come, each with the number of its grant.
-    let mut answers: BinaryHeap<Reverse<(Duration, usize)>> = BinaryHeap::new();
+    let mut answers: BinaryHeap<Reverse<(Duration, usize, Duration)>> = BinaryHeap::new();
     let mut grants = Vec::new();
     let mut counted = Vec::new();
     let mut now = Duration::ZERO;
     for _ in 0..n {
         loop {
-            while let Some(Reverse((answer, granted))) = answers.peek().copied() {
+            while let Some(Reverse((answer, granted, back))) = answers.peek().copied() {
                 if answer > now {
                     break;
                 }
                 answers.pop();
-                requests.prove_by_end(start + answer, grants[granted]);
+                requests.answer(start + answer, grants[granted], read(back), true);
             }
-            let next_answer = answers.peek().map(|Reverse((answer, _))| *answer);
+            let next_answer = answers.peek().map(|Reverse((answer, ..))| *answer);
             now = match requests.earliest(start + now) {
                 Earliest::Now => break,
                 Earliest::At(at) => next_answer.map_or(at - start, |a| a.min(at - start)),
@@ -196,7 +208,7 @@ fn counted_within(limits: &Limits, n: u32, seed: u64, delays: Delays) -> (Vec<Du
         grants.push(requests.admit(start + now));
         let (there, back) = delays(&mut rng, now);
         counted.push(now + there);
-        answers.push(Reverse((now + there + back, grants.len() - 1)));
+        answers.push(Reverse((now + there + back, grants.len() - 1, back)));
     }
     counted.sort_unstable();
     (counted, now)
@@ -268,11 +280,15 @@ fn largest_weighted_second(counted: &[Duration]) -> f64 {
 
 /// The largest level of a bucket that leaks fifty a second, the one that falls in not counted.
 fn largest_level(counted: &[Duration]) -> f64 {
+    largest_level_at(counted, 50.0)
+}
+
+fn largest_level_at(counted: &[Duration], rate: f64) -> f64 {
     let mut level: f64 = 0.0;
     let mut largest: f64 = 0.0;
     let mut last = Duration::ZERO;
     for at in counted {
-        level = (level - (*at - last).as_secs_f64() * 50.0).max(0.0);
+        level = (level - (*at - last).as_secs_f64() * rate).max(0.0);
         largest = largest.max(level);
         level += 1.0;
         last = *at;
@@ -362,4 +378,25 @@ fn the_highest_rung_reaches_97_hundredths_on_a_calm_path_and_is_not_refused_ther
     let share = f64::from(20_000) / last.as_secs_f64() / 50.0;
     assert!((share - 0.849).abs() < 0.01, "{share}");
     assert!(largest_second(&counted) <= 50);
+}
+
+#[test]
+fn a_service_that_tells_its_own_time_is_used_nearly_in_full() {
+    // All but the 10 ms of the way back.
+    let served = |back: Duration| Outcome::Served(back.saturating_sub(ms(10)));
+    for (rules, least) in [(Rules::window(), 0.97), (Rules::recommended(), 0.94)] {
+        let limits = Limits::default().rules(rules).in_flight(count(500));
+        let (counted, last) = counted_and_read(&limits, 20_000, 1, usual, served);
+        let share = f64::from(20_000) / last.as_secs_f64() / 50.0;
+        assert!(share > least, "{share}, {rules:?}");
+        assert!(largest_second(&counted) <= 50);
+    }
+    // And as safely under any delays.
+    let limits = Limits::default().in_flight(count(500));
+    for (name, delays) in DELAYS {
+        let at_once = |back: Duration| Outcome::Served(back);
+        let (counted, _) = counted_and_read(&limits, 4_000, 1, delays, at_once);
+        let largest = largest_weighted_second(&counted);
+        assert!(largest <= 50.0 + 1e-6, "{name}: {largest}");
+    }
 }
