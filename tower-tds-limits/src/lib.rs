@@ -68,7 +68,7 @@
 //! | answer | concerns | what follows |
 //! |---|---|---|
 //! | 423 | the address | a second of silence, and one [`Rung`] down; up again after ten clean minutes |
-//! | 416 | the address | a second of silence |
+//! | 416 | the address | a second of silence; idle sockets are closed, and for ten minutes there is one fewer |
 //! | 429 | the credential | it pauses as long as the service says, and then one request tries; if that is longer than a minute, calls are told so at once, and one a minute tries |
 //!
 //! [`Feedback`] reads that from responses, or from your errors. [`Limiter::snapshot`] shows it, and
@@ -96,8 +96,9 @@
 //! (tower's `GlobalConcurrencyLimitLayer` as `connector_layer`) + head-room <= what the service allows
 //!
 //! # Non-goals
-//! - Services that smooth arrivals without any burst refuse whoever sends two at once:
-//!   `Rules::window().bucket(Burst::Of(0))` is safe there, with one request at a time.
+//! - Speed where arrivals are smoothed without any burst: only one request at a time is safe there.
+//!   The ladder finds that by about ten refusals; [`Limits::start_at`] with [`Rung::Serial`] begins
+//!   there.
 //! - Sharing limits between processes through a store; [`Limits::shares`] divides them without one.
 
 mod clock;
