@@ -56,7 +56,8 @@ pub struct Snapshot {
     /// Until when nothing is sent for this credential after a 429, but for one that tries.
     pub paused_until: Option<Instant>,
     /// The most requests that can have been counted in any interval of the first quota so far,
-    /// by what was sent when and proven when. By the proof it is never more than the quota.
+    /// by what was sent when and proven when. By the proof it is never more than the quota; only
+    /// [`Rung::Paced`], which proves nothing, can let it be more.
     pub certificate: u64,
 }
 
