@@ -118,6 +118,7 @@ fn a_bad_switch_is_one_line_that_says_what_to_write() {
         (&["--error-body", "yaml"], "json, text, html, xml or empty"),
         (&["--delay-head", "soon"], "uniform"),
         (&["--count-connections", "some"], "see --help"),
+        (&["relay"], "--to <IP:PORT>"),
         (&["--rate", "-1"], "--rate"),
         (&["--per", "0s"], "above zero"),
         (&["--quota", "5/0s"], "CALLS/WINDOW"),
