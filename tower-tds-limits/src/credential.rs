@@ -18,7 +18,7 @@ use self::pause::Pause;
 use crate::{
     LimitError, Limits, clock,
     connection::Connections,
-    gate::{Gate, Waiter},
+    gate::{Gate, Line, Waiter},
     requests::Requests,
 };
 
@@ -28,6 +28,7 @@ pub(crate) struct Credential {
     requests: Arc<Gate<Requests>>,
     connections: Arc<Gate<Connections>>,
     max_wait: Option<Duration>,
+    line: Line,
     /// Set while the gate lets nobody through, so that others need not ask it. It is read without
     /// the gate's lock, and a reader may be late by one request: that one is refused like the
     /// others in flight.
@@ -58,15 +59,17 @@ impl Credential {
             Arc::new(Gate::new(Requests::new(limits))),
             Arc::new(Gate::new(Connections::new(limits))),
             limits.wait(),
+            Line::Back,
         )
     }
 
     /// Another one behind the same limits.
-    pub(crate) fn another(&self) -> Self {
+    pub(crate) fn another(&self, line: Line) -> Self {
         Self::behind(
             Arc::clone(&self.requests),
             Arc::clone(&self.connections),
             self.max_wait,
+            line,
         )
     }
 
@@ -74,11 +77,13 @@ impl Credential {
         requests: Arc<Gate<Requests>>,
         connections: Arc<Gate<Connections>>,
         max_wait: Option<Duration>,
+        line: Line,
     ) -> Self {
         Self {
             requests,
             connections,
             max_wait,
+            line,
             paused: AtomicBool::new(false),
             pause: Arc::new(Gate::new(Pause::new())),
         }
@@ -90,6 +95,10 @@ impl Credential {
 
     pub(crate) fn connections(&self) -> &Arc<Gate<Connections>> {
         &self.connections
+    }
+
+    pub(crate) fn line(&self) -> Line {
+        self.line
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -154,7 +163,11 @@ impl PauseWaiter {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Probe>, LimitError>> {
         let (waiter, _) = self.waiter.get_or_insert_with(|| {
-            let waiter = Waiter::new(Arc::clone(&credential.pause), credential.max_wait);
+            let waiter = Waiter::new(
+                Arc::clone(&credential.pause),
+                credential.line,
+                credential.max_wait,
+            );
             (waiter, clock::now())
         });
         let Poll::Ready(over) = waiter.poll_pass(cx) else {

@@ -33,6 +33,15 @@ pub(crate) trait Admit {
     fn admit_undated(&mut self) -> Option<Self::Grant>;
 }
 
+/// Where in the queue one who comes takes a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Line {
+    #[default]
+    Back,
+    /// Before whoever waits, also before others who came to the front.
+    Front,
+}
+
 /// When one more may pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Earliest {

@@ -5,7 +5,10 @@ use std::{fmt, sync::Arc};
 use tokio::time::Instant;
 
 use crate::{
-    Limits, Rung, clock, connection::ConnectionPermit, credential::Credential, gate::Turn,
+    Limits, Rung, clock,
+    connection::ConnectionPermit,
+    credential::Credential,
+    gate::{Line, Turn},
     request::RequestPermit,
 };
 
@@ -77,8 +80,33 @@ impl Limiter {
     /// only the pause after a 429 is each credential's own.
     #[must_use]
     pub fn another_credential(&self) -> Self {
+        self.another(self.credential.line())
+    }
+
+    /// The same limits for requests that go before whoever waits for a permit, with a pause of
+    /// their own after a 429.
+    ///
+    /// Meant for the few requests that the others depend on: a token call that stood at the end
+    /// of the queue would come after those that it is for. It waits for its permit as they do,
+    /// and never exceeds a limit. Of several such requests the last to come is the first.
+    ///
+    /// # Examples
+    /// ```
+    /// use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
+    ///
+    /// let data = Limiter::new(Limits::default());
+    /// let tokens = data.first_in_line();
+    /// let layers = (RequestLimitLayer::new(data), RequestLimitLayer::new(tokens));
+    /// # drop(layers);
+    /// ```
+    #[must_use]
+    pub fn first_in_line(&self) -> Self {
+        self.another(Line::Front)
+    }
+
+    fn another(&self, line: Line) -> Self {
         Self {
-            credential: Arc::new(self.credential.another()),
+            credential: Arc::new(self.credential.another(line)),
             limits: Arc::clone(&self.limits),
         }
     }

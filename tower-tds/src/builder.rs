@@ -3,7 +3,7 @@
 use std::{error, fmt, num::NonZeroU32};
 
 use http::Uri;
-use tower::ServiceBuilder;
+use tower::{Layer, ServiceBuilder};
 use tower_oidc_cc::{ConfigError, Credentials, Origin, TokenEndpoint, TokenLayer, Tokens};
 use tower_tds_errors::{ClassifyLayer, RetryLayer};
 use tower_tds_limits::{DetachLayer, Limiter, Limits, RequestLimitLayer};
@@ -33,7 +33,8 @@ pub struct Builder {
 #[derive(Debug, Clone)]
 pub(crate) struct Limiters {
     pub(crate) data: Limiter,
-    token: Limiter,
+    /// For the token calls' one socket alone.
+    token_socket: Limiter,
 }
 
 /// Why a client could not be built: a setting that cannot be right.
@@ -135,14 +136,16 @@ impl Builder {
             Some(limiters) => limiters,
             None => Limiters::new(self.limits)?,
         };
-        let Limiters { data, token } = limiters.clone();
+        let Limiters { data, token_socket } = limiters.clone();
 
         let roots = "no root certificates: install the platform's, or name a file in SSL_CERT_FILE";
         let token_http =
-            http(token, self.schemes).map_err(|error| BuildError::because(roots, error))?;
+            http(token_socket, self.schemes).map_err(|error| BuildError::because(roots, error))?;
         let data_http =
             http(data.clone(), self.schemes).map_err(|error| BuildError::because(roots, error))?;
 
+        // A gateway before both counts both; and whoever waits for a permit may wait for a token.
+        let token_http = RequestLimitLayer::new(data.first_in_line()).layer(token_http);
         let tokens = Tokens::builder(endpoint, self.credentials).build(token_http);
         let translate: Translate = into_error;
         let stack = ServiceBuilder::new()
@@ -190,14 +193,14 @@ impl Limiters {
         };
         Ok(Self {
             data: Limiter::new(limits.connections(data)),
-            token: Limiter::new(Limits::default().connections(NonZeroU32::MIN)),
+            token_socket: Limiter::new(Limits::default().connections(NonZeroU32::MIN)),
         })
     }
 
     fn another_credential(&self) -> Self {
         Self {
             data: self.data.another_credential(),
-            token: self.token.clone(),
+            token_socket: self.token_socket.clone(),
         }
     }
 }

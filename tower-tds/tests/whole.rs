@@ -2,7 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
 use bytes::Bytes;
 use http::Request;
@@ -132,6 +132,42 @@ async fn clients_beside_each_other_share_the_limits() {
     assert_eq!(seen.token_posts, 2, "a token for each");
     assert!(seen.largest_second <= 50, "{seen:?}");
     assert!(seen.peak_sockets <= 60, "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_token_call_is_one_of_the_requests_of_its_second() {
+    let server = start(Config::default()).await;
+    let one_a_second = Limits::new(Quota::per_second(count(1)));
+    let client = client(&server, one_a_second);
+    get(client, bus(&server)).await.expect("data");
+    // The token came after the start and used the second's only permit.
+    let first = &server.ledger().arrivals()[0];
+    assert!(first.at >= Duration::from_secs(1), "{first:?}");
+}
+
+#[tokio::test]
+async fn a_token_call_goes_before_the_calls_that_wait_for_a_permit() {
+    let server = start(Config::default()).await;
+    let five_a_second = Quota::new(count(1), Duration::from_millis(200)).expect("an interval");
+    let waiting = client(&server, Limits::new(five_a_second));
+    get(waiting.clone(), bus(&server)).await.expect("data");
+    let mut calls = JoinSet::new();
+    for _ in 0..20 {
+        calls.spawn(get(waiting.clone(), bus(&server)));
+    }
+    tokio::task::yield_now().await;
+
+    let cold = Client::builder(server.auth_url(), server.base_url(), credentials(&server))
+        .loopback_http()
+        .beside(&waiting)
+        .build()
+        .expect("loopback is let through");
+    tokio::spawn(get(cold, bus(&server)));
+    while server.ledger().summary().tokens_issued < 2 {
+        let call = calls.join_next().await.expect("a call still waits");
+        call.expect("no panic").expect("data");
+    }
+    assert!(calls.len() > 10, "{} still wait", calls.len());
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::{fmt, sync::PoisonError, task::Waker, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    Admit, Earliest,
+    Admit, Earliest, Line,
     sync::{Mutex, MutexGuard},
     waiters::{Key, Waiters},
 };
@@ -72,13 +72,13 @@ impl<A: Admit> Gate<A> {
         self.update(|rule| event(rule, clock::now()))
     }
 
-    /// Passes if nobody waits and there is room; otherwise says how long it would be to the
-    /// next, if anybody can tell.
-    pub(crate) fn try_pass(&self) -> Result<A::Grant, Option<Duration>> {
+    /// Passes if nobody waits before it and there is room; otherwise says how long it would be to
+    /// the next, if anybody can tell.
+    pub(crate) fn try_pass(&self, line: Line) -> Result<A::Grant, Option<Duration>> {
         let mut state = self.lock();
         let now = clock::now();
         let earliest = state.rule.earliest(now);
-        if earliest == Earliest::Now && state.waiters.is_empty() {
+        if earliest == Earliest::Now && state.is_first(line) {
             return Ok(state.rule.admit(now));
         }
         Err(match earliest {
@@ -88,11 +88,16 @@ impl<A: Admit> Gate<A> {
     }
 
     /// Passes, or takes a place in the queue.
-    pub(super) fn pass(&self, place: &mut Option<Key>, waker: &Waker) -> Pass<A::Grant> {
+    pub(super) fn pass(
+        &self,
+        place: &mut Option<Key>,
+        line: Line,
+        waker: &Waker,
+    ) -> Pass<A::Grant> {
         let mut state = self.lock();
         // Half of what passing costs is a look at the clock.
         if place.is_none()
-            && state.waiters.is_empty()
+            && state.is_first(line)
             && let Some(grant) = state.rule.admit_undated()
         {
             return Pass::Granted(grant);
@@ -100,7 +105,7 @@ impl<A: Admit> Gate<A> {
         let now = clock::now();
         let front = match *place {
             Some(key) => state.waiters.is_front(key),
-            None => state.waiters.is_empty(),
+            None => state.is_first(line),
         };
         let told = if front {
             state.rule.earliest(now)
@@ -116,7 +121,13 @@ impl<A: Admit> Gate<A> {
         }
         match *place {
             Some(key) => state.waiters.set_waker(key, waker),
-            None => *place = Some(state.waiters.push_back(waker.clone())),
+            None => {
+                let waker = waker.clone();
+                *place = Some(match line {
+                    Line::Back => state.waiters.push_back(waker),
+                    Line::Front => state.waiters.push_front(waker),
+                });
+            }
         }
         if front {
             state.told = Some(told);
@@ -147,6 +158,11 @@ impl<A> fmt::Debug for Gate<A> {
 // === impl State ===
 
 impl<A: Admit> State<A> {
+    /// Whether one who comes now has nobody before it.
+    fn is_first(&self, line: Line) -> bool {
+        line == Line::Front || self.waiters.is_empty()
+    }
+
     /// Takes a waiter out; gives the waker of the next one if it has to look now.
     fn leave(&mut self, key: Key, now: Instant) -> Option<Waker> {
         let was_front = self.waiters.is_front(key);

@@ -50,7 +50,7 @@ fn gate(free: usize) -> Arc<Gate<Script>> {
 }
 
 fn waiter(gate: &Arc<Gate<Script>>) -> Waiter<Script> {
-    Waiter::new(Arc::clone(gate), None)
+    Waiter::new(Arc::clone(gate), Line::Back, None)
 }
 
 fn put_back(gate: &Gate<Script>) {
@@ -103,13 +103,66 @@ async fn one_who_does_not_wait_passes_nobody_who_does() {
     let mut first = pass!(waiter(&gate));
     assert_pending!(first.poll());
     put_back(&gate);
-    assert_eq!(gate.try_pass(), Err(None), "it is the first one's");
+    assert_eq!(
+        gate.try_pass(Line::Back),
+        Err(None),
+        "it is the first one's"
+    );
     assert_ready_ok!(first.poll());
     put_back(&gate);
-    assert_eq!(gate.try_pass(), Ok(()));
+    assert_eq!(gate.try_pass(Line::Back), Ok(()));
     let soon = Duration::from_millis(40);
     gate.update(|script| script.at = vec![Instant::now() + soon]);
-    assert_eq!(gate.try_pass(), Err(Some(soon)));
+    assert_eq!(gate.try_pass(Line::Back), Err(Some(soon)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_is_first_in_line_goes_before_those_who_wait() {
+    let gate = gate(0);
+    let front = || pass!(Waiter::new(Arc::clone(&gate), Line::Front, None));
+    let mut first = pass!(waiter(&gate));
+    assert_pending!(first.poll());
+    let mut urgent = front();
+    assert_pending!(urgent.poll());
+
+    put_back(&gate);
+    assert!(urgent.is_woken());
+    assert_pending!(first.poll());
+    assert_ready_ok!(urgent.poll());
+    put_back(&gate);
+    assert!(first.is_woken(), "the turn is handed on");
+    let mut newcomer = front();
+    assert_ready_ok!(newcomer.poll());
+    assert_pending!(first.poll());
+    put_back(&gate);
+    assert_eq!(
+        gate.try_pass(Line::Front),
+        Ok(()),
+        "nor does it wait for one woken"
+    );
+    assert_pending!(first.poll());
+    put_back(&gate);
+    assert!(first.is_woken());
+    assert_ready_ok!(first.poll());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_first_in_line_that_leaves_hands_the_turn_on() {
+    let gate = gate(0);
+    let soon = Instant::now() + Duration::from_millis(40);
+    let mut first = pass!(waiter(&gate));
+    assert_pending!(first.poll());
+    let mut urgent = pass!(Waiter::new(Arc::clone(&gate), Line::Front, None));
+    assert_pending!(urgent.poll());
+    gate.update(|script| script.at = vec![soon]);
+    assert!(urgent.is_woken());
+    assert_pending!(urgent.poll());
+    drop(urgent);
+    assert!(first.is_woken(), "it has to wait by its own timer now");
+    assert_pending!(first.poll());
+    advance(Duration::from_millis(41)).await;
+    assert!(first.is_woken());
+    assert_ready_ok!(first.poll());
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,7 +246,7 @@ async fn an_event_that_changes_nothing_for_the_front_wakes_nobody() {
 async fn a_bounded_wait_ends_in_an_error_and_leaves_no_place_behind() {
     let gate = gate(0);
     let bound = Duration::from_millis(250);
-    let mut bounded = pass!(Waiter::new(Arc::clone(&gate), Some(bound)));
+    let mut bounded = pass!(Waiter::new(Arc::clone(&gate), Line::Back, Some(bound)));
     let mut patient = pass!(waiter(&gate));
     assert_pending!(bounded.poll());
     assert_pending!(patient.poll());
@@ -211,7 +264,7 @@ async fn a_bounded_wait_ends_in_an_error_and_leaves_no_place_behind() {
 async fn a_waiter_whose_bound_is_over_still_passes_if_there_is_room() {
     let gate = gate(0);
     let bound = Duration::from_millis(250);
-    let mut bounded = pass!(Waiter::new(Arc::clone(&gate), Some(bound)));
+    let mut bounded = pass!(Waiter::new(Arc::clone(&gate), Line::Back, Some(bound)));
     assert_pending!(bounded.poll());
     put_back(&gate);
     advance(bound).await;
@@ -222,7 +275,7 @@ async fn a_waiter_whose_bound_is_over_still_passes_if_there_is_room() {
 async fn a_waiter_that_timed_out_can_wait_again() {
     let gate = gate(0);
     let bound = Duration::from_millis(250);
-    let mut waiter = Waiter::new(Arc::clone(&gate), Some(bound));
+    let mut waiter = Waiter::new(Arc::clone(&gate), Line::Back, Some(bound));
     let mut again = task::spawn(poll_fn(|cx| waiter.poll_pass(cx)));
     assert_pending!(again.poll());
     advance(bound).await;

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Admit, Gate, Waiter};
+use super::{Admit, Gate, Line, Waiter};
 use crate::LimitError;
 
 /// What a gate's grant turns into. Dropping it gives the grant back.
@@ -20,6 +20,11 @@ pub(crate) trait Permit {
     type Source: Clone;
 
     fn gate(source: &Self::Source) -> &Arc<Gate<Self::Rule>>;
+
+    /// Where in the queue those with this source stand.
+    fn line(_source: &Self::Source) -> Line {
+        Line::Back
+    }
 
     /// Stands for the one that the gate has just counted.
     fn granted(source: &Self::Source, grant: <Self::Rule as Admit>::Grant) -> Self;
@@ -52,7 +57,7 @@ enum Readiness<P> {
 impl<P: Permit> Turn<P> {
     pub(crate) fn new(source: P::Source, max_wait: Option<Duration>) -> Self {
         Self {
-            waiter: Waiter::new(Arc::clone(P::gate(&source)), max_wait),
+            waiter: Waiter::new(Arc::clone(P::gate(&source)), P::line(&source), max_wait),
             source,
             readiness: Readiness::Unready,
         }
@@ -104,7 +109,7 @@ impl<P: Permit> Turn<P> {
     ) -> Poll<Result<(), E>> {
         if !self.is_decided() {
             ready!(inner(cx))?;
-            self.readiness = match P::gate(&self.source).try_pass() {
+            self.readiness = match P::gate(&self.source).try_pass(P::line(&self.source)) {
                 Ok(grant) => Readiness::Granted(P::granted(&self.source, grant)),
                 Err(wait) => Readiness::Refused(LimitError::rejected(wait)),
             };

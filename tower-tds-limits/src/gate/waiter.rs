@@ -11,7 +11,7 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::{Admit, Earliest, Gate, shared::Pass, waiters::Key};
+use super::{Admit, Earliest, Gate, Line, shared::Pass, waiters::Key};
 use crate::{LimitError, clock};
 
 /// Waits at a gate, as often as asked, one wait at a time.
@@ -20,6 +20,7 @@ use crate::{LimitError, clock};
 /// waiter is polled.
 pub(crate) struct Waiter<A: Admit> {
     gate: Arc<Gate<A>>,
+    line: Line,
     /// The place in the queue while waiting.
     place: Option<Key>,
     max_wait: Option<Duration>,
@@ -32,9 +33,10 @@ pub(crate) struct Waiter<A: Admit> {
 // === impl Waiter ===
 
 impl<A: Admit> Waiter<A> {
-    pub(crate) fn new(gate: Arc<Gate<A>>, max_wait: Option<Duration>) -> Self {
+    pub(crate) fn new(gate: Arc<Gate<A>>, line: Line, max_wait: Option<Duration>) -> Self {
         Self {
             gate,
+            line,
             place: None,
             max_wait,
             since: None,
@@ -57,7 +59,7 @@ impl<A: Admit> Waiter<A> {
     /// When the longest wait has passed; the place is given up.
     pub(crate) fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Result<A::Grant, LimitError>> {
         loop {
-            let told = match self.gate.pass(&mut self.place, cx.waker()) {
+            let told = match self.gate.pass(&mut self.place, self.line, cx.waker()) {
                 Pass::Granted(grant) => {
                     self.since = None;
                     return Poll::Ready(Ok(grant));

@@ -56,27 +56,11 @@ impl Waiters {
     }
 
     pub(super) fn push_back(&mut self, waker: Waker) -> Key {
-        let node = Node {
-            waker: Some(waker),
-            previous: self.back,
-            next: NONE,
-        };
-        let at = self.free;
-        let at = if let Some(free) = self.nodes.get_mut(at) {
-            self.free = free.next;
-            *free = node;
-            at
-        } else {
-            self.nodes.push(node);
-            self.nodes.len().saturating_sub(1)
-        };
-        match self.nodes.get_mut(self.back) {
-            Some(back) => back.next = at,
-            None => self.front = at,
-        }
-        self.back = at;
-        self.len = self.len.saturating_add(1);
-        Key(at)
+        self.push_between(self.back, NONE, waker)
+    }
+
+    pub(super) fn push_front(&mut self, waker: Waker) -> Key {
+        self.push_between(NONE, self.front, waker)
     }
 
     pub(super) fn set_waker(&mut self, key: Key, waker: &Waker) {
@@ -104,6 +88,33 @@ impl Waiters {
             None => self.back = previous,
         }
         self.len = self.len.saturating_sub(1);
+    }
+
+    fn push_between(&mut self, previous: usize, next: usize, waker: Waker) -> Key {
+        let node = Node {
+            waker: Some(waker),
+            previous,
+            next,
+        };
+        let at = self.free;
+        let at = if let Some(free) = self.nodes.get_mut(at) {
+            self.free = free.next;
+            *free = node;
+            at
+        } else {
+            self.nodes.push(node);
+            self.nodes.len().saturating_sub(1)
+        };
+        match self.nodes.get_mut(previous) {
+            Some(previous) => previous.next = at,
+            None => self.front = at,
+        }
+        match self.nodes.get_mut(next) {
+            Some(next) => next.previous = at,
+            None => self.back = at,
+        }
+        self.len = self.len.saturating_add(1);
+        Key(at)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     connection::refused,
     credential::{Credential, Probe},
     events,
-    gate::{Gate, Permit},
+    gate::{Gate, Line, Permit},
     request::Outcome,
     requests::{Grant, Requests},
 };
@@ -147,6 +147,10 @@ impl Permit for RequestPermit {
 
     fn gate(source: &Arc<Credential>) -> &Arc<Gate<Requests>> {
         source.requests()
+    }
+
+    fn line(source: &Arc<Credential>) -> Line {
+        source.line()
     }
 
     fn granted(source: &Arc<Credential>, grant: Grant) -> Self {

@@ -7,6 +7,7 @@ use super::*;
 #[derive(Debug, Clone)]
 enum Step {
     Push,
+    PushFront,
     /// Removes one of those who wait.
     Remove(prop::sample::Index),
 }
@@ -14,6 +15,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => Just(Step::Push),
+        1 => Just(Step::PushFront),
         2 => any::<prop::sample::Index>().prop_map(Step::Remove),
     ]
 }
@@ -29,6 +31,11 @@ proptest! {
                     let key = waiters.push_back(Waker::noop().clone());
                     prop_assert!(!model.contains(&key), "a live key is handed out once");
                     model.push_back(key);
+                }
+                Step::PushFront => {
+                    let key = waiters.push_front(Waker::noop().clone());
+                    prop_assert!(!model.contains(&key), "a live key is handed out once");
+                    model.push_front(key);
                 }
                 Step::Remove(at) if !model.is_empty() => {
                     let key = model.remove(at.index(model.len())).expect("below the length");
