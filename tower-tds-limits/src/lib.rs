@@ -46,8 +46,8 @@
 //! - A connect that waits is given the place of an idle socket, of whichever host or client, within
 //!   a tenth of a second and the server's close; a socket that carries a request is never cut for
 //!   it ([`ConnectionLimit`], "Reclaim").
-//! - Waiters go first in, first out, one is woken at a time, and one that is dropped leaves
-//!   nothing behind.
+//! - Waiters go first in, first out (but for [`Limiter::first_in_line`]), one is woken at a time,
+//!   and one that is dropped leaves nothing behind.
 //!
 //! # The argument
 //! A request is counted at some time between its grant and its proof, the response. Take any

@@ -59,13 +59,14 @@ const TOKEN: &[u8] =
     \xa4\x02\x95\x3b\xa5\x26\x16\xa5\x16\x29\xd5\x02\x00\x91\x59\x2b\x27\x48\x00\x00\x00";
 
 /// What the service answers, one after the other; the last one for good.
-const ANSWERS: [&str; 5] = [
+const ANSWERS: [&str; 4] = [
     "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
     "HTTP/1.1 401 Unauthorized\r\ncontent-length: 27\r\n\r\n{\"message\":\"invalid token\"}",
     "HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n",
     "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\ncut",
-    "no HTTP at all\r\n\r\n",
 ];
+
+const LAST_ANSWER: &str = "no HTTP at all\r\n\r\n";
 
 /// A token endpoint and a service on one port. Gives what it was asked.
 async fn answer(listener: TcpListener, asked: Arc<Mutex<Vec<String>>>) {
@@ -79,7 +80,7 @@ async fn answer(listener: TcpListener, asked: Arc<Mutex<Vec<String>>>) {
             );
             [head.as_bytes(), TOKEN].concat()
         } else {
-            let answer = answers.next().unwrap_or(&ANSWERS[ANSWERS.len() - 1]);
+            let answer = answers.next().unwrap_or(&LAST_ANSWER);
             answer.as_bytes().to_vec()
         };
         asked.lock().expect("no panic under it").push(request);
