@@ -67,7 +67,8 @@
 //!   backoff, or two minutes after refused credentials, or within a second of their being changed;
 //!   five minutes if the server itself asks for that, and more only if a [`Budget`] is spent.
 //!   A runtime that is shut down takes its task with it, and the next call starts another.
-//! - **Fail closed.** No expired token and no request without a token is sent; a token goes to the
+//! - **Fail closed.** No token that has expired and no request without one is sent (on a machine
+//!   that was suspended or whose clock was set, from five seconds later on); a token goes to the
 //!   listed origins alone, over https; a redirect of the token request is an error.
 //! - **Two clocks.** A token ends when the steady clock or the wall clock says so, whichever is
 //!   first: a suspended machine and a clock that is set are noticed within five seconds.

@@ -18,8 +18,8 @@ pub(crate) mod source;
 /// Yields credentials: fixed ones, or those of the moment from outside the program.
 ///
 /// It is asked before each token request, so a secret can be rotated without a restart. After the
-/// server has refused what it gave, it is asked again and again (twice a second; every ten seconds
-/// for a function), and credentials that differ are tried at once: the token in use serves
+/// server has refused what it gave, it is asked again and again (twice a second; a function once a
+/// second), and credentials that differ are tried at once: the token in use serves
 /// meanwhile, and nobody has to touch the program.
 ///
 /// For a rotation without a gap at a server that allows several keys, name two with

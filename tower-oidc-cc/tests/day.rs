@@ -63,9 +63,15 @@ fn day(script: Vec<Reply>, policy: Policy, per_hour: u32, dead_every: usize) {
             .budget(budget)
             .build(endpoint.clone());
         let mut number = 0_usize;
+        let issued = endpoint.clone();
         let service = layer(&tokens).layer(service_fn(move |request: Request<Body>| {
             number += 1;
             let token = seen(&request);
+            // By the endpoint's own account of when it was issued, and for how long: contract, "when
+            // the time since issue exceeds expires_in, the token is no longer valid".
+            let expires_at = issued.expiry(token.trim_start_matches("Bearer "));
+            let late = Instant::now().saturating_duration_since(expires_at);
+            assert!(late.is_zero(), "{token} has expired by {late:?}");
             let refused = number.is_multiple_of(dead_every);
             async move {
                 Ok::<_, Infallible>(if refused {

@@ -44,5 +44,6 @@ impl fmt::Debug for Function {
     }
 }
 
-/// What is behind the function may be a server with limits of its own.
-const WATCH: Duration = Duration::from_secs(10);
+/// What is behind the function may be a server with limits of its own, and is not asked more often
+/// than the promise needs: changed credentials are tried within a second.
+const WATCH: Duration = Duration::from_secs(1);

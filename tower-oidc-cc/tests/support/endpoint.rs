@@ -16,7 +16,7 @@ use http_body_util::{BodyExt, Full};
 use tokio::time::{Instant, sleep};
 use tower::Service;
 
-use super::{Body, poll_once};
+use super::{Body, poll_once, secs};
 
 #[derive(Clone, Default)]
 pub(crate) struct Endpoint {
@@ -28,6 +28,8 @@ struct State {
     script: VecDeque<Reply>,
     fallback: Reply,
     posts: Vec<Post>,
+    /// Each token, and when it expires.
+    issued: Vec<(String, Instant)>,
 }
 
 /// What the endpoint saw of one token request.
@@ -160,6 +162,13 @@ impl Endpoint {
     pub(crate) fn count(&self) -> usize {
         self.state.lock().unwrap().posts.len()
     }
+
+    /// When a token that was issued here expires.
+    pub(crate) fn expiry(&self, token: &str) -> Instant {
+        let state = self.state.lock().unwrap();
+        let mut issued = state.issued.iter();
+        issued.find(|(issued, _)| issued == token).unwrap().1
+    }
 }
 
 impl Service<Request<Body>> for Endpoint {
@@ -190,6 +199,10 @@ impl Service<Request<Body>> for Endpoint {
         let number = state.posts.len();
         let reply = state.script.pop_front();
         let reply = reply.unwrap_or_else(|| state.fallback.clone());
+        let token = format!("canary-token-{number}");
+        // The server's clock starts at once, however late the reply comes.
+        let expires_at = Instant::now() + secs(reply.expires_in);
+        state.issued.push((token.clone(), expires_at));
         drop(state);
         match reply.fault {
             Some(Fault::Broken) => {
@@ -202,7 +215,7 @@ impl Service<Request<Body>> for Endpoint {
         let life = reply.expires_in;
         let body = reply.body.unwrap_or_else(|| {
             format!(
-                r#"{{"access_token":"canary-token-{number}","expires_in":{life},"refresh_expires_in":0,"token_type":"Bearer","not-before-policy":0,"scope":"profile email"}}"#
+                r#"{{"access_token":"{token}","expires_in":{life},"refresh_expires_in":0,"token_type":"Bearer","not-before-policy":0,"scope":"profile email"}}"#
             )
             .into()
         });
