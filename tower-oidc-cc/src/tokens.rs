@@ -2,9 +2,7 @@
 
 use std::{fmt, future::poll_fn, sync::Arc};
 
-use arc_swap::Guard;
-
-use self::{bearer::Bearer, shared::Shared};
+use self::{bearer::Bearer, shared::Shared, sync::Guard};
 use crate::{Finding, Health, Judgement, Provider, TokenEndpoint, TokenError};
 
 pub use self::builder::TokensBuilder;
@@ -14,10 +12,15 @@ mod bearer;
 mod builder;
 mod cold;
 mod driver;
+mod duty;
+mod entry;
 mod grant;
 mod keyring;
 mod refusals;
+mod settings;
 mod shared;
+mod slot;
+mod sync;
 mod wait;
 
 /// Keeps one valid token for everyone who holds a clone of this handle.

@@ -2,7 +2,9 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use http::StatusCode;
+pub(crate) use self::kind::Kind;
+
+mod kind;
 
 /// Says why there is no token to send, and what to do next.
 ///
@@ -16,43 +18,6 @@ struct Repr {
     kind: Kind,
     retry_after: Option<Duration>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
-}
-
-/// The text of a kind is fixed or a number: nothing that a server wrote is ever printed, since a
-/// server may echo the secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The HTTP client failed.
-    Transport,
-    /// The token request's own timeout passed.
-    Timeout,
-    /// The endpoint answered that it cannot answer now.
-    Unavailable(StatusCode),
-    /// The endpoint refused the credentials or the grant, with an OAuth error code.
-    Rejected(StatusCode, &'static str),
-    /// The endpoint wants the request elsewhere; credentials do not follow redirects.
-    Redirected(StatusCode),
-    /// The reply is no token reply, or a broken one; the next may be whole.
-    Malformed(&'static str),
-    /// The reply is whole, but its token cannot be sent as a bearer token.
-    Unusable(&'static str),
-    /// The provider has no credentials.
-    NoCredentials,
-    /// The caller's own bound on token requests is reached.
-    OverBudget,
-    /// The private key made no signature, though it did when it was taken.
-    #[cfg(feature = "private-key-jwt")]
-    Unsigned,
-    /// The token expired, or was found dead, between `poll_ready` and `call`.
-    Expired,
-    /// The request goes to an origin that may not see the token.
-    ForeignOrigin,
-    /// The request came with an Authorization header of its own.
-    AlreadyAuthorized,
-    /// There is no tokio runtime to ask for a token on.
-    NoRuntime,
-    /// The runtime that asked went away, twice.
-    Vanished,
 }
 
 // === impl TokenError ===
@@ -90,24 +55,7 @@ impl TokenError {
     /// changed by anyone: the endpoint is down, slow or broken, or the token expired just now.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        match self.0.kind {
-            Kind::Transport
-            | Kind::Timeout
-            | Kind::Unavailable(_)
-            | Kind::Malformed(_)
-            | Kind::OverBudget
-            | Kind::Expired
-            | Kind::Vanished => true,
-            Kind::Rejected(..)
-            | Kind::Redirected(_)
-            | Kind::Unusable(_)
-            | Kind::NoCredentials
-            | Kind::ForeignOrigin
-            | Kind::AlreadyAuthorized
-            | Kind::NoRuntime => false,
-            #[cfg(feature = "private-key-jwt")]
-            Kind::Unsigned => false,
-        }
+        self.0.kind.is_transient()
     }
 
     /// Whether the token endpoint refused the credentials or the grant: somebody has to correct
@@ -193,71 +141,10 @@ impl TokenError {
     }
 }
 
+/// The text is of a kind and a number: nothing that a server wrote is ever printed.
 impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.kind {
-            Kind::Transport => f.write_str(
-                "the token endpoint cannot be reached: check its address and the network",
-            ),
-            Kind::Timeout => f.write_str(
-                "the token endpoint did not answer in time: try later, or allow a longer timeout",
-            ),
-            Kind::Unavailable(status) => write!(
-                f,
-                "the token endpoint cannot answer now (status {}): try later",
-                status.as_u16()
-            ),
-            Kind::Rejected(status, code) => write!(
-                f,
-                "the token endpoint refused the credentials or the grant (status {}, {code}): \
-                 check the client id, the secret and the client's settings at the server",
-                status.as_u16()
-            ),
-            Kind::Redirected(status) => write!(
-                f,
-                "the token endpoint answered with a redirect (status {}), which credentials do \
-                 not follow: configure the final address",
-                status.as_u16()
-            ),
-            Kind::Malformed(what) => write!(
-                f,
-                "the token endpoint's reply is no token reply ({what}): try later, and check \
-                 that the address is a token endpoint's"
-            ),
-            Kind::Unusable(what) => write!(
-                f,
-                "the token endpoint's token cannot be sent as a bearer token ({what}): check the \
-                 client's settings at the server"
-            ),
-            Kind::NoCredentials => f.write_str(
-                "there are no credentials to ask for a token with: see the source of this error",
-            ),
-            Kind::OverBudget => f.write_str(
-                "no token request is left in the budget: try later, find out what spends them, or \
-                 allow more",
-            ),
-            #[cfg(feature = "private-key-jwt")]
-            Kind::Unsigned => f.write_str(
-                "the client's private key made no signature; nothing was sent: check the key",
-            ),
-            Kind::Expired => f.write_str(
-                "the token expired between readiness and call; nothing was sent: call again",
-            ),
-            Kind::ForeignOrigin => f.write_str(
-                "the request goes to an origin that may not see the token: add the origin to the \
-                 layer's list, or send the request without the layer",
-            ),
-            Kind::AlreadyAuthorized => f.write_str(
-                "the request has an Authorization header already, and the layer was told to \
-                 refuse it: remove it, or send the request without the layer",
-            ),
-            Kind::NoRuntime => {
-                f.write_str("no tokio runtime to ask for a token on: poll the service inside one")
-            }
-            Kind::Vanished => f.write_str(
-                "the runtime that asked for a token is gone: call again on a running one",
-            ),
-        }?;
+        self.0.kind.fmt(f)?;
         match self.0.retry_after {
             Some(wait) => write!(f, " (not asked again for {:.1} s)", wait.as_secs_f64()),
             None => Ok(()),

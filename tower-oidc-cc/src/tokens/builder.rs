@@ -14,7 +14,8 @@ use tower_service::Service;
 use super::{
     Tokens,
     grant::{Ask, Post},
-    shared::{Settings, Shared},
+    settings::Settings,
+    shared::Shared,
 };
 use crate::{
     Budget, Event, Parameters, Policy, Provider, TokenEndpoint, clock::Clock, event::Listener,

@@ -2,15 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 use super::{
     bearer::Bearer,
+    entry::{Answer, Waiter},
     grant::Issued,
-    shared::{Answer, Waiter},
+    sync::{mpsc, oneshot},
 };
 use crate::{
     Health, Policy, Reason, TokenError,

@@ -6,15 +6,15 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use tokio::{
-    sync::mpsc,
-    time::{Instant, timeout_at},
-};
+use tokio::time::Instant;
 
 use super::{
+    duty::Next,
+    entry::Waiter,
     grant::{Grant, Issued},
     keyring::Keyring,
-    shared::{Next, Shared, Waiter},
+    shared::Shared,
+    sync::{mpsc, timeout_at},
 };
 use crate::{TokenError, clock::Clock, error::token::Kind};
 

@@ -2,8 +2,9 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
+use super::sync::timeout;
 use crate::{Credentials, Provider, TokenError, error::token::Kind, provider::source::Provided};
 
 /// The sources in their order, from the one that was accepted last.

@@ -42,7 +42,7 @@ impl Shared {
         }
         cold.token = None;
         cold.loss = Reason::Dead;
-        self.empty();
+        self.slot.empty();
         Fate::Dropped
     }
 

@@ -6,15 +6,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::{
-    runtime::Handle,
-    sync::oneshot,
-    time::{Sleep, sleep},
-};
-
 use super::{
     Tokens,
-    shared::{Answer, Entry},
+    entry::{Answer, Entry},
+    sync::{Handle, Sleep, oneshot, sleep},
 };
 use crate::{TokenError, error::token::Kind};
 
@@ -50,7 +45,7 @@ impl Wait {
                     Entry::Fresh => return Poll::Ready(Ok(())),
                     Entry::Refused(error) => return Poll::Ready(Err(error)),
                     Entry::Waiting(answer, shift) => {
-                        let limit = tokens.shared.patience();
+                        let limit = tokens.shared.settings.patience();
                         let patience = Handle::try_current().map(|_| Box::pin(sleep(limit)));
                         *self = Self::Waiting {
                             answer,

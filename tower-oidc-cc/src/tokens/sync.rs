@@ -1,0 +1,13 @@
+//! What the shared parts are built of; the model test puts loom's in its place.
+
+pub(super) use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, Ordering},
+};
+
+pub(super) use arc_swap::{ArcSwapOption, Guard};
+pub(super) use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot},
+    time::{Sleep, sleep, timeout, timeout_at},
+};
