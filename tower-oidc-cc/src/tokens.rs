@@ -21,6 +21,8 @@ mod settings;
 mod shared;
 mod slot;
 mod sync;
+#[cfg(test)]
+mod tests;
 mod wait;
 
 /// Keeps one valid token for everyone who holds a clone of this handle.

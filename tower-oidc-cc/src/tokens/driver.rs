@@ -28,6 +28,9 @@ pub(super) struct Driver {
     keyring: Keyring,
     clock: Clock,
     demands: mpsc::UnboundedReceiver<Waiter>,
+    /// Whose demand led to the flight. It is kept here for the end of the driver: who waits must
+    /// not hear of that before the shared state does, and ask the same driver again.
+    waiting: Option<Waiter>,
     /// The number of this driver.
     shift: u64,
 }
@@ -56,6 +59,7 @@ impl Driver {
             keyring,
             clock,
             demands,
+            waiting: None,
             shift,
         }
     }
@@ -69,7 +73,7 @@ impl Driver {
             let look = match next {
                 // ## Renew => fly
                 Next::Renew => {
-                    self.fly(None).await;
+                    self.fly().await;
                     continue;
                 }
                 Next::Sleep(until) => Some(until),
@@ -79,7 +83,10 @@ impl Driver {
             let watch = self.keyring.watch_at(self.clock.now().steady);
             // ## (Sleep | Idle) => (fly | attend | ask for other credentials | end)
             match self.event(look.into_iter().chain(watch).min()).await {
-                Event::Demand(waiter) => self.fly(Some(waiter)).await,
+                Event::Demand(waiter) => {
+                    self.waiting = Some(waiter);
+                    self.fly().await;
+                }
                 Event::Closed => return,
                 Event::Timer => {
                     let due = watch.is_some_and(|at| at <= self.clock.now().steady);
@@ -106,7 +113,7 @@ impl Driver {
     }
 
     /// Makes one token request, and answers everyone who waits for it by the time it is over.
-    async fn fly(&mut self, demand: Option<Waiter>) {
+    async fn fly(&mut self) {
         let Some(why) = self
             .shared
             .upgrade()
@@ -122,7 +129,7 @@ impl Driver {
         let Some((answer, waiters)) = settled else {
             return;
         };
-        for waiter in demand.into_iter().chain(waiters) {
+        for waiter in self.waiting.take().into_iter().chain(waiters) {
             // Who has stopped waiting needs no answer.
             drop(waiter.send(answer.clone()));
         }

@@ -1,0 +1,8 @@
+#![expect(clippy::arithmetic_side_effects, reason = "a test may panic")]
+
+#[expect(
+    clippy::duplicate_mod,
+    dead_code,
+    reason = "the shared parts as they are, on other locks"
+)]
+mod model;
