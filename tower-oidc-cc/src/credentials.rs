@@ -104,6 +104,10 @@ impl Credentials {
         })
     }
 
+    pub(crate) fn client_id(&self) -> &str {
+        &self.client_id
+    }
+
     /// Whether a server would see the same in both.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         self.client_id == other.client_id && self.proof.same_as(&other.proof)

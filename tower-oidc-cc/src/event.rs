@@ -40,6 +40,17 @@ pub enum Event {
         /// How long the token lives from now on.
         life: Duration,
     },
+    /// Another process has left a token in the [`TokenStore`](crate::TokenStore); it is used, and
+    /// nothing was asked of the endpoint.
+    #[non_exhaustive]
+    Shared {
+        /// The number of the new token, in this process.
+        generation: u64,
+        /// Why one was wanted.
+        reason: Reason,
+        /// How long the token lives from now on.
+        life: Duration,
+    },
     /// There is no new token: a request failed, or none could be made.
     #[non_exhaustive]
     Failed {
@@ -124,6 +135,11 @@ impl Event {
                 took,
                 life,
             } => tracing::debug!(generation, ?reason, ?took, ?life, "token renewed"),
+            Self::Shared {
+                generation,
+                reason,
+                life,
+            } => tracing::debug!(generation, ?reason, ?life, "token taken from the store"),
             Self::Failed { error, reason } => {
                 tracing::warn!(%error, ?reason, "token request failed");
             }

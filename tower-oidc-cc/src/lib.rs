@@ -88,6 +88,7 @@
 //! | a day under [`Policy::Interval`], 6 hours | 5 at most |
 //! | a day under [`Policy::OnExpiry`] | 2 at most |
 //! | a thousand calls at once with no token, or with a token that is found dead | 1 |
+//! | a day of any number of processes that share a [`TokenStore`] | 2 |
 //! | a thousand processes started at once | renewals spread over 2.4 hours |
 //! | the endpoint is down for an hour, under load | 240 in the mean, at growing distances |
 //! | the credentials are wrong | 1 in one to two minutes, for each key |
@@ -147,6 +148,7 @@ pub use self::{
     replay::{Replay, ReplayLayer},
     rules::{Existing, Foreign},
     service::Token,
+    store::{StoredToken, TokenStore},
     tokens::{Tokens, TokensBuilder},
 };
 
@@ -176,6 +178,7 @@ mod provider;
 mod replay;
 mod rules;
 mod service;
+mod store;
 mod tokens;
 
 #[cfg(doctest)]

@@ -28,6 +28,13 @@ impl Moment {
         })
     }
 
+    pub(crate) fn checked_sub(self, duration: Duration) -> Option<Self> {
+        Some(Self {
+            steady: self.steady.checked_sub(duration)?,
+            wall: self.wall.checked_sub(duration)?,
+        })
+    }
+
     /// How long it is until this moment, by the clock that gets there first; zero if it has come.
     pub(crate) fn left_at(self, now: Self) -> Duration {
         let steady = self.steady.saturating_duration_since(now.steady);

@@ -127,6 +127,12 @@ impl Parameters {
         }
     }
 
+    /// The names and values, in the order in which they are sent.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        let fields = self.fields.iter();
+        fields.map(|(name, value)| (&**name, value.as_str()))
+    }
+
     fn with(mut self, name: &'static str, value: &str) -> Self {
         self.fields.retain(|(field, _)| field != name);
         self.fields.push((name.into(), value.into()));

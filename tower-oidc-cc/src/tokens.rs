@@ -14,6 +14,7 @@ mod cold;
 mod driver;
 mod duty;
 mod entry;
+mod fleet;
 mod grant;
 mod keyring;
 mod refusals;

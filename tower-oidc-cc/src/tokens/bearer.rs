@@ -36,4 +36,9 @@ pub(crate) fn header(token: &str) -> Result<HeaderValue, &'static str> {
     Ok(header)
 }
 
+/// The token in a header that [`header`] made.
+pub(crate) fn token(header: &HeaderValue) -> Option<&str> {
+    std::str::from_utf8(header.as_bytes().strip_prefix(SCHEME)?).ok()
+}
+
 const SCHEME: &[u8] = b"Bearer ";

@@ -18,7 +18,8 @@ use super::{
     shared::Shared,
 };
 use crate::{
-    Budget, Event, Parameters, Policy, Provider, TokenEndpoint, clock::Clock, event::Listener,
+    Budget, Event, Parameters, Policy, Provider, TokenEndpoint, TokenStore, clock::Clock,
+    event::Listener, store::Shelf,
 };
 
 /// Collects what a [`Tokens`] handle is made of.
@@ -43,6 +44,7 @@ impl TokensBuilder {
                 budget: Budget::default(),
                 clock: Clock::default(),
                 listener: Listener::default(),
+                store: None,
             },
         }
     }
@@ -76,6 +78,17 @@ impl TokensBuilder {
         self
     }
 
+    /// Shares the token with the other processes that are given the same store; none by default.
+    ///
+    /// Without one, each process asks for itself: a fleet of fifty makes a hundred requests a day.
+    /// With one, a process that has no token waits while another gets one, for the timeout of a
+    /// token request and three seconds at most; then it asks for itself.
+    #[must_use]
+    pub fn store(mut self, store: impl TokenStore) -> Self {
+        self.settings.store = Some(Shelf::new(store));
+        self
+    }
+
     /// Calls `listen` with each [`Event`], for metrics.
     ///
     /// It runs on the driver's task or in the future of a refused call, and must not block.
@@ -102,7 +115,7 @@ impl TokensBuilder {
     /// this crate never does, but cannot see what happens inside the client. Nothing is sent yet,
     /// and no runtime is needed yet; the first use needs a tokio runtime with its timer enabled.
     #[must_use]
-    pub fn build<S, B, R>(self, client: S) -> Tokens
+    pub fn build<S, B, R>(mut self, client: S) -> Tokens
     where
         S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
         S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -112,6 +125,8 @@ impl TokensBuilder {
         R::Data: Send,
         R::Error: Into<Box<dyn Error + Send + Sync>>,
     {
+        let shelf = self.settings.store.take();
+        self.settings.store = shelf.map(|shelf| shelf.of_kind(&self.endpoint, &self.parameters));
         let ask = Ask::new(self.endpoint, self.parameters);
         let post = Post::new(
             client,

@@ -1,7 +1,8 @@
 //! What only those need who find no fresh token.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use http::HeaderValue;
 use tokio::time::Instant;
 
 use super::{
@@ -26,6 +27,8 @@ use crate::{
 pub(super) struct Cold {
     /// The newest token, until it is known to be expired or dead.
     pub(super) token: Option<Arc<Bearer>>,
+    /// The tokens that were found dead last: the store may still have them.
+    dead: VecDeque<HeaderValue>,
     /// The number of the newest token; numbers are never used twice.
     pub(super) generation: u64,
     /// The number of the newest driver; an older one may live on in a runtime that nobody drives.
@@ -51,6 +54,7 @@ impl Cold {
     pub(super) fn new(account: Account) -> Self {
         Self {
             token: None,
+            dead: VecDeque::new(),
             generation: 0,
             shift: 0,
             demands: None,
@@ -67,6 +71,29 @@ impl Cold {
     pub(super) fn fresh_at(&self, now: Moment) -> Option<&Arc<Bearer>> {
         let token = self.token.as_ref()?;
         token.lifetime.is_fresh_at(now).then_some(token)
+    }
+
+    /// Drops a token that was found dead.
+    pub(super) fn bury(&mut self) {
+        if let Some(token) = self.token.take() {
+            self.dead.truncate(DEAD.saturating_sub(1));
+            self.dead.push_front(token.header.clone());
+        }
+        self.loss = Reason::Dead;
+    }
+
+    /// Whether a token of another process is better than what is here.
+    pub(super) fn wants_at(&self, now: Moment, issued: &Issued) -> bool {
+        if self.dead.contains(&issued.header) {
+            return false;
+        }
+        let Some(token) = self.fresh_at(now) else {
+            return true;
+        };
+        let Some(expires_at) = issued.sent.checked_add(issued.life) else {
+            return false;
+        };
+        expires_at.left_at(now) > token.lifetime.expires_at.left_at(now)
     }
 
     pub(super) fn refused_at(&self, now: Instant) -> Option<TokenError> {
@@ -200,3 +227,7 @@ impl Cold {
         }
     }
 }
+
+/// How many dead tokens are remembered. They are found dead a minute apart and more, and a process
+/// that saves one which it got before the last of these is very late.
+const DEAD: usize = 4;

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use super::{
     duty::Next,
     entry::Waiter,
-    grant::{Grant, Issued},
+    fleet::Fleet,
+    grant::{Grant, Issued, Means},
     keyring::Keyring,
     shared::Shared,
     sync::{mpsc, timeout_at},
@@ -26,6 +27,7 @@ pub(super) struct Driver {
     shared: Weak<Shared>,
     grant: Arc<dyn Grant>,
     keyring: Keyring,
+    fleet: Fleet,
     clock: Clock,
     demands: mpsc::UnboundedReceiver<Waiter>,
     /// Whose demand led to the flight. It is kept here for the end of the driver: who waits must
@@ -50,6 +52,7 @@ impl Driver {
         shared: Weak<Shared>,
         grant: Arc<dyn Grant>,
         keyring: Keyring,
+        fleet: Fleet,
         clock: Clock,
         (demands, shift): (mpsc::UnboundedReceiver<Waiter>, u64),
     ) -> Self {
@@ -57,6 +60,7 @@ impl Driver {
             shared,
             grant,
             keyring,
+            fleet,
             clock,
             demands,
             waiting: None,
@@ -122,6 +126,8 @@ impl Driver {
             return;
         };
         let outcome = self.fetch().await;
+        let news = outcome.as_ref().ok().filter(|i| i.means == Means::Request);
+        let news = news.cloned();
         let Some(shared) = self.shared.upgrade() else {
             return;
         };
@@ -132,6 +138,10 @@ impl Driver {
         for waiter in self.waiting.take().into_iter().chain(waiters) {
             // Who has stopped waiting needs no answer.
             drop(waiter.send(answer.clone()));
+        }
+        // Last, since nobody here waits for it.
+        if let Some(issued) = news.filter(|_| answer.is_ok()) {
+            attending(&self.shared, self.shift, self.fleet.tell(&issued)).await;
         }
     }
 
@@ -147,6 +157,11 @@ impl Driver {
                     continue;
                 }
             };
+            let shared = &self.shared;
+            let found = self.fleet.ask(shared, &credentials);
+            if let Some(issued) = attending(shared, self.shift, found).await {
+                return Ok(issued);
+            }
             let Some(leave) = self.shared.upgrade().map(|shared| shared.depart()) else {
                 break;
             };

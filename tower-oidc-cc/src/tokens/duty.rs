@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     entry::{Answer, Waiter},
-    grant::Issued,
+    grant::{Issued, Means},
     shared::Shared,
     sync::mpsc,
 };
@@ -100,15 +100,27 @@ impl Shared {
         if cold.shift != shift {
             return None;
         }
-        let published =
-            outcome.and_then(|issued| cold.publish_at(now, issued, self.settings.policy));
+        let published = outcome.and_then(|issued| {
+            let means = issued.means;
+            let token = cold.publish_at(now, issued, self.settings.policy)?;
+            Ok((token, means))
+        });
         let (answer, event) = match published {
-            Ok(token) => {
-                let event = Event::Issued {
-                    generation: token.generation,
-                    reason,
-                    took: since.age_at(now),
-                    life: token.lifetime.expires_at.left_at(now),
+            Ok((token, means)) => {
+                let generation = token.generation;
+                let life = token.lifetime.expires_at.left_at(now);
+                let event = match means {
+                    Means::Request => Event::Issued {
+                        generation,
+                        reason,
+                        took: since.age_at(now),
+                        life,
+                    },
+                    Means::Store => Event::Shared {
+                        generation,
+                        reason,
+                        life,
+                    },
                 };
                 self.slot.fill(token);
                 (Ok(()), event)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     driver::Driver,
+    fleet::Fleet,
     keyring::Keyring,
     shared::Shared,
     sync::{Handle, oneshot},
@@ -56,6 +57,11 @@ impl Shared {
                 Arc::downgrade(self),
                 Arc::clone(&self.grant),
                 Keyring::new(settings.provider.clone(), settings.timeout),
+                Fleet::new(
+                    settings.store.clone(),
+                    settings.clock.clone(),
+                    settings.term(),
+                ),
                 settings.clock.clone(),
                 (demands, shift),
             );

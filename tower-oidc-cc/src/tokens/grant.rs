@@ -21,10 +21,21 @@ pub(super) trait Grant: Send + Sync {
     fn fetch(&self, credentials: Arc<Credentials>) -> Flight;
 }
 
-/// What a successful request brings.
+/// A token on its way into the slot.
+#[derive(Clone)]
 pub(super) struct Issued {
     pub(super) header: HeaderValue,
     /// When it was asked for: life counts from here, since the server began to count later.
     pub(super) sent: Moment,
     pub(super) life: Duration,
+    pub(super) means: Means,
+}
+
+/// How a token was come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Means {
+    /// This process asked the endpoint.
+    Request,
+    /// Another process did, and left it in the store.
+    Store,
 }

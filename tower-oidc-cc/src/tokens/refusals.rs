@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::shared::Shared;
-use crate::{Event, Finding, Judgement, Reason, finding::Fate};
+use crate::{Event, Finding, Judgement, finding::Fate};
 
 // === impl Shared ===
 
@@ -40,8 +40,7 @@ impl Shared {
         if !cold.gap.admit_at(now.steady) {
             return Fate::Kept;
         }
-        cold.token = None;
-        cold.loss = Reason::Dead;
+        cold.bury();
         self.slot.empty();
         Fate::Dropped
     }

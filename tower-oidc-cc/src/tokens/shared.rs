@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use super::{
     bearer::Bearer,
     cold::Cold,
-    grant::Grant,
+    grant::{Grant, Issued},
     settings::Settings,
     slot::Slot,
     sync::{Guard, Mutex, MutexGuard},
@@ -45,6 +45,12 @@ impl Shared {
     pub(super) fn unattended(&self) -> Option<Arc<Bearer>> {
         let now = self.now();
         self.lock().fresh_at(now).cloned()
+    }
+
+    /// Whether a token from the store is better than what is here: no dead one, and a later one.
+    pub(super) fn wants(&self, issued: &Issued) -> bool {
+        let now = self.now();
+        self.lock().wants_at(now, issued)
     }
 
     pub(super) fn health(&self) -> Health {

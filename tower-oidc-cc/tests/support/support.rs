@@ -10,6 +10,7 @@
 
 pub(crate) mod endpoint;
 pub(crate) mod probe;
+pub(crate) mod store;
 
 use std::{
     convert::Infallible,

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 use zeroize::Zeroizing;
 
-use super::{Ask, Flight, Grant, Issued, decode::decode, reply};
+use super::{Ask, Flight, Grant, Issued, Means, decode::decode, reply};
 use crate::{Credentials, TokenError, clock::Clock, error::token::Kind, tokens::bearer};
 
 /// A grant that POSTs a form through `S`.
@@ -106,6 +106,7 @@ where
         header,
         sent,
         life: token.life,
+        means: Means::Request,
     })
 }
 

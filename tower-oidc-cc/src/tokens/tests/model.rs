@@ -12,6 +12,8 @@ mod driver;
 mod duty;
 #[path = "../entry.rs"]
 mod entry;
+#[path = "../fleet.rs"]
+mod fleet;
 #[path = "../keyring.rs"]
 mod keyring;
 #[path = "../refusals.rs"]

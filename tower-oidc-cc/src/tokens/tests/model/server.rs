@@ -14,7 +14,7 @@ use http::StatusCode;
 use super::{
     Tokens,
     bearer::header,
-    grant::{Flight, Grant, Issued},
+    grant::{Flight, Grant, Issued, Means},
     settings::Settings,
     shared::Shared,
 };
@@ -70,6 +70,7 @@ impl Server {
             budget: Budget::default(),
             clock: Clock::default(),
             listener: Listener::default(),
+            store: None,
         };
         Tokens {
             shared: Arc::new(Shared::new(Arc::new(self.clone()), settings)),
@@ -92,6 +93,7 @@ impl Grant for Server {
                     header: header(&format!("token-{number}")).expect("it is visible ASCII"),
                     sent: Clock::default().now(),
                     life: Duration::from_secs(86_400),
+                    means: Means::Request,
                 }),
                 Reply::Refusal => Err(TokenError::new(Kind::Rejected(
                     StatusCode::UNAUTHORIZED,

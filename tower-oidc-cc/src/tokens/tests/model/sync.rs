@@ -271,8 +271,9 @@ impl Handle {
         if let Some(Fate::Stands(_)) = fate {
             WORLD.with_borrow_mut(|world| world.brake = Some(Arc::downgrade(&brake)));
         }
+        // On the heap, since the stack of a model's thread is small.
+        let mut task = Box::pin(task);
         thread::spawn(move || {
-            let mut task = pin!(task);
             let mut polls = 0_usize;
             block_on(poll_fn(move |cx| {
                 let poll = polls;

@@ -1,0 +1,351 @@
+//! One token for a fleet, and a store that may be as bad as it likes.
+
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::arithmetic_side_effects,
+    reason = "a test may panic"
+)]
+
+#[path = "support/support.rs"]
+mod support;
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+
+use support::{
+    DATA, Endpoint, SECRET, builder, dead, echo,
+    endpoint::Reply,
+    get, layer, secs, seen, settle,
+    store::{Fault, Op, Store},
+};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tower::{Layer, Service, ServiceExt};
+use tower_oidc_cc::{
+    Credentials, Event, Parameters, StoredToken, TokenEndpoint, Tokens, TokensBuilder,
+};
+
+/// A process of a fleet: it has nothing in common with the others but the store and the endpoint.
+fn process(store: &Store, endpoint: &Endpoint) -> Tokens {
+    timed().store(store.clone()).build(endpoint.clone())
+}
+
+/// The usual settings, on a wall clock that moves with the paused one.
+fn timed() -> TokensBuilder {
+    let (start, wall) = (Instant::now(), SystemTime::UNIX_EPOCH + secs(1_700_000_000));
+    builder().wall_clock(move || wall + start.elapsed())
+}
+
+/// The key under which a process with the usual settings keeps its token.
+async fn usual_key() -> String {
+    let store = Store::default();
+    process(&store, &Endpoint::default()).ready().await.unwrap();
+    settle().await;
+    store.keys().pop().expect("it has saved its token")
+}
+
+/// Waits for a token, and says how long that took.
+async fn ready(tokens: &Tokens) -> Duration {
+    let start = Instant::now();
+    tokens.ready().await.unwrap();
+    start.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_cold_processes_make_one_request() {
+    let (store, endpoint) = (
+        Store::default(),
+        Endpoint::always(Reply::token(86_400).after(secs(1))),
+    );
+    let mut fleet = JoinSet::new();
+    for _ in 0..50 {
+        let service = layer(&process(&store, &endpoint)).layer(echo());
+        fleet.spawn(service.oneshot(get(DATA)));
+    }
+    for response in fleet.join_all().await {
+        assert_eq!(response.unwrap().into_body(), "Bearer canary-token-1");
+    }
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_of_a_fleet_costs_what_a_day_of_one_process_costs() {
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    let fleet: Vec<_> = (0..10).map(|_| process(&store, &endpoint)).collect();
+    for tokens in &fleet {
+        ready(tokens).await;
+    }
+    for _ in 0..24 * 60 {
+        sleep(secs(60)).await;
+        assert!(fleet.iter().all(|tokens| tokens.health().is_ready()));
+    }
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_takes_a_token_from_the_store_says_so() {
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    ready(&process(&store, &endpoint)).await;
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let listener = Arc::clone(&told);
+    let second = timed()
+        .store(store)
+        .on_event(move |event| listener.lock().unwrap().push(event.clone()))
+        .build(endpoint.clone());
+    settle().await;
+    ready(&second).await;
+    let told = told.lock().unwrap();
+    assert!(
+        matches!(&told[..], [Event::Shared { generation: 1, life, .. }] if *life == secs(86_400)),
+        "{told:?}"
+    );
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_holder_of_the_lease_dies_the_next_takes_over_within_the_lease() {
+    let key = usual_key().await;
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    store.hold(&key, secs(5));
+    let mut fleet = JoinSet::new();
+    for _ in 0..10 {
+        let tokens = process(&store, &endpoint);
+        fleet.spawn(async move { ready(&tokens).await });
+    }
+    for took in fleet.join_all().await {
+        assert!((secs(5)..secs(6)).contains(&took), "{took:?}");
+    }
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_never_ends_is_waited_for_once() {
+    let key = usual_key().await;
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    store.hold(&key, secs(86_400));
+    let took = ready(&process(&store, &endpoint)).await;
+    assert!(took <= secs(14), "{took:?}");
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_holds_the_lease_keeps_it_for_its_own_next_try() {
+    let store = Store::default();
+    let endpoint = Endpoint::scripted([Reply::down()]);
+    let tokens = process(&store, &endpoint);
+    let error = tokens.ready().await.unwrap_err();
+    sleep(error.retry_after().unwrap()).await;
+    assert_eq!(ready(&tokens).await, Duration::ZERO);
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_or_hangs_is_as_good_as_none() {
+    for op in [Op::Load, Op::Lease, Op::Save] {
+        for (fault, most) in [(Fault::Fails, secs(0)), (Fault::Hangs, secs(1))] {
+            let endpoint = Endpoint::always(Reply::token(100));
+            let tokens = process(&Store::faulty(op, fault), &endpoint);
+            let took = ready(&tokens).await;
+            assert!(took <= most, "{op:?} {fault:?}: {took:?}");
+            assert_eq!(endpoint.count(), 1);
+            // And it renews ahead all the same.
+            sleep(secs(95)).await;
+            assert_eq!(endpoint.count(), 2, "{op:?} {fault:?}");
+            assert!(tokens.health().last_error().is_none());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_delays_no_call_that_has_a_token() {
+    for op in [Op::Load, Op::Lease, Op::Save] {
+        let store = Store::default();
+        let endpoint = Endpoint::always(Reply::token(100));
+        let service = layer(&process(&store, &endpoint)).layer(echo());
+        service.clone().oneshot(get(DATA)).await.unwrap();
+        store.set(op, Fault::Hangs);
+        for _ in 0..3_000 {
+            sleep(Duration::from_millis(100)).await;
+            let start = Instant::now();
+            let response = service.clone().oneshot(get(DATA)).await.unwrap();
+            assert_ne!(response.into_body(), "-");
+            assert_eq!(start.elapsed(), Duration::ZERO, "{op:?}");
+        }
+        assert!(endpoint.count() <= 6, "{}", endpoint.count());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_good_token_is_not_taken_from_the_store() {
+    let key = usual_key().await;
+    let now = 1_700_000_000_000_u64;
+    let entry = |key: &str, token: &str, issued: u64, expires: u64| {
+        let key = serde_json::to_string(key).unwrap();
+        format!(r#"{{"key":{key},"token":"{token}","issued":{issued},"expires":{expires}}}"#)
+    };
+    let good = entry(&key, "stored", now, now + 60_000);
+    let bad = [
+        String::new(),
+        "garbage".to_owned(),
+        "[]".to_owned(),
+        good[..good.len() - 3].to_owned(),
+        entry("somebody else's", "stored", now, now + 60_000),
+        entry(&key, "stored", now - 60_000, now),
+        entry(&key, "stored", now, now - 1),
+        entry(&key, "stored", now + 61_000, now + 120_000),
+        entry(&key, "", now, now + 60_000),
+        entry(&key, "line\\r\\nend", now, now + 60_000),
+        entry(&key, "stored", u64::MAX, u64::MAX),
+    ];
+    for bytes in bad {
+        let (store, endpoint) = (Store::default(), Endpoint::default());
+        store.put(&key, bytes.clone());
+        assert_eq!(ready(&process(&store, &endpoint)).await, Duration::ZERO);
+        assert_eq!(endpoint.count(), 1, "{bytes}");
+    }
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    store.put(&key, good);
+    let service = layer(&process(&store, &endpoint)).layer(echo());
+    let response = service.oneshot(get(DATA)).await.unwrap();
+    assert_eq!(response.into_body(), "Bearer stored");
+    assert_eq!(endpoint.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_endpoint_client_and_question_has_its_own_token() {
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    let realm = |realm| TokenEndpoint::keycloak("https://sso.example.com", realm).unwrap();
+    let key = |id, secret| Credentials::new(id, secret).unwrap();
+    let none = Parameters::new;
+    let fleet = [
+        (realm("one"), key("client", SECRET), none()),
+        (realm("two"), key("client", SECRET), none()),
+        (realm("one"), key("other", SECRET), none()),
+        (
+            realm("one"),
+            key("client", SECRET),
+            none().scope("a b").unwrap(),
+        ),
+        (
+            realm("one"),
+            key("client", SECRET),
+            none().scope("a").unwrap(),
+        ),
+        (
+            realm("one"),
+            key("client", SECRET),
+            none().audience("a").unwrap(),
+        ),
+        (
+            realm("one"),
+            key("client", SECRET),
+            none().extra("x", "a").unwrap(),
+        ),
+        (
+            realm("one"),
+            key("client", SECRET),
+            none().resource("https://a/").unwrap(),
+        ),
+    ];
+    let kinds = fleet.len();
+    for (uri, credentials, parameters) in fleet {
+        let builder = Tokens::builder(uri, credentials).parameters(parameters);
+        ready(&builder.store(store.clone()).build(endpoint.clone())).await;
+        settle().await;
+    }
+    assert_eq!(endpoint.count(), kinds);
+    assert_eq!(store.keys().len(), kinds);
+    // A secret that was rotated leads to the same token.
+    let rotated = Tokens::builder(realm("one"), key("client", "rotated"));
+    ready(&rotated.store(store.clone()).build(endpoint.clone())).await;
+    assert_eq!(endpoint.count(), kinds);
+    assert!(store.keys().iter().all(|key| !key.contains(SECRET)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_from_the_store_expires_when_it_would_have_at_home() {
+    let store = Store::default();
+    let endpoint = Endpoint::scripted([Reply::token(100)]);
+    endpoint.set(Reply::hang());
+    let wall = SystemTime::UNIX_EPOCH + secs(1_700_000_000);
+    let start = Instant::now();
+    let process = || {
+        let builder = builder().wall_clock(move || wall + start.elapsed());
+        builder.store(store.clone()).build(endpoint.clone())
+    };
+    ready(&process()).await;
+    settle().await;
+    sleep(secs(60)).await;
+    let second = process();
+    ready(&second).await;
+    assert_eq!(second.health().life_left(), Some(secs(40)));
+    sleep(secs(39)).await;
+    assert!(second.health().is_ready());
+    sleep(secs(1)).await;
+    assert!(!second.health().is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_never_brings_a_dead_token_back() {
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    let refusing = || {
+        tower::service_fn(|request| async move {
+            Ok::<_, std::convert::Infallible>(match seen(&request).as_str() {
+                "Bearer canary-token-1" => dead(),
+                token => http::Response::new(token.to_owned()),
+            })
+        })
+    };
+    let mut fleet: Vec<_> = (0..3)
+        .map(|_| layer(&process(&store, &endpoint)).layer(refusing()))
+        .collect();
+    for service in &mut fleet {
+        assert!(service.ready().await.is_ok());
+        settle().await;
+    }
+    assert_eq!(endpoint.count(), 1);
+    let stale = store.tokens();
+    for service in &mut fleet {
+        let refused = service.ready().await.unwrap().call(get(DATA)).await;
+        assert_eq!(refused.unwrap().status(), 401);
+        // A process that is late puts the dead one back.
+        for (key, token) in &stale {
+            if endpoint.count() == 1 {
+                store.put(key, token.as_bytes());
+            }
+        }
+        let response = service.ready().await.unwrap().call(get(DATA)).await;
+        assert_eq!(response.unwrap().into_body(), "Bearer canary-token-2");
+        settle().await;
+    }
+    assert_eq!(
+        endpoint.count(),
+        2,
+        "the others take the first one's new token"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stored_token_shows_no_token() {
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    let tokens = process(&store, &endpoint);
+    ready(&tokens).await;
+    settle().await;
+    let stored: Vec<StoredToken> = store.tokens().into_values().collect();
+    let bytes = String::from_utf8(stored[0].as_bytes().to_vec()).unwrap();
+    assert!(bytes.contains("canary-token-1"), "the scan finds a token");
+    assert!(!bytes.contains(SECRET));
+    let builder = builder().store(store.clone());
+    let shown = format!("{stored:?} {stored:#?} {store:?} {tokens:?} {builder:?}");
+    assert!(!shown.contains("canary"), "{shown}");
+    let expires = stored[0].expires_at();
+    assert_eq!(
+        expires,
+        SystemTime::UNIX_EPOCH + secs(1_700_000_000 + 86_400)
+    );
+}
