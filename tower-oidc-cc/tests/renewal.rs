@@ -3,7 +3,9 @@
 #[path = "support/support.rs"]
 mod support;
 
-use support::{DATA, Endpoint, echo, endpoint::Reply, get, layer, poll_once, secs, settle, tokens};
+use support::{
+    DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, poll_once, secs, settle, tokens,
+};
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, Service, ServiceExt};
 use tower_oidc_cc::{Credentials, TokenEndpoint, Tokens};
@@ -64,6 +66,20 @@ async fn a_day_costs_two_requests() {
     let tokens = tokens(&endpoint);
     tokens.ready().await.unwrap();
     sleep(secs(86_400)).await;
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_life_that_nobody_tells_is_the_configured_one() {
+    let untold = r#"{"access_token":"canary-token-0","token_type":"Bearer"}"#;
+    let endpoint = Endpoint::always(Reply::body(200, untold));
+    let tokens = builder()
+        .default_lifetime(secs(3_600))
+        .build(endpoint.clone());
+    tokens.ready().await.unwrap();
+    sleep(secs(2_500)).await;
+    assert_eq!(endpoint.count(), 1);
+    sleep(secs(400)).await;
     assert_eq!(endpoint.count(), 2);
 }
 

@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use super::{
     Tokens,
-    grant::{Ask, Post},
+    grant::{Ask, Post, Terms},
     settings::Settings,
     shared::Shared,
 };
@@ -27,6 +27,7 @@ use crate::{
 pub struct TokensBuilder {
     endpoint: TokenEndpoint,
     parameters: Parameters,
+    terms: Terms,
     settings: Settings,
 }
 
@@ -37,6 +38,7 @@ impl TokensBuilder {
         Self {
             endpoint,
             parameters: Parameters::new(),
+            terms: Terms::default(),
             settings: Settings {
                 provider,
                 timeout: TIMEOUT,
@@ -61,6 +63,27 @@ impl TokensBuilder {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = timeout;
+        self
+    }
+
+    /// Sets how long a token lives whose reply has no `expires_in`; five minutes by default.
+    ///
+    /// RFC 6749, section 5.1, only recommends that member. Too short a life costs a request, too
+    /// long a one costs a 401.
+    #[must_use]
+    pub fn default_lifetime(mut self, life: Duration) -> Self {
+        self.terms.unsaid = life;
+        self
+    }
+
+    /// Lets a token's own `exp` shorten its life, where the token is a JWT.
+    ///
+    /// For gateways that check `exp` and servers whose `expires_in` says more. It is compared with
+    /// the wall clock of this machine, nothing is verified, and no life gets longer by it.
+    #[cfg(feature = "claims")]
+    #[must_use]
+    pub fn shorten_by_exp(mut self) -> Self {
+        self.terms.exp = true;
         self
     }
 
@@ -130,7 +153,7 @@ impl TokensBuilder {
         let ask = Ask::new(self.endpoint, self.parameters);
         let post = Post::new(
             client,
-            ask,
+            (ask, self.terms),
             self.settings.timeout,
             self.settings.clock.clone(),
         );

@@ -6,12 +6,13 @@ use http::HeaderValue;
 
 use crate::{Credentials, TokenError, moment::Moment};
 
-pub(super) use self::{ask::Ask, post::Post};
+pub(super) use self::{ask::Ask, post::Post, terms::Terms};
 
 mod ask;
 mod decode;
 mod post;
 mod reply;
+mod terms;
 
 /// One token request, as a value. The box is on the cold path, once per flight.
 pub(super) type Flight = Pin<Box<dyn Future<Output = Result<Issued, TokenError>> + Send>>;

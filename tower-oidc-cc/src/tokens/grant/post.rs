@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 use zeroize::Zeroizing;
 
-use super::{Ask, Flight, Grant, Issued, Means, decode::decode, reply};
+use super::{Ask, Flight, Grant, Issued, Means, Terms, decode::decode, reply};
 use crate::{Credentials, TokenError, clock::Clock, error::token::Kind, tokens::bearer};
 
 /// A grant that POSTs a form through `S`.
@@ -25,6 +25,7 @@ pub(in crate::tokens) struct Post<S, B> {
     /// Guards nothing but the cloning: it makes `Post` shareable where `S` is not `Sync`.
     client: Mutex<S>,
     ask: Arc<Ask>,
+    terms: Terms,
     timeout: Duration,
     clock: Clock,
     body: PhantomData<fn() -> B>,
@@ -33,10 +34,16 @@ pub(in crate::tokens) struct Post<S, B> {
 // === impl Post ===
 
 impl<S, B> Post<S, B> {
-    pub(in crate::tokens) fn new(client: S, ask: Ask, timeout: Duration, clock: Clock) -> Self {
+    pub(in crate::tokens) fn new(
+        client: S,
+        (ask, terms): (Ask, Terms),
+        timeout: Duration,
+        clock: Clock,
+    ) -> Self {
         Self {
             client: Mutex::new(client),
             ask: Arc::new(ask),
+            terms,
             timeout,
             clock,
             body: PhantomData,
@@ -61,10 +68,10 @@ where
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         let ask = Arc::clone(&self.ask);
-        let limit = self.timeout;
+        let (terms, limit) = (self.terms, self.timeout);
         let clock = self.clock.clone();
         Box::pin(async move {
-            timeout(limit, exchange(client, ask, credentials, clock))
+            timeout(limit, exchange(client, (&ask, terms), credentials, clock))
                 .await
                 .unwrap_or_else(|_| Err(TokenError::new(Kind::Timeout)))
         })
@@ -73,7 +80,7 @@ where
 
 async fn exchange<S, B, R>(
     mut client: S,
-    ask: Arc<Ask>,
+    (ask, terms): (&Ask, Terms),
     credentials: Arc<Credentials>,
     clock: Clock,
 ) -> Result<Issued, TokenError>
@@ -102,10 +109,11 @@ where
     let token = reply::read(&head, body, clock.now().wall)?;
     let header =
         bearer::header(&token.value).map_err(|reason| TokenError::new(Kind::Unusable(reason)))?;
+    let life = terms.life(token.life, &header, sent.wall);
     Ok(Issued {
         header,
         sent,
-        life: token.life,
+        life,
         means: Means::Request,
     })
 }

@@ -19,7 +19,8 @@ mod tests;
 #[derive(Debug)]
 pub(super) struct Token {
     pub(super) value: Zeroizing<String>,
-    pub(super) life: Duration,
+    /// `None` if the reply does not say.
+    pub(super) life: Option<Duration>,
 }
 
 /// The members that count; unknown ones are ignored, and so is `refresh_token`: this grant needs
@@ -113,9 +114,9 @@ fn known(code: &str) -> Option<&'static str> {
 /// string. Fractions are cut off, numbers beyond all measure are cut down by [`Lifetime`].
 ///
 /// [`Lifetime`]: crate::lifetime::Lifetime
-fn life(expires_in: Option<&Value>) -> Result<Duration, &'static str> {
+fn life(expires_in: Option<&Value>) -> Result<Option<Duration>, &'static str> {
     let secs = match expires_in {
-        None | Some(Value::Null) => return Ok(UNSAID),
+        None | Some(Value::Null) => return Ok(None),
         Some(Value::Number(number)) => match (number.as_u64(), number.as_f64()) {
             (Some(secs), _) => secs,
             (None, Some(secs)) if secs >= 1.0 => {
@@ -137,7 +138,7 @@ fn life(expires_in: Option<&Value>) -> Result<Duration, &'static str> {
         // Keycloak says so when the session ends before the token would (keycloak #24936).
         return Err("its token was expired from the start");
     }
-    Ok(Duration::from_secs(secs))
+    Ok(Some(Duration::from_secs(secs)))
 }
 
 /// `Retry-After`, in seconds or as a date (RFC 9110, section 10.2.3).
@@ -171,6 +172,3 @@ const REFUSALS: [&str; 7] = [
     "invalid_scope",
     "access_denied",
 ];
-/// For replies without `expires_in`, which RFC 6749 only recommends. Five minutes, the default of
-/// Keycloak's realm setting "Access Token Lifespan": too short costs a request, too long a 401.
-const UNSAID: Duration = Duration::from_secs(5 * 60);

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use http::{Response, StatusCode};
 use zeroize::Zeroizing;
 
-use super::{Token, UNSAID, read};
+use super::{Token, read};
 use crate::TokenError;
 
 mod keycloak;
@@ -27,7 +27,7 @@ fn reply_with(
     read(&head, Ok(Zeroizing::new(body.to_vec())), now())
 }
 
-fn life(expires_in: &str) -> Result<Duration, TokenError> {
+fn life(expires_in: &str) -> Result<Option<Duration>, TokenError> {
     let body = format!(
         r#"{{"access_token":"t","token_type":"Bearer","refresh_token":"r","expires_in":{expires_in}}}"#
     );
@@ -47,9 +47,9 @@ fn expires_in_is_read_as_servers_write_it() {
         ("1e30", u64::MAX),
         ("1e308", u64::MAX),
         ("\"99999999999999999999999\"", u64::MAX),
-        ("null", UNSAID.as_secs()),
     ] {
-        assert_eq!(life(text).expect(text).as_secs(), secs, "{text}");
+        let life = life(text).expect(text).expect(text);
+        assert_eq!(life.as_secs(), secs, "{text}");
     }
     for text in [
         "0", "-1", "-9e99", "0.9", "\"0\"", "\"-1\"", "\"\"", "\"soon\"", "\" 1\"", "true", "[1]",
@@ -60,9 +60,17 @@ fn expires_in_is_read_as_servers_write_it() {
 }
 
 #[test]
-fn an_absent_expires_in_is_five_minutes() {
+fn an_absent_expires_in_is_told_from_one_that_is_over() {
     let token = reply(200, br#"{"access_token":"t","token_type":"bearer"}"#).unwrap();
-    assert_eq!(token.life, Duration::from_secs(300));
+    assert_eq!(token.life, None);
+    assert_eq!(life("null").unwrap(), None);
+}
+
+#[test]
+fn a_reply_nested_without_end_is_no_panic() {
+    let deep = "[".repeat(60_000);
+    assert!(life(&deep).unwrap_err().is_transient());
+    assert!(reply(200, deep.as_bytes()).unwrap_err().is_transient());
 }
 
 /// How the caller sees a failed reply.
