@@ -28,6 +28,7 @@ pub(crate) struct Epoch {
     /// Set by the first event and not by the limiter's making, which may happen outside the
     /// runtime whose clock counts.
     first: Option<Instant>,
+    last: Option<Instant>,
 }
 
 // === impl Tick ===
@@ -71,9 +72,17 @@ impl Add<Duration> for Tick {
 // === impl Epoch ===
 
 impl Epoch {
+    #[inline]
     pub(crate) fn tick(&mut self, at: Instant) -> Tick {
+        self.last = Some(at);
         let first = *self.first.get_or_insert(at);
         Tick(nanos(at.saturating_duration_since(first)))
+    }
+
+    /// Whether this was the last instant that was turned into a tick.
+    #[inline]
+    pub(crate) fn was_last(&self, at: Instant) -> bool {
+        self.last == Some(at)
     }
 
     /// The instant of a tick; `None` only for one that no clock reaches.
@@ -82,6 +91,12 @@ impl Epoch {
     }
 }
 
+#[inline]
 pub(crate) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    // In 64 bits, where `Duration::as_nanos` takes 128.
+    let whole = time.as_secs().saturating_mul(SECOND);
+    whole.saturating_add(u64::from(time.subsec_nanos()))
 }
+
+/// In nanoseconds.
+const SECOND: u64 = 1_000_000_000;

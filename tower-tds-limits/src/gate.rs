@@ -21,7 +21,7 @@ pub(crate) use self::{
 /// A pure state machine that says when one more may pass.
 pub(crate) trait Admit {
     /// What is remembered of a grant.
-    type Grant;
+    type Grant: Copy;
 
     /// When one more may pass, as far as is known at `now`.
     fn earliest(&mut self, now: Instant) -> Earliest;

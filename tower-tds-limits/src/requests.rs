@@ -1,17 +1,17 @@
 //! What decides whether one more request may be sent: arithmetic on `now`, no clock, no lock.
 
 mod ladder;
-
-use std::collections::VecDeque;
+mod lost;
+mod quotas;
 
 use tokio::time::Instant;
 
-use self::ladder::Ladder;
+use self::{ladder::Ladder, lost::Lost, quotas::Quotas};
 use crate::{
-    Limits, Outcome, Proof, Quota, Rules, Rung,
+    Limits, Outcome, Proof, Rung,
     clock::{Epoch, Tick, nanos},
     gate::{Admit, Earliest},
-    rule::{Dated, Rule},
+    rule::Dated,
 };
 
 /// The requests in flight, and the rules of each quota.
@@ -22,18 +22,12 @@ pub(crate) struct Requests {
     seen: Tick,
     in_flight: u32,
     most_in_flight: u32,
-    /// One for each quota.
-    rules: Vec<Rule>,
     /// Whether grants may be made at times that nobody looks at.
     undated: bool,
-    quotas: Vec<Quota>,
-    /// What the highest rung keeps within.
-    highest: Rules,
-    ladder: Ladder,
-    /// When each lost request can no longer be counted, in order.
-    lost: VecDeque<Tick>,
-    lost_after: u64,
     proof: Proof,
+    quotas: Quotas,
+    ladder: Ladder,
+    lost: Lost,
 }
 
 /// One grant, as its permit remembers it.
@@ -45,32 +39,30 @@ pub(crate) struct Grant {
     episode: u32,
 }
 
+/// What an answer came to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answer {
+    pub(crate) proven: bool,
+    /// The new rung, if it led to another.
+    pub(crate) rung: Option<Rung>,
+}
+
 // === impl Requests ===
 
 impl Requests {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let (quotas, highest) = (limits.quotas(), limits.safe_against());
         let ladder = Ladder::new(limits.start());
-        let rules: Vec<Rule> = quotas
-            .iter()
-            .map(|quota| {
-                let (quota, rules) = ladder.keeps(*quota, highest);
-                Rule::new(quota, rules)
-            })
-            .collect();
+        let quotas = Quotas::new(limits, &ladder);
         Self {
             epoch: Epoch::default(),
             seen: Tick::ZERO,
             in_flight: 0,
             most_in_flight: limits.most_in_flight(),
-            undated: rules.iter().all(Rule::is_undated),
-            rules,
-            quotas: quotas.to_vec(),
-            highest,
-            ladder,
-            lost: VecDeque::new(),
-            lost_after: nanos(limits.lost()),
+            undated: quotas.are_undated(),
             proof: limits.proven_by(),
+            quotas,
+            ladder,
+            lost: Lost::new(limits.lost()),
         }
     }
 
@@ -81,13 +73,12 @@ impl Requests {
     /// The fullest window's live permits at `now`.
     pub(crate) fn live_at(&mut self, now: Instant) -> u64 {
         self.see(now);
-        let live = self.rules.iter().map(Rule::live);
-        live.max().unwrap_or_default()
+        self.quotas.live()
     }
 
     /// The most that can have been counted in any interval of the first quota, so far.
     pub(crate) fn certificate(&self) -> u64 {
-        self.rules.first().map(Rule::most_live).unwrap_or_default()
+        self.quotas.certificate()
     }
 
     pub(crate) fn rung(&self) -> Rung {
@@ -101,6 +92,7 @@ impl Requests {
     }
 
     /// An answer is there: what it says about the limits, and whether it is the proof.
+    #[inline]
     pub(crate) fn answer(
         &mut self,
         now: Instant,
@@ -134,7 +126,25 @@ impl Requests {
         self.end();
     }
 
+    /// The request was sent and no proof will come: it may be counted for some time yet.
+    pub(crate) fn lose(&mut self, now: Instant) {
+        let now = self.see(now);
+        self.lost.add(now);
+    }
+
+    /// The request was granted and never sent.
+    pub(crate) fn withdraw(&mut self) {
+        self.quotas.each(|rule| rule.withdraw());
+    }
+
+    /// The request is no longer in flight.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
     /// What an answer says about the limits. Gives the new rung if it led to another.
+    #[inline]
     fn hear(&mut self, now: Tick, grant: Grant, outcome: Outcome) -> Option<Rung> {
         let rung = match outcome {
             Outcome::Answered | Outcome::Served(_) => self.ladder.accept(now),
@@ -146,94 +156,84 @@ impl Requests {
             Outcome::QuotaExceeded(_) | Outcome::Unsent | Outcome::Lost => None,
         };
         if rung.is_some() {
-            for (rule, quota) in self.rules.iter_mut().zip(&self.quotas) {
-                let (quota, rules) = self.ladder.keeps(*quota, self.highest);
-                rule.keep(quota, rules);
-            }
-            self.undated = self.rules.iter().all(Rule::is_undated);
+            self.quotas.keep(&self.ladder);
+            self.undated = self.quotas.are_undated();
         }
         rung
     }
 
     /// The granted request is proven to have been counted by `at`, as it turns out now.
+    #[inline]
     fn prove(&mut self, at: Tick, now: Tick, grant: Grant) {
-        for rule in &mut self.rules {
+        self.quotas.each(|rule| {
             rule.prove(at, now);
             if grant.at != Tick::NEVER {
                 rule.learn(now, at.since(grant.at));
             }
-        }
-    }
-
-    /// The request was sent and no proof will come: it may be counted until `lost_after`.
-    pub(crate) fn lose(&mut self, now: Instant) {
-        let now = self.see(now);
-        self.lost.push_back(now.plus(self.lost_after));
-    }
-
-    /// The request was granted and never sent.
-    pub(crate) fn withdraw(&mut self) {
-        for rule in &mut self.rules {
-            rule.withdraw();
-        }
-    }
-
-    /// The request is no longer in flight.
-    pub(crate) fn end(&mut self) {
-        self.in_flight = self.in_flight.saturating_sub(1);
+        });
     }
 
     /// The clock says `now`. Proves the lost requests whose time is over.
+    #[inline]
     fn see(&mut self, now: Instant) -> Tick {
         let now = self.epoch.tick(now).max(self.seen);
-        while let Some(at) = self.lost.front().copied().filter(|at| *at <= now) {
-            self.lost.pop_front();
+        while let Some(at) = self.lost.settled_by(now) {
             let seen = at.max(self.seen);
-            for rule in &mut self.rules {
+            self.quotas.each(|rule| {
                 // Nothing is learned from it: how long an answer would have taken is not known.
                 rule.see(seen);
                 rule.prove(at, seen);
-            }
+            });
         }
         self.seen = now;
-        for rule in &mut self.rules {
-            rule.see(now);
-        }
+        self.quotas.each(|rule| rule.see(now));
         now
+    }
+
+    /// Whether one more may be granted, as far as the clock was seen.
+    #[inline]
+    fn is_open(&mut self) -> bool {
+        self.in_flight < self.most_in_flight
+            && self.ladder.silent_until() <= self.seen
+            && self.quotas.are_open(self.seen)
     }
 
     /// From when on one more may be granted, as far as the clock was seen; `None` while that
     /// depends on something to come.
+    #[inline]
     fn opens_at(&mut self) -> Option<Tick> {
         if self.in_flight >= self.most_in_flight {
             return None;
         }
-        let seen = self.seen;
-        let mut opens = self.ladder.silent_until();
-        for rule in &mut self.rules {
-            opens = opens.max(rule.opens_at(seen)?);
-        }
-        Some(opens)
+        let opens = self.quotas.open_at(self.seen)?;
+        Some(opens.max(self.ladder.silent_until()))
     }
 
+    #[inline]
     fn grant(&mut self, dated: Dated) -> Grant {
         self.in_flight = self.in_flight.saturating_add(1);
-        for rule in &mut self.rules {
-            rule.grant(self.seen, dated);
-        }
+        let seen = self.seen;
+        self.quotas.each(|rule| rule.grant(seen, dated));
         Grant {
             at: match dated {
-                Dated::Seen => self.seen,
+                Dated::Seen => seen,
                 Dated::Later => Tick::NEVER,
             },
             episode: self.ladder.episode(),
         }
+    }
+
+    fn when(&self, at: Tick) -> Earliest {
+        self.epoch
+            .instant(at)
+            .map_or(Earliest::OnReturn, Earliest::At)
     }
 }
 
 impl Admit for Requests {
     type Grant = Grant;
 
+    #[inline]
     fn earliest(&mut self, now: Instant) -> Earliest {
         let now = self.see(now);
         match self.opens_at() {
@@ -242,38 +242,27 @@ impl Admit for Requests {
             // Nobody can tell when an answer comes, but a lost request is settled then. It frees
             // nothing in flight.
             None if self.in_flight < self.most_in_flight => {
-                let settled = self.lost.front().copied();
+                let settled = self.lost.next();
                 settled.map_or(Earliest::OnReturn, |at| self.when(at))
             }
             None => Earliest::OnReturn,
         }
     }
 
+    #[inline]
     fn admit(&mut self, now: Instant) -> Grant {
-        self.see(now);
+        // Whoever asks has just been told that it is now.
+        if !self.epoch.was_last(now) {
+            self.see(now);
+        }
         self.grant(Dated::Seen)
     }
 
+    #[inline]
     fn admit_undated(&mut self) -> Option<Grant> {
-        let open = self.undated && self.opens_at().is_some_and(|at| at <= self.seen);
+        let open = self.undated && self.is_open();
         open.then(|| self.grant(Dated::Later))
     }
-}
-
-impl Requests {
-    fn when(&self, at: Tick) -> Earliest {
-        self.epoch
-            .instant(at)
-            .map_or(Earliest::OnReturn, Earliest::At)
-    }
-}
-
-/// What an answer came to.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Answer {
-    pub(crate) proven: bool,
-    /// The new rung, if it led to another.
-    pub(crate) rung: Option<Rung>,
 }
 
 #[cfg(test)]

@@ -76,8 +76,31 @@ impl Rule {
         }
     }
 
+    /// Whether one more may be granted, as far as the clock was seen.
+    #[inline]
+    pub(crate) fn is_open(&mut self, seen: Tick) -> bool {
+        if self.jitter.is_some() {
+            return self.opens_at(seen).is_some_and(|at| at <= seen);
+        }
+        // The counter's say costs most, and is worth asking for only if all the others agree.
+        self.window.is_open()
+            && self
+                .pace
+                .as_ref()
+                .is_none_or(|pace| pace.opens_at() <= seen)
+            && self
+                .bucket
+                .as_ref()
+                .is_none_or(|bucket| bucket.is_open(seen))
+            && self
+                .counter
+                .as_mut()
+                .is_none_or(|counter| counter.opens_at(&self.window, seen) <= seen)
+    }
+
     /// From when on one more may be granted, as far as the clock was seen; `None` while that
     /// depends on a proof to come.
+    #[inline]
     pub(crate) fn opens_at(&mut self, seen: Tick) -> Option<Tick> {
         let spacing = self.jitter.as_ref().map(|jitter| jitter.spacing(seen));
         match spacing {
@@ -87,6 +110,7 @@ impl Rule {
         }
     }
 
+    #[inline]
     fn proven_at(&mut self, seen: Tick) -> Option<Tick> {
         let mut opens = self.window.opens_at()?;
         if let Some(bucket) = &self.bucket {
@@ -101,6 +125,7 @@ impl Rule {
         Some(opens)
     }
 
+    #[inline]
     pub(crate) fn grant(&mut self, seen: Tick, dated: Dated) {
         self.window.grant();
         if let Some(bucket) = &mut self.bucket {
@@ -123,6 +148,7 @@ impl Rule {
     }
 
     /// A granted request is proven to have been counted no later than `at`, as it turns out now.
+    #[inline]
     pub(crate) fn prove(&mut self, at: Tick, now: Tick) {
         // Permits that are back stay back: an older proof is one that is back in a moment.
         let hold = self.window.hold();
@@ -142,6 +168,7 @@ impl Rule {
 
     /// An answer that came at `now` took this many nanoseconds, from its request's grant to its
     /// proof.
+    #[inline]
     pub(crate) fn learn(&mut self, now: Tick, took: u64) {
         if let Some(bucket) = &mut self.bucket {
             bucket.learn(took);

@@ -52,6 +52,7 @@ impl<A: Admit> Gate<A> {
     }
 
     /// Changes the rule's state, and wakes the front waiter if that concerns it.
+    #[inline]
     pub(crate) fn update<T>(&self, event: impl FnOnce(&mut A) -> T) -> T {
         let mut state = self.lock();
         let told = event(&mut state.rule);
@@ -68,6 +69,7 @@ impl<A: Admit> Gate<A> {
 
     /// As [`update`](Self::update), for an event that has a time. It is read under the lock, so
     /// that events reach the rule in order.
+    #[inline]
     pub(crate) fn update_now<T>(&self, event: impl FnOnce(&mut A, Instant) -> T) -> T {
         self.update(|rule| event(rule, clock::now()))
     }
@@ -88,6 +90,7 @@ impl<A: Admit> Gate<A> {
     }
 
     /// Passes, or takes a place in the queue.
+    #[inline]
     pub(super) fn pass(
         &self,
         place: &mut Option<Key>,
@@ -102,6 +105,15 @@ impl<A: Admit> Gate<A> {
         {
             return Pass::Granted(grant);
         }
+        Self::pass_now(state, place, line, waker)
+    }
+
+    fn pass_now(
+        mut state: MutexGuard<'_, State<A>>,
+        place: &mut Option<Key>,
+        line: Line,
+        waker: &Waker,
+    ) -> Pass<A::Grant> {
         let now = clock::now();
         let front = match *place {
             Some(key) => state.waiters.is_front(key),
@@ -143,6 +155,7 @@ impl<A: Admit> Gate<A> {
         wake(next);
     }
 
+    #[inline]
     fn lock(&self) -> MutexGuard<'_, State<A>> {
         // A panic under this lock can only come from a rule, whose state is plain numbers.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

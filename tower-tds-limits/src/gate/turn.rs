@@ -34,19 +34,18 @@ pub(crate) trait Permit {
 pub(crate) struct Turn<P: Permit> {
     source: P::Source,
     waiter: Waiter<P::Rule>,
-    readiness: Readiness<P>,
+    readiness: Readiness<<P::Rule as Admit>::Grant>,
 }
 
-#[derive(Debug, Default)]
-enum Readiness<P> {
+#[derive(Debug)]
+enum Readiness<G> {
     // ## Unready => InnerReady
-    #[default]
     Unready,
     /// Remembered, because an inner service need not say it twice.
     // ## InnerReady => (Granted | Refused)
     InnerReady,
     // ## Granted => Unready, by `take`
-    Granted(P),
+    Granted(G),
     /// Told by the response future: a `poll_ready` error would be final.
     // ## Refused => Unready, by `take`
     Refused(LimitError),
@@ -79,6 +78,7 @@ impl<P: Permit> Turn<P> {
     ///
     /// # Errors
     /// Only the inner service's own.
+    #[inline]
     pub(crate) fn poll_ready<E>(
         &mut self,
         cx: &mut Context<'_>,
@@ -90,7 +90,7 @@ impl<P: Permit> Turn<P> {
         }
         if let Readiness::InnerReady = self.readiness {
             self.readiness = match ready!(self.waiter.poll_pass(cx)) {
-                Ok(grant) => Readiness::Granted(P::granted(&self.source, grant)),
+                Ok(grant) => Readiness::Granted(grant),
                 Err(refused) => Readiness::Refused(refused),
             };
         }
@@ -110,7 +110,7 @@ impl<P: Permit> Turn<P> {
         if !self.is_decided() {
             ready!(inner(cx))?;
             self.readiness = match P::gate(&self.source).try_pass(P::line(&self.source)) {
-                Ok(grant) => Readiness::Granted(P::granted(&self.source, grant)),
+                Ok(grant) => Readiness::Granted(grant),
                 Err(wait) => Readiness::Refused(LimitError::rejected(wait)),
             };
         }
@@ -118,6 +118,7 @@ impl<P: Permit> Turn<P> {
     }
 
     /// Whether `call` may come.
+    #[inline]
     pub(crate) fn is_decided(&self) -> bool {
         matches!(
             self.readiness,
@@ -128,8 +129,9 @@ impl<P: Permit> Turn<P> {
     /// Gives back a permit, or a place in the queue, and waits anew at the next poll.
     pub(crate) fn step_back(&mut self) {
         self.waiter.give_up();
-        if let Readiness::Granted(_) = self.readiness {
+        if let Readiness::Granted(grant) = self.readiness {
             self.readiness = Readiness::InnerReady;
+            drop(P::granted(&self.source, grant));
         }
     }
 
@@ -165,14 +167,21 @@ impl<P: Permit> Turn<P> {
         clippy::panic,
         reason = "calling an unready service is a programmer's error, and panicking the contract's answer"
     )]
+    #[inline]
     pub(crate) fn take(&mut self) -> Result<P, LimitError> {
-        match mem::take(&mut self.readiness) {
-            Readiness::Granted(permit) => Ok(permit),
+        match mem::replace(&mut self.readiness, Readiness::Unready) {
+            Readiness::Granted(grant) => Ok(P::granted(&self.source, grant)),
             Readiness::Refused(error) => Err(error),
             Readiness::Unready | Readiness::InnerReady => {
                 panic!("`poll_ready` must give Ready before `call`")
             }
         }
+    }
+}
+
+impl<P: Permit> Drop for Turn<P> {
+    fn drop(&mut self) {
+        self.step_back();
     }
 }
 

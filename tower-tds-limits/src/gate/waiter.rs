@@ -57,15 +57,23 @@ impl<A: Admit> Waiter<A> {
     ///
     /// # Errors
     /// When the longest wait has passed; the place is given up.
+    #[inline]
     pub(crate) fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Result<A::Grant, LimitError>> {
+        match self.gate.pass(&mut self.place, self.line, cx.waker()) {
+            Pass::Granted(grant) => {
+                self.since = None;
+                Poll::Ready(Ok(grant))
+            }
+            Pass::Wait(told) => self.poll_wait(told, cx),
+        }
+    }
+
+    fn poll_wait(
+        &mut self,
+        mut told: Earliest,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<A::Grant, LimitError>> {
         loop {
-            let told = match self.gate.pass(&mut self.place, self.line, cx.waker()) {
-                Pass::Granted(grant) => {
-                    self.since = None;
-                    return Poll::Ready(Ok(grant));
-                }
-                Pass::Wait(told) => told,
-            };
             if let Some(waited) = self.waited_too_long() {
                 self.give_up();
                 return Poll::Ready(Err(LimitError::timed_out(waited)));
@@ -74,6 +82,13 @@ impl<A: Admit> Waiter<A> {
                 return Poll::Pending;
             };
             ready!(self.poll_timer(look_again, cx));
+            told = match self.gate.pass(&mut self.place, self.line, cx.waker()) {
+                Pass::Granted(grant) => {
+                    self.since = None;
+                    return Poll::Ready(Ok(grant));
+                }
+                Pass::Wait(told) => told,
+            };
         }
     }
 

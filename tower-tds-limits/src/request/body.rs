@@ -73,7 +73,7 @@ impl<B: fmt::Debug> fmt::Debug for PermitBody<B> {
 }
 
 fn end(permit: &mut Option<RequestPermit>) {
-    if let Some(permit) = permit.take() {
+    if let Some(mut permit) = permit.take() {
         permit.ended();
     }
 }

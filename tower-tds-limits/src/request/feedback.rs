@@ -107,15 +107,9 @@ impl ReadStatus {
         self.served_in = Some(read);
         self
     }
-}
 
-impl<B, E> Feedback<Response<B>, E> for ReadStatus {
-    fn read(&self, outcome: Result<&Response<B>, &E>) -> Outcome {
-        let Ok(response) = outcome else {
-            return Outcome::Lost;
-        };
-        let headers = response.headers();
-        match response.status() {
+    fn read_head(self, status: StatusCode, headers: &HeaderMap) -> Outcome {
+        match status {
             StatusCode::LOCKED => Outcome::RateExceeded,
             StatusCode::TOO_MANY_REQUESTS => Outcome::QuotaExceeded(retry_after(headers)),
             StatusCode::RANGE_NOT_SATISFIABLE if !headers.contains_key(header::CONTENT_RANGE) => {
@@ -125,6 +119,20 @@ impl<B, E> Feedback<Response<B>, E> for ReadStatus {
                 Some(served) => Outcome::Served(served),
                 None => Outcome::Answered,
             },
+        }
+    }
+}
+
+impl<B, E> Feedback<Response<B>, E> for ReadStatus {
+    #[inline]
+    fn read(&self, outcome: Result<&Response<B>, &E>) -> Outcome {
+        match outcome {
+            // Nearly always, and then there is nothing to read.
+            Ok(response) if self.served_in.is_none() && response.status().is_success() => {
+                Outcome::Answered
+            }
+            Ok(response) => self.read_head(response.status(), response.headers()),
+            Err(_) => Outcome::Lost,
         }
     }
 }

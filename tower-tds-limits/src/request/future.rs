@@ -11,7 +11,7 @@ use pin_project_lite::pin_project;
 
 use crate::{
     Error, LimitError,
-    request::{Feedback, PermitBody, permit::RequestPermit},
+    request::{Feedback, Outcome, PermitBody, permit::RequestPermit},
 };
 
 pin_project! {
@@ -70,30 +70,28 @@ where
 {
     type Output = Result<Response<PermitBody<B>>, Error<E>>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
             StateProjection::Called {
                 response,
                 permit,
                 feedback,
-            } => {
-                let outcome = ready!(response.poll(cx));
-                let permit = permit.take();
-                let read = feedback.read(outcome.as_ref());
-                Poll::Ready(match outcome {
-                    Ok(response) => Ok(response.map(|body| {
-                        let whole = body.is_end_stream();
-                        let permit = permit.and_then(|permit| permit.after_head(read, whole));
-                        PermitBody::new(body, permit)
-                    })),
-                    Err(error) => {
-                        if let Some(permit) = permit {
-                            permit.after_error(read);
-                        }
-                        Err(Error::Inner(error))
+            } => match ready!(response.poll(cx)) {
+                Ok(response) => {
+                    let read = feedback.read(Ok(&response));
+                    let whole = response.body().is_end_stream();
+                    let permit = after_head(permit, read, whole);
+                    Poll::Ready(Ok(response.map(|body| PermitBody::new(body, permit))))
+                }
+                Err(error) => {
+                    let read = feedback.read(Err(&error));
+                    if let Some(permit) = permit.take() {
+                        permit.after_error(read);
                     }
-                })
-            }
+                    Poll::Ready(Err(Error::Inner(error)))
+                }
+            },
             StateProjection::Refused { error } => match error.take() {
                 Some(error) => Poll::Ready(Err(Error::Limit(error))),
                 // Polled after it was ready, which a future's contract leaves open.
@@ -107,4 +105,18 @@ impl<Fut, F> fmt::Debug for ResponseFuture<Fut, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
+}
+
+/// The permit for the body, if the head leaves anything to hold.
+#[inline]
+fn after_head(
+    permit: &mut Option<RequestPermit>,
+    read: Outcome,
+    whole: bool,
+) -> Option<RequestPermit> {
+    if permit.as_mut()?.after_head(read, whole) {
+        return permit.take();
+    }
+    *permit = None;
+    None
 }

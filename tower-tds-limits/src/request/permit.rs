@@ -40,6 +40,7 @@ enum Stage {
 
 impl RequestPermit {
     /// The request is about to be sent.
+    #[inline]
     pub(crate) fn sent(&mut self, probe: Option<Probe>) {
         self.stage = Stage::Sent;
         if let Some(probe) = probe {
@@ -48,24 +49,24 @@ impl RequestPermit {
         }
     }
 
-    /// The response head is there, and with it perhaps the whole response. Gives what rides on
-    /// in the body, if anything does.
-    pub(crate) fn after_head(mut self, outcome: Outcome, whole: bool) -> Option<Self> {
+    /// The response head is there, and with it perhaps the whole response. Says whether the body
+    /// has anything left to hold.
+    pub(crate) fn after_head(&mut self, outcome: Outcome, whole: bool) -> bool {
         match outcome {
             Outcome::Unsent => self.unsent(),
-            Outcome::Lost if whole => self.ended(),
             // The head proves nothing; the end of the body will.
-            Outcome::Lost => return Some(self),
+            Outcome::Lost if !whole => return true,
+            Outcome::Lost => self.ended(),
             Outcome::Answered
             | Outcome::Served(_)
             | Outcome::RateExceeded
             | Outcome::QuotaExceeded(_)
             | Outcome::ConnectionsExceeded => {
                 self.answered(outcome, whole);
-                return (!whole).then_some(self);
+                return !whole;
             }
         }
-        None
+        false
     }
 
     /// The inner service failed.
@@ -82,7 +83,7 @@ impl RequestPermit {
     }
 
     /// The response body has ended.
-    pub(crate) fn ended(mut self) {
+    pub(crate) fn ended(&mut self) {
         let (gate, grant) = (self.credential.requests(), self.grant);
         match self.stage {
             Stage::Sent => gate.update_now(|requests, now| requests.prove_by_end(now, grant)),
@@ -136,7 +137,7 @@ impl RequestPermit {
     }
 
     /// Nothing reached the wire after all.
-    fn unsent(mut self) {
+    fn unsent(&mut self) {
         self.stage = Stage::Granted;
     }
 }
@@ -149,10 +150,12 @@ impl Permit for RequestPermit {
         source.requests()
     }
 
+    #[inline]
     fn line(source: &Arc<Credential>) -> Line {
         source.line()
     }
 
+    #[inline]
     fn granted(source: &Arc<Credential>, grant: Grant) -> Self {
         Self {
             credential: Arc::clone(source),

@@ -136,6 +136,7 @@ where
     type Error = Error<S::Error>;
     type Future = ResponseFuture<S::Future, F>;
 
+    #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         // A permit is only granted while it is polled for, so that nobody who waited in the queue
         // while a pause began is sent into it.
@@ -147,6 +148,7 @@ where
             .map_err(Error::Inner)
     }
 
+    #[inline]
     fn call(&mut self, request: Request) -> Self::Future {
         match self.turn.take() {
             Ok(mut permit) => {

@@ -75,6 +75,7 @@ impl Ladder {
     }
 
     /// A request was accepted. Gives the new rung if that led up.
+    #[inline]
     pub(crate) fn accept(&mut self, now: Tick) -> Option<Rung> {
         if now < self.climbs_at {
             return None;

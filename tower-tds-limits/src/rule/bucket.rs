@@ -49,17 +49,26 @@ impl Bucket {
         self.careful_for = CAREFUL.saturating_add(self.unproven);
     }
 
+    /// Whether one more may be granted at `now`.
+    #[inline]
+    pub(crate) fn is_open(&self, now: Tick) -> bool {
+        self.opens_at().is_some_and(|at| at <= now)
+    }
+
     /// From when on one more may be granted; `None` while that depends on a proof to come.
+    #[inline]
     pub(crate) fn opens_at(&self) -> Option<Tick> {
         let room = self.burst().checked_sub(self.unproven)?;
         Some(self.empty_at.minus(self.interval.saturating_mul(room)))
     }
 
+    #[inline]
     pub(crate) fn grant(&mut self) {
         self.unproven = self.unproven.saturating_add(1);
     }
 
     /// A request that was granted is proven to have been counted no later than `at`.
+    #[inline]
     pub(crate) fn prove(&mut self, at: Tick) {
         self.unproven = self.unproven.saturating_sub(1);
         let mut drains = self.interval;
@@ -76,6 +85,7 @@ impl Bucket {
         self.unproven = self.unproven.saturating_sub(1);
     }
 
+    #[inline]
     fn burst(&self) -> u64 {
         let burst = match self.burst {
             Burst::Of(burst) => u64::from(burst),
@@ -92,6 +102,7 @@ impl Bucket {
     }
 
     /// Moves the median's estimate a step towards `took`.
+    #[inline]
     pub(crate) fn learn(&mut self, took: u64) {
         let step = (self.usual / STEPS).max(LEAST_STEP);
         self.usual = if took > self.usual {

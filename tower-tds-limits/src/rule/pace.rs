@@ -36,6 +36,7 @@ impl Pace {
 
     /// The clock was seen at `now`: what was granted since it was seen before, was granted by
     /// now.
+    #[inline]
     pub(crate) fn see(&mut self, now: Tick) {
         if self.undated > 0 {
             let ahead = self.interval.saturating_mul(self.undated);
@@ -45,11 +46,13 @@ impl Pace {
     }
 
     /// From when on one more may be granted.
+    #[inline]
     pub(crate) fn opens_at(&self) -> Tick {
         self.due.minus(self.ahead)
     }
 
     /// One more was granted after the clock was seen at `seen`, and before it is seen again.
+    #[inline]
     pub(crate) fn grant(&mut self, seen: Tick) {
         // A timer that was a little late is made good; a pause of the process is not, or its
         // end would be a burst.
@@ -58,6 +61,7 @@ impl Pace {
     }
 
     /// As [`grant`](Self::grant), at a time that nobody looked at.
+    #[inline]
     pub(crate) fn grant_undated(&mut self, seen: Tick) {
         self.grant(seen);
         self.undated = self.undated.saturating_add(1);

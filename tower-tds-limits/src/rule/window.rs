@@ -60,6 +60,7 @@ impl ProofWindow {
     }
 
     /// The clock was seen at `now`.
+    #[inline]
     pub(crate) fn see(&mut self, now: Tick) {
         while self.next_back <= now {
             self.back += 1;
@@ -67,7 +68,14 @@ impl ProofWindow {
         }
     }
 
+    /// Whether one more may be granted, as far as the clock was seen.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.live() < self.limit
+    }
+
     /// From when on one more may be granted; `None` while that depends on a proof to come.
+    #[inline]
     pub(crate) fn opens_at(&self) -> Option<Tick> {
         match self.over() {
             None => Some(Tick::ZERO),
@@ -78,16 +86,19 @@ impl ProofWindow {
 
     /// How many have been granted beyond the first `limit`: the number, from zero, of the proof
     /// that must be a hold old before the next grant.
+    #[inline]
     pub(crate) fn over(&self) -> Option<u64> {
         self.granted.checked_sub(self.limit)
     }
 
+    #[inline]
     pub(crate) fn grant(&mut self) {
         self.granted += 1;
         self.most_live = self.most_live.max(self.live());
     }
 
     /// A request that was granted is proven to have been counted no later than `at`.
+    #[inline]
     pub(crate) fn prove(&mut self, at: Tick) {
         if self.proofs.len() == self.proofs.capacity() {
             self.forget(at);
@@ -102,6 +113,7 @@ impl ProofWindow {
         self.next_back = self.next_back.min(at.plus(self.hold));
     }
 
+    #[cold]
     /// Makes room by forgetting what is two holds old, before more room is asked for.
     fn forget(&mut self, now: Tick) {
         while self.forgotten < self.back
@@ -114,6 +126,7 @@ impl ProofWindow {
     }
 
     /// When the permit proven as number `number` comes back, if it is proven.
+    #[inline]
     fn comes_back(&self, number: u64) -> Tick {
         let proof = self.proof(number);
         proof.map_or(Tick::NEVER, |at| at.plus(self.hold))
@@ -125,6 +138,7 @@ impl ProofWindow {
     }
 
     /// Permits that are live, as far as the clock was seen.
+    #[inline]
     pub(crate) fn live(&self) -> u64 {
         self.granted.saturating_sub(self.back)
     }
@@ -168,6 +182,7 @@ impl ProofWindow {
     }
 
     /// When the request proven as number `number`, from zero, was proven.
+    #[inline]
     pub(crate) fn proof(&self, number: u64) -> Option<Tick> {
         let place = number.checked_sub(self.forgotten)?;
         self.proofs.get(usize::try_from(place).ok()?).copied()
