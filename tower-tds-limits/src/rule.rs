@@ -37,9 +37,10 @@ pub(crate) struct Rule {
 impl Rule {
     /// What `rules` names, for `quota`.
     pub(crate) fn new(quota: Quota, rules: Rules) -> Self {
+        let window = ProofWindow::new(quota);
         Self {
-            window: ProofWindow::new(quota),
-            counter: rules.counter.then(Counter::default),
+            counter: rules.counter.then(|| Counter::new(&window)),
+            window,
             bucket: rules.bucket.map(|burst| Bucket::new(quota, burst)),
             pace: rules.pace.map(|burst| Pace::new(quota, burst)),
             jitter: rules.jitter.then(|| Jitter::new(quota)),
@@ -50,7 +51,7 @@ impl Rule {
     pub(crate) fn keep(&mut self, quota: Quota, rules: Rules) {
         self.window.limit_to(quota);
         // It takes up the window's proofs when it is asked.
-        self.counter = rules.counter.then(Counter::default);
+        self.counter = rules.counter.then(|| Counter::new(&self.window));
         self.bucket = rules.bucket.map(|burst| {
             let mut bucket = Bucket::new(quota, burst);
             for _ in 0..self.window.unproven() {
@@ -158,7 +159,7 @@ impl Rule {
             at
         };
         if let Some(counter) = &mut self.counter {
-            counter.prove(at);
+            counter.prove(&self.window, at);
         }
         self.window.prove(at);
         if let Some(bucket) = &mut self.bucket {

@@ -32,9 +32,10 @@ struct Rule {
 impl Rule {
     fn new(limit: u32) -> Self {
         let limit = NonZeroU32::new(limit).expect("a limit is not zero");
+        let window = ProofWindow::new(Quota::per_second(limit));
         Self {
-            window: ProofWindow::new(Quota::per_second(limit)),
-            counter: Counter::default(),
+            counter: Counter::new(&window),
+            window,
             limit: limit.get(),
             proofs: Vec::new(),
             granted: 0,
@@ -58,7 +59,7 @@ impl Rule {
     }
 
     fn prove(&mut self, at: Tick) {
-        self.counter.prove(at);
+        self.counter.prove(&self.window, at);
         self.window.prove(at);
         self.proofs.push(at);
     }
@@ -124,7 +125,7 @@ fn what_is_two_periods_old_is_forgotten() {
         rule.grant();
         rule.prove(now);
     }
-    assert!(rule.counter.fits.len() <= 8);
+    assert!(rule.counter.fits.row.len() <= 8);
 }
 
 #[test]
