@@ -1,11 +1,13 @@
 //! What decides whether one more request may be sent: arithmetic on `now`, no clock, no lock.
 
+mod grant;
 mod ladder;
 mod lost;
 mod quotas;
 
 use tokio::time::Instant;
 
+pub(crate) use self::grant::Grant;
 use self::{ladder::Ladder, lost::Lost, quotas::Quotas};
 use crate::{
     Limits, Outcome, Proof, Rung,
@@ -28,15 +30,6 @@ pub(crate) struct Requests {
     quotas: Quotas,
     ladder: Ladder,
     lost: Lost,
-}
-
-/// One grant, as its permit remembers it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Grant {
-    /// When it was made; [`Tick::NEVER`] where nobody looked at the clock.
-    at: Tick,
-    /// The ladder's episode at the time.
-    episode: u32,
 }
 
 /// What an answer came to.
@@ -106,10 +99,10 @@ impl Requests {
         if proven {
             let mut at = now;
             if let Outcome::Served(served) = outcome
-                && grant.at != Tick::NEVER
+                && let Some(granted) = grant.at()
             {
                 // Not before it was granted, whatever the service says.
-                at = now.minus(nanos(served)).max(grant.at);
+                at = now.minus(nanos(served)).max(granted);
             }
             self.prove(at, now, grant);
         }
@@ -148,7 +141,7 @@ impl Requests {
     fn hear(&mut self, now: Tick, grant: Grant, outcome: Outcome) -> Option<Rung> {
         let rung = match outcome {
             Outcome::Answered | Outcome::Served(_) => self.ladder.accept(now),
-            Outcome::RateExceeded => self.ladder.refuse(now, grant.episode),
+            Outcome::RateExceeded => self.ladder.refuse(now, grant.not_before()),
             Outcome::ConnectionsExceeded => {
                 self.ladder.hush(now);
                 None
@@ -167,13 +160,15 @@ impl Requests {
     fn prove(&mut self, at: Tick, now: Tick, grant: Grant) {
         self.quotas.each(|rule| {
             rule.prove(at, now);
-            if grant.at != Tick::NEVER {
-                rule.learn(now, at.since(grant.at));
+            if let Some(granted) = grant.at() {
+                rule.learn(now, at.since(granted));
             }
         });
     }
 
-    /// The clock says `now`. Proves the lost requests whose time is over.
+    /// The clock says `now`, or said so a moment ago: whoever has looked may be overtaken by
+    /// another before the lock is theirs, and comes with that one then. Proves the lost requests
+    /// whose time is over.
     #[inline]
     fn see(&mut self, now: Instant) -> Tick {
         let now = self.epoch.tick(now).max(self.seen);
@@ -214,12 +209,9 @@ impl Requests {
         self.in_flight = self.in_flight.saturating_add(1);
         let seen = self.seen;
         self.quotas.each(|rule| rule.grant(seen, dated));
-        Grant {
-            at: match dated {
-                Dated::Seen => seen,
-                Dated::Later => Tick::NEVER,
-            },
-            episode: self.ladder.episode(),
+        match dated {
+            Dated::Seen => Grant::seen(seen),
+            Dated::Later => Grant::later(seen),
         }
     }
 

@@ -29,7 +29,8 @@ pub(crate) struct Rule {
     counter: Option<Counter>,
     bucket: Option<Bucket>,
     pace: Option<Pace>,
-    jitter: Option<Jitter>,
+    /// Apart, because hardly anybody asks for it.
+    jitter: Option<Box<Jitter>>,
 }
 
 // === impl Rule ===
@@ -43,7 +44,7 @@ impl Rule {
             window,
             bucket: rules.bucket.map(|burst| Bucket::new(quota, burst)),
             pace: rules.pace.map(|burst| Pace::new(quota, burst)),
-            jitter: rules.jitter.then(|| Jitter::new(quota)),
+            jitter: rules.jitter.then(|| Box::new(Jitter::new(quota))),
         }
     }
 
@@ -65,7 +66,7 @@ impl Rule {
             bucket
         });
         self.pace = rules.pace.map(|burst| Pace::new(quota, burst));
-        self.jitter = rules.jitter.then(|| Jitter::new(quota));
+        self.jitter = rules.jitter.then(|| Box::new(Jitter::new(quota)));
     }
 
     /// The clock was seen at `now`.

@@ -169,10 +169,13 @@ impl<P: Permit> Turn<P> {
     )]
     #[inline]
     pub(crate) fn take(&mut self) -> Result<P, LimitError> {
+        if let Readiness::Granted(grant) = self.readiness {
+            self.readiness = Readiness::Unready;
+            return Ok(P::granted(&self.source, grant));
+        }
         match mem::replace(&mut self.readiness, Readiness::Unready) {
-            Readiness::Granted(grant) => Ok(P::granted(&self.source, grant)),
             Readiness::Refused(error) => Err(error),
-            Readiness::Unready | Readiness::InnerReady => {
+            Readiness::Granted(_) | Readiness::Unready | Readiness::InnerReady => {
                 panic!("`poll_ready` must give Ready before `call`")
             }
         }

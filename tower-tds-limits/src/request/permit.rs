@@ -3,7 +3,7 @@
 use std::{mem, sync::Arc};
 
 use crate::{
-    Rung,
+    Rung, clock,
     connection::refused,
     credential::{Credential, Probe},
     events,
@@ -86,7 +86,10 @@ impl RequestPermit {
     pub(crate) fn ended(&mut self) {
         let (gate, grant) = (self.credential.requests(), self.grant);
         match self.stage {
-            Stage::Sent => gate.update_now(|requests, now| requests.prove_by_end(now, grant)),
+            Stage::Sent => {
+                let now = clock::now();
+                gate.update(|requests| requests.prove_by_end(now, grant));
+            }
             Stage::Proven => gate.update(Requests::end),
             // What was never sent has no body, and its drop gives it back.
             Stage::Granted | Stage::Over => return,
@@ -96,10 +99,10 @@ impl RequestPermit {
 
     fn answered(&mut self, outcome: Outcome, whole: bool) {
         let grant = self.grant;
-        let answer = self
-            .credential
-            .requests()
-            .update_now(|requests, now| requests.answer(now, grant, outcome, whole));
+        // Before the lock, which is then held for half as long.
+        let now = clock::now();
+        let gate = self.credential.requests();
+        let answer = gate.update(|requests| requests.answer(now, grant, outcome, whole));
         if whole {
             self.stage = Stage::Over;
         } else if answer.proven {
@@ -177,10 +180,13 @@ impl Drop for RequestPermit {
                 requests.withdraw();
                 requests.end();
             }),
-            Stage::Sent => gate.update_now(|requests, now| {
-                requests.lose(now);
-                requests.end();
-            }),
+            Stage::Sent => {
+                let now = clock::now();
+                gate.update(|requests| {
+                    requests.lose(now);
+                    requests.end();
+                });
+            }
             Stage::Proven => gate.update(Requests::end),
             Stage::Over => {}
         }

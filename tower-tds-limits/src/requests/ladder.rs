@@ -10,9 +10,9 @@ pub(crate) struct Ladder {
     rung: Rung,
     /// The highest that it climbs to.
     highest: Rung,
-    /// Counts the refusals that led down. What was granted before one and refused after it
-    /// belongs to it.
-    episode: u32,
+    /// When the last refusal led down. What was granted by then and is refused after it belongs
+    /// to it.
+    led_down: Option<Tick>,
     silent_until: Tick,
     /// When a clean answer leads one rung up.
     climbs_at: Tick,
@@ -30,7 +30,7 @@ impl Ladder {
             rung: start,
             // Nobody is led beyond what is proven who has not begun there.
             highest: start.min(Rung::Proven),
-            episode: 0,
+            led_down: None,
             silent_until: Tick::ZERO,
             climbs_at: Tick::ZERO.plus(CLEAN),
             clean: CLEAN,
@@ -42,10 +42,6 @@ impl Ladder {
         self.rung
     }
 
-    pub(crate) fn episode(&self) -> u32 {
-        self.episode
-    }
-
     pub(crate) fn silent_until(&self) -> Tick {
         self.silent_until
     }
@@ -55,11 +51,12 @@ impl Ladder {
         self.silent_until = self.silent_until.max(now.plus(SILENCE));
     }
 
-    /// A request granted in `episode` was refused for the rate. Gives the new rung if that led
-    /// down.
-    pub(crate) fn refuse(&mut self, now: Tick, episode: u32) -> Option<Rung> {
+    /// A request that was not granted before `granted` was refused for the rate. Gives the new
+    /// rung if that led down.
+    pub(crate) fn refuse(&mut self, now: Tick, granted: Tick) -> Option<Rung> {
+        // Silence follows a step, so that nothing is granted when it is made, nor soon after.
         self.hush(now);
-        let news = episode == self.episode;
+        let news = self.led_down.is_none_or(|step| granted > step);
         if news {
             self.clean = if self.climbed {
                 self.clean.saturating_mul(2).min(LONGEST_CLEAN)
@@ -67,7 +64,7 @@ impl Ladder {
                 CLEAN
             };
             self.climbed = false;
-            self.episode = self.episode.wrapping_add(1);
+            self.led_down = Some(now);
             self.rung = self.rung.down();
         }
         self.climbs_at = now.plus(self.clean);

@@ -12,7 +12,7 @@ fn at(nanos: u64) -> Tick {
 fn a_refusal_leads_one_rung_down_and_means_a_second_of_silence() {
     let mut ladder = Ladder::new(Rung::Proven);
     let now = at(5 * SECOND);
-    assert_eq!(ladder.refuse(now, ladder.episode()), Some(Rung::Strict));
+    assert_eq!(ladder.refuse(now, now), Some(Rung::Strict));
     assert_eq!(ladder.silent_until(), now.plus(SILENCE));
     for (step, rung) in [Rung::Serial, Rung::Slowed(1), Rung::Slowed(2)]
         .into_iter()
@@ -20,14 +20,14 @@ fn a_refusal_leads_one_rung_down_and_means_a_second_of_silence() {
     {
         let step = u64::try_from(step).expect("few steps");
         let now = now.plus((step + 1) * 2 * SECOND);
-        assert_eq!(ladder.refuse(now, ladder.episode()), Some(rung));
+        assert_eq!(ladder.refuse(now, now), Some(rung));
     }
 }
 
 #[test]
 fn refusals_of_those_already_in_flight_count_as_one_and_prolong_the_silence() {
     let mut ladder = Ladder::new(Rung::Proven);
-    let before = ladder.episode();
+    let before = at(0);
     assert_eq!(ladder.refuse(at(SECOND), before), Some(Rung::Strict));
     for late in 1..=40 {
         let now = at(SECOND + late * 20_000_000);
@@ -41,18 +41,18 @@ fn refusals_of_those_already_in_flight_count_as_one_and_prolong_the_silence() {
 fn ten_clean_minutes_lead_one_rung_up_and_a_failed_try_doubles_them() {
     let mut ladder = Ladder::new(Rung::Proven);
     let mut now = at(SECOND);
-    ladder.refuse(now, ladder.episode());
+    ladder.refuse(now, now);
     for minutes in [10, 20, 40, 80] {
         let early = now.plus(minutes * MINUTES - 1);
         assert_eq!(ladder.accept(early), None, "{minutes}");
         now = now.plus(minutes * MINUTES);
         assert_eq!(ladder.accept(now), Some(Rung::Proven), "{minutes}");
         now = now.plus(SECOND);
-        assert_eq!(ladder.refuse(now, ladder.episode()), Some(Rung::Strict));
+        assert_eq!(ladder.refuse(now, now), Some(Rung::Strict));
     }
     // Down once more without a try in between: ten minutes again.
     now = now.plus(SECOND);
-    assert_eq!(ladder.refuse(now, ladder.episode()), Some(Rung::Serial));
+    assert_eq!(ladder.refuse(now, now), Some(Rung::Serial));
     assert_eq!(ladder.accept(now.plus(10 * MINUTES)), Some(Rung::Strict));
 }
 
@@ -61,7 +61,7 @@ fn the_tries_are_never_more_than_a_day_apart() {
     let mut ladder = Ladder::new(Rung::Proven);
     let mut now = at(SECOND);
     for _ in 0..40 {
-        ladder.refuse(now, ladder.episode());
+        ladder.refuse(now, now);
         now = now.plus(24 * 60 * MINUTES);
         assert_eq!(ladder.accept(now), Some(Rung::Proven));
     }
@@ -82,15 +82,15 @@ fn each_rung_keeps_within_what_the_one_above_does() {
     let mut ladder = Ladder::new(Rung::Proven);
     let rules = Rules::window();
     assert_eq!(ladder.keeps(quota, rules), (quota, rules));
-    ladder.refuse(at(1), 0);
+    ladder.refuse(at(1), at(0));
     let ten = rules.counter().bucket(Burst::Of(10));
     assert_eq!(ladder.keeps(quota, rules), (quota, ten));
-    ladder.refuse(at(2), 1);
+    ladder.refuse(at(2), at(2));
     let one_by_one = rules.bucket(Burst::Of(0));
     assert_eq!(ladder.keeps(quota, rules), (quota, one_by_one));
     let mut requests = Vec::new();
-    for episode in 2..30 {
-        ladder.refuse(at(3), episode);
+    for later in 3..31 {
+        ladder.refuse(at(later), at(later));
         requests.push(ladder.keeps(quota, rules).0.requests().get());
     }
     assert_eq!(requests[..4], [40, 32, 25, 20]);
@@ -106,7 +106,7 @@ fn a_burst_that_was_chosen_smaller_stays_smaller() {
 #[test]
 fn only_who_began_above_the_proof_is_led_back_there() {
     let mut fast = Ladder::new(Rung::Paced);
-    assert_eq!(fast.refuse(at(SECOND), 0), Some(Rung::Proven));
+    assert_eq!(fast.refuse(at(SECOND), at(0)), Some(Rung::Proven));
     assert_eq!(fast.accept(at(11 * MINUTES)), Some(Rung::Paced));
     assert_eq!(fast.accept(at(100_000 * MINUTES)), None);
 }
