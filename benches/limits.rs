@@ -8,7 +8,7 @@
 use std::{
     hint::black_box,
     num::NonZeroU32,
-    sync::Arc,
+    sync::{Arc, Mutex},
     task::{Context, Waker},
     thread,
     time::Duration,
@@ -75,6 +75,18 @@ fn uncontended(c: &mut Criterion) {
             let _allowed = black_box(governor.check());
             call(&mut inner, black_box(request()))
         });
+    });
+    group.finish();
+}
+
+/// What a limit cannot be without: a look at the clock for the proof, and a lock for the grant and
+/// for the answer.
+fn floors(c: &mut Criterion) {
+    let mut group = c.benchmark_group("limits/floors");
+    group.bench_function("a look at the clock", |b| b.iter(Instant::now));
+    let lock = Mutex::new(0_u64);
+    group.bench_function("a lock, taken and given back", |b| {
+        b.iter(|| drop(black_box(black_box(&lock).lock())));
     });
     group.finish();
 }
@@ -241,6 +253,7 @@ fn waiters(c: &mut Criterion) {
 criterion_group!(
     benches,
     uncontended,
+    floors,
     through_a_runtime,
     at_the_limit,
     two_threads,
