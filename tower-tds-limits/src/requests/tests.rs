@@ -151,6 +151,20 @@ fn what_the_service_says_about_its_time_moves_a_proof_no_further_than_the_grant(
     }
 }
 
+#[test]
+fn an_answer_that_was_overtaken_counts_with_the_one_that_overtook_it() {
+    let start = Instant::now();
+    let limits = Limits::new(Quota::per_second(count(2))).rules(Rules::window());
+    let mut requests = Requests::new(&limits);
+    let grants = [requests.admit(start), requests.admit(start)];
+    requests.answer(start + ms(100), grants[0], Outcome::Answered, true);
+    // Its look at the clock came first, and the lock second.
+    requests.answer(start + ms(99), grants[1], Outcome::Answered, true);
+    let back = start + ms(100 + 1_002);
+    assert_eq!(requests.earliest(start + ms(101)), Earliest::At(back));
+    assert_eq!(requests.in_flight(), 0);
+}
+
 /// How long a request takes to be counted, and its answer to come back after that.
 type Delays = fn(&mut fastrand::Rng, Duration) -> (Duration, Duration);
 

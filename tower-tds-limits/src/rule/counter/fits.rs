@@ -126,3 +126,6 @@ fn units(units: u64) -> i32 {
 const PERIOD: u64 = 1 << 29;
 
 const TWO_PERIODS: u64 = 2 * PERIOD;
+
+#[cfg(test)]
+mod tests;
