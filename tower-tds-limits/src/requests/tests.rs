@@ -10,7 +10,7 @@ mod shares;
 use std::{cmp::Reverse, collections::BinaryHeap, num::NonZeroU32, time::Duration};
 
 use super::*;
-use crate::{Burst, Quota, Rules};
+use crate::{Burst, Outcome, Quota, Rules};
 
 fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")
