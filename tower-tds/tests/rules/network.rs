@@ -15,6 +15,8 @@ pub(crate) struct Network {
     /// Of the service, between the count and the answer.
     service: Delay,
     rng: Rng,
+    longest_way: Duration,
+    bodies: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -36,18 +38,40 @@ impl Network {
             },
             service: service.parse().expect("a delay"),
             rng: Rng::with_seed(7),
+            longest_way: Duration::ZERO,
+            bodies: false,
         }
     }
 
     /// How long the request takes that is sent at `now`, until it is counted.
     pub(crate) fn there(&mut self, now: Duration) -> Duration {
-        self.base + self.jitter.sample(now + self.base, &mut self.rng)
+        let way = self.base + self.jitter.sample(now + self.base, &mut self.rng);
+        self.longest_way = self.longest_way.max(way);
+        way
     }
 
-    /// How long the answer takes to the request that is counted at `now`.
-    pub(crate) fn back(&mut self, now: Duration) -> Duration {
+    /// How long the longest took so far.
+    pub(crate) fn longest_way(&self) -> Duration {
+        self.longest_way
+    }
+
+    /// The body takes half of the time in which the answer comes.
+    pub(crate) fn with_bodies(mut self) -> Self {
+        self.bodies = true;
+        self
+    }
+
+    /// How long the answer's head takes to the request that is counted at `now`, and its body
+    /// after that.
+    pub(crate) fn back(&mut self, now: Duration) -> (Duration, Duration) {
         let service = self.service.sample(now, &mut self.rng) + self.base;
-        service + self.jitter.sample(now + service, &mut self.rng)
+        let whole = service + self.jitter.sample(now + service, &mut self.rng);
+        let body = if self.bodies {
+            whole / 2
+        } else {
+            Duration::ZERO
+        };
+        (whole - body, body)
     }
 }
 

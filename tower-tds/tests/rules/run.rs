@@ -1,14 +1,17 @@
 //! One run: a hundred tasks, always backlogged, against one way of counting through one network.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicU32, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderValue, Request};
 use http_body_util::{BodyExt, Full};
-use tds_sim::{Config, Rule, Sim};
+use tds_sim::{Config, Sim};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
@@ -17,7 +20,8 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_tds::{Limiter, Limits, layers::limits::RequestLimitLayer};
 
 use crate::{
-    models::{Largest, Models},
+    judge::{Counting, Judge},
+    models::Largest,
     network::Network,
 };
 
@@ -27,16 +31,41 @@ pub(crate) struct Seen {
     /// By the simulated service.
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
-    /// By the models.
-    pub(crate) largest: Largest,
+    /// When others arrived than the meters beside it accept.
+    pub(crate) over: Vec<Duration>,
+    /// By the models, for each quota.
+    pub(crate) largest: Vec<Largest>,
+    /// By the limiter itself, for the first quota.
+    pub(crate) certificate: usize,
     /// Calls a second.
     pub(crate) rate: f64,
+    /// What a request was held up by on its way, at the most.
+    pub(crate) longest_way: Duration,
 }
 
-/// Makes so many calls and gives what the service and the models saw.
-pub(crate) async fn run(rule: Rule, network: Network, limits: Limits, calls: u32) -> Seen {
+/// What a run goes through.
+struct Between {
+    network: Network,
+    judges: Vec<Judge>,
+}
+
+/// When the request arrived to which this is the answer, and how long its body takes.
+#[derive(Debug, Clone, Copy)]
+struct Arrived(Duration, Duration);
+
+/// Makes so many calls and gives what the service saw, which counts the first quota as it is
+/// counted by its own clock, and what the judges saw.
+pub(crate) async fn run(
+    countings: &[Counting],
+    network: Network,
+    limits: Limits,
+    calls: u32,
+) -> Seen {
+    let first = countings.first().expect("a quota");
     let mut config = Config::default();
-    config.rule = rule;
+    config.rule = first.rule;
+    config.rate = first.limit;
+    config.per = first.per;
     config.arrivals_kept = 1_000;
     config.expires_in = u64::from(u32::MAX); // A million calls take hours of the paused clock.
     let sim = Sim::new(config);
@@ -44,26 +73,28 @@ pub(crate) async fn run(rule: Rule, network: Network, limits: Limits, calls: u32
     let token = HeaderValue::try_from(token).expect("a header");
 
     let start = Instant::now();
-    let between = Arc::new(Mutex::new((network, Models::default())));
+    let between = Arc::new(Mutex::new(Between {
+        network,
+        judges: countings.iter().copied().map(Counting::judge).collect(),
+    }));
     let wire = service_fn({
         let (between, sim) = (Arc::clone(&between), sim.clone());
         move |request: Request<Full<Bytes>>| {
             let (between, sim) = (Arc::clone(&between), sim.clone());
             async move {
-                let there = locked(&between).0.there(start.elapsed());
+                let there = locked(&between).network.there(start.elapsed());
                 sleep(there).await;
-                let back = {
-                    let (network, models) = &mut *locked(&between);
-                    models.arrive(start.elapsed());
-                    network.back(start.elapsed())
-                };
-                let answer = sim.oneshot(request).await;
-                sleep(back).await;
-                answer
+                let arrived = start.elapsed();
+                let (head, body) = locked(&between).arrive(arrived);
+                let mut answer = sim.oneshot(request).await?;
+                answer.extensions_mut().insert(Arrived(arrived, body));
+                sleep(head).await;
+                Ok::<_, tds_sim::Error>(answer)
             }
         }
     });
-    let service = RequestLimitLayer::new(Limiter::new(limits)).layer(wire);
+    let limiter = Limiter::new(limits);
+    let service = RequestLimitLayer::new(limiter.clone()).layer(wire);
 
     let made = Arc::new(AtomicU32::new(0));
     let mut tasks = JoinSet::new();
@@ -77,25 +108,67 @@ pub(crate) async fn run(rule: Rule, network: Network, limits: Limits, calls: u32
                     .body(Full::<Bytes>::default())
                     .expect("a request");
                 let response = service.clone().oneshot(request).await.expect("an answer");
+                let answered = response.extensions().get().copied();
+                let Arrived(arrived, body) = answered.expect("it was put there");
+                sleep(body).await;
                 response.into_body().collect().await.expect("a whole body");
-                locked(&between).1.end(start.elapsed());
+                locked(&between).end(arrived, start.elapsed());
             }
         });
     }
     tasks.join_all().await;
 
     let by_status = sim.ledger().summary().by_status;
-    let (_, models) = &*locked(&between);
+    let Between { network, judges } = &*locked(&between);
     Seen {
         accepted: by_status.get(&200).copied().unwrap_or_default(),
         refused: by_status.get(&423).copied().unwrap_or_default(),
-        largest: models.largest,
-        rate: models.rate(),
+        over: judges
+            .iter()
+            .flat_map(|judge| judge.refused.clone())
+            .collect(),
+        largest: judges.iter().map(|judge| judge.models.largest).collect(),
+        certificate: usize::try_from(limiter.snapshot().certificate).expect("a small number"),
+        rate: judges
+            .first()
+            .map(|judge| judge.models.rate())
+            .unwrap_or_default(),
+        longest_way: network.longest_way(),
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no other task has panicked")
+// === impl Seen ===
+
+impl Seen {
+    /// What the limiter says that can have been counted is no less than what was, and no more
+    /// than the quota.
+    pub(crate) fn assert_certified(&self, countings: &[Counting]) {
+        let (counting, largest) = (&countings[0], &self.largest[0]);
+        assert!(largest.interval <= self.certificate, "{self:?}");
+        assert!(self.certificate <= counting.limit as usize, "{self:?}");
+    }
+}
+
+// === impl Between ===
+
+impl Between {
+    /// A request arrives. Gives how long its answer will take, head and body.
+    fn arrive(&mut self, now: Duration) -> (Duration, Duration) {
+        for judge in &mut self.judges {
+            judge.arrive(now);
+        }
+        self.network.back(now)
+    }
+
+    fn end(&mut self, arrived: Duration, now: Duration) {
+        for judge in &mut self.judges {
+            judge.end(arrived, now);
+        }
+    }
+}
+
+fn locked(between: &Mutex<Between>) -> MutexGuard<'_, Between> {
+    between.lock().expect("no other task has panicked")
 }
 
 const TASKS: u32 = 100;

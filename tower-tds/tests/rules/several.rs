@@ -1,0 +1,72 @@
+//! Quotas of a small plan: a few calls a minute, alone and beside 50 a second.
+
+use std::num::NonZeroU32;
+
+use tds_sim::Rule;
+use tower_tds::{Limits, Proof, Quota};
+
+use crate::{accepted, calls, judge::Counting};
+
+fn a_minute(requests: u32) -> Quota {
+    Quota::per_minute(NonZeroU32::new(requests).expect("not zero"))
+}
+
+/// Each way of counting, with what proves there. Of so many a minute the bucket takes one less
+/// at once.
+fn ways(limit: u32) -> [(Rule, Proof); 6] {
+    [
+        (Rule::FixedWindow, Proof::Head),
+        (Rule::SlidingLog, Proof::Head),
+        (Rule::SlidingLogAll, Proof::Head),
+        (Rule::SlidingCounter, Proof::Head),
+        (Rule::LeakyBucket { burst: limit - 1 }, Proof::Head),
+        (Rule::InFlight, Proof::End),
+    ]
+}
+
+/// Those that are counted by a leaky bucket are not as many as 5: nginx keeps a rate in whole
+/// thousandths of a request a second, and of 5 a minute it makes 4.98.
+fn few(rule: Rule) -> u32 {
+    if matches!(rule, Rule::LeakyBucket { .. }) {
+        6
+    } else {
+        5
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_a_minute_are_kept_alone() {
+    let calls = (calls() / 20).max(250);
+    for (rule, proof) in ways(6) {
+        let few = few(rule);
+        let limits = Limits::new(a_minute(few)).proof(proof);
+        accepted(&[Counting::a_minute(rule, few)], &limits, calls).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_a_minute_are_kept_beside_50_a_second() {
+    let calls = (calls() / 20).max(250);
+    for (rule, proof) in ways(6) {
+        let few = few(rule);
+        let limits = Limits::default().also(a_minute(few)).proof(proof);
+        let countings = [Counting::of_50(rule), Counting::a_minute(rule, few)];
+        for seen in accepted(&countings, &limits, calls).await {
+            // And used: the minute is full, and the second never is.
+            assert!(seen.largest[1].interval as u32 >= few - 1, "{seen:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_quotas_that_decide_in_turn_are_both_kept() {
+    // Bursts fill seconds, and some of those the minute.
+    let calls = (calls() / 10).max(1_000);
+    for (rule, proof) in ways(11) {
+        let limits = Limits::default().also(a_minute(200)).proof(proof);
+        let countings = [Counting::of_50(rule), Counting::a_minute(rule, 200)];
+        for seen in accepted(&countings, &limits, calls).await {
+            assert!(seen.largest[0].interval > 5, "{seen:?}");
+        }
+    }
+}

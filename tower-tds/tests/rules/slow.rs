@@ -1,0 +1,55 @@
+//! Answers that are slow: where the automatic burst gives up the proof for buckets of ten.
+
+use std::time::Duration;
+
+use tds_sim::Rule;
+use tower_tds::{
+    Limits,
+    layers::limits::{Burst, Rules},
+};
+
+use crate::{calls, judge::Counting, network::Network, run::run};
+
+const WAYS: [&str; 3] = ["none", "lognormal:10ms:200ms", "stall:5s:300ms"];
+
+/// Answers after 300 ms (sigma 0.5): then ten unproven requests would be a third of the rate.
+fn slow(jitter: &str) -> Network {
+    Network::new("10ms", jitter, "lognormal:300ms:960ms")
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_automatic_burst_is_refused_by_a_bucket_of_ten_no_more_than_the_study_says() {
+    for (jitter, in_100_000) in [(WAYS[0], 0), (WAYS[1], 0), (WAYS[2], 79)] {
+        let counting = [Counting::of_50(Rule::LeakyBucket { burst: 10 })];
+        let least = if in_100_000 == 0 { 5_000 } else { 20_000 };
+        let calls = calls().max(least);
+        let seen = run(&counting, slow(jitter), Limits::default(), calls).await;
+        let most = u64::from(calls) * in_100_000 / 100_000;
+        assert!(seen.refused <= most, "{jitter}: {seen:?}");
+        assert_eq!(seen.refused > 0, in_100_000 > 0, "{jitter}: {seen:?}");
+        // Once refused, the ladder keeps to ten, and asks for more every ten minutes at the most:
+        // within a second, those that were in flight, and one of the careful beginning.
+        let mut tried = None;
+        for at in seen.over.iter().copied() {
+            let since = at - *tried.get_or_insert(at);
+            if since > Duration::from_secs(2) {
+                assert!(since > Duration::from_secs(600), "{jitter}: {seen:?}");
+                tried = Some(at);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_ten_is_kept_by_proof_however_slow_the_answers_are() {
+    let limits = Limits::default().rules(Rules::default().bucket(Burst::Of(10)));
+    for jitter in WAYS {
+        let counting = [Counting::of_50(Rule::LeakyBucket { burst: 10 })];
+        let seen = run(&counting, slow(jitter), limits.clone(), calls()).await;
+        assert!(
+            seen.refused == 0 && seen.over.is_empty(),
+            "{jitter}: {seen:?}"
+        );
+        assert!(seen.largest[0].level <= 10.0, "{jitter}: {seen:?}");
+    }
+}
