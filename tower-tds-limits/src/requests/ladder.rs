@@ -103,8 +103,9 @@ fn strict(rules: Rules) -> Rules {
     rules.counter().bucket(Burst::Of(burst))
 }
 
+/// The counter rule stays: of even spacing a weighing counter sees up to one more than the quota.
 const fn serial() -> Rules {
-    Rules::window().bucket(Burst::Of(0))
+    Rules::window().counter().bucket(Burst::Of(0))
 }
 
 fn slowed(quota: Quota, times: u8) -> Quota {

@@ -1,3 +1,5 @@
+mod properties;
+
 use super::*;
 
 const SECOND: u64 = 1_000_000_000;
@@ -86,7 +88,7 @@ fn each_rung_keeps_within_what_the_one_above_does() {
     let ten = rules.counter().bucket(Burst::Of(10));
     assert_eq!(ladder.keeps(quota, rules), (quota, ten));
     ladder.refuse(at(2), at(2));
-    let one_by_one = rules.bucket(Burst::Of(0));
+    let one_by_one = rules.counter().bucket(Burst::Of(0));
     assert_eq!(ladder.keeps(quota, rules), (quota, one_by_one));
     let mut requests = Vec::new();
     for later in 3..31 {
