@@ -168,12 +168,13 @@ impl Rule {
         }
     }
 
-    /// An answer that came at `now` took this many nanoseconds, from its request's grant to its
-    /// proof.
+    /// An answer came at `now`, `answered` nanoseconds after its request was granted; the proof
+    /// is for `took` after it.
     #[inline]
-    pub(crate) fn learn(&mut self, now: Tick, took: u64) {
+    pub(crate) fn learn(&mut self, now: Tick, took: u64, answered: u64) {
         if let Some(bucket) = &mut self.bucket {
-            bucket.learn(took);
+            // A service that tells its own time leaves requests unproven until it does.
+            bucket.learn(answered);
         }
         if let Some(jitter) = &mut self.jitter {
             jitter.learn(now, took);

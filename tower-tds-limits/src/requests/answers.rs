@@ -96,7 +96,7 @@ impl Requests {
         self.quotas.each(|rule| {
             rule.prove(at, now);
             if let Some(granted) = grant.at() {
-                rule.learn(now, at.since(granted));
+                rule.learn(now, at.since(granted), now.since(granted));
             }
         });
     }

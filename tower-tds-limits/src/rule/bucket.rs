@@ -19,7 +19,7 @@ pub(crate) struct Bucket {
     unproven: u64,
     /// When the proven requests will have drained.
     empty_at: Tick,
-    /// About the median time from grant to proof, and the burst that allows for it.
+    /// About the median time from grant to answer, and the burst that allows for it.
     usual: u64,
     automatic: u64,
     /// Proofs to come until the burst may be as large as it likes, if it begins carefully.
