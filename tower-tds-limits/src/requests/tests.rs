@@ -4,8 +4,11 @@
     reason = "an overflow in a test is a failed test"
 )]
 
+mod clocks;
 mod fates;
+mod probing;
 mod shares;
+mod utilisation;
 
 use std::{cmp::Reverse, collections::BinaryHeap, num::NonZeroU32, time::Duration};
 
@@ -183,17 +186,22 @@ fn counted_by_a_server(
     )
 }
 
-fn counted_within(limits: &Limits, n: u32, seed: u64, delays: Delays) -> (Vec<Duration>, Duration) {
-    counted_and_read(limits, n, seed, delays, |_| Outcome::Answered)
+fn counted_within(
+    limits: &Limits,
+    n: u32,
+    seed: u64,
+    delays: impl FnMut(&mut fastrand::Rng, Duration) -> (Duration, Duration),
+) -> (Vec<Duration>, Duration) {
+    counted_and_read(limits, n, seed, delays, |_, _| Outcome::Answered)
 }
 
-/// `read` is told how long the answer took from the count.
+/// `read` is told the number of the request, and how long the answer took from the count.
 fn counted_and_read(
     limits: &Limits,
     n: u32,
     seed: u64,
-    delays: Delays,
-    read: fn(Duration) -> Outcome,
+    mut delays: impl FnMut(&mut fastrand::Rng, Duration) -> (Duration, Duration),
+    read: impl Fn(usize, Duration) -> Outcome,
 ) -> (Vec<Duration>, Duration) {
     let start = Instant::now();
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -210,7 +218,7 @@ fn counted_and_read(
                     break;
                 }
                 answers.pop();
-                requests.answer(start + answer, grants[granted], read(back), true);
+                requests.answer(start + answer, grants[granted], read(granted, back), true);
             }
             let next_answer = answers.peek().map(|Reverse((answer, ..))| *answer);
             now = match requests.earliest(start + now) {
@@ -225,15 +233,28 @@ fn counted_and_read(
         answers.push(Reverse((now + there + back, grants.len() - 1, back)));
     }
     counted.sort_unstable();
+    // What can have been counted is no less than what was, and no more than the quota.
+    let quota = limits.quotas()[0];
+    let largest = u64::try_from(largest_interval(&counted, quota.per())).expect("few");
+    let certificate = requests.certificate();
+    assert!(largest <= certificate, "{largest}, certified {certificate}");
+    assert!(
+        certificate <= quota.requests().get().into() || limits.start() == Rung::Paced,
+        "{certificate}"
+    );
     (counted, now)
 }
 
 /// The largest number of counts in any half-open interval of a second, by looking at all of
 /// them. An independent model: it knows nothing of permits.
 fn largest_second(counted: &[Duration]) -> usize {
+    largest_interval(counted, Duration::from_secs(1))
+}
+
+fn largest_interval(counted: &[Duration], per: Duration) -> usize {
     (0..counted.len())
         .map(|first| {
-            let end = counted[first] + Duration::from_secs(1);
+            let end = counted[first] + per;
             counted[first..].partition_point(|at| *at < end)
         })
         .max()
@@ -397,7 +418,7 @@ fn the_highest_rung_reaches_97_hundredths_on_a_calm_path_and_is_not_refused_ther
 #[test]
 fn a_service_that_tells_its_own_time_is_used_nearly_in_full() {
     // All but the 10 ms of the way back.
-    let served = |back: Duration| Outcome::Served(back.saturating_sub(ms(10)));
+    let served = |_, back: Duration| Outcome::Served(back.saturating_sub(ms(10)));
     for (rules, least) in [(Rules::window(), 0.97), (Rules::recommended(), 0.94)] {
         let limits = Limits::default().rules(rules).in_flight(count(500));
         let (counted, last) = counted_and_read(&limits, 20_000, 1, usual, served);
@@ -408,7 +429,7 @@ fn a_service_that_tells_its_own_time_is_used_nearly_in_full() {
     // And as safely under any delays.
     let limits = Limits::default().in_flight(count(500));
     for (name, delays) in DELAYS {
-        let at_once = |back: Duration| Outcome::Served(back);
+        let at_once = |_, back: Duration| Outcome::Served(back);
         let (counted, _) = counted_and_read(&limits, 4_000, 1, delays, at_once);
         let largest = largest_weighted_second(&counted);
         assert!(largest <= 50.0 + 1e-6, "{name}: {largest}");

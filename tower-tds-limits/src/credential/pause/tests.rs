@@ -1,3 +1,5 @@
+mod properties;
+
 use super::*;
 
 fn secs(secs: u64) -> Duration {

@@ -3,6 +3,8 @@
     reason = "an overflow in a test is a failed test"
 )]
 
+mod properties;
+
 use std::num::NonZeroU32;
 
 use super::*;

@@ -1,3 +1,5 @@
+mod properties;
+
 use std::{num::NonZeroU32, time::Duration};
 
 use super::*;

@@ -1,0 +1,91 @@
+//! The pause, whatever comes.
+
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "an overflow in a test is a failed test"
+)]
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What comes after so many milliseconds.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    /// One that was under way before is refused, with a hint of so many seconds.
+    Refused(Option<u64>),
+    /// One asks to pass.
+    Asked,
+    /// The one that tried is refused, accepted, or gets no answer.
+    TryRefused(Option<u64>),
+    TryAccepted,
+    TryLost,
+}
+
+fn event() -> impl Strategy<Value = (u64, Event)> {
+    let hint = || prop::option::of(0_u64..200);
+    let event = prop_oneof![
+        2 => hint().prop_map(Event::Refused),
+        6 => Just(Event::Asked),
+        2 => hint().prop_map(Event::TryRefused),
+        1 => Just(Event::TryAccepted),
+        1 => Just(Event::TryLost),
+    ];
+    (0_u64..20_000, event)
+}
+
+fn secs_of(hint: Option<u64>) -> Option<Duration> {
+    hint.map(secs)
+}
+
+proptest! {
+    /// Once refused, nobody passes for a second, nor before what the service said, up to a minute;
+    /// then one does, and nobody else until it is known what became of it.
+    #[test]
+    fn nobody_passes_before_its_end_and_then_one_at_a_time(
+        events in prop::collection::vec(event(), 1..200),
+    ) {
+        let mut pause = Pause::new();
+        let mut now = Instant::now();
+        let mut closed_until = None;
+        let mut trying = false;
+        for (after, event) in events {
+            now += Duration::from_millis(after);
+            let closes = |hint: Option<u64>, least: u64| {
+                let hint = hint.unwrap_or(0).min(60);
+                Some(now + secs(hint.max(least)))
+            };
+            match event {
+                Event::Refused(hint) => {
+                    let news = closed_until.is_none();
+                    let begun = pause.refuse(now, secs_of(hint), false);
+                    prop_assert_eq!(begun.is_some(), news);
+                    if !trying {
+                        closed_until = closed_until.max(closes(hint, u64::from(news)));
+                    }
+                }
+                Event::Asked if pause.earliest(now) == Earliest::Now => {
+                    prop_assert!(!trying);
+                    prop_assert!(closed_until.is_none_or(|until| until <= now));
+                    trying = pause.admit(now);
+                    prop_assert_eq!(trying, closed_until.is_some());
+                }
+                Event::Asked => prop_assert!(closed_until.is_some()),
+                Event::TryRefused(hint) if trying => {
+                    trying = false;
+                    prop_assert!(pause.refuse(now, secs_of(hint), true).is_some());
+                    closed_until = closes(hint, 1);
+                }
+                Event::TryAccepted if trying => {
+                    (trying, closed_until) = (false, None);
+                    pause.end();
+                }
+                Event::TryLost if trying => {
+                    trying = false;
+                    pause.untried();
+                }
+                Event::TryRefused(_) | Event::TryAccepted | Event::TryLost => {}
+            }
+        }
+    }
+}

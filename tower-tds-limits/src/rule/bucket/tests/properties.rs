@@ -1,0 +1,101 @@
+//! The bucket beside its definition, whatever becomes of the requests.
+
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "an overflow in a test is a failed test"
+)]
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What becomes of a request so many milliseconds after its grant.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    Proven(u64),
+    Withdrawn(u64),
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        6 => (0_u64..400).prop_map(Fate::Proven),
+        1 => (0_u64..300).prop_map(Fate::Withdrawn),
+    ]
+}
+
+/// When a bucket is empty into which the proven fall at their proofs.
+fn empties_at(proofs: &[Tick]) -> Tick {
+    let fall = |empty: Tick, at: &Tick| empty.max(*at) + SPACING;
+    proofs.iter().fold(Tick::ZERO, fall)
+}
+
+proptest! {
+    /// Always backlogged: with the proven at their proofs and the unproven at now, one more fits
+    /// at each grant, and a millisecond before it may go it does not.
+    #[test]
+    fn a_grant_is_made_as_soon_as_one_more_fits(
+        burst in 1_u32..20,
+        fates in prop::collection::vec(fate(), 1..150),
+    ) {
+        let mut bucket = bucket(Burst::Of(burst));
+        let mut now = START;
+        let mut coming: Vec<(Tick, bool)> = Vec::new();
+        let mut proofs: Vec<Tick> = Vec::new();
+        for fate in fates {
+            loop {
+                coming.sort_unstable();
+                while coming.first().is_some_and(|(at, _)| *at <= now) {
+                    let (at, proof) = coming.remove(0);
+                    if proof {
+                        bucket.prove(at);
+                        proofs.push(at);
+                    } else {
+                        bucket.withdraw();
+                    }
+                }
+                let unproven = u32::try_from(coming.len()).expect("few");
+                let fits = |at: Tick| {
+                    let left = Duration::from_nanos(empties_at(&proofs).since(at));
+                    unproven <= burst && left <= SPACING * (burst - unproven)
+                };
+                let next = coming.first().map(|(at, _)| *at);
+                match bucket.opens_at() {
+                    Some(at) if at <= now => {
+                        prop_assert!(fits(now));
+                        break;
+                    }
+                    Some(at) => {
+                        prop_assert!(!fits(at.minus(1_000_000)));
+                        now = next.map_or(at, |next| next.min(at));
+                    }
+                    None => {
+                        prop_assert!(!fits(now));
+                        now = next.expect("someone is unproven");
+                    }
+                }
+            }
+            bucket.grant();
+            coming.push(match fate {
+                Fate::Proven(after) => (now + Duration::from_millis(after), true),
+                Fate::Withdrawn(after) => (now + Duration::from_millis(after), false),
+            });
+        }
+    }
+
+    /// Whatever the answers take: ten at least, no more than the quota, and about five more than
+    /// are usually under way.
+    #[test]
+    fn the_automatic_burst_stays_within_its_bounds(
+        took in prop::collection::vec(0_u64..3_000, 1..200),
+    ) {
+        let mut bucket = bucket(Burst::Auto);
+        for took in &took {
+            bucket.learn(took * 1_000_000);
+        }
+        let longest = took.iter().max().expect("at least one") * 1_000_000;
+        let usual = Duration::from_nanos(longest).div_duration_f64(SPACING);
+        prop_assert!((10..=49).contains(&bucket.burst()));
+        let burst = u32::try_from(bucket.burst()).expect("49 at the most");
+        prop_assert!(f64::from(burst) <= (usual + 5.0).max(10.0));
+    }
+}
