@@ -101,6 +101,11 @@ async fn whole<B: Body<Error: Display>>(
 
 /// The house stack, for data through `front` and for tokens from the service itself.
 pub(crate) fn client(service: &Server, front: SocketAddr) -> Client {
+    within(Limits::default(), service, front)
+}
+
+/// The same within other limits for requests.
+pub(crate) fn within(limits: Limits, service: &Server, front: SocketAddr) -> Client {
     // The tokens have a socket of their own, past the gateway.
     let sockets = NonZeroU32::new(60 + 1).expect("not zero");
     let credentials = Credentials::new(service.client_id(), service.client_secret());
@@ -110,7 +115,7 @@ pub(crate) fn client(service: &Server, front: SocketAddr) -> Client {
         credentials.expect("the simulator's are usable"),
     )
     .loopback_http()
-    .limits(Limits::default().connections(sockets))
+    .limits(limits.connections(sockets))
     .build()
     .expect("loopback is let through")
 }
