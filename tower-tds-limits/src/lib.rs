@@ -38,8 +38,10 @@
 //! - In any interval of a quota's length the service counts at most the quota: fixed windows of
 //!   any phase, sliding logs, whether or not the refused are counted, and token buckets.
 //! - By default also for counters that weigh the window before, whenever their windows begin, and
-//!   for leaky buckets with a burst of ten ([`Rules`]); with [`Proof::End`] also for services that
-//!   count whatever was in flight during the interval.
+//!   for leaky buckets with a burst of ten ([`Rules`]), these while half of the answers take less
+//!   than 120 ms: where they are slower, ten unproven requests would be less than the quota, and
+//!   [`Burst::Auto`] gives up the proof before the throughput; [`Burst::Of`] with 10 keeps it. With
+//!   [`Proof::End`] also for services that count whatever was in flight during the interval.
 //! - Requests between their grant and the end of their bodies, and sockets from before
 //!   `connect` until the server has closed them (awaited for 30 s at most), never exceed their
 //!   limits.

@@ -8,7 +8,7 @@
 //! there are never more than 60 sockets. How fast it went is printed; the whole set asserts the
 //! bars as well, the part of it that runs by default only that nothing stood still.
 //!
-//! The whole set takes about a quarter of an hour:
+//! The whole set takes about 25 minutes:
 //! `cargo test --release -p tower-tds --test gateways the_whole -- --ignored --nocapture --test-threads 1`
 
 #![expect(
