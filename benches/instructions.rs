@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare static token limit classify retry; do
+//! for n in 0 100000; do for s in bare static token limit fed full classify retry; do
 //!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
 //! done; done
 //! ```
 //!
-//! The figure is the difference of two counts of calls, divided by it, less the same of `bare`.
+//! The figure is the difference of two counts of calls, divided by it, less the same of `bare`; that of `full`,
+//! a limit of 50 that is, less that of `fed`, the bare service with the same clock.
 
 #![expect(
     clippy::expect_used,
@@ -20,6 +21,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use tds_benches::{Echo, call, token};
+use tokio::{runtime::Builder, time::advance};
 use tower_http::auth::AddAuthorizationLayer;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -30,7 +32,7 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let which = arguments
         .next()
-        .expect("bare, static, token, limit, classify or retry");
+        .expect("bare, static, token, limit, fed, full, classify or retry");
     let count = arguments.next().and_then(|count| count.parse().ok());
     let count: u64 = count.expect("how many calls");
     let runtime = token::runtime();
@@ -41,6 +43,8 @@ fn main() {
         "token" => run(layer.layer(Echo::new()), count),
         "static" => run(fixed.layer(Echo::new()), count),
         "limit" => run(limit().layer(Echo::new()), count),
+        "fed" => fed(Echo::new(), count),
+        "full" => fed(full().layer(Echo::new()), count),
         "classify" => run(ClassifyLayer::new().layer(Echo::new()), count),
         "retry" => {
             let classified = ClassifyLayer::new().layer(Echo::new());
@@ -55,6 +59,27 @@ fn limit() -> RequestLimitLayer {
     let wide = Quota::new(NonZeroU32::MAX, Duration::from_millis(1));
     let wide = wide.expect("a millisecond is an interval");
     RequestLimitLayer::new(Limiter::new(Limits::new(wide)))
+}
+
+fn full() -> RequestLimitLayer {
+    RequestLimitLayer::new(Limiter::new(Limits::default()))
+}
+
+/// With a clock that moves on by 20.5 ms for each call, so that the window of 50 is always full.
+fn fed<S>(mut service: S, count: u64)
+where
+    S: Service<Request<Full<Bytes>>>,
+{
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    runtime.expect("a runtime").block_on(async {
+        for _ in 0..count {
+            advance(Duration::from_micros(20_500)).await;
+            black_box(call(&mut service, black_box(token::request())));
+        }
+    });
 }
 
 fn run<S>(mut service: S, count: u64)

@@ -257,6 +257,106 @@ criterion_group!(
     through_a_runtime,
     at_the_limit,
     two_threads,
-    waiters
+    two_threads_through_a_runtime,
+    waiters,
+    memory_of_waiters
 );
 criterion_main!(benches);
+
+/// Two threads that wait for their answers, so that tower's pair can be among them: its `Buffer`
+/// has one task, here on a third thread, through which all calls go.
+fn two_threads_through_a_runtime(c: &mut Criterion) {
+    fn both<S>(service: &S, iterations: u64) -> Duration
+    where
+        S: Service<Request<Empty<Bytes>>> + Clone + Send,
+    {
+        let begin = Instant::now();
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                let mut service = service.clone();
+                scope.spawn(move || {
+                    let Ok(runtime) = Builder::new_current_thread().enable_time().build() else {
+                        return;
+                    };
+                    runtime.block_on(async {
+                        for _ in 0..iterations {
+                            if let Ok(service) = service.ready().await {
+                                drop(black_box(service.call(request()).await));
+                            }
+                        }
+                    });
+                });
+            }
+        });
+        begin.elapsed()
+    }
+    let Ok(runtime) = Builder::new_current_thread().enable_time().build() else {
+        return;
+    };
+    let mut group = c.benchmark_group("limits/two threads, runtime");
+    group.bench_function("bare", |b| {
+        b.iter_custom(|iterations| both(&Echo::new(), iterations));
+    });
+    let ours = limited(wide());
+    group.bench_function("RequestLimit", |b| {
+        b.iter_custom(|iterations| both(&ours, iterations));
+    });
+    let stock = {
+        let _entered = runtime.enter();
+        ServiceBuilder::new()
+            .buffer(1_024)
+            .layer(tower::limit::ConcurrencyLimitLayer::new(60))
+            .service(RateLimit::new(
+                Echo::new(),
+                Rate::new(u64::MAX, Duration::from_secs(1)),
+            ))
+    };
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let worker = thread::spawn(move || runtime.block_on(stopped));
+    group.bench_function("tower ConcurrencyLimit + RateLimit in a Buffer", |b| {
+        b.iter_custom(|iterations| both(&stock, iterations));
+    });
+    drop(stop);
+    drop(worker.join());
+    group.finish();
+}
+
+/// What each of a hundred thousand that wait costs: the service itself, and what it has on the
+/// heap, by what the process has more of (Linux tells in `/proc/self/statm`, in pages of 4 KiB).
+#[expect(
+    clippy::print_stderr,
+    reason = "criterion has no place for a figure that is no time"
+)]
+fn memory_of_waiters(_: &mut Criterion) {
+    const WAITERS: usize = 100_000;
+    fn resident() -> Option<usize> {
+        let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
+        pages
+            .split(' ')
+            .nth(1)?
+            .parse::<usize>()
+            .ok()?
+            .checked_mul(4_096)
+    }
+    let mut cx = Context::from_waker(Waker::noop());
+    let service = limited(wide().in_flight(NonZeroU32::MIN));
+    let mut holder = service.clone();
+    let ready = Service::<Request<Empty<Bytes>>>::poll_ready(&mut holder, &mut cx);
+    debug_assert!(ready.is_ready());
+    let mut waiting = Vec::with_capacity(WAITERS);
+    let before = resident();
+    for _ in 0..WAITERS {
+        let mut waiter = service.clone();
+        let pending = Service::<Request<Empty<Bytes>>>::poll_ready(&mut waiter, &mut cx);
+        debug_assert!(pending.is_pending());
+        waiting.push(waiter);
+    }
+    let own = size_of::<RequestLimit<Echo>>();
+    let grown = resident().zip(before);
+    let whole = grown.and_then(|(now, before)| now.saturating_sub(before).checked_div(WAITERS));
+    let heap = whole.map_or_else(
+        || String::from("nobody tells here what it has on the heap"),
+        |whole| format!("{} on the heap", whole.saturating_sub(own)),
+    );
+    eprintln!("limits/waiters: {own} bytes for each that waits, {heap}");
+}
