@@ -23,7 +23,7 @@ enum Event {
 }
 
 fn event() -> impl Strategy<Value = (u64, Event)> {
-    let hint = || prop::option::of(0_u64..200);
+    let hint = || prop::option::of(prop_oneof![0_u64..3, 0_u64..200]);
     let event = prop_oneof![
         2 => hint().prop_map(Event::Refused),
         6 => Just(Event::Asked),
@@ -31,7 +31,7 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
         1 => Just(Event::TryAccepted),
         1 => Just(Event::TryLost),
     ];
-    (0_u64..20_000, event)
+    (prop_oneof![2 => 0_u64..1_500, 1 => 0_u64..20_000], event)
 }
 
 fn secs_of(hint: Option<u64>) -> Option<Duration> {
