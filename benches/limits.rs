@@ -252,14 +252,14 @@ fn waiters(c: &mut Criterion) {
 
 criterion_group!(
     benches,
+    memory_of_waiters, // First: what was freed before would be taken again.
     uncontended,
     floors,
     through_a_runtime,
     at_the_limit,
     two_threads,
     two_threads_through_a_runtime,
-    waiters,
-    memory_of_waiters
+    waiters
 );
 criterion_main!(benches);
 
