@@ -5,7 +5,9 @@ mod closing;
 mod connections;
 mod exchange;
 mod exit;
+mod frames;
 mod future;
+mod goodbye;
 mod io;
 mod layer;
 mod message;
@@ -13,6 +15,7 @@ mod permit;
 mod refusals;
 mod service;
 mod sockets;
+mod streams;
 mod watched;
 
 pub use self::{

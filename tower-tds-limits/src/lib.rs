@@ -85,7 +85,7 @@
 //! |---|---|
 //! | hyper-util `client::legacy` | around the connector, with [`Background`] around the executor |
 //! | hyper-util `client::pool` | around the connector; a cache without an executor drops the connects that nobody waits for |
-//! | tonic | around the connector given to `Endpoint::connect_with_connector` |
+//! | tonic | around the connector given to `Endpoint::connect_with_connector`; around one that speaks TLS itself, or idle sockets stay |
 //! | reqwest | nowhere, see below |
 //!
 //! reqwest's `connector_layer` may delay a connect or fail it. It cannot put anything around the

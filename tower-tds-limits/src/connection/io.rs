@@ -22,8 +22,8 @@ use crate::connection::{
 /// at the most, and then the permit goes to the next. It holds through upgrades.
 ///
 /// # Reclaim
-/// While a connect waits for a permit and this socket carries nothing, reading it gives the end
-/// of the stream, as if the server had closed an idle connection: see
+/// While a connect waits for a permit and this socket carries nothing, reading it gives what a
+/// server says that closes an idle connection, the end of the stream or HTTP/2's GOAWAY: see
 /// [`ConnectionLimit`](crate::ConnectionLimit).
 pub struct LimitedIo<T: Socket> {
     /// There until the drop.

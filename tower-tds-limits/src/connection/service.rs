@@ -26,20 +26,23 @@ use crate::{
 ///
 /// # Reclaim
 /// While a connect waits, the socket that has been idle for longest makes room for it: reading
-/// it gives the end of the stream, as if the server had closed an idle connection, and its pool
-/// drops it. So idle sockets of one host or client never starve another, whatever timeouts the
-/// pool has.
+/// it gives what a server says that closes an idle connection, and its pool drops it. So idle
+/// sockets of one host or client never starve another, whatever timeouts the pool has.
 ///
 /// A socket is idle when each request written on it has been sent and answered whole, by
-/// HTTP/1.1's own framing (RFC 9112, section 6), its reader waits for more, and that has been so
-/// for 20 ms, in which a pool would have handed it on. A request that is written before the
-/// reader has seen the end keeps the socket. A socket that has carried nothing yet, or whose
-/// response came before its request was sent, makes room after 5 s without a byte. Whatever
-/// cannot be told for sure keeps its socket: HTTP/2, upgrades, `CONNECT`, and bodies that end
-/// with the connection.
+/// HTTP/1.1's framing (RFC 9112, section 6) or because no stream of HTTP/2 is open (RFC 9113,
+/// section 5.1), its reader waits for more, and that has been so for 20 ms, in which a pool would
+/// have handed it on. A request that is written before the reader has looked keeps the socket. A
+/// socket that has carried nothing yet, or whose HTTP/1.1 response came before its request was
+/// sent, makes room after 5 s without a byte. Whatever cannot be told for sure keeps its socket:
+/// upgrades, HTTP/1.1's `CONNECT`, bodies that end with the connection, and TLS that is spoken
+/// above this layer, as tonic's own is.
 ///
-/// A pool whose request meets the end retries it by itself, as it was never sent
-/// (`retry_canceled_requests` of the hyper-util client, on by default).
+/// With HTTP/1.1 the reader is given the end of the stream. A pool whose request meets it retries
+/// that by itself, as it was never sent (`retry_canceled_requests` of the hyper-util client, on by
+/// default). An HTTP/2 client may have taken on a request that it has not written yet, which the
+/// end would lose: it reads a GOAWAY that names no last stream (RFC 9113, section 6.8), sees to
+/// what it has begun, and closes. What comes later it gives back unsent, and a pool retries that.
 ///
 /// # After a 416
 /// When a [`RequestLimit`](crate::RequestLimit) of the same limiter reads one, somebody else
@@ -50,7 +53,7 @@ use crate::{
 ///
 /// # HTTP/2
 /// A permit is a socket's, not a request's, so a connection carries as many requests as its peers
-/// agree on. At a cold start a pool that learns the protocol from the handshake opens a socket
+/// agree on, and an idle one makes room as any other. At a cold start a pool that learns the protocol from the handshake opens a socket
 /// for each of the first requests; they wait here, and all but one are closed again.
 ///
 /// # Cancel safety

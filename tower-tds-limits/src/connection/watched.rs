@@ -18,6 +18,7 @@ use crate::connection::{
     closing::Socket,
     exchange::{Exchange, Traffic},
     exit::Exit,
+    goodbye::Goodbye,
     sockets::Rest,
 };
 
@@ -26,6 +27,8 @@ pub(super) struct Watched<T> {
     permit: ConnectionPermit,
     exit: Arc<Exit>,
     exchange: Exchange,
+    /// What HTTP/2's reader is told when it is asked to leave.
+    goodbye: Goodbye,
     /// Who opened it.
     origin: Origin,
     /// Whether the last read found nothing, so that the reader will be woken.
@@ -56,6 +59,7 @@ impl<T: Socket> Watched<T> {
             permit,
             exit,
             exchange: Exchange::new(),
+            goodbye: Goodbye::default(),
             origin,
             reader_waits: false,
             writer_waits: false,
@@ -80,6 +84,20 @@ impl<T: Socket> Watched<T> {
             (Traffic::Free, _) | (Traffic::Unused, Origin::Background) => Some(Rest::Free),
             (Traffic::Unused, Origin::Request) => Some(Rest::Doubtful),
             (Traffic::Busy | Traffic::Opaque, _) => None,
+        }
+    }
+
+    /// Tells the reader to leave if that was asked, as the server itself would. Says whether
+    /// there is something to be read now.
+    fn leave(&mut self, buf: &mut ReadBuf<'_>) -> bool {
+        let asked = self.exit.is_asked();
+        if self.exchange.is_http2() {
+            // A request may be on its way to this socket, out of sight. It is not lost as it
+            // would be by the end: whoever has read a goodbye sees to what it has begun.
+            self.goodbye.say(asked, buf)
+        } else {
+            // The end, as if an idle connection had been closed: its owner closes it too.
+            asked
         }
     }
 
@@ -115,8 +133,7 @@ impl<T: Socket> AsyncRead for Watched<T> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.exit.is_asked() {
-            // The end, as if the server had closed an idle connection: its owner closes it too.
+        if this.leave(buf) {
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
@@ -128,7 +145,7 @@ impl<T: Socket> AsyncRead for Watched<T> {
                 this.settle();
             }
             // Asked between the look above and now.
-            if this.exit.is_asked() {
+            if this.leave(buf) {
                 return Poll::Ready(Ok(()));
             }
         }

@@ -2,7 +2,7 @@
 
 use std::{error::Error as _, time::Duration};
 
-use http::Request;
+use http::{Request, Uri};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy::connect::HttpConnector;
 use tonic::{
@@ -25,12 +25,16 @@ fn channel(server: &Server, limiter: &Limiter) -> Channel {
         .connect_with_connector_lazy(connector)
 }
 
-async fn call(channel: Channel, server: &Server) -> Result<(), tonic::transport::Error> {
-    let request = Request::get(server.uri()).body(Body::empty());
-    let response = channel.oneshot(request.expect("a request")).await?;
+type Response = http::Response<Body>;
+
+async fn send(channel: Channel, uri: Uri) -> Result<Response, tonic::transport::Error> {
+    let request = Request::get(uri).body(Body::empty());
+    channel.oneshot(request.expect("a request")).await
+}
+
+async fn read(response: Response) {
     let body = response.into_body().collect().await.expect("a body");
     assert_eq!(body.to_bytes(), server::BODY);
-    Ok(())
 }
 
 #[tokio::test]
@@ -42,19 +46,30 @@ async fn tonic_channels_share_the_limit() {
     let limiter = Limiter::new(limits);
     let [one, two, three] = [(); 3].map(|()| channel(&server, &limiter));
     for _ in 0..10 {
-        call(one.clone(), &server).await.expect("an answer");
-        call(two.clone(), &server).await.expect("an answer");
+        for channel in [&one, &two] {
+            let response = send(channel.clone(), server.uri()).await;
+            read(response.expect("an answer")).await;
+        }
     }
     assert_eq!(limiter.snapshot().connections, 2);
+    let busy = send(one.clone(), server.held()).await.expect("a head");
+    let too = send(two.clone(), server.held()).await.expect("a head");
 
-    let error = call(three.clone(), &server).await;
-    let error = error.expect_err("both permits are held");
+    let error = send(three.clone(), server.uri()).await;
+    let error = error.expect_err("both permits are in use");
     let mut chain = std::iter::successors(error.source(), |error| (*error).source());
     let limit = chain.find_map(|error| error.downcast_ref::<LimitError>());
     assert!(limit.expect("the limit's own").is_timeout());
+    assert_eq!(server.opened_sockets(), 2);
 
-    drop(one);
-    server.closed_all_but(1).await;
-    call(three, &server).await.expect("there is room");
+    // An idle one makes room, and connects again when it is used again.
+    server.release();
+    for response in [busy, too] {
+        read(response).await;
+    }
+    for channel in [three, one, two] {
+        let response = send(channel, server.uri()).await;
+        read(response.expect("there is room")).await;
+    }
     assert_eq!(server.peak_sockets(), 2);
 }

@@ -7,6 +7,7 @@
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
 mod grpc;
+mod reclaim;
 mod server;
 
 use std::num::NonZeroU32;
@@ -43,9 +44,11 @@ fn limiter(connections: u32) -> Limiter {
     Limiter::new(limits)
 }
 
-fn client(server: &Server, limiter: &Limiter) -> Https {
+fn client<const N: usize>(servers: [&Server; N], limiter: &Limiter) -> Https {
     let mut roots = RootCertStore::empty();
-    roots.add(server.certificate()).expect("a certificate");
+    for server in servers {
+        roots.add(server.certificate()).expect("a certificate");
+    }
     let tls = ClientConfig::builder_with_provider(ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .expect("ring knows them")
@@ -85,7 +88,7 @@ async fn a_cold_start_opens_no_more_sockets_than_the_limit() {
     // Each of the first requests opens a socket, because none knows yet that one is enough.
     let server = Server::start().await;
     let limiter = limiter(10);
-    let client = client(&server, &limiter);
+    let client = client([&server], &limiter);
     a_hundred(&server, &client, &limiter).await;
     assert_eq!(server.requests(), 100);
     assert!(server.peak_sockets() <= 10, "{}", server.peak_sockets());
@@ -101,7 +104,7 @@ async fn a_cold_start_opens_no_more_sockets_than_the_limit() {
 async fn a_warm_connection_carries_more_requests_than_there_are_permits() {
     let server = Server::start().await;
     let limiter = limiter(1);
-    let client = client(&server, &limiter);
+    let client = client([&server], &limiter);
     let request = Request::get(server.uri()).body(Empty::new());
     let response = client.request(request.expect("a request")).await;
     drop(response.expect("an answer"));

@@ -8,12 +8,13 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering::SeqCst},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use http::{Request, Response, Uri};
-use http_body_util::Full;
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::CertifiedKey;
@@ -23,8 +24,8 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, duplex},
+    net::TcpListener,
     sync::watch,
 };
 use tokio_rustls::TlsAcceptor;
@@ -44,11 +45,12 @@ struct Counts {
     sockets: watch::Sender<(u32, u32)>,
     /// How many requests are there, and how many have to be before one is answered.
     barrier: watch::Sender<(u32, u32)>,
+    held: watch::Sender<bool>,
 }
 
 /// A socket that is forgotten no later than it says goodbye, as at gateways.
-struct Counted {
-    socket: TcpStream,
+struct Counted<S> {
+    socket: S,
     counts: Option<Arc<Counts>>,
 }
 
@@ -87,27 +89,12 @@ impl Server {
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
-        let counts = Arc::new(Counts {
-            requests: AtomicU32::new(0),
-            peak_sockets: AtomicU32::new(0),
-            sockets: watch::Sender::new((0, 0)),
-            barrier: watch::Sender::new((0, 0)),
-        });
-        let server = Self {
-            uri: format!("{scheme}://localhost:{port}/")
-                .parse()
-                .expect("a URI"),
-            certificate,
-            counts: Arc::clone(&counts),
-        };
+        let server = Self::new(&format!("{scheme}://localhost:{port}/"), certificate);
+        let counts = Arc::clone(&server.counts);
         tokio::spawn(async move {
             loop {
                 let (socket, _) = listener.accept().await.expect("loopback accepts");
-                counts.opened();
-                let socket = Counted {
-                    socket,
-                    counts: Some(Arc::clone(&counts)),
-                };
+                let socket = counts.opened(socket);
                 let (tls, counts) = (tls.clone(), Arc::clone(&counts));
                 tokio::spawn(async move {
                     match tls {
@@ -122,6 +109,43 @@ impl Server {
             }
         });
         server
+    }
+
+    /// Has no socket of its own: whoever connects is given one end of a pipe.
+    pub(crate) fn in_process() -> Self {
+        let (_tls, certificate) = Self::tls();
+        Self::new("http://localhost/", certificate)
+    }
+
+    fn new(uri: &str, certificate: CertificateDer<'static>) -> Self {
+        Self {
+            uri: uri.parse().expect("a URI"),
+            certificate,
+            counts: Arc::new(Counts {
+                requests: AtomicU32::new(0),
+                peak_sockets: AtomicU32::new(0),
+                sockets: watch::Sender::new((0, 0)),
+                barrier: watch::Sender::new((0, 0)),
+                held: watch::Sender::new(true),
+            }),
+        }
+    }
+
+    pub(crate) fn connect(&self) -> DuplexStream {
+        let (client, server) = duplex(16 * 1024);
+        let server = self.counts.opened(server);
+        tokio::spawn(serve(server, Arc::clone(&self.counts)));
+        client
+    }
+
+    /// Where the head is answered at once, and the body when it is released.
+    pub(crate) fn held(&self) -> Uri {
+        format!("{}held", self.uri).parse().expect("a URI")
+    }
+
+    /// Sends what is held back.
+    pub(crate) fn release(&self) {
+        self.counts.held.send_replace(false);
     }
 
     pub(crate) fn uri(&self) -> Uri {
@@ -144,6 +168,13 @@ impl Server {
         self.counts.sockets.borrow().0
     }
 
+    /// Waits until so many requests are there, since it answers together.
+    pub(crate) async fn seen_requests(&self, requests: u32) {
+        let mut barrier = self.counts.barrier.subscribe();
+        let seen = barrier.wait_for(|(arrived, _)| *arrived >= requests);
+        drop(seen.await.expect("the counts live as long as the server"));
+    }
+
     /// Waits until so many sockets are left.
     pub(crate) async fn closed_all_but(&self, left: u32) {
         let mut sockets = self.counts.sockets.subscribe();
@@ -160,14 +191,18 @@ impl Server {
 // === impl Counts ===
 
 impl Counts {
-    fn opened(&self) {
+    fn opened<S>(self: &Arc<Self>, socket: S) -> Counted<S> {
         self.sockets.send_modify(|(opened, closed)| {
             *opened += 1;
             self.peak_sockets.fetch_max(*opened - *closed, SeqCst);
         });
+        Counted {
+            socket,
+            counts: Some(Arc::clone(self)),
+        }
     }
 
-    async fn answer(&self) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<BoxBody<Bytes, Infallible>> {
         self.requests.fetch_add(1, SeqCst);
         self.barrier.send_modify(|(arrived, _)| *arrived += 1);
         let mut barrier = self.barrier.subscribe();
@@ -175,7 +210,11 @@ impl Counts {
             .wait_for(|(arrived, together)| arrived >= together)
             .await;
         drop(together.expect("the counts live as long as the server"));
-        Response::new(Full::from(BODY))
+        Response::new(if request.uri().path() == "/held" {
+            BoxBody::new(Held::new(self.held.subscribe()))
+        } else {
+            Full::from(BODY).boxed()
+        })
     }
 }
 
@@ -183,9 +222,9 @@ async fn serve<S>(socket: S, counts: Arc<Counts>)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let answer = service_fn(move |_: Request<Incoming>| {
+    let answer = service_fn(move |request| {
         let counts = Arc::clone(&counts);
-        async move { Ok::<_, Infallible>(counts.answer().await) }
+        async move { Ok::<_, Infallible>(counts.answer(request).await) }
     });
     // However it ends, the socket has ended.
     let _ended: hyper::Result<()> = http2::Builder::new(TokioExecutor::new())
@@ -195,7 +234,7 @@ where
 
 // === impl Counted ===
 
-impl Counted {
+impl<S> Counted<S> {
     fn end(&mut self) {
         if let Some(counts) = self.counts.take() {
             counts.sockets.send_modify(|(_, closed)| *closed += 1);
@@ -203,7 +242,7 @@ impl Counted {
     }
 }
 
-impl AsyncRead for Counted {
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -213,7 +252,7 @@ impl AsyncRead for Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -232,8 +271,45 @@ impl AsyncWrite for Counted {
     }
 }
 
-impl Drop for Counted {
+impl<S> Drop for Counted<S> {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// A body that is held back.
+struct Held {
+    released: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
+    over: bool,
+}
+
+// === impl Held ===
+
+impl Held {
+    fn new(mut held: watch::Receiver<bool>) -> Self {
+        Self {
+            released: Box::pin(async move {
+                let released = held.wait_for(|held| !held).await;
+                drop(released.expect("the counts live as long as the server"));
+            }),
+            over: false,
+        }
+    }
+}
+
+impl Body for Held {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.over {
+            return Poll::Ready(None);
+        }
+        ready!(self.released.as_mut().poll(cx));
+        self.over = true;
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(BODY.as_bytes())))))
     }
 }

@@ -1,6 +1,6 @@
 use proptest::{collection::vec, prelude::*, sample::select};
 
-use super::{Exchange, Traffic};
+use super::{Exchange, PREFACE, Traffic};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nbus 307";
@@ -54,6 +54,33 @@ fn what_does_not_take_turns_is_opaque_for_good() {
         exchange.read(OK.as_bytes());
         assert_eq!(exchange.traffic(), Traffic::Opaque);
     }
+}
+
+#[test]
+fn the_first_bytes_tell_the_protocols_apart_wherever_they_are_cut() {
+    let preface = PREFACE;
+    for cut in 1..preface.len() {
+        let (first, second) = preface.split_at(cut);
+        let mut exchange = Exchange::new();
+        exchange.wrote(first);
+        assert_eq!(exchange.traffic(), Traffic::Busy, "{cut}");
+        exchange.wrote(second);
+        assert!(exchange.is_http2(), "{cut}");
+        assert_eq!(exchange.traffic(), Traffic::Busy, "{cut}");
+        // An empty SETTINGS frame, and half a head of the next.
+        exchange.read(&[0, 0, 0, 4, 0, 0, 0, 0, 0]);
+        assert_eq!(exchange.traffic(), Traffic::Unused, "{cut}");
+        exchange.read(&[0, 0, 0, 4]);
+        assert_eq!(exchange.traffic(), Traffic::Busy, "{cut}");
+    }
+    let post = "POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n";
+    let mut exchange = Exchange::new();
+    for byte in post.as_bytes() {
+        exchange.wrote(&[*byte]);
+        assert_eq!(exchange.traffic(), Traffic::Busy);
+    }
+    exchange.read(OK.as_bytes());
+    assert_eq!(exchange.traffic(), Traffic::Free);
 }
 
 fn requests() -> impl Strategy<Value = &'static str> {
