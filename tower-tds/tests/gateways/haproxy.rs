@@ -2,19 +2,24 @@
 
 use std::{fs, net::SocketAddr, path::Path, process::Command};
 
-use crate::log::{Line, millis};
+use crate::{
+    log::{Line, millis},
+    stranger::STRANGER,
+};
 
-/// Reads a line of its log: status, milliseconds at the count, milliseconds taken, sockets.
+/// Reads a line of its log: status, milliseconds at the count, milliseconds taken, sockets, whose
+/// it was. Gives none for a stranger's.
 pub(crate) fn read(line: &str) -> Option<Line> {
     let mut words = line.split(' ');
     let status = words.next()?.parse().ok()?;
     let (at, took) = (millis(words.next()?)?, millis(words.next()?)?);
-    Some(Line {
+    let line = Line {
         at,
         ended: at + took,
         status,
         sockets: words.next()?.parse().ok()?,
-    })
+    };
+    (words.next() != Some(STRANGER)).then_some(line)
 }
 
 /// Its command in `folder`, with its configuration written there.
@@ -45,9 +50,10 @@ backend connections
     stick-table type ip size 1k expire 1m store conn_cur
 frontend gateway
     bind {address}
-    log-format '%ST %[var(txn.at)] %Ta %fc'
+    log-format '%ST %[var(txn.at)] %Ta %fc %[var(txn.whose)]'
     tcp-request connection track-sc1 src table connections
     http-request set-var(txn.at) date(0,ms)
+    http-request set-var(txn.whose) req.hdr(user-agent)
     http-request track-sc0 src table requests
     http-request deny status 423 content-type text/plain string locked if {{ sc_http_req_rate(0) gt 50 }}
     http-request deny status 416 content-type text/plain string full if {{ sc_conn_cur(1) gt 60 }}

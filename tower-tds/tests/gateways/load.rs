@@ -13,12 +13,21 @@ use std::{
 use http::{HeaderValue, Request, Response, header::AUTHORIZATION};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper_util::{client::legacy, rt::TokioExecutor};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::TokioExecutor,
+};
 use tds_sim::Server;
 use tokio::task::JoinSet;
-use tower::ServiceExt;
+use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_service::Service;
-use tower_tds::{Client, Credentials, Limits, RequestBody};
+use tower_tds::{
+    Client, Credentials, Kind, Limiter, Limits, RequestBody,
+    layers::{
+        errors,
+        limits::{self, Background, ConnectionLimitLayer, Feedback, Outcome, RequestLimitLayer},
+    },
+};
 
 /// What each call asks for.
 #[derive(Debug, Clone, Copy)]
@@ -140,6 +149,52 @@ pub(crate) fn bare(
             request.headers_mut().insert(AUTHORIZATION, token.clone());
             request
         })
+}
+
+/// The house stack, but for what follows a 416.
+pub(crate) fn deaf(
+    service: &Server,
+    _: SocketAddr,
+) -> impl Service<
+    Request<RequestBody>,
+    Response = Response<impl Body<Error: Display, Data: Send> + Send + use<>>,
+    Error = errors::Error,
+    Future: Send,
+> + Clone
++ Send
++ use<> {
+    let token = service.sim().token(service.client_id()).expect("a token");
+    let token = HeaderValue::try_from(format!("Bearer {token}")).expect("a header");
+    let limiter = Limiter::new(Limits::default());
+    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
+    let http: legacy::Client<_, RequestBody> =
+        legacy::Client::builder(Background::new(TokioExecutor::new())).build(connector);
+    ServiceBuilder::new()
+        .layer(errors::RetryLayer::new())
+        .map_err(|error: limits::Error<errors::Error>| match error {
+            limits::Error::Inner(error) => error,
+            limits::Error::Limit(error) => errors::Error::new(Kind::LimitTimeout, error),
+        })
+        .layer(RequestLimitLayer::new(limiter).feedback(Deaf))
+        .layer(errors::ClassifyLayer::new())
+        .map_request(move |mut request: Request<RequestBody>| {
+            request.headers_mut().insert(AUTHORIZATION, token.clone());
+            request
+        })
+        .service(http)
+}
+
+/// Hears of refusals for the rate alone.
+#[derive(Debug, Clone, Copy)]
+struct Deaf;
+
+impl<B> Feedback<Response<B>, errors::Error> for Deaf {
+    fn read(&self, outcome: Result<&Response<B>, &errors::Error>) -> Outcome {
+        match outcome {
+            Err(error) if error.kind() == Kind::RateExceeded => Outcome::RateExceeded,
+            Ok(_) | Err(_) => Outcome::Answered,
+        }
+    }
 }
 
 const TASKS: u32 = 200;

@@ -33,6 +33,16 @@ impl Log {
         self.lines.len()
     }
 
+    /// When the last request that it knows of ended.
+    pub(crate) fn last(&self) -> Option<i64> {
+        self.lines.iter().map(|line| line.ended).max()
+    }
+
+    /// The requests that began after that.
+    pub(crate) fn since(&self, at: i64) -> Self {
+        Self::new(self.lines.iter().copied().filter(|l| l.at > at).collect())
+    }
+
     pub(crate) fn count(&self, status: u16) -> usize {
         self.lines.iter().filter(|l| l.status == status).count()
     }

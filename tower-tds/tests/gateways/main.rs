@@ -29,11 +29,13 @@ mod log;
 mod nginx;
 mod program;
 mod scenario;
+mod stranger;
 
 use self::{
     gateway::Kind,
     load::Load,
     scenario::{Scenario, Seen, Way},
+    stranger::{Comes, Visit},
 };
 
 /// The part that every test run has: all of it in a fifth of the calls.
@@ -147,6 +149,51 @@ async fn haproxy_refuses_nothing() {
     briefly(Kind::Haproxy, Load::Small, &ALL).await;
     briefly(Kind::Haproxy, Load::Medium, &[Way::Lognormal]).await;
     briefly(Kind::Haproxy, Load::Long, &[Way::Calm, Way::Stalls]).await;
+}
+
+/// nginx counts requests in process, and shuts out whoever comes when all of the limit is in use.
+const VISITS: [Visit; 3] = [
+    Visit {
+        gateway: Kind::Nginx { burst: 49 },
+        comes: Comes::First,
+    },
+    Visit {
+        gateway: Kind::Haproxy,
+        comes: Comes::First,
+    },
+    Visit {
+        gateway: Kind::Haproxy,
+        comes: Comes::Later,
+    },
+];
+
+/// After each silence ten requests go out at once, so that as many may be refused before the first
+/// refusal is read. Each time the limit falls below what was open, by one at least, so ten times
+/// at the most; but what is open then has climbed there one by one, and the second or third time
+/// it fits.
+const FEW: usize = 3 * 10;
+
+#[tokio::test]
+async fn a_stranger_behind_the_address_costs_a_few_refusals_and_no_call() {
+    let [one, two, three] = VISITS.map(|visit| visit.run(load::client));
+    let visited = tokio::join!(one, two, three);
+    for seen in [visited.0, visited.1, visited.2].into_iter().flatten() {
+        assert!(seen.lost.is_empty(), "{seen}: {:?}", seen.lost);
+        assert!((1..=FEW).contains(&seen.log.count(416)), "{seen}");
+        assert_eq!(seen.after.count(416), 0, "{seen}");
+        // As many as the stranger has left, and no fewer: until ten minutes are over.
+        assert!((50..60).contains(&seen.after.most_sockets()), "{seen}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_does_not_listen_to_a_416_loses_calls_to_a_stranger() {
+    let [one, two, three] = VISITS.map(|visit| visit.run(load::deaf));
+    let visited = tokio::join!(one, two, three);
+    for seen in [visited.0, visited.1, visited.2].into_iter().flatten() {
+        assert!(!seen.lost.is_empty(), "{seen}");
+        assert!(seen.log.count(416) > FEW, "{seen}");
+    }
 }
 
 #[tokio::test]

@@ -2,19 +2,24 @@
 
 use std::{fs, net::SocketAddr, path::Path, process::Command};
 
-use crate::log::{Line, millis};
+use crate::{
+    log::{Line, millis},
+    stranger::STRANGER,
+};
 
-/// Reads a line of its log: status, seconds at the end, seconds taken, sockets.
+/// Reads a line of its log: status, seconds at the end, seconds taken, sockets, whose it was. Gives
+/// none for a stranger's.
 pub(crate) fn read(line: &str) -> Option<Line> {
     let mut words = line.split(' ');
     let status = words.next()?.parse().ok()?;
     let (ended, took) = (millis(words.next()?)?, millis(words.next()?)?);
-    Some(Line {
+    let line = Line {
         at: ended - took,
         ended,
         status,
         sockets: words.next()?.parse().ok()?,
-    })
+    };
+    (words.next() != Some(STRANGER)).then_some(line)
 }
 
 /// Its command in `folder`, with its configuration written there.
@@ -44,7 +49,7 @@ http {{
     fastcgi_temp_path {folder};
     uwsgi_temp_path {folder};
     scgi_temp_path {folder};
-    log_format judged '$status $msec $request_time $connections_active';
+    log_format judged '$status $msec $request_time $connections_active $http_user_agent';
     access_log {folder}/access.log judged;
     limit_req_zone $binary_remote_addr zone=requests:1m rate=50r/s;
     limit_req_status 423;
