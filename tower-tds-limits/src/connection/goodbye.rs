@@ -40,3 +40,6 @@ const GOAWAY: &[u8] = &[
     0x7f, 0xff, 0xff, 0xff, // the last stream
     0, 0, 0, 0, // no error
 ];
+
+#[cfg(test)]
+mod tests;

@@ -42,7 +42,9 @@ use crate::{
 /// that by itself, as it was never sent (`retry_canceled_requests` of the hyper-util client, on by
 /// default). An HTTP/2 client may have taken on a request that it has not written yet, which the
 /// end would lose: it reads a GOAWAY that names no last stream (RFC 9113, section 6.8), sees to
-/// what it has begun, and closes. What comes later it gives back unsent, and a pool retries that.
+/// what it has begun, and closes. What comes later it gives back unsent, and a pool retries that;
+/// for a moment within hyper's own code it fails instead, with the GOAWAY as its source, which says
+/// that nothing was sent, too.
 ///
 /// # After a 416
 /// When a [`RequestLimit`](crate::RequestLimit) of the same limiter reads one, somebody else

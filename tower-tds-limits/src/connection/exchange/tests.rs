@@ -30,6 +30,19 @@ fn an_upload_that_is_answered_early_leaves_its_rest_unsent() {
 }
 
 #[test]
+fn the_answer_to_a_head_request_has_no_body_whatever_its_length_says() {
+    let mut exchange = Exchange::new();
+    exchange.wrote(b"HEAD / HTTP/1.1\r\n");
+    exchange.wrote(b"Host: a\r\n\r\n");
+    exchange.read(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n");
+    assert_eq!(exchange.traffic(), Traffic::Free);
+    // And the next answer has one again.
+    exchange.wrote(GET.as_bytes());
+    exchange.read(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n");
+    assert_eq!(exchange.traffic(), Traffic::Busy);
+}
+
+#[test]
 fn what_does_not_take_turns_is_opaque_for_good() {
     let unasked = |exchange: &mut Exchange| exchange.read(b"HTTP/1.1 408 Late\r\n\r\n");
     let pipelined = |exchange: &mut Exchange| {
