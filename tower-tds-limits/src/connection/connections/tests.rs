@@ -9,7 +9,7 @@ use http::Uri;
 use hyper_util::rt::TokioIo;
 use proptest::{collection::vec, prelude::*};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
+    io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex},
     sync::mpsc,
     time::Instant,
 };
@@ -107,6 +107,34 @@ async fn a_refused_connection_sheds_free_sockets_and_no_busy_one() {
     assert!(before.elapsed() < Duration::from_secs(6), "{before:?}");
     drop((fresh, fresh_server));
     third.await.expect("there is room");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_in_pieces_counts_as_far_as_the_socket_took_it() {
+    let limiter = Limiter::new(limits(1));
+    let (mut socket, mut server) = open(&limiter).await;
+    assert!(socket.is_write_vectored());
+    let (head, body) = (
+        b"POST / HTTP/1.1\r\nContent-Length: 2000\r\n\r\n",
+        [0; 2000],
+    );
+    let pieces = [io::IoSlice::new(head), io::IoSlice::new(&body)];
+    let written = socket.write_vectored(&pieces).await;
+    let written = written.expect("an open socket");
+    assert!(written < 2000, "the pipe is shorter");
+    answer(&mut socket, &mut server).await;
+    assert!(stays_open(&mut socket).await);
+    refused(limiter.connection_turn().source());
+    assert!(stays_open(&mut socket).await, "its upload goes on");
+
+    let mut read = vec![0; written];
+    server
+        .read_exact(&mut read)
+        .await
+        .expect("what was written");
+    let rest = body.split_at(written - head.len()).1;
+    socket.write_all(rest).await.expect("an open socket");
+    assert!(!stays_open(&mut socket).await);
 }
 
 #[derive(Debug, Clone)]
