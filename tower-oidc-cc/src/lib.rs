@@ -95,7 +95,8 @@
 //! | the service finds every token dead, for ten minutes | 3 |
 //! | the tokens lack a role, for a day | 24 at most |
 //! | the gateway's own identity check fails | 0 |
-//! | anything else, and all of these together | the [`Budget`]: 240 an hour unless you say less |
+//! | tokens that live less than a minute | 3 in two lives, and 3,600 an hour at most |
+//! | anything else, and all of these together | the [`Budget`]: 240 an hour unless you say otherwise |
 //!
 //! # Errors
 //!

@@ -272,6 +272,11 @@ fn a_runtime_that_nobody_drives_is_given_up_by_those_who_wait() {
     still.block_on(async { tokio::time::sleep(secs(300)).await });
     assert_eq!(still.metrics().num_alive_tasks(), 0);
     assert_eq!(endpoint.count(), 2);
+    let shown = format!("{tokens:?}");
+    assert!(
+        shown.contains("fresh: true"),
+        "its end takes nothing from the next: {shown}"
+    );
     running.block_on(async {
         tokio::time::sleep(secs(50)).await;
         drop(service.oneshot(get(DATA)).await.unwrap());

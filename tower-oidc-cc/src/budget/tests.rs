@@ -89,3 +89,35 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn by_default_a_token_costs_half_its_life_and_a_failure_its_full_price() {
+    let start = Instant::now();
+    let usual = || Account::new(Budget::default());
+    let (mut failed, mut short, mut long) = (usual(), usual(), usual());
+    for account in [&mut failed, &mut short, &mut long] {
+        account.spend_at(start);
+    }
+    short.refund(Duration::from_secs(5));
+    long.refund(Duration::from_secs(86_400));
+    let paid = Duration::from_millis(2_500);
+    assert_eq!(short.left_at(start + paid), 120);
+    assert_eq!(short.left_at(start + paid - Duration::from_millis(1)), 119);
+    for account in [&failed, &long] {
+        assert_eq!(account.left_at(start + Duration::from_secs(29)), 119);
+    }
+    // The shortest of lives is no free ride.
+    let mut shortest = usual();
+    shortest.spend_at(start);
+    shortest.refund(Duration::from_secs(1));
+    assert_eq!(shortest.left_at(start + Duration::from_secs(1)), 119);
+}
+
+#[test]
+fn a_bound_of_ones_own_is_hard() {
+    let start = Instant::now();
+    let mut account = account(240);
+    account.spend_at(start);
+    account.refund(Duration::from_secs(5));
+    assert_eq!(account.left_at(start + Duration::from_secs(5)), 119);
+}

@@ -94,7 +94,8 @@ impl TokensBuilder {
         self
     }
 
-    /// Caps the token requests, whatever goes wrong; at 240 an hour by default.
+    /// Caps the token requests, whatever goes wrong; at 240 an hour by default, and at more only
+    /// while tokens live less than a minute.
     #[must_use]
     pub fn budget(mut self, budget: Budget) -> Self {
         self.settings.budget = budget;

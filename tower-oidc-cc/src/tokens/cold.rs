@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{
     bearer::Bearer,
     entry::{Answer, Waiter},
-    grant::Issued,
+    grant::{Issued, Means},
     sync::{mpsc, oneshot},
 };
 use crate::{
@@ -164,6 +164,9 @@ impl Cold {
     ) -> Result<Arc<Bearer>, TokenError> {
         let lifetime = Lifetime::plan_at(now, issued.sent, issued.life, policy, fastrand::f64())
             .ok_or_else(|| TokenError::new(Kind::Malformed("the token was expired on arrival")))?;
+        if issued.means == Means::Request {
+            self.account.refund(issued.life);
+        }
         self.generation = self.generation.saturating_add(1);
         self.refusal = None;
         self.last_error = None;
