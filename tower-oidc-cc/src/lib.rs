@@ -52,7 +52,7 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `claims` | no | names the realm roles of a token that lacks one |
+//! | `claims` | no | a missing role names the realm roles that the token does carry (read, not verified) |
 //! | `compression` | no | decodes token replies that a proxy compressed unasked |
 //! | `private-key-jwt` | no | client authentication by a signed statement: `Assertion`, `Credentials::private_key_jwt` |
 //!
@@ -115,13 +115,6 @@
 //! | a 401 with [`Judgement::MissingRole`] | ask an administrator for the role; no retry can help |
 //! | a 401 with [`Judgement::NoHeader`] | look for a layer below, a redirect or a proxy that drops the header |
 //! | any other 401 | the gateway does not say, or its identity check fails: treat it as an outage |
-//!
-//! # Features
-//!
-//! | feature | default | adds |
-//! |---|---|---|
-//! | `claims` | no | a missing role names the realm roles that the token does carry (read, not verified) |
-//! | `compression` | no | token replies that a proxy compressed with gzip or br decode |
 //!
 //! # Non-goals
 //!
