@@ -283,3 +283,53 @@ fn a_runtime_that_nobody_drives_is_given_up_by_those_who_wait() {
     });
     assert_eq!(endpoint.count(), 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_handles_built_and_dropped_leave_no_task() {
+    let metrics = runtime::Handle::current().metrics();
+    let before = metrics.num_alive_tasks();
+    let endpoint = Endpoint::default();
+    for _ in 0..10_000 {
+        let tokens = tokens(&endpoint);
+        // Half of them in the middle of their flight.
+        if endpoint.count().is_multiple_of(2) {
+            tokens.ready().await.unwrap();
+        } else {
+            assert!(poll_once(pin!(tokens.ready())).is_none());
+            tokio::task::yield_now().await;
+        }
+    }
+    settle().await;
+    assert_eq!(metrics.num_alive_tasks(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_order_of_errors_is_the_end_of_a_handle() {
+    let faults = || {
+        [
+            Reply::down(),
+            Reply::refusal(),
+            Reply::broken(),
+            Reply::hang(),
+            Reply::panic(),
+            Reply::token(0),
+            Reply::body(302, ""),
+            Reply::body(200, "<html>"),
+        ]
+    };
+    for (first, second) in faults()
+        .into_iter()
+        .flat_map(|first| faults().map(|second| (first.clone(), second)))
+    {
+        let endpoint = Endpoint::scripted([first, second]);
+        let tokens = tokens(&endpoint);
+        for _ in 0..2 {
+            let error = tokens.ready().await.unwrap_err();
+            let wait = error.retry_after().unwrap_or_default();
+            assert!(wait <= secs(120), "{error}");
+            tokio::time::sleep(wait).await;
+        }
+        tokens.ready().await.unwrap();
+        assert_eq!(endpoint.count(), 3);
+    }
+}

@@ -209,3 +209,37 @@ async fn a_success_forgets_the_failures_before_it() {
         "{first:?}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_calls_at_the_time_of_renewal_make_one_request_and_none_waits() {
+    let endpoint = Endpoint::scripted([Reply::token(1_000)]);
+    endpoint.set(Reply::token(1_000).after(secs(5)));
+    let service = layer(&tokens(&endpoint)).layer(echo());
+    service.clone().oneshot(get(DATA)).await.unwrap();
+    while endpoint.count() == 1 {
+        sleep(secs(1)).await;
+    }
+    // The next token is on its way.
+    for _ in 0..1_000 {
+        let mut call = Box::pin(service.clone().oneshot(get(DATA)));
+        let response = poll_once(call.as_mut()).expect("no call waits");
+        assert_eq!(response.unwrap().into_body(), "Bearer canary-token-1");
+    }
+    sleep(secs(6)).await;
+    let response = service.oneshot(get(DATA)).await.unwrap();
+    assert_eq!(response.into_body(), "Bearer canary-token-2");
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_callers_deadline_bounds_its_own_wait_and_not_the_request() {
+    let endpoint = Endpoint::always(Reply::token(1_000).after(secs(5)));
+    let tokens = tokens(&endpoint);
+    let start = Instant::now();
+    let hurried = tokio::time::timeout(secs(1), tokens.ready()).await;
+    assert!(hurried.is_err());
+    assert_eq!(start.elapsed(), secs(1));
+    tokens.ready().await.unwrap();
+    assert_eq!(start.elapsed(), secs(5));
+    assert_eq!(endpoint.count(), 1);
+}

@@ -349,3 +349,19 @@ async fn a_stored_token_shows_no_token() {
         SystemTime::UNIX_EPOCH + secs(1_700_000_000 + 86_400)
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_token_of_another_process_neither_costs_nor_pays_anything() {
+    let (store, endpoint) = (Store::default(), Endpoint::scripted([Reply::down()]));
+    endpoint.set(Reply::token(5));
+    let tokens = process(&store, &endpoint);
+    let error = tokens.ready().await.unwrap_err();
+    store.clear_leases();
+    ready(&process(&store, &endpoint)).await;
+    settle().await;
+    sleep(error.retry_after().unwrap()).await;
+    let left = tokens.health().budget_left();
+    ready(&tokens).await;
+    assert_eq!(endpoint.count(), 2, "it takes what the other one got");
+    assert_eq!(tokens.health().budget_left(), left);
+}

@@ -71,6 +71,10 @@ impl Store {
         state.leases.insert(key.to_owned(), until);
     }
 
+    pub(crate) fn clear_leases(&self) {
+        self.state.lock().unwrap().leases.clear();
+    }
+
     async fn fault(&self, op: Op) -> Result<(), Box<dyn Error + Send + Sync>> {
         let fault = self.state.lock().unwrap().faults.get(&op).copied();
         match fault {
