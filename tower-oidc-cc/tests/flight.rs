@@ -333,3 +333,25 @@ async fn no_order_of_errors_is_the_end_of_a_handle() {
         assert_eq!(endpoint.count(), 3);
     }
 }
+
+#[test]
+fn a_driver_is_relieved_by_those_who_asked_it_and_by_no_others() {
+    let endpoint = Endpoint::scripted([Reply::hang()]);
+    endpoint.set(Reply::default().after(secs(5)));
+    let tokens = tokens(&endpoint);
+    let still = paused();
+    still.block_on(async {
+        assert!(poll_once(pin!(tokens.ready())).is_none());
+        settle().await;
+    });
+    paused().block_on(async {
+        let mut waiters = JoinSet::new();
+        for _ in 0..3 {
+            let tokens = tokens.clone();
+            waiters.spawn(async move { tokens.ready().await });
+            tokio::time::sleep(secs(1)).await;
+        }
+        assert!(waiters.join_all().await.iter().all(Result::is_ok));
+    });
+    assert_eq!(endpoint.count(), 2, "the second driver is left in peace");
+}

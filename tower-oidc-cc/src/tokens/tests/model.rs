@@ -221,6 +221,22 @@ fn a_token_that_its_driver_left_behind_is_taken_up_by_the_next() {
 }
 
 #[test]
+fn a_token_found_dead_while_the_next_driver_takes_it_up_stays_dead() {
+    check(|| {
+        sync::begin(&[Fate::Ends(3)], 0, 0);
+        let server = Server::new([Reply::Token, Reply::Token, Reply::Token]);
+        let tokens = server.tokens();
+        let generation = tokens.take().expect("a wait ends with a token");
+        let other = tokens.clone();
+        let other = thread::spawn(move || other.ready());
+        assert!(tokens.find_dead(generation));
+        assert_ne!(tokens.generation(), Some(generation));
+        assert!(other.join().expect("it ends").is_ok());
+        assert_ne!(tokens.generation(), Some(generation));
+    });
+}
+
+#[test]
 fn a_refused_key_hands_over_to_the_next_within_the_flight() {
     check(|| {
         sync::begin(&[], 0, 0);
