@@ -38,7 +38,7 @@ fn four_busy_processes_are_nearly_as_fast_as_one_and_one_of_four_has_a_quarter()
     let rate = |processes, busy| {
         let counted = counted_of_shares(processes, busy, usual);
         let middle = Duration::from_secs(10)..Duration::from_secs(90);
-        counted.iter().filter(|at| middle.contains(at)).count() / 80
+        counted.iter().filter(|at| middle.contains(*at)).count() / 80
     };
     let rates = [rate(1, 1), rate(4, 4), rate(4, 1)];
     for (rate, expected) in rates.into_iter().zip([42, 39, 10]) {
