@@ -5,7 +5,7 @@ use std::{error, fmt, num::NonZeroU32};
 use http::Uri;
 use tower::{Layer, ServiceBuilder};
 use tower_oidc_cc::{ConfigError, Credentials, Origin, TokenEndpoint, TokenLayer, Tokens};
-use tower_tds_errors::{ClassifyLayer, RetryLayer};
+use tower_tds_errors::{Bodies, ClassifyLayer, GuardLayer, RetryLayer};
 use tower_tds_limits::{DetachLayer, Limiter, Limits, RequestLimitLayer};
 
 use crate::{
@@ -25,6 +25,7 @@ pub struct Builder {
     limits: Limits,
     shared: Option<Limiters>,
     retry: RetryLayer,
+    guard: GuardLayer,
     schemes: Schemes,
     compression: Compression,
 }
@@ -35,6 +36,8 @@ pub(crate) struct Limiters {
     pub(crate) data: Limiter,
     /// For the token calls' one socket alone.
     token_socket: Limiter,
+    /// Those that are being read: what a call waits for that was refused for its connections.
+    bodies: Bodies,
 }
 
 /// Why a client could not be built: a setting that cannot be right.
@@ -55,6 +58,7 @@ impl Builder {
             limits: Limits::default(),
             shared: None,
             retry: RetryLayer::new(),
+            guard: GuardLayer::new(),
             schemes: Schemes::HttpsOnly,
             compression: Compression::Off,
         }
@@ -101,6 +105,26 @@ impl Builder {
         self
     }
 
+    /// Watches the bodies of successes otherwise than by default: those that say nothing for 30 s
+    /// end by an error. See [`ResponseBody`](crate::ResponseBody).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_tds::{Client, Credentials, layers::errors::GuardLayer};
+    ///
+    /// # let credentials = Credentials::new("id", "secret").expect("it can be sent");
+    /// let guard = GuardLayer::new().idle(Duration::from_secs(120));
+    /// let client = Client::builder("https://auth.example.org", "https://data.example.org", credentials)
+    ///     .guard(guard);
+    /// # drop(client);
+    /// ```
+    #[must_use]
+    pub fn guard(mut self, guard: GuardLayer) -> Self {
+        self.guard = guard;
+        self
+    }
+
     /// Asks for compressed bodies, and decodes them by what the response says.
     ///
     /// Sends `Content-Encoding: br,gzip` with each request, word for word as the contract has it
@@ -136,7 +160,11 @@ impl Builder {
             Some(limiters) => limiters,
             None => Limiters::new(self.limits)?,
         };
-        let Limiters { data, token_socket } = limiters.clone();
+        let Limiters {
+            data,
+            token_socket,
+            bodies,
+        } = limiters.clone();
 
         let roots = "no root certificates: install the platform's, or name a file in SSL_CERT_FILE";
         let token_http =
@@ -148,14 +176,17 @@ impl Builder {
         let token_http = RequestLimitLayer::new(data.first_in_line()).layer(token_http);
         let tokens = Tokens::builder(endpoint, self.credentials).build(token_http);
         let translate: Translate = into_error;
+        let read = ServiceBuilder::new()
+            .layer(self.guard.bodies(bodies.clone()))
+            .layer(ClassifyLayer::new())
+            .service(data_http);
         let stack = ServiceBuilder::new()
-            .layer(self.retry)
+            .layer(self.retry.bodies(bodies))
             .map_err(translate)
             .layer(TokenLayer::new(tokens.clone(), [origin]).judge(ReadError))
             .layer(DetachLayer::new())
             .layer(RequestLimitLayer::new(data).feedback(ReadError))
-            .layer(ClassifyLayer::new())
-            .service(self.compression.around(data_http));
+            .service(self.compression.around(read));
         Ok(Client::new(stack, tokens, limiters))
     }
 
@@ -194,6 +225,7 @@ impl Limiters {
         Ok(Self {
             data: Limiter::new(limits.connections(data)),
             token_socket: Limiter::new(Limits::default().connections(NonZeroU32::MIN)),
+            bodies: Bodies::new(),
         })
     }
 
@@ -201,6 +233,7 @@ impl Limiters {
         Self {
             data: self.data.another_credential(),
             token_socket: self.token_socket.clone(),
+            bodies: self.bodies.clone(),
         }
     }
 }

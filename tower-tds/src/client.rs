@@ -10,16 +10,15 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use tower::util::MapErr;
-use tower_http::decompression::DecompressionBody;
 use tower_oidc_cc::{Credentials, Token, Tokens};
 use tower_service::Service;
-use tower_tds_errors::{Classify, Error, Retry};
-use tower_tds_limits::{Detach, Limiter, PermitBody, RequestLimit};
+use tower_tds_errors::{Classify, Error, Guard, Retry};
+use tower_tds_limits::{Detach, Limiter, RequestLimit};
 
 use crate::{
-    Builder, builder::Limiters, compression::Compressed, translate::ReadError, transport::Http,
+    Builder, ResponseBody, builder::Limiters, compression::Compressed, translate::ReadError,
+    transport::Http,
 };
 
 /// A client of the service: always a valid token, never beyond the limits, typed errors.
@@ -36,7 +35,8 @@ use crate::{
 /// Clones share the token, the limits and the sockets. Use a clone for one request (`oneshot`).
 ///
 /// # Errors
-/// [`Error::kind`] says what happened, and its text what to do next.
+/// [`Error::kind`] says what happened, and its text what to do next. That of a success that breaks
+/// off comes out of its [body](ResponseBody).
 ///
 /// # Examples
 /// See the [crate's front page](crate).
@@ -50,10 +50,10 @@ pub struct Client {
 /// The body of a request; `RequestBody::default()` is that of a GET.
 pub type RequestBody = Full<Bytes>;
 
-/// The body of a response, decoded. Its request counts as in flight until its end or its drop.
-pub type ResponseBody = PermitBody<DecompressionBody<Incoming>>;
-
-type Limited = Detach<RequestLimit<Classify<Compressed<Http>>, ReadError>>;
+/// Errors are read below the decoder, which has no bounds; bodies are watched there too, since
+/// what is announced is counted as it is on the wire.
+type Classified = Compressed<Guard<Classify<Http>>>;
+type Limited = Detach<RequestLimit<Classified, ReadError>>;
 type Tokened = Token<Limited, ReadError>;
 type LayerError = <Tokened as Service<Request<RequestBody>>>::Error;
 pub(crate) type Translate = fn(LayerError) -> Error;
@@ -137,7 +137,8 @@ impl Future for ResponseFuture {
     type Output = Result<Response<ResponseBody>, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().inner.poll(cx)
+        let answered = self.project().inner.poll(cx);
+        answered.map_ok(|response| response.map(ResponseBody::new))
     }
 }
 

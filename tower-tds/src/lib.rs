@@ -1,7 +1,8 @@
 //! Token, limits and errors for a public transport data service, over hyper and rustls.
 //!
 //! ```text
-//! request -> Retry -> Token -> Detach, RequestLimit -> Classify -> hyper client -> ConnectionLimit -> TLS
+//! request -> Retry -> Token -> Detach, RequestLimit -> decoder -> Guard, Classify -> hyper client
+//!         -> ConnectionLimit -> TLS
 //! ```
 //!
 //! [`Client`] is a [`tower_service::Service`] that always has a valid token, stays inside the
@@ -33,12 +34,14 @@
 //! - At most 50 requests are counted in any second and 60 sockets are open, by the argument on
 //!   the front page of [`tower_tds_limits`]. Retries and token calls stay within it too, and so do
 //!   several clients ([`Builder::beside`]).
-//! - A response is a success (2xx or 304). Everything else is an [`Error`].
+//! - A response is a success (2xx or 304). Everything else is an [`Error`], and so is a body that
+//!   breaks off or goes silent: it ends by one, with the bytes received and expected.
 //!
 //! # Non-goals
 //! - A mode without certificate checks.
 //! - Knowing the service's data: paths, queries and payloads are the caller's.
 
+mod body;
 mod builder;
 mod client;
 mod compression;
@@ -50,8 +53,9 @@ pub use tower_tds_errors::{Error, Kind};
 pub use tower_tds_limits::{Limiter, Limits, Proof, Quota};
 
 pub use self::{
+    body::ResponseBody,
     builder::{BuildError, Builder},
-    client::{Client, RequestBody, ResponseBody, ResponseFuture},
+    client::{Client, RequestBody, ResponseFuture},
 };
 
 /// The layers, for stacks of one's own and for the rest of their vocabulary.

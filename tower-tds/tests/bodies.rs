@@ -1,0 +1,148 @@
+//! Successes that break off, go silent, or stand in the way of other calls, as a user of the client
+//! meets them. The server writes raw bytes, so that it can do all that a server can.
+#![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
+
+#[path = "bodies/server.rs"]
+mod server;
+
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use server::Server;
+use tokio::time::{Instant, pause, resume, sleep};
+use tower::ServiceExt;
+use tower_tds::{
+    Builder, Client, Credentials, Error, Kind, RequestBody, ResponseBody,
+    layers::errors::GuardLayer,
+};
+
+fn builder(server: &Server) -> Builder {
+    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+    Client::builder(&server.url(), &server.url(), credentials).loopback_http()
+}
+
+fn built(builder: Builder) -> Client {
+    builder.build().expect("loopback is let through")
+}
+
+async fn get(client: &Client, url: String) -> Result<Response<ResponseBody>, Error> {
+    let request = Request::get(url).body(RequestBody::default());
+    client.clone().oneshot(request.expect("a request")).await
+}
+
+/// The body of an answer that is these bytes, after which the server closes.
+async fn body_of(answer: &[u8]) -> ResponseBody {
+    let server = Server::start(answer).await;
+    let client = built(builder(&server).compression());
+    let response = get(&client, format!("{}/close", server.url())).await;
+    response.expect("the head of a success").into_body()
+}
+
+const LENGTH: &str = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf";
+
+/// `bar`, 23 bytes of it.
+const GZIP: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x4b\x4a\x2c\x02\0\xaa\x8c\xff\x76\x03\0\0\0";
+
+fn gzip(body: &[u8]) -> Vec<u8> {
+    let head = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 23\r\n\r\n";
+    [head.as_bytes(), body].concat()
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_ends_by_an_error_with_what_came_and_what_was_announced() {
+    let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n";
+    for (answer, received, expected) in [
+        (LENGTH.into(), 4, Some(100)),
+        (chunks.into(), 4, None),
+        // Bytes of the wire, and not those that the decoder had made of them.
+        (gzip(&GZIP[..16]), 16, Some(23)),
+    ] {
+        let answer: Vec<u8> = answer;
+        let body = body_of(&answer).await;
+        assert!(body.is_verifiable());
+        let error: Error = body.collect().await.expect_err("it breaks off");
+        assert_eq!(error.kind(), Kind::Truncated, "{error:?}");
+        assert_eq!(
+            (error.received(), error.expected()),
+            (Some(received), expected)
+        );
+        assert!(error.is_retryable(), "by its caller, who has the part");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_in_its_coding_is_told_from_one_that_breaks_off() {
+    let whole = body_of(&gzip(GZIP)).await.collect().await;
+    assert_eq!(whole.expect("it is whole").to_bytes(), "bar");
+    let mut broken = GZIP.to_vec();
+    broken[15] ^= 0xff;
+    let error = body_of(&gzip(&broken)).await.collect().await;
+    assert_eq!(error.expect_err("its check fails").kind(), Kind::Decode);
+}
+
+#[tokio::test]
+async fn a_body_that_ends_with_its_connection_alone_is_marked() {
+    let body = body_of(b"HTTP/1.1 200 OK\r\n\r\nhalf, or all").await;
+    assert!(!body.is_verifiable());
+    let body = body.collect().await.expect("nothing tells otherwise");
+    assert_eq!(body.to_bytes(), "half, or all");
+}
+
+#[tokio::test]
+async fn a_body_that_goes_silent_ends_by_an_error() {
+    let server = Server::start(LENGTH.as_bytes()).await;
+    let guard = GuardLayer::new().idle(Duration::from_secs(90));
+    for (client, limit) in [
+        (built(builder(&server)), 30),
+        (built(builder(&server).guard(guard)), 90),
+    ] {
+        let response = get(&client, format!("{}/hold", server.url())).await;
+        let mut body = response.expect("the head of a success").into_body();
+        let frame = body.frame().await.expect("a part").expect("of it");
+        assert_eq!(frame.into_data().expect("data"), "half");
+        // From here on only the silence takes time.
+        pause();
+        let start = Instant::now();
+        let error = body.frame().await.expect("an end").expect_err("of silence");
+        assert_eq!(error.kind(), Kind::Stalled, "{error:?}");
+        assert_eq!((error.received(), error.expected()), (Some(4), Some(100)));
+        assert_eq!(start.elapsed().as_secs(), limit);
+        assert!(body.frame().await.is_none());
+        resume();
+        let free = client.limiter().snapshot();
+        assert_eq!(free.in_flight, 0, "and its permit is free");
+    }
+}
+
+async fn a_refused_call_waits_for(first: &Client, second: Client, server: &Server) {
+    let held = get(first, format!("{}/hold", server.url())).await;
+    let held = held.expect("the head of a success").into_body();
+    let refused = format!("{}/refuse", server.url());
+    let call = tokio::spawn(async move { get(&second, refused).await });
+    server.refusal().await;
+    pause();
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(server.refused(), 1, "it waits");
+    assert!(!call.is_finished());
+    resume();
+    server.relent();
+    drop(held);
+    let response = call.await.expect("no panic").expect("data");
+    assert_eq!(response.status(), 200);
+}
+
+#[tokio::test]
+async fn a_call_refused_for_its_connections_waits_until_a_body_of_its_client_ends() {
+    let server = Server::start(LENGTH.as_bytes()).await;
+    let client = built(builder(&server));
+    a_refused_call_waits_for(&client, client.clone(), &server).await;
+}
+
+#[tokio::test]
+async fn a_call_refused_for_its_connections_waits_until_a_body_of_a_client_beside_ends() {
+    let server = Server::start(LENGTH.as_bytes()).await;
+    let client = built(builder(&server));
+    let beside = built(builder(&server).beside(&client));
+    a_refused_call_waits_for(&client, beside, &server).await;
+}

@@ -1,0 +1,107 @@
+//! A server that writes bytes as they are told. It ends with its runtime.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
+
+#[derive(Clone)]
+pub(crate) struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    answer: Vec<u8>,
+    /// How often it has said 416.
+    refused: watch::Sender<usize>,
+    /// Whether it says so.
+    refuses: watch::Sender<bool>,
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Answers `/close` and `/hold` by these bytes, and `/refuse` by 416 until it relents.
+    pub(crate) async fn start(answer: &[u8]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Arc::new(Shared {
+            answer: answer.to_vec(),
+            refused: watch::Sender::new(0),
+            refuses: watch::Sender::new(true),
+        });
+        let server = Self { address, shared };
+        let serving = server.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, Arc::clone(&serving.shared)));
+            }
+        });
+        server
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub(crate) fn refused(&self) -> usize {
+        *self.shared.refused.borrow()
+    }
+
+    /// Waits for a refusal.
+    pub(crate) async fn refusal(&self) {
+        let mut refused = self.shared.refused.subscribe();
+        let refused = refused.wait_for(|refused| *refused > 0).await;
+        refused.expect("the server lives");
+    }
+
+    pub(crate) fn relent(&self) {
+        self.shared.refuses.send_replace(false);
+    }
+}
+
+async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
+    while let Some(request) = read(&mut stream).await {
+        let has = |path: &str| request.starts_with(path);
+        let answer = if has("POST ") {
+            let token = r#"{"access_token":"t0k3n","expires_in":86400,"token_type":"Bearer"}"#;
+            let length = token.len();
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:";
+            format!("{head} {length}\r\n\r\n{token}").into_bytes()
+        } else if has("GET /refuse") && *shared.refuses.borrow() {
+            shared
+                .refused
+                .send_modify(|refused| *refused = refused.saturating_add(1));
+            b"HTTP/1.1 416 Range Not Satisfiable\r\ncontent-length: 0\r\n\r\n".to_vec()
+        } else if has("GET /refuse") {
+            b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec()
+        } else {
+            shared.answer.clone()
+        };
+        if stream.write_all(&answer).await.is_err() || has("GET /close") {
+            break;
+        }
+    }
+    stream.shutdown().await.ok();
+}
+
+/// The head of a request, and its body behind it if it announces one.
+async fn read(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    let head = String::from_utf8(head).expect("it is text");
+    let lower = head.to_ascii_lowercase();
+    let length = lower.split_once("content-length: ").map(|(_, rest)| {
+        let length = rest.split("\r\n").next().expect("a line");
+        length.parse().expect("a length")
+    });
+    let mut body = vec![0; length.unwrap_or(0)];
+    stream.read_exact(&mut body).await.ok()?;
+    Some(head)
+}
