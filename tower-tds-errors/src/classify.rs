@@ -1,10 +1,9 @@
 //! What an answer means: a table of statuses, refined by texts.
 
-use std::time::Duration;
-
-use http::header::LOCATION;
+use http::header::{CONTENT_RANGE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, StatusCode, Uri};
 
+pub(crate) use self::status::is_success;
 use self::wanted::Wanted;
 use crate::clock;
 use crate::error::Error;
@@ -67,7 +66,7 @@ struct Judged {
     kind: Kind,
     /// The text that decided, or else the body's.
     message: Option<String>,
-    wait: Option<Duration>,
+    hint: Hint,
     body: Body,
 }
 
@@ -113,7 +112,7 @@ impl<'a> Answer<'a> {
         let Judged {
             kind,
             message,
-            wait,
+            hint,
             body,
         } = self.judge()?;
         let mut facts = Facts::new(kind);
@@ -121,10 +120,15 @@ impl<'a> Answer<'a> {
         facts.message = message.and_then(|message| shown(&message));
         facts.request_id = request_id(self.headers);
         facts.body = body;
+        facts.limits = limits(self.headers);
+        facts.window = hint.window;
         if kind == Kind::UnexpectedRedirect {
             facts.location = location(self.headers);
         }
-        if let Some(wait) = wait {
+        if kind == Kind::RangeNotSatisfiable {
+            facts.whole_length = whole_length(self.headers);
+        }
+        if let Some(wait) = hint.wait {
             facts.set_retry_after(wait);
         }
         facts.set_kind(kind);
@@ -138,9 +142,9 @@ impl<'a> Answer<'a> {
 
     fn judge(&self) -> Option<Judged> {
         let kind = status::kind(self.status, self.headers, self.wanted)?;
-        let Hint { wait, used } = hint(self.status, self.headers, clock::wall);
+        let hint = hint(self.status, self.headers, clock::wall);
         let plain = decode::decoded(self.headers, self.body);
-        let kind = match (kind, used) {
+        let kind = match (kind, hint.used) {
             (Kind::Throttled, Used::Quota) => Kind::QuotaExhausted,
             (Kind::RateExceeded, _) if status::is_lock(&plain) => Kind::Locked,
             _ => kind,
@@ -158,7 +162,7 @@ impl<'a> Answer<'a> {
         Some(Judged {
             kind,
             message,
-            wait,
+            hint,
             body: Body::new(&plain, drain::MOST_BYTES),
         })
     }
@@ -198,6 +202,23 @@ pub fn classify(
 fn location(headers: &HeaderMap) -> Option<Box<str>> {
     let target: Uri = headers.get(LOCATION)?.to_str().ok()?.parse().ok()?;
     Some(redacted(parts(&target)))
+}
+
+/// `bytes */1234` (RFC 9110, section 15.5.17).
+fn whole_length(headers: &HeaderMap) -> Option<u64> {
+    let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
+    let (_, length) = range.rsplit_once('/')?;
+    length.trim().parse().ok()
+}
+
+fn limits(headers: &HeaderMap) -> Option<Box<HeaderMap>> {
+    let told = headers.iter().filter(|(name, _)| {
+        let limits = |start| name.as_str().starts_with(start);
+        *name == RETRY_AFTER || limits("ratelimit") || limits("x-ratelimit")
+    });
+    let told = told.map(|(name, value)| (name.clone(), value.clone()));
+    let told: HeaderMap = told.collect();
+    (!told.is_empty()).then(|| Box::new(told))
 }
 
 fn request_id(headers: &HeaderMap) -> Option<Box<str>> {

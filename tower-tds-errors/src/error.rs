@@ -2,19 +2,21 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use http::{Method, StatusCode};
 use tower::BoxError;
 
 use self::facts::Facts;
 use crate::chain;
-use crate::classify::transport;
 use crate::kind::Kind;
+use crate::kind::table::Advice;
 use crate::sent::Sent;
 use crate::stop::Stop;
 
+mod answer;
 pub(crate) mod body;
+mod call;
+mod convert;
 pub(crate) mod facts;
 pub(crate) mod text;
 
@@ -81,10 +83,11 @@ impl Error {
     /// Whether the same request, sent again, may succeed: [`Kind::is_retryable`].
     ///
     /// It stays true when the attempts are used up; [`stopped_because`](Self::stopped_because)
-    /// says that. A [`Rule`](crate::Rule) that forbids it makes it false.
+    /// says that. A [`Rule`](crate::Rule) that forbids it makes it false, and so does a
+    /// [`Kind::Unauthorized`] whose body was cut: what came of it may have left out the reason.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        self.kind().is_retryable() && self.stopped_because() != Some(Stop::Vetoed)
+        self.advice() != Advice::Never && self.stopped_because() != Some(Stop::Vetoed)
     }
 
     /// Whether it is about the token or the credentials: [`Kind::is_auth`].
@@ -117,118 +120,12 @@ impl Error {
         self.kind().sent()
     }
 
-    /// The status, if the service answered.
-    #[must_use]
-    pub fn status(&self) -> Option<StatusCode> {
-        self.facts().status
-    }
-
-    /// The service's own words: at most 200 characters, control characters escaped, and whatever
-    /// looks like a token taken out.
-    #[must_use]
-    pub fn message(&self) -> Option<&str> {
-        self.facts().message.as_deref()
-    }
-
-    /// What was read of the answer's body: its coding undone, and at most 16 KiB of it.
-    ///
-    /// It may hold what the service echoed of the request. So it is in no text of this error.
-    #[must_use]
-    pub fn body(&self) -> &[u8] {
-        &self.facts().body.bytes
-    }
-
-    /// Whether the body had more than was read: it broke off, or met a bound.
-    #[must_use]
-    pub fn is_body_cut(&self) -> bool {
-        self.facts().body.cut
-    }
-
-    /// Where a redirect leads, without user, password and query.
-    #[must_use]
-    pub fn location(&self) -> Option<&str> {
-        self.facts().location.as_deref()
-    }
-
-    /// The least wait before another attempt, counted from when the error came: what the service
-    /// asks for, and never less than a second after [`Kind::RateExceeded`].
-    #[must_use]
-    pub fn retry_after(&self) -> Option<Duration> {
-        self.facts().retry_after
-    }
-
-    /// When that wait ends, on this machine's wall clock.
-    #[must_use]
-    pub fn retry_at(&self) -> Option<SystemTime> {
-        self.facts().retry_at
-    }
-
-    /// The id to quote to the service's owner.
-    #[must_use]
-    pub fn request_id(&self) -> Option<&str> {
-        self.facts().request_id.as_deref()
-    }
-
-    /// The method of the request.
-    #[must_use]
-    pub fn method(&self) -> Option<&Method> {
-        self.facts().method.as_ref()
-    }
-
-    /// The URI of the request, without user, password and query.
-    #[must_use]
-    pub fn uri(&self) -> Option<&str> {
-        self.facts().uri.as_deref()
-    }
-
-    /// How many attempts were made. Outside a retry layer it is 1.
-    #[must_use]
-    pub fn attempts(&self) -> u32 {
-        self.facts().attempts
-    }
-
-    /// How long all attempts and waits took, if a retry layer watched.
-    #[must_use]
-    pub fn elapsed(&self) -> Option<Duration> {
-        self.facts().elapsed
-    }
-
-    /// How much of [`elapsed`](Self::elapsed) was spent in waits between attempts.
-    #[must_use]
-    pub fn slept(&self) -> Duration {
-        self.facts().slept
-    }
-
-    /// What the attempts before this one failed with, the oldest first: the first sixteen of them.
-    #[must_use]
-    pub fn history(&self) -> &[Kind] {
-        &self.facts().history
-    }
-
-    /// How many bytes of a success came before it broke off, told by [`Guard`](crate::Guard).
-    #[must_use]
-    pub fn received(&self) -> Option<u64> {
-        self.facts().received
-    }
-
-    /// How many bytes the success had announced, told by [`Guard`](crate::Guard).
-    #[must_use]
-    pub fn expected(&self) -> Option<u64> {
-        self.facts().expected
-    }
-
-    /// Why the retry layer gave up, if there was one. An outer retry layer leaves such an error
-    /// alone, so that nesting does not multiply requests.
-    #[must_use]
-    pub fn stopped_because(&self) -> Option<Stop> {
-        self.facts().stop
-    }
-
-    /// The failure of the attempt before, where this one is not an answer to an attempt: the
-    /// service below did not become ready again, or the deadline cut the attempt off.
-    #[must_use]
-    pub fn earlier(&self) -> Option<&Self> {
-        self.inner.earlier.as_ref()
+    /// How it is retried: as its kind is, unless its words were cut.
+    pub(crate) fn advice(&self) -> Advice {
+        if self.kind() == Kind::Unauthorized && self.facts().body.cut {
+            return Advice::Never;
+        }
+        self.kind().advice()
     }
 
     pub(crate) fn build(facts: Facts, source: Option<BoxError>) -> Self {
@@ -252,24 +149,6 @@ impl Error {
 
     pub(crate) fn set_earlier(&mut self, earlier: Option<Self>) {
         self.inner.earlier = earlier;
-    }
-}
-
-/// Takes the error out of its box, or finds it in there, or names the transport error.
-///
-/// So the layers of this crate work over `Buffer` and its like, whose errors are boxed.
-impl From<BoxError> for Error {
-    fn from(error: BoxError) -> Self {
-        let error = match error.downcast::<Self>() {
-            Ok(error) => return *error,
-            Err(error) => error,
-        };
-        let error = transport::redacted(error);
-        let facts = match Self::find(&*error) {
-            Some(found) => found.facts().clone(),
-            None => Facts::new(transport::kind(&*error)),
-        };
-        Self::build(facts, Some(error))
     }
 }
 

@@ -16,6 +16,8 @@ pub(crate) struct Hint {
     pub(crate) wait: Option<Duration>,
     /// What is used up.
     pub(crate) used: Used,
+    /// How long its window is, if it is named.
+    pub(crate) window: Option<Duration>,
 }
 
 /// How long the used-up window is.
@@ -38,7 +40,7 @@ pub(crate) fn hint(status: StatusCode, headers: &HeaderMap, wall: impl Fn() -> S
     if status != StatusCode::TOO_MANY_REQUESTS {
         return Hint {
             wait: asked,
-            used: Used::Rate,
+            ..Hint::default()
         };
     }
     let spent = spent(headers, sent);
@@ -47,6 +49,7 @@ pub(crate) fn hint(status: StatusCode, headers: &HeaderMap, wall: impl Fn() -> S
     Hint {
         wait,
         used: if long { Used::Quota } else { Used::Rate },
+        window: spent.window,
     }
 }
 

@@ -52,34 +52,43 @@
 //!
 //! | answer | kind | retried | the caller's next move |
 //! |---|---|---|---|
-//! | 401 `no Authorization header found` | [`MissingCredentials`](Kind::MissingCredentials) | no | add the token layer |
+//! | 401 `no Authorization header found` | [`MissingCredentials`](Kind::MissingCredentials) | no | put a token layer inside the retry layer |
 //! | 401 `invalid token`, `JWT expired` | [`InvalidToken`](Kind::InvalidToken) | once, at once: the token layer has a new one | check realm and clock |
-//! | 401, 403 `… Missing required realm role` | [`MissingRole`](Kind::MissingRole) | no | have the role granted |
-//! | 401 by a gateway that cannot check tokens | [`IdentityUnavailable`](Kind::IdentityUnavailable) | backoff; the token is kept | try later |
-//! | other 401 | [`Unauthorized`](Kind::Unauthorized) | no | check the key |
-//! | 429 | [`Throttled`](Kind::Throttled) | after `Retry-After`, or what `RateLimit` says, or a long backoff | wait until [`retry_at`](Error::retry_at) |
-//! | 429 that names an hour, a day or longer | [`QuotaExhausted`](Kind::QuotaExhausted) | if the rest of it is short | come back at [`retry_at`](Error::retry_at) |
-//! | 423 | [`RateExceeded`](Kind::RateExceeded) | after a second of silence | share one limiter per address |
-//! | 416 without `Range` asked | [`ConnectionLimit`](Kind::ConnectionLimit) | when one of our bodies ended ([`Bodies`]), else backoff | share one client per address |
-//! | 416 with `Range` asked, and `Content-Range` | [`RangeNotSatisfiable`](Kind::RangeNotSatisfiable) | no | ask inside the resource |
-//! | 416 with `Range` asked, but no `Content-Range` | [`RangeUnclear`](Kind::RangeUnclear) | once | check the range; share one client |
-//! | 423 in the words of RFC 4918, or a `Lock-Token` asked | [`Locked`](Kind::Locked) | no | wait for the lock's owner |
-//! | 421 | [`Misdirected`](Kind::Misdirected) | once | try again on a new connection |
-//! | 500, 502, 503, 520 and their like | [`Unavailable`](Kind::Unavailable) | backoff | try later |
-//! | 408, 504, 522, 524 | [`ServerTimeout`](Kind::ServerTimeout) | backoff | try later, or ask for less |
+//! | 401, 403 `Access token does not have the required scope/role: Missing required realm role` | [`MissingRole`](Kind::MissingRole) | no | have the role granted |
+//! | 401 by a gateway that cannot check tokens, `accessing introspection endpoint failed: timeout` | [`IdentityUnavailable`](Kind::IdentityUnavailable) | backoff; the token is kept | try again later |
+//! | 401 that says nothing else | [`Unauthorized`](Kind::Unauthorized) | once, at once, unless its body was cut | check the key |
+//! | 429 | [`Throttled`](Kind::Throttled) | after what it asks for ([`retry_at`](Error::retry_at)), or a second and a long backoff | wait until the quota resets |
+//! | 429 that names an hour, a day or longer | [`QuotaExhausted`](Kind::QuotaExhausted) | after what it asks for or a second, if that is short enough | come back when the quota resets |
+//! | 423 | [`RateExceeded`](Kind::RateExceeded) | after a second of silence | share one limiter |
+//! | 416 without `Range` asked | [`ConnectionLimit`](Kind::ConnectionLimit) | when one of our bodies ended ([`Bodies`]), else backoff | share one client |
+//! | 416 with `Range` asked, and `Content-Range` | [`RangeNotSatisfiable`](Kind::RangeNotSatisfiable) | no | ask for a range inside it |
+//! | 416 with `Range` asked, but no `Content-Range` | [`RangeUnclear`](Kind::RangeUnclear) | once, by backoff | check the range; share one client |
+//! | 423 in the words of RFC 4918, or a `Lock-Token` asked | [`Locked`](Kind::Locked) | no | wait until the lock's owner releases it |
+//! | 421 | [`Misdirected`](Kind::Misdirected) | once, at once | try again on a new connection |
+//! | 500, 502, 503, 520, 521, 523 | [`Unavailable`](Kind::Unavailable) | backoff | try again later |
+//! | 408, 504, 522, 524 | [`ServerTimeout`](Kind::ServerTimeout) | backoff | try again later, or ask for less |
 //! | 425 | [`TooEarly`](Kind::TooEarly) | backoff | try again |
-//! | 3xx but 304 | [`UnexpectedRedirect`](Kind::UnexpectedRedirect) | no | check the base URL |
-//! | 2xx `text/html` where only JSON or XML is accepted | [`UnexpectedContent`](Kind::UnexpectedContent) | no | check the base URL |
-//! | 511 | [`CaptivePortal`](Kind::CaptivePortal) | no | log in to the network |
-//! | 403; 404, 410; other 4xx, 501, 505 | [`Forbidden`](Kind::Forbidden); [`NotFound`](Kind::NotFound); [`Rejected`](Kind::Rejected) | no | change the request |
-//! | no connection | [`Connect`](Kind::Connect), [`Dns`](Kind::Dns), [`ConnectTimeout`](Kind::ConnectTimeout), [`Unsent`](Kind::Unsent) | backoff, any method | check host and network |
+//! | 300, 301, 302, 303, 307, 308 | [`UnexpectedRedirect`](Kind::UnexpectedRedirect) | no | check the base url |
+//! | 200 `text/html` where only JSON or XML is accepted | [`UnexpectedContent`](Kind::UnexpectedContent) | no | check the base url |
+//! | 511 | [`CaptivePortal`](Kind::CaptivePortal) | no | log in to that network |
+//! | 403 | [`Forbidden`](Kind::Forbidden) | no | check what the key may do |
+//! | 404, 410 | [`NotFound`](Kind::NotFound) | no | check the path |
+//! | 400, 402, 405, 406, 409, 422, 501, 505, and all that is not named here | [`Rejected`](Kind::Rejected) | no | change the request |
+//! | 407, or no tunnel | [`Proxy`](Kind::Proxy) | no | check the proxy |
+//! | no connection | [`Connect`](Kind::Connect), [`Dns`](Kind::Dns), [`ConnectTimeout`](Kind::ConnectTimeout), [`Unsent`](Kind::Unsent) | backoff, any method | try again |
 //! | HTTP/2: stream refused, connection closing | [`StreamRefused`](Kind::StreamRefused), [`GoAway`](Kind::GoAway) | backoff, any method | try again |
-//! | the connection ends before the answer | [`Reset`](Kind::Reset), [`Incomplete`](Kind::Incomplete), [`Timeout`](Kind::Timeout) | idempotent methods by backoff; a GET that met a closed connection first once at once | try again |
+//! | the connection ends before the answer | [`Reset`](Kind::Reset), [`Incomplete`](Kind::Incomplete), [`Timeout`](Kind::Timeout) | backoff, idempotent methods; a GET that met a closed connection first once at once | try again |
 //! | a success that breaks off, or goes silent, seen by [`Guard`] | [`Truncated`](Kind::Truncated), [`BodyReset`](Kind::BodyReset), [`Stalled`](Kind::Stalled) | by its caller, who has the part | fetch it again |
-//! | 407, no tunnel; broken coding | [`Proxy`](Kind::Proxy); [`Decode`](Kind::Decode) | no | fix the setup |
-//! | certificate; no HTTP; bad request | [`Tls`](Kind::Tls); [`Malformed`](Kind::Malformed); [`InvalidRequest`](Kind::InvalidRequest) | no | fix the setup |
-//! | from other layers, by [`Error::new`] | [`TokenUnavailable`](Kind::TokenUnavailable), [`LimitTimeout`](Kind::LimitTimeout) | backoff, any method | try later |
-//! | from other layers, by [`Error::new`] | [`TokenRefused`](Kind::TokenRefused) | no | check id and secret |
+//! | a body in a broken coding | [`Decode`](Kind::Decode) | no | ask for another coding |
+//! | a certificate, a handshake | [`Tls`](Kind::Tls) | no | check certificates |
+//! | no HTTP | [`Malformed`](Kind::Malformed) | no | check host and port |
+//! | a request that cannot be sent | [`InvalidRequest`](Kind::InvalidRequest) | no | use an absolute uri |
+//! | from other layers, by [`Error::new`] | [`TokenUnavailable`](Kind::TokenUnavailable) | backoff, any method | try again later |
+//! | from other layers, by [`Error::new`] | [`LimitTimeout`](Kind::LimitTimeout) | backoff, any method | send less at once |
+//! | from other layers, by [`Error::new`] | [`TokenRefused`](Kind::TokenRefused) | no | check client id and secret |
+//! | an error of no type that is known here | [`Unrecognized`](Kind::Unrecognized) | no | see the source of this error |
+//!
+//! (`tests/front_page.rs` reads this table, and tries each row.)
 //!
 //! Where a service means something else, a [`Rule`] says so, by status, header, message or a
 //! function; one that forbids a retry stands against all others.
@@ -163,6 +172,7 @@ pub use self::retry::adapter::RetryPolicy;
 pub use self::retry::attempt::{Attempt, Deadline, Retried};
 pub use self::retry::backoff::Backoff;
 pub use self::retry::budget::Budget;
+pub use self::retry::counts::Counts;
 pub use self::retry::replay::{CloneBody, NeverReplay, Replay};
 pub use self::retry::{Retry, RetryLayer};
 pub use self::sent::Sent;

@@ -7,6 +7,7 @@ pub(crate) mod adapter;
 pub(crate) mod attempt;
 pub(crate) mod backoff;
 pub(crate) mod budget;
+pub(crate) mod counts;
 pub(crate) mod future;
 mod kept;
 mod layer;

@@ -30,6 +30,19 @@ pub enum Stop {
 // === impl Stop ===
 
 impl Stop {
+    /// Every reason, for metrics that are set up ahead.
+    pub const ALL: &'static [Self] = &[
+        Self::Fatal,
+        Self::Attempts,
+        Self::Deadline,
+        Self::HintTooLong,
+        Self::Budget,
+        Self::NotReplayable,
+        Self::NotIdempotent,
+        Self::NotReady,
+        Self::Vetoed,
+    ];
+
     /// The stable name, for logs and metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

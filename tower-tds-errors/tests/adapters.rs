@@ -15,7 +15,9 @@ use tower::buffer::BufferLayer;
 use tower::retry::RetryLayer;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tower_http::classify::{ClassifiedResponse, ClassifyResponse, MakeClassifier};
-use tower_tds_errors::{ClassifyLayer, Error, Kind, KindClassifier, RetryPolicy, Rule, Stop};
+use tower_tds_errors::{
+    Budget, ClassifyLayer, Error, Kind, KindClassifier, RetryPolicy, Rule, Stop,
+};
 
 /// The error that a service with this status ends in, and when it was asked.
 async fn tried(status: u16, policy: RetryPolicy, method: Method) -> (Error, Vec<Duration>) {
@@ -86,6 +88,65 @@ async fn the_policy_neither_cuts_short_nor_sleeps_through_a_long_wait() {
     let seen: Vec<_> = probe.seen().iter().map(|seen| seen.at).collect();
     assert_eq!(seen.len(), 4);
     assert!(seen[2] >= seen[1] + Duration::from_secs(31));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_policy_keeps_to_a_budget_that_its_clones_share() {
+    let n = |n| NonZeroU32::new(n).unwrap();
+    let probe = Probe::always(503);
+    let budget = Budget::new(60, n(100)).per_second(0);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(RetryPolicy::new().budget(budget)))
+        .layer(ClassifyLayer::new())
+        .service(probe.clone());
+    for _ in 0..1000 {
+        let error = stack.clone().oneshot(get("http://a/")).await.unwrap_err();
+        let stop = error.stopped_because();
+        assert!(matches!(stop, Some(Stop::Budget | Stop::Attempts)));
+    }
+    // Ten at once, and a share of each request after the first.
+    let sent = probe.seen().len();
+    assert!((1608..=1610).contains(&sent), "{sent}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dropped_wait_of_the_policy_was_to_cost_comes_back() {
+    let n = |n| NonZeroU32::new(n).unwrap();
+    let one = || Budget::new(0, n(1)).per_second(0).burst(n(1));
+    let probe = Probe::always(503);
+    let policy = RetryPolicy::new().budget(one());
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(policy))
+        .layer(ClassifyLayer::new())
+        .service(probe.clone());
+    for polls in 0..20 {
+        let mut call = tokio_test::task::spawn(stack.clone().oneshot(get("/")));
+        for _ in 0..polls {
+            tokio_test::assert_pending!(call.poll());
+        }
+    }
+    let error = stack.oneshot(get("/")).await.unwrap_err();
+    assert_eq!(
+        (error.attempts(), error.stopped_because()),
+        (2, Some(Stop::Budget))
+    );
+
+    // What met a closed connection is paid back where that was all.
+    let reset = || BoxError::from(io::Error::from(io::ErrorKind::ConnectionReset));
+    let probe = Probe::new(move |n| {
+        if n % 2 == 0 {
+            Err(reset())
+        } else {
+            Ok(status_of(200))
+        }
+    });
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(RetryPolicy::new().budget(one())))
+        .layer(ClassifyLayer::new())
+        .service(probe);
+    for _ in 0..20 {
+        stack.clone().oneshot(get("/")).await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ mod probe;
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tokio::time::{Instant, advance, sleep};
 use tokio_test::{assert_pending, task};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{
-    Budget, ClassifyLayer, Deadline, Error, Kind, Retried, RetryLayer, Sent, Stop,
+    Budget, ClassifyLayer, Counts, Deadline, Error, Kind, Retried, RetryLayer, Sent, Stop,
 };
 
 type Answer = Result<Response<Full<Bytes>>, Error>;
@@ -309,8 +309,115 @@ async fn a_get_that_met_a_closed_connection_goes_out_once_more_at_once_and_for_f
     assert_eq!(probe.seen()[1].at, Duration::ZERO);
     let once = layer.clone().attempts(n(1));
     let probe = Probe::new(|_| reset());
-    send(&once, &probe, get("/")).await.unwrap_err();
+    let error = send(&once, &probe, get("/")).await.unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::Attempts));
     assert_eq!(probe.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_helped_is_paid_for_all_the_same() {
+    let layer = RetryLayer::new().budget(Budget::new(0, n(1)).per_second(0).burst(n(1)));
+    let probe = Probe::new(|n| Ok(status_of(if n == 1 { 200 } else { 503 })));
+    let stack = layer.layer(ClassifyLayer::new().layer(probe.clone()));
+    stack.clone().oneshot(get("/")).await.unwrap();
+    let error = stack.oneshot(get("/")).await.unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::Budget));
+    assert_eq!(probe.seen().len(), 3);
+}
+
+/// Ready for so many calls, and never again.
+#[derive(Clone)]
+struct Few(u32, Arc<AtomicU32>);
+
+impl Service<Request<()>> for Few {
+    type Response = Response<()>;
+    type Error = Error;
+    type Future = std::future::Ready<Result<Response<()>, Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if self.1.load(SeqCst) < self.0 {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
+        }
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        self.1.fetch_add(1, SeqCst);
+        std::future::ready(Err(Error::new(Kind::Unavailable, "busy")))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_failure_that_a_call_ends_with_is_not_in_its_own_history() {
+    for (calls, before) in [(1, 0), (2, 1), (16, 15), (17, 16), (30, 16)] {
+        let layer = RetryLayer::new().unbudgeted().attempts(n(100));
+        let service = layer
+            .deadline(secs(3_000))
+            .layer(Few(calls, Arc::default()));
+        let error = service.oneshot(Request::new(())).await.unwrap_err();
+        assert_eq!(error.stopped_because(), Some(Stop::Deadline));
+        assert_eq!((error.attempts(), error.history().len()), (calls, before));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_became_of_calls_is_counted() {
+    let counts = Counts::new();
+    let one = || Budget::new(0, n(1)).per_second(0).burst(n(1));
+    let layer = || RetryLayer::new().budget(one()).counts(counts.clone());
+    let answers = |statuses: &'static [u16]| {
+        Probe::new(move |n| {
+            let mut response = status_of(statuses[n]);
+            if statuses[n] == 429 {
+                let wait = "3600".parse().unwrap();
+                response.headers_mut().insert("retry-after", wait);
+            }
+            Ok(response)
+        })
+    };
+    send(&layer(), &answers(&[200]), get("/")).await.unwrap();
+    send(&layer(), &answers(&[503, 200]), get("/"))
+        .await
+        .unwrap();
+    for statuses in [&[404][..], &[429], &[503, 503], &[500, 429]] {
+        send(&layer(), &answers(statuses), get("/"))
+            .await
+            .unwrap_err();
+    }
+    let once = layer().attempts(n(1));
+    send(&once, &answers(&[503]), get("/")).await.unwrap_err();
+    let dropped = answers(&[503]);
+    drop(task::spawn(send(&layer(), &dropped, get("/"))).poll());
+    assert_eq!((counts.requests(), counts.recovered()), (7, 1));
+    assert_eq!(counts.retries(), 3);
+    for stop in Stop::ALL {
+        let times = match stop {
+            Stop::Fatal | Stop::Attempts | Stop::Budget => 1,
+            Stop::HintTooLong => 2,
+            _ => 0,
+        };
+        assert_eq!(counts.stopped(*stop), times, "{stop}");
+    }
+    // A nested layer's stops are its own.
+    let outer = Counts::new();
+    let stack = RetryLayer::new().counts(outer.clone());
+    let stack = stack.layer(layer().layer(ClassifyLayer::new().layer(Probe::always(404))));
+    stack.oneshot(get("/")).await.unwrap_err();
+    assert_eq!((outer.requests(), outer.stopped(Stop::Fatal)), (1, 0));
+    assert_eq!(counts.stopped(Stop::Fatal), 2);
+}
+
+#[cfg(debug_assertions)]
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "`Classify` has to be inside of `Retry`")]
+async fn the_wrong_order_of_layers_is_found() {
+    let stack = ServiceBuilder::new()
+        .layer(ClassifyLayer::new())
+        .layer(RetryLayer::new())
+        .map_err(Error::from)
+        .service(Probe::always(503));
+    stack.oneshot(get("/")).await.ok();
 }
 
 #[tokio::test(start_paused = true)]

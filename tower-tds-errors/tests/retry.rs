@@ -78,7 +78,7 @@ async fn the_last_answer_is_an_error_and_attempts_are_as_configured() {
 
 #[tokio::test(start_paused = true)]
 async fn fatal_answers_are_sent_once_whatever_they_hint() {
-    for status in [301, 400, 401, 403, 404, 501, 505] {
+    for status in [301, 400, 403, 404, 501, 505] {
         let probe = Probe::new(move |_| Ok(with(status, &[("retry-after", "1")])));
         let error = fails(RetryLayer::new(), &probe).await;
         assert_eq!(error.stopped_because(), Some(Stop::Fatal));
@@ -107,6 +107,48 @@ async fn a_refused_token_is_tried_once_more_at_once_and_no_third_time() {
         }
     });
     send(RetryLayer::new(), &probe, get("/")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_401_that_does_not_say_why_is_tried_once_more_and_one_whose_body_was_cut_is_not() {
+    let probe = Probe::new(|_| Ok(with(401, &[])));
+    let error = fails(attempts(9), &probe).await;
+    assert_eq!((error.kind(), error.attempts()), (Kind::Unauthorized, 2));
+    assert_eq!(error.stopped_because(), Some(Stop::Fatal));
+    assert_eq!(gaps(&probe), [Duration::ZERO]);
+
+    let long = || {
+        let mut response = status_of(401);
+        *response.body_mut() = Full::from(vec![b'x'; 17 * 1024]);
+        Ok(response)
+    };
+    let probe = Probe::new(move |_| long());
+    let error = fails(attempts(9), &probe).await;
+    assert_eq!((error.kind(), error.attempts()), (Kind::Unauthorized, 1));
+    assert!(error.is_body_cut() && !error.is_retryable());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_416_that_may_be_about_the_range_is_tried_once_more_after_a_wait() {
+    let probe = Probe::always(416);
+    let mut request = get("/");
+    let range = "bytes=9-".parse().unwrap();
+    request.headers_mut().insert("range", range);
+    let error = send(attempts(9).seed(7), &probe, request)
+        .await
+        .unwrap_err();
+    assert_eq!((error.kind(), error.attempts()), (Kind::RangeUnclear, 2));
+    assert_eq!(error.stopped_because(), Some(Stop::Fatal));
+    assert!(gaps(&probe)[0] > Duration::ZERO && gaps(&probe)[0] < secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_of_silence_follows_every_423_however_short_the_longest_wait_is() {
+    let probe = Probe::always(423);
+    let short = Duration::from_millis(10);
+    fails(RetryLayer::new().longest_wait(short), &probe).await;
+    assert!(gaps(&probe).iter().all(|gap| *gap >= secs(1)));
+    assert_eq!(probe.seen().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]

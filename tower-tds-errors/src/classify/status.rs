@@ -41,7 +41,7 @@ pub(super) fn kind(status: StatusCode, headers: &HeaderMap, wanted: Wanted) -> O
 
 /// Whether the caller gets the answer as it is: 2xx, and what a cache asks for.
 #[inline]
-pub(super) fn is_success(status: StatusCode) -> bool {
+pub(crate) fn is_success(status: StatusCode) -> bool {
     status.is_success() || status == StatusCode::NOT_MODIFIED
 }
 

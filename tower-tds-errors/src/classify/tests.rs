@@ -202,6 +202,57 @@ fn a_quota_of_a_day_is_told_from_a_throttle_of_a_minute() {
 }
 
 #[test]
+fn an_error_tells_of_the_window_that_is_used_up_and_of_all_that_was_said_of_limits() {
+    let day = 86_400;
+    for (said, window) in [
+        (
+            &[
+                ("x-ratelimit-remaining-day", "0"),
+                ("x-ratelimit-limit-day", "9"),
+            ][..],
+            Some(day),
+        ),
+        (
+            &[
+                ("x-ratelimit-remaining-minute", "0"),
+                ("x-ratelimit-remaining-day", "3"),
+            ],
+            Some(60),
+        ),
+        (
+            &[
+                ("ratelimit", "\"a\";r=0;t=9"),
+                ("ratelimit-policy", "\"a\";q=5;w=10"),
+            ],
+            Some(10),
+        ),
+        (&[("retry-after", "5")], None),
+    ] {
+        let mut headers = map(said);
+        headers.insert("server", HeaderValue::from_static("kong"));
+        let error = classify(StatusCode::TOO_MANY_REQUESTS, &headers, "").unwrap_err();
+        assert_eq!(
+            error.window().map(|window| window.as_secs()),
+            window,
+            "{said:?}"
+        );
+        assert_eq!(error.limits(), Some(&map(said)));
+    }
+    let error = classify(StatusCode::BAD_GATEWAY, &HeaderMap::new(), "").unwrap_err();
+    assert_eq!((error.window(), error.limits()), (None, None));
+}
+
+#[test]
+fn a_range_outside_of_the_resource_tells_its_length() {
+    let asked = map(&[("range", "bytes=9-")]);
+    for (range, length) in [("bytes */4", Some(4)), ("bytes */*", None), ("4", None)] {
+        let said = map(&[("content-range", range)]);
+        let answer = Answer::new(StatusCode::RANGE_NOT_SATISFIABLE, &said).asked(&asked);
+        assert_eq!(answer.error().unwrap().whole_length(), length, "{range}");
+    }
+}
+
+#[test]
 fn the_challenge_suffices_where_the_body_is_generic() {
     let mut headers = HeaderMap::new();
     let value = HeaderValue::from_static(r#"Bearer realm="kong",error="invalid token""#);

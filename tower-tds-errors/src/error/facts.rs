@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use http::{Method, StatusCode, Uri};
+use http::{HeaderMap, Method, StatusCode, Uri};
 
 use super::body::Body;
 use super::text;
@@ -21,6 +21,9 @@ pub(crate) struct Facts {
     pub(crate) request_id: Option<Box<str>>,
     /// Where a redirect leads, redacted.
     pub(crate) location: Option<Box<str>>,
+    pub(crate) window: Option<Duration>,
+    pub(crate) limits: Option<Box<HeaderMap>>,
+    pub(crate) whole_length: Option<u64>,
     pub(crate) body: Body,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) retry_at: Option<SystemTime>,
@@ -47,6 +50,9 @@ impl Facts {
             message: None,
             request_id: None,
             location: None,
+            window: None,
+            limits: None,
+            whole_length: None,
             body: Body::default(),
             retry_after: None,
             retry_at: None,

@@ -42,6 +42,29 @@ fn a_wrapped_error_keeps_its_facts_and_its_chain() {
 }
 
 #[test]
+fn an_io_error_keeps_the_kind_and_the_error() {
+    for kind in Kind::ALL {
+        let error = io::Error::from(Error::new(*kind, "no"));
+        assert_eq!(Error::find(&error).map(Error::kind), Some(*kind));
+        let timeout = error.kind() == io::ErrorKind::TimedOut;
+        assert_eq!(timeout, kind.is_timeout(), "{kind}");
+        let denied = error.kind() == io::ErrorKind::PermissionDenied;
+        assert_eq!(denied, kind.is_auth() || *kind == Kind::Forbidden, "{kind}");
+    }
+    for (kind, io) in [
+        (Kind::Connect, io::ErrorKind::NotConnected),
+        (Kind::BodyReset, io::ErrorKind::ConnectionReset),
+        (Kind::Truncated, io::ErrorKind::UnexpectedEof),
+        (Kind::Decode, io::ErrorKind::InvalidData),
+        (Kind::InvalidRequest, io::ErrorKind::InvalidInput),
+        (Kind::NotFound, io::ErrorKind::NotFound),
+        (Kind::Unavailable, io::ErrorKind::Other),
+    ] {
+        assert_eq!(io::Error::from(Error::new(kind, "no")).kind(), io);
+    }
+}
+
+#[test]
 fn the_uri_is_shown_without_user_and_query() {
     let uri = Uri::from_static("https://me:CANARY@api.example:8443/v2/rail?key=CANARY");
     let mut error = Error::new(Kind::Timeout, "no");

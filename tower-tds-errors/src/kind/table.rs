@@ -12,12 +12,23 @@ pub(crate) enum Advice {
     Never,
     /// Once and at once: the layer below has the cure, a new token.
     Once,
+    /// Once, with full jitter: it passes if it is about connections, and else it does not.
+    OnceLater,
     /// With full jitter.
     Backoff,
     /// With full jitter after a second of silence.
     Silence,
     /// With the long backoff for used-up quotas, after a second of silence.
     Quota,
+}
+
+// === impl Advice ===
+
+impl Advice {
+    /// Whether a second failure of such a kind is final.
+    pub(crate) const fn is_once(self) -> bool {
+        matches!(self, Self::Once | Self::OnceLater)
+    }
 }
 
 /// What is known of a kind.
@@ -48,7 +59,7 @@ const fn new(
 
 #[rustfmt::skip] // A table reads in columns.
 pub(super) const fn row(kind: Kind) -> Row {
-    use Advice::{Backoff, Once, Quota, Silence};
+    use Advice::{Backoff, Once, OnceLater, Quota, Silence};
     const NO: Advice = Advice::Never;
     match kind {
         Kind::MissingCredentials => new("missing_credentials", NO, Answered,
@@ -59,16 +70,16 @@ pub(super) const fn row(kind: Kind) -> Row {
             "the token lacks the role for this data", "have the role granted to the member that owns the key"),
         Kind::IdentityUnavailable => new("identity_unavailable", Backoff, Answered,
             "the gateway could not check the token", "keep the token and try again later"),
-        Kind::Unauthorized => new("unauthorized", NO, Answered,
-            "the service refused the credentials without saying why", "check the key on the service's site"),
+        Kind::Unauthorized => new("unauthorized", Once, Answered,
+            "the service refused the credentials without saying why", "get a new token; if a new one fails too, check the key on the service's site"),
         Kind::TokenUnavailable => new("token_unavailable", Backoff, Never,
             "no token could be had", "try again later"),
         Kind::TokenRefused => new("token_refused", NO, Never,
             "the client credentials were refused", "check client id and secret"),
         Kind::Throttled => new("throttled", Quota, Answered,
-            "the key has used up its calls", "wait until the quota resets, or use another key"),
+            "the key has used up its calls", "wait until the quota resets"),
         Kind::QuotaExhausted => new("quota_exhausted", Quota, Answered,
-            "the key has used up its calls for an hour or longer", "come back when the quota resets, or use another key"),
+            "the key has used up its calls for an hour or longer", "come back when the quota resets"),
         Kind::RateExceeded => new("rate_exceeded", Silence, Answered,
             "too many requests a second from this address", "send nothing for a second, then slower; share one limiter"),
         Kind::ConnectionLimit => new("connection_limit", Backoff, Answered,
@@ -83,7 +94,7 @@ pub(super) const fn row(kind: Kind) -> Row {
             "the service will not take an early request", "try again"),
         Kind::RangeNotSatisfiable => new("range_not_satisfiable", NO, Answered,
             "the range lies outside the resource", "ask for a range inside it"),
-        Kind::RangeUnclear => new("range_unclear", Once, Answered,
+        Kind::RangeUnclear => new("range_unclear", OnceLater, Answered,
             "the range lies outside the resource, or there are too many connections", "check the range; share one client"),
         Kind::Locked => new("locked", NO, Answered,
             "the resource is locked", "wait until the lock's owner releases it"),

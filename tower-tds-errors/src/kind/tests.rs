@@ -36,7 +36,6 @@ fn fatal_kinds_are_the_ones_that_no_second_try_cures() {
         [
             &Kind::MissingCredentials,
             &Kind::MissingRole,
-            &Kind::Unauthorized,
             &Kind::TokenRefused,
             &Kind::RangeNotSatisfiable,
             &Kind::Locked,

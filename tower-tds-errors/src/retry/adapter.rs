@@ -8,24 +8,28 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fastrand::Rng;
-use http::{Method, Request};
+use http::Request;
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 use tower::BoxError;
 use tower::retry::Policy;
 
+use self::paid::Paid;
 use super::backoff::Backoff;
+use super::budget::Budget;
 use super::policy::Policy as Settings;
 use super::verdict::{Again, Cured, Failed, Idempotent, Reuse, Spare, Way, verdict};
+use crate::clock;
 use crate::error::Error;
-use crate::kind::table::Advice;
 use crate::stop::Stop;
+
+mod paid;
 
 /// Retries by [`tower::retry`] what [`Retry`](crate::Retry) would, with the same waits.
 ///
 /// Use it where a stack has tower's layer already. Prefer [`RetryLayer`](crate::RetryLayer)
-/// elsewhere: a policy knows no deadline and no budget, and cannot keep the failure before where
-/// the service below does not become ready again.
+/// elsewhere: a policy knows no deadline, and cannot keep the failure before where the service below
+/// does not become ready again. Clones of a policy share its budget.
 ///
 /// It goes over [`Classify`](crate::Classify), directly or through a `Buffer`.
 ///
@@ -60,6 +64,7 @@ pub struct RetryPolicy {
     counted: u32,
     cured: Cured,
     reuse: Reuse,
+    paid: Paid,
 }
 
 pin_project! {
@@ -73,18 +78,16 @@ pin_project! {
 // === impl RetryPolicy ===
 
 impl RetryPolicy {
-    /// Three attempts, the default [`Backoff`], and waits of up to 30 s.
+    /// Three attempts, the default [`Backoff`] and [`Budget`], and waits of up to 30 s.
     #[must_use]
     pub fn new() -> Self {
         Self {
-            policy: Settings {
-                budget: None,
-                ..Settings::default()
-            },
+            policy: Settings::default(),
             made: 1,
             counted: 1,
             cured: Cured::No,
             reuse: Reuse::Open,
+            paid: Paid::default(),
         }
     }
 
@@ -109,6 +112,35 @@ impl RetryPolicy {
         self
     }
 
+    /// Sets what retries a host bears.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.policy.budget = Some(budget);
+        self
+    }
+
+    /// Retries whatever load that makes: for a host that has this one client, or for none but tests.
+    #[must_use]
+    pub fn unbudgeted(mut self) -> Self {
+        self.policy.budget = None;
+        self
+    }
+
+    /// The copy from which the next attempt is made, and with it the notice that one begins.
+    fn copy<B: Clone>(&mut self, request: &Request<B>) -> Request<B> {
+        // Tower asks before each attempt, right before it calls.
+        self.paid.begin();
+        if let (1, Some(budget)) = (self.made, &self.policy.budget) {
+            budget.deposit(request.uri());
+        }
+        request.clone()
+    }
+
+    fn succeeded(&mut self) -> Option<Wait> {
+        self.paid.succeeded();
+        None
+    }
+
     /// Notes on the error how it went, and waits or stops.
     fn judge<B>(&mut self, request: &Request<B>, error: &mut Error) -> Option<Wait> {
         let settled = error.stopped_because();
@@ -116,7 +148,7 @@ impl RetryPolicy {
             return None;
         }
         error.facts_mut().attempts = self.made;
-        let again = settled.map_or_else(|| self.decide(request.method(), error), Err);
+        let again = settled.map_or_else(|| self.decide(request, error), Err);
         match again {
             Ok(again) => {
                 self.made = self.made.saturating_add(1);
@@ -125,7 +157,7 @@ impl RetryPolicy {
                 } else {
                     self.counted = self.counted.saturating_add(1);
                 }
-                if error.kind().advice() == Advice::Once {
+                if error.advice().is_once() {
                     self.cured = Cured::Yes;
                 }
                 let sleep = sleep(again.wait);
@@ -138,9 +170,11 @@ impl RetryPolicy {
         }
     }
 
-    fn decide(&self, method: &Method, error: &Error) -> Result<Again, Stop> {
+    fn decide<B>(&mut self, request: &Request<B>, error: &Error) -> Result<Again, Stop> {
+        let method = request.method();
         let failed = Failed {
             kind: error.kind(),
+            advice: error.advice(),
             sent: error.sent(),
             hint: error.retry_after(),
             attempt: self.counted,
@@ -158,7 +192,12 @@ impl RetryPolicy {
             spare: Spare::Kept,
             left: None,
         };
-        verdict(&failed, &self.policy, &mut Rng::new())
+        let again = verdict(&failed, &self.policy, &mut Rng::new())?;
+        if let (Way::Reused | Way::Paid, Some(budget)) = (again.way, &self.policy.budget) {
+            let price = budget.withdraw_at(request.uri(), clock::now());
+            self.paid.owe(price.ok_or(Stop::Budget)?, again.way);
+        }
+        Ok(again)
     }
 }
 
@@ -174,11 +213,14 @@ impl<B: Clone, R> Policy<Request<B>, R, Error> for RetryPolicy {
     type Future = Wait;
 
     fn retry(&mut self, request: &mut Request<B>, result: &mut Result<R, Error>) -> Option<Wait> {
-        self.judge(request, result.as_mut().err()?)
+        match result {
+            Ok(_) => self.succeeded(),
+            Err(error) => self.judge(request, error),
+        }
     }
 
     fn clone_request(&mut self, request: &Request<B>) -> Option<Request<B>> {
-        Some(request.clone())
+        Some(self.copy(request))
     }
 }
 
@@ -192,7 +234,10 @@ impl<B: Clone, R> Policy<Request<B>, R, BoxError> for RetryPolicy {
         request: &mut Request<B>,
         result: &mut Result<R, BoxError>,
     ) -> Option<Wait> {
-        let boxed = result.as_mut().err()?;
+        let boxed = match result {
+            Ok(_) => return self.succeeded(),
+            Err(boxed) => boxed,
+        };
         let taken = std::mem::replace(boxed, BoxError::from(""));
         let mut error = Error::from(taken);
         let wait = self.judge(request, &mut error);
@@ -201,7 +246,7 @@ impl<B: Clone, R> Policy<Request<B>, R, BoxError> for RetryPolicy {
     }
 
     fn clone_request(&mut self, request: &Request<B>) -> Option<Request<B>> {
-        Some(request.clone())
+        Some(self.copy(request))
     }
 }
 

@@ -15,6 +15,7 @@ use super::replay::Replay;
 use super::session::Session;
 use super::shared::Shared;
 use super::timer::Timer;
+use crate::classify::is_success;
 use crate::error::Error;
 use crate::stop::Stop;
 
@@ -82,6 +83,7 @@ where
         if let StateProj::Calling { attempt } = this.state.project() {
             match attempt.poll(cx) {
                 Poll::Ready(Ok(response)) if this.session.is_first() => {
+                    check_order(&response);
                     return Poll::Ready(Ok(response));
                 }
                 polled @ (Poll::Ready(_) | Poll::Pending) => return self.poll_after(polled, cx),
@@ -107,6 +109,7 @@ where
         let mut this = self.as_mut().project();
         let failed = match polled {
             Poll::Ready(Ok(mut response)) => {
+                check_order(&response);
                 this.session.succeeded(&mut response);
                 return Poll::Ready(Ok(response));
             }
@@ -163,6 +166,15 @@ where
         // Not more than a call of the service deep for each attempt.
         self.poll(cx)
     }
+}
+
+/// Finds the wrong order of layers, where that costs nothing in the end.
+#[inline]
+fn check_order<R>(response: &Response<R>) {
+    debug_assert!(
+        is_success(response.status()),
+        "a failure came as a success: `Classify` has to be inside of `Retry`"
+    );
 }
 
 impl<S, B, P> fmt::Debug for ResponseFuture<S, B, P>

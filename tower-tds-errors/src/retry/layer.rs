@@ -9,6 +9,7 @@ use tower_layer::Layer;
 use super::Retry;
 use super::backoff::{Backoff, Dice};
 use super::budget::Budget;
+use super::counts::Counts;
 use super::policy::Policy;
 use super::replay::CloneBody;
 use super::shared::Shared;
@@ -144,6 +145,13 @@ impl<P> RetryLayer<P> {
     #[must_use]
     pub fn bodies(mut self, bodies: Bodies) -> Self {
         self.policy.bodies = Some(bodies);
+        self
+    }
+
+    /// Counts what becomes of the calls.
+    #[must_use]
+    pub fn counts(mut self, counts: Counts) -> Self {
+        self.policy.counts = Some(counts);
         self
     }
 

@@ -10,7 +10,6 @@ use super::verdict::{Again, Cured, Reuse, Way};
 use crate::error::Error;
 use crate::guard::bodies::Freed;
 use crate::kind::Kind;
-use crate::kind::table::Advice;
 
 pub(super) struct Past<S> {
     /// What makes the retries: one instance for all of them. After each it holds nothing.
@@ -65,7 +64,7 @@ impl<S> Past<S> {
 
     /// Notes a failure that another attempt follows.
     pub(super) fn push(&mut self, error: Error, again: Again, now: Instant) {
-        if error.kind().advice() == Advice::Once {
+        if error.advice().is_once() {
             self.cured = Cured::Yes;
         }
         if again.way == Way::Reused {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::backoff::{Backoff, Dice};
 use super::budget::Budget;
+use super::counts::Counts;
 use crate::guard::Bodies;
 
 #[derive(Clone, Debug)]
@@ -16,6 +17,7 @@ pub(super) struct Policy {
     pub(super) backoff: Backoff,
     pub(super) budget: Option<Budget>,
     pub(super) bodies: Option<Bodies>,
+    pub(super) counts: Option<Counts>,
     pub(super) dice: Dice,
 }
 
@@ -31,6 +33,7 @@ impl Default for Policy {
             backoff: Backoff::default(),
             budget: Some(Budget::default()),
             bodies: None,
+            counts: None,
             dice: Dice::default(),
         }
     }

@@ -31,6 +31,11 @@ use crate::error::Error;
 ///
 /// Clones share settings.
 ///
+/// # Panics
+///
+/// In builds with debug assertions, where the layers are in the wrong order: "a failure came as a
+/// success: `Classify` has to be inside of `Retry`".
+///
 /// # Errors
 ///
 /// The last attempt's error, with [`attempts`](Error::attempts), [`elapsed`](Error::elapsed) and
@@ -67,6 +72,9 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         if let Some(budget) = &self.shared.policy.budget {
             budget.deposit(request.uri());
+        }
+        if let Some(counts) = &self.shared.policy.counts {
+            counts.note_request();
         }
         let again = self.shared.policy.attempts > NonZeroU32::MIN;
         let kept = Kept::new(&request, again.then_some(&self.shared.replay));

@@ -71,6 +71,10 @@ impl<S, B, P> Session<S, B, P> {
             past.succeeded();
             let attempts = past.attempts;
             let elapsed = self.elapsed();
+            tracing::debug!(attempts, "request succeeded");
+            if let Some(counts) = &self.shared.policy.counts {
+                counts.note_recovery();
+            }
             let retried = Retried { attempts, elapsed };
             response.extensions_mut().insert(retried);
         }
@@ -140,6 +144,7 @@ impl<S, B, P> Session<S, B, P> {
         let past = self.past();
         let failed = Failed {
             kind: error.kind(),
+            advice: error.advice(),
             sent: error.sent(),
             hint: error.retry_after(),
             attempt: past.counted,
@@ -210,6 +215,9 @@ impl<S: Clone, B, P> Session<S, B, P> {
         let replay = more.then_some(&self.shared.replay);
         let request = self.kept.request(number, replay)?;
         past.sent();
+        if let Some(counts) = &self.shared.policy.counts {
+            counts.note_retry();
+        }
         Some(past.service.as_mut()?.call(request))
     }
 }

@@ -17,6 +17,7 @@ use crate::stop::Stop;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed {
     pub(super) kind: Kind,
+    pub(super) advice: Advice,
     pub(super) sent: Sent,
     /// The least wait that the service asks for.
     pub(super) hint: Option<Duration>,
@@ -82,11 +83,14 @@ pub(super) enum Way {
 
 /// Wait so long and try again, or stop because of this.
 pub(super) fn verdict(failed: &Failed, policy: &Policy, rng: &mut Rng) -> Result<Again, Stop> {
-    let backoff = match failed.kind.advice() {
-        Advice::Never => return Err(Stop::Fatal),
-        Advice::Once if failed.cured == Cured::Yes => return Err(Stop::Fatal),
-        Advice::Quota => QUOTA,
-        Advice::Once | Advice::Backoff | Advice::Silence => policy.backoff,
+    let advice = failed.advice;
+    if advice == Advice::Never || (advice.is_once() && failed.cured == Cured::Yes) {
+        return Err(Stop::Fatal);
+    }
+    let backoff = if advice == Advice::Quota {
+        QUOTA
+    } else {
+        policy.backoff
     };
     if failed.sent != Sent::Never && failed.idempotent == Idempotent::No {
         return Err(Stop::NotIdempotent);
@@ -104,7 +108,7 @@ pub(super) fn verdict(failed: &Failed, policy: &Policy, rng: &mut Rng) -> Result
     if floor > policy.longest_wait.max(SILENCE) {
         return Err(Stop::HintTooLong);
     }
-    let at_once = failed.kind.advice() == Advice::Once || way == Way::Reused;
+    let at_once = advice == Advice::Once || way == Way::Reused;
     let at_once = at_once && failed.hint.is_none();
     let wait = if at_once {
         Duration::ZERO
@@ -136,11 +140,11 @@ fn way(failed: &Failed) -> Way {
 
 fn floor(failed: &Failed) -> Duration {
     let hint = failed.hint.unwrap_or_default();
-    match failed.kind.advice() {
+    match failed.advice {
         Advice::Silence => hint.max(SILENCE),
         // A service that says when its quota resets is believed.
         Advice::Quota if failed.hint.is_none() => SILENCE,
-        Advice::Never | Advice::Once | Advice::Backoff | Advice::Quota => hint,
+        Advice::Never | Advice::Once | Advice::OnceLater | Advice::Backoff | Advice::Quota => hint,
     }
 }
 

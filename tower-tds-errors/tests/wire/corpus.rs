@@ -55,7 +55,7 @@ const TABLE: &[Row] = &[
     ("302-login", Some(Kind::UnexpectedRedirect), No, None, None),
     ("304-not-modified", None, No, None, None),
     ("400-echoes-secrets", Some(Kind::Rejected), No, Some("bad header Authorization: Bearer [redacted] form client_secret[redacted] uri https://api.example/v2[redacted]"), None),
-    ("401-empty", Some(Kind::Unauthorized), No, None, None),
+    ("401-empty", Some(Kind::Unauthorized), Once, None, None),
     ("401-header-only", Some(Kind::InvalidToken), Once, Some("invalid token"), None),
     ("401-identity-502", Some(Kind::IdentityUnavailable), Backoff, Some("response indicates failure, status=502, body=invalid token"), None),
     ("401-identity-down", Some(Kind::IdentityUnavailable), Backoff, Some("accessing introspection endpoint (https://id.example/introspect) failed: timeout"), None),
@@ -68,7 +68,7 @@ const TABLE: &[Row] = &[
     ("401-invalid-token-xml", Some(Kind::InvalidToken), Once, Some("invalid token"), None),
     ("401-jwt-expired", Some(Kind::InvalidToken), Once, Some("JWT expired"), None),
     ("401-kong-jwt-expired", Some(Kind::InvalidToken), Once, Some("invalid_token"), None),
-    ("401-kong-jwt-generic", Some(Kind::Unauthorized), No, Some("Unauthorized"), None),
+    ("401-kong-jwt-generic", Some(Kind::Unauthorized), Once, Some("Unauthorized"), None),
     ("401-no-header", Some(Kind::MissingCredentials), No, Some("no Authorization header found"), None),
     ("401-no-header-gzip", Some(Kind::MissingCredentials), No, Some("no Authorization header found"), None),
     ("401-no-header-html", Some(Kind::MissingCredentials), No, Some("no Authorization header found."), None),
@@ -93,7 +93,7 @@ const TABLE: &[Row] = &[
     ("416-kong", Some(Kind::ConnectionLimit), Backoff, Some("Range not satisfiable"), None),
     ("416-nginx", Some(Kind::ConnectionLimit), Backoff, Some("416 Requested Range Not Satisfiable"), None),
     ("416-range-past-end", Some(Kind::RangeNotSatisfiable), No, Some("416 Requested Range Not Satisfiable"), None),
-    ("416-range-unclear", Some(Kind::RangeUnclear), Once, None, None),
+    ("416-range-unclear", Some(Kind::RangeUnclear), Backoff, None, None),
     ("421-misdirected", Some(Kind::Misdirected), Once, Some("Misdirected Request"), None),
     ("423-br", Some(Kind::RateExceeded), Silence, Some("Locked"), Some(1)),
     ("423-html", Some(Kind::RateExceeded), Silence, Some("423 Locked"), Some(1)),
@@ -213,6 +213,11 @@ async fn every_answer_means_what_the_table_says() {
 async fn every_answer_is_retried_as_the_table_says() {
     for (name, kind, again, ..) in TABLE {
         let Some(kind) = *kind else { continue };
+        // A 401 without its reason, because its body was cut: the test before this one.
+        if kind.is_retryable() && *again == No {
+            assert_eq!(kind, Kind::Unauthorized, "{name}");
+            continue;
+        }
         let sent = AtomicUsize::new(0);
         let fails = tower::service_fn(|_: Request<()>| {
             sent.fetch_add(1, SeqCst);
@@ -269,17 +274,15 @@ async fn an_answer_cut_at_any_byte_is_never_retried_where_the_whole_is_not() {
         // The bomb and the page of 190 bytes are the same at every 16th.
         let step = if raw.len() > 1000 { 16 } else { 1 };
         for end in (0..raw.len()).step_by(step) {
-            let cut = ask_in_memory(name, &raw[..end])
-                .await
-                .map_err(|error| error.kind());
+            let error = ask_in_memory(name, &raw[..end]).await.err();
+            let cut = error.as_ref().map(Error::kind);
             if end < body {
-                assert_eq!(cut, Err(Kind::Incomplete), "{name} at {end}");
+                assert_eq!(cut, Some(Kind::Incomplete), "{name} at {end}");
                 continue;
             }
-            let cut = cut.err();
             assert!(cut == *kind || cut == by_head, "{name} at {end}: {cut:?}");
             // A lock says so in its body alone, and no GET meets one.
-            let worse = cut.is_some_and(Kind::is_retryable) && *again == No;
+            let worse = error.is_some_and(|error| error.is_retryable()) && *again == No;
             assert!(
                 !worse || *kind == Some(Kind::Locked),
                 "{name} at {end}: {cut:?}"

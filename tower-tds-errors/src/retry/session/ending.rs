@@ -51,6 +51,9 @@ impl<S, B, P> Session<S, B, P> {
         }
         facts.elapsed = Some(elapsed);
         facts.stop = Some(stop);
+        if let Some(counts) = &self.shared.policy.counts {
+            counts.note_stop(stop);
+        }
         tracing::debug!(
             kind = %error.kind(),
             attempts = error.attempts(),

@@ -17,6 +17,7 @@ use crate::{Kind, Sent, Stop};
 fn failed(kind: Kind) -> Failed {
     Failed {
         kind,
+        advice: kind.advice(),
         sent: kind.sent(),
         hint: None,
         attempt: 1,
@@ -127,6 +128,14 @@ fn each_stop_has_its_reason() {
             },
             Stop::Deadline,
         ),
+        // A wait of nothing, and nothing left.
+        (
+            Failed {
+                left: Some(Duration::ZERO),
+                ..failed(Kind::InvalidToken)
+            },
+            Stop::Deadline,
+        ),
     ] {
         assert_eq!(decide(&failed), Err(stop), "{failed:?}");
     }
@@ -166,6 +175,47 @@ fn what_never_left_and_what_is_cured_costs_nothing() {
             _ => Way::Paid,
         };
         assert_eq!(again.map(|again| again.way), Ok(way), "{kind}");
+    }
+}
+
+#[test]
+fn the_longest_wait_itself_is_slept() {
+    let hint = Some(Policy::default().longest_wait);
+    assert!(
+        decide(&Failed {
+            hint,
+            ..failed(Kind::Throttled)
+        })
+        .is_ok()
+    );
+}
+
+#[test]
+fn waits_are_drawn_up_to_their_bounds_and_after_a_hint_up_to_half_of_it_more() {
+    let ms = Duration::from_millis;
+    let hint = Some(ms(1_000));
+    for (kind, hint, attempt, least, most) in [
+        (Kind::Unavailable, None, 1, ms(0), ms(100)),
+        (Kind::Unavailable, None, 2, ms(0), ms(200)),
+        (Kind::Unavailable, hint, 1, ms(1_000), ms(1_500)),
+        (Kind::RateExceeded, None, 1, ms(1_000), ms(1_500)),
+        // The long backoff begins at two seconds.
+        (Kind::Throttled, None, 1, ms(1_000), ms(2_500)),
+        (Kind::Throttled, None, 2, ms(1_000), ms(4_500)),
+    ] {
+        let failed = Failed {
+            hint,
+            attempt,
+            ..failed(kind)
+        };
+        let waits = (0..2_000).map(|seed| decide_by(&failed, seed).unwrap());
+        let (mut low, mut high) = (Duration::MAX, Duration::ZERO);
+        for wait in waits {
+            (low, high) = (low.min(wait), high.max(wait));
+        }
+        let slack = (most - least) / 10;
+        assert!((least..=least + slack).contains(&low), "{kind} {low:?}");
+        assert!((most - slack..=most).contains(&high), "{kind} {high:?}");
     }
 }
 
