@@ -68,6 +68,12 @@ impl Error {
         self
     }
 
+    /// Forbids that it is retried, as a [`Rule`](crate::Rule) does: for a layer that knows that the
+    /// next attempt would meet the same, say with the same token.
+    pub fn forbid_retry(&mut self) {
+        self.facts_mut().stop = Some(Stop::Vetoed);
+    }
+
     /// Finds an error of this type in `error` or in what it wraps.
     #[must_use]
     pub fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
@@ -83,7 +89,7 @@ impl Error {
     /// Whether the same request, sent again, may succeed: [`Kind::is_retryable`].
     ///
     /// It stays true when the attempts are used up; [`stopped_because`](Self::stopped_because)
-    /// says that. A [`Rule`](crate::Rule) that forbids it makes it false, and so does a
+    /// says that. What forbids it makes it false, and so does a
     /// [`Kind::Unauthorized`] whose body was cut: what came of it may have left out the reason.
     #[must_use]
     pub fn is_retryable(&self) -> bool {

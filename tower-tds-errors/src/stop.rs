@@ -23,7 +23,8 @@ pub enum Stop {
     NotIdempotent,
     /// The service below failed to become ready again.
     NotReady,
-    /// A [`Rule`](crate::Rule) forbids it.
+    /// A [`Rule`](crate::Rule) forbids it, or a layer below does
+    /// ([`Error::forbid_retry`](crate::Error::forbid_retry)).
     Vetoed,
 }
 
@@ -69,7 +70,7 @@ impl Stop {
             Self::NotReplayable => "not retried as the body cannot be sent twice",
             Self::NotIdempotent => "not retried as the method may not run twice",
             Self::NotReady => "the service below did not become ready again",
-            Self::Vetoed => "not retried as a rule forbids it",
+            Self::Vetoed => "not retried as a rule or a layer below forbids it",
         }
     }
 }

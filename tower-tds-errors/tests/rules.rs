@@ -54,7 +54,7 @@ async fn a_veto_is_not_undone_by_later_rules() {
         assert!(
             error
                 .to_string()
-                .ends_with("not retried as a rule forbids it")
+                .ends_with("not retried as a rule or a layer below forbids it")
         );
     }
 }

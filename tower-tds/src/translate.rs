@@ -1,7 +1,7 @@
 //! What the typed error says to the other layers, and their errors in its terms.
 
 use http::Response;
-use tower_oidc_cc::{Judge, Judgement, TokenError};
+use tower_oidc_cc::{Finding, Judge, Judgement, TokenError};
 use tower_tds_errors::{Error, Kind, Sent};
 use tower_tds_limits::{Feedback, LimitError, Outcome};
 
@@ -36,9 +36,7 @@ impl<B> Feedback<Response<B>, Error> for ReadError {
 impl<B> Judge<Response<B>, LimitsError> for ReadError {
     fn judge(&self, outcome: Result<&Response<B>, &LimitsError>) -> Judgement {
         match outcome {
-            Err(LimitsError::Inner(error)) if error.kind() == Kind::InvalidToken => {
-                Judgement::DeadToken
-            }
+            Err(LimitsError::Inner(error)) if wants_new_token(error) => Judgement::DeadToken,
             Err(LimitsError::Inner(error)) if error.kind() == Kind::MissingRole => {
                 Judgement::MissingRole
             }
@@ -48,6 +46,23 @@ impl<B> Judge<Response<B>, LimitsError> for ReadError {
             Ok(_) | Err(_) => Judgement::Other,
         }
     }
+
+    /// The token that was refused stays for now, so that a retry would send it again.
+    fn annotate(&self, outcome: Result<&mut Response<B>, &mut LimitsError>, finding: Finding) {
+        if let Err(LimitsError::Inner(error)) = outcome
+            && finding.judgement() == Judgement::DeadToken
+            && !finding.is_replaced()
+        {
+            error.forbid_retry();
+        }
+    }
+}
+
+/// A 401 without a reason may mean a dead token; that which checks tokens may be down as well, so
+/// this must not happen often, and the token layer sees to that.
+fn wants_new_token(error: &Error) -> bool {
+    let kind = error.kind();
+    kind == Kind::InvalidToken || (kind == Kind::Unauthorized && error.is_retryable())
 }
 
 /// What the limits learn from a refusal.

@@ -2,7 +2,8 @@
 //! meets them. The server writes raw bytes, so that it can do all that a server can.
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
-#[path = "bodies/server.rs"]
+#[path = "support/server.rs"]
+#[expect(dead_code, reason = "the other tests need more of it")]
 mod server;
 
 use std::time::Duration;

@@ -307,6 +307,23 @@ fn a_redirect_says_where_it_leads_without_what_may_be_secret() {
 }
 
 #[test]
+fn a_redirect_to_another_host_is_told_from_one_on_the_same() {
+    let asked = http::Uri::from_static("https://api.example/v2?key=1");
+    for (target, leaves) in [
+        ("https://id.example/auth", true),
+        ("https://api.example:8443/v2", true),
+        ("http://API.example/v3", false),
+        ("/login", false),
+        ("", false),
+    ] {
+        let headers = map(&[("location", target)]);
+        let mut error = classify(StatusCode::FOUND, &headers, "").unwrap_err();
+        error.facts_mut().note_request(&http::Method::GET, &asked);
+        assert_eq!(error.leaves_host(), leaves, "{target}");
+    }
+}
+
+#[test]
 fn the_body_is_there_for_who_can_read_it_and_in_no_text() {
     let body = r#"{"message":"no","detail":{"secret":"CANARY"}}"#;
     let error = classify(StatusCode::CONFLICT, &HeaderMap::new(), body).unwrap_err();

@@ -42,6 +42,19 @@ impl Error {
         self.facts().location.as_deref()
     }
 
+    /// Whether a redirect leads to another host than the request went to, as to a login page.
+    #[must_use]
+    pub fn leaves_host(&self) -> bool {
+        let host = |uri: &str| {
+            let (_, rest) = uri.split_once("://")?;
+            let host = rest.split('/').next()?;
+            Some(host.to_ascii_lowercase())
+        };
+        let target = self.location().and_then(host);
+        // A target without a host stays on this one.
+        target.is_some() && target != self.uri().and_then(host)
+    }
+
     /// The least wait before another attempt, counted from when the error came: what the service
     /// asks for, and never less than a second after [`Kind::RateExceeded`].
     #[must_use]

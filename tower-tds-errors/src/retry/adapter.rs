@@ -234,9 +234,8 @@ impl<B: Clone, R> Policy<Request<B>, R, BoxError> for RetryPolicy {
         request: &mut Request<B>,
         result: &mut Result<R, BoxError>,
     ) -> Option<Wait> {
-        let boxed = match result {
-            Ok(_) => return self.succeeded(),
-            Err(boxed) => boxed,
+        let Err(boxed) = result else {
+            return self.succeeded();
         };
         let taken = std::mem::replace(boxed, BoxError::from(""));
         let mut error = Error::from(taken);

@@ -1,6 +1,9 @@
 //! A server that writes bytes as they are told. It ends with its runtime.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -20,6 +23,8 @@ struct Shared {
     refused: watch::Sender<usize>,
     /// Whether it says so.
     refuses: watch::Sender<bool>,
+    /// The tokens of data calls in order, and `POST` for each token call.
+    seen: Mutex<Vec<String>>,
 }
 
 // === impl Server ===
@@ -33,6 +38,7 @@ impl Server {
             answer: answer.to_vec(),
             refused: watch::Sender::new(0),
             refuses: watch::Sender::new(true),
+            seen: Mutex::default(),
         });
         let server = Self { address, shared };
         let serving = server.clone();
@@ -46,6 +52,10 @@ impl Server {
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    pub(crate) fn seen(&self) -> Vec<String> {
+        self.shared.seen.lock().expect("nobody panicked").clone()
     }
 
     pub(crate) fn refused(&self) -> usize {
@@ -64,11 +74,25 @@ impl Server {
     }
 }
 
+// === impl Shared ===
+
+impl Shared {
+    /// Gives how many like it there were, this one included.
+    fn note(&self, what: &str) -> usize {
+        let mut seen = self.seen.lock().expect("nobody panicked");
+        seen.push(what.to_owned());
+        seen.iter().filter(|each| *each == what).count()
+    }
+}
+
 async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
     while let Some(request) = read(&mut stream).await {
         let has = |path: &str| request.starts_with(path);
         let answer = if has("POST ") {
-            let token = r#"{"access_token":"t0k3n","expires_in":86400,"token_type":"Bearer"}"#;
+            let number = shared.note("POST");
+            let token = format!(
+                r#"{{"access_token":"t{number}","expires_in":86400,"token_type":"Bearer"}}"#
+            );
             let length = token.len();
             let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:";
             format!("{head} {length}\r\n\r\n{token}").into_bytes()
@@ -80,6 +104,8 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
         } else if has("GET /refuse") {
             b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec()
         } else {
+            let (_, token) = request.split_once("Bearer ").expect("a token");
+            shared.note(token.split("\r\n").next().expect("a line"));
             shared.answer.clone()
         };
         if stream.write_all(&answer).await.is_err() || has("GET /close") {
