@@ -93,7 +93,7 @@
 //! Where a service means something else, a [`Rule`] says so, by status, header, message or a
 //! function; one that forbids a retry stands against all others.
 //!
-//! *Backoff* is exponential with full jitter ([`Backoff`]). A wait that the service asks for is a
+//! *Backoff* is exponential with full jitter, or decorrelated ([`Backoff`]). A wait that the service asks for is a
 //! floor: jitter only adds to it. One above [`RetryLayer::longest_wait`], or beyond the deadline,
 //! ends the request at once instead of being cut short.
 //!

@@ -147,6 +147,15 @@ async fn what_a_dropped_wait_of_the_policy_was_to_cost_comes_back() {
     for _ in 0..20 {
         stack.clone().oneshot(get("/")).await.unwrap();
     }
+    // And what met a failure is not.
+    let probe = Probe::new(|n| Ok(status_of(if n == 1 { 200 } else { 503 })));
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(RetryPolicy::new().budget(one())))
+        .layer(ClassifyLayer::new())
+        .service(probe);
+    stack.clone().oneshot(get("/")).await.unwrap();
+    let error = stack.oneshot(get("/")).await.unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::Budget));
 }
 
 #[tokio::test(start_paused = true)]

@@ -210,6 +210,29 @@ async fn a_call_refused_for_its_connections_waits_until_one_of_our_bodies_ends()
 }
 
 #[tokio::test(start_paused = true)]
+async fn other_failures_wait_for_no_body() {
+    let bodies = Bodies::new();
+    let service = tower::service_fn(|request: Request<()>| {
+        let status = if request.uri() == "/held" { 200 } else { 503 };
+        let answer = Response::builder().status(status);
+        std::future::ready(Ok::<_, BoxError>(
+            answer.body(Full::<Bytes>::from("bus")).unwrap(),
+        ))
+    });
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new().bodies(bodies.clone()))
+        .layer(GuardLayer::new().bodies(bodies))
+        .layer(ClassifyLayer::new())
+        .service(service);
+    let held = Request::get("/held").body(()).unwrap();
+    let held = stack.clone().oneshot(held).await.unwrap();
+    let error = stack.oneshot(Request::new(())).await.unwrap_err();
+    assert_eq!(error.attempts(), 3);
+    assert!(error.elapsed() < Some(Duration::from_secs(1)));
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_a_body_is_given_up_at_its_deadline_and_goes_on_without_one() {
     for (deadline, stop, elapsed) in [
         (10, Stop::Deadline, 10..11),

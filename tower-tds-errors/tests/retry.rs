@@ -21,7 +21,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 use tower::{ServiceBuilder, ServiceExt};
 use tower_tds_errors::{
-    Attempt, ClassifyLayer, Error, Kind, NeverReplay, Retried, RetryLayer, Sent, Stop,
+    Attempt, Backoff, ClassifyLayer, Error, Kind, NeverReplay, Retried, RetryLayer, Sent, Stop,
 };
 
 type Answer = Result<Response<Full<Bytes>>, Error>;
@@ -149,6 +149,22 @@ async fn a_second_of_silence_follows_every_423_however_short_the_longest_wait_is
     fails(RetryLayer::new().longest_wait(short), &probe).await;
     assert!(gaps(&probe).iter().all(|gap| *gap >= secs(1)));
     assert_eq!(probe.seen().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn decorrelated_waits_grow_from_the_base() {
+    let probe = Probe::always(503);
+    let backoff = Backoff::decorrelated(secs(1), secs(1_000));
+    let layer = attempts(9).backoff(backoff).unbudgeted().seed(7);
+    fails(layer.deadline(secs(100_000)), &probe).await;
+    let gaps = gaps(&probe);
+    assert!(gaps.iter().all(|gap| *gap >= secs(1)));
+    let most = |before: Duration| before * 3 + Duration::from_millis(2);
+    assert!(gaps.windows(2).all(|pair| pair[1] <= most(pair[0])));
+    assert!(
+        gaps.iter().max() > Some(&secs(4)),
+        "each may triple: {gaps:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -62,6 +62,7 @@ pub struct RetryPolicy {
     /// How many attempts were made, and how many of them count.
     made: u32,
     counted: u32,
+    waited: Duration,
     cured: Cured,
     reuse: Reuse,
     paid: Paid,
@@ -85,6 +86,7 @@ impl RetryPolicy {
             policy: Settings::default(),
             made: 1,
             counted: 1,
+            waited: Duration::ZERO,
             cured: Cured::No,
             reuse: Reuse::Open,
             paid: Paid::default(),
@@ -160,6 +162,7 @@ impl RetryPolicy {
                 if error.advice().is_once() {
                     self.cured = Cured::Yes;
                 }
+                self.waited = again.wait;
                 let sleep = sleep(again.wait);
                 Some(Wait { sleep })
             }
@@ -177,6 +180,7 @@ impl RetryPolicy {
             advice: error.advice(),
             sent: error.sent(),
             hint: error.retry_after(),
+            waited: self.waited,
             attempt: self.counted,
             cured: self.cured,
             reuse: if method.is_safe() {

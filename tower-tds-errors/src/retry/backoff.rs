@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-/// Exponential backoff with full jitter.
+/// Exponential backoff with jitter.
 ///
-/// Before retry `n`, counted from 0, the wait is drawn evenly from nothing to `base * 2^n`, and
-/// never above the cap. Full jitter spreads a crowd best, and with it the first retries of many
-/// requests that failed together do not meet again.
+/// By full jitter, the default, the wait before retry `n`, counted from 0, is drawn evenly from
+/// nothing to `base * 2^n`, and never above the cap. It spreads a crowd best, and with it the first
+/// retries of many requests that failed together do not meet again. Prefer
+/// [`decorrelated`](Self::decorrelated) where a retry at once would come too early.
 ///
 /// # Examples
 ///
@@ -27,6 +28,13 @@ use fastrand::Rng;
 pub struct Backoff {
     base: Duration,
     cap: Duration,
+    jitter: Jitter,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Jitter {
+    Full,
+    Decorrelated,
 }
 
 /// Where sessions get their random numbers: one sequence each, never a shared one.
@@ -44,18 +52,39 @@ impl Backoff {
     /// Waits up to `base` before the first retry, and never longer than `cap`.
     #[must_use]
     pub const fn new(base: Duration, cap: Duration) -> Self {
-        Self { base, cap }
+        let jitter = Jitter::Full;
+        Self { base, cap, jitter }
+    }
+
+    /// Draws each wait evenly from `base` to three times the wait before, which is `base` at first,
+    /// and never above `cap`.
+    #[must_use]
+    pub const fn decorrelated(base: Duration, cap: Duration) -> Self {
+        let jitter = Jitter::Decorrelated;
+        Self { base, cap, jitter }
     }
 
     /// The longest wait before retry `n`, counted from 0.
     #[must_use]
     pub fn bound(&self, n: u32) -> Duration {
-        let factor = 1u32.checked_shl(n).unwrap_or(u32::MAX);
+        let factor = match self.jitter {
+            Jitter::Full => 1u32.checked_shl(n).unwrap_or(u32::MAX),
+            Jitter::Decorrelated => 3u32.saturating_pow(n.saturating_add(1)),
+        };
         self.base.saturating_mul(factor).min(self.cap)
     }
 
-    pub(super) fn draw(&self, n: u32, rng: &mut Rng) -> Duration {
-        up_to(self.bound(n), rng)
+    /// The wait before retry `n`, after one of `before`.
+    pub(super) fn draw(&self, n: u32, before: Duration, rng: &mut Rng) -> Duration {
+        match self.jitter {
+            Jitter::Full => up_to(self.bound(n), rng),
+            Jitter::Decorrelated => {
+                // The cap bounds the range and not the draw, so that no crowd waits just as long.
+                let most = before.max(self.base).saturating_mul(3).min(self.cap);
+                let least = self.base.min(most);
+                least.saturating_add(up_to(most.saturating_sub(least), rng))
+            }
+        }
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Past<S> {
     pub(super) freed: Option<Freed>,
     failed_at: Option<Instant>,
     /// How long to wait before the retry.
-    wait: Duration,
+    pub(super) wait: Duration,
     /// The failure that is being waited on.
     pub(super) failure: Option<Error>,
     pub(super) slept: Duration,

@@ -147,6 +147,7 @@ impl<S, B, P> Session<S, B, P> {
             advice: error.advice(),
             sent: error.sent(),
             hint: error.retry_after(),
+            waited: past.wait,
             attempt: past.counted,
             cured: past.cured,
             reuse: past.reuse,

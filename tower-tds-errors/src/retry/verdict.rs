@@ -21,6 +21,8 @@ pub(super) struct Failed {
     pub(super) sent: Sent,
     /// The least wait that the service asks for.
     pub(super) hint: Option<Duration>,
+    /// The wait before the attempt that failed.
+    pub(super) waited: Duration,
     /// The number of the attempt, counted from 1.
     pub(super) attempt: u32,
     /// Whether an attempt before has had its one cure.
@@ -114,7 +116,7 @@ pub(super) fn verdict(failed: &Failed, policy: &Policy, rng: &mut Rng) -> Result
         Duration::ZERO
     } else {
         // Never before the floor, never all at once when it ends.
-        let drawn = backoff.draw(failed.attempt.saturating_sub(1), rng);
+        let drawn = backoff.draw(failed.attempt.saturating_sub(1), failed.waited, rng);
         let spread = up_to(floor.checked_div(2).unwrap_or_default(), rng);
         floor.max(drawn).saturating_add(spread)
     };

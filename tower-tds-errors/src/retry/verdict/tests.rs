@@ -20,6 +20,7 @@ fn failed(kind: Kind) -> Failed {
         advice: kind.advice(),
         sent: kind.sent(),
         hint: None,
+        waited: Duration::ZERO,
         attempt: 1,
         cured: Cured::No,
         reuse: Reuse::Spent,
