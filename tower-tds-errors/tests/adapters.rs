@@ -159,6 +159,43 @@ async fn what_a_dropped_wait_of_the_policy_was_to_cost_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_policy_pays_for_nothing_that_was_not_sent_and_meets_idle_connections_by_gets_alone() {
+    let n = |n| NonZeroU32::new(n).unwrap();
+    let one = || Budget::new(0, n(1)).per_second(0).burst(n(1));
+    for (method, kind, policy, attempts) in [
+        (
+            Method::GET,
+            io::ErrorKind::ConnectionRefused,
+            RetryPolicy::new().budget(one()),
+            3,
+        ),
+        (
+            Method::PUT,
+            io::ErrorKind::ConnectionReset,
+            RetryPolicy::new(),
+            3,
+        ),
+        (
+            Method::GET,
+            io::ErrorKind::ConnectionReset,
+            RetryPolicy::new(),
+            4,
+        ),
+    ] {
+        let probe = Probe::new(move |_| Err(io::Error::from(kind).into()));
+        let stack = ServiceBuilder::new()
+            .layer(RetryLayer::new(policy))
+            .layer(ClassifyLayer::new())
+            .service(probe);
+        let mut request = get("/");
+        *request.method_mut() = method;
+        let error = stack.oneshot(request).await.unwrap_err();
+        assert_eq!(error.stopped_because(), Some(Stop::Attempts));
+        assert_eq!(error.attempts(), attempts, "{kind:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_policy_works_over_buffer_and_honours_a_veto() {
     let probe = Probe::new(|n| Ok(status_of(if n < 2 { 503 } else { 200 })));
     let stack = ServiceBuilder::new()

@@ -182,6 +182,11 @@ fn a_page_is_no_success_where_only_data_is_accepted() {
         assert_eq!((of(&page), of(&data)), (kind, None), "{accept}");
     }
     assert_eq!(Answer::new(StatusCode::OK, &page).kind(), None);
+    // As long as the name of a page is.
+    let text = map(&[("content-type", "text/json; charset=utf-8")]);
+    let asked = map(&[("accept", "application/json")]);
+    let answer = Answer::new(StatusCode::OK, &text).asked(&asked);
+    assert_eq!(answer.kind(), None);
 }
 
 #[test]
@@ -240,6 +245,20 @@ fn an_error_tells_of_the_window_that_is_used_up_and_of_all_that_was_said_of_limi
     }
     let error = classify(StatusCode::BAD_GATEWAY, &HeaderMap::new(), "").unwrap_err();
     assert_eq!((error.window(), error.limits()), (None, None));
+}
+
+#[test]
+fn the_gateways_own_id_is_the_one_to_quote() {
+    let all = [
+        ("x-correlation-id", "c"),
+        ("x-request-id", "b"),
+        ("x-kong-request-id", "a"),
+    ];
+    for (count, id) in [(1, "c"), (2, "b"), (3, "a")] {
+        let headers = map(&all[..count]);
+        let error = classify(StatusCode::BAD_GATEWAY, &headers, "").unwrap_err();
+        assert_eq!(error.request_id(), Some(id));
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use std::error::Error as StdError;
 use std::io;
+use std::time::Duration;
 
 use http::{Method, Uri};
 use tower::BoxError;
@@ -39,6 +40,28 @@ fn a_wrapped_error_keeps_its_facts_and_its_chain() {
     assert_eq!(back.sent(), Sent::Never);
     assert_eq!(back.stopped_because(), Some(Stop::Attempts));
     assert!(back.source().is_some_and(|source| source.is::<io::Error>()));
+}
+
+#[test]
+fn a_line_says_each_thing_once_and_of_the_first_request() {
+    let mut headers = http::HeaderMap::new();
+    let target = http::HeaderValue::from_static("https://id.example/auth?state=CANARY");
+    headers.insert("location", target);
+    let found = crate::classify(http::StatusCode::FOUND, &headers, "");
+    let mut error = found.unwrap_err().with_retry_after(Duration::from_secs(5));
+    let facts = error.facts_mut();
+    facts.note_request(&Method::GET, &Uri::from_static("https://api.example/v2"));
+    facts.note_request(&Method::PUT, &Uri::from_static("https://other.example/"));
+    facts.attempts = 3;
+    facts.elapsed = Some(Duration::from_secs(2));
+    facts.stop = Some(Stop::Deadline);
+    assert_eq!(
+        error.to_string(),
+        "GET https://api.example/v2: the service redirects elsewhere (status 302), \
+         to https://id.example/auth, 3 attempts in 2.0s, not before 5s have passed; \
+         check the base url; a login page means a missing token; \
+         the deadline leaves no time for more"
+    );
 }
 
 #[test]

@@ -48,6 +48,13 @@ fn echoed_secrets_are_taken_out() {
     }
 }
 
+#[test]
+fn a_long_text_is_cut_at_a_character_and_to_the_last_that_fits() {
+    for c in ["x", "é", "額"] {
+        assert_eq!(*escaped(&c.repeat(300)), c.repeat(LONGEST));
+    }
+}
+
 proptest! {
     #[test]
     fn any_text_is_cut_to_the_longest_and_bare_of_controls(text in any::<String>()) {
