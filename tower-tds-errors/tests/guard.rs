@@ -1,5 +1,9 @@
 //! The bodies of successes that break off or stall, in memory and over sockets.
 #![expect(clippy::unwrap_used, reason = "a test that panics fails")]
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "a test that overflows fails"
+)]
 
 #[path = "wire/server.rs"]
 #[expect(dead_code, reason = "the other tests need more of its acts")]
@@ -116,6 +120,96 @@ async fn a_body_that_says_nothing_for_the_idle_limit_stalls() {
     assert!(body.frame().await.is_none() && body.is_end_stream());
 }
 
+/// A body of ten bytes of which three come, one poll late, and then what `last` says.
+struct Late {
+    polls: u32,
+    last: fn() -> Poll<Option<Result<Frame<Bytes>, BoxError>>>,
+}
+
+impl Body for Late {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.polls += 1;
+        match self.polls {
+            1 => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            2 => Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"one"))))),
+            _ => (self.last)(),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.polls > 2
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(10)
+    }
+}
+
+async fn late(
+    bodies: &Bodies,
+    last: fn() -> Poll<Option<Result<Frame<Bytes>, BoxError>>>,
+) -> GuardBody<Late> {
+    let service = tower::service_fn(move |_: Request<()>| {
+        std::future::ready(Ok::<_, BoxError>(Response::new(Late { polls: 0, last })))
+    });
+    let layer = GuardLayer::new()
+        .idle(Duration::from_secs(5))
+        .bodies(bodies.clone());
+    let response = layer.layer(service).oneshot(Request::new(())).await;
+    response.unwrap().into_body()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silence_begins_when_it_is_waited_for_again() {
+    let mut body = late(&Bodies::new(), || Poll::Pending).await;
+    body.frame().await.unwrap().unwrap();
+    sleep(Duration::from_secs(60)).await;
+    let start = Instant::now();
+    assert_eq!(
+        body.frame().await.unwrap().unwrap_err().kind(),
+        Kind::Stalled
+    );
+    assert_eq!(start.elapsed(), Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_has_ended_is_not_open_though_it_is_still_held() {
+    let incomplete = || {
+        let error = Error::new(Kind::Incomplete, "closed");
+        Poll::Ready(Some(Err(BoxError::from(error))))
+    };
+    for last in [|| Poll::Ready(None), incomplete] {
+        let bodies = Bodies::new();
+        let mut body = late(&bodies, last).await;
+        body.frame().await.unwrap().unwrap();
+        assert_eq!((bodies.open(), body.is_end_stream()), (1, false));
+        // After the head an answer is cut short, whatever its client calls it.
+        let error = body.frame().await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), Kind::Truncated);
+        assert_eq!((bodies.open(), body.is_end_stream()), (0, true));
+    }
+    let bodies = Bodies::new();
+    let layer = GuardLayer::new().bodies(bodies.clone());
+    let whole = tower::service_fn(|_: Request<()>| {
+        let body = Full::<Bytes>::from("bus");
+        std::future::ready(Ok::<_, BoxError>(Response::new(body)))
+    });
+    let response = layer.layer(whole).oneshot(Request::new(())).await;
+    let mut body = response.unwrap().into_body();
+    body.frame().await.unwrap().unwrap();
+    assert!(body.frame().await.is_none());
+    assert_eq!(bodies.open(), 0);
+}
+
 async fn over_a_socket(bytes: &str) -> (bool, Result<Bytes, Error>) {
     let server = Server::start(Act::WriteAndClose(bytes.into())).await;
     let service = GuardLayer::new().layer(ClassifyLayer::new().layer(server::client()));
@@ -172,18 +266,21 @@ async fn a_call_refused_for_its_connections_waits_until_one_of_our_bodies_ends()
     let call = || stack.clone().oneshot(Request::new(()));
     let (first, second) = (call().await.unwrap(), call().await.unwrap());
     assert_eq!(bodies.open(), 2);
+    // One that ended before anybody waited frees nobody who waits later.
+    drop(first);
+    let first = call().await.unwrap();
     let start = Instant::now();
     let waiting = [tokio::spawn(call()), tokio::spawn(call())];
     sleep(Duration::from_secs(20)).await;
     assert_eq!(
         served.lock().unwrap().len(),
-        4,
+        5,
         "both were refused, and wait"
     );
     // A body that is read to its end, and one that is dropped.
     first.into_body().collect().await.unwrap();
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(served.lock().unwrap().len(), 5, "each end lets one go on");
+    assert_eq!(served.lock().unwrap().len(), 6, "each end lets one go on");
     drop(second);
     for call in waiting {
         let response = call.await.unwrap().unwrap();

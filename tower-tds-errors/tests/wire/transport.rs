@@ -45,6 +45,18 @@ async fn a_close_before_the_head_may_have_been_sent() {
 }
 
 #[tokio::test]
+async fn a_connection_that_went_away_before_the_request_was_never_sent() {
+    let (near, _far) = tokio::io::duplex(1024);
+    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(near));
+    let (mut send, connection) = handshake.await.unwrap();
+    drop(connection);
+    let client = tower::service_fn(move |request| send.send_request(request));
+    let error = ClassifyLayer::new().layer(client).oneshot(get("/v2")).await;
+    let error = error.map(drop).unwrap_err();
+    assert_eq!((error.kind(), error.sent()), (Kind::Unsent, Sent::Never));
+}
+
+#[tokio::test]
 async fn what_is_no_http_is_malformed_and_fatal() {
     let (error, _) = fails(Act::Write("SSH-2.0-OpenSSH_9.9\r\n\r\n".into())).await;
     assert_eq!(error.kind(), Kind::Malformed);
