@@ -120,10 +120,12 @@ async fn a_body_that_says_nothing_for_the_idle_limit_stalls() {
     assert!(body.frame().await.is_none() && body.is_end_stream());
 }
 
+type Polled = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
+
 /// A body of ten bytes of which three come, one poll late, and then what `last` says.
 struct Late {
     polls: u32,
-    last: fn() -> Poll<Option<Result<Frame<Bytes>, BoxError>>>,
+    last: fn() -> Polled,
 }
 
 impl Body for Late {
@@ -154,10 +156,7 @@ impl Body for Late {
     }
 }
 
-async fn late(
-    bodies: &Bodies,
-    last: fn() -> Poll<Option<Result<Frame<Bytes>, BoxError>>>,
-) -> GuardBody<Late> {
+async fn late(bodies: &Bodies, last: fn() -> Polled) -> GuardBody<Late> {
     let service = tower::service_fn(move |_: Request<()>| {
         std::future::ready(Ok::<_, BoxError>(Response::new(Late { polls: 0, last })))
     });

@@ -56,7 +56,7 @@ impl Error {
     }
 
     /// The least wait before another attempt, counted from when the error came: what the service
-    /// asks for, and never less than a second after [`Kind::RateExceeded`].
+    /// asks for, and never less than a second after [`Kind::RateExceeded`](crate::Kind::RateExceeded).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.facts().retry_after
