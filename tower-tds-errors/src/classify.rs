@@ -23,7 +23,6 @@ mod failure;
 pub(crate) mod future;
 mod layer;
 mod message;
-mod noted;
 mod rule;
 mod ruled;
 mod service;

@@ -5,20 +5,20 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http::{HeaderMap, Method, Response, response};
+use http::{HeaderMap, Response, response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tower::BoxError;
 
 use super::Answer;
 use super::drain::{Drain, Drained};
-use super::noted::Noted;
 use super::ruled::Ruled;
 use super::status::{is_page, is_success};
 use super::wanted::Wanted;
 use crate::error::Error;
 use crate::error::facts::Facts;
 use crate::kind::Kind;
+use crate::tape::Tape;
 
 pin_project! {
     /// The future of [`Classify`](crate::Classify).
@@ -50,10 +50,9 @@ struct Reading<R> {
     drain: Pin<Box<Drain<R>>>,
 }
 
-/// What the error will need of the request. Copies count references and do not allocate.
+/// What the error will need of the request.
 pub(super) struct Asked {
-    pub(super) method: Method,
-    pub(super) uri: Noted,
+    pub(super) line: Tape,
     pub(super) wanted: Wanted,
     pub(super) ruled: Option<Box<Ruled>>,
 }
@@ -164,10 +163,10 @@ impl Asked {
     }
 
     fn note(&self, error: &mut Error, headers: Option<&HeaderMap>) {
-        let uri = self.uri.parts();
-        error.facts_mut().note_parts(&self.method, uri);
+        let method = self.line.method();
+        error.facts_mut().note_parts(method, self.line.parts());
         if let Some(ruled) = &self.ruled {
-            ruled.judge(error, &self.method, headers);
+            ruled.judge(error, method, headers);
         }
     }
 

@@ -9,11 +9,11 @@ use tower::BoxError;
 use tower_service::Service;
 
 use super::future::{Asked, ResponseFuture};
-use super::noted::Noted;
 use super::rule::Rule;
 use super::ruled::Ruled;
 use super::wanted::Wanted;
 use crate::error::Error;
+use crate::tape::Tape;
 
 /// Turns every answer but a success into a typed [`Error`].
 ///
@@ -74,8 +74,7 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let asked = Asked {
-            method: request.method().clone(),
-            uri: Noted::of(request.uri()),
+            line: Tape::of(request.method(), request.uri()),
             wanted: Wanted::of(request.headers()),
             ruled: self.rules.as_ref().map(|rules| Ruled::new(rules, &request)),
         };

@@ -82,11 +82,6 @@ impl Facts {
     }
 
     /// Notes the request, unless a layer nearer to the wire has.
-    pub(crate) fn note_request(&mut self, method: &Method, uri: &Uri) {
-        self.note_parts(method, parts(uri));
-    }
-
-    /// The same with the URI in its parts.
     pub(crate) fn note_parts(&mut self, method: &Method, uri: [&str; 3]) {
         if self.method.is_none() {
             self.method = Some(method.clone());

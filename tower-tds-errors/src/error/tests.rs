@@ -6,6 +6,7 @@ use http::{Method, Uri};
 use tower::BoxError;
 
 use super::Error;
+use super::facts::parts;
 use crate::{Kind, Sent, Stop};
 
 #[test]
@@ -91,7 +92,7 @@ fn an_io_error_keeps_the_kind_and_the_error() {
 fn the_uri_is_shown_without_user_and_query() {
     let uri = Uri::from_static("https://me:CANARY@api.example:8443/v2/rail?key=CANARY");
     let mut error = Error::new(Kind::Timeout, "no");
-    error.facts_mut().note_request(&Method::GET, &uri);
+    error.facts_mut().note_parts(&Method::GET, parts(&uri));
     assert_eq!(error.uri(), Some("https://api.example:8443/v2/rail"));
     assert_eq!(
         error.to_string(),

@@ -10,6 +10,7 @@ use self::host::host;
 use self::ledger::Ledger;
 use self::rates::Rates;
 use crate::clock;
+use crate::error::facts::parts;
 
 mod host;
 mod ledger;
@@ -100,8 +101,12 @@ impl Budget {
     }
 
     /// Takes the price of a retry, if it is there.
-    pub(super) fn withdraw_at(&self, uri: &Uri, now: Instant) -> Option<Withdrawal> {
-        let host = host(uri);
+    pub(super) fn withdraw_at(
+        &self,
+        [_, authority, _]: [&str; 3],
+        now: Instant,
+    ) -> Option<Withdrawal> {
+        let host = host(authority);
         let lent = self.ledger.borrow(&host, &self.rates, now);
         lent.then(|| Withdrawal {
             account: Some(Account {
@@ -114,7 +119,8 @@ impl Budget {
     #[cold]
     fn deposit_at(&self, uri: &Uri, now: Instant) {
         let worth = self.rates.deposit();
-        self.ledger.repay(&host(uri), worth, &self.rates, now);
+        let [_, authority, _] = parts(uri);
+        self.ledger.repay(&host(authority), worth, &self.rates, now);
     }
 
     fn of(rates: Rates) -> Self {

@@ -81,13 +81,14 @@ where
         // The way of nearly all calls, apart from the others so that it stays short.
         let this = self.as_mut().project();
         if let StateProj::Calling { attempt } = this.state.project() {
-            match attempt.poll(cx) {
-                Poll::Ready(Ok(response)) if this.session.is_first() => {
-                    check_order(&response);
-                    return Poll::Ready(Ok(response));
-                }
-                polled @ (Poll::Ready(_) | Poll::Pending) => return self.poll_after(polled, cx),
+            let polled = attempt.poll(cx).map_err(Into::into);
+            if let Poll::Ready(Ok(response)) = &polled
+                && this.session.is_first()
+            {
+                check_order(response);
+                return polled;
             }
+            return self.poll_after(polled, cx);
         }
         self.poll_between(cx)
     }
@@ -103,7 +104,7 @@ where
     #[cold]
     fn poll_after(
         mut self: Pin<&mut Self>,
-        polled: Poll<Result<Response<R>, S::Error>>,
+        polled: Poll<Result<Response<R>, Error>>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Response<R>, Error>> {
         let mut this = self.as_mut().project();
@@ -113,7 +114,7 @@ where
                 this.session.succeeded(&mut response);
                 return Poll::Ready(Ok(response));
             }
-            Poll::Ready(Err(error)) => this.session.failed(error.into()),
+            Poll::Ready(Err(error)) => this.session.failed(error),
             Poll::Pending => {
                 if !this.timer.is_set() {
                     this.timer.as_mut().set(this.session.attempt_end());

@@ -1,6 +1,6 @@
 //! What is kept of a request that was given away.
 
-use http::{Extensions, Method, Request, Uri, Version};
+use http::{Extensions, Request, Version};
 use tokio::time::Instant;
 
 use super::attempt::{Attempt, Deadline};
@@ -10,16 +10,14 @@ use crate::tape::Tape;
 
 /// The request as the next attempt will send it, or what its error needs if there is none.
 pub(super) struct Kept<B> {
-    pub(super) method: Method,
-    pub(super) uri: Uri,
-    version: Version,
+    pub(super) tape: Tape,
     spare: Option<Spare<B>>,
     /// The request's own deadline.
     pub(super) deadline: Option<Instant>,
 }
 
 struct Spare<B> {
-    headers: Tape,
+    version: Version,
     extensions: Extensions,
     body: B,
 }
@@ -30,11 +28,15 @@ impl<B> Kept<B> {
     /// Keeps all of a request, if its body can be sent twice and if that is `wanted`.
     #[inline]
     pub(super) fn new<P: Replay<B>>(request: &Request<B>, wanted: Option<&P>) -> Self {
+        let mut tape = Tape::of(request.method(), request.uri());
+        let spare = wanted.and_then(|replay| {
+            let spare = Spare::new(request, replay)?;
+            tape.add(request.headers())?;
+            Some(spare)
+        });
         Self {
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            version: request.version(),
-            spare: wanted.and_then(|replay| Spare::new(request, replay)),
+            tape,
+            spare,
             deadline: Deadline::of(request.extensions()),
         }
     }
@@ -49,7 +51,7 @@ impl<B> Kept<B> {
 
     /// Whether it may run twice.
     pub(super) fn idempotent(&self) -> Idempotent {
-        if self.method.is_idempotent() {
+        if self.tape.method().is_idempotent() {
             Idempotent::Yes
         } else {
             Idempotent::No
@@ -58,7 +60,7 @@ impl<B> Kept<B> {
 
     /// Whether it may meet a connection that is closed, and go out again for that.
     pub(super) fn reuse(&self) -> Reuse {
-        if self.method.is_safe() {
+        if self.tape.method().is_safe() {
             Reuse::Open
         } else {
             Reuse::Spent
@@ -72,11 +74,8 @@ impl<B> Kept<B> {
         wanted: Option<&P>,
     ) -> Option<Request<B>> {
         let spare = self.spare.take()?;
-        let mut request = Request::new(spare.body);
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.uri.clone();
-        *request.version_mut() = self.version;
-        *request.headers_mut() = spare.headers.headers()?;
+        let mut request = self.tape.request(spare.body)?;
+        *request.version_mut() = spare.version;
         *request.extensions_mut() = spare.extensions;
         self.spare = wanted.and_then(|replay| Spare::new(&request, replay));
         request.extensions_mut().insert(Attempt { number });
@@ -91,7 +90,7 @@ impl<B> Spare<B> {
     fn new<P: Replay<B>>(request: &Request<B>, replay: &P) -> Option<Self> {
         Some(Self {
             body: replay.replay(request.body())?,
-            headers: Tape::of(request.headers())?,
+            version: request.version(),
             extensions: request.extensions().clone(),
         })
     }

@@ -157,7 +157,7 @@ impl<S, B, P> Session<S, B, P> {
         };
         let again = verdict(&failed, &shared.policy, &mut past.rng)?;
         if let (Way::Reused | Way::Paid, Some(budget)) = (again.way, &shared.policy.budget) {
-            let price = budget.withdraw_at(&self.kept.uri, now);
+            let price = budget.withdraw_at(self.kept.tape.parts(), now);
             self.past().price = Some(price.ok_or(Stop::Budget)?);
         }
         Ok(again)

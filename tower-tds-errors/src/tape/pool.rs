@@ -1,41 +1,65 @@
-//! The spare buffers of a thread.
+//! The spare records of a thread.
 
-use std::cell::RefCell;
+use std::cell::Cell;
+
+use super::record::Record;
 
 thread_local! {
-    static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    /// A list through the records, so that taking one and giving it back is a write each.
+    static SPARES: Cell<Option<Box<Record>>> = const { Cell::new(None) };
 }
 
-/// An empty buffer: a spare one, if the thread has any.
-pub(super) fn take() -> Vec<u8> {
-    let spare = SPARES.try_with(|spares| spares.try_borrow_mut().ok()?.pop());
-    let spare = spare.ok().flatten();
-    spare.unwrap_or_else(|| Vec::with_capacity(TYPICAL))
+/// A spare record with whatever was written on it, or a new one if the thread has none.
+#[inline]
+pub(super) fn take() -> Box<Record> {
+    let spare = SPARES.try_with(|spares| {
+        let mut spare = spares.take()?;
+        spares.set(spare.below.take());
+        Some(spare)
+    });
+    spare.ok().flatten().unwrap_or_else(fresh)
 }
 
-/// Keeps the buffer, if it is not a large one and there are few.
-pub(super) fn give(mut buffer: Vec<u8>) {
-    if buffer.capacity() > LARGEST {
-        return;
+/// Keeps the record, if it is not a large one and there are few.
+#[inline]
+pub(super) fn give(mut record: Box<Record>) {
+    if record.bytes.capacity() > LARGEST {
+        return discard(record);
     }
-    buffer.clear();
     // A thread that is ending keeps nothing.
     SPARES
         .try_with(|spares| {
-            if let Ok(mut spares) = spares.try_borrow_mut()
-                && spares.len() < MOST
-            {
-                spares.push(buffer);
+            let below = spares.take();
+            let depth = below.as_ref().map_or(0, |below| below.depth);
+            if depth < MOST {
+                record.depth = depth.saturating_add(1);
+                record.below = below;
+                spares.set(Some(record));
+            } else {
+                spares.set(below);
+                discard(record);
             }
         })
         .ok();
 }
 
-/// The handful of headers that programs set themselves.
+#[cold]
+fn discard(record: Box<Record>) {
+    drop(record);
+}
+
+#[cold]
+fn fresh() -> Box<Record> {
+    let mut record = Box::<Record>::default();
+    record.bytes.reserve(TYPICAL);
+    record
+}
+
+/// A URI, and the handful of headers that programs set themselves.
 const TYPICAL: usize = 512;
 
 /// What servers accept of a head by default (nginx: 8 KiB a line); beyond it is rare.
 const LARGEST: usize = 8 * 1024;
 
-/// One for each of the 60 connections that the service allows, all polled by one thread.
-const MOST: usize = 64;
+/// Two for each of the 60 connections that the service allows, all polled by one thread.
+const MOST: usize = 128;

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::Budget;
 use crate::clock;
+use crate::error::facts::parts;
 
 mod model;
 
@@ -31,7 +32,7 @@ fn granted(budget: &Budget, requests: u32) -> u32 {
     let (uri, now) = (uri("a"), clock::now());
     let spent = (0..requests).filter(|_| {
         budget.deposit(&uri);
-        let withdrawn = budget.withdraw_at(&uri, now);
+        let withdrawn = budget.withdraw_at(parts(&uri), now);
         withdrawn.map(|withdrawn| drop(withdrawn.spend())).is_some()
     });
     u32::try_from(spent.count()).unwrap()
@@ -53,7 +54,7 @@ fn time_alone_earns_and_no_more_than_the_burst() {
     let mut take = |after: u64| {
         let now = start + Duration::from_millis(after);
         let mut taken = 0;
-        while let Some(withdrawn) = budget.withdraw_at(&uri, now) {
+        while let Some(withdrawn) = budget.withdraw_at(parts(&uri), now) {
             drop(withdrawn.spend());
             taken += 1;
         }
@@ -69,7 +70,7 @@ fn time_alone_earns_and_no_more_than_the_burst() {
 fn each_host_has_its_own_and_is_the_same_in_any_case() {
     let budget = budget(0, 1, 1);
     let take = |host: &str| {
-        let withdrawn = budget.withdraw_at(&uri(host), clock::now());
+        let withdrawn = budget.withdraw_at(parts(&uri(host)), clock::now());
         withdrawn.map(|withdrawn| drop(withdrawn.spend())).is_some()
     };
     assert!(take("a.example"));
@@ -81,14 +82,14 @@ fn each_host_has_its_own_and_is_the_same_in_any_case() {
 fn what_is_dropped_unspent_comes_back() {
     let budget = budget(0, 1, 1);
     let now = clock::now();
-    let withdrawn = budget.withdraw_at(&uri("a"), now);
-    assert!(withdrawn.is_some() && budget.withdraw_at(&uri("a"), now).is_none());
+    let withdrawn = budget.withdraw_at(parts(&uri("a")), now);
+    assert!(withdrawn.is_some() && budget.withdraw_at(parts(&uri("a")), now).is_none());
     drop(withdrawn);
     assert!(!budget.ledger.has_debts());
-    let spent = budget.withdraw_at(&uri("a"), now).unwrap().spend();
-    assert!(budget.withdraw_at(&uri("a"), now).is_none());
+    let spent = budget.withdraw_at(parts(&uri("a")), now).unwrap().spend();
+    assert!(budget.withdraw_at(parts(&uri("a")), now).is_none());
     spent.unwrap().refund();
-    assert!(budget.withdraw_at(&uri("a"), now).is_some());
+    assert!(budget.withdraw_at(parts(&uri("a")), now).is_some());
 }
 
 #[test]
@@ -96,7 +97,7 @@ fn a_host_that_time_has_freed_is_forgotten() {
     let budget = budget(0, 1, 10).per_second(1);
     let start = clock::now();
     for host in 0..100 {
-        let withdrawn = budget.withdraw_at(&uri(&format!("h{host}")), start);
+        let withdrawn = budget.withdraw_at(parts(&uri(&format!("h{host}"))), start);
         drop(withdrawn.unwrap().spend());
     }
     assert!(budget.ledger.has_debts());
@@ -141,9 +142,9 @@ proptest! {
                     budget.deposit_at(&uri, now);
                 }
                 Event::Pause(ms) => now += Duration::from_millis(ms),
-                Event::Canceled => drop(budget.withdraw_at(&uri, now)),
+                Event::Canceled => drop(budget.withdraw_at(parts(&uri), now)),
                 Event::Failure => {
-                    let Some(withdrawn) = budget.withdraw_at(&uri, now) else { continue };
+                    let Some(withdrawn) = budget.withdraw_at(parts(&uri), now) else { continue };
                     drop(withdrawn.spend());
                     starts.push((now, requests, 0));
                     for (at, before, taken) in &mut starts {

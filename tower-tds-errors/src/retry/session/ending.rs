@@ -43,7 +43,8 @@ impl<S, B, P> Session<S, B, P> {
     pub(super) fn note(&mut self, mut error: Error, stop: Stop) -> Error {
         let elapsed = self.elapsed();
         let facts = error.facts_mut();
-        facts.note_request(&self.kept.method, &self.kept.uri);
+        let tape = &self.kept.tape;
+        facts.note_parts(tape.method(), tape.parts());
         if let Some(past) = &mut self.past {
             facts.attempts = past.attempts;
             facts.slept = past.slept;

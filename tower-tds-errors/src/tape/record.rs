@@ -1,0 +1,112 @@
+//! One record: what was written of a request, and the way back.
+
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, uri};
+
+/// The bytes are authority, path with query, and headers if any were written.
+#[derive(Default)]
+pub(super) struct Record {
+    pub(super) method: Method,
+    scheme: Option<Scheme>,
+    /// Where the authority and the path with query end.
+    authority: usize,
+    target: usize,
+    pub(super) bytes: Vec<u8>,
+    /// The spare records below this one while it is spare, and how many these are.
+    pub(super) below: Option<Box<Self>>,
+    pub(super) depth: usize,
+}
+
+// === impl Record ===
+
+impl Record {
+    #[inline]
+    pub(super) fn write(&mut self, method: &Method, uri: &Uri) {
+        // Most often it is that of the request before.
+        if self.method != *method {
+            self.change(method);
+        }
+        self.scheme = uri.scheme().cloned();
+        self.bytes.clear();
+        if let Some(authority) = uri.authority() {
+            self.bytes.extend_from_slice(authority.as_str().as_bytes());
+        }
+        self.authority = self.bytes.len();
+        if let Some(target) = uri.path_and_query() {
+            self.bytes.extend_from_slice(target.as_str().as_bytes());
+        }
+        self.target = self.bytes.len();
+    }
+
+    #[cold]
+    fn change(&mut self, method: &Method) {
+        self.method = method.clone();
+    }
+
+    pub(super) fn add(&mut self, headers: &HeaderMap) -> Option<()> {
+        let bytes = &mut self.bytes;
+        for (name, value) in headers {
+            let name = name.as_str().as_bytes();
+            // RFC 9110 has no bound; `http` has 64 KiB for names, and none for values.
+            let (length, wide) = (u16::try_from(name.len()), u32::try_from(value.len()));
+            let ([a, b], [c, d, e, f]) = (length.ok()?.to_le_bytes(), wide.ok()?.to_le_bytes());
+            let sensitive = u8::from(value.is_sensitive());
+            bytes.extend_from_slice(&[a, b, c, d, e, f, sensitive]);
+            bytes.extend_from_slice(name);
+            bytes.extend_from_slice(value.as_bytes());
+        }
+        Some(())
+    }
+
+    pub(super) fn parts(&self) -> Option<[&str; 3]> {
+        let scheme = self.scheme.as_ref().map_or("", |scheme| scheme.as_str());
+        let (authority, target) = (self.authority()?, self.target()?);
+        let path = target.split('?').next().unwrap_or_default();
+        // Of `https://host?query`, which asks for the root.
+        let path = if path.is_empty() && !target.is_empty() {
+            "/"
+        } else {
+            path
+        };
+        Some([scheme, authority, path])
+    }
+
+    pub(super) fn uri(&self) -> Option<Uri> {
+        let (authority, target) = (self.authority()?, self.target()?);
+        let mut parts = uri::Parts::default();
+        parts.scheme = self.scheme.clone();
+        if !authority.is_empty() {
+            parts.authority = Some(Authority::try_from(authority).ok()?);
+        }
+        if !target.is_empty() {
+            parts.path_and_query = Some(PathAndQuery::try_from(target).ok()?);
+        }
+        Uri::from_parts(parts).ok()
+    }
+
+    pub(super) fn headers(&self) -> Option<HeaderMap> {
+        let mut headers = HeaderMap::new();
+        let mut rest = self.bytes.get(self.target..)?;
+        while let Some((&[a, b, c, d, e, f, sensitive], after)) = rest.split_first_chunk() {
+            let name = usize::from(u16::from_le_bytes([a, b]));
+            let value = usize::try_from(u32::from_le_bytes([c, d, e, f])).ok()?;
+            let (name, after) = after.split_at_checked(name)?;
+            let (value, after) = after.split_at_checked(value)?;
+            let mut value = HeaderValue::from_bytes(value).ok()?;
+            value.set_sensitive(sensitive == 1);
+            headers.append(HeaderName::from_bytes(name).ok()?, value);
+            rest = after;
+        }
+        Some(headers)
+    }
+
+    fn authority(&self) -> Option<&str> {
+        let bytes = self.bytes.get(..self.authority)?;
+        std::str::from_utf8(bytes).ok()
+    }
+
+    fn target(&self) -> Option<&str> {
+        let bytes = self.bytes.get(self.authority..self.target)?;
+        std::str::from_utf8(bytes).ok()
+    }
+}
