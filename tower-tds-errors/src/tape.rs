@@ -30,13 +30,14 @@ impl Tape {
         }
     }
 
-    /// Adds headers. `None` says that one of them is too long for it.
+    /// Adds headers.
     #[inline]
-    pub(crate) fn add(&mut self, headers: &HeaderMap) -> Option<()> {
-        if headers.is_empty() {
-            return Some(());
+    pub(crate) fn add(&mut self, headers: &HeaderMap) {
+        if let Some(record) = &mut self.record
+            && !headers.is_empty()
+        {
+            record.add(headers);
         }
-        self.record.as_mut()?.add(headers)
     }
 
     pub(crate) fn method(&self) -> &Method {

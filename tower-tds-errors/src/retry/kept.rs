@@ -9,17 +9,16 @@ use super::verdict::{self, Idempotent, Reuse};
 use crate::tape::Tape;
 
 /// The request as the next attempt will send it, or what its error needs if there is none.
+///
+/// Flat, and each field made where it stays: moving a body that was just cloned waits for the clone.
 pub(super) struct Kept<B> {
     pub(super) tape: Tape,
-    spare: Option<Spare<B>>,
+    /// The second copy; without it the tape has no headers.
+    body: Option<B>,
+    extensions: Extensions,
+    version: Version,
     /// The request's own deadline.
     pub(super) deadline: Option<Instant>,
-}
-
-struct Spare<B> {
-    version: Version,
-    extensions: Extensions,
-    body: B,
 }
 
 // === impl Kept ===
@@ -29,21 +28,25 @@ impl<B> Kept<B> {
     #[inline]
     pub(super) fn new<P: Replay<B>>(request: &Request<B>, wanted: Option<&P>) -> Self {
         let mut tape = Tape::of(request.method(), request.uri());
-        let spare = wanted.and_then(|replay| {
-            let spare = Spare::new(request, replay)?;
-            tape.add(request.headers())?;
-            Some(spare)
-        });
+        let body = wanted.and_then(|replay| replay.replay(request.body()));
+        let extensions = if body.is_some() {
+            tape.add(request.headers());
+            request.extensions().clone()
+        } else {
+            Extensions::new()
+        };
         Self {
             tape,
-            spare,
+            body,
+            extensions,
+            version: request.version(),
             deadline: Deadline::of(request.extensions()),
         }
     }
 
     /// Whether there is a request to send.
     pub(super) const fn spare(&self) -> verdict::Spare {
-        match self.spare {
+        match self.body {
             Some(_) => verdict::Spare::Kept,
             None => verdict::Spare::None,
         }
@@ -73,25 +76,11 @@ impl<B> Kept<B> {
         number: u32,
         wanted: Option<&P>,
     ) -> Option<Request<B>> {
-        let spare = self.spare.take()?;
-        let mut request = self.tape.request(spare.body)?;
-        *request.version_mut() = spare.version;
-        *request.extensions_mut() = spare.extensions;
-        self.spare = wanted.and_then(|replay| Spare::new(&request, replay));
+        let mut request = self.tape.request(self.body.take()?)?;
+        self.body = wanted.and_then(|replay| replay.replay(request.body()));
+        *request.version_mut() = self.version;
+        *request.extensions_mut() = self.extensions.clone();
         request.extensions_mut().insert(Attempt { number });
         Some(request)
-    }
-}
-
-// === impl Spare ===
-
-impl<B> Spare<B> {
-    #[inline]
-    fn new<P: Replay<B>>(request: &Request<B>, replay: &P) -> Option<Self> {
-        Some(Self {
-            body: replay.replay(request.body())?,
-            version: request.version(),
-            extensions: request.extensions().clone(),
-        })
     }
 }

@@ -43,19 +43,17 @@ impl Record {
         self.method = method.clone();
     }
 
-    pub(super) fn add(&mut self, headers: &HeaderMap) -> Option<()> {
+    /// Of each its two lengths and whether it is sensitive, as one write; then name and value.
+    pub(super) fn add(&mut self, headers: &HeaderMap) {
         let bytes = &mut self.bytes;
         for (name, value) in headers {
             let name = name.as_str().as_bytes();
-            // RFC 9110 has no bound; `http` has 64 KiB for names, and none for values.
-            let (length, wide) = (u16::try_from(name.len()), u32::try_from(value.len()));
-            let ([a, b], [c, d, e, f]) = (length.ok()?.to_le_bytes(), wide.ok()?.to_le_bytes());
-            let sensitive = u8::from(value.is_sensitive());
-            bytes.extend_from_slice(&[a, b, c, d, e, f, sensitive]);
+            let sensitive = usize::from(value.is_sensitive());
+            let sizes = [name.len(), value.len(), sensitive].map(usize::to_ne_bytes);
+            bytes.extend_from_slice(sizes.as_flattened());
             bytes.extend_from_slice(name);
             bytes.extend_from_slice(value.as_bytes());
         }
-        Some(())
     }
 
     pub(super) fn parts(&self) -> Option<[&str; 3]> {
@@ -87,9 +85,10 @@ impl Record {
     pub(super) fn headers(&self) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
         let mut rest = self.bytes.get(self.target..)?;
-        while let Some((&[a, b, c, d, e, f, sensitive], after)) = rest.split_first_chunk() {
-            let name = usize::from(u16::from_le_bytes([a, b]));
-            let value = usize::try_from(u32::from_le_bytes([c, d, e, f])).ok()?;
+        while let ([name, value, sensitive, ..], _) = rest.as_chunks() {
+            let [name, value, sensitive] =
+                [name, value, sensitive].map(|size| usize::from_ne_bytes(*size));
+            let after = rest.get(HEAD..)?;
             let (name, after) = after.split_at_checked(name)?;
             let (value, after) = after.split_at_checked(value)?;
             let mut value = HeaderValue::from_bytes(value).ok()?;
@@ -110,3 +109,6 @@ impl Record {
         std::str::from_utf8(bytes).ok()
     }
 }
+
+/// What the sizes of a header take.
+const HEAD: usize = 3 * size_of::<usize>();
