@@ -96,7 +96,7 @@ impl Budget {
     pub(super) fn deposit(&self, uri: &Uri) {
         // All a request costs while no host has had a retry lately.
         if self.ledger.has_debts() {
-            self.deposit_at(uri, clock::now());
+            self.deposit_at(uri, clock::now);
         }
     }
 
@@ -111,13 +111,13 @@ impl Budget {
         lent.then(|| Withdrawal {
             account: Some(Account {
                 budget: self.clone(),
-                host,
+                host: host.into(),
             }),
         })
     }
 
     #[cold]
-    fn deposit_at(&self, uri: &Uri, now: Instant) {
+    fn deposit_at(&self, uri: &Uri, now: impl FnOnce() -> Instant) {
         let worth = self.rates.deposit();
         let [_, authority, _] = parts(uri);
         self.ledger.repay(&host(authority), worth, &self.rates, now);
@@ -161,7 +161,7 @@ impl Account {
     /// Puts the price back.
     pub(super) fn refund(self) {
         let Budget { rates, ledger } = &self.budget;
-        ledger.repay(&self.host, rates.price(), rates, clock::now());
+        ledger.repay(&self.host, rates.price(), rates, clock::now);
     }
 }
 
