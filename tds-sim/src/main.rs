@@ -21,14 +21,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            // The first paragraph says which switch and why; the rest is general advice.
-            let error = error.to_string();
-            let first = error
-                .lines()
-                .map(str::trim)
-                .take_while(|line| !line.is_empty());
-            let first = first.collect::<Vec<_>>().join(" ");
-            say(&mut io::stderr(), &format!("{first}; see --help"));
+            say(&mut io::stderr(), &cli::refusal(&error));
             return ExitCode::from(BAD_SWITCH);
         }
     };

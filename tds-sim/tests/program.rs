@@ -120,10 +120,12 @@ fn a_bad_switch_is_one_line_that_says_what_to_write() {
         (&["--count-connections", "some"], "see --help"),
         (&["relay"], "--to <IP:PORT>"),
         (&["--rate", "-1"], "--rate"),
+        (&["--connections", "-1"], "negative"),
+        (&["--delay-head", "-5ms"], "negative"),
         (&["--per", "0s"], "above zero"),
         (&["--quota", "5/0s"], "CALLS/WINDOW"),
         (&["relay"], "required"),
-        (&["relay", "--to", "somewhere"], "IP:PORT"),
+        (&["relay", "--to", "localhost:80"], "127.0.0.1:8082"),
         (&["--seed", "1", "relay", "--to", "127.0.0.1:1"], "relay"),
     ] {
         let output = run(switches);
