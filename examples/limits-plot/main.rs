@@ -8,18 +8,15 @@
 //! two hundred tasks that always want more, a network with lognormal delays that now and then
 //! stalls for 300 ms, and a service that answers after 60 ms and counts whatever arrives.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program talks to its user"
-)]
-
 mod judge;
 mod limiters;
 mod network;
 mod picture;
 
-use std::{env, fs, process::ExitCode};
+use std::{error::Error, fs::File, io::Write, path::PathBuf, process::ExitCode};
+
+use clap::Parser;
+use tds_examples::{causes, say, warn};
 
 use crate::{
     judge::{Rule, Verdict},
@@ -27,41 +24,54 @@ use crate::{
     picture::Panel,
 };
 
+/// Draws what a service sees of four limiters, as three ways of counting judge it.
+#[derive(Debug, Parser)]
+#[command(name = "limits-plot")]
+struct Arguments {
+    /// The SVG file to draw
+    #[arg(default_value = "limits.svg")]
+    file: PathBuf,
+}
+
 fn main() -> ExitCode {
-    let path = env::args()
-        .nth(1)
-        .unwrap_or_else(|| "limits.svg".to_owned());
-    if path.starts_with('-') {
-        eprintln!("usage: limits-plot [FILE], by default limits.svg");
-        return ExitCode::from(2);
+    let path = Arguments::parse().file;
+    // It is opened first, or else a path that cannot be written would be found out at the end.
+    let file = match File::create(&path) {
+        Ok(file) => file,
+        Err(error) => {
+            let path = path.display();
+            warn(&format!("limits-plot: {path} cannot be written: {error}"));
+            return ExitCode::from(2);
+        }
+    };
+    match draw(file).and_then(|()| Ok(say(&format!("drawn: {}\n", path.display()))?)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            warn(&format!("limits-plot: {}", causes(&*error)));
+            ExitCode::FAILURE
+        }
     }
+}
+
+/// Runs the limiters, says what became of their requests, and draws it.
+fn draw(mut file: File) -> Result<(), Box<dyn Error>> {
     let mut panels = Vec::new();
-    println!("{:32} {:>9}  refused by", "limiter", "a second");
+    say(&format!("{:32} {:>9}  refused by\n", "limiter", "a second"))?;
     for limiter in Limiter::ALL {
-        let arrivals = match limiters::run(limiter) {
-            Ok(arrivals) => arrivals,
-            Err(error) => {
-                eprintln!("limits-plot: no runtime: {error}");
-                return ExitCode::FAILURE;
-            }
-        };
+        let arrivals = limiters::run(limiter)?;
         let rate = network::rate(&arrivals);
-        print!("{:32} {rate:9.1} ", limiter.name());
+        let mut row = format!("{:32} {rate:9.1} ", limiter.name());
         for rule in Rule::ALL {
             let verdict = Verdict::new(rule, &arrivals);
-            print!(" {} {}", rule.name(), verdict.refused());
+            row.push_str(&format!(" {} {}", rule.name(), verdict.refused()));
             panels.push(Panel {
                 limiter,
                 rate,
                 verdict,
             });
         }
-        println!(" of {}", arrivals.len());
+        say(&format!("{row} of {}\n", arrivals.len()))?;
     }
-    if let Err(error) = fs::write(&path, picture::draw(&panels)) {
-        eprintln!("limits-plot: {path} cannot be written: {error}");
-        return ExitCode::FAILURE;
-    }
-    println!("drawn: {path}");
-    ExitCode::SUCCESS
+    file.write_all(picture::draw(&panels).as_bytes())?;
+    Ok(())
 }

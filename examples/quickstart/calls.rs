@@ -10,6 +10,7 @@ use std::{
 
 use http::{Request, Uri};
 use http_body_util::BodyExt;
+use tds_examples::causes;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower_tds::Client;
@@ -66,18 +67,6 @@ async fn get(client: Client, target: Uri) -> Result<(u16, usize), String> {
         .await
         .map_err(|e| causes(&*e))?;
     Ok((status, body.to_bytes().len()))
-}
-
-/// An error and what caused it, in one line.
-pub(crate) fn causes(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        line.push_str(": ");
-        line.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    line
 }
 
 // === impl Calls ===

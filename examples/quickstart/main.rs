@@ -13,12 +13,6 @@
 //! cargo run --release --bin quickstart -- /v1/live/bus /v1/live/metro
 //! ```
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program talks to its user"
-)]
-
 mod calls;
 mod progress;
 mod report;
@@ -27,6 +21,7 @@ mod settings;
 use std::{error::Error, process::ExitCode};
 
 use http::Uri;
+use tds_examples::{causes, say, warn};
 use tokio::time::Instant;
 use tower_tds::{Client, Credentials, Limits, Proof};
 
@@ -39,10 +34,7 @@ use crate::{
 async fn main() -> ExitCode {
     let settings = match Settings::read() {
         Ok(settings) => settings,
-        Err(unusable) => {
-            eprintln!("quickstart: {unusable}");
-            return ExitCode::from(2);
-        }
+        Err(unusable) => return complain(&unusable.to_string()),
     };
     let outcome = match settings {
         Settings::Simulated(settings) => simulated(settings).await,
@@ -51,10 +43,7 @@ async fn main() -> ExitCode {
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("quickstart: {}", calls::causes(&*error));
-            ExitCode::from(2)
-        }
+        Err(error) => complain(&causes(&*error)),
     }
 }
 
@@ -66,11 +55,10 @@ async fn simulated(settings: Simulated) -> Result<bool, Box<dyn Error>> {
     // Fifty calls sent over a second may arrive together.
     config.faults.before_counting = "lognormal:5ms:100ms".parse()?;
     let server = tds_sim::Server::start(config).await?;
-    println!(
-        "simulated service at {}, counting by {}",
-        server.base_url(),
-        settings.rule
-    );
+    let (base, rule) = (server.base_url(), settings.rule);
+    say(&format!(
+        "simulated service at {base}, counting by {rule}\n"
+    ))?;
 
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
     let client = Client::builder(server.auth_url(), server.base_url(), credentials)
@@ -82,12 +70,14 @@ async fn simulated(settings: Simulated) -> Result<bool, Box<dyn Error>> {
     let targets = (0..settings.calls)
         .map(|n| format!("{}/v1/live/bus-{n}", server.base_url()).parse())
         .collect::<Result<Vec<Uri>, _>>()?;
-    let progress = Progress::new(u64::try_from(settings.calls)?);
+    let progress = Progress::new(settings.calls.into());
     let calls = calls::get_all(&client, targets, &progress).await;
     progress.finish();
     let ledger = server.ledger();
     server.shutdown().await;
-    Ok(report::by_the_ledger(&ledger, &calls, settings.calls))
+    let report = report::by_the_ledger(&ledger, &calls, settings.calls);
+    say(&report.text)?;
+    Ok(report.clean)
 }
 
 /// Calls the service that the environment names.
@@ -99,5 +89,13 @@ async fn real(settings: Real) -> Result<bool, Box<dyn Error>> {
     let progress = Progress::new(u64::try_from(settings.targets.len())?);
     let calls = calls::get_all(&client, settings.targets, &progress).await;
     progress.finish();
-    Ok(report::by_the_callers(&calls, start.elapsed()))
+    let report = report::by_the_callers(&calls, start.elapsed());
+    say(&report.text)?;
+    Ok(report.clean)
+}
+
+/// Says why there is no run, and with which exit code that ends.
+fn complain(why: &str) -> ExitCode {
+    warn(&format!("quickstart: {why}"));
+    ExitCode::from(2)
 }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
+use tds_examples::warn;
 
 /// Counts calls, and shows the count. Clones count together.
 #[derive(Debug, Clone)]
@@ -48,7 +49,7 @@ impl Progress {
                 // Relaxed: a count that is only shown.
                 let done = done.fetch_add(1, Ordering::Relaxed).saturating_add(1);
                 if done.is_multiple_of(LINE_EVERY) || done == self.total {
-                    eprintln!("{done} of {} calls done", self.total);
+                    warn(&format!("{done} of {} calls done", self.total));
                 }
             }
         }

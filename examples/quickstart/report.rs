@@ -1,57 +1,78 @@
 //! The table at the end, from the server's ledger.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use tds_sim::Ledger;
 
 use crate::calls::Calls;
 
-/// Prints what the server saw, and says whether it was all as promised.
-pub(crate) fn by_the_ledger(ledger: &Ledger, calls: &Calls, wanted: usize) -> bool {
-    let summary = ledger.summary();
-    println!();
-    println!("what the server saw");
-    row("data calls", &summary.data_calls.to_string());
-    for (status, count) in &summary.by_status {
-        row(&format!("  answered {status}"), &count.to_string());
-    }
-    row("token POSTs", &summary.token_posts.to_string());
-    row(
-        "wall time",
-        &format!(
-            "{:.2} s; no client within the limits needs less than {:.2} s",
-            span(ledger).as_secs_f64(),
-            floor(wanted).as_secs_f64()
-        ),
-    );
-    row("largest second", &summary.largest_second.to_string());
-    row("peak sockets", &summary.peak_sockets.to_string());
-    println!();
-    failures(calls);
+/// What the run came to.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// For the reader, in lines.
+    pub(crate) text: String,
+    /// Whether it was all as promised.
+    pub(crate) clean: bool,
+}
 
-    let all = u64::try_from(wanted).unwrap_or(u64::MAX);
+/// What the server saw.
+pub(crate) fn by_the_ledger(ledger: &Ledger, calls: &Calls, wanted: u32) -> Report {
+    let summary = ledger.summary();
+    let mut text = String::from("\nwhat the server saw\n");
+    row(&mut text, "data calls", summary.data_calls);
+    for (status, count) in &summary.by_status {
+        row(&mut text, &format!("  answered {status}"), count);
+    }
+    row(&mut text, "token POSTs", summary.token_posts);
+    let wall_time = format!(
+        "{:.2} s; no client within the limits needs less than {:.2} s",
+        span(ledger).as_secs_f64(),
+        floor(wanted).as_secs_f64()
+    );
+    row(&mut text, "wall time", wall_time);
+    row(&mut text, "largest second", summary.largest_second);
+    row(&mut text, "peak sockets", summary.peak_sockets);
+
+    let all = u64::from(wanted);
     let clean = summary.by_status.keys().all(|status| *status == 200)
         && summary.data_calls == all
         && summary.token_posts == 1;
     let complete = calls.answered.get(&200) == Some(&all) && calls.failed.is_empty();
-    verdict(clean && complete);
-    clean && complete
+    Report::new(text, calls, clean && complete)
 }
 
-/// Prints what the callers saw: another service keeps its ledger to itself.
-pub(crate) fn by_the_callers(calls: &Calls, took: Duration) -> bool {
-    println!();
-    println!("what the callers saw");
+/// What the callers saw: another service keeps its ledger to itself.
+pub(crate) fn by_the_callers(calls: &Calls, took: Duration) -> Report {
+    let mut text = String::from("\nwhat the callers saw\n");
     for (status, count) in &calls.answered {
-        row(&format!("answered {status}"), &count.to_string());
+        row(&mut text, &format!("answered {status}"), count);
     }
-    row("failed", &calls.failed.len().to_string());
-    row("bytes", &calls.bytes.to_string());
-    row("wall time", &format!("{:.2} s", took.as_secs_f64()));
-    println!();
-    failures(calls);
-    verdict(calls.failed.is_empty());
-    calls.failed.is_empty()
+    row(&mut text, "failed", calls.failed.len());
+    row(&mut text, "bytes", calls.bytes);
+    row(
+        &mut text,
+        "wall time",
+        format!("{:.2} s", took.as_secs_f64()),
+    );
+    Report::new(text, calls, calls.failed.is_empty())
+}
+
+// === impl Report ===
+
+impl Report {
+    /// The table with what failed and the verdict.
+    fn new(mut text: String, calls: &Calls, clean: bool) -> Self {
+        text.push('\n');
+        for (path, error) in calls.failed.iter().take(MOST_FAILURES) {
+            text.push_str(&format!("{path}: {error}\n"));
+        }
+        let more = calls.failed.len().saturating_sub(MOST_FAILURES);
+        if more > 0 {
+            text.push_str(&format!("and {more} more failures\n"));
+        }
+        text.push_str(if clean { "clean\n" } else { "NOT clean\n" });
+        Self { text, clean }
+    }
 }
 
 /// From the first arrival to the end of the last answer.
@@ -65,27 +86,13 @@ fn span(ledger: &Ledger) -> Duration {
 
 /// The least time in which any client can have `calls` counted at 50 in any second: the first
 /// fifty at once, then fifty a second (contract, "Limits").
-fn floor(calls: usize) -> Duration {
+fn floor(calls: u32) -> Duration {
     let full_seconds = calls.saturating_sub(1).checked_div(50).unwrap_or_default();
-    Duration::from_secs(u64::try_from(full_seconds).unwrap_or(u64::MAX))
+    Duration::from_secs(full_seconds.into())
 }
 
-fn row(what: &str, value: &str) {
-    println!("  {what:<16} {value}");
-}
-
-fn failures(calls: &Calls) {
-    for (path, error) in calls.failed.iter().take(MOST_FAILURES) {
-        println!("{path}: {error}");
-    }
-    let more = calls.failed.len().saturating_sub(MOST_FAILURES);
-    if more > 0 {
-        println!("and {more} more failures");
-    }
-}
-
-fn verdict(good: bool) {
-    println!("{}", if good { "clean" } else { "NOT clean" });
+fn row(text: &mut String, what: &str, value: impl fmt::Display) {
+    text.push_str(&format!("  {what:<16} {value}\n"));
 }
 
 /// Enough to see what is wrong.

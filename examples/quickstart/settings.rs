@@ -13,16 +13,18 @@ use http::Uri;
 #[command(name = "quickstart")]
 struct Arguments {
     /// How the simulated service counts: fixed, log, log-all, counter, leaky:BURST, in-flight
-    #[arg(long, default_value_t = tds_sim::Rule::SlidingLog)]
-    rule: tds_sim::Rule,
+    /// [default: log]
+    #[arg(long)]
+    rule: Option<tds_sim::Rule>,
 
-    /// The seed of the simulated delays
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// The seed of the simulated delays [default: 1]
+    #[arg(long)]
+    seed: Option<u64>,
 
-    /// How many calls to make of the simulated service
-    #[arg(long, default_value_t = 300)]
-    calls: usize,
+    /// How many calls to make of the simulated service [default: 300]
+    #[arg(long, allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_CALLS))]
+    calls: Option<u32>,
 
     /// The paths to get from the service that the environment names
     paths: Vec<String>,
@@ -40,7 +42,7 @@ pub(crate) enum Settings {
 pub(crate) struct Simulated {
     pub(crate) rule: tds_sim::Rule,
     pub(crate) seed: u64,
-    pub(crate) calls: usize,
+    pub(crate) calls: u32,
 }
 
 /// A service that is there already.
@@ -87,7 +89,7 @@ impl Settings {
                 )))
             };
         };
-        Self::real(arguments.paths, auth_url, base_url, &id, &secret)
+        Self::real(arguments, auth_url, base_url, &id, &secret)
     }
 
     fn simulated(arguments: Arguments) -> Result<Self, Unusable> {
@@ -97,43 +99,43 @@ impl Settings {
                 NAMES.join(", ")
             )));
         }
-        if arguments.calls == 0 {
-            return Err(Unusable(String::from("--calls 0 leaves nothing to do")));
-        }
         Ok(Self::Simulated(Simulated {
-            rule: arguments.rule,
-            seed: arguments.seed,
-            calls: arguments.calls,
+            rule: arguments.rule.unwrap_or(tds_sim::Rule::SlidingLog),
+            seed: arguments.seed.unwrap_or(1),
+            calls: arguments.calls.unwrap_or(300),
         }))
     }
 
     fn real(
-        paths: Vec<String>,
+        arguments: Arguments,
         auth_url: String,
         base_url: String,
         id: &str,
         secret: &str,
     ) -> Result<Self, Unusable> {
-        if paths.is_empty() {
+        if arguments.rule.is_some() || arguments.seed.is_some() || arguments.calls.is_some() {
+            return Err(Unusable(format!(
+                "--rule, --seed and --calls are for the simulated service, and TDS_BASE_URL names \
+                 {base_url}: give paths, or unset {}",
+                NAMES.join(", ")
+            )));
+        }
+        if arguments.paths.is_empty() {
             return Err(Unusable(format!(
                 "no path to get from {base_url}: give at least one, such as /v1/live/bus"
             )));
         }
         let base = base_url.trim_end_matches('/');
-        if let Err(error) = base.parse::<Uri>() {
+        if !base
+            .parse::<Uri>()
+            .is_ok_and(|base| base.scheme().is_some())
+        {
             return Err(Unusable(format!(
-                "TDS_BASE_URL {base_url} is not usable: {error}; give https://host"
+                "TDS_BASE_URL {base_url} is not usable: give https://host"
             )));
         }
-        let targets = paths
-            .iter()
-            .map(|path| {
-                let path = path.trim_start_matches('/');
-                format!("{base}/{path}")
-                    .parse()
-                    .map_err(|error| Unusable(format!("the path {path} is not usable: {error}")))
-            })
-            .collect::<Result<_, _>>()?;
+        let targets = arguments.paths.iter().map(|path| target(base, path));
+        let targets = targets.collect::<Result<_, _>>()?;
         let credentials = tower_tds::Credentials::new(id, secret)
             .map_err(|error| Unusable(format!("TDS_CLIENT_ID, TDS_CLIENT_SECRET: {error}")))?;
         Ok(Self::Real(Real {
@@ -153,6 +155,17 @@ impl fmt::Display for Unusable {
     }
 }
 
+/// The address of `path` at the service.
+fn target(base: &str, path: &str) -> Result<Uri, Unusable> {
+    let unusable = |why| Unusable(format!("the path {path} is not usable: {why}"));
+    if path.contains("://") {
+        return Err(unusable("TDS_BASE_URL has the host, give what follows it"));
+    }
+    format!("{base}/{}", path.trim_start_matches('/'))
+        .parse()
+        .map_err(|_| unusable("write spaces and other special characters as %20 and so on"))
+}
+
 /// A parser's message with its usage lines replaced by where to find them.
 fn first_line(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
@@ -166,3 +179,6 @@ const NAMES: [&str; 4] = [
     "TDS_CLIENT_ID",
     "TDS_CLIENT_SECRET",
 ];
+
+/// Five and a half hours at fifty a second.
+const MOST_CALLS: i64 = 1_000_000;

@@ -2,7 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use tds_sim::{Config, Server, Tls};
 
@@ -51,6 +51,19 @@ async fn it_says_so_when_the_ledger_is_not_clean() {
 }
 
 #[tokio::test]
+async fn a_reader_that_goes_away_changes_no_verdict() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_quickstart"))
+        .args(["--calls", "1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    drop((child.stdout.take(), child.stderr.take()));
+    let run = tokio::task::spawn_blocking(move || child.wait()).await;
+    assert!(run.expect("no panic").expect("it ends").success());
+}
+
+#[tokio::test]
 async fn it_calls_another_service_over_https_with_the_roots_of_ssl_cert_file() {
     let mut config = Config::default();
     config.tls = Tls::On;
@@ -90,9 +103,11 @@ async fn settings_that_cannot_be_used_are_one_line_and_exit_code_two() {
         ]
     };
     let https = all("https://127.0.0.1:1");
-    let cases: [Case<'_>; 9] = [
+    let cases: [Case<'_>; 15] = [
         (&["--rule", "guess"], &[], "log-all"),
-        (&["--calls", "0"], &[], "nothing to do"),
+        (&["--calls", "0"], &[], "1..=1000000"),
+        (&["--calls", "-1"], &[], "1..=1000000"),
+        (&["--calls", "2000000"], &[], "1..=1000000"),
         (&["--calls", "many"], &[], "--calls"),
         (&["--wrong"], &[], "see --help"),
         (&["/v1/live/bus"], &[], "TDS_BASE_URL"),
@@ -104,6 +119,10 @@ async fn settings_that_cannot_be_used_are_one_line_and_exit_code_two() {
         (&[], &https, "no path"),
         (&["/p"], &all("http://data.example.org"), "https"),
         (&["/p"], &all("not a URL"), "https://host"),
+        (&["/p"], &all("data.example.org"), "https://host"),
+        (&["/a b"], &https, "%20"),
+        (&["https://127.0.0.1:1/p"], &https, "what follows it"),
+        (&["--rule", "log", "/p"], &https, "simulated"),
     ];
     for (arguments, settings, told) in cases {
         let run = quickstart(arguments, settings).await;

@@ -1,0 +1,36 @@
+//! What a program says.
+
+use std::{
+    error::Error,
+    io::{self, Write},
+};
+
+/// Writes to the standard output. A reader that has gone, as `head` does, is no failure.
+///
+/// # Errors
+/// If it cannot be written for another reason, such as a full disk.
+pub fn say(text: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// Writes a line to the standard error. Nobody has to be there to read it.
+pub fn warn(line: &str) {
+    drop(writeln!(io::stderr(), "{line}"));
+}
+
+/// An error and what caused it, in one line.
+#[must_use]
+pub fn causes(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        line.push_str(": ");
+        line.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    line
+}
