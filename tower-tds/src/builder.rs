@@ -1,17 +1,16 @@
 //! From addresses and credentials to a client.
 
-use std::{error, fmt, num::NonZeroU32};
-
 use http::Uri;
-use tower::{Layer, ServiceBuilder};
+use tower::{BoxError, ServiceBuilder};
 use tower_oidc_cc::{ConfigError, Credentials, Origin, TokenEndpoint, TokenLayer, Tokens};
-use tower_tds_errors::{Bodies, ClassifyLayer, GuardLayer, RetryLayer};
-use tower_tds_limits::{DetachLayer, Limiter, Limits, RequestLimitLayer};
+use tower_tds_errors::{ClassifyLayer, GuardLayer, RetryLayer};
+use tower_tds_limits::{DetachLayer, Limits, RequestLimitLayer};
 
 use crate::{
-    Client,
+    BuildError, Client,
     client::Translate,
     compression::Compression,
+    limiters::Limiters,
     translate::{ReadError, into_error},
     transport::{Schemes, http},
 };
@@ -28,23 +27,6 @@ pub struct Builder {
     guard: GuardLayer,
     schemes: Schemes,
     compression: Compression,
-}
-
-/// The limits of one IP address, shared by the clients behind it.
-#[derive(Debug, Clone)]
-pub(crate) struct Limiters {
-    pub(crate) data: Limiter,
-    /// For the token calls' one socket alone.
-    token_socket: Limiter,
-    /// Those that are being read: what a call waits for that was refused for its connections.
-    bodies: Bodies,
-}
-
-/// Why a client could not be built: a setting that cannot be right.
-#[derive(Debug)]
-pub struct BuildError {
-    what: &'static str,
-    source: Option<Box<dyn error::Error + Send + Sync>>,
 }
 
 // === impl Builder ===
@@ -147,8 +129,8 @@ impl Builder {
     ///
     /// # Errors
     /// If an address is not https (or loopback http where that is let through), if the limits
-    /// leave no connection beside the token's, or if the platform has no root certificates:
-    /// `SSL_CERT_FILE` can name some.
+    /// leave no connection beside the token's, or if there are no root certificates: `SSL_CERT_FILE`
+    /// can name some. One that cannot be read is told only where there are no others.
     pub fn build(self) -> Result<Client, BuildError> {
         let base = self.base_url.parse::<Uri>().map_err(|error| {
             BuildError::because("the base URL is not usable: give https://host", error)
@@ -173,7 +155,10 @@ impl Builder {
             http(data.clone(), self.schemes).map_err(|error| BuildError::because(roots, error))?;
 
         // A gateway before both counts both; and whoever waits for a permit may wait for a token.
-        let token_http = RequestLimitLayer::new(data.first_in_line()).layer(token_http);
+        let token_http = ServiceBuilder::new()
+            .map_err(unwrapped)
+            .layer(RequestLimitLayer::new(data.first_in_line()))
+            .service(token_http);
         let tokens = Tokens::builder(endpoint, self.credentials).build(token_http);
         let translate: Translate = into_error;
         let read = ServiceBuilder::new()
@@ -209,58 +194,12 @@ impl Builder {
     }
 }
 
-// === impl Limiters ===
-
-impl Limiters {
-    /// A token call must never wait for a data socket, and both count at the service: one socket
-    /// is the token's, and the data calls have the others.
-    fn new(limits: Limits) -> Result<Self, BuildError> {
-        let data = limits.most_connections().get().checked_sub(1);
-        let Some(data) = data.and_then(NonZeroU32::new) else {
-            return Err(BuildError {
-                what: "one connection is for the token endpoint: allow at least two",
-                source: None,
-            });
-        };
-        Ok(Self {
-            data: Limiter::new(limits.connections(data)),
-            token_socket: Limiter::new(Limits::default().connections(NonZeroU32::MIN)),
-            bodies: Bodies::new(),
-        })
-    }
-
-    fn another_credential(&self) -> Self {
-        Self {
-            data: self.data.another_credential(),
-            token_socket: self.token_socket.clone(),
-            bodies: self.bodies.clone(),
-        }
-    }
-}
-
-// === impl BuildError ===
-
-impl BuildError {
-    fn because(what: &'static str, source: impl Into<Box<dyn error::Error + Send + Sync>>) -> Self {
-        Self {
-            what,
-            source: Some(source.into()),
-        }
-    }
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.what)
-    }
-}
-
-impl error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match &self.source {
-            Some(source) => Some(&**source),
-            None => None,
-        }
+/// The error itself: by its type a bad certificate is told from a bad moment, and the limits' own
+/// error around it would hide that type.
+fn unwrapped<E: Into<BoxError>>(error: tower_tds_limits::Error<E>) -> BoxError {
+    match error.into_inner() {
+        Ok(inner) => inner.into(),
+        Err(limit) => limit.into(),
     }
 }
 

@@ -17,7 +17,7 @@ use tower_tds_errors::{Classify, Error, Guard, Retry};
 use tower_tds_limits::{Detach, Limiter, RequestLimit};
 
 use crate::{
-    Builder, ResponseBody, builder::Limiters, compression::Compressed, translate::ReadError,
+    Builder, ResponseBody, compression::Compressed, limiters::Limiters, translate::ReadError,
     transport::Http,
 };
 

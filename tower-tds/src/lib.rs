@@ -37,14 +37,22 @@
 //! - A response is a success (2xx or 304). Everything else is an [`Error`], and so is a body that
 //!   breaks off or goes silent: it ends by one, with the bytes received and expected.
 //!
+//! # Features
+//! There are none to switch: what is here is the whole, and [`layers`] has its parts.
+//!
 //! # Non-goals
 //! - A mode without certificate checks.
 //! - Knowing the service's data: paths, queries and payloads are the caller's.
+//! - Proxies: `HTTP_PROXY` and its like are not read. A stack of one's own ([`layers`]) takes any
+//!   connector.
 
 mod body;
 mod builder;
 mod client;
 mod compression;
+mod error;
+pub mod layers;
+mod limiters;
 mod translate;
 mod transport;
 
@@ -54,14 +62,10 @@ pub use tower_tds_limits::{Limiter, Limits, Proof, Quota};
 
 pub use self::{
     body::ResponseBody,
-    builder::{BuildError, Builder},
+    builder::Builder,
     client::{Client, RequestBody, ResponseFuture},
+    error::BuildError,
 };
-
-/// The layers, for stacks of one's own and for the rest of their vocabulary.
-pub mod layers {
-    pub use {tower_oidc_cc as token, tower_tds_errors as errors, tower_tds_limits as limits};
-}
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

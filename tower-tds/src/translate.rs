@@ -1,16 +1,25 @@
 //! What the typed error says to the other layers, and their errors in its terms.
 
 use http::Response;
+use tower::BoxError;
 use tower_oidc_cc::{Finding, Judge, Judgement, TokenError};
 use tower_tds_errors::{Error, Kind, Sent};
 use tower_tds_limits::{Feedback, LimitError, Outcome};
 
-/// Reads the typed error for the token layer and for the limits.
+/// Tells the token layer and the limits what a typed error says.
 ///
-/// The layers' own defaults see a response alone. Below them here is a layer that has read the
-/// error's body already, so that they hear the service's words too.
+/// Their own defaults see a response alone. Above [`ClassifyLayer`](tower_tds_errors::ClassifyLayer)
+/// an error's body has been read already: give them this value, and they hear the service's words
+/// too.
+///
+/// # Examples
+/// See [`layers`](crate::layers).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ReadError;
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "it is a value without a setting, written as it is named"
+)]
+pub struct ReadError;
 
 type LimitsError = tower_tds_limits::Error<Error>;
 
@@ -79,8 +88,12 @@ fn refused(error: &Error) -> Option<Outcome> {
     }
 }
 
-/// One error type out of three: the service's as it is, the layers' own by what they ask for.
-pub(crate) fn into_error(error: tower_oidc_cc::Error<LimitsError>) -> Error {
+/// Makes one error type out of three: the service's as it is, the layers' own by what they ask for.
+///
+/// # Examples
+/// See [`layers`](crate::layers).
+#[must_use]
+pub fn into_error(error: tower_oidc_cc::Error<LimitsError>) -> Error {
     match error {
         tower_oidc_cc::Error::Inner(LimitsError::Inner(error)) => error,
         tower_oidc_cc::Error::Inner(LimitsError::Limit(error)) => from_limits(error),
@@ -100,6 +113,9 @@ fn from_limits(error: LimitError) -> Error {
 fn from_token(error: TokenError) -> Error {
     let kind = if error.is_foreign_origin() {
         Kind::InvalidRequest
+    } else if Error::from(BoxError::from(error.clone())).kind() == Kind::Tls {
+        // A certificate does not become right by trying again.
+        Kind::Tls
     } else if error.is_transient() {
         Kind::TokenUnavailable
     } else {

@@ -7,7 +7,7 @@ use std::{num::NonZeroU32, time::Duration};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt;
-use tds_sim::{Config, Server};
+use tds_sim::{Config, Server, Tls};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower_tds::{Client, Credentials, Error, Kind, Limits, Proof, Quota, RequestBody};
@@ -86,6 +86,18 @@ async fn a_thousand_cold_calls_share_one_token_post() {
     let seen = server.ledger().summary();
     assert_eq!((seen.data_calls, seen.token_posts), (1_000, 1));
     assert!(seen.peak_sockets <= 60, "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_token_endpoint_that_nobody_vouches_for_is_not_tried_again() {
+    let mut config = Config::default();
+    config.tls = Tls::On;
+    let server = start(config).await;
+    let client = client(&server, Limits::default());
+    let error = get(client, bus(&server)).await;
+    let error = error.expect_err("its authority is not among the platform's");
+    assert_eq!((error.kind(), error.attempts()), (Kind::Tls, 1));
+    assert_eq!(server.ledger().summary().token_posts, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

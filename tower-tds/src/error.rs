@@ -1,0 +1,43 @@
+//! Why there is no client.
+
+use std::{error, fmt};
+
+/// Why a client could not be built: a setting that cannot be right.
+#[derive(Debug)]
+pub struct BuildError {
+    what: &'static str,
+    source: Option<Box<dyn error::Error + Send + Sync>>,
+}
+
+// === impl BuildError ===
+
+impl BuildError {
+    pub(crate) fn new(what: &'static str) -> Self {
+        Self { what, source: None }
+    }
+
+    pub(crate) fn because(
+        what: &'static str,
+        source: impl Into<Box<dyn error::Error + Send + Sync>>,
+    ) -> Self {
+        Self {
+            what,
+            source: Some(source.into()),
+        }
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)
+    }
+}
+
+impl error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match &self.source {
+            Some(source) => Some(&**source),
+            None => None,
+        }
+    }
+}

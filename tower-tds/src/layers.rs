@@ -1,0 +1,98 @@
+//! The layers, for a stack of one's own, and what joins them.
+//!
+//! Each layer works alone and knows no other. Two things join the three: [`ReadError`] tells the
+//! token layer and the limits what a typed error says, and [`into_error`] makes one error type of
+//! theirs for the retry layer. Both accept the layers in this order alone: in another one the stack
+//! does not compile, and the compiler's note names the layer whose neighbour is wrong.
+//!
+//! ```
+//! use bytes::Bytes;
+//! use http_body_util::Full;
+//! use hyper_util::{client::legacy::{Client, connect::HttpConnector}, rt::TokioExecutor};
+//! use tower::{Layer, Service, ServiceBuilder};
+//! use tower_tds::layers::{
+//!     ReadError,
+//!     errors::{ClassifyLayer, RetryLayer},
+//!     into_error,
+//!     limits::{Background, ConnectionLimitLayer, DetachLayer, Limiter, Limits, RequestLimitLayer},
+//!     token::{Credentials, Origin, TokenEndpoint, TokenLayer, Tokens},
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let limiter = Limiter::new(Limits::default());
+//! let connector = HttpConnector::new(); // yours, with TLS
+//! let connector = ConnectionLimitLayer::new(limiter.clone()).layer(connector);
+//! let http = Client::builder(Background::new(TokioExecutor::new())).build(connector);
+//!
+//! let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect")?;
+//! let first = RequestLimitLayer::new(limiter.first_in_line()); // token calls are counted, too
+//! let credentials = Credentials::new("my-client-id", "s3cr3t")?;
+//! let tokens = Tokens::builder(endpoint, credentials).build(first.layer(http.clone()));
+//! let origin = Origin::from_uri(&"https://data.example.org".parse()?)?;
+//! let stack = ServiceBuilder::new()
+//!     .layer(RetryLayer::new())
+//!     .map_err(into_error)
+//!     .layer(TokenLayer::new(tokens, [origin]).judge(ReadError))
+//!     .layer(DetachLayer::new())
+//!     .layer(RequestLimitLayer::new(limiter).feedback(ReadError))
+//!     .layer(ClassifyLayer::new())
+//!     .service(http);
+//!
+//! // Says what is missing, where a call would only say that there is no `call`.
+//! fn check<S: Service<http::Request<Full<Bytes>>>>(stack: S) -> S {
+//!     stack
+//! }
+//! # drop(check(stack));
+//! # Ok(())
+//! # }
+//! ```
+
+pub use {tower_oidc_cc as token, tower_tds_errors as errors, tower_tds_limits as limits};
+
+pub use crate::translate::{ReadError, into_error};
+
+/// The limits outside the token layer: a permit would be held while a token is fetched.
+///
+/// ```compile_fail,E0277
+/// use tower::{Service, ServiceBuilder};
+/// use tower_tds::layers::{
+///     ReadError,
+///     errors::Error,
+///     limits::{Limiter, Limits, RequestLimitLayer},
+///     token::{TokenLayer, Tokens},
+/// };
+///
+/// fn stack(
+///     tokens: Tokens,
+///     http: impl Service<http::Request<String>, Response = http::Response<String>, Error = Error>,
+/// ) -> impl Service<http::Request<String>> {
+///     ServiceBuilder::new()
+///         .layer(RequestLimitLayer::new(Limiter::new(Limits::default())).feedback(ReadError))
+///         .layer(TokenLayer::new(tokens, []).judge(ReadError))
+///         .service(http)
+/// }
+/// ```
+///
+/// The other way round it compiles:
+///
+/// ```
+/// use tower::{Service, ServiceBuilder};
+/// use tower_tds::layers::{
+///     ReadError,
+///     errors::Error,
+///     limits::{Limiter, Limits, RequestLimitLayer},
+///     token::{TokenLayer, Tokens},
+/// };
+///
+/// fn stack(
+///     tokens: Tokens,
+///     http: impl Service<http::Request<String>, Response = http::Response<String>, Error = Error>,
+/// ) -> impl Service<http::Request<String>> {
+///     ServiceBuilder::new()
+///         .layer(TokenLayer::new(tokens, []).judge(ReadError))
+///         .layer(RequestLimitLayer::new(Limiter::new(Limits::default())).feedback(ReadError))
+///         .service(http)
+/// }
+/// ```
+#[cfg(doctest)]
+struct Order;

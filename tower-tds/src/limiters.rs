@@ -1,0 +1,46 @@
+//! How the limits of one address are divided between data and tokens.
+
+use std::num::NonZeroU32;
+
+use tower_tds_errors::Bodies;
+use tower_tds_limits::{Limiter, Limits};
+
+use crate::BuildError;
+
+/// The limits of one IP address, shared by the clients behind it.
+#[derive(Debug, Clone)]
+pub(crate) struct Limiters {
+    pub(crate) data: Limiter,
+    /// For the token calls' one socket alone.
+    pub(crate) token_socket: Limiter,
+    /// Those that are being read: what a call waits for that was refused for its connections.
+    pub(crate) bodies: Bodies,
+}
+
+// === impl Limiters ===
+
+impl Limiters {
+    /// A token call must never wait for a data socket, and both count at the service: one socket
+    /// is the token's, and the data calls have the others.
+    pub(crate) fn new(limits: Limits) -> Result<Self, BuildError> {
+        let data = limits.most_connections().get().checked_sub(1);
+        let Some(data) = data.and_then(NonZeroU32::new) else {
+            return Err(BuildError::new(
+                "one connection is for the token endpoint: allow at least two",
+            ));
+        };
+        Ok(Self {
+            data: Limiter::new(limits.connections(data)),
+            token_socket: Limiter::new(Limits::default().connections(NonZeroU32::MIN)),
+            bodies: Bodies::new(),
+        })
+    }
+
+    pub(crate) fn another_credential(&self) -> Self {
+        Self {
+            data: self.data.another_credential(),
+            token_socket: self.token_socket.clone(),
+            bodies: self.bodies.clone(),
+        }
+    }
+}
