@@ -1,6 +1,6 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::{Answer, classify, drain};
+use super::{Answer, classify, drain, parts};
 use crate::Kind;
 
 fn kind(status: u16, body: &str) -> Option<Kind> {
@@ -337,7 +337,9 @@ fn a_redirect_to_another_host_is_told_from_one_on_the_same() {
     ] {
         let headers = map(&[("location", target)]);
         let mut error = classify(StatusCode::FOUND, &headers, "").unwrap_err();
-        error.facts_mut().note_request(&http::Method::GET, &asked);
+        error
+            .facts_mut()
+            .note_parts(&http::Method::GET, parts(&asked));
         assert_eq!(error.leaves_host(), leaves, "{target}");
     }
 }

@@ -51,8 +51,14 @@ fn a_line_says_each_thing_once_and_of_the_first_request() {
     let found = crate::classify(http::StatusCode::FOUND, &headers, "");
     let mut error = found.unwrap_err().with_retry_after(Duration::from_secs(5));
     let facts = error.facts_mut();
-    facts.note_request(&Method::GET, &Uri::from_static("https://api.example/v2"));
-    facts.note_request(&Method::PUT, &Uri::from_static("https://other.example/"));
+    facts.note_parts(
+        &Method::GET,
+        parts(&Uri::from_static("https://api.example/v2")),
+    );
+    facts.note_parts(
+        &Method::PUT,
+        parts(&Uri::from_static("https://other.example/")),
+    );
     facts.attempts = 3;
     facts.elapsed = Some(Duration::from_secs(2));
     facts.stop = Some(Stop::Deadline);

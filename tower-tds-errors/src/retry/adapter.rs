@@ -21,6 +21,7 @@ use super::policy::Policy as Settings;
 use super::verdict::{Again, Cured, Failed, Idempotent, Reuse, Spare, Way, verdict};
 use crate::clock;
 use crate::error::Error;
+use crate::error::facts::parts;
 use crate::stop::Stop;
 
 mod paid;
@@ -198,7 +199,7 @@ impl RetryPolicy {
         };
         let again = verdict(&failed, &self.policy, &mut Rng::new())?;
         if let (Way::Reused | Way::Paid, Some(budget)) = (again.way, &self.policy.budget) {
-            let price = budget.withdraw_at(request.uri(), clock::now());
+            let price = budget.withdraw_at(parts(request.uri()), clock::now());
             self.paid.owe(price.ok_or(Stop::Budget)?, again.way);
         }
         Ok(again)
