@@ -3,14 +3,13 @@
 use std::{
     io,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use tokio::time::advance;
-use tower_tds_limits::{Limiter, Limits};
 
 use crate::{
-    call_all,
+    limited::Limited,
+    ms, secs,
     service::{Answer, Scripted},
 };
 
@@ -40,13 +39,12 @@ async fn refusals_are_told_and_what_goes_well_is_not() {
         .with_writer(move || writer.clone())
         .finish();
     let _default = tracing::subscriber::set_default(subscriber);
-    let limiter = Limiter::new(Limits::default());
-    let service = Scripted::new(Duration::from_millis(20), |n| match n {
+    let limited = Limited::before(Scripted::new(ms(20), |n| match n {
         100 => Answer::status(423),
         101 => Answer::status(429).retry_after(3),
         102 => Answer::status(416),
         _ => Answer::ok(),
-    });
+    }));
     let told = || {
         let log = log.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = log
@@ -55,7 +53,7 @@ async fn refusals_are_told_and_what_goes_well_is_not() {
         let ours = lines.filter(|line| line.contains("tower_tds_limits"));
         ours.map(|line| line.into_owned()).collect::<Vec<_>>()
     };
-    call_all(&limiter, &service, 100).await;
+    limited.call(100).await;
     assert_eq!(told(), [""; 0]);
     for (what, text) in [
         ("WARN", "refused for the rate in spite of the rules"),
@@ -66,7 +64,7 @@ async fn refusals_are_told_and_what_goes_well_is_not() {
         ("WARN", "counts too many connections"),
     ] {
         let before = told().len();
-        call_all(&limiter, &service, 1).await;
+        limited.call(1).await;
         let told = told();
         let [line] = &told[before..] else {
             panic!("one line for {text}, and not {told:?}");
@@ -78,7 +76,7 @@ async fn refusals_are_told_and_what_goes_well_is_not() {
         "{}",
         told()[0]
     );
-    advance(Duration::from_secs(700)).await;
-    call_all(&limiter, &service, 1).await;
+    advance(secs(700)).await;
+    limited.call(1).await;
     assert!(told()[3].contains("INFO") && told()[3].contains("rung=Proven"));
 }

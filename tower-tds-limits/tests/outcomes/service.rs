@@ -31,7 +31,7 @@ struct State {
 }
 
 /// What one request is answered with.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Answer {
     status: StatusCode,
     retry_after: Option<u32>,
@@ -52,6 +52,17 @@ impl Scripted {
             takes,
             state: Arc::new(Mutex::new(state)),
         }
+    }
+
+    /// Answers the first so many requests with `refusal`, and accepts all after them.
+    pub(crate) fn refusing(takes: Duration, first: usize, refusal: Answer) -> Self {
+        Self::new(takes, move |number| {
+            if number < first {
+                refusal
+            } else {
+                Answer::ok()
+            }
+        })
     }
 
     pub(crate) fn arrivals(&self) -> Vec<Instant> {

@@ -1,0 +1,57 @@
+//! A limiter in front of a scripted service, and those who call it.
+
+use http::StatusCode;
+use tokio::task::JoinSet;
+use tower::{Layer, ServiceExt};
+use tower_tds_limits::{
+    Limiter, Limits, RequestLimit, RequestLimitLayer, RequestShed, RequestShedLayer,
+};
+
+use crate::service::{Scripted, request};
+
+/// Clones share the limiter and the service.
+#[derive(Clone)]
+pub(crate) struct Limited {
+    pub(crate) limiter: Limiter,
+    pub(crate) service: Scripted,
+}
+
+// === impl Limited ===
+
+impl Limited {
+    /// The default limits in front of `service`.
+    pub(crate) fn before(service: Scripted) -> Self {
+        Self::new(Limits::default(), service)
+    }
+
+    pub(crate) fn new(limits: Limits, service: Scripted) -> Self {
+        Self {
+            limiter: Limiter::new(limits),
+            service,
+        }
+    }
+
+    /// One who waits for a permit.
+    pub(crate) fn caller(&self) -> RequestLimit<Scripted> {
+        RequestLimitLayer::new(self.limiter.clone()).layer(self.service.clone())
+    }
+
+    /// One who does not wait.
+    pub(crate) fn shed(&self) -> RequestShed<Scripted> {
+        RequestShedLayer::new(self.limiter.clone()).layer(self.service.clone())
+    }
+
+    /// Makes so many calls at once, and waits for all of them.
+    pub(crate) async fn call(&self, calls: usize) -> Vec<StatusCode> {
+        let caller = self.caller();
+        let mut tasks = JoinSet::new();
+        for _ in 0..calls {
+            tasks.spawn(caller.clone().oneshot(request()));
+        }
+        let answers = tasks.join_all().await;
+        let statuses = answers
+            .into_iter()
+            .map(|answer| answer.expect("an answer").status());
+        statuses.collect()
+    }
+}

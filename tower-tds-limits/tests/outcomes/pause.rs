@@ -1,0 +1,160 @@
+//! What refusals for the credential lead to: a pause, and one request that tries.
+
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tower::ServiceExt;
+use tower_tds_limits::{Error, Rung};
+
+use crate::{
+    limited::Limited,
+    ms, secs,
+    service::{Answer, Scripted, request},
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_429_pauses_every_clone_for_as_long_as_it_says() {
+    let limited = Limited::before(Scripted::refusing(
+        ms(20),
+        1,
+        Answer::status(429).retry_after(7),
+    ));
+    limited.call(1).await;
+    let refused = Instant::now();
+    assert_eq!(
+        limited.limiter.snapshot().paused_until,
+        Some(refused + secs(7))
+    );
+    let statuses = limited.clone().call(30).await;
+    assert!(statuses.iter().all(|status| *status == 200));
+    assert!(limited.service.arrivals()[1] - refused >= secs(7));
+    assert_eq!(limited.limiter.snapshot().paused_until, None);
+    assert_eq!(
+        limited.limiter.snapshot().rung,
+        Rung::Proven,
+        "it is not about the rate"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_request_tries_whether_a_pause_is_over_and_the_others_wait_for_its_answer() {
+    let limited = Limited::before(Scripted::refusing(ms(300), 4, Answer::status(429)));
+    let begin = Instant::now();
+    let statuses = limited.call(1).await;
+    assert_eq!(statuses, [429]);
+    let mut statuses = limited.call(40).await;
+    statuses.retain(|status| *status != 200);
+    assert_eq!(statuses.len(), 3, "one for each failed try");
+    let sent: Vec<_> = limited
+        .service
+        .arrivals()
+        .iter()
+        .map(|at| at.duration_since(begin).as_secs())
+        .collect();
+    // 1, 2 and 4 s after the answers, each 0.3 s after its request.
+    assert_eq!(sent[..5], [0, 1, 3, 7, 16]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_is_used_up_for_hours_is_told_at_once_and_tried_once_a_minute() {
+    let limited = Limited::before(Scripted::refusing(
+        ms(20),
+        3,
+        Answer::status(429).retry_after(7_200),
+    ));
+    let begin = Instant::now();
+    let caller = limited.caller();
+    limited.call(1).await;
+    let mut answered = 0;
+    for second in 1..=200 {
+        sleep(begin + secs(second) - Instant::now()).await;
+        match caller.clone().oneshot(request()).await {
+            Ok(_) => answered += 1,
+            Err(Error::Limit(error)) => {
+                assert!(error.is_rejected());
+                let wait = error.retry_after().expect("the service has said it");
+                assert!(wait > secs(6_900), "{wait:?}");
+            }
+            Err(Error::Inner(never)) => match never {},
+        }
+    }
+    // Tried after one, two and three minutes; the third was accepted, and all that came after it.
+    let tried: Vec<_> = limited
+        .service
+        .arrivals()
+        .iter()
+        .map(|at| (*at - begin).as_secs())
+        .collect();
+    assert_eq!(tried[..4], [0, 61, 122, 183]);
+    assert_eq!(answered, 2 + 18);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_are_told_when_the_wait_turns_out_to_be_for_hours() {
+    let limited = Limited::before(Scripted::new(ms(20), |n| match n {
+        0 => Answer::status(429),
+        _ => Answer::status(429).retry_after(7_200),
+    }));
+    limited.call(1).await;
+    let caller = limited.caller();
+    let mut waiting = JoinSet::new();
+    for _ in 0..30 {
+        waiting.spawn(caller.clone().oneshot(request()));
+    }
+    let begin = Instant::now();
+    let told = waiting.join_all().await;
+    assert!(begin.elapsed() < secs(2));
+    let told = told
+        .iter()
+        .filter(|answer| matches!(answer, Err(Error::Limit(error)) if error.is_rejected()));
+    assert_eq!(told.count(), 29, "all but the one that tried");
+    assert_eq!(limited.service.arrivals().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_queue_when_a_pause_begins_are_not_sent_into_it() {
+    let limited = Limited::before(Scripted::new(ms(100), |n| match n {
+        3 => Answer::status(429).retry_after(30),
+        _ => Answer::ok(),
+    }));
+    let begin = Instant::now();
+    limited.call(300).await;
+    let arrivals = limited.service.arrivals();
+    let during = arrivals.iter().filter(|at| {
+        let since = **at - begin;
+        since > ms(105) && since < secs(30)
+    });
+    assert_eq!(during.count(), 0);
+    assert_eq!(arrivals.len(), 300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_credential_does_not_pause() {
+    let refusal = Answer::status(429).retry_after(50);
+    let one = Limited::before(Scripted::refusing(ms(20), 1, refusal));
+    let other = Limited {
+        limiter: one.limiter.another_credential(),
+        service: one.service.clone(),
+    };
+    one.call(1).await;
+    let begin = Instant::now();
+    other.call(1).await;
+    assert!(begin.elapsed() < secs(1));
+    let (one, other) = (one.limiter.snapshot(), other.limiter.snapshot());
+    assert_eq!(other.paused_until, None);
+    assert_eq!(one.live, other.live, "they share the address's limits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_who_gives_up_while_trying_lets_another_try() {
+    let limited = Limited::before(Scripted::refusing(secs(2), 1, Answer::status(429)));
+    limited.call(1).await;
+    let caller = limited.caller();
+    let tries = tokio::spawn(caller.clone().oneshot(request()));
+    sleep(ms(1_500)).await;
+    assert_eq!(limited.service.arrivals().len(), 2, "it is on its way");
+    tries.abort();
+    let statuses = limited.call(5).await;
+    assert!(statuses.iter().all(|status| *status == 200));
+}

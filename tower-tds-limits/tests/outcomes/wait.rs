@@ -1,0 +1,105 @@
+//! Those whose wait is bounded, and those who do not wait at all.
+
+use std::num::NonZeroU32;
+
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tower::ServiceExt;
+use tower_tds_limits::{Error, Limits, Quota};
+
+use crate::{
+    limited::Limited,
+    ms, secs,
+    service::{Answer, Scripted, request},
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_bounded_wait_counts_the_pause_and_the_queue_together() {
+    let quota = Quota::per_second(NonZeroU32::MIN);
+    let limited = Limited::new(
+        Limits::new(quota).max_wait(secs(5)),
+        Scripted::refusing(ms(20), 1, Answer::status(429).retry_after(4)),
+    );
+    limited.call(1).await;
+    let begin = Instant::now();
+    let caller = limited.caller();
+    let mut tasks = JoinSet::new();
+    for _ in 0..5 {
+        tasks.spawn(caller.clone().oneshot(request()));
+    }
+    let answers = tasks.join_all().await;
+    let waits: Vec<_> = answers
+        .into_iter()
+        .filter_map(|answer| match answer {
+            Err(Error::Limit(error)) => error.waited(),
+            _ => None,
+        })
+        .collect();
+    // One tries after 4 s; at most one more finds a permit in the second that is left.
+    assert!(waits.len() >= 3, "{waits:?}");
+    assert!(waits.iter().all(|wait| *wait <= ms(5_100)), "{waits:?}");
+    assert!(begin.elapsed() <= ms(5_100));
+    assert_eq!(limited.limiter.snapshot().waiting, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_does_not_wait_is_told_when_there_will_be_a_permit() {
+    let limited = Limited::new(
+        Limits::new(Quota::per_second(NonZeroU32::MIN)),
+        Scripted::new(ms(20), |_| Answer::ok()),
+    );
+    let shed = limited.shed();
+    shed.clone().oneshot(request()).await.expect("the first");
+    let answer = shed.clone().oneshot(request()).await;
+    let Err(Error::Limit(error)) = answer else {
+        panic!("one a second");
+    };
+    assert!(error.is_rejected());
+    let wait = error
+        .retry_after()
+        .expect("the answer is there, so the time is known");
+    assert!(wait > secs(1) && wait < secs(3), "{wait:?}");
+    sleep(wait).await;
+    // The counter rule can tell the rest only when the window opens.
+    sleep(secs(2)).await;
+    shed.oneshot(request()).await.expect("its turn");
+    assert_eq!(
+        limited.service.arrivals().len(),
+        2,
+        "the rejected one was never sent"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_does_not_wait_passes_nobody_who_does() {
+    let limited = Limited::new(
+        Limits::default().in_flight(NonZeroU32::MIN),
+        Scripted::new(secs(1), |_| Answer::ok()),
+    );
+    let shed = limited.shed();
+    let waiting = tokio::spawn(async move { limited.call(3).await });
+    for _ in 0..29 {
+        sleep(ms(100)).await;
+        let answer = shed.clone().oneshot(request()).await;
+        assert!(matches!(answer, Err(Error::Limit(error)) if error.is_rejected()));
+    }
+    waiting.await.expect("they pass");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_does_not_wait_is_rejected_through_a_pause() {
+    let limited = Limited::before(Scripted::refusing(
+        ms(20),
+        1,
+        Answer::status(429).retry_after(9),
+    ));
+    limited.call(1).await;
+    let shed = limited.shed();
+    let Err(Error::Limit(error)) = shed.oneshot(request()).await else {
+        panic!("it pauses");
+    };
+    assert_eq!(error.retry_after(), Some(secs(9)));
+    assert_eq!(limited.service.arrivals().len(), 1);
+}
