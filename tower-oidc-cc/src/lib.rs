@@ -53,7 +53,7 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `claims` | no | a missing role names the realm roles that the token does carry (read, not verified) |
-//! | `compression` | no | decodes token replies that a proxy compressed unasked |
+//! | `compression` | no | token replies that a proxy compressed unasked, with gzip or br, decode |
 //! | `private-key-jwt` | no | client authentication by a signed statement: `Assertion`, `Credentials::private_key_jwt` |
 //!
 //! # Guarantees

@@ -32,10 +32,6 @@ mod wait;
 /// renews it at 70 to 80 % of its life and ends with the last handle. Building needs no runtime.
 /// One handle is one credential: give a second credential a second handle.
 ///
-/// # Clone
-///
-/// Clones share the token, the driver and the memory of failures.
-///
 /// # Cancel safety
 ///
 /// A token request belongs to the driver. Dropping a caller that waits, the one that caused the
@@ -43,6 +39,10 @@ mod wait;
 /// use starts a driver on its own runtime, and a token that is still valid stays in use. A runtime
 /// that is kept but not driven is given up after three times the timeout of a token request, by
 /// those who wait; they need a runtime with a timer for that.
+///
+/// # Clone
+///
+/// Clones share the token, the driver and the memory of failures.
 ///
 /// # Examples
 ///

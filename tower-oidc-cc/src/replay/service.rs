@@ -21,9 +21,17 @@ use crate::{Challenge, Error, Judge, Token};
 /// The first try uses the readiness that `poll_ready` reserved. The second makes a clone ready, so
 /// a limiter below sees it as a request of its own.
 ///
-/// # Cancel safety, Clone, Errors
+/// # Cancel safety
 ///
-/// Those of [`Token`].
+/// That of [`Token`]; dropping the future during the wait for the new token makes no second try.
+///
+/// # Clone
+///
+/// That of [`Token`].
+///
+/// # Errors
+///
+/// Those of [`Token`], of whichever try was the last.
 ///
 /// # Examples
 ///

@@ -71,10 +71,17 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Transport => f.write_str(
-                "the token endpoint cannot be reached: check its address and the network",
+                "the token endpoint cannot be reached: check its address, its certificate and the \
+                 network",
             ),
             Self::Timeout => f.write_str(
                 "the token endpoint did not answer in time: try later, or allow a longer timeout",
+            ),
+            Self::Unavailable(status) if is_refusal(status) => write!(
+                f,
+                "the token endpoint's address does not answer as one (status {}): check address \
+                 and realm, or try later",
+                status.as_u16()
             ),
             Self::Unavailable(status) => write!(
                 f,
@@ -133,4 +140,12 @@ impl fmt::Display for Kind {
             ),
         }
     }
+}
+
+/// Whether a status without an OAuth error is more likely a wrong path than a bad moment. It is
+/// transient all the same: a server that is being deployed answers so for a while.
+fn is_refusal(status: StatusCode) -> bool {
+    status.is_client_error()
+        && status != StatusCode::TOO_MANY_REQUESTS
+        && status != StatusCode::REQUEST_TIMEOUT
 }
