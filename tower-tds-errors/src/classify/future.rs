@@ -22,6 +22,10 @@ use crate::tape::Tape;
 
 pin_project! {
     /// The future of [`Classify`](crate::Classify).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it drops the inner future, or the body that is being read and with it its connection.
     pub struct ResponseFuture<F, R> {
         #[pin]
         state: State<F, R>,

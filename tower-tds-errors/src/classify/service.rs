@@ -31,6 +31,10 @@ use crate::tape::Tape;
 ///
 /// Dropping the future drops the inner future or the body that is being read.
 ///
+/// # Clone
+///
+/// As the inner service's; the rules are shared.
+///
 /// # Errors
 ///
 /// An [`Error`] for each answer that is no success, and for each error of the inner service, named

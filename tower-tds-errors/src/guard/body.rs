@@ -22,6 +22,10 @@ use crate::kind::Kind;
 pin_project! {
     /// The body of a success that says how far it came when it breaks off.
     ///
+    /// # Cancel safety
+    ///
+    /// Dropping it drops the inner body, and ends the silence that is measured.
+    ///
     /// # Errors
     ///
     /// Each has [`received`](Error::received), and [`expected`](Error::expected) where the service

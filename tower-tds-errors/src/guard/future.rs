@@ -14,6 +14,10 @@ use super::body::GuardBody;
 
 pin_project! {
     /// The future of [`Guard`](crate::Guard).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it drops the inner one.
     #[derive(Debug)]
     pub struct ResponseFuture<F> {
         #[pin]

@@ -21,6 +21,10 @@ use super::future::ResponseFuture;
 ///
 /// Dropping the future or the body drops the inner one.
 ///
+/// # Clone
+///
+/// As the inner service's; [`Bodies`] are shared.
+///
 /// # Errors
 ///
 /// The inner service's own. Those of the body say what came of it: [`GuardBody`].

@@ -123,7 +123,7 @@ pub(super) const fn row(kind: Kind) -> Row {
         Kind::ConnectTimeout => new("connect_timeout", Backoff, Never,
             "no connection could be made in time", "check host and network, then try again"),
         Kind::Tls => new("tls", NO, Never,
-            "the tls handshake failed", "check certificates, clock and host name"),
+            "the tls handshake failed", "check certificates, clock and host name, and that https is spoken there"),
         Kind::Unsent => new("unsent", Backoff, Never,
             "the connection went away before the request", "try again"),
         Kind::StreamRefused => new("stream_refused", Backoff, Never,
@@ -145,7 +145,7 @@ pub(super) const fn row(kind: Kind) -> Row {
         Kind::Decode => new("decode", NO, Unknown,
             "the answer's body is not in the coding it declares", "ask for another coding, or for none"),
         Kind::Malformed => new("malformed", NO, Unknown,
-            "the answer is not http", "check host and port"),
+            "the answer is not http", "check scheme, host and port"),
         Kind::Unrecognized => new("unrecognized", NO, Unknown,
             "the request failed", "see the source of this error"),
     }

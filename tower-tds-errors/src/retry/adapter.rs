@@ -71,6 +71,10 @@ pub struct RetryPolicy {
 
 pin_project! {
     /// The wait before another attempt.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it gives the attempt up: nothing is sent.
     pub struct Wait {
         #[pin]
         sleep: Sleep,

@@ -21,6 +21,10 @@ use crate::stop::Stop;
 
 pin_project! {
     /// The future of [`Retry`](crate::Retry).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it drops the attempt or the wait that is under way, and nothing is sent after.
     pub struct ResponseFuture<S, B, P>
     where
         S: Service<Request<B>>,

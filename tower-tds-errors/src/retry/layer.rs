@@ -21,6 +21,10 @@ use crate::guard::Bodies;
 /// Use it outermost: each attempt then takes the current token, a new permit and, if need be, a
 /// new connection. Which failures are retried, and how, stands on the crate's front page.
 ///
+/// The service below has to fail with what is `Into<Error>`. If the compiler misses a `From` for
+/// [`Error`](crate::Error), put [`ClassifyLayer`](crate::ClassifyLayer) below, and make the errors
+/// of what is in between into this one by `map_err` and [`Error::new`](crate::Error::new).
+///
 /// # Examples
 ///
 /// ```
