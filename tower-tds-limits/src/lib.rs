@@ -88,6 +88,10 @@
 //! | tonic | around the connector given to `Endpoint::connect_with_connector`; around one that speaks TLS itself, or idle sockets stay |
 //! | reqwest | nowhere, see below |
 //!
+//! The request limit goes around any service of `http::Request` that answers with
+//! `http::Response`. reqwest's client has types of its own, and `tower::service_fn` makes it such a
+//! service: `examples/with-reqwest.rs` has the lines.
+//!
 //! reqwest's `connector_layer` may delay a connect or fail it. It cannot put anything around the
 //! socket, so it cannot know when the socket closes, and what it limits is handshakes: a limit of
 //! 10 there let 100 sockets be open. With reqwest the bound is a sum. It holds with

@@ -42,6 +42,9 @@ pub struct Background<E> {
 
 pin_project! {
     /// A task in the background.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the task, with whatever permit that holds.
     pub struct BackgroundTask<F> {
         #[pin]
         task: F,

@@ -14,6 +14,13 @@ pin_project! {
     ///
     /// The permit is freed once, at the first of: the end of the body, an error, the drop of the
     /// body. A body that is already at its end when the head arrives holds none.
+    ///
+    /// # Cancel safety
+    /// Dropping it frees the permit in flight at once. The permits of the quotas stay as long as
+    /// the proof asks ([`Proof`](crate::Proof)).
+    ///
+    /// # Errors
+    /// The inner body's own.
     pub struct PermitBody<B> {
         #[pin]
         inner: B,

@@ -15,7 +15,7 @@ use tokio::{runtime::Handle, time::timeout};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Puts [`Detach`] around a service.
+/// Puts [`Detach`] around a service; an example is there.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct DetachLayer {}
@@ -32,6 +32,10 @@ pub struct DetachLayer {}
 ///
 /// The call is let go after 30 s, or when 256 KiB of its body have come. Its permit in flight is
 /// held until then. What was not polled once is dropped as it is.
+///
+/// # Backpressure
+/// Readiness is the inner service's own. Calls without a caller keep their places, so that those
+/// who come after them wait as behind any other.
 ///
 /// # Cancel safety
 /// Dropping the future spawns what is left of it, on the runtime that drops it. Outside a

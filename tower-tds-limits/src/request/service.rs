@@ -21,7 +21,9 @@ use crate::{
 /// which the readied instance holds until `call`. Dropping the readied instance gives the permit
 /// back uncounted. A clone that was polled and is then neither polled again nor dropped keeps
 /// its permit or its place in the queue: use a clone for one request
-/// (`oneshot`), or drop it.
+/// (`oneshot`), or drop it. A response that is kept while nobody reads its body keeps its place in
+/// flight too: whoever makes many calls at once reads each body where the call was made, and does
+/// not wait for all responses first.
 ///
 /// # Cancel safety
 /// Dropping the response future or the body frees the place in flight at once. A request whose
