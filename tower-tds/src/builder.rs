@@ -15,7 +15,21 @@ use crate::{
     transport::{Schemes, http},
 };
 
-/// Puts a [`Client`] together. See [`Client::builder`].
+/// Puts a [`Client`] together: what cannot be defaulted is in [`Client::builder`], the rest here.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tower_tds::{Client, Credentials, Limits, layers::errors::RetryLayer};
+///
+/// let credentials = Credentials::new("my-client-id", "s3cr3t")?;
+/// let builder = Client::builder("https://auth.example.org", "https://data.example.org", credentials)
+///     .limits(Limits::default().max_wait(Duration::from_secs(30)))
+///     .retry(RetryLayer::new().deadline(Duration::from_secs(60)))
+///     .compression();
+/// # drop(builder);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Builder {
     auth_url: String,

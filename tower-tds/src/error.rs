@@ -3,6 +3,20 @@
 use std::{error, fmt};
 
 /// Why a client could not be built: a setting that cannot be right.
+///
+/// Its text names the setting; [`source`](error::Error::source) says why, and what to write.
+///
+/// # Examples
+/// ```
+/// use tower_tds::{Client, Credentials};
+///
+/// let credentials = Credentials::new("my-client-id", "s3cr3t")?;
+/// let error = Client::builder("https://auth.example.org", "http://data.example.org", credentials)
+///     .build()
+///     .expect_err("plain http is for this machine alone");
+/// assert_eq!(error.to_string(), "the base URL is not usable");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct BuildError {
     what: &'static str,
