@@ -12,6 +12,9 @@ use http::Response;
 use crate::{Body, Error};
 
 /// The answer of a [`Sim`](crate::Sim) on its way.
+///
+/// # Cancel safety
+/// Dropping it is noted in the ledger as an aborted call, if it has been counted by then.
 pub struct ResponseFuture(Pin<Box<dyn Future<Output = Answer> + Send>>);
 
 type Answer = Result<Response<Body>, Error>;

@@ -87,9 +87,9 @@ impl Key {
         &self.member
     }
 
-    /// Whether `secret` is the current one, and secrets are asked for.
+    /// Whether `secret` is the current one.
     pub(crate) fn opens_with(&self, secret: &str) -> bool {
-        self.public.is_none() && *self.api_key.secret == *secret
+        *self.api_key.secret == *secret
     }
 }
 

@@ -101,6 +101,23 @@ async fn every_way_to_end_a_token_ends_it() {
     assert_eq!(grant(&mut realm).not_before, realm.clock.wall_at(now));
 }
 
+#[tokio::test(start_paused = true)]
+async fn tokens_that_have_expired_are_swept_out_and_no_others() {
+    let (mut realm, key) = realm();
+    realm.expires_in = 10;
+    realm.tokens.sweep_at = 2;
+    let grant = |realm: &mut Realm| realm.grant(key.client_id(), "").unwrap().token;
+    let old = grant(&mut realm);
+    tokio::time::advance(Duration::from_secs(6)).await;
+    let young = grant(&mut realm);
+    tokio::time::advance(Duration::from_secs(6)).await;
+    grant(&mut realm);
+    // Asked at a time when both were good, it shows what is still known.
+    let both_good = realm.clock.now().saturating_sub(Duration::from_secs(6));
+    assert!(realm.valid(&old, both_good).is_none());
+    assert!(realm.valid(&young, both_good).is_some());
+}
+
 #[test]
 fn a_token_that_was_changed_is_not_valid() {
     let (mut realm, key) = realm();

@@ -21,7 +21,7 @@ pub(crate) struct Tokens {
     /// Since when tokens are valid, in seconds of the wall clock; 0 if that never changed.
     not_before: i64,
     /// How many tokens may be kept before the expired ones are swept out.
-    sweep_at: usize,
+    pub(super) sweep_at: usize,
 }
 
 /// A token's record.

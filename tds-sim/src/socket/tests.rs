@@ -43,3 +43,14 @@ fn a_request_that_outlives_its_socket_changes_nothing() {
     socket.end();
     assert_eq!(open_and_idle(&ledger), (1, 1));
 }
+
+#[test]
+fn a_request_that_comes_after_its_socket_has_closed_changes_nothing() {
+    let (socket, ledger) = socket();
+    ledger.socket_opened(); // Another one, idle.
+    socket.close();
+    socket.begin();
+    assert_eq!(open_and_idle(&ledger), (1, 1));
+    socket.end();
+    assert_eq!(open_and_idle(&ledger), (1, 1));
+}

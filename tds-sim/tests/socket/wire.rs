@@ -77,6 +77,10 @@ async fn a_reset_before_the_head_is_a_tcp_reset_and_nothing_else() {
     );
     let summary = server.ledger().summary();
     assert_eq!((summary.data_calls, summary.unanswered), (1, 1));
+    assert_eq!(
+        summary.sockets_open, 0,
+        "a socket that breaks is closed too"
+    );
 }
 
 #[tokio::test]
@@ -93,6 +97,9 @@ async fn a_reset_within_a_body_comes_after_its_first_half() {
         (arrivals[0].status, arrivals[0].outcome),
         (Some(200), Outcome::Aborted)
     );
+    let path = "/v1/history/a?bytes=10000&framing=chunked";
+    let raw = get(&server, &token, path, usize::MAX).await;
+    assert_eq!(raw.end, Err(ErrorKind::ConnectionReset), "without a length");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //!
 //! Every refusal stands beside the real server's in the tests of `tower-oidc-cc`, where there is one.
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
 use http::Request;
 use http_body_util::BodyExt as _;
@@ -65,6 +65,8 @@ async fn a_statement_is_good_for_one_token() {
     let (status, reply) = post(&sim, &statement).await;
     assert_eq!(status, 200);
     assert!(reply["access_token"].is_string());
+    // It is remembered for as long as it is good.
+    tokio::time::advance(Duration::from_secs(59)).await;
     let (status, reply) = post(&sim, &statement).await;
     assert_eq!(
         (status, reply),
@@ -103,7 +105,7 @@ async fn a_statement_is_good_for_a_minute_whatever_end_it_gives_itself() {
         claims["exp"] = json!(get_current_timestamp().saturating_add(86_400));
     };
     let statement = signed(&sim, day);
-    tokio::time::advance(std::time::Duration::from_secs(63)).await;
+    tokio::time::advance(Duration::from_secs(63)).await;
     let (status, reply) = post(&sim, &statement).await;
     assert_eq!(status, 400);
     assert_eq!(

@@ -6,7 +6,7 @@ use http::{Method, Request};
 use tokio::time::advance;
 
 use super::{answer, get, status, text, with_token};
-use crate::{ErrorBody, RetryAfter, Sim};
+use crate::{ErrorBody, Outcome, RetryAfter, Sim};
 
 async fn message(sim: &Sim, request: Request<String>) -> (u16, String) {
     let response = answer(sim, request).await.unwrap();
@@ -53,6 +53,11 @@ async fn tokens_in_the_wrong_shape_are_invalid() {
         let got = message(&sim, request.body(String::new()).unwrap()).await;
         assert_eq!(got, (401, "invalid token".to_owned()), "{value}");
     }
+    let bearer = format!("Bearer {token}");
+    let twice = Request::get("/v1/live/a").header("authorization", &bearer);
+    let twice = twice.header("authorization", &bearer);
+    let got = message(&sim, twice.body(String::new()).unwrap()).await;
+    assert_eq!(got, (401, "invalid token".to_owned()), "which of the two");
     let request = Request::get("/v1/live/a").header("authorization", format!("bearer {token}"));
     assert_eq!(
         status(&sim, request.body(String::new()).unwrap()).await,
@@ -75,13 +80,16 @@ async fn the_ledger_knows_the_generation_of_a_token_if_it_was_valid() {
     for token in [&*second, &token, "none"] {
         status(&sim, get("/v1/live/a", token)).await;
     }
+    sim.set_roles(sim.client_id(), ["live"]).unwrap();
+    let third = sim.token(sim.client_id()).unwrap();
+    assert_eq!(status(&sim, get("/v1/history/a", &third)).await, 401);
     let tokens: Vec<_> = sim
         .ledger()
         .arrivals()
         .iter()
         .map(|arrival| arrival.token)
         .collect();
-    assert_eq!(tokens, [Some(2), Some(1), None]);
+    assert_eq!(tokens, [Some(2), Some(1), None, Some(3)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,7 +172,17 @@ async fn what_is_not_there_is_404_and_what_cannot_be_done_405() {
     for path in ["/", "/v1/live/", "/v1/live/a/b", "/v2/live/a"] {
         assert_eq!(status(&sim, get(path, &token)).await, 404, "{path}");
     }
-    let mut request = get("/v1/live/a", &token);
-    *request.method_mut() = Method::POST;
-    assert_eq!(status(&sim, request).await, 405);
+    for method in [Method::POST, Method::PUT, Method::DELETE, Method::HEAD] {
+        let mut request = get("/v1/live/a", &token);
+        *request.method_mut() = method;
+        assert_eq!(status(&sim, request).await, 405);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_a_body_is_complete_with_its_head() {
+    let (sim, _) = with_token(|config| config.error_body = ErrorBody::Empty);
+    // hyper does not ask a body that has ended for more.
+    drop(answer(&sim, get("/v1/live/a", "wrong")).await.unwrap());
+    assert_eq!(sim.ledger().arrivals()[0].outcome, Outcome::Complete);
 }
