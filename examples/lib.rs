@@ -1,8 +1,12 @@
-//! What the programs beside this file share: how they talk to whoever runs them.
+//! What the programs beside this file share: the service they call, and how they talk.
 
 mod say;
+mod service;
 
-pub use self::say::{causes, say, warn};
+pub use self::{
+    say::{causes, end, say, warn},
+    service::Service,
+};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -3,7 +3,10 @@
 use std::{
     error::Error,
     io::{self, Write},
+    process::ExitCode,
 };
+
+use tower::BoxError;
 
 /// Writes to the standard output. A reader that has gone, as `head` does, is no failure.
 ///
@@ -20,6 +23,18 @@ pub fn say(text: &str) -> io::Result<()> {
 /// Writes a line to the standard error. Nobody has to be there to read it.
 pub fn warn(line: &str) {
     drop(writeln!(io::stderr(), "{line}"));
+}
+
+/// Ends a program, and says why if it is not the end that was wanted.
+#[must_use]
+pub fn end(outcome: Result<(), BoxError>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            warn(&causes(&*error));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// An error and what caused it, in one line.

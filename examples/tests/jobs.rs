@@ -1,0 +1,102 @@
+//! The examples as their users run them, against the simulated service.
+
+#![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
+
+use std::{
+    fs,
+    process::{Command, Output},
+};
+
+fn run(program: &str, arguments: &[&str], settings: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(program);
+    for name in NAMES {
+        command.env_remove(name);
+    }
+    let command = command.args(arguments).envs(settings.iter().copied());
+    command.output().expect("it starts")
+}
+
+/// What a program says that ends well.
+fn out(program: &str, arguments: &[&str]) -> String {
+    let output = run(program, arguments, &[]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program}: {error}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn get_writes_the_answer_and_nothing_else() {
+    let data = out(env!("CARGO_BIN_EXE_get"), &["/v1/live/metro"]);
+    assert!(data.starts_with(r#"{"name":"metro""#), "{data}");
+}
+
+#[test]
+fn get_says_by_its_exit_code_what_can_help() {
+    let get = env!("CARGO_BIN_EXE_get");
+    let missing = run(get, &["/nothing/there"], &[]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(missing.stdout.is_empty());
+
+    let nobody = ["http://127.0.0.1:1", "http://127.0.0.1:1", "id", "secret"];
+    let settings: Vec<_> = NAMES.into_iter().zip(nobody).collect();
+    assert_eq!(run(get, &[], &settings).status.code(), Some(75));
+    let half = run(get, &[], &settings[..2]);
+    assert_eq!(half.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&half.stderr).into_owned();
+    assert!(error.contains("TDS_CLIENT_ID"), "{error}");
+}
+
+#[test]
+fn bulk_brings_whole_files_and_a_second_run_only_what_is_missing() {
+    let folder = std::env::temp_dir().join(format!("tds-bulk-{}", std::process::id()));
+    let path = folder.to_str().expect("text");
+    let bulk = env!("CARGO_BIN_EXE_bulk");
+    assert_eq!(out(bulk, &[path]), "31 of 31 missing files brought\n");
+    let sizes: Vec<_> = fs::read_dir(&folder)
+        .expect("the folder")
+        .map(|file| file.expect("a file").metadata().expect("its size").len())
+        .collect();
+    assert_eq!(sizes, [1_048_576; 31], "decoded, and no .part is left");
+    fs::remove_file(folder.join("2026-10-07.csv")).expect("it is there");
+    assert_eq!(out(bulk, &[path]), "1 of 1 missing files brought\n");
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn poll_asks_each_feed_in_each_round() {
+    let said = out(env!("CARGO_BIN_EXE_poll"), &[]);
+    assert_eq!(
+        said.matches("/v1/live/rail: 128 bytes").count(),
+        3,
+        "{said}"
+    );
+}
+
+#[test]
+fn backend_makes_one_call_for_all_its_users() {
+    let said = out(env!("CARGO_BIN_EXE_backend"), &[]);
+    assert_eq!(said, "200 of 200 users served\ncalls upstream: Some(1)\n");
+}
+
+#[test]
+fn shares_keep_together_what_the_address_may_do() {
+    let said = out(env!("CARGO_BIN_EXE_shares"), &[]);
+    assert!(said.starts_with("180 of 180 calls served\n"), "{said}");
+    assert!(said.ends_with("answers by status: {200: 180}\n"), "{said}");
+}
+
+#[test]
+fn reqwest_stays_inside_the_limits() {
+    let said = out(env!("CARGO_BIN_EXE_with-reqwest"), &[]);
+    assert!(
+        said.starts_with("120 bodies read\nanswers by status: {200: 120}\n"),
+        "{said}"
+    );
+}
+
+const NAMES: [&str; 4] = [
+    "TDS_AUTH_URL",
+    "TDS_BASE_URL",
+    "TDS_CLIENT_ID",
+    "TDS_CLIENT_SECRET",
+];
