@@ -41,6 +41,11 @@ mod challenge;
 /// assert_eq!(By498.judge(Ok::<_, &()>(&response)), Judgement::DeadToken);
 /// # Ok::<(), http::status::InvalidStatusCode>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot judge what the service below the token layer answers",
+    label = "no `Judge<{Res}, {E}>`",
+    note = "implement it, or see whether the layers stand in the order that `{Self}` is made for"
+)]
 pub trait Judge<Res, E> {
     /// Judges one outcome of the service below. It is called once per call, and must not block.
     fn judge(&self, outcome: Result<&Res, &E>) -> Judgement;

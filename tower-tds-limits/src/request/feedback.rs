@@ -30,6 +30,11 @@ use crate::clock;
 /// # let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
 /// # assert_eq!(ReadIo.read(Err::<&(), _>(&refused)), Outcome::Unsent);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot read what the service below the limit answers",
+    label = "no `Feedback<{T}, {E}>`",
+    note = "implement it, or see whether the layers stand in the order that `{Self}` is made for"
+)]
 pub trait Feedback<T, E> {
     /// Reads one outcome of the inner service.
     fn read(&self, outcome: Result<&T, &E>) -> Outcome;
