@@ -4,13 +4,14 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use pin_project_lite::pin_project;
 
 pub use crate::replay::future::ReplayFuture;
-use crate::{Challenge, Error, Judge, Judgement, TokenError, Tokens};
+use crate::{Challenge, Error, Judge, Judgement, TokenError, tokens::Desk};
 
 pin_project! {
     /// Resolves to the response of the service below, or to the reason why nothing was sent.
@@ -31,14 +32,10 @@ pin_project! {
         Sent {
             #[pin]
             inner: F,
-            tokens: Tokens,
-            generation: u64,
+            // None if the request went as it was, with no token.
+            token: Option<(Arc<Desk>, u64)>,
             judge: J,
             replaced: bool,
-        },
-        Passed {
-            #[pin]
-            inner: F,
         },
         Refused {
             error: TokenError,
@@ -49,21 +46,15 @@ pin_project! {
 // === impl ResponseFuture ===
 
 impl<F, J> ResponseFuture<F, J> {
-    pub(crate) fn sent(inner: F, tokens: Tokens, generation: u64, judge: J) -> Self {
+    #[inline]
+    pub(crate) fn sent(inner: F, token: Option<(Arc<Desk>, u64)>, judge: J) -> Self {
         Self {
             state: State::Sent {
                 inner,
-                tokens,
-                generation,
+                token,
                 judge,
                 replaced: false,
             },
-        }
-    }
-
-    pub(crate) fn passed(inner: F) -> Self {
-        Self {
-            state: State::Passed { inner },
         }
     }
 
@@ -77,7 +68,6 @@ impl<F, J> ResponseFuture<F, J> {
     pub(crate) fn is_replaced(&self) -> bool {
         match &self.state {
             State::Sent { replaced, .. } => *replaced,
-            State::Passed { .. } => false,
             State::Refused { error } => error.is_expired(),
         }
     }
@@ -90,28 +80,25 @@ where
 {
     type Output = Result<Res, Error<E>>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
             // ## Sent => done
             StateProj::Sent {
                 inner,
-                tokens,
-                generation,
+                token,
                 judge,
                 replaced,
             } => {
                 let mut outcome = ready!(inner.poll(cx));
-                let judgement = judge.judge(outcome.as_ref());
-                if judgement != Judgement::Other {
-                    let finding = tokens.find(judgement, *generation);
-                    *replaced = judgement == Judgement::DeadToken && finding.is_replaced();
-                    judge.annotate(outcome.as_mut(), finding);
+                if let Some((desk, generation)) = token {
+                    let judgement = judge.judge(outcome.as_ref());
+                    if judgement != Judgement::Other {
+                        let finding = desk.find(judgement, *generation);
+                        *replaced = judgement == Judgement::DeadToken && finding.is_replaced();
+                        judge.annotate(outcome.as_mut(), finding);
+                    }
                 }
-                Poll::Ready(outcome.map_err(Error::Inner))
-            }
-            // ## Passed => done
-            StateProj::Passed { inner } => {
-                let outcome = ready!(inner.poll(cx));
                 Poll::Ready(outcome.map_err(Error::Inner))
             }
             // ## Refused => done
@@ -123,7 +110,7 @@ where
 impl<F, J> fmt::Debug for ResponseFuture<F, J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match self.state {
-            State::Sent { .. } | State::Passed { .. } => "sent",
+            State::Sent { .. } => "sent",
             State::Refused { .. } => "refused",
         };
         f.debug_struct("ResponseFuture")

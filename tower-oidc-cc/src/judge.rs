@@ -93,6 +93,7 @@ pub struct Challenge;
 // === impl Challenge ===
 
 impl<B, E> Judge<Response<B>, E> for Challenge {
+    #[inline]
     fn judge(&self, outcome: Result<&Response<B>, &E>) -> Judgement {
         match outcome {
             Ok(response) if response.status() == StatusCode::UNAUTHORIZED => {

@@ -46,6 +46,7 @@ pub(crate) enum Ruling {
 // === impl Rules ===
 
 impl Rules {
+    #[inline]
     pub(crate) fn rule<B>(&self, request: &Request<B>) -> Result<Ruling, TokenError> {
         let uri = request.uri();
         if !self.origins.iter().any(|origin| origin.contains(uri)) {

@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use http::{HeaderValue, Request, header::AUTHORIZATION};
+use http::{Request, header::AUTHORIZATION};
 use tower_service::Service;
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     error::token::Kind,
     future::ResponseFuture,
     rules::{Rules, Ruling},
-    tokens::Wait,
+    tokens::{Badge, Wait},
 };
 
 /// Puts a bearer token on each request.
@@ -52,19 +52,27 @@ pub struct Token<S, J = Challenge> {
     tokens: Tokens,
     rules: Arc<Rules>,
     judge: J,
+    /// The badge of the last call: while its token is in use, the next call needs no other.
+    badge: Option<Badge>,
     phase: Phase,
+    /// Idle but in the phase of waiting for a token.
+    wait: Wait,
+    /// Full in the phase of failure alone.
+    failure: Option<TokenError>,
 }
 
-/// How far readiness has come.
-#[derive(Debug)]
+/// How far readiness has come. What a phase may need stands beside it and not inside, so that a
+/// call that needs none of it has nothing to drop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     /// No token has been seen since the last call.
-    Token(Wait),
+    #[default]
+    Token,
     /// A token has been seen. From here there is no way back to waiting: the service below may
     /// hold a permit by now, or a place in the queue for one.
     Inner,
     /// There is no token, and the next call says why.
-    Failed(TokenError),
+    Failed,
 }
 
 // === impl Token ===
@@ -76,7 +84,10 @@ impl<S, J> Token<S, J> {
             tokens,
             rules,
             judge,
+            badge: None,
             phase: Phase::default(),
+            wait: Wait::default(),
+            failure: None,
         }
     }
 
@@ -105,15 +116,32 @@ impl<S, J> Token<S, J> {
         wait.poll(&self.tokens, cx)
     }
 
-    /// The header of this moment, and the number of the token in it.
-    fn header(&self) -> Result<(HeaderValue, u64), TokenError> {
-        if let Some(bearer) = &*self.tokens.attended() {
-            return Ok((bearer.header.clone(), bearer.generation));
+    /// Waits for the first token, or for the next one after an expiry.
+    fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Phase> {
+        self.wait.poll(&self.tokens, cx).map(|found| {
+            self.failure = found.err();
+            match self.failure {
+                None => Phase::Inner,
+                Some(_) => Phase::Failed,
+            }
+        })
+    }
+
+    /// The badge of this moment.
+    #[inline]
+    fn badge(&mut self) -> Result<&Badge, TokenError> {
+        let current = self.tokens.current();
+        if self.badge.as_ref().is_none_or(|b| b.generation != current) {
+            self.change();
         }
-        match self.tokens.unattended() {
-            Some(bearer) => Ok((bearer.header.clone(), bearer.generation)),
-            None => Err(TokenError::new(Kind::Expired)),
-        }
+        let badge = self.badge.as_ref();
+        badge.ok_or_else(|| TokenError::new(Kind::Expired))
+    }
+
+    /// Takes the badge of another token, or the first one.
+    #[inline(never)]
+    fn change(&mut self) {
+        self.badge = self.tokens.badge();
     }
 }
 
@@ -126,45 +154,47 @@ where
     type Error = Error<S::Error>;
     type Future = ResponseFuture<S::Future, J>;
 
+    #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        match &mut self.phase {
+        if self.phase == Phase::Token {
             // ## Token => (Inner | Failed)
-            Phase::Token(wait) => {
-                if !self.tokens.is_fresh()
-                    && let Err(error) = ready!(wait.poll(&self.tokens, cx))
-                {
-                    self.phase = Phase::Failed(error);
-                    return Poll::Ready(Ok(()));
-                }
-                self.phase = Phase::Inner;
-            }
-            Phase::Inner => {}
-            Phase::Failed(_) => return Poll::Ready(Ok(())),
+            self.phase = if self.tokens.current() == 0 {
+                ready!(self.poll_first(cx))
+            } else {
+                self.wait.rest();
+                Phase::Inner
+            };
+        }
+        if self.phase == Phase::Failed {
+            return Poll::Ready(Ok(()));
         }
         self.inner.poll_ready(cx).map_err(Error::Inner)
     }
 
+    #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        match mem::take(&mut self.phase) {
-            Phase::Inner => {}
-            Phase::Failed(error) => return ResponseFuture::refused(error),
-            // Called without readiness: the token may be there nevertheless.
-            Phase::Token(_) => {}
+        // Called without readiness? The token may be there nevertheless.
+        if mem::take(&mut self.phase) == Phase::Failed
+            && let Some(error) = self.failure.take()
+        {
+            return ResponseFuture::refused(error);
         }
-        let header = match self.rules.rule(&request) {
-            Ok(Ruling::Token) => self.header(),
-            Ok(Ruling::Nothing) => return ResponseFuture::passed(self.inner.call(request)),
+        let badge = match self.rules.rule(&request) {
+            Ok(Ruling::Token) => self.badge().map(Some),
+            Ok(Ruling::Nothing) => Ok(None),
             Err(error) => Err(error),
         };
-        match header {
-            Ok((header, generation)) => {
+        let sent = match badge {
+            Ok(Some(badge)) => {
                 // Insert replaces every value there was: a server that sees two takes either.
-                request.headers_mut().insert(AUTHORIZATION, header);
-                let sent = self.inner.call(request);
-                ResponseFuture::sent(sent, self.tokens.clone(), generation, self.judge.clone())
+                let headers = request.headers_mut();
+                headers.insert(AUTHORIZATION, badge.header.clone());
+                Some((Arc::clone(&badge.desk), badge.generation))
             }
-            Err(error) => ResponseFuture::refused(error),
-        }
+            Ok(None) => None,
+            Err(error) => return ResponseFuture::refused(error),
+        };
+        ResponseFuture::sent(self.inner.call(request), sent, self.judge.clone())
     }
 }
 
@@ -176,13 +206,5 @@ impl<S: Clone, J: Clone> Clone for Token<S, J> {
             Arc::clone(&self.rules),
             self.judge.clone(),
         )
-    }
-}
-
-// === impl Phase ===
-
-impl Default for Phase {
-    fn default() -> Self {
-        Self::Token(Wait::default())
     }
 }

@@ -2,12 +2,20 @@
 
 use std::{fmt, future::poll_fn, sync::Arc};
 
-use self::{bearer::Bearer, shared::Shared, sync::Guard};
+use self::{
+    badge::{LANES, pick},
+    bearer::Bearer,
+    shared::Shared,
+};
 use crate::{Finding, Health, Judgement, Provider, TokenEndpoint, TokenError};
 
 pub use self::builder::TokensBuilder;
-pub(crate) use self::wait::Wait;
+pub(crate) use self::{
+    badge::{Badge, Desk},
+    wait::Wait,
+};
 
+mod badge;
 mod bearer;
 mod builder;
 mod cold;
@@ -70,6 +78,7 @@ mod wait;
 #[derive(Clone)]
 pub struct Tokens {
     shared: Arc<Shared>,
+    desks: Arc<[Arc<Desk>; LANES]>,
 }
 
 // === impl Tokens ===
@@ -119,31 +128,56 @@ impl Tokens {
         self.shared.health()
     }
 
-    /// Whether it is worth asking for a token now: a hint, decided by [`Self::bearer`].
-    pub(crate) fn is_fresh(&self) -> bool {
-        self.shared.is_fresh()
+    /// The number of the token that may be sent at this moment; 0 if there is none. One load.
+    #[inline]
+    pub(crate) fn current(&self) -> u64 {
+        self.shared.current()
     }
 
-    /// The token of this moment, as the driver left it: one load, no lock, no clock.
-    pub(crate) fn attended(&self) -> Guard<Option<Arc<Bearer>>> {
-        self.shared.attended()
+    /// The badge of this moment: of the token that a driver attends to, or else by the clock.
+    pub(crate) fn badge(&self) -> Option<Badge> {
+        if let Some(bearer) = &*self.shared.attended() {
+            return Some(self.issue(bearer));
+        }
+        Some(self.issue(&*self.shared.unattended()?))
     }
 
-    /// The token of this moment by the clock, for when no driver attends to it.
-    pub(crate) fn unattended(&self) -> Option<Arc<Bearer>> {
-        self.shared.unattended()
+    fn new(shared: Shared) -> Self {
+        let shared = Arc::new(shared);
+        let desk = |_| {
+            let shared = Arc::clone(&shared);
+            Arc::new(Desk { shared })
+        };
+        Self {
+            desks: Arc::new(std::array::from_fn(desk)),
+            shared,
+        }
     }
 
+    fn issue(&self, bearer: &Bearer) -> Badge {
+        Badge {
+            header: bearer.header().clone(),
+            generation: bearer.generation,
+            desk: Arc::clone(pick(&self.desks)),
+        }
+    }
+}
+
+// === impl Desk ===
+
+impl Desk {
     /// Acts on a judgement about the token of this generation, and says what was done.
     pub(crate) fn find(&self, judgement: Judgement, generation: u64) -> Finding {
         self.shared.find(judgement, generation)
     }
 }
 
+// === impl Tokens ===
+
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tokens")
-            .field("fresh", &self.is_fresh())
+            .field("fresh", &(self.current() != 0))
             .finish_non_exhaustive()
     }
 }

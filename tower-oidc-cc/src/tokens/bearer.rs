@@ -4,15 +4,53 @@ use bytes::Bytes;
 use http::HeaderValue;
 use zeroize::Zeroizing;
 
+use super::badge::{LANES, pick};
 use crate::{lifetime::Lifetime, moment::Moment};
 
 /// One token: its header, made once, and the numbers that the slot is run by.
 #[derive(Debug)]
 pub(crate) struct Bearer {
-    pub(crate) header: HeaderValue,
     pub(crate) generation: u64,
     pub(crate) born: Moment,
     pub(crate) lifetime: Lifetime,
+    headers: [HeaderValue; LANES],
+}
+
+/// The bytes of a header, with the count of their users on a cache line of their own: it stands
+/// right before this.
+#[repr(align(128))]
+struct Line {
+    bytes: Zeroizing<Vec<u8>>,
+}
+
+// === impl Bearer ===
+
+impl Bearer {
+    pub(super) fn new(
+        header: &HeaderValue,
+        generation: u64,
+        (born, lifetime): (Moment, Lifetime),
+    ) -> Self {
+        Self {
+            generation,
+            born,
+            lifetime,
+            headers: std::array::from_fn(|_| copy(header)),
+        }
+    }
+
+    /// The header for the thread that asks.
+    pub(super) fn header(&self) -> &HeaderValue {
+        pick(&self.headers)
+    }
+}
+
+// === impl Line ===
+
+impl AsRef<[u8]> for Line {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// Makes the sensitive header of a token, or says why it cannot be one.
@@ -27,11 +65,19 @@ pub(crate) fn header(token: &str) -> Result<HeaderValue, &'static str> {
     if !token.bytes().all(|b| b.is_ascii_graphic()) {
         return Err("it is not visible ASCII");
     }
-    let mut line = Vec::with_capacity(SCHEME.len().saturating_add(token.len()));
-    line.extend_from_slice(SCHEME);
-    line.extend_from_slice(token.as_bytes());
-    let mut header = HeaderValue::from_maybe_shared(Bytes::from_owner(Zeroizing::new(line)))
-        .map_err(|_| "it is no header value")?;
+    sensitive(&[SCHEME, token.as_bytes()]).map_err(|_| "it is no header value")
+}
+
+/// The same header in bytes of its own.
+fn copy(header: &HeaderValue) -> HeaderValue {
+    sensitive(&[header.as_bytes()]).unwrap_or_else(|_| header.clone())
+}
+
+fn sensitive(parts: &[&[u8]]) -> Result<HeaderValue, http::header::InvalidHeaderValue> {
+    let line = Line {
+        bytes: Zeroizing::new(parts.concat()),
+    };
+    let mut header = HeaderValue::from_maybe_shared(Bytes::from_owner(line))?;
     header.set_sensitive(true);
     Ok(header)
 }

@@ -158,9 +158,7 @@ impl TokensBuilder {
             self.settings.timeout,
             self.settings.clock.clone(),
         );
-        Tokens {
-            shared: Arc::new(Shared::new(Arc::new(post), self.settings)),
-        }
+        Tokens::new(Shared::new(Arc::new(post), self.settings))
     }
 }
 

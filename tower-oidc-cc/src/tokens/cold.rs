@@ -77,7 +77,7 @@ impl Cold {
     pub(super) fn bury(&mut self) {
         if let Some(token) = self.token.take() {
             self.dead.truncate(DEAD.saturating_sub(1));
-            self.dead.push_front(token.header.clone());
+            self.dead.push_front(token.header().clone());
         }
         self.loss = Reason::Dead;
     }
@@ -171,12 +171,9 @@ impl Cold {
         self.refusal = None;
         self.last_error = None;
         self.backoff.succeed();
-        let token = Arc::new(Bearer {
-            header: issued.header,
-            generation: self.generation,
-            born: now,
-            lifetime,
-        });
+        let life = (now, lifetime);
+        let token = Bearer::new(&issued.header, self.generation, life);
+        let token = Arc::new(token);
         self.token = Some(Arc::clone(&token));
         Ok(token)
     }

@@ -46,7 +46,7 @@ impl Shared {
             return Next::Idle;
         };
         let lifetime = token.lifetime;
-        if !self.slot.is_fresh() {
+        if self.slot.current() == 0 {
             self.slot.fill(Arc::clone(token));
         }
         let wait = lifetime.renew_at.left_at(now).max(cold.quiet_at(now));

@@ -67,7 +67,7 @@ impl Shared {
     fn realm_roles(&self, generation: u64) -> Option<Vec<String>> {
         let token = self.lock().token.clone();
         let token = token.filter(|t| t.generation == generation)?;
-        crate::claims::realm_roles(&token.header)
+        crate::claims::realm_roles(token.header())
     }
 }
 

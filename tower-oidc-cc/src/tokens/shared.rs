@@ -34,8 +34,9 @@ impl Shared {
         }
     }
 
-    pub(super) fn is_fresh(&self) -> bool {
-        self.slot.is_fresh()
+    #[inline]
+    pub(super) fn current(&self) -> u64 {
+        self.slot.current()
     }
 
     pub(super) fn attended(&self) -> Guard<Option<Arc<Bearer>>> {

@@ -2,7 +2,7 @@
 
 pub(super) use std::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicU64, Ordering},
 };
 
 pub(super) use arc_swap::{ArcSwapOption, Guard};

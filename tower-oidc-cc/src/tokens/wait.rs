@@ -30,6 +30,14 @@ pub(crate) enum Wait {
 // === impl Wait ===
 
 impl Wait {
+    /// Ends a wait that is no longer needed: what it would have heard is old by the next one.
+    #[inline]
+    pub(crate) fn rest(&mut self) {
+        if let Self::Waiting { .. } = self {
+            *self = Self::Idle;
+        }
+    }
+
     /// Resolves when there is a token, or when the flight that was waited for has failed.
     pub(crate) fn poll(
         &mut self,

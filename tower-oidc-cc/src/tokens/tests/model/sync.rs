@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 pub(super) use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicU64, Ordering},
 };
 
 /// The token of a slot. What is stored is seen by every later load, as with the real one.
