@@ -3,7 +3,10 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::{
+    HeaderValue, Request, Response, Uri,
+    header::{ACCEPT, USER_AGENT},
+};
 use http_body_util::Full;
 use tokio::runtime::{Builder, Runtime};
 use tower::service_fn;
@@ -14,6 +17,16 @@ use tower_oidc_cc::{Credentials, Origin, TokenEndpoint, TokenLayer, Tokens};
 pub fn request() -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::default());
     *request.uri_mut() = Uri::from_static("https://data.example.org/v1/live/bus");
+    request
+}
+
+/// The same request with headers and room for more, as a program sends it.
+#[must_use]
+pub fn request_with_headers() -> Request<Full<Bytes>> {
+    let mut request = request();
+    let headers = request.headers_mut();
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    headers.insert(USER_AGENT, HeaderValue::from_static("bench/1.0"));
     request
 }
 

@@ -24,15 +24,18 @@ use http::{HeaderValue, Request, header::AUTHORIZATION};
 use http_body_util::Full;
 use tds_benches::{
     Echo, call,
-    token::{self, request},
+    token::{self, request, request_with_headers},
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::{runtime::Runtime, sync::watch, time::Instant};
 use tower::util::MapRequest;
 use tower_http::auth::AddAuthorizationLayer;
 use tower_layer::Layer;
 use tower_service::Service;
 
 type Body = Full<Bytes>;
+type Make = fn() -> Request<Body>;
+/// A group, and the requests of its calls.
+type Group<'a> = (BenchmarkGroup<'a, WallTime>, Make);
 
 /// The shape of them all: a header from somewhere, into the request.
 fn insert<F>(header: F) -> MapRequest<Echo, impl FnMut(Request<Body>) -> Request<Body> + Clone>
@@ -53,18 +56,20 @@ fn header() -> HeaderValue {
 }
 
 /// One thread, and then two at once, each with a clone of the service.
-fn both<S>(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, service: S)
+fn both<S>(group: &mut Group<'_>, name: &str, service: S)
 where
     S: Service<Request<Body>> + Clone + Send,
 {
+    let (group, make) = group;
+    let make = *make;
     let mut one = service.clone();
-    group.bench_function(name, |b| b.iter(|| call(&mut one, black_box(request()))));
+    group.bench_function(name, |b| b.iter(|| call(&mut one, black_box(make()))));
     group.bench_function(format!("{name}, 2 threads"), |b| {
         b.iter_custom(|count| {
             let times = std::thread::scope(|scope| {
                 let threads = [(); 2].map(|()| {
                     let mut service = service.clone();
-                    scope.spawn(move || time(&mut service, count))
+                    scope.spawn(move || time(&mut service, make, count))
                 });
                 threads.map(|thread| thread.join().expect("no bench panics"))
             });
@@ -73,38 +78,42 @@ where
     });
 }
 
-fn time<S>(service: &mut S, count: u64) -> Duration
+fn time<S>(service: &mut S, make: Make, count: u64) -> Duration
 where
     S: Service<Request<Body>>,
 {
     let start = Instant::now();
     for _ in 0..count {
-        black_box(call(service, black_box(request())));
+        black_box(call(service, black_box(make())));
     }
     start.elapsed()
 }
 
 fn token(c: &mut Criterion) {
     let runtime = token::runtime();
-    let mut group = c.benchmark_group("token");
-    both(&mut group, "bare", Echo::new());
+    let requests: [(&str, Make); 2] = [
+        ("token, headers", request_with_headers),
+        ("token, no headers", request),
+    ];
+    for (name, make) in requests {
+        all(&mut (c.benchmark_group(name), make), &runtime);
+    }
+}
+
+fn all(group: &mut Group<'_>, runtime: &Runtime) {
+    both(group, "bare", Echo::new());
     let fixed = AddAuthorizationLayer::bearer(&"x".repeat(1_400));
-    both(&mut group, "static (tower-http)", fixed.layer(Echo::new()));
-    both(
-        &mut group,
-        "Token",
-        token::layer(&runtime).layer(Echo::new()),
-    );
+    both(group, "static (tower-http)", fixed.layer(Echo::new()));
+    both(group, "Token", token::layer(runtime).layer(Echo::new()));
 
     let shared = Arc::new(RwLock::new(header()));
     let read = move || shared.read().expect("no bench panics").clone();
-    both(&mut group, "RwLock", insert(read));
+    both(group, "RwLock", insert(read));
     let shared = Arc::new(Mutex::new(header()));
     let lock = move || shared.lock().expect("no bench panics").clone();
-    both(&mut group, "Mutex", insert(lock));
+    both(group, "Mutex", insert(lock));
     let (_sender, shared) = watch::channel(header());
-    both(&mut group, "watch", insert(move || shared.borrow().clone()));
-    group.finish();
+    both(group, "watch", insert(move || shared.borrow().clone()));
 }
 
 criterion_group!(benches, token);
