@@ -61,11 +61,8 @@ async fn get(client: Client, target: Uri) -> Result<(u16, usize), String> {
     *request.uri_mut() = target;
     let response = client.oneshot(request).await.map_err(|e| causes(&e))?;
     let status = response.status().as_u16();
-    let body = response
-        .into_body()
-        .collect()
-        .await
-        .map_err(|e| causes(&*e))?;
+    let body = response.into_body().collect().await;
+    let body = body.map_err(|e| causes(&e))?;
     Ok((status, body.to_bytes().len()))
 }
 
