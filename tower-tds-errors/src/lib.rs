@@ -81,7 +81,7 @@
 //! | a success that breaks off, or goes silent, seen by [`Guard`] | [`Truncated`](Kind::Truncated), [`BodyReset`](Kind::BodyReset), [`Stalled`](Kind::Stalled) | by its caller, who has the part | fetch it again |
 //! | a body in a broken coding | [`Decode`](Kind::Decode) | no | ask for another coding |
 //! | a certificate, a handshake | [`Tls`](Kind::Tls) | no | check certificates |
-//! | no HTTP | [`Malformed`](Kind::Malformed) | no | check host and port |
+//! | no HTTP | [`Malformed`](Kind::Malformed) | no | check scheme, host and port |
 //! | a request that cannot be sent | [`InvalidRequest`](Kind::InvalidRequest) | no | use an absolute uri |
 //! | from other layers, by [`Error::new`] | [`TokenUnavailable`](Kind::TokenUnavailable) | backoff, any method | try again later |
 //! | from other layers, by [`Error::new`] | [`LimitTimeout`](Kind::LimitTimeout) | backoff, any method | send less at once |
