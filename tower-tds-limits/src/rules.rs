@@ -38,8 +38,9 @@ pub struct Rules {
 pub enum Burst {
     /// As many as it says.
     Of(u32),
-    /// 10 where answers are quick, and more where they are so slow that ten unproven requests
-    /// would hold back the rate: the proof is given up then, before the throughput is.
+    /// 9 where answers are quick, so that buckets of ten hold, and more where they are so slow that
+    /// ten unproven requests would hold back the rate: the proof is given up then, before the
+    /// throughput is.
     Auto,
 }
 

@@ -133,7 +133,8 @@ impl fmt::Display for TooManyShares {
 
 impl error::Error for TooManyShares {}
 
-/// What an automatic burst is where answers are quick: `LEAST` of the bucket rule.
+/// The burst of the buckets that the default is proven for: a share's is never automatic, so that the
+/// sum of all stays below it.
 const LEAST_BURST: u32 = 10;
 
 #[cfg(test)]

@@ -123,9 +123,10 @@ const TICK: u64 = 1_000_000;
 /// refusals for each try of a rung that is too high (the study behind this crate simulated it).
 const CAREFUL: u64 = 40;
 
-/// The smallest burst that gateways are configured with in practice; nginx's own examples have 5
-/// to 20.
-const LEAST: u64 = 10;
+/// One less than the burst that gateways are usually configured with (nginx's own examples have 5
+/// to 20, ten in the middle): by a gateway without any, nine are refused at first and one more on
+/// the next rung, and ten are what one is ready to lose.
+const LEAST: u64 = 9;
 
 /// Beyond those that are usually unproven: without spare ones each grant waits for a proof.
 const SPARE: u64 = 5;

@@ -71,7 +71,7 @@ fn a_burst_is_never_more_than_the_quota() {
 fn the_automatic_burst_follows_the_usual_time_to_the_proof() {
     let now = START;
     let mut bucket = bucket(Burst::Auto);
-    assert_eq!(bucket.burst(), 10);
+    assert_eq!(bucket.burst(), 9);
     let prove = |bucket: &mut Bucket, took: Duration| {
         bucket.grant();
         bucket.prove(now + took);
@@ -84,7 +84,7 @@ fn the_automatic_burst_follows_the_usual_time_to_the_proof() {
     for _ in 0..500 {
         prove(&mut bucket, Duration::from_millis(50));
     }
-    assert_eq!(bucket.burst(), 10);
+    assert_eq!(bucket.burst(), 9);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_careful_beginning_allows_larger_bursts_as_answers_come() {
         bucket.grant();
         bucket.prove(START);
     }
-    assert_eq!(bursts, [0, 0, 1, 2, 10, 10]);
+    assert_eq!(bursts, [0, 0, 1, 2, 9, 9]);
     bucket.learn(nanos(Duration::from_secs(3)));
     for _ in 0..500 {
         bucket.learn(nanos(Duration::from_secs(3)));

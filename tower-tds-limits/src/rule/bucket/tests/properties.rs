@@ -94,7 +94,7 @@ proptest! {
         }
         let longest = took.iter().max().expect("at least one") * 1_000_000;
         let usual = Duration::from_nanos(longest).div_duration_f64(SPACING);
-        prop_assert!((10..=49).contains(&bucket.burst()));
+        prop_assert!((9..=49).contains(&bucket.burst()));
         let burst = u32::try_from(bucket.burst()).expect("49 at the most");
         prop_assert!(f64::from(burst) <= (usual + 5.0).max(10.0));
     }
