@@ -9,8 +9,10 @@ use tonic::{
     body::Body,
     transport::{Channel, Endpoint},
 };
-use tower::{Layer, ServiceExt};
-use tower_tds_limits::{ConnectionLimitLayer, LimitError, Limiter, Limits};
+use tower::{Layer, ServiceBuilder, ServiceExt};
+use tower_tds_limits::{
+    ConnectionLimitLayer, DetachLayer, LimitError, Limiter, Limits, RequestLimitLayer,
+};
 
 use crate::{
     count,
@@ -72,4 +74,35 @@ async fn tonic_channels_share_the_limit() {
         read(response.expect("there is room")).await;
     }
     assert_eq!(server.peak_sockets(), 2);
+}
+
+/// tonic's bodies can neither be cloned nor shared between threads.
+#[tokio::test]
+async fn the_request_limit_goes_over_a_tonic_channel() {
+    let server = Server::start_plain().await;
+    let limiter = Limiter::new(Limits::default());
+    let service = ServiceBuilder::new()
+        .layer(DetachLayer::new())
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(channel(&server, &limiter));
+    let request = Request::get(server.uri()).body(Body::empty());
+    let response = service.clone().oneshot(request.expect("a request")).await;
+    let response = response.expect("an answer");
+    assert_eq!(limiter.snapshot().in_flight, 1);
+    let body = response.into_body().collect().await.expect("a body");
+    assert_eq!(body.to_bytes(), server::BODY);
+    assert_eq!(limiter.snapshot().in_flight, 0);
+
+    // Whose caller goes is seen to its end.
+    let request = Request::get(server.held()).body(Body::empty());
+    let call = tokio::spawn(service.oneshot(request.expect("a request")));
+    while limiter.snapshot().in_flight == 0 {
+        tokio::task::yield_now().await;
+    }
+    call.abort();
+    server.release();
+    while limiter.snapshot().in_flight == 1 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(server.opened_sockets(), 1);
 }
