@@ -1,4 +1,4 @@
-//! A bound on token requests that holds under every fault (tokens.md, statement 3).
+//! A bound on token requests that holds under every fault.
 
 #![expect(
     clippy::arithmetic_side_effects,

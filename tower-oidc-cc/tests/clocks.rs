@@ -1,4 +1,4 @@
-//! Expiry on two clocks, the earlier wins (tokens.md, statement 15).
+//! Expiry on two clocks, the earlier wins.
 
 #![expect(clippy::arithmetic_side_effects, reason = "a test may panic")]
 

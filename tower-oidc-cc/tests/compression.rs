@@ -1,4 +1,4 @@
-//! Token replies that a proxy compressed unasked (tokens.md, statement 13).
+//! Token replies that a proxy compressed unasked.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

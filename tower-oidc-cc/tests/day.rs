@@ -1,5 +1,4 @@
-//! A day of random faults: the budget holds, and no call fails while there is a valid token
-//! (tokens.md, statements 3, 7, 8 and 10).
+//! A day of random faults: the budget holds, and no call fails while there is a valid token.
 
 #![expect(
     clippy::arithmetic_side_effects,

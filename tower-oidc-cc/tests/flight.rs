@@ -129,20 +129,6 @@ async fn a_call_dropped_at_any_poll_leaves_the_rest_working() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_handles_that_come_and_go_leave_no_task() {
-    let metrics = runtime::Handle::current().metrics();
-    let before = metrics.num_alive_tasks();
-    let endpoint = Endpoint::default();
-    for _ in 0..10_000 {
-        let service = layer(&tokens(&endpoint)).layer(echo());
-        service.oneshot(get(DATA)).await.unwrap();
-    }
-    settle().await;
-    assert_eq!(metrics.num_alive_tasks(), before);
-    assert_eq!(endpoint.count(), 10_000);
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_driver_ends_with_the_last_handle() {
     let metrics = runtime::Handle::current().metrics();
     let before = metrics.num_alive_tasks();

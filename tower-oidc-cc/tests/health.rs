@@ -1,4 +1,4 @@
-//! What can be read about the token, and what is told (tokens.md, statements 37 and 38).
+//! What can be read about the token, and what is told.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

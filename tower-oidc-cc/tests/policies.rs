@@ -1,4 +1,4 @@
-//! When tokens are fetched, and what a day of each policy costs (tokens.md, statement 2).
+//! When tokens are fetched, and what a day of each policy costs.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,5 +1,4 @@
-//! Credentials that come from outside, and keys that are handed over (tokens.md, statements 12
-//! and 31).
+//! Credentials that come from outside, and keys that are handed over.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

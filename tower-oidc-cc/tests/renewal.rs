@@ -39,28 +39,6 @@ async fn renewal_comes_ahead_of_expiry_and_no_call_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_calls_during_a_renewal_wait_for_nothing_and_make_one_request() {
-    let endpoint = Endpoint::scripted([Reply::token(1_000), Reply::token(1_000).after(secs(9))]);
-    let tokens = tokens(&endpoint);
-    let service = layer(&tokens).layer(echo());
-    tokens.ready().await.unwrap();
-    while endpoint.count() < 2 {
-        sleep(secs(1)).await;
-    }
-    let mut calls: Vec<_> = (0..1_000)
-        .map(|_| Box::pin(service.clone().oneshot(get(DATA))))
-        .collect();
-    for call in &mut calls {
-        let response = poll_once(call.as_mut()).expect("no call waits").unwrap();
-        assert_eq!(response.into_body(), "Bearer canary-token-1");
-    }
-    sleep(secs(9)).await;
-    let response = service.oneshot(get(DATA)).await.unwrap();
-    assert_eq!(response.into_body(), "Bearer canary-token-2");
-    assert_eq!(endpoint.count(), 2);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_day_costs_two_requests() {
     let endpoint = Endpoint::default();
     let tokens = tokens(&endpoint);

@@ -1,4 +1,4 @@
-//! What becomes of a call whose token was refused (tokens.md, statements 19 to 24 and 26).
+//! What becomes of a call whose token was refused.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -94,7 +94,7 @@ fn a_thousand_processes_started_at_once_renew_apart() {
             let second = plan.renew_at.left_at(sent).as_secs();
             *in_second.entry(second).or_default() += 1;
         }
-        // Statement 4 asks for 1 %, ten of a thousand.
+        // At most 1 % in one second: ten of a thousand.
         let most = in_second.values().max().unwrap();
         assert!(*most <= 10, "{most} in one second");
     }
