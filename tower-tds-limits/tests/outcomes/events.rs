@@ -53,7 +53,7 @@ async fn refusals_are_told_and_what_goes_well_is_not() {
         let ours = lines.filter(|line| line.contains("tower_tds_limits"));
         ours.map(|line| line.into_owned()).collect::<Vec<_>>()
     };
-    limited.call(100).await;
+    limited.calls(100).await;
     assert_eq!(told(), [""; 0]);
     for (what, text) in [
         ("WARN", "refused for the rate in spite of the rules"),
@@ -64,7 +64,7 @@ async fn refusals_are_told_and_what_goes_well_is_not() {
         ("WARN", "counts too many connections"),
     ] {
         let before = told().len();
-        limited.call(1).await;
+        limited.calls(1).await;
         let told = told();
         let [line] = &told[before..] else {
             panic!("one line for {text}, and not {told:?}");
@@ -77,6 +77,6 @@ async fn refusals_are_told_and_what_goes_well_is_not() {
         told()[0]
     );
     advance(secs(700)).await;
-    limited.call(1).await;
+    limited.calls(1).await;
     assert!(told()[3].contains("INFO") && told()[3].contains("rung=Proven"));
 }

@@ -42,7 +42,7 @@ impl Limited {
     }
 
     /// Makes so many calls at once, and waits for all of them.
-    pub(crate) async fn call(&self, calls: usize) -> Vec<StatusCode> {
+    pub(crate) async fn calls(&self, calls: usize) -> Vec<StatusCode> {
         let caller = self.caller();
         let mut tasks = JoinSet::new();
         for _ in 0..calls {

@@ -20,13 +20,13 @@ async fn a_429_pauses_every_clone_for_as_long_as_it_says() {
         1,
         Answer::status(429).retry_after(7),
     ));
-    limited.call(1).await;
+    limited.calls(1).await;
     let refused = Instant::now();
     assert_eq!(
         limited.limiter.snapshot().paused_until,
         Some(refused + secs(7))
     );
-    let statuses = limited.clone().call(30).await;
+    let statuses = limited.clone().calls(30).await;
     assert!(statuses.iter().all(|status| *status == 200));
     assert!(limited.service.arrivals()[1] - refused >= secs(7));
     assert_eq!(limited.limiter.snapshot().paused_until, None);
@@ -41,9 +41,9 @@ async fn a_429_pauses_every_clone_for_as_long_as_it_says() {
 async fn one_request_tries_whether_a_pause_is_over_and_the_others_wait_for_its_answer() {
     let limited = Limited::before(Scripted::refusing(ms(300), 4, Answer::status(429)));
     let begin = Instant::now();
-    let statuses = limited.call(1).await;
+    let statuses = limited.calls(1).await;
     assert_eq!(statuses, [429]);
-    let mut statuses = limited.call(40).await;
+    let mut statuses = limited.calls(40).await;
     statuses.retain(|status| *status != 200);
     assert_eq!(statuses.len(), 3, "one for each failed try");
     let sent: Vec<_> = limited
@@ -65,7 +65,7 @@ async fn a_quota_that_is_used_up_for_hours_is_told_at_once_and_tried_once_a_minu
     ));
     let begin = Instant::now();
     let caller = limited.caller();
-    limited.call(1).await;
+    limited.calls(1).await;
     let mut answered = 0;
     for second in 1..=200 {
         sleep(begin + secs(second) - Instant::now()).await;
@@ -96,7 +96,7 @@ async fn those_who_wait_are_told_when_the_wait_turns_out_to_be_for_hours() {
         0 => Answer::status(429),
         _ => Answer::status(429).retry_after(7_200),
     }));
-    limited.call(1).await;
+    limited.calls(1).await;
     let caller = limited.caller();
     let mut waiting = JoinSet::new();
     for _ in 0..30 {
@@ -119,7 +119,7 @@ async fn those_who_queue_when_a_pause_begins_are_not_sent_into_it() {
         _ => Answer::ok(),
     }));
     let begin = Instant::now();
-    limited.call(300).await;
+    limited.calls(300).await;
     let arrivals = limited.service.arrivals();
     let during = arrivals.iter().filter(|at| {
         let since = **at - begin;
@@ -137,9 +137,9 @@ async fn another_credential_does_not_pause() {
         limiter: one.limiter.another_credential(),
         service: one.service.clone(),
     };
-    one.call(1).await;
+    one.calls(1).await;
     let begin = Instant::now();
-    other.call(1).await;
+    other.calls(1).await;
     assert!(begin.elapsed() < secs(1));
     let (one, other) = (one.limiter.snapshot(), other.limiter.snapshot());
     assert_eq!(other.paused_until, None);
@@ -149,12 +149,12 @@ async fn another_credential_does_not_pause() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_who_gives_up_while_trying_lets_another_try() {
     let limited = Limited::before(Scripted::refusing(secs(2), 1, Answer::status(429)));
-    limited.call(1).await;
+    limited.calls(1).await;
     let caller = limited.caller();
     let tries = tokio::spawn(caller.clone().oneshot(request()));
     sleep(ms(1_500)).await;
     assert_eq!(limited.service.arrivals().len(), 2, "it is on its way");
     tries.abort();
-    let statuses = limited.call(5).await;
+    let statuses = limited.calls(5).await;
     assert!(statuses.iter().all(|status| *status == 200));
 }

@@ -26,12 +26,12 @@ use crate::{
 async fn a_423_means_a_second_of_silence_for_all_and_one_rung_down() {
     let limited = Limited::before(Scripted::refusing(ms(20), 1, Answer::status(423)));
     assert_eq!(limited.limiter.snapshot().rung, Rung::Proven);
-    limited.call(1).await;
+    limited.calls(1).await;
     let refused = Instant::now();
     let snapshot = limited.limiter.snapshot();
     assert_eq!(snapshot.rung, Rung::Strict);
     assert_eq!(snapshot.silent_until, Some(refused + ms(1_002)));
-    limited.clone().call(5).await;
+    limited.clone().calls(5).await;
     let after = limited.service.arrivals()[1] - refused;
     assert!(after >= secs(1), "{after:?}");
 }
@@ -39,19 +39,19 @@ async fn a_423_means_a_second_of_silence_for_all_and_one_rung_down() {
 #[tokio::test(start_paused = true)]
 async fn the_423s_of_those_in_flight_are_one_refusal() {
     let limited = Limited::before(Scripted::refusing(ms(500), 8, Answer::status(423)));
-    limited.call(8).await;
+    limited.calls(8).await;
     assert_eq!(limited.limiter.snapshot().rung, Rung::Strict);
 }
 
 #[tokio::test(start_paused = true)]
 async fn ten_clean_minutes_lead_back_up() {
     let limited = Limited::before(Scripted::refusing(ms(20), 1, Answer::status(423)));
-    limited.call(2).await;
+    limited.calls(2).await;
     advance(secs(590)).await;
-    limited.call(1).await;
+    limited.calls(1).await;
     assert_eq!(limited.limiter.snapshot().rung, Rung::Strict);
     advance(secs(20)).await;
-    limited.call(1).await;
+    limited.calls(1).await;
     assert_eq!(limited.limiter.snapshot().rung, Rung::Proven);
 }
 
@@ -75,10 +75,10 @@ fn burstless() -> Scripted {
 async fn a_gateway_without_any_burst_refuses_a_few_and_then_none() {
     let limited = Limited::before(burstless());
     let refused = |statuses: &[StatusCode]| statuses.iter().filter(|s| **s != 200).count();
-    let first = limited.call(60).await;
+    let first = limited.calls(60).await;
     assert!((1..=10).contains(&refused(&first)), "{}", refused(&first));
     assert_eq!(limited.limiter.snapshot().rung, Rung::Serial);
-    let then = limited.call(400).await;
+    let then = limited.calls(400).await;
     assert_eq!(refused(&then), 0);
     assert_eq!(limited.limiter.snapshot().rung, Rung::Serial);
 }
@@ -86,7 +86,7 @@ async fn a_gateway_without_any_burst_refuses_a_few_and_then_none() {
 #[tokio::test(start_paused = true)]
 async fn a_service_known_to_be_strict_refuses_nothing_if_one_starts_carefully() {
     let limited = Limited::new(Limits::default().start_at(Rung::Serial), burstless());
-    let statuses = limited.call(100).await;
+    let statuses = limited.calls(100).await;
     assert!(statuses.iter().all(|status| *status == 200));
 }
 
@@ -161,8 +161,8 @@ async fn a_lower_limit_than_ours_is_found() {
         }
     });
     let limited = Limited::before(service);
-    limited.call(600).await;
-    let then = limited.call(300).await;
+    limited.calls(600).await;
+    let then = limited.calls(300).await;
     assert!(then.iter().all(|status| *status == 200));
     assert!(limited.limiter.snapshot().rung > Rung::Proven);
 }
@@ -170,9 +170,9 @@ async fn a_lower_limit_than_ours_is_found() {
 #[tokio::test(start_paused = true)]
 async fn a_416_means_a_second_of_silence_and_no_rung() {
     let limited = Limited::before(Scripted::refusing(ms(20), 1, Answer::status(416)));
-    limited.call(1).await;
+    limited.calls(1).await;
     let refused = Instant::now();
-    limited.call(1).await;
+    limited.calls(1).await;
     assert!(limited.service.arrivals()[1] - refused >= secs(1));
     assert_eq!(limited.limiter.snapshot().rung, Rung::Proven);
 }
@@ -181,7 +181,7 @@ async fn a_416_means_a_second_of_silence_and_no_rung() {
 async fn the_certificate_is_reached_and_never_exceeded() {
     let limited = Limited::before(Scripted::new(ms(150), |_| Answer::ok()));
     assert_eq!(limited.limiter.snapshot().certificate, 0);
-    limited.call(500).await;
+    limited.calls(500).await;
     let certificate = limited.limiter.snapshot().certificate;
     assert!((45..=50).contains(&certificate), "{certificate}");
 }

@@ -22,7 +22,7 @@ async fn a_bounded_wait_counts_the_pause_and_the_queue_together() {
         Limits::new(quota).max_wait(secs(5)),
         Scripted::refusing(ms(20), 1, Answer::status(429).retry_after(4)),
     );
-    limited.call(1).await;
+    limited.calls(1).await;
     let begin = Instant::now();
     let caller = limited.caller();
     let mut tasks = JoinSet::new();
@@ -79,7 +79,7 @@ async fn one_who_does_not_wait_passes_nobody_who_does() {
         Scripted::new(secs(1), |_| Answer::ok()),
     );
     let shed = limited.shed();
-    let waiting = tokio::spawn(async move { limited.call(3).await });
+    let waiting = tokio::spawn(async move { limited.calls(3).await });
     for _ in 0..29 {
         sleep(ms(100)).await;
         let answer = shed.clone().oneshot(request()).await;
@@ -95,7 +95,7 @@ async fn one_who_does_not_wait_is_rejected_through_a_pause() {
         1,
         Answer::status(429).retry_after(9),
     ));
-    limited.call(1).await;
+    limited.calls(1).await;
     let shed = limited.shed();
     let Err(Error::Limit(error)) = shed.oneshot(request()).await else {
         panic!("it pauses");
