@@ -90,14 +90,23 @@ where
                 judge,
                 replaced,
             } => {
-                let mut outcome = ready!(inner.poll(cx));
+                // Judged where it lies, since the way of nearly all outcomes is to be moved once.
+                let polled = inner.poll(cx);
+                let Poll::Ready(outcome) = &polled else {
+                    return Poll::Pending;
+                };
+                let judgement = match token {
+                    Some(_) => judge.judge(outcome.as_ref()),
+                    None => Judgement::Other,
+                };
+                if judgement == Judgement::Other {
+                    return polled.map_err(Error::Inner);
+                }
+                let mut outcome = ready!(polled);
                 if let Some((desk, generation)) = token {
-                    let judgement = judge.judge(outcome.as_ref());
-                    if judgement != Judgement::Other {
-                        let finding = desk.find(judgement, *generation);
-                        *replaced = judgement == Judgement::DeadToken && finding.is_replaced();
-                        judge.annotate(outcome.as_mut(), finding);
-                    }
+                    let finding = desk.find(judgement, *generation);
+                    *replaced = judgement == Judgement::DeadToken && finding.is_replaced();
+                    judge.annotate(outcome.as_mut(), finding);
                 }
                 Poll::Ready(outcome.map_err(Error::Inner))
             }

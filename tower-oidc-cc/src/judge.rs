@@ -1,6 +1,6 @@
 //! What an answer says about the token that was sent.
 
-use http::{Response, StatusCode, header};
+use http::{HeaderMap, Response, StatusCode, header};
 
 use self::challenge::errors;
 use crate::Finding;
@@ -97,13 +97,7 @@ impl<B, E> Judge<Response<B>, E> for Challenge {
     fn judge(&self, outcome: Result<&Response<B>, &E>) -> Judgement {
         match outcome {
             Ok(response) if response.status() == StatusCode::UNAUTHORIZED => {
-                let challenges = response.headers().get_all(header::WWW_AUTHENTICATE);
-                let mut judgements = challenges
-                    .iter()
-                    .flat_map(|challenge| errors(challenge.as_bytes()))
-                    .map(meaning);
-                let found = judgements.find(|judgement| *judgement != Judgement::Other);
-                found.unwrap_or(Judgement::Other)
+                read(response.headers())
             }
             _ => Judgement::Other,
         }
@@ -114,6 +108,18 @@ impl<B, E> Judge<Response<B>, E> for Challenge {
             response.extensions_mut().insert(finding);
         }
     }
+}
+
+/// Apart from the look at the status, which is all that most answers need.
+#[cold]
+fn read(headers: &HeaderMap) -> Judgement {
+    let challenges = headers.get_all(header::WWW_AUTHENTICATE);
+    let mut judgements = challenges
+        .iter()
+        .flat_map(|challenge| errors(challenge.as_bytes()))
+        .map(meaning);
+    let found = judgements.find(|judgement| *judgement != Judgement::Other);
+    found.unwrap_or(Judgement::Other)
 }
 
 fn meaning(error: &[u8]) -> Judgement {
