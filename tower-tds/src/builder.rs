@@ -1,8 +1,12 @@
 //! From addresses and credentials to a client.
 
+use std::fmt;
+
 use http::Uri;
 use tower::{BoxError, ServiceBuilder};
-use tower_oidc_cc::{ConfigError, Credentials, Origin, TokenEndpoint, TokenLayer, Tokens};
+use tower_oidc_cc::{
+    ConfigError, Origin, Provider, TokenEndpoint, TokenLayer, Tokens, TokensBuilder,
+};
 use tower_tds_errors::{ClassifyLayer, GuardLayer, RetryLayer};
 use tower_tds_limits::{DetachLayer, Limits, RequestLimitLayer};
 
@@ -34,7 +38,8 @@ use crate::{
 pub struct Builder {
     auth_url: String,
     base_url: String,
-    credentials: Credentials,
+    credentials: Provider,
+    renewal: Renewal,
     limits: Limits,
     shared: Option<Limiters>,
     retry: RetryLayer,
@@ -43,14 +48,18 @@ pub struct Builder {
     compression: Compression,
 }
 
+/// What the user makes of the token's settings, which only exist once the addresses are read.
+struct Renewal(Box<dyn FnOnce(TokensBuilder) -> TokensBuilder + Send>);
+
 // === impl Builder ===
 
 impl Builder {
-    pub(crate) fn new(auth_url: &str, base_url: &str, credentials: Credentials) -> Self {
+    pub(crate) fn new(auth_url: &str, base_url: &str, credentials: Provider) -> Self {
         Self {
             auth_url: auth_url.to_owned(),
             base_url: base_url.to_owned(),
             credentials,
+            renewal: Renewal(Box::new(|tokens| tokens)),
             limits: Limits::default(),
             shared: None,
             retry: RetryLayer::new(),
@@ -91,6 +100,29 @@ impl Builder {
     #[must_use]
     pub fn beside(mut self, other: &Client) -> Self {
         self.shared = Some(other.limiters().another_credential());
+        self
+    }
+
+    /// Fetches and renews tokens otherwise than by default: on a schedule, with a store that other
+    /// processes share, with an ear for events.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_tds::{Client, Provider, layers::token::Policy};
+    ///
+    /// // The secret is read again for each token, which is fetched every four hours.
+    /// let key = Provider::file("my-client-id", "/run/secrets/tds");
+    /// let client = Client::builder("https://auth.example.org", "https://data.example.org", key)
+    ///     .tokens(|tokens| tokens.policy(Policy::Interval(Duration::from_secs(4 * 3_600))));
+    /// # drop(client);
+    /// ```
+    #[must_use]
+    pub fn tokens(
+        mut self,
+        settings: impl FnOnce(TokensBuilder) -> TokensBuilder + Send + 'static,
+    ) -> Self {
+        self.renewal = Renewal(Box::new(settings));
         self
     }
 
@@ -173,7 +205,8 @@ impl Builder {
             .map_err(unwrapped)
             .layer(RequestLimitLayer::new(data.first_in_line()))
             .service(token_http);
-        let tokens = Tokens::builder(endpoint, self.credentials).build(token_http);
+        let Renewal(settings) = self.renewal;
+        let tokens = settings(Tokens::builder(endpoint, self.credentials)).build(token_http);
         let translate: Translate = into_error;
         let read = ServiceBuilder::new()
             .layer(self.guard.bodies(bodies.clone()))
@@ -205,6 +238,14 @@ impl Builder {
         .map_err(|error: ConfigError| {
             BuildError::because("the authentication URL is not usable", error)
         })
+    }
+}
+
+// === impl Renewal ===
+
+impl fmt::Debug for Renewal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Renewal")
     }
 }
 

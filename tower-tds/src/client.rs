@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tower::util::MapErr;
-use tower_oidc_cc::{Credentials, Token, Tokens};
+use tower_oidc_cc::{Provider, Token, Tokens};
 use tower_service::Service;
 use tower_tds_errors::{Classify, Error, Guard, Retry};
 use tower_tds_limits::{Detach, Limiter, RequestLimit};
@@ -65,10 +65,11 @@ impl Client {
     /// Begins a client for the service at `base_url`, with tokens from the realm at `auth_url`.
     ///
     /// The token endpoint is `{auth_url}/auth/realms/ServiceConnect/protocol/openid-connect/token`
-    /// (contract, "Token endpoint"). The token goes to the origin of `base_url` and nowhere else.
+    /// (contract, "Token endpoint"). Credentials are fixed [`Credentials`](crate::Credentials), or a
+    /// [`Provider`] that reads them anew for each token. The token goes to the origin of `base_url` and nowhere else.
     #[must_use]
-    pub fn builder(auth_url: &str, base_url: &str, credentials: Credentials) -> Builder {
-        Builder::new(auth_url, base_url, credentials)
+    pub fn builder(auth_url: &str, base_url: &str, credentials: impl Into<Provider>) -> Builder {
+        Builder::new(auth_url, base_url, credentials.into())
     }
 
     pub(crate) fn new(stack: Stack, tokens: Tokens, limiters: Limiters) -> Self {

@@ -56,7 +56,7 @@ mod limiters;
 mod translate;
 mod transport;
 
-pub use tower_oidc_cc::Credentials;
+pub use tower_oidc_cc::{Credentials, Provider};
 pub use tower_tds_errors::{Error, Kind};
 pub use tower_tds_limits::{Limiter, Limits, Proof, Quota};
 

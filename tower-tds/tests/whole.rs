@@ -10,7 +10,10 @@ use http_body_util::BodyExt;
 use tds_sim::{Config, Server, Tls};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
-use tower_tds::{Client, Credentials, Error, Kind, Limits, Proof, Quota, RequestBody};
+use tower_tds::{
+    Client, Credentials, Error, Kind, Limits, Proof, Provider, Quota, RequestBody,
+    layers::token::Event,
+};
 
 fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")
@@ -75,6 +78,32 @@ async fn a_call_brings_data_with_one_token() {
     assert!(body.starts_with(b"{\"name\":\"bus\""));
     let seen = server.ledger().summary();
     assert_eq!((seen.data_calls, seen.token_posts), (1, 1));
+}
+
+#[tokio::test]
+async fn tokens_come_by_the_users_provider_and_settings() {
+    let server = start(Config::default()).await;
+    let (id, secret) = (
+        server.client_id().to_owned(),
+        server.client_secret().to_owned(),
+    );
+    let provider = Provider::from_fn(move || {
+        let credentials = Credentials::new(id.clone(), secret.clone());
+        async move { credentials }
+    });
+    let (tell, told) = std::sync::mpsc::channel();
+    let client = Client::builder(server.auth_url(), server.base_url(), provider)
+        .loopback_http()
+        .tokens(move |tokens| {
+            tokens.on_event(move |event| {
+                tell.send(matches!(event, Event::Issued { .. })).ok();
+            })
+        })
+        .build()
+        .expect("loopback is let through");
+    get(client, bus(&server)).await.expect("data");
+    assert_eq!(server.ledger().summary().token_posts, 1);
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [true]);
 }
 
 #[tokio::test]
