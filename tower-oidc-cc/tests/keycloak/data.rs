@@ -6,24 +6,24 @@ use std::{
 };
 
 use http::{HeaderValue, Request, StatusCode};
+use hyper_util::client::legacy::ResponseFuture;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_oidc_cc::{Error, Origin, Parameters, Provider, TokenLayer, Tokens};
 
 use crate::{
-    server::Keycloak,
+    server::{DATA, Keycloak},
     wire::{self, Body, Http},
 };
 
 #[derive(Clone)]
 pub(crate) struct Data {
-    pub(crate) tokens: Tokens,
     layer: TokenLayer,
     client: Http,
     uri: String,
     seen: Arc<Mutex<HashSet<HeaderValue>>>,
 }
 
-type Failed = Error<hyper_util::client::legacy::Error>;
+pub(crate) type Failed = Error<hyper_util::client::legacy::Error>;
 
 // === impl Data ===
 
@@ -36,22 +36,25 @@ impl Data {
             .build(client.clone());
         let origin = Origin::loopback(&keycloak.origin().parse().unwrap()).unwrap();
         Self {
-            layer: TokenLayer::new(tokens.clone(), [origin]),
-            tokens,
+            layer: TokenLayer::new(tokens, [origin]),
             client,
-            uri: keycloak.place("protocol/openid-connect/userinfo"),
+            uri: keycloak.place(&format!("{DATA}?test={test}")),
             seen: Arc::default(),
         }
     }
 
     /// One call, answered by the server by what it thinks of the token.
     pub(crate) async fn call(&self) -> Result<StatusCode, Failed> {
-        let below = service_fn(|request: Request<Body>| {
-            self.note(&request);
-            self.client.request(request)
-        });
-        let request = Request::get(&self.uri).body(Body::default()).unwrap();
-        let response = self.layer.layer(below).oneshot(request).await?;
+        let below = service_fn(|request| self.send(request));
+        let response = self.layer.layer(below).oneshot(self.request()).await?;
+        Ok(response.status())
+    }
+
+    /// One call, made again with another token if its own is found dead.
+    pub(crate) async fn call_again(&self) -> Result<StatusCode, Failed> {
+        let below = service_fn(|request| self.send(request));
+        let layer = self.layer.clone().replay();
+        let response = layer.layer(below).oneshot(self.request()).await?;
         Ok(response.status())
     }
 
@@ -61,8 +64,7 @@ impl Data {
             self.note(&request);
             Ok(http::Response::new(()))
         });
-        let request = Request::get(&self.uri).body(Body::default()).unwrap();
-        self.layer.layer(below).oneshot(request).await?;
+        self.layer.layer(below).oneshot(self.request()).await?;
         Ok(())
     }
 
@@ -77,6 +79,15 @@ impl Data {
         assert_eq!(seen.len(), 1);
         let header = seen.iter().next().unwrap().to_str().unwrap();
         header.strip_prefix("Bearer ").unwrap().to_owned()
+    }
+
+    fn request(&self) -> Request<Body> {
+        Request::get(&self.uri).body(Body::default()).unwrap()
+    }
+
+    fn send(&self, request: Request<Body>) -> ResponseFuture {
+        self.note(&request);
+        self.client.request(request)
     }
 
     fn note(&self, request: &Request<Body>) {

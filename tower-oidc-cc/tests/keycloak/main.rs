@@ -13,8 +13,10 @@
 )]
 
 mod admin;
+mod away;
 mod data;
 mod drift;
+mod load;
 mod log;
 mod methods;
 mod realm;

@@ -116,6 +116,11 @@ impl Keycloak {
             .unwrap()
     }
 
+    /// Where it listens, or did.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The address of the server, without a path.
     pub(crate) fn origin(&self) -> String {
         format!("http://{}:{}", Ipv4Addr::LOCALHOST, self.port)
@@ -134,6 +139,24 @@ impl Keycloak {
 
     /// The statuses of the token requests of one test so far, as the access log has them.
     pub(crate) async fn posts(&self, test: &str) -> Vec<u16> {
+        log::statuses(
+            &self.whole_log().await,
+            "POST",
+            &format!("{TOKEN}?test={test}"),
+        )
+    }
+
+    /// The statuses of its data calls, of those that this server answers.
+    pub(crate) async fn gets(&self, test: &str) -> Vec<u16> {
+        log::statuses(
+            &self.whole_log().await,
+            "GET",
+            &format!("{DATA}?test={test}"),
+        )
+    }
+
+    /// The access log up to now.
+    async fn whole_log(&self) -> String {
         // Lines are written a moment after their answers: one more request, and its line is waited
         // for.
         let mark = format!("/?mark={:032x}", fastrand::u128(..));
@@ -141,7 +164,7 @@ impl Keycloak {
         for _ in 0..PATIENCE {
             let log = self.log();
             if log.contains(&mark) {
-                return log::posts(&log, &format!("{TOKEN}?test={test} "));
+                return log;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -182,6 +205,8 @@ fn free_port() -> u16 {
 pub(crate) const ADMIN: (&str, &str) = ("admin", "admin");
 /// The path of the token endpoint in its realm.
 pub(crate) const TOKEN: &str = "protocol/openid-connect/token";
+/// The path of the data that it serves itself.
+pub(crate) const DATA: &str = "protocol/openid-connect/userinfo";
 /// Runs the script until the standard input ends, which it does with whoever holds the other end.
 /// Then the folder goes, too, unless something was said.
 const RUN: &str = r#"

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use tower_oidc_cc::{Credentials, Tokens};
+use http::StatusCode;
+use tower_oidc_cc::{Credentials, Error, TokenError};
 
 use crate::{
-    data::Data,
+    away::Away,
+    data::{Data, Failed},
+    load::{CALLERS, Load},
     server::Keycloak,
     wire::{self, skip},
 };
@@ -16,11 +19,26 @@ pub(crate) fn credentials(client: &str) -> Credentials {
     Credentials::new(client, format!("secret-of-{client}")).unwrap()
 }
 
-/// Lets a hundred calls go by; none may fail.
-async fn calls_go_on(data: &Data) {
-    for _ in 0..100 {
-        data.call_nobody().await.unwrap();
+/// Calls that nobody who could be down answers.
+fn load(data: &Data) -> Load<Failed> {
+    let data = data.clone();
+    Load::start(move || {
+        let data = data.clone();
+        async move { data.call_nobody().await }
+    })
+}
+
+fn token_error(failure: Failed) -> TokenError {
+    match failure {
+        Error::Token(error) => error,
+        Error::Inner(error) => panic!("{error}"),
     }
+}
+
+async fn revoke(keycloak: &Keycloak, client: &str, token: &str) {
+    let form = format!("client_id={client}&client_secret=secret-of-{client}&token={token}");
+    let revoke = keycloak.place("protocol/openid-connect/revoke");
+    assert_eq!(wire::post(&revoke, &form).await.status, 200);
 }
 
 /// The token requests of a test, once the server has answered so many; fewer if it does not.
@@ -67,26 +85,37 @@ async fn a_client_that_is_disabled_and_enabled_again_costs_no_call_while_its_tok
     let Some(keycloak) = Keycloak::shared().await else {
         return;
     };
-    let data = Data::new(keycloak, "paused", credentials("paused"));
-    calls_go_on(&data).await;
+    let load = load(&Data::new(keycloak, "paused", credentials("paused")));
+    load.served(100).await;
     keycloak.disable_client("paused").await;
     // The renewal is refused, and the token goes on.
     skip(20 * HOUR).await;
     assert_eq!(posts(keycloak, "paused", 2).await, [200, 401]);
-    calls_go_on(&data).await;
-    // The token is gone. The server is asked once, and then left alone.
+    load.served(1_000).await;
+    assert!(load.failures().is_empty());
+    // The token is gone. The server is asked once in a while, however many want to know.
     skip(5 * HOUR).await;
-    let error = data.tokens.ready().await.unwrap_err();
-    assert_eq!(error.oauth_error(), Some("invalid_client"), "{error}");
-    for _ in 0..100 {
-        assert!(data.tokens.ready().await.unwrap_err().is_rejected());
+    for _ in 0..20 {
+        load.failed(100).await;
+        skip(Duration::from_secs(30)).await;
     }
-    assert_eq!(keycloak.posts("paused").await, [200, 401, 401]);
+    let refused = keycloak.posts("paused").await;
+    assert!(refused[1..].iter().all(|status| *status == 401));
+    assert!((5..=13).contains(&refused.len()), "{refused:?}");
+    // And once more, within two minutes of its being well again.
     keycloak.enable_client("paused").await;
-    let error = data.tokens.ready().await.unwrap_err();
-    skip(error.retry_after().unwrap()).await;
-    calls_go_on(&data).await;
-    assert_eq!(keycloak.posts("paused").await, [200, 401, 401, 200]);
+    skip(Duration::from_secs(120)).await;
+    load.served(100).await;
+    for failure in load.failures() {
+        let error = token_error(failure);
+        assert!(error.is_rejected() && error.retry_after().is_some());
+        assert_eq!(error.oauth_error(), Some("invalid_client"), "{error}");
+    }
+    load.served(1_000).await;
+    assert!(load.failures().is_empty());
+    let posts = keycloak.posts("paused").await;
+    assert_eq!(posts.iter().filter(|status| **status == 200).count(), 2);
+    assert_eq!(posts.last(), Some(&200));
 }
 
 #[tokio::test]
@@ -96,12 +125,7 @@ async fn a_revoked_token_is_replaced_by_one_request() {
     };
     let data = Data::new(keycloak, "revoked", credentials("revoked"));
     assert_eq!(data.call().await.unwrap(), 200);
-    let form = format!(
-        "client_id=revoked&client_secret=secret-of-revoked&token={}",
-        data.token()
-    );
-    let revoke = keycloak.place("protocol/openid-connect/revoke");
-    assert_eq!(wire::post(&revoke, &form).await.status, 200);
+    revoke(keycloak, "revoked", &data.token()).await;
     // Those on their way with the dead token may hear of it; whoever calls after them does not.
     let calls: Vec<_> = (0..50)
         .map(|_| {
@@ -119,32 +143,76 @@ async fn a_revoked_token_is_replaced_by_one_request() {
 }
 
 #[tokio::test]
+async fn a_token_revoked_while_calls_run_fails_none_of_those_that_are_made_again() {
+    let Some(keycloak) = Keycloak::shared().await else {
+        return;
+    };
+    let data = Data::new(keycloak, "replayed", credentials("revoked"));
+    let load = Load::start({
+        let data = data.clone();
+        move || {
+            let data = data.clone();
+            async move {
+                match data.call_again().await {
+                    Ok(StatusCode::OK) => Ok(()),
+                    other => Err(format!("{other:?}")),
+                }
+            }
+        }
+    });
+    load.served(200).await;
+    revoke(keycloak, "revoked", &data.token()).await;
+    load.served(1_000).await;
+    assert_eq!(load.failures(), Vec::<String>::new());
+    assert_eq!(keycloak.posts("replayed").await, [200, 200]);
+    assert_eq!(data.tokens_seen(), 2);
+    // Those who met the refusal are its callers, each of them once.
+    let gets = keycloak.gets("replayed").await;
+    let refused = gets.iter().filter(|status| **status == 401).count();
+    assert!((1..=CALLERS).contains(&refused), "{refused}");
+    assert!(gets.iter().all(|status| matches!(status, 200 | 401)));
+}
+
+#[tokio::test]
 async fn a_server_that_stops_and_starts_again_costs_no_call_while_the_token_lives() {
     let Some(keycloak) = Keycloak::own("restarted").await else {
         return;
     };
-    let data = Data::new(&keycloak, "warm", credentials("post"));
-    let cold =
-        Tokens::builder(keycloak.endpoint("cold"), credentials("post")).build(wire::client());
-    calls_go_on(&data).await;
+    let load = load(&Data::new(&keycloak, "warm", credentials("post")));
+    load.served(100).await;
     assert_eq!(keycloak.posts("warm").await, [200]);
     keycloak.stop().await;
     // The renewal fails, again and again, and the token goes on.
     skip(20 * HOUR).await;
-    for _ in 0..5 {
-        let error = cold.ready().await.unwrap_err();
-        assert!(error.is_transient(), "{error}");
-        skip(error.retry_after().unwrap()).await;
-        calls_go_on(&data).await;
+    for _ in 0..20 {
+        load.served(100).await;
+        skip(Duration::from_secs(30)).await;
     }
+    assert!(load.failures().is_empty());
+    // The token is gone, and the address is asked once in a while.
+    let away = Away::at(keycloak.port()).await;
+    skip(5 * HOUR).await;
+    for _ in 0..20 {
+        load.failed(100).await;
+        skip(Duration::from_secs(30)).await;
+    }
+    load.failed(100).await;
+    let came = away.leave().await;
+    assert!((5..=45).contains(&came), "{came}");
     keycloak.resume().await;
     // A healthy server is noticed within one backoff, which is half a minute at most.
     skip(Duration::from_secs(30)).await;
-    assert_eq!(posts(&keycloak, "warm", 2).await, [200, 200]);
-    cold.ready().await.unwrap();
-    assert_eq!(keycloak.posts("cold").await, [200]);
-    calls_go_on(&data).await;
-    assert_eq!(data.tokens_seen(), 2);
+    load.served(100).await;
+    for failure in load.failures() {
+        let error = token_error(failure);
+        assert!(
+            error.is_transient() && error.retry_after().is_some(),
+            "{error}"
+        );
+    }
+    load.served(1_000).await;
+    assert!(load.failures().is_empty());
+    assert_eq!(keycloak.posts("warm").await, [200, 200]);
 }
 
 /// How often something is looked for that comes in seconds: half a minute in steps of 100 ms.

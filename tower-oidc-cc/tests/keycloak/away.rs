@@ -1,0 +1,41 @@
+//! What stands at the address of a server that is away.
+
+use std::{
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use tokio::{net::TcpListener, task::JoinHandle};
+
+/// Hangs up on whoever comes, and counts them.
+pub(crate) struct Away {
+    came: Arc<AtomicUsize>,
+    door: JoinHandle<()>,
+}
+
+// === impl Away ===
+
+impl Away {
+    pub(crate) async fn at(port: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
+        let listener = listener.expect("the server has left it");
+        let came = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&came);
+        let door = tokio::spawn(async move {
+            while listener.accept().await.is_ok() {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Self { came, door }
+    }
+
+    /// Leaves the address, and gives how many came.
+    pub(crate) async fn leave(self) -> usize {
+        self.door.abort();
+        self.door.await.expect_err("it had no other end");
+        self.came.load(Ordering::Relaxed)
+    }
+}
