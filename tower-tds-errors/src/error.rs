@@ -7,6 +7,7 @@ use std::time::Duration;
 use tower::BoxError;
 
 use self::facts::Facts;
+use self::roles::Roles;
 use crate::chain;
 use crate::kind::Kind;
 use crate::kind::table::Advice;
@@ -18,6 +19,7 @@ pub(crate) mod body;
 mod call;
 mod convert;
 pub(crate) mod facts;
+mod roles;
 pub(crate) mod text;
 
 /// Says what went wrong with a request, whether to try again, and when.
@@ -72,6 +74,28 @@ impl Error {
     /// next attempt would meet the same, say with the same token.
     pub fn forbid_retry(&mut self) {
         self.facts_mut().stop = Some(Stop::Vetoed);
+    }
+
+    /// Adds the realm roles that the refused token carries: for a layer that knows the token.
+    ///
+    /// They go into the line for people, up to 200 characters of them, and into
+    /// [`realm_roles`](Self::realm_roles).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_tds_errors::{Error, Kind};
+    ///
+    /// let mut error = Error::new(Kind::MissingRole, "Missing required realm role");
+    /// error.set_realm_roles(&["live", "bus"]);
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "the token lacks the role for this data, the token carries the realm roles live, bus; \
+    ///      have the role granted to the member that owns the key",
+    /// );
+    /// ```
+    pub fn set_realm_roles(&mut self, roles: &[impl AsRef<str>]) {
+        self.facts_mut().roles = Some(Roles::new(roles));
     }
 
     /// Finds an error of this type in `error` or in what it wraps.

@@ -38,7 +38,11 @@
 //!   breaks off or goes silent: it ends by one, with the bytes received and expected.
 //!
 //! # Features
-//! There are none to switch: what is here is the whole, and [`layers`] has its parts.
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `claims` | no | the error of a missing role names the realm roles that the token does carry (read, **not verified**): [`Error::realm_roles`] |
+//!
+//! The rest is the whole, and [`layers`] has its parts.
 //!
 //! # Non-goals
 //! - A mode without certificate checks.

@@ -56,13 +56,18 @@ impl<B> Judge<Response<B>, LimitsError> for ReadError {
         }
     }
 
-    /// The token that was refused stays for now, so that a retry would send it again.
+    /// A token that was refused and stays would be sent again by a retry. One that lacks a role is
+    /// named by those that it has, where the feature `claims` reads them.
     fn annotate(&self, outcome: Result<&mut Response<B>, &mut LimitsError>, finding: Finding) {
-        if let Err(LimitsError::Inner(error)) = outcome
-            && finding.judgement() == Judgement::DeadToken
-            && !finding.is_replaced()
-        {
+        let Err(LimitsError::Inner(error)) = outcome else {
+            return;
+        };
+        if finding.judgement() == Judgement::DeadToken && !finding.is_replaced() {
             error.forbid_retry();
+        }
+        #[cfg(feature = "claims")]
+        if let Some(roles) = finding.realm_roles() {
+            error.set_realm_roles(roles);
         }
     }
 }

@@ -333,6 +333,27 @@ async fn a_missing_role_is_told_and_not_tried_again() {
 }
 
 #[tokio::test]
+async fn a_missing_role_is_told_beside_those_that_the_token_carries() {
+    let mut config = wide();
+    config.roles = vec![String::from("live"), String::from("two\nlines")];
+    let server = start(config).await;
+    let client = hasty(&server);
+    let url = format!("{}/v1/history/day", server.base_url());
+    let failed = get_many(&client, std::iter::repeat_n(url, 20)).await;
+    assert_eq!(failed.len(), 20);
+    for error in failed {
+        assert_eq!(error.kind(), Kind::MissingRole);
+        let roles = error.realm_roles().expect("the token can be read");
+        assert_eq!(roles, ["live".into(), "two\nlines".into()]);
+        let line = error.to_string();
+        let told = ", the token carries the realm roles live, two\\nlines; ";
+        assert!(line.contains(told), "{line}");
+    }
+    let seen = server.ledger().summary();
+    assert_eq!((seen.data_calls, seen.token_posts), (20, 1));
+}
+
+#[tokio::test]
 async fn a_wrong_secret_is_told_and_no_data_call_is_made() {
     let server = start(wide()).await;
     let credentials = Credentials::new(server.client_id(), "not the secret".replace(' ', "-"));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::Method;
 
 use super::Error;
+use super::roles::Roles;
 use crate::kind::Kind;
 use crate::stop::Stop;
 
@@ -21,6 +22,14 @@ impl Error {
     #[must_use]
     pub fn uri(&self) -> Option<&str> {
         self.facts().uri.as_deref()
+    }
+
+    /// The realm roles that the refused token carries, if a layer read them from it. Nothing in them
+    /// is verified: they are for people who ask for the missing one, and nothing may be decided by
+    /// them.
+    #[must_use]
+    pub fn realm_roles(&self) -> Option<&[Box<str>]> {
+        self.facts().roles.as_ref().map(Roles::as_slice)
     }
 
     /// How many attempts were made. Outside a retry layer it is 1.

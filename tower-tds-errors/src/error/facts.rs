@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, Method, StatusCode, Uri};
 
 use super::body::Body;
+use super::roles::Roles;
 use super::text;
 use crate::clock;
 use crate::kind::Kind;
@@ -24,6 +25,8 @@ pub(crate) struct Facts {
     pub(crate) window: Option<Duration>,
     pub(crate) limits: Option<Box<HeaderMap>>,
     pub(crate) whole_length: Option<u64>,
+    /// Those of the token that was refused, if a layer told them.
+    pub(crate) roles: Option<Roles>,
     pub(crate) body: Body,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) retry_at: Option<SystemTime>,
@@ -53,6 +56,7 @@ impl Facts {
             window: None,
             limits: None,
             whole_length: None,
+            roles: None,
             body: Body::default(),
             retry_after: None,
             retry_at: None,
@@ -105,6 +109,9 @@ impl fmt::Display for Facts {
         }
         if let Some(message) = &self.message {
             write!(f, ", the service says \"{message}\"")?;
+        }
+        if let Some(roles) = &self.roles {
+            write!(f, ", {roles}")?;
         }
         match (self.received, self.expected) {
             (Some(received), Some(expected)) => {
