@@ -15,8 +15,9 @@ use crate::{
     client::Translate,
     compression::Compression,
     limiters::Limiters,
+    misdirected::Misdirected,
     translate::{ReadError, into_error},
-    transport::{Schemes, http},
+    transport::{Schemes, connector, pooled, unpooled},
 };
 
 /// Puts a [`Client`] together: what cannot be defaulted is in [`Client::builder`], the rest here.
@@ -195,10 +196,12 @@ impl Builder {
         } = limiters.clone();
 
         let roots = "no root certificates: install the platform's, or name a file in SSL_CERT_FILE";
-        let token_http =
-            http(token_socket, self.schemes).map_err(|error| BuildError::because(roots, error))?;
-        let data_http =
-            http(data.clone(), self.schemes).map_err(|error| BuildError::because(roots, error))?;
+        let connector = |limiter| {
+            connector(limiter, self.schemes).map_err(|error| BuildError::because(roots, error))
+        };
+        let token_http = pooled(connector(token_socket)?);
+        let connector = connector(data.clone())?;
+        let data_http = Misdirected::new(pooled(connector.clone()), unpooled(connector));
 
         // A gateway before both counts both; and whoever waits for a permit may wait for a token.
         let token_http = ServiceBuilder::new()

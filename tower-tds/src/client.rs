@@ -17,8 +17,8 @@ use tower_tds_errors::{Classify, Error, Guard, Retry};
 use tower_tds_limits::{Detach, Limiter, RequestLimit};
 
 use crate::{
-    Builder, ResponseBody, compression::Compressed, limiters::Limiters, translate::ReadError,
-    transport::Http,
+    Builder, ResponseBody, compression::Compressed, limiters::Limiters, misdirected::Misdirected,
+    translate::ReadError,
 };
 
 /// A client of the service: always a valid token, never beyond the limits, typed errors.
@@ -52,7 +52,7 @@ pub type RequestBody = Full<Bytes>;
 
 /// Errors are read below the decoder, which has no bounds; bodies are watched there too, since
 /// what is announced is counted as it is on the wire.
-type Classified = Compressed<Guard<Classify<Http>>>;
+type Classified = Compressed<Guard<Classify<Misdirected>>>;
 type Limited = Detach<RequestLimit<Classified, ReadError>>;
 type Tokened = Token<Limited, ReadError>;
 type LayerError = <Tokened as Service<Request<RequestBody>>>::Error;

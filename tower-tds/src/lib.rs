@@ -57,6 +57,7 @@ mod compression;
 mod error;
 pub mod layers;
 mod limiters;
+mod misdirected;
 mod translate;
 mod transport;
 

@@ -13,7 +13,7 @@ use tower_tds_limits::{Background, ConnectionLimit, ConnectionLimitLayer, Limite
 
 use crate::RequestBody;
 
-pub(crate) type Http = Client<ConnectionLimit<HttpsConnector<HttpConnector>>, RequestBody>;
+pub(crate) type Http = Client<Connector, RequestBody>;
 
 /// Whether plain http may be spoken; to which hosts is checked where addresses are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +22,10 @@ pub(crate) enum Schemes {
     LoopbackHttp,
 }
 
-/// A client whose sockets are inside `limiter`'s limit.
-pub(crate) fn http(limiter: Limiter, schemes: Schemes) -> io::Result<Http> {
+type Connector = ConnectionLimit<HttpsConnector<HttpConnector>>;
+
+/// A connector whose sockets are inside `limiter`'s limit.
+pub(crate) fn connector(limiter: Limiter, schemes: Schemes) -> io::Result<Connector> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -34,13 +36,23 @@ pub(crate) fn http(limiter: Limiter, schemes: Schemes) -> io::Result<Http> {
         Schemes::HttpsOnly => tls.https_only(),
         Schemes::LoopbackHttp => tls.https_or_http(),
     };
-    let connector =
-        ConnectionLimitLayer::new(limiter).layer(tls.enable_http1().wrap_connector(tcp));
+    Ok(ConnectionLimitLayer::new(limiter).layer(tls.enable_http1().wrap_connector(tcp)))
+}
+
+/// A client that keeps connections.
+pub(crate) fn pooled(connector: Connector) -> Http {
     // Without a timer the pool never closes an idle socket, and idle ones count.
-    Ok(Client::builder(Background::new(TokioExecutor::new()))
+    Client::builder(Background::new(TokioExecutor::new()))
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIMEOUT)
-        .build(connector))
+        .build(connector)
+}
+
+/// A client that makes a connection for each request.
+pub(crate) fn unpooled(connector: Connector) -> Http {
+    Client::builder(Background::new(TokioExecutor::new()))
+        .pool_max_idle_per_host(0)
+        .build(connector)
 }
 
 /// As long as a lost first segment is worth waiting for: 1 + 2 + 4 s of retransmissions on Linux.

@@ -116,7 +116,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
 }
 
 /// The head of a request, and its body behind it if it announces one.
-async fn read(stream: &mut TcpStream) -> Option<String> {
+pub(crate) async fn read(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.ok()?);
