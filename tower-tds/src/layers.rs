@@ -3,7 +3,8 @@
 //! Each layer works alone and knows no other. Two things join the three: [`ReadError`] tells the
 //! token layer and the limits what a typed error says, and [`into_error`] makes one error type of
 //! theirs for the retry layer. Both accept the layers in this order alone: in another one the stack
-//! does not compile, and the compiler's note names the layer whose neighbour is wrong.
+//! does not compile, and the compiler's note names the layer whose neighbour is wrong. Only limits
+//! outside of a retry layer compile; a debug assertion finds them.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -92,6 +93,40 @@ pub use crate::translate::{ReadError, into_error};
 ///         .layer(TokenLayer::new(tokens, []).judge(ReadError))
 ///         .layer(RequestLimitLayer::new(Limiter::new(Limits::default())).feedback(ReadError))
 ///         .service(http)
+/// }
+/// ```
+///
+/// The token layer outside of the retry layer: each attempt would take the token of the first.
+///
+/// ```compile_fail,E0277
+/// use tower::{Service, ServiceBuilder};
+/// use tower_tds::layers::{
+///     ReadError,
+///     errors::{Error, RetryLayer},
+///     token::{TokenLayer, Tokens},
+/// };
+///
+/// fn stack(
+///     tokens: Tokens,
+///     http: impl Service<http::Request<String>, Response = http::Response<String>, Error = Error> + Clone,
+/// ) -> impl Service<http::Request<String>> {
+///     ServiceBuilder::new()
+///         .layer(TokenLayer::new(tokens, []).judge(ReadError))
+///         .layer(RetryLayer::new())
+///         .service(http)
+/// }
+/// ```
+///
+/// The retry layer alone compiles:
+///
+/// ```
+/// use tower::{Service, ServiceBuilder};
+/// use tower_tds::layers::errors::{Error, RetryLayer};
+///
+/// fn stack(
+///     http: impl Service<http::Request<String>, Response = http::Response<String>, Error = Error> + Clone,
+/// ) -> impl Service<http::Request<String>> {
+///     ServiceBuilder::new().layer(RetryLayer::new()).service(http)
 /// }
 /// ```
 #[cfg(doctest)]

@@ -3,7 +3,7 @@
 use http::Response;
 use tower::BoxError;
 use tower_oidc_cc::{Finding, Judge, Judgement, TokenError};
-use tower_tds_errors::{Error, Kind, Sent};
+use tower_tds_errors::{Error, Kind, Retried, Sent};
 use tower_tds_limits::{Feedback, LimitError, Outcome};
 
 /// Tells the token layer and the limits what a typed error says.
@@ -11,6 +11,10 @@ use tower_tds_limits::{Feedback, LimitError, Outcome};
 /// Their own defaults see a response alone. Above [`ClassifyLayer`](tower_tds_errors::ClassifyLayer)
 /// an error's body has been read already: give them this value, and they hear the service's words
 /// too.
+///
+/// # Panics
+/// In debug builds, with "the limits see what a retry layer ended", if limits that are given it are
+/// outside of a retry layer: at the first call that fails or takes a second attempt.
 ///
 /// # Examples
 /// See [`layers`](crate::layers).
@@ -27,6 +31,7 @@ type LimitsError = tower_tds_limits::Error<Error>;
 
 impl<B> Feedback<Response<B>, Error> for ReadError {
     fn read(&self, outcome: Result<&Response<B>, &Error>) -> Outcome {
+        check_order(outcome);
         let Err(error) = outcome else {
             return Outcome::Answered;
         };
@@ -70,6 +75,18 @@ impl<B> Judge<Response<B>, LimitsError> for ReadError {
             error.set_realm_roles(roles);
         }
     }
+}
+
+/// Finds limits outside of a retry layer, of whose attempts they would see the last one alone.
+fn check_order<B>(outcome: Result<&Response<B>, &Error>) {
+    debug_assert!(
+        match outcome {
+            Ok(response) => response.extensions().get::<Retried>().is_none(),
+            Err(error) => error.elapsed().is_none(),
+        },
+        "the limits see what a retry layer ended: they have to be inside of it, so that each \
+         attempt takes a permit"
+    );
 }
 
 /// A 401 without a reason may mean a dead token; that which checks tokens may be down as well, so
