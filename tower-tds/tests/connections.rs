@@ -133,10 +133,10 @@ async fn the_attempt_after_a_421_takes_another_connection() {
     })
     .await;
     for (limits, connections) in [
-        // The second call meets the connection once more, and is the last that does.
-        (Limits::default(), [1, 2, 1, 3, 4]),
+        // The pool keeps the first one, and no retry takes it.
+        (Limits::default(), [1, 2, 1, 3, 1, 4]),
         // It had to make room for the next one.
-        (one_for_data(), [1, 2, 3, 3, 3]),
+        (one_for_data(), [1, 2, 3, 3, 3, 3]),
     ] {
         server.forget();
         let client = server.client(limits, 2);

@@ -6,6 +6,7 @@ use http::Extensions;
 use tokio::time::Instant;
 
 use crate::clock;
+use crate::kind::Kind;
 
 /// Which attempt a request is, counted from 1, for layers inside the retry layer.
 ///
@@ -17,11 +18,13 @@ use crate::clock;
 /// use tower_tds_errors::Attempt;
 ///
 /// let request = http::Request::new(());
-/// assert_eq!(Attempt::of(request.extensions()).number(), 1);
+/// let attempt = Attempt::of(request.extensions());
+/// assert_eq!((attempt.number(), attempt.after()), (1, None));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
     pub(super) number: u32,
+    pub(super) after: Option<Kind>,
 }
 
 /// What a success cost that was not the first attempt: an extension of the response.
@@ -56,7 +59,10 @@ impl Attempt {
     /// The attempt that a request with these extensions is.
     #[must_use]
     pub fn of(extensions: &Extensions) -> Self {
-        let first = Self { number: 1 };
+        let first = Self {
+            number: 1,
+            after: None,
+        };
         extensions.get().copied().unwrap_or(first)
     }
 
@@ -64,6 +70,12 @@ impl Attempt {
     #[must_use]
     pub const fn number(self) -> u32 {
         self.number
+    }
+
+    /// What went wrong with the attempt before it.
+    #[must_use]
+    pub const fn after(self) -> Option<Kind> {
+        self.after
     }
 }
 

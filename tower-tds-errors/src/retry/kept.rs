@@ -70,17 +70,17 @@ impl<B> Kept<B> {
         }
     }
 
-    /// The request of attempt `number`, which can be sent once more if that is `wanted`.
+    /// The request of an attempt, which can be sent once more if that is `wanted`.
     pub(super) fn request<P: Replay<B>>(
         &mut self,
-        number: u32,
+        attempt: Attempt,
         wanted: Option<&P>,
     ) -> Option<Request<B>> {
         let mut request = self.tape.request(self.body.take()?)?;
         self.body = wanted.and_then(|replay| replay.replay(request.body()));
         *request.version_mut() = self.version;
         *request.extensions_mut() = self.extensions.clone();
-        request.extensions_mut().insert(Attempt { number });
+        request.extensions_mut().insert(attempt);
         Some(request)
     }
 }

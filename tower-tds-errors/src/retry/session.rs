@@ -8,7 +8,7 @@ use http::{Request, Response};
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::attempt::Retried;
+use super::attempt::{Attempt, Retried};
 use super::kept::Kept;
 use super::past::Past;
 use super::replay::Replay;
@@ -211,10 +211,11 @@ impl<S: Clone, B, P> Session<S, B, P> {
     {
         let past = self.past.as_mut()?;
         let number = past.attempts.saturating_add(1);
+        let after = past.failure.as_ref().map(Error::kind);
         // One more than the attempts, for the one that is not counted.
         let more = number <= self.shared.policy.attempts.get();
         let replay = more.then_some(&self.shared.replay);
-        let request = self.kept.request(number, replay)?;
+        let request = self.kept.request(Attempt { number, after }, replay)?;
         past.sent();
         if let Some(counts) = &self.shared.policy.counts {
             counts.note_retry();
