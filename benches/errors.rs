@@ -1,132 +1,47 @@
 //! What meaning and retries cost a call that succeeds, beside `tower::retry` with its budget.
 //!
 //! `cargo bench -p tds-benches --bench errors`
+//!
+//! Who wants one of them alone, or no call to be sent again, has rows too.
 
-use std::{future::Ready, hint::black_box, sync::Arc};
+use std::convert::Infallible;
 
-use bytes::Bytes;
-use criterion::{
-    BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime,
-};
-use http::{HeaderMap, HeaderValue, Request, Response, Uri};
-use http_body_util::Full;
-use tds_benches::{Echo, call};
-use tower::retry::{
-    Policy, RetryLayer as TowerRetryLayer,
-    budget::{Budget, TpsBudget},
-};
+use criterion::{Criterion, criterion_group, criterion_main};
+use tds_benches::{Echo, made::Made, rows::Rows, tower_retry::ServerErrors};
+use tower::{retry::RetryLayer as TowerRetryLayer, util::MapErr};
 use tower_layer::Layer;
-use tower_service::Service;
-use tower_tds_errors::{ClassifyLayer, GuardLayer, RetryLayer};
-
-/// What a user of `tower::retry` writes: retry a 5xx, keep a clone of the request, pay a budget.
-#[derive(Clone)]
-struct ServerErrors {
-    budget: Arc<TpsBudget>,
-}
-
-// === impl ServerErrors ===
-
-impl<E> Policy<Request<Full<Bytes>>, Response<Full<Bytes>>, E> for ServerErrors {
-    type Future = Ready<()>;
-
-    fn retry(
-        &mut self,
-        _: &mut Request<Full<Bytes>>,
-        result: &mut Result<Response<Full<Bytes>>, E>,
-    ) -> Option<Ready<()>> {
-        match result {
-            Ok(response) if !response.status().is_server_error() => {
-                self.budget.deposit();
-                None
-            }
-            Ok(_) | Err(_) => self.budget.withdraw().then(|| std::future::ready(())),
-        }
-    }
-
-    fn clone_request(&mut self, request: &Request<Full<Bytes>>) -> Option<Request<Full<Bytes>>> {
-        Some(request.clone())
-    }
-}
-
-/// A request with the headers that a program sets itself, its parts shared as those of one that
-/// keeps them are; what making it costs is in every figure, the bare service's too.
-struct Made {
-    uri: Uri,
-    headers: HeaderMap,
-}
-
-// === impl Made ===
-
-impl Made {
-    fn new(headers: &[(&'static str, &'static str)]) -> Self {
-        let headers = headers.iter().filter_map(|(name, value)| {
-            let value = HeaderValue::from_str(value).ok()?;
-            Some((name.parse().ok()?, value))
-        });
-        Self {
-            uri: Uri::from_static("https://data.example.org/v1/live/bus"),
-            headers: headers.collect(),
-        }
-    }
-
-    fn request(&self) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::default());
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = self.headers.clone();
-        request
-    }
-}
-
-fn one<S>(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, made: &Made, mut service: S)
-where
-    S: Service<Request<Full<Bytes>>>,
-{
-    group.bench_function(name, |b| {
-        b.iter(|| call(&mut service, black_box(made.request())));
-    });
-}
+use tower_tds_errors::{ClassifyLayer, Error, GuardLayer, NeverReplay, RetryLayer};
 
 fn errors(c: &mut Criterion) {
-    let three = [
-        ("accept", "application/json"),
-        ("content-encoding", "br,gzip"),
-        ("x-trace", "0af7651916cd43dd8448eb211c80319c"),
-    ];
     for (name, made) in [
-        ("errors, no headers", Made::new(&[])),
-        ("errors, three headers", Made::new(&three)),
+        ("errors, no headers", Made::plain()),
+        ("errors, three headers", Made::with_headers()),
     ] {
-        let mut group = c.benchmark_group(name);
+        let mut rows = Rows::new(c.benchmark_group(name), || made.request());
         let classified = || ClassifyLayer::new().layer(Echo::new());
-        one(&mut group, "bare", &made, Echo::new());
-        one(&mut group, "Classify", &made, classified());
-        one(
-            &mut group,
-            "Guard",
-            &made,
-            GuardLayer::new().layer(Echo::new()),
-        );
+        let layer = GuardLayer::new();
+        rows.row("bare", Echo::new());
+        rows.row("Classify", classified());
+        rows.row("Guard", layer.layer(Echo::new()));
+
+        // Alone: over a service that fails with the typed error by itself.
+        let typed = MapErr::new(Echo::new(), |never: Infallible| -> Error { match never {} });
         let layer = RetryLayer::new();
-        one(
-            &mut group,
-            "Retry and Classify",
-            &made,
+        rows.row("Retry", layer.layer(typed));
+        let layer = RetryLayer::new();
+        rows.row("Retry and Classify", layer.layer(classified()));
+        let layer = RetryLayer::new().replay(NeverReplay::new());
+        rows.row(
+            "Retry by NeverReplay, and Classify",
             layer.layer(classified()),
         );
         let layer = RetryLayer::new().unbudgeted();
-        one(
-            &mut group,
+        rows.row(
             "Retry without its budget, and Classify",
-            &made,
             layer.layer(classified()),
         );
-        let policy = ServerErrors {
-            budget: Arc::new(TpsBudget::default()),
-        };
-        let tower = TowerRetryLayer::new(policy).layer(Echo::new());
-        one(&mut group, "tower::retry with TpsBudget", &made, tower);
-        group.finish();
+        let layer = TowerRetryLayer::new(ServerErrors::default());
+        rows.row("tower::retry with TpsBudget", layer.layer(Echo::new()));
     }
 }
 

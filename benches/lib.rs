@@ -10,7 +10,10 @@ use std::{
 use http::{Request, Response};
 use tower_service::Service;
 
+pub mod made;
+pub mod rows;
 pub mod token;
+pub mod tower_retry;
 
 /// Answers at once, with the request's body.
 #[derive(Debug, Clone, Copy, Default)]
