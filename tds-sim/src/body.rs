@@ -14,6 +14,7 @@ use crate::{entry::Entry, error::Error};
 mod content;
 mod flow;
 mod pieces;
+mod progress;
 mod source;
 
 pub(crate) use self::{content::Content, flow::Flow, pieces::Pieces, source::Source};

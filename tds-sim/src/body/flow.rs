@@ -13,7 +13,7 @@ use bytes::Bytes;
 use tokio::time::Sleep;
 
 use crate::{
-    body::{Pieces, pieces::PIECE},
+    body::{Pieces, progress::Progress},
     error::Error,
     fault::{BodyFault, BodyFaults},
     socket::Socket,
@@ -22,14 +22,9 @@ use crate::{
 /// Pieces with pauses between them, and at most one fault.
 pub(crate) struct Flow {
     pieces: Pieces,
-    /// The length the head says, if it does.
-    length: Option<u64>,
-    /// Bytes a second.
-    rate: Option<u64>,
+    progress: Progress,
     faults: BodyFaults,
     socket: Option<Arc<Socket>>,
-    started: Duration,
-    sent: u64,
     state: State,
 }
 
@@ -63,15 +58,11 @@ impl Flow {
         } else {
             State::Before
         };
-        let started = faults.clock.now();
         Self {
             pieces,
-            length,
-            rate,
+            progress: Progress::new(length, rate, faults.clock.now()),
             faults,
             socket,
-            started,
-            sent: 0,
             state,
         }
     }
@@ -112,9 +103,12 @@ impl Flow {
                     let most = this.most();
                     return Poll::Ready(match ready!(this.pieces.poll_next(most, cx)) {
                         Some(Ok(piece)) => {
-                            this.sent = this.sent.saturating_add(count(piece.len()));
-                            let all = this.length.is_some_and(|length| this.sent >= length);
-                            this.state = if all { State::Ended } else { State::Before };
+                            this.progress.add(&piece);
+                            this.state = if this.progress.is_complete() {
+                                State::Ended
+                            } else {
+                                State::Before
+                            };
                             Some(Ok(piece))
                         }
                         Some(Err(error)) => {
@@ -148,7 +142,7 @@ impl Flow {
             }
             return Some(Error::reset());
         }
-        self.length.is_none().then(Error::closed)
+        self.progress.length().is_none().then(Error::closed)
     }
 
     /// The fault to strike before the next piece. Those that strike halfway strike once.
@@ -156,7 +150,7 @@ impl Flow {
         let fault = self.faults.fault?;
         match fault {
             BodyFault::Reset | BodyFault::Truncate | BodyFault::Stall(_) => {
-                if self.sent < self.halfway() {
+                if !self.progress.is_halfway() {
                     return None;
                 }
                 self.faults.fault = None;
@@ -175,52 +169,26 @@ impl Flow {
         let now = self.faults.clock.now();
         let sampled = self.faults.delay.sample(now, &mut self.faults.rng);
         slow.saturating_add(sampled)
-            .max(self.due().saturating_sub(now))
-    }
-
-    /// When the next piece is due at this rate: when the time for it and all before it has passed,
-    /// so that the last byte is due after length / rate.
-    fn due(&self) -> Duration {
-        let Some(rate) = self.rate else {
-            return Duration::ZERO;
-        };
-        let end = self
-            .sent
-            .saturating_add(count(self.most()))
-            .min(self.length.unwrap_or(u64::MAX));
-        let nanos = u128::from(end)
-            .saturating_mul(1_000_000_000)
-            .checked_div(rate.into());
-        let nanos = u64::try_from(nanos.unwrap_or(0)).unwrap_or(u64::MAX);
-        self.started.saturating_add(Duration::from_nanos(nanos))
+            .max(self.progress.due(self.most()).saturating_sub(now))
     }
 
     /// The most bytes the next piece may have.
     fn most(&self) -> usize {
-        let to_halfway = self.halfway().saturating_sub(self.sent);
-        let at_rate = self
-            .rate
-            .map_or(u64::MAX, |rate| rate.div_ceil(PIECES_A_SECOND));
-        let most = match self.faults.fault {
+        let bound = match self.faults.fault {
             Some(BodyFault::Drip(_)) => 1,
             Some(BodyFault::Reset | BodyFault::Truncate | BodyFault::Stall(_)) => {
-                to_halfway.min(at_rate)
+                self.progress.to_halfway()
             }
-            Some(BodyFault::Endless) | None => at_rate,
+            Some(BodyFault::Endless) | None => u64::MAX,
         };
-        usize::try_from(most).unwrap_or(PIECE).clamp(1, PIECE)
-    }
-
-    /// Where a fault strikes: half of the length, or the first byte where no length is known.
-    fn halfway(&self) -> u64 {
-        self.length.map_or(1, |length| length.div_ceil(2)).max(1)
+        self.progress.piece(bound)
     }
 }
 
 impl fmt::Debug for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Flow")
-            .field("sent", &self.sent)
+            .field("progress", &self.progress)
             .finish_non_exhaustive()
     }
 }
@@ -229,15 +197,8 @@ fn pause(wait: Duration) -> Pin<Box<Sleep>> {
     Box::pin(tokio::time::sleep(wait))
 }
 
-fn count(len: usize) -> u64 {
-    u64::try_from(len).unwrap_or(u64::MAX)
-}
-
 /// How long a reset or a cut waits for the bytes before it: either throws away what is unsent.
 const FLUSH: Duration = Duration::from_millis(20);
 
 /// The pause between the pieces of an endless body, 1.6 MB/s: it floods the client, not the host.
 const FLOOD: Duration = Duration::from_millis(10);
-
-/// Into how many pieces a second a paced body is cut, if they are not limited by [`PIECE`].
-const PIECES_A_SECOND: u64 = 20;
