@@ -47,8 +47,15 @@ type Configure = dyn Fn(&str, &Path, SocketAddr) -> Command + Send + Sync;
 // === impl Kind ===
 
 impl Kind {
+    /// Starts it and the service behind it, unless it is not installed.
+    pub(crate) async fn start(self) -> Option<(Server, Gateway)> {
+        let service = self.service().await;
+        let gateway = Gateway::start(self, &service).await?;
+        Some((service, gateway))
+    }
+
     /// The service behind it: the gateway is to refuse, and nobody else.
-    pub(crate) async fn service(self) -> Server {
+    async fn service(self) -> Server {
         let mut config = Config::default();
         if let Self::Simulator(rule) = self {
             config.rule = rule;
@@ -64,7 +71,7 @@ impl Kind {
 
 impl Gateway {
     /// Starts one in front of a service, unless it is not installed.
-    pub(crate) async fn start(kind: Kind, service: &Server) -> Option<Self> {
+    async fn start(kind: Kind, service: &Server) -> Option<Self> {
         let behind = service.base_url().trim_start_matches("http://");
         let behind: SocketAddr = behind.parse().expect("an address");
         let (name, file, read, command): (_, _, fn(&str) -> _, Box<Configure>) = match kind {

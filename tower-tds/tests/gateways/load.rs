@@ -12,7 +12,7 @@ use std::{
 
 use http::{HeaderValue, Request, Response, header::AUTHORIZATION};
 use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::TokioExecutor,
@@ -38,6 +38,32 @@ pub(crate) enum Load {
     Medium,
     /// A body that takes 3 s.
     Long,
+}
+
+/// A client that many tasks can share.
+pub(crate) trait Caller:
+    Service<
+        Request<RequestBody>,
+        Response = Response<<Self as Caller>::Body>,
+        Error: Display,
+        Future: Send,
+    > + Clone
+    + Send
+    + 'static
+{
+    /// Of its answers.
+    type Body: Body<Error: Display, Data: Send> + Send;
+}
+
+// === impl S ===
+
+impl<S, B> Caller for S
+where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error: Display, Future: Send>,
+    S: Clone + Send + 'static,
+    B: Body<Error: Display, Data: Send> + Send,
+{
+    type Body = B;
 }
 
 // === impl Load ===
@@ -69,13 +95,12 @@ impl Load {
 }
 
 /// Makes so many calls to `front` by 200 tasks; says what became of those that were lost.
-pub(crate) async fn drive<S, B>(client: S, front: SocketAddr, load: Load, calls: u32) -> Vec<String>
-where
-    S: Service<Request<RequestBody>, Response = Response<B>> + Clone + Send + 'static,
-    S::Error: Display,
-    S::Future: Send,
-    B: Body<Error: Display, Data: Send> + Send,
-{
+pub(crate) async fn drive(
+    client: impl Caller,
+    front: SocketAddr,
+    load: Load,
+    calls: u32,
+) -> Vec<String> {
     let url = format!("http://{front}{}", load.target());
     let made = Arc::new(AtomicU32::new(0));
     let mut tasks = JoinSet::new();
@@ -130,17 +155,7 @@ pub(crate) fn within(limits: Limits, service: &Server, front: SocketAddr) -> Cli
 }
 
 /// hyper's own client, with a token that does not end.
-pub(crate) fn bare(
-    service: &Server,
-    _: SocketAddr,
-) -> impl Service<
-    Request<RequestBody>,
-    Response = Response<Incoming>,
-    Error = legacy::Error,
-    Future: Send,
-> + Clone
-+ Send
-+ use<> {
+pub(crate) fn bare(service: &Server, _: SocketAddr) -> impl Caller + use<> {
     let token = service.sim().token(service.client_id()).expect("a token");
     let token = HeaderValue::try_from(format!("Bearer {token}")).expect("a header");
     legacy::Client::builder(TokioExecutor::new())
@@ -152,17 +167,7 @@ pub(crate) fn bare(
 }
 
 /// The house stack, but for what follows a 416.
-pub(crate) fn deaf(
-    service: &Server,
-    _: SocketAddr,
-) -> impl Service<
-    Request<RequestBody>,
-    Response = Response<impl Body<Error: Display, Data: Send> + Send + use<>>,
-    Error = errors::Error,
-    Future: Send,
-> + Clone
-+ Send
-+ use<> {
+pub(crate) fn deaf(service: &Server, _: SocketAddr) -> impl Caller + use<> {
     let token = service.sim().token(service.client_id()).expect("a token");
     let token = HeaderValue::try_from(format!("Bearer {token}")).expect("a header");
     let limiter = Limiter::new(Limits::default());

@@ -5,15 +5,11 @@ use std::{
     net::SocketAddr,
 };
 
-use http::{Request, Response};
-use hyper::body::Body;
 use tds_sim::{Network, Relay, Server};
-use tower_service::Service;
-use tower_tds::RequestBody;
 
 use crate::{
-    gateway::{Gateway, Kind},
-    load::{self, Load},
+    gateway::Kind,
+    load::{self, Caller, Load},
     log::Log,
     program::say,
 };
@@ -54,19 +50,11 @@ impl Scenario {
     }
 
     /// Runs it with the client that is made of the service's and the gateway's addresses.
-    pub(crate) async fn run_with<S, B>(
+    pub(crate) async fn run_with<C: Caller>(
         self,
-        client: impl FnOnce(&Server, SocketAddr) -> S,
-    ) -> Option<Seen>
-    where
-        S: Service<Request<RequestBody>, Response = Response<B>> + Clone + Send + 'static,
-        S::Error: Display,
-        S::Future: Send,
-        B: Body<Error: Display, Data: Send> + Send,
-    {
-        let service = self.gateway.service().await;
-        let gateway = Gateway::start(self.gateway, &service).await?;
-
+        client: impl FnOnce(&Server, SocketAddr) -> C,
+    ) -> Option<Seen> {
+        let (service, gateway) = self.gateway.start().await?;
         let relay = match self.way.network() {
             Some(network) => {
                 let relay = Relay::start(gateway.address(), network).await;

@@ -6,8 +6,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response, header::AUTHORIZATION};
-use hyper::body::Body;
+use http::header::AUTHORIZATION;
 use tds_sim::Server;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -15,12 +14,10 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
-use tower_service::Service;
-use tower_tds::RequestBody;
 
 use crate::{
-    gateway::{Gateway, Kind},
-    load::{self, Load},
+    gateway::Kind,
+    load::{self, Caller, Load},
     log::Log,
     program::say,
 };
@@ -52,18 +49,11 @@ pub(crate) struct Visited {
 // === impl Visit ===
 
 impl Visit {
-    pub(crate) async fn run<S, B>(
+    pub(crate) async fn run<C: Caller>(
         self,
-        client: impl FnOnce(&Server, SocketAddr) -> S,
-    ) -> Option<Visited>
-    where
-        S: Service<Request<RequestBody>, Response = Response<B>> + Clone + Send + 'static,
-        S::Error: Display,
-        S::Future: Send,
-        B: Body<Error: Display, Data: Send> + Send,
-    {
-        let service = self.gateway.service().await;
-        let gateway = Gateway::start(self.gateway, &service).await?;
+        client: impl FnOnce(&Server, SocketAddr) -> C,
+    ) -> Option<Visited> {
+        let (service, gateway) = self.gateway.start().await?;
         let token = service.sim().token(service.client_id()).expect("a token");
         let client = client(&service, gateway.address());
         let (first, second) = match self.comes {
