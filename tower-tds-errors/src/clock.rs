@@ -11,6 +11,10 @@ pub(crate) fn now() -> Instant {
 
 /// The wall clock, for what leaves the process: `retry_at`, and dates that no `Date` goes with.
 pub(crate) fn wall() -> SystemTime {
+    #[cfg(test)]
+    if let Some(set) = tests::set() {
+        return set;
+    }
     #[expect(
         clippy::disallowed_methods,
         reason = "a date from a server, or for a person, has no meaning on a monotonic clock"
@@ -22,3 +26,6 @@ pub(crate) fn wall() -> SystemTime {
 pub(crate) fn wall_after(wait: Duration) -> Option<SystemTime> {
     wall().checked_add(wait)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! A wall clock that tests set, and what that changes: nothing.
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "a test that overflows fails"
+)]
+
+use std::cell::Cell;
+use std::num::NonZeroU32;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::channel::Channel;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use tokio::time::{Instant, interval};
+use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
+
+use crate::{Attempt, ClassifyLayer, Deadline, Error, GuardLayer, Kind, RetryLayer, Stop};
+
+type Body = BoxBody<Bytes, BoxError>;
+
+thread_local! {
+    /// What the wall clock shows on this thread; it stands still. None is the machine's.
+    static WALL: Cell<Option<SystemTime>> = const { Cell::new(None) };
+}
+
+pub(super) fn set() -> Option<SystemTime> {
+    WALL.get()
+}
+
+/// The steps that the wall clock makes, over and over: a day forth, two back, and one forth.
+const DAY: u64 = 86_400;
+const JUMPS: [u64; 4] = [2 * DAY, 0, DAY, DAY];
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn day(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + secs(1_800_000_000 + seconds)
+}
+
+/// Sets the wall clock ten times a second for as long as `work` takes.
+async fn under<T>(jumps: &[u64], work: impl Future<Output = T>) -> T {
+    let mut next = jumps.iter().cycle();
+    let mut ticks = interval(Duration::from_millis(100));
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            _ = ticks.tick() => WALL.set(next.next().map(|jump| day(*jump))),
+            done = &mut work => return done,
+        }
+    }
+}
+
+/// A body that says nothing more.
+fn silent() -> Body {
+    let (bytes, body) = Channel::<Bytes, BoxError>::new(1);
+    std::mem::forget(bytes);
+    body.boxed()
+}
+
+fn answer(
+    status: u16,
+    retry_after: Option<String>,
+    body: Body,
+) -> Result<Response<Body>, BoxError> {
+    let response = Response::builder().status(status);
+    let response = match retry_after {
+        Some(value) => response.header("retry-after", value),
+        None => response,
+    };
+    Ok(response.body(body).unwrap())
+}
+
+/// Meets all that a call can wait for, and says when each attempt came and how it ended.
+async fn every_wait() -> (Vec<Duration>, Error, Duration) {
+    let start = Instant::now();
+    let seen = &Cell::new(Vec::new());
+    let service = service_fn(async |request: Request<()>| {
+        let mut times = seen.take();
+        times.push(start.elapsed());
+        seen.set(times);
+        match Attempt::of(request.extensions()).number() {
+            // A date without the answer's own counts from the wall clock.
+            1 => {
+                let date = httpdate::fmt_http_date(super::wall() + secs(20));
+                answer(503, Some(date), Full::default().map_err(Into::into).boxed())
+            }
+            2 => answer(
+                429,
+                Some("7".to_owned()),
+                Full::default().map_err(Into::into).boxed(),
+            ),
+            // Its read is cut off.
+            3 => answer(503, None, silent()),
+            // Cut off by the timeout of an attempt, and then by the deadline.
+            _ => std::future::pending().await,
+        }
+    });
+    let stack = ServiceBuilder::new()
+        .layer(
+            RetryLayer::new()
+                .seed(7)
+                .attempts(NonZeroU32::new(9).unwrap())
+                .attempt_timeout(secs(10))
+                .deadline(secs(60)),
+        )
+        .layer(ClassifyLayer::new())
+        .service(service);
+    let error = stack.oneshot(Request::new(())).await.map(drop).unwrap_err();
+    (seen.take(), error, start.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_that_is_set_by_a_day_changes_no_wait_and_no_deadline() {
+    let (times, error, took) = under(&[DAY], every_wait()).await;
+    assert_eq!(error.stopped_because(), Some(Stop::Deadline));
+    assert_eq!((took, error.elapsed()), (secs(60), Some(secs(60))));
+    assert!(times.len() > 4 && times[1] >= secs(20), "{times:?}");
+    assert!(times[2] >= times[1] + secs(7), "{times:?}");
+    assert!(times[3] >= times[2] + secs(1), "{times:?}");
+    assert!(times[4] >= times[3] + secs(10), "{times:?}");
+
+    let (set, other, took_set) = under(&JUMPS, every_wait()).await;
+    assert_eq!((set, took_set), (times, took));
+    assert_eq!(other.slept(), error.slept());
+    assert_eq!(other.history(), error.history());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_that_is_set_changes_no_deadline_of_a_request_and_no_idle_limit() {
+    let hangs = service_fn(async |_: Request<()>| {
+        std::future::pending::<Result<Response<Body>, BoxError>>().await
+    });
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .service(hangs);
+    let mut request = Request::new(());
+    request.extensions_mut().insert(Deadline::after(secs(4)));
+    let start = Instant::now();
+    let call = under(&JUMPS, stack.oneshot(request)).await;
+    assert_eq!(call.unwrap_err().stopped_because(), Some(Stop::Deadline));
+    assert_eq!(start.elapsed(), secs(4));
+
+    let stalls = service_fn(async |_: Request<()>| answer(200, None, silent()));
+    let stack = ServiceBuilder::new()
+        .layer(GuardLayer::new().idle(secs(5)))
+        .layer(ClassifyLayer::new())
+        .service(stalls);
+    let body = stack.oneshot(Request::new(())).await.unwrap().into_body();
+    let start = Instant::now();
+    let error = under(&JUMPS, body.collect()).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), Kind::Stalled);
+    assert_eq!(start.elapsed(), secs(5));
+}
