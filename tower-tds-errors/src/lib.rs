@@ -115,7 +115,8 @@
 //! - An error body is read within 16 KiB and a second, and undone (gzip, br, deflate, by what the
 //!   answer says) within 64 KiB. One that ends within them leaves its connection in use.
 //! - No request is sent more often than [`RetryLayer::attempts`] says, nested or not, but for one
-//!   that met a closed connection; and none with effects is sent again unless it never left.
+//!   that met a closed connection; and none with effects is sent again unless it never left, or its
+//!   caller allows it ([`Repeatable`]).
 //! - A host that fails for all is sent its load, a tenth more, and one a second: whatever it
 //!   answers, and however many calls are waiting (`tests/amplification.rs`, by the server's count).
 //! - A call that is dropped, at any point, holds nothing and owes its host nothing for what was not
@@ -169,7 +170,7 @@ pub use self::guard::{Bodies, Guard, GuardBody, GuardLayer};
 pub use self::kind::Kind;
 #[cfg(feature = "tower-retry")]
 pub use self::retry::adapter::RetryPolicy;
-pub use self::retry::attempt::{Attempt, Deadline, Retried};
+pub use self::retry::attempt::{Attempt, Deadline, Repeatable, Retried};
 pub use self::retry::backoff::Backoff;
 pub use self::retry::budget::Budget;
 pub use self::retry::counts::Counts;

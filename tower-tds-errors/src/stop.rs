@@ -19,7 +19,8 @@ pub enum Stop {
     Budget,
     /// The body cannot be sent twice.
     NotReplayable,
-    /// The request may have arrived, and its method may not run twice.
+    /// The request may have arrived, and its method may not run twice; see
+    /// [`Repeatable`](crate::Repeatable).
     NotIdempotent,
     /// The service below failed to become ready again.
     NotReady,

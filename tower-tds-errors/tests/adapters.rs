@@ -16,7 +16,7 @@ use tower::retry::RetryLayer;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tower_http::classify::{ClassifiedResponse, ClassifyResponse, MakeClassifier};
 use tower_tds_errors::{
-    Budget, ClassifyLayer, Error, Kind, KindClassifier, RetryPolicy, Rule, Stop,
+    Budget, ClassifyLayer, Error, Kind, KindClassifier, Repeatable, RetryPolicy, Rule, Stop,
 };
 
 /// The error that a service with this status ends in, and when it was asked.
@@ -62,6 +62,21 @@ async fn the_policy_tries_again_what_can_help_and_says_why_it_stops() {
             .all(|pair| pair[1] >= pair[0] + Duration::from_secs(1));
         assert!(silent || status != 423);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_policy_retries_a_post_by_consent_of_its_caller() {
+    let probe = Probe::always(503);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(RetryPolicy::new()))
+        .layer(ClassifyLayer::new());
+    let mut request = get("/v2");
+    *request.method_mut() = Method::POST;
+    request.extensions_mut().insert(Repeatable::new());
+    let call = stack.service(probe.clone()).oneshot(request);
+    let error = call.await.unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::Attempts));
+    assert_eq!(probe.seen().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,7 +21,8 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 use tower::{ServiceBuilder, ServiceExt};
 use tower_tds_errors::{
-    Attempt, Backoff, ClassifyLayer, Error, Kind, NeverReplay, Retried, RetryLayer, Sent, Stop,
+    Attempt, Backoff, ClassifyLayer, Error, Kind, NeverReplay, Repeatable, Retried, RetryLayer,
+    Sent, Stop,
 };
 
 type Answer = Result<Response<Full<Bytes>>, Error>;
@@ -261,6 +262,78 @@ async fn only_an_unsent_request_of_a_method_with_effects_goes_out_again() {
         assert_eq!(error.stopped_because(), Some(stop));
         assert_eq!(probe.seen().len(), sends, "{method} {kind:?}");
     }
+}
+
+/// How often a request of `method` goes out where each attempt fails with `kind`.
+async fn sends(method: &Method, kind: Kind) -> (u32, Option<Stop>) {
+    let service = tower::service_fn(|_: Request<()>| {
+        std::future::ready(Err::<Response<()>, _>(Error::new(kind, "no")))
+    });
+    let request = Request::builder().method(method).body(()).unwrap();
+    let stack = ServiceBuilder::new().layer(attempts(3).unbudgeted());
+    let error = stack.service(service).oneshot(request).await.unwrap_err();
+    (error.attempts(), error.stopped_because())
+}
+
+#[tokio::test(start_paused = true)]
+async fn get_head_options_trace_put_and_delete_are_retried_whatever_may_have_been_sent() {
+    let safe = [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE];
+    let twice = [Method::PUT, Method::DELETE];
+    for kind in Kind::ALL.iter().filter(|kind| kind.is_retryable()) {
+        let once = [Kind::InvalidToken, Kind::Unauthorized, Kind::Misdirected];
+        let once = once.contains(kind) || *kind == Kind::RangeUnclear;
+        let usual = if once { 2 } else { 3 };
+        // It may have met a connection that had been idle: once more, for free.
+        let closed = matches!(kind, Kind::Incomplete | Kind::Reset);
+        for method in safe.iter().chain(&twice) {
+            let free = u32::from(closed && safe.contains(method));
+            let (sent, _) = sends(method, *kind).await;
+            assert_eq!(sent, usual + free, "{method} {kind}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn post_and_patch_are_retried_only_if_never_sent() {
+    let own = Method::from_bytes(b"PURGE").unwrap();
+    for method in [Method::POST, Method::PATCH, Method::CONNECT, own] {
+        for kind in Kind::ALL.iter().filter(|kind| kind.is_retryable()) {
+            let expected = if kind.sent() == Sent::Never {
+                (3, Some(Stop::Attempts))
+            } else {
+                (1, Some(Stop::NotIdempotent))
+            };
+            assert_eq!(sends(&method, *kind).await, expected, "{method} {kind}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn post_and_patch_are_retried_by_consent_of_their_caller() {
+    let with_consent = |method: Method| {
+        let mut request = get("/");
+        *request.method_mut() = method;
+        request.extensions_mut().insert(Repeatable::new());
+        request
+    };
+    for method in [Method::POST, Method::PATCH] {
+        for reset in [true, false] {
+            let probe = Probe::new(move |_| match reset {
+                // It has effects all the same: no free attempt.
+                true => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+                false => Ok(status_of(503)),
+            });
+            let request = with_consent(method.clone());
+            let error = send(attempts(3), &probe, request).await.unwrap_err();
+            assert_eq!(error.stopped_because(), Some(Stop::Attempts));
+            assert_eq!(probe.seen().len(), 3, "{method}");
+        }
+    }
+    // Where there is no second copy, the reason is that one.
+    let probe = Probe::always(503);
+    let request = with_consent(Method::POST);
+    let error = send(attempts(1), &probe, request).await.unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::Attempts));
 }
 
 #[tokio::test(start_paused = true)]

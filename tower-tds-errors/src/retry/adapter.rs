@@ -193,11 +193,7 @@ impl RetryPolicy {
             } else {
                 Reuse::Spent
             },
-            idempotent: if method.is_idempotent() {
-                Idempotent::Yes
-            } else {
-                Idempotent::No
-            },
+            idempotent: Idempotent::of(method, request.extensions()),
             spare: Spare::Kept,
             left: None,
         };

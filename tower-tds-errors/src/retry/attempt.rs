@@ -53,6 +53,24 @@ pub struct Deadline {
     at: Option<Instant>,
 }
 
+/// That a request may run twice although its method has effects: an extension that its caller
+/// inserts.
+///
+/// It is then retried like a PUT: for a POST that only asks, or that its service runs once however
+/// often it comes, say by an `Idempotency-Key`.
+///
+/// # Examples
+///
+/// ```
+/// use tower_tds_errors::Repeatable;
+///
+/// let mut search = http::Request::post("/v2/search").body("{}").unwrap();
+/// search.extensions_mut().insert(Repeatable::new());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Repeatable;
+
 // === impl Attempt ===
 
 impl Attempt {
@@ -107,5 +125,24 @@ impl Deadline {
 
     pub(super) fn of(extensions: &Extensions) -> Option<Instant> {
         extensions.get::<Self>()?.at
+    }
+}
+
+// === impl Repeatable ===
+
+impl Repeatable {
+    /// The consent.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self
+    }
+
+    /// The consent and nothing else, for a request that is not sent twice but whose error says why.
+    pub(super) fn alone(extensions: &Extensions) -> Extensions {
+        let mut alone = Extensions::new();
+        if let Some(consent) = extensions.get::<Self>() {
+            alone.insert(*consent);
+        }
+        alone
     }
 }

@@ -3,7 +3,7 @@
 use http::{Extensions, Request, Version};
 use tokio::time::Instant;
 
-use super::attempt::{Attempt, Deadline};
+use super::attempt::{Attempt, Deadline, Repeatable};
 use super::replay::Replay;
 use super::verdict::{self, Idempotent, Reuse};
 use crate::tape::Tape;
@@ -33,7 +33,7 @@ impl<B> Kept<B> {
             tape.add(request.headers());
             request.extensions().clone()
         } else {
-            Extensions::new()
+            Repeatable::alone(request.extensions())
         };
         Self {
             tape,
@@ -54,11 +54,7 @@ impl<B> Kept<B> {
 
     /// Whether it may run twice.
     pub(super) fn idempotent(&self) -> Idempotent {
-        if self.tape.method().is_idempotent() {
-            Idempotent::Yes
-        } else {
-            Idempotent::No
-        }
+        Idempotent::of(self.tape.method(), &self.extensions)
     }
 
     /// Whether it may meet a connection that is closed, and go out again for that.

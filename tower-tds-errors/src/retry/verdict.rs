@@ -4,8 +4,10 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use fastrand::Rng;
+use http::{Extensions, Method};
 
 use super::SILENCE;
+use super::attempt::Repeatable;
 use super::backoff::{QUOTA, up_to};
 use super::policy::Policy;
 use crate::kind::Kind;
@@ -81,6 +83,19 @@ pub(super) enum Way {
     Unsent,
     /// Any other: counted, and paid for.
     Paid,
+}
+
+// === impl Idempotent ===
+
+impl Idempotent {
+    /// By the method, or by the caller's consent.
+    pub(super) fn of(method: &Method, extensions: &Extensions) -> Self {
+        if method.is_idempotent() || extensions.get::<Repeatable>().is_some() {
+            Self::Yes
+        } else {
+            Self::No
+        }
+    }
 }
 
 /// Wait so long and try again, or stop because of this.
