@@ -48,7 +48,8 @@
 //! # What means what
 //!
 //! The status alone, or the type of a transport error, decides a valid kind. Texts only refine it,
-//! whether they come as JSON, text, HTML or XML, in the body or in `WWW-Authenticate`.
+//! whether they come as JSON, text, HTML or XML, in the body or in `WWW-Authenticate`. If these two
+//! contradict each other, the header counts: a body may be cut, generic or translated.
 //!
 //! | answer | kind | retried | the caller's next move |
 //! |---|---|---|---|

@@ -285,6 +285,45 @@ fn the_challenge_suffices_where_the_body_is_generic() {
 }
 
 #[test]
+fn where_challenge_and_body_contradict_each_other_the_challenge_counts() {
+    let texts = [
+        ("no Authorization header found", Kind::MissingCredentials),
+        ("invalid token", Kind::InvalidToken),
+        (ROLE, Kind::MissingRole),
+        ("accessing keys failed: timeout", Kind::IdentityUnavailable),
+        ("invalid_client", Kind::TokenRefused),
+    ];
+    for (challenge, expected) in texts {
+        let mut headers = HeaderMap::new();
+        let value = HeaderValue::from_str(&format!("Bearer realm=\"kong\",error=\"{challenge}\""));
+        headers.insert("www-authenticate", value.unwrap());
+        let answer = Answer::new(StatusCode::UNAUTHORIZED, &headers);
+        for body in texts.iter().flat_map(|(text, _)| formats(text)) {
+            let error = answer.body(body.as_bytes()).error().unwrap();
+            assert_eq!(error.kind(), expected, "{challenge}: {body}");
+            assert_eq!(error.message(), Some(challenge), "{body}");
+        }
+        // One that says nothing known leaves it to the body.
+        let value = HeaderValue::from_static("Bearer error=\"other words\"");
+        headers.insert("www-authenticate", value);
+        let answer = Answer::new(StatusCode::UNAUTHORIZED, &headers);
+        let error = answer.body(challenge.as_bytes()).error().unwrap();
+        assert_eq!(error.kind(), expected, "{challenge}");
+    }
+}
+
+#[test]
+fn of_several_challenges_that_contradict_each_other_the_first_counts() {
+    let mut headers = HeaderMap::new();
+    for text in ["invalid token", "insufficient_scope"] {
+        let value = HeaderValue::from_str(&format!("Bearer error=\"{text}\"")).unwrap();
+        headers.append("www-authenticate", value);
+    }
+    let answer = Answer::new(StatusCode::UNAUTHORIZED, &headers);
+    assert_eq!(answer.kind(), Some(Kind::InvalidToken));
+}
+
+#[test]
 fn a_body_in_a_coding_that_is_not_known_gives_no_text() {
     let mut headers = HeaderMap::new();
     headers.insert("content-encoding", HeaderValue::from_static("zstd"));
