@@ -84,7 +84,7 @@ fn read(mut decoder: impl Read) -> Undone {
         }
         match decoder.read(chunk) {
             Ok(0) => return Undone::Whole(bytes),
-            Ok(count) => bytes.extend(chunk.iter().take(count)),
+            Ok(count) => bytes.extend_from_slice(chunk.get(..count).unwrap_or(chunk)),
             Err(_) => return Undone::Part(bytes),
         }
     }

@@ -67,7 +67,8 @@ impl<B: Body> Future for Drain<B> {
                 while data.has_remaining() && this.text.len() < MOST_BYTES {
                     let chunk = data.chunk();
                     let room = MOST_BYTES.saturating_sub(this.text.len()).min(chunk.len());
-                    this.text.extend(chunk.iter().take(room));
+                    this.text
+                        .extend_from_slice(chunk.get(..room).unwrap_or(chunk));
                     data.advance(room);
                 }
                 // At least one, or a body of empty frames would never meet its bound.
