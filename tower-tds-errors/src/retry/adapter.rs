@@ -1,30 +1,22 @@
 //! The decision as a policy for tower's own retry layer.
 
-use std::fmt;
-use std::future::Future;
 use std::num::NonZeroU32;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fastrand::Rng;
 use http::Request;
-use pin_project_lite::pin_project;
-use tokio::time::{Sleep, sleep};
 use tower::BoxError;
 use tower::retry::Policy;
 
-use self::paid::Paid;
+use self::call::Call;
+pub use self::wait::Wait;
 use super::backoff::Backoff;
 use super::budget::Budget;
 use super::policy::Policy as Settings;
-use super::verdict::{Again, Cured, Failed, Idempotent, Reuse, Spare, Way, verdict};
-use crate::clock;
 use crate::error::Error;
-use crate::error::facts::parts;
-use crate::stop::Stop;
 
+mod call;
 mod paid;
+mod wait;
 
 /// Retries by [`tower::retry`] what [`Retry`](crate::Retry) would, with the same waits.
 ///
@@ -60,25 +52,8 @@ mod paid;
 #[derive(Clone, Debug)]
 pub struct RetryPolicy {
     policy: Settings,
-    /// How many attempts were made, and how many of them count.
-    made: u32,
-    counted: u32,
-    waited: Duration,
-    cured: Cured,
-    reuse: Reuse,
-    paid: Paid,
-}
-
-pin_project! {
-    /// The wait before another attempt.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping it gives the attempt up: nothing is sent.
-    pub struct Wait {
-        #[pin]
-        sleep: Sleep,
-    }
+    /// The call that this clone judges: tower makes one for each.
+    call: Call,
 }
 
 // === impl RetryPolicy ===
@@ -89,12 +64,7 @@ impl RetryPolicy {
     pub fn new() -> Self {
         Self {
             policy: Settings::default(),
-            made: 1,
-            counted: 1,
-            waited: Duration::ZERO,
-            cured: Cured::No,
-            reuse: Reuse::Open,
-            paid: Paid::default(),
+            call: Call::new(),
         }
     }
 
@@ -132,78 +102,6 @@ impl RetryPolicy {
         self.policy.budget = None;
         self
     }
-
-    /// The copy from which the next attempt is made, and with it the notice that one begins.
-    fn copy<B: Clone>(&mut self, request: &Request<B>) -> Request<B> {
-        // Tower asks before each attempt, right before it calls.
-        self.paid.begin();
-        if let (1, Some(budget)) = (self.made, &self.policy.budget) {
-            budget.deposit(request.uri());
-        }
-        request.clone()
-    }
-
-    fn succeeded(&mut self) -> Option<Wait> {
-        self.paid.succeeded();
-        None
-    }
-
-    /// Notes on the error how it went, and waits or stops.
-    fn judge<B>(&mut self, request: &Request<B>, error: &mut Error) -> Option<Wait> {
-        let settled = error.stopped_because();
-        if settled.is_some_and(|stop| stop != Stop::Vetoed) {
-            return None;
-        }
-        error.facts_mut().attempts = self.made;
-        let again = settled.map_or_else(|| self.decide(request, error), Err);
-        match again {
-            Ok(again) => {
-                self.made = self.made.saturating_add(1);
-                if again.way == Way::Reused {
-                    self.reuse = Reuse::Spent;
-                } else {
-                    self.counted = self.counted.saturating_add(1);
-                }
-                if error.advice().is_once() {
-                    self.cured = Cured::Yes;
-                }
-                self.waited = again.wait;
-                let sleep = sleep(again.wait);
-                Some(Wait { sleep })
-            }
-            Err(stop) => {
-                error.facts_mut().stop = Some(stop);
-                None
-            }
-        }
-    }
-
-    fn decide<B>(&mut self, request: &Request<B>, error: &Error) -> Result<Again, Stop> {
-        let method = request.method();
-        let failed = Failed {
-            kind: error.kind(),
-            advice: error.advice(),
-            sent: error.sent(),
-            hint: error.retry_after(),
-            waited: self.waited,
-            attempt: self.counted,
-            cured: self.cured,
-            reuse: if method.is_safe() {
-                self.reuse
-            } else {
-                Reuse::Spent
-            },
-            idempotent: Idempotent::of(method, request.extensions()),
-            spare: Spare::Kept,
-            left: None,
-        };
-        let again = verdict(&failed, &self.policy, &mut Rng::new())?;
-        if let (Way::Reused | Way::Paid, Some(budget)) = (again.way, &self.policy.budget) {
-            let price = budget.withdraw_at(parts(request.uri()), clock::now());
-            self.paid.owe(price.ok_or(Stop::Budget)?, again.way);
-        }
-        Ok(again)
-    }
 }
 
 impl Default for RetryPolicy {
@@ -219,13 +117,13 @@ impl<B: Clone, R> Policy<Request<B>, R, Error> for RetryPolicy {
 
     fn retry(&mut self, request: &mut Request<B>, result: &mut Result<R, Error>) -> Option<Wait> {
         match result {
-            Ok(_) => self.succeeded(),
-            Err(error) => self.judge(request, error),
+            Ok(_) => self.call.succeeded(),
+            Err(error) => self.call.judge(request, error, &self.policy),
         }
     }
 
     fn clone_request(&mut self, request: &Request<B>) -> Option<Request<B>> {
-        Some(self.copy(request))
+        Some(self.call.copy(request, &self.policy))
     }
 }
 
@@ -240,32 +138,16 @@ impl<B: Clone, R> Policy<Request<B>, R, BoxError> for RetryPolicy {
         result: &mut Result<R, BoxError>,
     ) -> Option<Wait> {
         let Err(boxed) = result else {
-            return self.succeeded();
+            return self.call.succeeded();
         };
         let taken = std::mem::replace(boxed, BoxError::from(""));
         let mut error = Error::from(taken);
-        let wait = self.judge(request, &mut error);
+        let wait = self.call.judge(request, &mut error, &self.policy);
         *boxed = error.into();
         wait
     }
 
     fn clone_request(&mut self, request: &Request<B>) -> Option<Request<B>> {
-        Some(self.copy(request))
-    }
-}
-
-// === impl Wait ===
-
-impl Future for Wait {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.project().sleep.poll(cx)
-    }
-}
-
-impl fmt::Debug for Wait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wait").finish_non_exhaustive()
+        Some(self.call.copy(request, &self.policy))
     }
 }

@@ -1,7 +1,7 @@
 //! What the retry of a call costs, between the decision and the attempt.
 
-use super::Way;
 use crate::retry::budget::{Account, Withdrawal};
+use crate::retry::verdict::Way;
 
 /// The price of the retry that is waited for, and whose it is if the one under way succeeds.
 ///
