@@ -3,6 +3,7 @@
 use http::header::{CONTENT_RANGE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, StatusCode, Uri};
 
+use self::decode::Decoded;
 pub(crate) use self::status::is_success;
 use self::wanted::Wanted;
 use crate::clock;
@@ -65,6 +66,8 @@ struct Judged {
     kind: Kind,
     /// The text that decided, or else the body's.
     message: Option<String>,
+    /// The coding in which the body still is.
+    coding: Option<Box<str>>,
     hint: Hint,
     body: Body,
 }
@@ -111,12 +114,14 @@ impl<'a> Answer<'a> {
         let Judged {
             kind,
             message,
+            coding,
             hint,
             body,
         } = self.judge()?;
         let mut facts = Facts::new(kind);
         facts.status = Some(self.status);
         facts.message = message.and_then(|message| shown(&message));
+        facts.coding = coding;
         facts.request_id = request_id(self.headers);
         facts.body = body;
         facts.limits = limits(self.headers);
@@ -142,14 +147,14 @@ impl<'a> Answer<'a> {
     fn judge(&self) -> Option<Judged> {
         let kind = status::kind(self.status, self.headers, self.wanted)?;
         let hint = hint(self.status, self.headers, clock::wall);
-        let plain = decode::decoded(self.headers, self.body);
+        let Decoded { bytes, unread } = decode::decoded(self.headers, self.body);
         let kind = match (kind, hint.used) {
             (Kind::Throttled, Used::Quota) => Kind::QuotaExhausted,
-            (Kind::RateExceeded, _) if status::is_lock(&plain) => Kind::Locked,
+            (Kind::RateExceeded, _) if status::is_lock(&bytes) => Kind::Locked,
             _ => kind,
         };
-        let body = charset::text(self.headers, &plain);
-        let body = body.map_or_else(Vec::new, |text| message::candidates(&text));
+        let text = charset::text(self.headers, &bytes).filter(|_| unread.is_none());
+        let body = text.map_or_else(Vec::new, |text| message::candidates(&text));
         let challenges = challenge::errors(self.headers);
         // The header comes whole where the body may be cut, generic or translated.
         let refined = challenges.iter().chain(&body).find_map(|text| {
@@ -161,8 +166,9 @@ impl<'a> Answer<'a> {
         Some(Judged {
             kind,
             message,
+            coding: unread.and_then(shown),
             hint,
-            body: Body::new(&plain, drain::MOST_BYTES),
+            body: Body::new(&bytes, drain::MOST_BYTES),
         })
     }
 }

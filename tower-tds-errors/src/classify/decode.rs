@@ -8,18 +8,39 @@ use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
+/// What came out of a body.
+#[derive(Debug)]
+pub(super) struct Decoded<'a> {
+    pub(super) bytes: Cow<'a, [u8]>,
+    /// The coding in which they still are: one that is not known here.
+    pub(super) unread: Option<&'a str>,
+}
+
 /// One layer undone, and whether its end was reached.
 enum Undone {
     Whole(Vec<u8>),
     Part(Vec<u8>),
 }
 
+// === impl Decoded ===
+
+impl<'a> From<Cow<'a, [u8]>> for Decoded<'a> {
+    fn from(bytes: Cow<'a, [u8]>) -> Self {
+        Self {
+            bytes,
+            unread: None,
+        }
+    }
+}
+
 /// The body in plain bytes: what came out of it before it broke off or met [`MOST_DECODED`].
 ///
 /// Servers declare codings that they did not apply and apply some that they do not declare, so
 /// plain text under a coding stays as it is, and what begins like gzip is gzip. A coding that is
-/// not known here gives nothing: the status decides then.
-pub(super) fn decoded<'a>(headers: &HeaderMap, body: &'a [u8]) -> Cow<'a, [u8]> {
+/// not known here is named: the status decides then. So is zstd: nothing here asks for it, and a
+/// server sends what is asked for (RFC 9110, section 12.5.3), which is `br` and `gzip` at this
+/// service.
+pub(super) fn decoded<'a>(headers: &'a HeaderMap, body: &'a [u8]) -> Decoded<'a> {
     let mut plain = Cow::Borrowed(body);
     let declared = headers.get_all(CONTENT_ENCODING).iter();
     let declared = declared.filter_map(|value| value.to_str().ok());
@@ -38,17 +59,23 @@ pub(super) fn decoded<'a>(headers: &HeaderMap, body: &'a [u8]) -> Cow<'a, [u8]> 
         match undone {
             Some(Undone::Whole(bytes)) => plain = Cow::Owned(bytes),
             // Words that some decoder takes for a beginning are words.
-            Some(Undone::Part(_)) if is_words(&plain) => return plain,
+            Some(Undone::Part(_)) if is_words(&plain) => return plain.into(),
             Some(Undone::Part(bytes)) => plain = Cow::Owned(bytes),
-            None if is_words(&plain) => return plain,
-            None => return Cow::Borrowed(b""),
+            None if is_words(&plain) => return plain.into(),
+            None => {
+                let unread = (!plain.is_empty()).then_some(coding);
+                return Decoded {
+                    bytes: plain,
+                    unread,
+                };
+            }
         }
     }
     if plain.starts_with(GZIP) {
         let (Undone::Whole(bytes) | Undone::Part(bytes)) = read(MultiGzDecoder::new(&*plain));
-        return Cow::Owned(bytes);
+        plain = Cow::Owned(bytes);
     }
-    plain
+    plain.into()
 }
 
 fn undo(coding: &str, body: &[u8]) -> Option<Undone> {

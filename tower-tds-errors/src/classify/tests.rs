@@ -324,13 +324,38 @@ fn of_several_challenges_that_contradict_each_other_the_first_counts() {
 }
 
 #[test]
-fn a_body_in_a_coding_that_is_not_known_gives_no_text() {
+fn an_answer_in_zstd_means_what_its_status_says_and_its_line_names_the_coding() {
     let mut headers = HeaderMap::new();
     headers.insert("content-encoding", HeaderValue::from_static("zstd"));
-    let zstd = b"\x28\xb5\x2f\xfd\x04\x00\x71\x00\x00invalid token";
-    let answer = Answer::new(StatusCode::UNAUTHORIZED, &headers).body(zstd);
+    let zstd = include_bytes!("decode/tests/message.zst");
+    for (status, kind, line) in [
+        (
+            401,
+            Kind::Unauthorized,
+            "the service refused the credentials without saying why (status 401), \
+             its body was not read as it is coded as \"zstd\"; get a new token",
+        ),
+        (429, Kind::Throttled, "(status 429), its body was not read"),
+        (
+            503,
+            Kind::Unavailable,
+            "(status 503), its body was not read",
+        ),
+    ] {
+        let status = StatusCode::from_u16(status).unwrap();
+        let error = Answer::new(status, &headers).body(zstd).error().unwrap();
+        assert_eq!((error.kind(), error.message()), (kind, None));
+        assert!(error.to_string().contains(line), "{error}");
+        // Who can read it, can.
+        assert_eq!((error.body(), error.is_body_cut()), (&zstd[..], false));
+    }
+    headers.insert(
+        "content-encoding",
+        HeaderValue::from_static("Bearer CANARY"),
+    );
+    let answer = Answer::new(StatusCode::BAD_GATEWAY, &headers).body(zstd);
     let error = answer.error().unwrap();
-    assert_eq!((error.kind(), error.message()), (Kind::Unauthorized, None));
+    assert!(!format!("{error} {error:?}").contains("CANARY"), "{error}");
 }
 
 #[test]

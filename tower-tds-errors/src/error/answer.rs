@@ -22,7 +22,8 @@ impl Error {
         self.facts().message.as_deref()
     }
 
-    /// What was read of the answer's body: its coding undone, and at most 16 KiB of it.
+    /// What was read of the answer's body: its coding undone, and at most 16 KiB of it. A coding
+    /// that is not known here (gzip, br and deflate are) stays, and the error's line names it.
     ///
     /// It may hold what the service echoed of the request. So it is in no text of this error.
     #[must_use]

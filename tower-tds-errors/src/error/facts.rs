@@ -19,6 +19,8 @@ pub(crate) struct Facts {
     pub(crate) kind: Kind,
     pub(crate) status: Option<StatusCode>,
     pub(crate) message: Option<Box<str>>,
+    /// The coding in which the body was left.
+    pub(crate) coding: Option<Box<str>>,
     pub(crate) request_id: Option<Box<str>>,
     /// Where a redirect leads, redacted.
     pub(crate) location: Option<Box<str>>,
@@ -51,6 +53,7 @@ impl Facts {
             kind,
             status: None,
             message: None,
+            coding: None,
             request_id: None,
             location: None,
             window: None,
@@ -112,6 +115,9 @@ impl fmt::Display for Facts {
         }
         if let Some(roles) = &self.roles {
             write!(f, ", {roles}")?;
+        }
+        if let Some(coding) = &self.coding {
+            write!(f, ", its body was not read as it is coded as \"{coding}\"")?;
         }
         match (self.received, self.expected) {
             (Some(received), Some(expected)) => {

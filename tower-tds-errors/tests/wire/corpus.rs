@@ -29,6 +29,12 @@ const BIG5: Option<&str> = if cfg!(feature = "charset") {
     None
 };
 
+const GBK: Option<&str> = if cfg!(feature = "charset") {
+    Some("系统维护中")
+} else {
+    None
+};
+
 type Row = (
     &'static str,
     Option<Kind>,
@@ -135,6 +141,7 @@ const TABLE: &[Row] = &[
     ("503-big5", Some(Kind::Unavailable), Backoff, BIG5, None),
     ("503-chinese", Some(Kind::Unavailable), Backoff, Some("系統維護中"), None),
     ("503-controls", Some(Kind::Unavailable), Backoff, Some("\\u{1b}[31mred\\u{7}"), None),
+    ("503-gbk", Some(Kind::Unavailable), Backoff, GBK, None),
     ("503-gzip", Some(Kind::Unavailable), Backoff, Some("bar"), None),
     ("503-gzip-undeclared", Some(Kind::Unavailable), Backoff, Some("bar"), None),
     ("503-kong", Some(Kind::Unavailable), Backoff, Some("The upstream server is currently unavailable"), None),
@@ -142,6 +149,7 @@ const TABLE: &[Row] = &[
     ("503-truncated", Some(Kind::Unavailable), Backoff, Some("half a sen"), None),
     ("503-utf16", Some(Kind::Unavailable), Backoff, Some("維護中"), None),
     ("504-kong", Some(Kind::ServerTimeout), Backoff, Some("The upstream server is timing out"), None),
+    ("503-zstd", Some(Kind::Unavailable), Backoff, None, None),
     ("511-portal", Some(Kind::CaptivePortal), No, Some("Log in to Airport Wi-Fi"), None),
     ("520-edge-html", Some(Kind::Unavailable), Backoff, Some("api.example | 520: Web server is returning an unknown error"), None),
 ];

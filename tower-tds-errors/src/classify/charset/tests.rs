@@ -43,6 +43,23 @@ fn a_character_cut_in_two_is_left_out() {
 }
 
 #[test]
+fn a_text_in_gbk_is_read_with_the_feature_and_is_none_without() {
+    // The second has a character that GB 2312 has not.
+    for (bytes, text) in [
+        (
+            &b"\xcf\xb5\xcd\xb3\xce\xac\xbb\xa4\xd6\xd0"[..],
+            "系统维护中",
+        ),
+        (b"\xe9\x46\xd3\xc3", "镕用"),
+    ] {
+        let expected = cfg!(feature = "charset").then_some(text);
+        for kind in ["text/plain; charset=gbk", "text/html; charset=GB2312"] {
+            assert_eq!(of(kind, bytes).as_deref(), expected, "{kind}");
+        }
+    }
+}
+
+#[test]
 fn a_declared_charset_is_read_with_the_feature() {
     let big5 = b"\xc3\x42\xab\xd7";
     let expected = cfg!(feature = "charset").then_some("額度");

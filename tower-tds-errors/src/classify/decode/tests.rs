@@ -7,7 +7,7 @@ use flate2::write::{DeflateEncoder, ZlibEncoder};
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 
-use super::{MOST_DECODED, decoded};
+use super::MOST_DECODED;
 
 const TEXT: &[u8] = b"{\"message\":\"API rate limit exceeded\"}";
 
@@ -15,6 +15,15 @@ const NOTHING: &[u8] = b"";
 
 /// `TEXT` as a brotli encoder writes it at quality 11.
 const BROTLI: &[u8] = include_bytes!("tests/message.br");
+
+/// What is read of a body.
+fn decoded<'a>(headers: &'a HeaderMap, body: &'a [u8]) -> Cow<'a, [u8]> {
+    let decoded = super::decoded(headers, body);
+    if decoded.unread.is_some() {
+        return Cow::Borrowed(NOTHING);
+    }
+    decoded.bytes
+}
 
 fn declared(codings: &[&'static str]) -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -95,12 +104,27 @@ fn what_is_declared_wrongly_is_read_all_the_same() {
 }
 
 #[test]
+fn bytes_in_a_coding_that_is_not_known_stay_and_its_name_is_told() {
+    let zstd = include_bytes!("tests/message.zst");
+    for (coding, body, left) in [
+        ("zstd", &zstd[..], &zstd[..]),
+        ("zstd, gzip", &gzip(zstd), zstd),
+        ("zstd", NOTHING, NOTHING),
+    ] {
+        let headers = declared(&[coding]);
+        let decoded = super::decoded(&headers, body);
+        assert_eq!(&*decoded.bytes, left, "{coding}");
+        assert_eq!(decoded.unread.is_some(), !left.is_empty(), "{coding}");
+        assert_eq!(decoded.unread.unwrap_or("zstd"), "zstd");
+    }
+}
+
+#[test]
 fn plain_bytes_are_not_copied() {
-    assert!(matches!(decoded(&declared(&[]), TEXT), Cow::Borrowed(_)));
-    assert!(matches!(
-        decoded(&declared(&["br"]), TEXT),
-        Cow::Borrowed(_)
-    ));
+    for codings in [&[][..], &["br"]] {
+        let headers = declared(codings);
+        assert!(matches!(decoded(&headers, TEXT), Cow::Borrowed(_)));
+    }
 }
 
 #[test]
@@ -132,8 +156,9 @@ fn a_body_cut_at_any_byte_gives_a_beginning_of_its_text() {
         ("deflate", deflate(TEXT)),
         ("br", BROTLI.to_vec()),
     ] {
+        let headers = declared(&[coding]);
         for end in 0..body.len() {
-            let part = decoded(&declared(&[coding]), &body[..end]);
+            let part = decoded(&headers, &body[..end]);
             assert!(TEXT.starts_with(&part), "{coding} at {end}: {part:?}");
         }
     }
@@ -145,6 +170,7 @@ proptest! {
         body in prop::collection::vec(any::<u8>(), 0..2000),
         codings in prop::sample::subsequence(vec!["gzip", "br", "deflate", "zstd"], 0..4),
     ) {
-        prop_assert!(decoded(&declared(&codings), &body).len() <= MOST_DECODED);
+        let headers = declared(&codings);
+        prop_assert!(super::decoded(&headers, &body).bytes.len() <= MOST_DECODED);
     }
 }
