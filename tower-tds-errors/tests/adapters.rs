@@ -80,6 +80,27 @@ async fn the_policy_retries_a_post_by_consent_of_its_caller() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn three_times_three_nested_with_towers_own_retry_send_three() {
+    let probe = Probe::always(503);
+    let ours = tower_tds_errors::RetryLayer::new;
+    let outside = ServiceBuilder::new()
+        .layer(RetryLayer::new(RetryPolicy::new()))
+        .layer(ours())
+        .layer(ClassifyLayer::new());
+    let error = outside.service(probe.clone()).oneshot(get("/v2")).await;
+    assert_eq!(error.unwrap_err().stopped_because(), Some(Stop::Attempts));
+    assert_eq!(probe.seen().len(), 3);
+    let probe = Probe::always(503);
+    let inside = ServiceBuilder::new()
+        .layer(ours())
+        .layer(RetryLayer::new(RetryPolicy::new()))
+        .layer(ClassifyLayer::new());
+    let error = inside.service(probe.clone()).oneshot(get("/v2")).await;
+    assert_eq!(error.unwrap_err().stopped_because(), Some(Stop::Attempts));
+    assert_eq!(probe.seen().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_policy_neither_cuts_short_nor_sleeps_through_a_long_wait() {
     let probe = Probe::new(|_| {
         let mut response = status_of(503);

@@ -130,6 +130,20 @@ async fn a_401_that_does_not_say_why_is_tried_once_more_and_one_whose_body_was_c
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_421_is_tried_once_more_at_once_as_a_fresh_connection_may_lead_elsewhere() {
+    let probe = Probe::always(421);
+    let error = fails(attempts(9), &probe).await;
+    assert_eq!((error.kind(), error.attempts()), (Kind::Misdirected, 2));
+    assert_eq!(error.stopped_because(), Some(Stop::Fatal));
+    assert_eq!(gaps(&probe), [Duration::ZERO]);
+    assert!(error.is_retryable() && error.to_string().contains("on a new connection"));
+
+    let probe = Probe::new(|n| Ok(status_of(if n == 0 { 421 } else { 200 })));
+    let response = send(attempts(9), &probe, get("/")).await.unwrap();
+    assert_eq!((response.status().as_u16(), probe.seen().len()), (200, 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_416_that_may_be_about_the_range_is_tried_once_more_after_a_wait() {
     let probe = Probe::always(416);
     let mut request = get("/");

@@ -35,7 +35,23 @@ async fn fails(act: Act) -> (Error, Server) {
     let server = Server::start(act).await;
     let service = ClassifyLayer::new().layer(server::client());
     let error = service.oneshot(get(&server.uri())).await.unwrap_err();
+    once(&error);
     (error, server)
+}
+
+/// What a reader of the whole chain sees: each thing once, and no secret. The last of it.
+fn once(error: &Error) -> String {
+    let first: &(dyn std::error::Error + 'static) = error;
+    let chain = std::iter::successors(Some(first), |error| error.source());
+    let told: Vec<_> = chain.map(ToString::to_string).collect();
+    for (at, text) in told.iter().enumerate() {
+        assert!(!text.contains("CANARY"), "{told:?}");
+        let others = told.iter().enumerate().filter(|(other, _)| *other != at);
+        for (_, other) in others {
+            assert!(!other.contains(text.as_str()), "{told:?}");
+        }
+    }
+    told.last().cloned().unwrap_or_default()
 }
 
 async fn thirty(answer: impl Into<Vec<u8>>) -> usize {
@@ -109,6 +125,46 @@ async fn thirty_compressed_errors_and_bombs_use_one_connection() {
         let below = DecompressionLayer::new().layer(server::client());
         let connections = thirty_over(below, answer).await;
         assert!(connections == 1 || coding == "gzip", "{connections}");
+    }
+}
+
+#[tokio::test]
+async fn the_text_is_read_below_a_decompression_layer_and_above_one() {
+    let text = "{\"message\":\"API rate limit exceeded\"}";
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+    gzip.write_all(text.as_bytes()).unwrap();
+    for (coding, body) in [
+        ("gzip", gzip.finish().unwrap()),
+        (
+            "br",
+            include_bytes!("../src/classify/decode/tests/message.br").to_vec(),
+        ),
+    ] {
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 429 \r\ncontent-encoding: {coding}\r\ncontent-length: {length}\r\n\r\n"
+        );
+        let server = Server::start(Act::Write([head.into_bytes(), body].concat())).await;
+        // Undone by it, and its headers taken away.
+        let above = ServiceBuilder::new()
+            .layer(ClassifyLayer::new())
+            .layer(DecompressionLayer::new())
+            .service(server::client());
+        let below = ServiceBuilder::new()
+            .layer(DecompressionLayer::new())
+            .map_err(BoxError::from)
+            .layer(ClassifyLayer::new())
+            .service(server::client());
+        let above = above.oneshot(get(&server.uri())).await.map(drop);
+        let below = below.oneshot(get(&server.uri())).await.map(drop);
+        for error in [above.unwrap_err(), Error::from(below.unwrap_err())] {
+            assert_eq!(error.kind(), Kind::Throttled, "{coding}");
+            assert_eq!(error.message(), Some("API rate limit exceeded"), "{coding}");
+            assert_eq!(
+                (error.body(), error.is_body_cut()),
+                (text.as_bytes(), false)
+            );
+        }
     }
 }
 

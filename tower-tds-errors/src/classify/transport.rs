@@ -111,14 +111,16 @@ fn tower(link: &(dyn StdError + 'static), stage: Option<Stage>) -> Said {
     }
 }
 
-/// hyper-util keeps the types of these to itself. Both say that there is no connection, which is
-/// known already, so its words can only make a kind finer.
+/// hyper-util and hyper-rustls keep the types of these to themselves. All say that there is no
+/// connection, which is known already, so their words can only make a kind finer.
 fn connecting(link: &(dyn StdError + 'static)) -> Said {
     let words = link.to_string();
     if words == "dns error" {
         Said::Kind(Kind::Dns)
     } else if words.starts_with("tunnel error: ") && link.source().is_none() {
         Said::Kind(Kind::Proxy)
+    } else if words.starts_with("invalid URL, ") || words.starts_with("unsupported scheme ") {
+        Said::Kind(Kind::InvalidRequest)
     } else {
         tower(link, Some(Stage::Connecting))
     }

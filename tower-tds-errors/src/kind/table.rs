@@ -113,7 +113,7 @@ pub(super) const fn row(kind: Kind) -> Row {
         Kind::Rejected => new("rejected", NO, Answered,
             "the service rejects this request", "change the request"),
         Kind::InvalidRequest => new("invalid_request", NO, Unknown,
-            "the request cannot be sent as it is", "use an absolute uri, and a body that does not fail"),
+            "the request cannot be sent as it is", "use an absolute uri, a scheme that the client speaks, and a body that does not fail"),
         Kind::Connect => new("connect", Backoff, Never,
             "no connection could be made", "check host and network, then try again"),
         Kind::Dns => new("dns", Backoff, Never,

@@ -10,12 +10,12 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
-use tower::{Layer, ServiceExt};
+use tower::{BoxError, Layer, ServiceExt};
 use tower_tds_errors::{Answer, ClassifyLayer, Error, Kind, RetryLayer};
 
 use self::Again::{Backoff, No, Once, Silence};
-use crate::get;
 use crate::server::{Act, Server, client, read_head};
+use crate::{get, once};
 
 /// The texts that more than one row has.
 const RATE: Option<&str> = Some("API rate limit exceeded");
@@ -295,6 +295,20 @@ async fn an_answer_cut_at_any_byte_is_never_retried_where_the_whole_is_not() {
                 !worse || *kind == Some(Kind::Locked),
                 "{name} at {end}: {cut:?}"
             );
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_chain_of_sources_tells_a_thing_twice_or_a_secret() {
+    for (name, ..) in TABLE {
+        let raw = raw(name);
+        // Whole, and broken off in the first line, in the headers and in the body.
+        for end in [raw.len(), 5, 40, raw.len() - 1] {
+            if let Err(error) = ask_in_memory(name, &raw[..end]).await {
+                once(&error);
+                once(&Error::from(BoxError::from(error)));
+            }
         }
     }
 }

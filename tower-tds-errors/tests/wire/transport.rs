@@ -1,11 +1,14 @@
 //! What transport errors mean, each made by a server on a socket.
 
 use std::io::{self, ErrorKind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::Method;
-use http_body_util::BodyExt;
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -15,15 +18,18 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
+use tokio_test::task;
+use tower::buffer::BufferLayer;
 use tower::timeout::TimeoutLayer;
-use tower::{BoxError, Layer, ServiceBuilder, ServiceExt};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use tower_http::decompression::DecompressionLayer;
 use tower_tds_errors::{ClassifyLayer, Error, Kind, Sent};
 
 use crate::server::{self, Act, Server};
-use crate::{fails, get};
+use crate::{fails, get, once};
 
 #[tokio::test]
 async fn a_reset_before_the_head_may_have_been_sent() {
@@ -80,6 +86,151 @@ async fn a_request_that_hyper_refuses_is_fatal() {
     let service = ClassifyLayer::new().layer(server::client());
     let relative = service.clone().oneshot(get("/v2")).await.unwrap_err();
     assert_eq!(relative.kind(), Kind::InvalidRequest);
+}
+
+#[tokio::test]
+async fn a_scheme_that_the_client_does_not_know_is_fatal() {
+    let tls = || {
+        HttpsConnectorBuilder::new()
+            .with_tls_config(trusting(RootCertStore::empty()))
+            .https_only()
+            .enable_http1()
+            .build()
+    };
+    let client = Client::builder(TokioExecutor::new()).build(tls());
+    let client = ClassifyLayer::new().layer(client);
+    let bare = ClassifyLayer::new().layer(server::client());
+    for error in [
+        bare.clone().oneshot(get("https://127.0.0.1:1/")).await,
+        bare.oneshot(get("ftp://127.0.0.1:1/")).await,
+        client.clone().oneshot(get("http://127.0.0.1:1/")).await,
+        client.oneshot(get("ftp://127.0.0.1:1/")).await,
+    ] {
+        let error = error.map(drop).unwrap_err();
+        assert_eq!(error.kind(), Kind::InvalidRequest, "{error:?}");
+        assert!(!error.is_retryable() && !error.is_connect());
+        assert!(
+            error
+                .to_string()
+                .contains("a scheme that the client speaks")
+        );
+        once(&error);
+    }
+}
+
+/// A body that fails after so many pieces.
+struct Fails(usize);
+
+impl http_body::Body for Fails {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<http_body::Frame<Bytes>>>> {
+        let piece = http_body::Frame::data("piece".into());
+        Poll::Ready(Some(match self.0.checked_sub(1) {
+            Some(left) => {
+                self.0 = left;
+                Ok(piece)
+            }
+            None => Err(io::Error::new(
+                ErrorKind::ConnectionReset,
+                "the disk is gone",
+            )),
+        }))
+    }
+}
+
+#[tokio::test]
+async fn a_request_whose_own_body_fails_is_fatal_and_keeps_the_reason() {
+    for pieces in [0, 1, 3] {
+        let server = Server::start(Act::WriteAndHold(Vec::new())).await;
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let request = Request::put(server.uri()).body(Fails(pieces));
+        let call = ClassifyLayer::new().layer(client).oneshot(request.unwrap());
+        let error = call.await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), Kind::InvalidRequest, "{pieces}: {error:?}");
+        assert!(!error.is_retryable());
+        assert!(once(&error).ends_with("the disk is gone"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_below_a_buffer_means_what_it_means_without() {
+    /// Never becomes ready, which ends the buffer for good.
+    #[derive(Clone)]
+    struct Broken;
+    impl Service<Request<Full<Bytes>>> for Broken {
+        type Response = Response<Full<Bytes>>;
+        type Error = io::Error;
+        type Future = std::future::Pending<io::Result<Self::Response>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Err(ErrorKind::ConnectionRefused.into()))
+        }
+
+        fn call(&mut self, _: Request<Full<Bytes>>) -> Self::Future {
+            std::future::pending()
+        }
+    }
+    let buffered = ServiceBuilder::new()
+        .layer(ClassifyLayer::new())
+        .layer(BufferLayer::new(4));
+    let closed = Server::start(Act::WriteAndClose(Vec::new())).await.uri();
+    let reset = Server::start(Act::WriteAndReset(Vec::new())).await.uri();
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let refused = format!("http://{}/", gone.local_addr().unwrap());
+    drop(gone);
+    for (uri, kind, sent) in [
+        (refused, Kind::Connect, Sent::Never),
+        (reset, Kind::Reset, Sent::Unknown),
+        (closed, Kind::Incomplete, Sent::Unknown),
+    ] {
+        let service = buffered.service(server::client());
+        let error = service.oneshot(get(&uri)).await.map(drop).unwrap_err();
+        assert_eq!((error.kind(), error.sent()), (kind, sent));
+    }
+    // The buffer wraps what its worker failed with.
+    let error = buffered.service(Broken).oneshot(get("/")).await;
+    let error = error.map(drop).unwrap_err();
+    assert_eq!((error.kind(), error.sent()), (Kind::Connect, Sent::Never));
+    let source = std::error::Error::source(&error).unwrap();
+    assert!(
+        source.is::<tower::buffer::error::ServiceError>(),
+        "{error:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connect_that_no_server_accepts_ends_by_the_connectors_timeout() {
+    let listening = TcpSocket::new_v4().unwrap();
+    listening.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    // Nobody accepts: the queue is full after two, and what comes then hears nothing.
+    let listener = listening.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut queue = Vec::new();
+    for _ in 0..8 {
+        let mut connect = task::spawn(TcpStream::connect(address));
+        let connected = connect.poll();
+        queue.push((connect, connected));
+    }
+    let mut connector = HttpConnector::new();
+    connector.set_connect_timeout(Some(Duration::from_secs(5)));
+    let client = Client::builder(TokioExecutor::new()).build(connector);
+    let start = Instant::now();
+    let call = ClassifyLayer::new()
+        .layer(client)
+        .oneshot(get(&format!("http://{address}/")));
+    let error = call.await.map(drop).unwrap_err();
+    assert_eq!(
+        (error.kind(), error.sent()),
+        (Kind::ConnectTimeout, Sent::Never)
+    );
+    assert!(error.is_connect() && error.is_timeout() && error.is_retryable());
+    assert_eq!(start.elapsed(), Duration::from_secs(5));
+    once(&error);
 }
 
 #[tokio::test]
@@ -219,16 +370,19 @@ async fn a_proxy_that_refuses_is_told_from_one_that_is_not_there() {
     }
 }
 
-/// What a client that trusts nobody gets from the server at `address`.
-async fn tls_fails(address: std::net::SocketAddr) -> Error {
+fn trusting(roots: RootCertStore) -> ClientConfig {
     let provider = Arc::new(ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
+    ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth();
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}
+
+/// What a client that trusts nobody gets from the server at `address`.
+async fn tls_fails(address: std::net::SocketAddr) -> Error {
     let connector = HttpsConnectorBuilder::new()
-        .with_tls_config(config)
+        .with_tls_config(trusting(RootCertStore::empty()))
         .https_only()
         .enable_http1()
         .build();
@@ -270,6 +424,7 @@ async fn a_handshake_that_fails_was_never_sent_and_is_fatal() {
     for address in [untrusted, plain] {
         let error = tls_fails(address).await;
         assert_eq!((error.kind(), error.sent()), (Kind::Tls, Sent::Never));
+        once(&error);
         assert!(error.is_connect() && !error.is_retryable());
     }
 }
