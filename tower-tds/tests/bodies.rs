@@ -3,7 +3,6 @@
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
 #[path = "support/server.rs"]
-#[expect(dead_code, reason = "the other tests need more of it")]
 mod server;
 
 use std::time::Duration;
@@ -34,8 +33,11 @@ async fn get(client: &Client, url: String) -> Result<Response<ResponseBody>, Err
 
 /// The body of an answer that is these bytes, after which the server closes.
 async fn body_of(answer: &[u8]) -> ResponseBody {
-    let server = Server::start(answer).await;
-    let client = built(builder(&server).compression());
+    body_from(&Server::start(answer).await).await
+}
+
+async fn body_from(server: &Server) -> ResponseBody {
+    let client = built(builder(server).compression());
     let response = get(&client, format!("{}/close", server.url())).await;
     response.expect("the head of a success").into_body()
 }
@@ -60,7 +62,8 @@ async fn a_body_that_breaks_off_ends_by_an_error_with_what_came_and_what_was_ann
         (gzip(&GZIP[..16]), 16, Some(23)),
     ] {
         let answer: Vec<u8> = answer;
-        let body = body_of(&answer).await;
+        let server = Server::start(&answer).await;
+        let body = body_from(&server).await;
         assert!(body.is_verifiable());
         let error: Error = body.collect().await.expect_err("it breaks off");
         assert_eq!(error.kind(), Kind::Truncated, "{error:?}");
@@ -69,6 +72,7 @@ async fn a_body_that_breaks_off_ends_by_an_error_with_what_came_and_what_was_ann
             (Some(received), expected)
         );
         assert!(error.is_retryable(), "by its caller, who has the part");
+        assert_eq!(server.seen(), ["POST", "t1"], "by nobody else");
     }
 }
 

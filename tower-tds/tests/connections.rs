@@ -14,12 +14,13 @@ use std::{
 use http::{Method, Request};
 use tokio::{
     io::AsyncWriteExt,
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
+    time::{Instant, pause},
 };
 use tower::ServiceExt;
 use tower_tds::{
     Client, Credentials, Error, Kind, Limits, RequestBody,
-    layers::errors::{Backoff, RetryLayer},
+    layers::errors::{Backoff, RetryLayer, Sent},
 };
 
 /// What the server does with a request, by the number of its connection and its own on that.
@@ -56,9 +57,14 @@ impl Server {
     }
 
     fn client(&self, limits: Limits, attempts: u32) -> Client {
+        self.client_of(&self.url, limits, attempts)
+    }
+
+    /// A client of another service, with tokens from here.
+    fn client_of(&self, url: &str, limits: Limits, attempts: u32) -> Client {
         let soon = Backoff::new(Duration::from_millis(1), Duration::from_millis(1));
         let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
-        Client::builder(&self.url, &self.url, credentials)
+        Client::builder(&self.url, url, credentials)
             .loopback_http()
             .limits(limits)
             .retry(RetryLayer::new().attempts(count(attempts)).backoff(soon))
@@ -199,4 +205,32 @@ async fn a_call_with_effects_that_met_a_closed_connection_is_not_sent_again() {
         assert_eq!((error.kind(), error.attempts()), (Kind::Incomplete, 1));
         assert_eq!(connections, [1, 1], "{method}");
     }
+}
+
+#[tokio::test]
+#[cfg_attr(
+    not(target_os = "linux"),
+    ignore = "Linux alone says nothing to who would connect while its queue is full"
+)]
+async fn an_address_that_takes_no_connection_is_a_timeout_after_which_nothing_was_sent() {
+    let server = Server::start(|_, _| OK).await;
+    let socket = TcpSocket::new_v4().expect("a socket");
+    let port = ([127, 0, 0, 1], 0).into();
+    socket.bind(port).expect("a port");
+    let full = socket.listen(0).expect("it listens");
+    let address = full.local_addr().expect("an address");
+    let queued = TcpStream::connect(address).await.expect("one has room");
+
+    let url = format!("http://{address}");
+    let client = server.client_of(&url, Limits::default(), 3);
+    client.tokens().ready().await.expect("a token");
+    // From here on nothing happens but timers.
+    pause();
+    let start = Instant::now();
+    let request = Request::post(&url).body(RequestBody::default());
+    let called = client.oneshot(request.expect("a request")).await;
+    let error = called.map(drop).expect_err("nobody answers");
+    assert_eq!((error.kind(), error.attempts()), (Kind::ConnectTimeout, 3));
+    assert_eq!((error.sent(), start.elapsed().as_secs()), (Sent::Never, 30));
+    drop((queued, full));
 }
