@@ -15,6 +15,8 @@ pub use self::assertion::Assertion;
 #[cfg(feature = "private-key-jwt")]
 mod assertion;
 pub(crate) mod basic;
+#[cfg(feature = "private-key-jwt")]
+mod key;
 
 /// What proves it. A method comes with all it needs and with nothing else, so there is no wrong
 /// combination to refuse.

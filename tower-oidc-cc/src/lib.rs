@@ -74,7 +74,10 @@
 //!   first: a suspended machine and a clock that is set are noticed within five seconds.
 //! - **Refusals are aimed.** A 401 that says that the token is dead drops that token and no later
 //!   one, at a growing distance. Each refusal is told as what it is: a [`Finding`].
-//! - **Silence.** No secret and no token is in any `Debug`, error, event or panic of ours.
+//! - **Silence.** No secret and no token is in any `Debug`, error, event or panic of ours. Their
+//!   memory is wiped when the last that holds them is dropped. What others copy is theirs to wipe:
+//!   the buffers of the HTTP client and of a decompressor, the arithmetic of what signs, the
+//!   environment.
 //!
 //! # Load
 //!
@@ -177,6 +180,7 @@ mod rules;
 mod service;
 mod store;
 mod tokens;
+mod wiped;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

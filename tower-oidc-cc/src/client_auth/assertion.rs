@@ -6,11 +6,12 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use jsonwebtoken::{Algorithm, EncodingKey, Header, crypto::rust_crypto::DEFAULT_PROVIDER, errors};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, crypto::rust_crypto::DEFAULT_PROVIDER};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
-use crate::ConfigError;
+use super::key;
+use crate::{ConfigError, wiped::Wiped};
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,8 @@ mod tests;
 /// alone, lives a minute, and has a number that is never used twice, since servers accept each
 /// number once. The key stays here; the server knows its public half.
 ///
-/// `Debug` does not show the key, and its memory is wiped on drop.
+/// `Debug` does not show the key, and its memory is wiped on drop; what signs leaves numbers of its
+/// own behind.
 ///
 /// # Examples
 ///
@@ -61,7 +63,7 @@ impl Assertion {
     /// If the text is no PEM of an RSA private key: PKCS #1 and PKCS #8 are read, encrypted keys
     /// are not.
     pub fn rs256(pem: &[u8]) -> Result<Self, ConfigError> {
-        Self::new(EncodingKey::from_rsa_pem(pem), Algorithm::RS256, NOT_RSA)
+        Self::new(key::rsa(pem), Algorithm::RS256, NOT_RSA)
     }
 
     /// Takes an RSA key that signs with PSS and SHA-256, in PEM.
@@ -70,7 +72,7 @@ impl Assertion {
     ///
     /// Those of [`rs256`](Self::rs256).
     pub fn ps256(pem: &[u8]) -> Result<Self, ConfigError> {
-        Self::new(EncodingKey::from_rsa_pem(pem), Algorithm::PS256, NOT_RSA)
+        Self::new(key::rsa(pem), Algorithm::PS256, NOT_RSA)
     }
 
     /// Takes an elliptic-curve key (P-256) that signs with ECDSA and SHA-256, in PEM.
@@ -80,7 +82,7 @@ impl Assertion {
     /// If the text is no PEM of such a key in PKCS #8 (`BEGIN PRIVATE KEY`); `openssl pkcs8 -topk8
     /// -nocrypt` makes one from other forms.
     pub fn es256(pem: &[u8]) -> Result<Self, ConfigError> {
-        Self::new(EncodingKey::from_ec_pem(pem), Algorithm::ES256, NOT_EC)
+        Self::new(key::ec(pem), Algorithm::ES256, NOT_EC)
     }
 
     /// Names the key in the header of each statement (`kid`), for servers that know several.
@@ -101,13 +103,12 @@ impl Assertion {
     }
 
     fn new(
-        key: errors::Result<EncodingKey>,
+        key: Option<EncodingKey>,
         algorithm: Algorithm,
         reason: &'static str,
     ) -> Result<Self, ConfigError> {
-        // What the parser says is dropped, since it may quote the key.
         let assertion = Self {
-            key: key.map_err(|_| ConfigError::new(reason))?,
+            key: key.ok_or_else(|| ConfigError::new(reason))?,
             algorithm,
             key_id: None,
             audience: None,
@@ -147,13 +148,15 @@ impl Assertion {
         };
         let mut header = Header::new(self.algorithm);
         header.kid.clone_from(&self.key_id);
-        let mut statement = part(&header)?;
-        statement.push('.');
-        statement.push_str(&part(&claims)?);
-        let signature = self.signature(statement.as_bytes())?;
-        statement.push('.');
-        BASE64_URL_SAFE_NO_PAD.encode_string(signature, &mut statement);
-        Some(Zeroizing::new(statement))
+        let mut statement = Wiped::default();
+        push_part(&mut statement, &serde_json::to_vec(&header).ok()?)?;
+        statement.push(b".");
+        push_part(&mut statement, &serde_json::to_vec(&claims).ok()?)?;
+        // Up to here it is no secret: the signature is what makes it worth stealing.
+        let signature = Zeroizing::new(self.signature(statement.as_slice())?);
+        statement.push(b".");
+        push_part(&mut statement, &signature)?;
+        statement.into_string()
     }
 
     /// By this provider and not by the one of the process: `jsonwebtoken::encode` panics in a
@@ -174,9 +177,13 @@ impl fmt::Debug for Assertion {
     }
 }
 
-fn part(value: &impl Serialize) -> Option<String> {
-    let json = serde_json::to_vec(value).ok()?;
-    Some(BASE64_URL_SAFE_NO_PAD.encode(json))
+fn push_part(statement: &mut Wiped, part: &[u8]) -> Option<()> {
+    let mut digits = Zeroizing::new(vec![0; base64::encoded_len(part.len(), false)?]);
+    BASE64_URL_SAFE_NO_PAD
+        .encode_slice(part, &mut digits)
+        .ok()?;
+    statement.push(&digits);
+    Some(())
 }
 
 const NOT_RSA: &str = "the private key is no RSA key in unencrypted PEM: give the whole file, with \

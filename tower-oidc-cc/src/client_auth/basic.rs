@@ -6,25 +6,33 @@ use form_urlencoded::byte_serialize;
 use http::{HeaderValue, header::InvalidHeaderValue};
 use zeroize::Zeroizing;
 
+use crate::wiped::Wiped;
+
 #[cfg(test)]
 mod tests;
 
 /// Makes the sensitive header of a client. Its bytes are wiped with the last copy of it.
 pub(crate) fn header(id: &str, secret: &str) -> Result<HeaderValue, InvalidHeaderValue> {
-    // One byte becomes three at most: neither buffer grows, and so none leaves a copy behind.
-    let room = id.len().saturating_add(secret.len()).saturating_mul(3);
-    let mut pair = Zeroizing::new(String::with_capacity(room.saturating_add(1)));
-    pair.extend(byte_serialize(id.as_bytes()));
-    pair.push(':');
-    pair.extend(byte_serialize(secret.as_bytes()));
-    let encoded = pair.len().div_ceil(3).saturating_mul(4);
-    let mut line = String::with_capacity(SCHEME.len().saturating_add(encoded));
-    line.push_str(SCHEME);
-    BASE64_STANDARD.encode_string(pair.as_bytes(), &mut line);
-    let line = Bytes::from_owner(Zeroizing::new(line.into_bytes()));
-    let mut header = HeaderValue::from_maybe_shared(line)?;
+    let mut pair = Wiped::default();
+    put(&mut pair, id);
+    pair.push(b":");
+    put(&mut pair, secret);
+    let digits = pair.as_slice().len().div_ceil(3).saturating_mul(4);
+    let mut line = Zeroizing::new(vec![0; SCHEME.len().saturating_add(digits)]);
+    let (scheme, rest) = line.split_at_mut(SCHEME.len());
+    scheme.copy_from_slice(SCHEME);
+    // Into a slice: what encodes into a string does so by way of the stack.
+    let encoded = BASE64_STANDARD.encode_slice(pair.as_slice(), rest);
+    debug_assert_eq!(encoded, Ok(digits), "the line has room for all of it");
+    let mut header = HeaderValue::from_maybe_shared(Bytes::from_owner(line))?;
     header.set_sensitive(true);
     Ok(header)
 }
 
-const SCHEME: &str = "Basic ";
+fn put(pair: &mut Wiped, text: &str) {
+    for piece in byte_serialize(text.as_bytes()) {
+        pair.push(piece.as_bytes());
+    }
+}
+
+const SCHEME: &[u8] = b"Basic ";

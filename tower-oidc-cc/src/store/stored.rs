@@ -9,6 +9,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use crate::wiped::Wiped;
+
 /// Holds a token for a [`TokenStore`](crate::TokenStore): bytes, and until when they are worth
 /// anything.
 ///
@@ -76,8 +78,10 @@ impl StoredToken {
             issued: millis(issued)?,
             expires: millis(expires_at)?,
         };
+        let mut bytes = Wiped::default();
+        serde_json::to_writer(&mut bytes, &entry).ok()?;
         Some(Self {
-            bytes: Zeroizing::new(serde_json::to_vec(&entry).ok()?),
+            bytes: bytes.into_vec(),
             expires_at,
         })
     }

@@ -18,7 +18,9 @@ use tower_service::Service;
 use zeroize::Zeroizing;
 
 use super::{Ask, Flight, Grant, Issued, Means, Terms, decode::decode, reply};
-use crate::{Credentials, TokenError, clock::Clock, error::token::Kind, tokens::bearer};
+use crate::{
+    Credentials, TokenError, clock::Clock, error::token::Kind, tokens::bearer, wiped::Wiped,
+};
 
 /// A grant that POSTs a form through `S`.
 pub(in crate::tokens) struct Post<S, B> {
@@ -125,27 +127,27 @@ where
     R::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let mut body = pin!(body);
-    let mut whole = Zeroizing::new(Vec::with_capacity(USUAL));
+    let mut whole = Wiped::with_capacity(USUAL);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|e| TokenError::with_source(Kind::Transport, e))?;
         let Ok(mut data) = frame.into_data() else {
             continue;
         };
-        if data.remaining() > LARGEST.saturating_sub(whole.len()) {
+        if data.remaining() > LARGEST.saturating_sub(whole.as_slice().len()) {
             return Err(TokenError::new(Kind::Malformed("it is larger than 64 KiB")));
         }
         while data.has_remaining() {
             let chunk = data.chunk();
-            whole.extend_from_slice(chunk);
+            whole.push(chunk);
             let read = chunk.len();
             data.advance(read);
         }
     }
-    Ok(whole)
+    Ok(whole.into_vec())
 }
 
 /// A token of a Keycloak 26.5.0 has 959 to 1,405 bytes; with many roles it has several times that,
 /// and 64 KiB is more than a proxy on the way would let through as a header.
 pub(super) const LARGEST: usize = 64 * 1024;
-/// Room for a usual reply, so that the buffer seldom grows and leaves a copy behind.
+/// Room for a usual reply, so that the buffer seldom grows.
 const USUAL: usize = 8 * 1024;
