@@ -8,6 +8,20 @@ use crate::TokenError;
 ///
 /// The same things are told to `tracing`, with the same words. Neither holds a token or a secret.
 ///
+/// Nothing is told of a call that finds a fresh token, since a count of those would be a write that
+/// all threads share. What is to be counted comes from here all the same:
+///
+/// | metric | where it comes from |
+/// |---|---|
+/// | token requests, by reason and result | [`Issued`](Self::Issued), [`Failed`](Self::Failed) |
+/// | calls that waited for a token, how long, and how that ended | [`Waited`](Self::Waited) |
+/// | calls refused for want of a token | [`Error::Token`](crate::Error::Token), in their results |
+/// | calls that found a fresh token | your own count of calls, less those that waited and those that were refused at once |
+/// | second tries | [`Replayed`](Self::Replayed) |
+/// | how long an old token has been serving whose renewal fails | from the first [`Failed`](Self::Failed) with [`Reason::Schedule`] to the next [`Issued`](Self::Issued) |
+/// | requests that the [`Budget`](crate::Budget) refused | [`Failed`](Self::Failed) with [`TokenError::is_over_budget`] |
+/// | remaining life, number of the token, budget left | [`Health`](crate::Health) |
+///
 /// [`TokensBuilder::on_event`]: crate::TokensBuilder::on_event
 ///
 /// # Examples
@@ -73,6 +87,30 @@ pub enum Event {
     },
     /// The provider has other credentials than those that were refused; they are tried now.
     CredentialsChanged,
+    /// A caller had to wait for a token, and waits no longer: a call, or [`Tokens::ready`].
+    ///
+    /// [`Tokens::ready`]: crate::Tokens::ready
+    #[non_exhaustive]
+    Waited {
+        /// How long it waited.
+        took: Duration,
+        /// How its wait ended.
+        outcome: Outcome,
+    },
+    /// A call whose token was refused as dead is made once more, by [`Replay`](crate::Replay).
+    Replayed,
+}
+
+/// Says how a wait for a token ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// There is a token.
+    Token,
+    /// The token request that was waited for failed, and so did the call.
+    Failure,
+    /// The caller left before it was over: its deadline came, or somebody dropped it.
+    Left,
 }
 
 /// Says why a token was asked for.
@@ -151,6 +189,11 @@ impl Event {
             Self::CredentialsChanged => {
                 tracing::info!("other credentials than the refused ones: they are tried now");
             }
+            // There may be thousands at once.
+            Self::Waited { took, outcome } => {
+                tracing::trace!(?took, ?outcome, "a caller waited for a token");
+            }
+            Self::Replayed => tracing::debug!("a refused call is made once more"),
         }
     }
 }

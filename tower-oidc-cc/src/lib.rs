@@ -136,7 +136,7 @@ pub use self::{
     credentials::Credentials,
     endpoint::TokenEndpoint,
     error::{ConfigError, Error, TokenError},
-    event::{Event, Reason},
+    event::{Event, Outcome, Reason},
     finding::Finding,
     health::Health,
     judge::{Challenge, Judge, Judgement},

@@ -10,7 +10,7 @@ use http::{Request, header::AUTHORIZATION};
 use tower_service::Service;
 
 use crate::{
-    Challenge, Error, Judge, TokenError, Tokens,
+    Challenge, Error, Event, Judge, TokenError, Tokens,
     error::token::Kind,
     future::ResponseFuture,
     rules::{Rules, Ruling},
@@ -114,6 +114,10 @@ impl<S, J> Token<S, J> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TokenError>> {
         wait.poll(&self.tokens, cx)
+    }
+
+    pub(crate) fn tell(&self, event: &Event) {
+        self.tokens.tell(event);
     }
 
     /// Waits for the first token, or for the next one after an expiry.

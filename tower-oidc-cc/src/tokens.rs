@@ -7,7 +7,7 @@ use self::{
     bearer::Bearer,
     shared::Shared,
 };
-use crate::{Finding, Health, Judgement, Provider, TokenEndpoint, TokenError};
+use crate::{Event, Finding, Health, Judgement, Provider, TokenEndpoint, TokenError};
 
 pub use self::builder::TokensBuilder;
 pub(crate) use self::{
@@ -132,6 +132,10 @@ impl Tokens {
     #[inline]
     pub(crate) fn current(&self) -> u64 {
         self.shared.current()
+    }
+
+    pub(crate) fn tell(&self, event: &Event) {
+        self.shared.tell(event);
     }
 
     /// The badge of this moment: of the token that a driver attends to, or else by the clock.

@@ -31,6 +31,7 @@ fn telling(endpoint: &Endpoint) -> (Tokens, Arc<Mutex<Vec<String>>>) {
             Event::Failed { reason, .. } => format!("failed {reason:?}"),
             Event::Dropped { generation, .. } => format!("dropped {generation}"),
             Event::Expired { generation, .. } => format!("expired {generation}"),
+            Event::Waited { .. } => return,
             Event::CredentialsChanged | _ => format!("{event:?}"),
         };
         listener.lock().unwrap().push(line);

@@ -101,7 +101,10 @@ async fn whoever_takes_a_token_from_the_store_says_so() {
     ready(&second).await;
     let told = told.lock().unwrap();
     assert!(
-        matches!(&told[..], [Event::Shared { generation: 1, life, .. }] if *life == secs(86_400)),
+        matches!(
+            &told[..],
+            [Event::Shared { generation: 1, life, .. }, Event::Waited { .. }] if *life == secs(86_400)
+        ),
         "{told:?}"
     );
     assert_eq!(endpoint.count(), 1);

@@ -11,7 +11,7 @@ use http::Request;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::{Challenge, Error, Judge, Token, future::ResponseFuture, tokens::Wait};
+use crate::{Challenge, Error, Event, Judge, Token, future::ResponseFuture, tokens::Wait};
 
 type Outcome<S, B> =
     Result<<S as Service<Request<B>>>::Response, Error<<S as Service<Request<B>>>::Error>>;
@@ -118,6 +118,7 @@ where
                         // It is taken here alone, and this state ends here.
                         return Poll::Pending;
                     };
+                    token.tell(&Event::Replayed);
                     let call = token.call(request);
                     this.state.set(State::Second { call });
                 }

@@ -115,7 +115,8 @@ impl TokensBuilder {
 
     /// Calls `listen` with each [`Event`], for metrics.
     ///
-    /// It runs on the driver's task or in the future of a refused call, and must not block.
+    /// It runs on the driver's task, or in the future of a call that was refused or waited, also
+    /// when that is dropped. It must not block and must not panic.
     #[must_use]
     pub fn on_event(mut self, listen: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.settings.listener = Listener::new(listen);

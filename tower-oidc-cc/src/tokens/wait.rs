@@ -1,30 +1,46 @@
 //! One caller's wait for a token.
 
 use std::{
+    fmt,
     future::Future,
+    mem,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use super::{
     Tokens,
     entry::{Answer, Entry},
+    shared::Shared,
     sync::{Handle, Sleep, oneshot, sleep},
 };
-use crate::{TokenError, error::token::Kind};
+use crate::{Event, Outcome, TokenError, error::token::Kind, moment::Moment};
 
 /// A wait that can be polled from `poll_ready`: it is `Unpin`. The box is on the cold path.
 #[derive(Debug, Default)]
 pub(crate) enum Wait {
     #[default]
     Idle,
-    Waiting {
-        answer: oneshot::Receiver<Answer>,
-        /// The driver that was asked.
-        shift: u64,
-        /// How long it is waited for; for ever where there is no clock to go by.
-        patience: Option<Pin<Box<Sleep>>>,
-    },
+    Waiting(Box<Waiting>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    answer: oneshot::Receiver<Answer>,
+    /// The driver that was asked.
+    shift: u64,
+    /// How long it is waited for; for ever where there is no clock to go by.
+    patience: Option<Pin<Box<Sleep>>>,
+    told: Told,
+}
+
+/// Tells of a wait when it is over, however it ends: most end in a drop, since the token is there
+/// before those who wait for it are woken.
+struct Told {
+    shared: Arc<Shared>,
+    since: Moment,
+    outcome: Outcome,
 }
 
 // === impl Wait ===
@@ -33,7 +49,8 @@ impl Wait {
     /// Ends a wait that is no longer needed: what it would have heard is old by the next one.
     #[inline]
     pub(crate) fn rest(&mut self) {
-        if let Self::Waiting { .. } = self {
+        if let Self::Waiting(waiting) = self {
+            waiting.told.outcome = Outcome::Token;
             *self = Self::Idle;
         }
     }
@@ -44,48 +61,80 @@ impl Wait {
         tokens: &Tokens,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TokenError>> {
+        let mut told = None;
         // A driver can vanish with its runtime, and then the second lap asks anew, on the runtime
         // of this caller. If that vanishes in the same breath, this runtime is on its way down.
         for _ in 0..2 {
-            match self {
+            let mut waiting = match mem::take(self) {
                 // ## Idle => (Waiting | done)
                 Self::Idle => match tokens.shared.enter() {
-                    Entry::Fresh => return Poll::Ready(Ok(())),
-                    Entry::Refused(error) => return Poll::Ready(Err(error)),
+                    Entry::Fresh => return done(told, Ok(())),
+                    Entry::Refused(error) => return done(told, Err(error)),
                     Entry::Waiting(answer, shift) => {
                         let limit = tokens.shared.settings.patience();
                         let patience = Handle::try_current().map(|_| Box::pin(sleep(limit)));
-                        *self = Self::Waiting {
+                        Box::new(Waiting {
                             answer,
                             shift,
                             patience: patience.ok(),
-                        };
+                            told: told.take().unwrap_or_else(|| Told::new(&tokens.shared)),
+                        })
                     }
                 },
-                Self::Waiting { .. } => {}
-            }
+                Self::Waiting(waiting) => waiting,
+            };
             // ## Waiting => (done | Idle)
-            if let Self::Waiting {
-                answer,
-                shift,
-                patience,
-            } = self
-            {
-                match Pin::new(answer).poll(cx) {
-                    Poll::Ready(Ok(answer)) => {
-                        *self = Self::Idle;
-                        return Poll::Ready(answer);
+            match Pin::new(&mut waiting.answer).poll(cx) {
+                Poll::Ready(Ok(answer)) => return done(Some(waiting.told), answer),
+                Poll::Ready(Err(_)) => {}
+                Poll::Pending => match waiting.patience.as_mut().map(|p| p.as_mut().poll(cx)) {
+                    // The driver's runtime is kept, and nobody drives it.
+                    Some(Poll::Ready(())) => tokens.shared.relieve(waiting.shift),
+                    Some(Poll::Pending) | None => {
+                        *self = Self::Waiting(waiting);
+                        return Poll::Pending;
                     }
-                    Poll::Ready(Err(_)) => {}
-                    Poll::Pending => match patience.as_mut().map(|p| p.as_mut().poll(cx)) {
-                        // The driver's runtime is kept, and nobody drives it.
-                        Some(Poll::Ready(())) => tokens.shared.relieve(*shift),
-                        Some(Poll::Pending) | None => return Poll::Pending,
-                    },
-                }
-                *self = Self::Idle;
+                },
             }
+            told = Some(waiting.told);
         }
-        Poll::Ready(Err(TokenError::new(Kind::Vanished)))
+        done(told, Err(TokenError::new(Kind::Vanished)))
     }
+}
+
+// === impl Told ===
+
+impl Told {
+    fn new(shared: &Arc<Shared>) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            since: shared.now(),
+            outcome: Outcome::Left,
+        }
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.shared.tell(&Event::Waited {
+            took: self.since.age_at(self.shared.now()),
+            outcome: self.outcome,
+        });
+    }
+}
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Told")
+    }
+}
+
+fn done(told: Option<Told>, answer: Answer) -> Poll<Answer> {
+    if let Some(mut told) = told {
+        told.outcome = match answer {
+            Ok(()) => Outcome::Token,
+            Err(_) => Outcome::Failure,
+        };
+    }
+    Poll::Ready(answer)
 }
