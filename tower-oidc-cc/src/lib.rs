@@ -126,7 +126,6 @@
 //! - Deciding anything by what is in a token: to a client it is opaque (RFC 9068, section 6). Only
 //!   its life can be shortened by its `exp`, where that is asked for (feature `claims`).
 //! - Other runtimes than tokio: its tasks, timers and clock are used as they are.
-//! - A shutdown that waits: dropping the last handle ends a token request, and nothing is lost.
 //! - Expiry on a runtime that is kept but not driven: an expired token is then found by its 401.
 
 #[cfg(feature = "private-key-jwt")]

@@ -107,6 +107,39 @@ impl Tokens {
         poll_fn(|cx| wait.poll(self, cx)).await
     }
 
+    /// Waits until no token request is under way: for a program that is about to end.
+    ///
+    /// A request that is cut off may have cost the server a token, and the other processes of a
+    /// [`TokenStore`](crate::TokenStore) wait in vain for it until its lease is over. What has been
+    /// got is in the store by the time this resolves. It starts nothing and keeps nothing from
+    /// starting: let no more calls in first. A runtime that is kept but not driven never ends its
+    /// request, so bound this by a timeout.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tokio::time::timeout;
+    /// use tower_oidc_cc::Tokens;
+    ///
+    /// async fn shut_down(tokens: Tokens) {
+    ///     // A token request takes ten seconds at most, unless a longer timeout was chosen.
+    ///     drop(timeout(Duration::from_secs(15), tokens.idle()).await);
+    /// }
+    /// # let _ = shut_down;
+    /// ```
+    pub async fn idle(&self) {
+        let flight = self.shared.lock().flight.clone();
+        if let Some(mut landed) = flight {
+            // Nothing is ever sent: it ends when the flight does.
+            while landed.changed().await.is_ok() {}
+        }
+    }
+
     /// Says how the token is at this moment. It asks for none, and waits for nothing.
     ///
     /// # Examples

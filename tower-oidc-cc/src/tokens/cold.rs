@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use http::HeaderValue;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 use super::{
     bearer::Bearer,
@@ -35,6 +35,8 @@ pub(super) struct Cold {
     pub(super) shift: u64,
     /// Where the driver listens; closed when it is gone.
     demands: Option<mpsc::UnboundedSender<Waiter>>,
+    /// Closed when the last flight is over; `None` if there was none.
+    pub(super) flight: Option<watch::Receiver<()>>,
     /// The last failure, while the endpoint is left alone for it.
     pub(super) refusal: Option<(TokenError, Instant)>,
     /// Why the last request failed, if none has succeeded since.
@@ -58,6 +60,7 @@ impl Cold {
             generation: 0,
             shift: 0,
             demands: None,
+            flight: None,
             refusal: None,
             last_error: None,
             backoff: Backoff::default(),

@@ -118,10 +118,10 @@ impl Driver {
 
     /// Makes one token request, and answers everyone who waits for it by the time it is over.
     async fn fly(&mut self) {
-        let Some(why) = self
+        let Some((why, _flying)) = self
             .shared
             .upgrade()
-            .and_then(|shared| shared.reason(self.shift))
+            .and_then(|shared| shared.take_off(self.shift))
         else {
             return;
         };

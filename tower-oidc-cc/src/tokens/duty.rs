@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 use super::{
     entry::{Answer, Waiter},
@@ -23,6 +23,10 @@ pub(super) enum Next {
     /// Nothing ever again: another driver has taken over.
     End,
 }
+
+/// Kept by a driver for as long as its flight lasts, for its drop: that is what those see who wait
+/// for the end of it, however it ends.
+pub(super) type Flying = watch::Sender<()>;
 
 // === impl Shared ===
 
@@ -71,11 +75,17 @@ impl Shared {
         self.lock().spend_at(now)
     }
 
-    /// Why a token is asked for now, and when this is. `None` if another driver has taken over.
-    pub(super) fn reason(&self, shift: u64) -> Option<(Reason, Moment)> {
+    /// Begins a flight: why a token is asked for, and when this is. `None` if another driver has
+    /// taken over.
+    pub(super) fn take_off(&self, shift: u64) -> Option<((Reason, Moment), Flying)> {
         let now = self.now();
-        let cold = self.lock();
-        (cold.shift == shift).then(|| (cold.reason_at(now), now))
+        let mut cold = self.lock();
+        if cold.shift != shift {
+            return None;
+        }
+        let (flying, landed) = watch::channel(());
+        cold.flight = Some(landed);
+        Some(((cold.reason_at(now), now), flying))
     }
 
     /// There are other credentials than those that were refused.
