@@ -11,6 +11,9 @@ use crate::{Challenge, Existing, Foreign, Origin, ReplayLayer, Token, Tokens, ru
 /// An empty list refuses everything. A request must carry an absolute address, as those of the
 /// usual HTTP clients do, for its origin to be known.
 ///
+/// Redirects are to be followed above this layer, where each hop is a request of its own with its
+/// own look at the list. A client below that follows them by itself does so unseen.
+///
 /// # Examples
 ///
 /// See the [crate's front page](crate).

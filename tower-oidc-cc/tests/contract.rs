@@ -3,7 +3,11 @@
 #[path = "support/support.rs"]
 mod support;
 
-use std::{convert::Infallible, sync::atomic::Ordering, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, atomic::Ordering},
+    time::Duration,
+};
 
 use http::{Request, Response};
 use support::{
@@ -22,7 +26,7 @@ use tower::{
     load_shed::LoadShed,
     service_fn,
 };
-use tower_oidc_cc::{Error, Origin, TokenLayer};
+use tower_oidc_cc::{Error, Foreign, Origin, TokenLayer};
 
 #[tokio::test(start_paused = true)]
 async fn the_service_that_was_readied_is_the_one_called() {
@@ -241,4 +245,51 @@ async fn who_has_queued_for_a_permit_never_goes_back_to_waiting_for_a_token() {
     assert!(queued.is_woken());
     let error = tokio_test::assert_ready_err!(queued.poll());
     assert_eq!(error.into_inner().unwrap_err().retry_after(), Some(secs(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_redirect_followed_above_takes_no_token_to_another_origin() {
+    const ELSEWHERE: &str = "https://evil.example.com/data";
+    let seen_by = Arc::new(Mutex::new(Vec::new()));
+    let hops = Arc::clone(&seen_by);
+    let network = service_fn(move |request: Request<Body>| {
+        let uri = request.uri().to_string();
+        hops.lock().unwrap().push((uri.clone(), seen(&request)));
+        async move {
+            let response = Response::builder();
+            let response = match uri.as_str() {
+                DATA => response
+                    .status(302)
+                    .header("location", format!("{DATA}/moved")),
+                ELSEWHERE => response,
+                _ => response.status(302).header("location", ELSEWHERE),
+            };
+            Ok::<_, Infallible>(response.body(String::new()).unwrap())
+        }
+    });
+    let follow = async |service: TokenLayer| {
+        let mut response = service.layer(network.clone()).oneshot(get(DATA)).await;
+        while let Ok(redirect) = &response
+            && let Some(location) = redirect.headers().get("location")
+        {
+            let next = get(location.to_str().unwrap());
+            response = service.layer(network.clone()).oneshot(next).await;
+        }
+        response
+    };
+    let layer = layer(&tokens(&Endpoint::default()));
+    let Err(Error::Token(error)) = follow(layer.clone()).await else {
+        panic!("it went elsewhere");
+    };
+    assert!(error.is_foreign_origin());
+    let token = || "Bearer canary-token-1".to_owned();
+    let home = [
+        (DATA.to_owned(), token()),
+        (format!("{DATA}/moved"), token()),
+    ];
+    assert_eq!(*seen_by.lock().unwrap(), home);
+    // Let through, it goes without.
+    follow(layer.foreign(Foreign::Pass)).await.unwrap();
+    let last = seen_by.lock().unwrap().pop().unwrap();
+    assert_eq!(last, (ELSEWHERE.to_owned(), "-".to_owned()));
 }

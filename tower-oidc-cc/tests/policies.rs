@@ -84,3 +84,28 @@ async fn a_schedule_longer_than_the_token_lives_lets_no_call_wait() {
     let count = endpoint.count();
     assert!((7..=10).contains(&count), "{count}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_token_draws_the_moment_of_its_renewal_once() {
+    for life in [20, 1_000, 86_400] {
+        let endpoint = Endpoint::always(Reply::token(life));
+        let tokens = builder().build(endpoint.clone());
+        let start = Instant::now();
+        tokens.ready().await.unwrap();
+        let renewal = tokens.health().next_attempt();
+        // However often it is looked at, by callers and by the driver's own beat.
+        for tenth in 1..7_u32 {
+            sleep(secs(life) / 10).await;
+            tokens.ready().await.unwrap();
+            let left = tokens.health().next_attempt();
+            assert!((left + secs(life) / 10 * tenth).abs_diff(renewal) < Duration::from_millis(7));
+        }
+        assert_eq!(endpoint.count(), 1);
+        sleep(secs(life) / 5).await;
+        let renewed = endpoint.posts()[1].at - start;
+        assert!(
+            renewed.abs_diff(renewal) < Duration::from_millis(7),
+            "{renewed:?} {renewal:?}"
+        );
+    }
+}

@@ -3,8 +3,22 @@
 #[path = "support/support.rs"]
 mod support;
 
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioExecutor, TokioIo},
+};
 use support::{
-    DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, poll_once, secs, settle, tokens,
+    Body, DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, poll_once, secs, settle,
+    tokens,
 };
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, Service, ServiceExt};
@@ -220,4 +234,45 @@ async fn a_callers_deadline_bounds_its_own_wait_and_not_the_request() {
     tokens.ready().await.unwrap();
     assert_eq!(start.elapsed(), secs(5));
     assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connect_that_hangs_is_bounded_by_the_timeout_of_the_request() {
+    // Where hyper connects in the call, and where a client does so in its readiness.
+    let connects = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connects);
+    let connector = tower::service_fn(move |_: http::Uri| {
+        count.fetch_add(1, Ordering::SeqCst);
+        std::future::pending::<io::Result<TokioIo<tokio::net::TcpStream>>>()
+    });
+    let hyper: Client<_, Body> = Client::builder(TokioExecutor::new()).build(connector);
+    let tokens = [
+        builder().timeout(secs(7)).build(hyper),
+        builder().timeout(secs(7)).build(NeverReady),
+    ];
+    for tokens in tokens {
+        let start = Instant::now();
+        let error = tokens.ready().await.unwrap_err();
+        assert!(error.is_timeout() && error.is_transient(), "{error}");
+        assert_eq!(start.elapsed(), secs(7));
+    }
+    assert_eq!(connects.load(Ordering::SeqCst), 1);
+}
+
+/// A client whose connection is never there.
+#[derive(Clone)]
+struct NeverReady;
+
+impl Service<http::Request<Body>> for NeverReady {
+    type Response = http::Response<Body>;
+    type Error = io::Error;
+    type Future = std::future::Pending<io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+
+    fn call(&mut self, _: http::Request<Body>) -> Self::Future {
+        unreachable!("it is never ready")
+    }
 }

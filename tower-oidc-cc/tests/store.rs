@@ -368,3 +368,29 @@ async fn a_token_of_another_process_neither_costs_nor_pays_anything() {
     assert_eq!(endpoint.count(), 2, "it takes what the other one got");
     assert_eq!(tokens.health().budget_left(), left);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_token_is_neither_used_nor_stored() {
+    let reply = |token: &str| {
+        let reply = format!(
+            r#"{{"access_token":"{token}","token_type":"Bearer","expires_in":100,
+                "refresh_token":"canary-refresh","refresh_expires_in":1800}}"#
+        );
+        Reply::body(200, reply)
+    };
+    let (store, endpoint) = (
+        Store::default(),
+        Endpoint::scripted([reply("one"), reply("two")]),
+    );
+    let tokens = process(&store, &endpoint);
+    ready(&tokens).await;
+    sleep(secs(90)).await;
+    settle().await;
+    // The renewal is a request like the first one, and of both the store has the token alone.
+    let asked: Vec<_> = endpoint.posts().into_iter().map(|post| post.body).collect();
+    let usual = format!("grant_type=client_credentials&client_id=client&client_secret={SECRET}");
+    assert_eq!(asked, [usual.clone(), usual]);
+    let kept = store.tokens().into_values().next().unwrap();
+    let kept = String::from_utf8(kept.as_bytes().to_vec()).unwrap();
+    assert!(kept.contains("two") && !kept.contains("refresh"), "{kept}");
+}

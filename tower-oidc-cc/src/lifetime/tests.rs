@@ -128,6 +128,28 @@ proptest! {
     }
 
     #[test]
+    fn lives_of_a_second_to_thirty_days_are_renewed_apart_over_a_tenth_of_them(
+        life_s in prop_oneof![1u64..120, 120u64..86_400, 86_400u64..=30 * 86_400],
+        late_ms in 0u64..100,
+        draw in 0u32..999,
+    ) {
+        let sent = moment();
+        let now = later(sent, Duration::from_millis(late_ms));
+        let life = Duration::from_secs(life_s);
+        let age = |draw: u32| {
+            let draw = f64::from(draw) / 1_000.0;
+            let plan = Lifetime::plan_at(now, sent, life, Policy::Ahead, draw).unwrap();
+            plan.renew_at.left_at(sent)
+        };
+        // A thousand draws are a thousand moments at one distance, a ten-thousandth of a life:
+        // so no hundredth of the tenth has more than its share, whatever the life.
+        let step = age(draw) - age(draw + 1);
+        let even = life / 10_000;
+        prop_assert!(step.abs_diff(even) < Duration::from_nanos(10), "{step:?} {even:?}");
+        prop_assert!(age(0) <= life.mul_f64(0.800_001) && age(999) >= life.mul_f64(0.7));
+    }
+
+    #[test]
     fn a_wall_clock_that_is_set_never_lengthens_a_life(
         life_s in 1u64..100_000,
         step_s in -100_000i64..100_000,

@@ -2,6 +2,9 @@
 
 use crate::{Parameters, TokenEndpoint};
 
+#[cfg(test)]
+mod tests;
+
 /// Names a kind of token: everything that makes one differ from another, but for the client id.
 ///
 /// Each part stands behind its length, so that no two kinds share a name.

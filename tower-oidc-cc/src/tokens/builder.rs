@@ -59,7 +59,8 @@ impl TokensBuilder {
 
     /// Bounds one token request, from the client's readiness to the last byte; 10 s by default.
     ///
-    /// It is the request's own: no caller's patience shortens or lengthens it.
+    /// It is the request's own: no caller's patience shortens or lengthens it. There is none for
+    /// the connect alone, since this one covers it: a shorter one is the HTTP client's to set.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = timeout;
@@ -136,8 +137,9 @@ impl TokensBuilder {
 
     /// Builds the handle over the HTTP client that carries the token requests.
     ///
-    /// Any client will do that is a `Service` over `http` types. It should not follow redirects:
-    /// this crate never does, but cannot see what happens inside the client. Nothing is sent yet,
+    /// Any client will do that is a `Service` over `http` types. It should not follow redirects,
+    /// which would take the secret to another place, nor log bodies, which hold it: this crate does
+    /// neither, but cannot see what happens inside the client. Nothing is sent yet,
     /// and no runtime is needed yet; the first use needs a tokio runtime with its timer enabled.
     #[must_use]
     pub fn build<S, B, R>(mut self, client: S) -> Tokens

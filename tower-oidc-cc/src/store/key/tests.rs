@@ -1,0 +1,63 @@
+use proptest::prelude::*;
+
+use super::{kind, of_client};
+use crate::{Parameters, TokenEndpoint};
+
+fn key(fields: &[(String, String)], client_id: &str) -> String {
+    let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+    let parameters = fields.iter().fold(Parameters::new(), |all, (name, value)| {
+        all.extra(name, value).unwrap()
+    });
+    of_client(&kind(&endpoint, &parameters), client_id)
+}
+
+fn fields(fields: &[(&str, &str)]) -> Vec<(String, String)> {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    fields.iter().map(owned).collect()
+}
+
+/// What stands between two parts, here or in a naming with no lengths.
+const BETWEEN: [&str; 7] = ["", " ", ":", " :", ": ", " 1:", " 11:"];
+
+#[test]
+fn keys_that_would_meet_without_lengths_are_apart() {
+    for between in BETWEEN {
+        // Four parts and a client, or two of which one has the look of three.
+        let merged = format!("b{between}c{between}d");
+        assert_ne!(
+            key(&fields(&[("a", "b"), ("c", "d")]), "e"),
+            key(&fields(&[("a", &merged)]), "e"),
+        );
+        // The client takes the end of the last value, or a value the beginning of the client.
+        let client = format!("c{between}d");
+        let value = format!("b{between}c");
+        assert_ne!(
+            key(&fields(&[("a", "b")]), &client),
+            key(&fields(&[("a", &value)]), "d"),
+        );
+    }
+}
+
+/// Parts made of what keys are made of.
+fn part() -> impl Strategy<Value = String> {
+    let sign = prop::sample::select(vec![" ", ":", "1", "2", "a"]);
+    prop::collection::vec(sign, 1..5).prop_map(|signs| signs.concat())
+}
+
+proptest! {
+    #[test]
+    fn no_two_questions_have_one_key(
+        parts in prop::array::uniform5(part()),
+        between in prop::sample::select(BETWEEN.to_vec()),
+    ) {
+        let [a, b, c, d, e] = parts;
+        prop_assume!(a != c);
+        let merged = [&*b, &*c, &*d].join(between);
+        prop_assert_ne!(
+            key(&fields(&[(&a, &b), (&c, &d)]), &e),
+            key(&fields(&[(&a, &merged)]), &e)
+        );
+        let (value, client) = ([&*b, &*c].join(between), [&*c, &*d].join(between));
+        prop_assert_ne!(key(&fields(&[(&a, &b)]), &client), key(&fields(&[(&a, &value)]), &d));
+    }
+}
