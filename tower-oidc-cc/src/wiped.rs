@@ -12,7 +12,7 @@ mod tests;
 
 /// Bytes that are wiped when they are dropped, and when their buffer is outgrown: a vector that
 /// grows by itself leaves a copy behind.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Wiped {
     bytes: Zeroizing<Vec<u8>>,
 }
