@@ -30,5 +30,10 @@ pub(crate) use self::{
     permit::ConnectionPermit,
 };
 
+use crate::sync;
+
 /// What a pool takes as a connector's error.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+#[cfg(test)]
+mod tests;

@@ -5,12 +5,13 @@
 //! changes what it waits for; whoever leaves the front wakes the next.
 
 mod shared;
-mod sync;
 mod turn;
 mod waiter;
 mod waiters;
 
 use tokio::time::Instant;
+
+use crate::sync;
 
 pub(crate) use self::{
     shared::Gate,

@@ -121,6 +121,7 @@ mod requests;
 mod rule;
 mod rules;
 mod rung;
+mod sync;
 
 pub use self::{
     connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo},

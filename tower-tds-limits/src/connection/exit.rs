@@ -1,12 +1,11 @@
 //! The way in which an idle socket is asked to leave.
 
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, PoisonError, atomic::Ordering},
     task::Waker,
 };
+
+use super::sync::{AtomicBool, Mutex};
 
 /// What a socket and the limit share about it.
 ///

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::connection::exit::Exit;
+use super::exit::Exit;
 
 /// The open sockets, each with what the limit may do with it.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use std::{
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::{
+use super::{
     ConnectionPermit,
     closing::Socket,
     exchange::{Exchange, Traffic},
