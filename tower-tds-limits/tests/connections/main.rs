@@ -13,6 +13,7 @@ mod probe;
 mod reclaim;
 mod refused;
 mod reqwest;
+mod reset;
 mod server;
 mod stream;
 mod timeouts;
