@@ -3,12 +3,16 @@
 use std::{io, num::NonZeroU32, time::Duration};
 
 use http::{Request, Response, Uri};
-use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioIo,
+};
 use tokio::net::TcpStream;
+use tonic::{body::Body, transport::Channel};
 use tower::{Service, ServiceBuilder, service_fn, util::BoxCloneSyncService};
 use tower_tds_limits::{
-    ConnectionLimit, Error, LimitError, LimitedIo, Limiter, Limits, PermitBody, Quota, ReadStatus,
-    RequestLimit, RequestLimitLayer, future,
+    ConnectionLimit, Detach, Error, LimitError, LimitedIo, Limiter, Limits, PermitBody, Quota,
+    ReadStatus, RequestLimit, RequestLimitLayer, RequestShed, future,
 };
 
 type HttpConnecting = <HttpConnector as Service<Uri>>::Future;
@@ -33,6 +37,23 @@ fn auto_traits_follow_what_is_inside() {
     assert_unpin::<LimitedIo<TokioIo<TcpStream>>>();
     assert_static_error::<LimitError>();
     assert_static_error::<Error<io::Error>>();
+}
+
+#[test]
+fn whole_stacks_cross_threads_and_are_cloned() {
+    type Legacy = Client<ConnectionLimit<HttpConnector>, String>;
+    assert_a_stack::<_, Detach<RequestLimit<Legacy>>>(Request::new(String::new()));
+    assert_a_stack::<_, RequestShed<Legacy>>(Request::new(String::new()));
+    // Its body is neither Sync nor Clone.
+    assert_a_stack::<_, Detach<RequestLimit<Channel>>>(Request::new(Body::empty()));
+    assert_a_stack::<_, RequestShed<Channel>>(Request::new(Body::empty()));
+}
+
+fn assert_a_stack<R, S>(_: R)
+where
+    S: Service<R, Future: Send, Response: Send> + Clone + Send + Sync + 'static,
+    S::Error: std::error::Error + Send + Sync + 'static,
+{
 }
 
 #[test]

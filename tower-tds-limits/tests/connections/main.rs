@@ -9,7 +9,6 @@
 mod cache;
 mod leaks;
 mod net;
-mod probe;
 mod reclaim;
 mod refused;
 mod reqwest;
@@ -29,14 +28,13 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
 };
 use tokio::{net::TcpStream, task::JoinSet};
-use tokio_test::{assert_pending, task};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
     Background, ConnectionLimit, ConnectionLimitLayer, LimitError, Limiter, Limits, Quota,
     RequestLimitLayer, Rules,
 };
 
-use self::{probe::Probe, server::Server};
+use self::server::Server;
 
 fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")
@@ -253,38 +251,4 @@ async fn connects_that_nobody_waits_for_end_and_open_no_socket() {
     all_permits_back(&limiter).await;
     assert_eq!(server.open_sockets(), 0);
     assert_eq!(server.opened_sockets(), opened);
-}
-
-#[tokio::test]
-async fn the_readied_connector_is_the_one_called_and_a_clone_starts_unready() {
-    let limiter = limiter(1);
-    let mut connector = ConnectionLimitLayer::new(limiter.clone()).layer(Probe::default());
-    let target = Uri::from_static("http://a");
-    for _ in 0..10 {
-        let readied = connector.ready().await.expect("there is a permit");
-        let mut clone = task::spawn(readied.clone().oneshot(target.clone()));
-        assert_pending!(clone.poll());
-        assert_pending!(clone.poll(), "the one permit is with the original");
-        let socket = readied.call(target.clone()).await.expect("a socket");
-        assert_eq!(limiter.snapshot().connections, 1);
-        drop((socket, clone));
-        all_permits_back(&limiter).await;
-    }
-}
-
-#[tokio::test]
-#[should_panic(expected = "`poll_ready` must give Ready before `call`")]
-async fn calling_an_unready_connector_panics() {
-    let mut connector = ConnectionLimitLayer::new(limiter(1)).layer(Probe::default());
-    drop(connector.call(Uri::from_static("http://a")));
-}
-
-#[tokio::test]
-async fn a_readied_connector_that_is_dropped_gives_its_permit_back() {
-    let limiter = limiter(1);
-    let mut connector = ConnectionLimitLayer::new(limiter.clone()).layer(Probe::default());
-    connector.ready().await.expect("there is a permit");
-    assert_eq!(limiter.snapshot().connections, 1);
-    drop(connector);
-    assert_eq!(limiter.snapshot().connections, 0);
 }

@@ -1,12 +1,18 @@
 //! reqwest's connector hook may delay a connect and cannot see when its socket closes.
 
-use http::Request;
+use bytes::Bytes;
+use http::{Method, Request, Uri};
 use http_body_util::BodyExt;
 use tokio::task::JoinSet;
-use tower::{BoxError, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
-use tower_tds_limits::{Limiter, RequestLimitLayer};
+use tower::{
+    BoxError, Service, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn,
+};
+use tower_tds_limits::{Error, Limiter, RequestLimitLayer};
 
-use crate::{limiter, server::Server};
+use crate::{
+    limiter,
+    server::{BODY, Server},
+};
 
 /// Sends as the crate's front page says, and returns the most sockets at once.
 async fn sockets(server: &Server, limiter: &Limiter, idle: usize, connecting: usize) -> u32 {
@@ -43,6 +49,52 @@ async fn sockets(server: &Server, limiter: &Limiter, idle: usize, connecting: us
     }
     calls.join_all().await;
     server.peak_sockets()
+}
+
+/// Calls over reqwest's own service, whose types are made http's on the way back.
+async fn calls_over<S>(reqwest: S, uri: &Uri) -> Result<Bytes, Error<S::Error>>
+where
+    S: Service<::reqwest::Request, Response = ::reqwest::Response> + Clone + Send + Sync,
+    S::Future: Send,
+{
+    fn crosses_threads<T: Clone + Send + Sync>(service: T) -> T {
+        service
+    }
+    fn is_sent<T: Send>(future: T) -> T {
+        future
+    }
+    let limiter = limiter(2);
+    let limited = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .map_response(http::Response::<::reqwest::Body>::from)
+        .service(reqwest);
+    let service = crosses_threads(limited);
+    let request = ::reqwest::Request::new(Method::GET, uri.to_string().parse().expect("a URL"));
+    let response = is_sent(service.oneshot(request)).await?;
+    assert_eq!(limiter.snapshot().in_flight, 1);
+    let body = response.into_body().collect().await.expect("a body");
+    assert_eq!(limiter.snapshot().in_flight, 0);
+    Ok(body.to_bytes())
+}
+
+#[tokio::test]
+async fn the_request_limit_goes_over_reqwests_client_and_a_reference_to_it() {
+    let server = Server::start().await;
+    let client = ::reqwest::Client::builder().no_proxy().build();
+    let client = client.expect("a client");
+    let bodies = [
+        calls_over(&client, &server.uri()).await,
+        calls_over(client.clone(), &server.uri()).await,
+    ];
+    for body in bodies {
+        assert_eq!(body.expect("an answer"), BODY);
+    }
+    assert_eq!(server.requests(), 2);
+
+    let nobody = Server::start().await.stop().await;
+    let error = calls_over(&client, &nobody).await;
+    let error = error.expect_err("nobody listens").into_inner();
+    assert!(error.expect("reqwest's own").is_connect());
 }
 
 #[tokio::test]

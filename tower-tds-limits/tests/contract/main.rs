@@ -2,6 +2,8 @@
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
+mod connect;
+mod every;
 mod probe;
 mod torn;
 
@@ -32,9 +34,10 @@ fn per_second(n: u32) -> Limits {
     Limits::new(Quota::per_second(count(n))).rules(Rules::window())
 }
 
-/// `permits` at a time and `permits` in any second.
+/// `permits` at a time, `permits` in any second, and `permits` sockets.
 fn limiter(permits: u32) -> Limiter {
-    Limiter::new(per_second(permits).in_flight(count(permits)))
+    let limits = per_second(permits).in_flight(count(permits));
+    Limiter::new(limits.connections(count(permits)))
 }
 
 fn limited(limiter: &Limiter, probe: &Probe) -> RequestLimit<Probe> {

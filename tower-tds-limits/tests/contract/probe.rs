@@ -1,9 +1,10 @@
-//! An inner service that insists on its contract.
+//! An inner service, and connector, that insists on its contract.
 
 use std::{
     collections::VecDeque,
     fmt,
     future::{Future, pending},
+    marker::PhantomData,
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -13,9 +14,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body_util::{Empty, Full};
-use tokio::time::Instant;
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{DuplexStream, duplex},
+    time::Instant,
+};
 use tower::Service;
 
 pub(crate) const BODY: &str = "bus 307";
@@ -23,10 +28,27 @@ pub(crate) const BODY: &str = "bus 307";
 /// Panics on `call` without Ready, forgets readiness when cloned, gives Pending before each
 /// Ready, and answers after one more Pending.
 #[derive(Debug)]
-pub(crate) struct Probe {
+pub(crate) struct Probe<K = Call> {
     shared: Arc<Shared>,
     readiness: Readiness,
+    kind: PhantomData<K>,
 }
+
+/// What a probe is asked for, and answers with.
+pub(crate) trait Kind {
+    type Request;
+    type Response;
+
+    fn answer() -> Self::Response;
+}
+
+/// A request, answered with a small body.
+#[derive(Debug)]
+pub(crate) struct Call;
+
+/// A connect, answered with a socket that the other side has closed.
+#[derive(Debug)]
+pub(crate) struct Connect;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Readiness {
@@ -46,13 +68,28 @@ struct Shared {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProbeError;
 
+type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ProbeError>> + Send>>;
+
 // === impl Probe ===
 
 impl Probe {
     pub(crate) fn new() -> Self {
+        Self::of_its_kind()
+    }
+}
+
+impl Probe<Connect> {
+    pub(crate) fn connector() -> Self {
+        Self::of_its_kind()
+    }
+}
+
+impl<K> Probe<K> {
+    fn of_its_kind() -> Self {
         Self {
             shared: Arc::default(),
             readiness: Readiness::Unready,
+            kind: PhantomData,
         }
     }
 
@@ -81,10 +118,10 @@ impl Probe {
     }
 }
 
-impl Service<Request<Empty<Bytes>>> for Probe {
-    type Response = Response<Full<Bytes>>;
+impl<K: Kind> Service<K::Request> for Probe<K> {
+    type Response = K::Response;
     type Error = ProbeError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ProbeError>> + Send>>;
+    type Future = Answer<K::Response>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProbeError>> {
         if self.shared.readiness_fails.load(SeqCst) {
@@ -100,7 +137,7 @@ impl Service<Request<Empty<Bytes>>> for Probe {
         }
     }
 
-    fn call(&mut self, _request: Request<Empty<Bytes>>) -> Self::Future {
+    fn call(&mut self, _: K::Request) -> Self::Future {
         assert_eq!(self.readiness, Readiness::Ready, "called without readiness");
         self.readiness = Readiness::Unready;
         let shared = Arc::clone(&self.shared);
@@ -114,17 +151,38 @@ impl Service<Request<Empty<Bytes>>> for Probe {
             if shared.calls_fail.load(SeqCst) {
                 return Err(ProbeError);
             }
-            Ok(Response::new(Full::from(BODY)))
+            Ok(K::answer())
         })
     }
 }
 
-impl Clone for Probe {
+impl<K> Clone for Probe<K> {
     fn clone(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
             readiness: Readiness::Unready,
+            kind: PhantomData,
         }
+    }
+}
+
+// === impl Kind ===
+
+impl Kind for Call {
+    type Request = Request<Empty<Bytes>>;
+    type Response = Response<Full<Bytes>>;
+
+    fn answer() -> Self::Response {
+        Response::new(Full::from(BODY))
+    }
+}
+
+impl Kind for Connect {
+    type Request = Uri;
+    type Response = TokioIo<DuplexStream>;
+
+    fn answer() -> Self::Response {
+        TokioIo::new(duplex(64).0)
     }
 }
 
