@@ -89,4 +89,5 @@ fn the_default_is_the_contract() {
     };
     assert_eq!(quota.requests().get(), 50);
     assert_eq!(quota.per(), Duration::from_secs(1));
+    assert_eq!(Limiter::new(limits).snapshot().most_connections, 60);
 }

@@ -34,7 +34,7 @@ use tower_tds_limits::{
     RequestLimitLayer, Rules,
 };
 
-use self::server::Server;
+use self::{net::Net, reclaim::net_client, server::Server};
 
 fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")
@@ -88,6 +88,29 @@ async fn a_server_never_sees_more_sockets_than_the_limit() {
     }
     assert_eq!(server.requests(), 500);
     assert!(server.peak_sockets() <= 10, "{}", server.peak_sockets());
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_are_slow_to_come_keep_their_places() {
+    let net = Net::of(["a"]);
+    let limits = Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window());
+    let limiter = Limiter::new(limits.in_flight(count(10)));
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(net_client(&net, &limiter));
+    let a = net.server("a");
+    let mut calls = JoinSet::new();
+    for _ in 0..200 {
+        calls.spawn(get(service.clone(), a.at("/held")));
+    }
+    // All the heads that will come are there, and none of the bodies.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((a.requests(), limiter.snapshot().in_flight), (10, 10));
+    a.release();
+    for body in calls.join_all().await {
+        body.expect("every call is answered");
+    }
+    assert_eq!(a.requests(), 200);
 }
 
 #[tokio::test]

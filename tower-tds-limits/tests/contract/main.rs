@@ -166,6 +166,22 @@ async fn a_wait_that_is_too_long_is_told_by_the_future() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_waits_behind_responses_that_nobody_reads_is_told_so() {
+    let limits = per_second(50).in_flight(count(3));
+    let limiter = Limiter::new(limits.max_wait(Duration::from_secs(60)));
+    let service = limited(&limiter, &Probe::new());
+    let mut unread = Vec::new();
+    for _ in 0..3 {
+        unread.push(service.clone().oneshot(request()).await.expect("a head"));
+    }
+    let refused = service.clone().oneshot(request()).await;
+    assert!(matches!(refused, Err(Error::Limit(error)) if error.is_timeout()));
+    assert_eq!(limiter.snapshot().in_flight, 3);
+    unread.pop();
+    service.oneshot(request()).await.expect("there is a place");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_buffer_survives_a_hundred_waits_that_are_too_long() {
     let probe = Probe::new();
     let limits = per_second(1).max_wait(Duration::from_millis(1));
@@ -273,7 +289,16 @@ async fn dropping_the_call_at_any_poll_gives_everything_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_request_stays_counted_until_it_can_no_longer_be() {
-    let limits = per_second(1).lost_after(Duration::from_secs(3));
+    let chosen = per_second(1).lost_after(Duration::from_secs(3));
+    assert_eq!(held_when_cancelled(chosen).await.as_millis(), 3_000 + 1_002);
+    let by_default = per_second(1);
+    assert_eq!(
+        held_when_cancelled(by_default).await.as_millis(),
+        10_000 + 1_002
+    );
+}
+
+async fn held_when_cancelled(limits: Limits) -> Duration {
     let limiter = Limiter::new(limits);
     let probe = Probe::new();
     probe.never_answer();
@@ -286,9 +311,8 @@ async fn a_cancelled_request_stays_counted_until_it_can_no_longer_be() {
     assert_eq!(limiter.snapshot().live, 1);
 
     probe.answer();
-    let next = limited(&limiter, &probe).oneshot(request()).await;
-    assert_eq!(start.elapsed(), Duration::from_millis(3_000 + 1_002));
-    drop(next);
+    drop(limited(&limiter, &probe).oneshot(request()).await);
+    start.elapsed()
 }
 
 /// Takes every error for a request that was never sent.
