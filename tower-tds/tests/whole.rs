@@ -96,14 +96,16 @@ async fn tokens_come_by_the_users_provider_and_settings() {
         .loopback_http()
         .tokens(move |tokens| {
             tokens.on_event(move |event| {
-                tell.send(matches!(event, Event::Issued { .. })).ok();
+                if let Event::Issued { generation, .. } = event {
+                    tell.send(*generation).ok();
+                }
             })
         })
         .build()
         .expect("loopback is let through");
     get(client, bus(&server)).await.expect("data");
     assert_eq!(server.ledger().summary().token_posts, 1);
-    assert_eq!(told.try_iter().collect::<Vec<_>>(), [true]);
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [1]);
 }
 
 #[tokio::test]
