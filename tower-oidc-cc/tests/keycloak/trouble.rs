@@ -28,6 +28,20 @@ fn load(data: &Data) -> Load<Failed> {
     })
 }
 
+/// Calls that the server answers, made again where their token is found dead.
+fn load_again(data: &Data) -> Load<String> {
+    let data = data.clone();
+    Load::start(move || {
+        let data = data.clone();
+        async move {
+            match data.call_again().await {
+                Ok(StatusCode::OK) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        }
+    })
+}
+
 fn token_error(failure: Failed) -> TokenError {
     match failure {
         Error::Token(error) => error,
@@ -39,6 +53,24 @@ async fn revoke(keycloak: &Keycloak, client: &str, token: &str) {
     let form = format!("client_id={client}&client_secret=secret-of-{client}&token={token}");
     let revoke = keycloak.place("protocol/openid-connect/revoke");
     assert_eq!(wire::post(&revoke, &form).await.status, 200);
+}
+
+/// All tokens so far have just died: one request brings another, and no call fails.
+async fn one_more_token_serves_all(
+    keycloak: &Keycloak,
+    test: &str,
+    data: &Data,
+    load: &Load<String>,
+) {
+    load.served(1_000).await;
+    assert_eq!(load.failures(), Vec::<String>::new());
+    assert_eq!(keycloak.posts(test).await, [200, 200]);
+    assert_eq!(data.tokens_seen(), 2);
+    // Those who met the refusal are its callers, each of them once.
+    let gets = keycloak.gets(test).await;
+    let refused = gets.iter().filter(|status| **status == 401).count();
+    assert!((1..=CALLERS).contains(&refused), "{refused}");
+    assert!(gets.iter().all(|status| matches!(status, 200 | 401)));
 }
 
 /// The token requests of a test, once the server has answered so many; fewer if it does not.
@@ -150,29 +182,24 @@ async fn a_token_revoked_while_calls_run_fails_none_of_those_that_are_made_again
         return;
     };
     let data = Data::new(keycloak, "replayed", credentials("revoked"));
-    let load = Load::start({
-        let data = data.clone();
-        move || {
-            let data = data.clone();
-            async move {
-                match data.call_again().await {
-                    Ok(StatusCode::OK) => Ok(()),
-                    other => Err(format!("{other:?}")),
-                }
-            }
-        }
-    });
+    let load = load_again(&data);
     load.served(200).await;
     revoke(keycloak, "revoked", &data.token()).await;
-    load.served(1_000).await;
-    assert_eq!(load.failures(), Vec::<String>::new());
-    assert_eq!(keycloak.posts("replayed").await, [200, 200]);
-    assert_eq!(data.tokens_seen(), 2);
-    // Those who met the refusal are its callers, each of them once.
-    let gets = keycloak.gets("replayed").await;
-    let refused = gets.iter().filter(|status| **status == 401).count();
-    assert!((1..=CALLERS).contains(&refused), "{refused}");
-    assert!(gets.iter().all(|status| matches!(status, 200 | 401)));
+    one_more_token_serves_all(keycloak, "replayed", &data, &load).await;
+}
+
+#[tokio::test]
+async fn tokens_called_back_by_their_date_while_calls_run_fail_none_that_is_made_again() {
+    let Some(keycloak) = Keycloak::shared().await else {
+        return;
+    };
+    let data = Data::new(keycloak, "dated", credentials("dated"));
+    let load = load_again(&data);
+    load.served(200).await;
+    // Dates are in seconds: a token of the same one would be called back, too.
+    let issued = keycloak.wait_for_the_next_second().await;
+    keycloak.call_back_before("dated", issued).await;
+    one_more_token_serves_all(keycloak, "dated", &data, &load).await;
 }
 
 #[tokio::test]
