@@ -4,11 +4,13 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
+use http::StatusCode;
 use tower::BoxError;
 
 use self::facts::Facts;
 use self::roles::Roles;
 use crate::chain;
+use crate::classify::transport;
 use crate::kind::Kind;
 use crate::kind::table::Advice;
 use crate::sent::Sent;
@@ -60,7 +62,8 @@ impl Error {
     /// An error of `kind`, caused by `source`.
     #[must_use]
     pub fn new(kind: Kind, source: impl Into<BoxError>) -> Self {
-        Self::build(Facts::new(kind), Some(source.into()))
+        let source = transport::redacted(source.into());
+        Self::build(Facts::new(kind), Some(source))
     }
 
     /// Sets the least wait before another attempt.
@@ -145,9 +148,15 @@ impl Error {
     }
 
     /// Whether the request can have reached the service.
+    ///
+    /// An answer says so, whatever its [`kind`](Self::kind) is, a rule's too; but for that of a
+    /// proxy (407), which let nothing through.
     #[must_use]
     pub fn sent(&self) -> Sent {
-        self.kind().sent()
+        match self.status() {
+            Some(status) if status != StatusCode::PROXY_AUTHENTICATION_REQUIRED => Sent::Answered,
+            Some(_) | None => self.kind().sent(),
+        }
     }
 
     /// How it is retried: as its kind is, unless its words were cut.

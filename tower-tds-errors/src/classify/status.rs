@@ -1,6 +1,6 @@
 //! The class that a head has, whatever the body says.
 
-use http::header::{CONTENT_RANGE, CONTENT_TYPE};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
 
 use super::wanted::Wanted;
@@ -39,16 +39,27 @@ pub(super) fn kind(status: StatusCode, headers: &HeaderMap, wanted: Wanted) -> O
     Some(kind)
 }
 
-/// Whether the caller gets the answer as it is: 2xx, and what a cache asks for.
+/// Whether the caller gets the answer as it is: 2xx, what a cache asks for, and the upgrade that
+/// was asked for (RFC 9110, section 15.2.2), which is the connection's own from here on.
 #[inline]
 pub(crate) fn is_success(status: StatusCode) -> bool {
-    status.is_success() || status == StatusCode::NOT_MODIFIED
+    status.is_success()
+        || status == StatusCode::NOT_MODIFIED
+        || status == StatusCode::SWITCHING_PROTOCOLS
 }
 
-/// Whether a success has a page for people where only data is accepted.
+/// Whether a success has a page for people where only data is accepted. One without content has
+/// none, whatever type its head names.
 #[inline]
 pub(super) fn is_page(status: StatusCode, headers: &HeaderMap, wanted: Wanted) -> bool {
-    wanted.data && status.is_success() && is_html(headers)
+    wanted.data && status.is_success() && is_html(headers) && !is_empty(status, headers)
+}
+
+fn is_empty(status: StatusCode, headers: &HeaderMap) -> bool {
+    matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT)
+        || headers
+            .get(CONTENT_LENGTH)
+            .is_some_and(|length| length == "0")
 }
 
 fn is_html(headers: &HeaderMap) -> bool {

@@ -1,12 +1,23 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::{Answer, classify, drain, parts};
-use crate::Kind;
+use crate::{Kind, Sent};
 
 fn kind(status: u16, body: &str) -> Option<Kind> {
     let headers = HeaderMap::new();
     let status = StatusCode::from_u16(status).unwrap();
     Answer::new(status, &headers).body(body.as_bytes()).kind()
+}
+
+fn headers(entries: &[(&'static str, &'static str)]) -> HeaderMap {
+    let entries = entries.iter().map(|(name, value)| {
+        let (name, value) = (
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        );
+        (name, value)
+    });
+    entries.collect()
 }
 
 /// The formats that the gateways and their likes wrap a text in.
@@ -60,6 +71,11 @@ fn a_text_means_the_same_in_every_format() {
         ),
         (401, "JSON decoding failed", Kind::IdentityUnavailable),
         (401, "Unauthorized", Kind::Unauthorized),
+        (
+            401,
+            "Accessing this resource requires a subscription",
+            Kind::Unauthorized,
+        ),
         (401, "the invalid token was not checked", Kind::Unauthorized),
         (403, "invalid token", Kind::Forbidden),
         (429, "API rate limit exceeded", Kind::Throttled),
@@ -78,7 +94,7 @@ fn a_text_means_the_same_in_every_format() {
 fn the_status_decides_where_the_body_says_nothing() {
     for status in 100..1000 {
         let expected = match status {
-            200..=299 | 304 => None,
+            101 | 200..=299 | 304 => None,
             300..=399 => Some(Kind::UnexpectedRedirect),
             401 => Some(Kind::Unauthorized),
             403 => Some(Kind::Forbidden),
@@ -97,6 +113,24 @@ fn the_status_decides_where_the_body_says_nothing() {
         };
         for body in ["", "\0\0", "{", "<", "{\"message\":7}", "未知"] {
             assert_eq!(kind(status, body), expected, "{status} {body:?}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_was_sent_whatever_it_means() {
+    let headers = HeaderMap::new();
+    for status in 100..1000 {
+        let status = StatusCode::from_u16(status).unwrap();
+        for text in ["", r#"{"error":"invalid_client"}"#] {
+            let Err(error) = classify(status, &headers, text) else {
+                continue;
+            };
+            let expected = match status {
+                StatusCode::PROXY_AUTHENTICATION_REQUIRED => Sent::Never,
+                _ => Sent::Answered,
+            };
+            assert_eq!(error.sent(), expected, "{status} {text}");
         }
     }
 }
@@ -423,4 +457,26 @@ fn the_body_is_there_for_who_can_read_it_and_in_no_text() {
         (error.body().len(), error.is_body_cut()),
         (drain::MOST_BYTES, true)
     );
+}
+
+#[test]
+fn a_success_without_content_is_no_page() {
+    let page = [("content-type", "text/html; charset=UTF-8")];
+    let asked = headers(&[("accept", "application/json")]);
+    for (status, more, expected) in [
+        (200, &[][..], Some(Kind::UnexpectedContent)),
+        (
+            200,
+            &[("content-length", "1")],
+            Some(Kind::UnexpectedContent),
+        ),
+        (201, &[("content-length", "0")], None),
+        (204, &[], None),
+        (205, &[], None),
+    ] {
+        let answered = headers(&[&page, more].concat());
+        let status = StatusCode::from_u16(status).unwrap();
+        let answer = Answer::new(status, &answered).asked(&asked);
+        assert_eq!(answer.kind(), expected, "{status} {more:?}");
+    }
 }

@@ -18,7 +18,9 @@ pub(super) fn refine(status: StatusCode, text: &str) -> Option<Kind> {
         StatusCode::UNAUTHORIZED | StatusCode::BAD_REQUEST if is(&CREDENTIALS) => {
             Some(Kind::TokenRefused)
         }
-        StatusCode::UNAUTHORIZED if starts(&IDENTITY) => Some(Kind::IdentityUnavailable),
+        StatusCode::UNAUTHORIZED if starts(&IDENTITY) || is_unreachable(&text) => {
+            Some(Kind::IdentityUnavailable)
+        }
         StatusCode::UNAUTHORIZED if is(&NO_TOKEN) => Some(Kind::MissingCredentials),
         // Only the exact text: a failed check may quote it, and a refresh then storms the
         // identity server that is down.
@@ -37,11 +39,12 @@ const CREDENTIALS: [&str; 3] = ["invalid_client", "unauthorized_client", "invali
 
 /// The gateway asked its identity server and got no good answer: `accessing introspection
 /// endpoint (…) failed: timeout`, and the same of discovery and keys.
-const IDENTITY: [&str; 3] = [
-    "accessing ",
-    "response indicates failure",
-    "json decoding failed",
-];
+fn is_unreachable(text: &str) -> bool {
+    text.starts_with("accessing ") && text.contains(" failed")
+}
+
+/// Or an answer that it could not use.
+const IDENTITY: [&str; 2] = ["response indicates failure", "json decoding failed"];
 
 const NO_TOKEN: [&str; 3] = [
     "no authorization header found",
