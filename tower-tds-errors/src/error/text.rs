@@ -35,23 +35,28 @@ fn scrubbed(text: &str) -> String {
     for word in text.split_inclusive(char::is_whitespace) {
         let body = word.trim_end();
         let (_, space) = word.split_at_checked(body.len()).unwrap_or((word, ""));
-        if secret_next && !is_prose(body) {
+        let name = body
+            .trim_matches(|c: char| c.is_ascii_punctuation())
+            .to_ascii_lowercase();
+        let names = SCHEMES.contains(&&*name) || SECRETS.contains(&&*name);
+        if secret_next && !names && !is_prose(body) {
             kept.push_str(REDACTED);
         } else {
             scrub_word(body, &mut kept);
         }
         kept.push_str(space);
-        let label = body.trim_end_matches([':', '=']);
-        let named = label.len() < body.len() && SECRETS.contains(&&*label.to_ascii_lowercase());
-        secret_next = named || SCHEMES.contains(&body);
+        // `client_secret is …`, and the sign that stands alone.
+        let joins = matches!(body, "is" | "was" | "=" | ":");
+        secret_next = names || (secret_next && joins);
     }
     kept
 }
 
 fn scrub_word(word: &str, kept: &mut String) {
-    // A query starts at `?` inside a word, or is a form: `name=value&…` with a telling name.
+    // A query starts at `?` behind a path, or is a form: `name=value&…` with a telling name.
     let lower = word.to_ascii_lowercase();
-    let query = word.find('?').filter(|at| *at > 0 && word.contains("://"));
+    let path = |at: &usize| word.get(..*at).is_some_and(|path| path.contains('/'));
+    let query = word.find('?').filter(path);
     let form = SECRETS
         .iter()
         .filter_map(|name| {
@@ -59,7 +64,8 @@ fn scrub_word(word: &str, kept: &mut String) {
             let end = at.saturating_add(name.len());
             let rest = lower.get(end..)?;
             let value = rest.trim_start_matches(['"', '\'', '\\']);
-            value.starts_with(['=', ':']).then_some(end)
+            let told = !value.trim_start_matches(['=', ':', '"', '\'']).is_empty();
+            (value.starts_with(['=', ':']) && told).then_some(end)
         })
         .min();
     let cut = [query, form].into_iter().flatten().min();
@@ -67,7 +73,7 @@ fn scrub_word(word: &str, kept: &mut String) {
         .and_then(|at| word.split_at_checked(at))
         .unwrap_or((word, ""));
     for run in clear.split_inclusive(|c| !is_token(c)) {
-        if run.len() > LONGEST_RUN || run.starts_with("eyJ") {
+        if run.len() > LONGEST_RUN || run.starts_with("eyJ") || is_drawn(run) {
             kept.push_str(REDACTED);
             kept.extend(run.chars().next_back().filter(|c| !is_token(*c)));
         } else {
@@ -77,6 +83,15 @@ fn scrub_word(word: &str, kept: &mut String) {
     if !secret.is_empty() {
         kept.push_str(REDACTED);
     }
+}
+
+/// Whether somebody drew it from all letters and digits, as a Keycloak does its secrets of 32.
+fn is_drawn(run: &str) -> bool {
+    let has = |class: fn(&u8) -> bool| run.as_bytes().iter().any(class);
+    run.len() >= SHORTEST_DRAWN
+        && has(u8::is_ascii_lowercase)
+        && has(u8::is_ascii_uppercase)
+        && has(u8::is_ascii_digit)
 }
 
 /// What follows `Bearer` in a sentence or in a challenge, and not in a header: a plain word, or
@@ -102,19 +117,26 @@ pub(crate) const LONGEST: usize = 200;
 /// Longer runs without a break are tokens or keys: a UUID has 36 characters.
 const LONGEST_RUN: usize = 40;
 
+/// Drawn ones that are shorter are no secrets that a service should give out: 24 have 142 bits.
+const SHORTEST_DRAWN: usize = 24;
+
 const REDACTED: &str = "[redacted]";
 
-/// Written like this in headers; `basic` in a sentence is a word.
-const SCHEMES: [&str; 2] = ["Bearer", "Basic"];
+/// Written in any case (RFC 9110, section 11.1). In a sentence both are words, and so is the next.
+const SCHEMES: [&str; 2] = ["bearer", "basic"];
 
-/// Names in front of a secret, in forms and in JSON.
-const SECRETS: [&str; 6] = [
+/// Names in front of a secret, in headers, in forms and in JSON.
+const SECRETS: [&str; 10] = [
+    "authorization",
     "client_secret",
     "access_token",
     "refresh_token",
     "client_assertion",
     "password",
     "api_key",
+    "api-key",
+    "x-api-key",
+    "apikey",
 ];
 
 #[cfg(test)]
