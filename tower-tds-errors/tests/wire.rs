@@ -3,7 +3,6 @@
 
 #[path = "wire/corpus.rs"]
 mod corpus;
-#[cfg(feature = "http2")]
 #[path = "wire/http2.rs"]
 mod http2;
 #[cfg(feature = "reqwest")]

@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use hyper_util::client::legacy;
 use tower::BoxError;
 
-use crate::chain::chain;
+use crate::chain::{chain, find};
 use crate::kind::Kind;
 
 #[cfg(feature = "http2")]
@@ -50,6 +50,8 @@ pub(crate) fn kind(error: &(dyn StdError + 'static)) -> Kind {
         Some(Stage::Decoding) => Kind::Decode,
         // A body that says no more ended before its time.
         Some(Stage::Body) => Kind::Truncated,
+        // One that hyper has on a connection, and says no more of, is the end of it.
+        Some(Stage::Connected) if find::<::hyper::Error>(error).is_some() => Kind::Reset,
         Some(Stage::Connected) | None => Kind::Unrecognized,
     }
 }

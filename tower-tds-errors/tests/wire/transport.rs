@@ -379,10 +379,10 @@ fn trusting(roots: RootCertStore) -> ClientConfig {
         .with_no_client_auth()
 }
 
-/// What a client that trusts nobody gets from the server at `address`.
-async fn tls_fails(address: std::net::SocketAddr) -> Error {
+/// What a client that trusts these gets from the server at `address`.
+async fn tls_fails(address: std::net::SocketAddr, roots: RootCertStore) -> Error {
     let connector = HttpsConnectorBuilder::new()
-        .with_tls_config(trusting(RootCertStore::empty()))
+        .with_tls_config(trusting(roots))
         .https_only()
         .enable_http1()
         .build();
@@ -392,25 +392,56 @@ async fn tls_fails(address: std::net::SocketAddr) -> Error {
     service.oneshot(request).await.unwrap_err()
 }
 
-#[tokio::test]
-async fn a_handshake_that_fails_was_never_sent_and_is_fatal() {
+/// A server's half of TLS, and who can vouch for it.
+fn certified() -> (TlsAcceptor, RootCertStore) {
     let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let chain = vec![CertificateDer::from(key.cert)];
+    let certificate = CertificateDer::from(key.cert);
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.clone()).unwrap();
     let key = PrivatePkcs8KeyDer::from(key.signing_key.serialize_der());
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(chain, key.into())
+        .with_single_cert(vec![certificate], key.into())
         .unwrap();
+    (TlsAcceptor::from(Arc::new(config)), roots)
+}
+
+#[tokio::test]
+async fn tls_that_is_closed_without_a_word_is_a_close_before_the_head() {
+    let (acceptor, roots) = certified();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = acceptor.accept(stream).await.unwrap();
+        let mut request = [0; 16];
+        tokio::io::AsyncReadExt::read_exact(&mut stream, &mut request)
+            .await
+            .unwrap();
+        // As a process that dies: the end of TCP, and none of TLS.
+        let (mut stream, _) = stream.into_inner();
+        tokio::io::AsyncWriteExt::shutdown(&mut stream).await.ok();
+        tokio::io::copy(&mut stream, &mut tokio::io::sink())
+            .await
+            .ok();
+    });
+    let error = tls_fails(address, roots).await;
+    assert_eq!(
+        (error.kind(), error.sent()),
+        (Kind::Incomplete, Sent::Unknown)
+    );
+}
+
+#[tokio::test]
+async fn a_handshake_that_fails_was_never_sent_and_is_fatal() {
+    let (acceptor, _) = certified();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let untrusted = listener.local_addr().unwrap();
     tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        TlsAcceptor::from(Arc::new(config))
-            .accept(stream)
-            .await
-            .ok();
+        acceptor.accept(stream).await.ok();
     });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let plain = listener.local_addr().unwrap();
@@ -422,7 +453,7 @@ async fn a_handshake_that_fails_was_never_sent_and_is_fatal() {
             .ok();
     });
     for address in [untrusted, plain] {
-        let error = tls_fails(address).await;
+        let error = tls_fails(address, RootCertStore::empty()).await;
         assert_eq!((error.kind(), error.sent()), (Kind::Tls, Sent::Never));
         once(&error);
         assert!(error.is_connect() && !error.is_retryable());

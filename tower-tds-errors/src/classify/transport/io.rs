@@ -24,6 +24,8 @@ pub(super) fn said(error: &Error, stage: Option<Stage>) -> Said {
         }
         // Only `connect` says this, so nothing was sent whoever wraps it.
         ErrorKind::ConnectionRefused => Kind::Connect,
+        // TLS that is closed without a word looks like this, before an answer too.
+        ErrorKind::UnexpectedEof if stage == Some(Stage::Connected) => Kind::Incomplete,
         ErrorKind::UnexpectedEof if !connecting => Kind::Truncated,
         // The network may become unreachable under an established connection too.
         ErrorKind::ConnectionReset
