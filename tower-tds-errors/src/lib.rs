@@ -120,11 +120,14 @@
 //!   caller allows it ([`Repeatable`]).
 //! - A host that fails for all is sent its load, a tenth more, and one a second: whatever it
 //!   answers, and however many calls are waiting (`tests/amplification.rs`, by the server's count).
+//!   Beyond that go the one attempt of each call that follows a refused token, and attempts after
+//!   connections on which nothing was looked at.
 //! - A call that is dropped, at any point, holds nothing and owes its host nothing for what was not
 //!   sent. While it waits it holds no connection, no permit and no response.
 //! - A failure is never an `Ok`: not the last 503 either.
-//! - No token, secret or URL query is in a text of an error, its `Debug` included. What the service
-//!   said, whatever it is, is in [`Error::body`] alone.
+//! - What looks like a token, a secret or the query of a URL is in no text of an error, its `Debug`
+//!   included. What the service said, whatever it is, is in [`Error::body`] alone. A source that
+//!   another layer wrapped speaks for itself.
 //!
 //! # Features
 //!

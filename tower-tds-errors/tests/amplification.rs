@@ -19,6 +19,11 @@ fn failing(way: &str) -> Sim {
     config.rate = 1_000_000;
     config.faults.before_head = "lognormal:20ms:200ms".parse().expect("a delay");
     match way {
+        // The simulator has one word for what the network does; `offer` says it as it is.
+        "refused-stream" => config
+            .faults
+            .data
+            .push("reset-head".parse().expect("a fault")),
         "429" => config.quota = Some("0/86400s".parse().expect("a quota")),
         "423" => config.rate = 0,
         "416" => config.connections = 0,
@@ -29,14 +34,18 @@ fn failing(way: &str) -> Sim {
 }
 
 /// Offers so many calls, one after each pause, and gives their errors.
-async fn offer(sim: &Sim, calls: u32, pause: Duration) -> Vec<Error> {
+async fn offer(sim: &Sim, way: &str, calls: u32, pause: Duration) -> Vec<Error> {
+    let refuses = way == "refused-stream";
     let token = format!("Bearer {}", sim.token(sim.client_id()).expect("a token"));
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new().seed(7))
         .layer(ClassifyLayer::new())
         // The simulator has its own word for what the network says to a client.
-        .map_err(|error: tds_sim::Error| -> BoxError {
+        .map_err(move |error: tds_sim::Error| -> BoxError {
             assert!(error.is_reset(), "{error}");
+            if refuses {
+                return Error::new(Kind::StreamRefused, error).into();
+            }
             io::Error::from(io::ErrorKind::ConnectionReset).into()
         })
         .service(sim.clone());
@@ -53,12 +62,13 @@ async fn offer(sim: &Sim, calls: u32, pause: Duration) -> Vec<Error> {
     errors.collect()
 }
 
-const WAYS: [(&str, Kind); 5] = [
+const WAYS: [(&str, Kind); 6] = [
     ("429", Kind::Throttled),
     ("423", Kind::RateExceeded),
     ("416", Kind::ConnectionLimit),
     ("503", Kind::Unavailable),
     ("reset-head", Kind::Reset),
+    ("refused-stream", Kind::StreamRefused),
 ];
 
 #[tokio::test(start_paused = true)]
@@ -66,7 +76,7 @@ async fn a_service_that_always_fails_is_sent_its_load_and_the_budget_and_no_more
     for (way, kind) in WAYS {
         let (sim, start) = (failing(way), Instant::now());
         // A minute at the rate that the contract allows.
-        let errors = offer(&sim, 3_000, Duration::from_millis(20)).await;
+        let errors = offer(&sim, way, 3_000, Duration::from_millis(20)).await;
         assert_eq!(errors.len(), 3_000, "{way}");
         assert!(errors.iter().all(|error| error.kind() == kind), "{way}");
         let seen = sim.ledger().summary().data_calls;
@@ -85,7 +95,7 @@ async fn no_call_is_sent_more_often_than_its_attempts() {
     for (way, kind) in WAYS {
         let sim = failing(way);
         // So few that the budget denies none.
-        let errors = offer(&sim, 50, Duration::from_secs(20)).await;
+        let errors = offer(&sim, way, 50, Duration::from_secs(20)).await;
         // Once more, uncounted, where an idle connection may have been closed.
         let attempts = 3 + u32::from(kind == Kind::Reset);
         assert!(
@@ -123,7 +133,7 @@ async fn a_quota_of_a_day_is_not_asked_again() {
     config.quota = Some("0/86400s".parse().expect("a quota"));
     config.retry_after = tds_sim::RetryAfter::Seconds;
     let (sim, start) = (Sim::new(config), Instant::now());
-    for error in offer(&sim, 10, Duration::ZERO).await {
+    for error in offer(&sim, "429", 10, Duration::ZERO).await {
         assert_eq!(error.stopped_because(), Some(Stop::HintTooLong));
         assert!(error.retry_at().is_some());
     }

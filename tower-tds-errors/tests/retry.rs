@@ -14,15 +14,15 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, Version};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use probe::{Probe, get, status_of};
 use proptest::prelude::*;
 use tokio::time::Instant;
-use tower::{ServiceBuilder, ServiceExt};
+use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{
     Attempt, Backoff, ClassifyLayer, Error, Kind, NeverReplay, Repeatable, Retried, RetryLayer,
-    Sent, Stop,
+    Rule, Sent, Stop,
 };
 
 type Answer = Result<Response<Full<Bytes>>, Error>;
@@ -228,6 +228,44 @@ async fn a_wait_too_long_ends_at_once_with_its_end() {
         assert!(error.retry_after() >= Some(secs(31)));
         assert_eq!((start.elapsed(), probe.seen().len()), (Duration::ZERO, 1));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_beyond_the_clock_is_not_begun() {
+    let probe = Probe::new(|_| Ok(with(503, &[("retry-after", "99999999999999999999")])));
+    let layer = RetryLayer::new().untimed().longest_wait(Duration::MAX);
+    let error = fails(layer, &probe).await;
+    assert_eq!(error.stopped_because(), Some(Stop::HintTooLong));
+    assert_eq!(probe.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_attempts_as_anybody_wants_are_made_on_one_stack() {
+    let service = tower::service_fn(|_: Request<()>| {
+        std::future::ready(Err::<Response<()>, _>(Error::new(Kind::Connect, "refused")))
+    });
+    let layer = RetryLayer::new()
+        .attempts(NonZeroU32::new(100_000).unwrap())
+        .backoff(Backoff::new(Duration::ZERO, Duration::ZERO));
+    let called = layer.layer(service).oneshot(Request::new(())).await;
+    assert_eq!(called.unwrap_err().attempts(), 100_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rules_word_for_an_answer_does_not_make_it_unsent() {
+    let probe = Probe::always(409);
+    let rule = Rule::means(Kind::LimitTimeout).status(StatusCode::CONFLICT);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new().rule(rule))
+        .service(probe.clone());
+    let request = Request::post("http://a.example/").body(Full::default());
+    let error = stack.oneshot(request.unwrap()).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.sent()),
+        (Kind::LimitTimeout, Sent::Answered)
+    );
+    assert_eq!(probe.seen().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

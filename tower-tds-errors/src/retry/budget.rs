@@ -73,7 +73,8 @@ impl Budget {
         })
     }
 
-    /// Sets how many retries time alone allows, for programs that make few requests.
+    /// Sets how many retries time alone allows, for programs that make few requests. With none, a
+    /// host is forgiven when it has had no retry for an hour.
     #[must_use]
     pub fn per_second(self, retries: u32) -> Self {
         Self::of(Rates {

@@ -92,9 +92,11 @@ where
                 check_order(response);
                 return polled;
             }
-            return self.poll_after(polled, cx);
+            if let Some(response) = ready!(self.as_mut().poll_after(polled, cx))? {
+                return Poll::Ready(Ok(response));
+            }
         }
-        self.poll_between(cx)
+        self.poll_again(cx)
     }
 }
 
@@ -104,19 +106,39 @@ where
     S::Error: Into<Error>,
     P: Replay<B>,
 {
-    /// Goes on after an attempt was polled.
+    /// Makes attempts until one has a response or is the last. A loop: those that fail at once, and
+    /// wait for nothing, would otherwise be as many calls deep.
+    #[cold]
+    fn poll_again(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Response<R>, Error>> {
+        loop {
+            ready!(self.as_mut().poll_between(cx))?;
+            let StateProj::Calling { attempt } = self.as_mut().project().state.project() else {
+                // What has made it ready has called it.
+                return Poll::Pending;
+            };
+            let polled = attempt.poll(cx).map_err(Into::into);
+            if let Some(response) = ready!(self.as_mut().poll_after(polled, cx))? {
+                return Poll::Ready(Ok(response));
+            }
+        }
+    }
+
+    /// Goes on after an attempt was polled: with its response, or else towards another attempt.
     #[cold]
     fn poll_after(
         mut self: Pin<&mut Self>,
         polled: Poll<Result<Response<R>, Error>>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Response<R>, Error>> {
+    ) -> Poll<Result<Option<Response<R>>, Error>> {
         let mut this = self.as_mut().project();
         let failed = match polled {
             Poll::Ready(Ok(mut response)) => {
                 check_order(&response);
                 this.session.succeeded(&mut response);
-                return Poll::Ready(Ok(response));
+                return Poll::Ready(Ok(Some(response)));
             }
             Poll::Ready(Err(error)) => this.session.failed(error),
             Poll::Pending => {
@@ -130,15 +152,11 @@ where
         failed?;
         this.timer.set(this.session.freed_end());
         this.state.set(State::Freeing);
-        self.poll_between(cx)
+        Poll::Ready(Ok(None))
     }
 
-    /// Goes on between attempts.
-    #[cold]
-    fn poll_between(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Response<R>, Error>> {
+    /// Goes on between attempts, until the next one is made.
+    fn poll_between(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let mut this = self.as_mut().project();
         if let StateProj::Freeing = this.state.as_mut().project() {
             if this.session.poll_freed(cx).is_pending() {
@@ -168,8 +186,7 @@ where
         this.timer.set(None);
         let attempt = this.session.call()?;
         this.state.set(State::Calling { attempt });
-        // Not more than a call of the service deep for each attempt.
-        self.poll(cx)
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -127,13 +127,13 @@ impl<S, B, P> Session<S, B, P> {
     pub(super) fn wait_end(&mut self) -> Result<Option<Instant>, Error> {
         let now = clock::now();
         let wait = self.past().wait_at(now);
-        let end = now.checked_add(wait);
-        if let (Some(end), Some(deadline)) = (end, self.deadline())
-            && deadline <= end
-        {
+        let Some(end) = now.checked_add(wait) else {
+            return Err(self.give_up(Stop::HintTooLong));
+        };
+        if self.deadline().is_some_and(|deadline| deadline <= end) {
             return Err(self.give_up(Stop::Deadline));
         }
-        Ok(end.filter(|_| !wait.is_zero()))
+        Ok((!wait.is_zero()).then_some(end))
     }
 
     fn decide(&mut self, error: &Error, now: Instant) -> Result<Again, Stop> {

@@ -79,7 +79,8 @@ pub(super) enum Way {
     /// The connection was closed while it was idle. Not counted, and its price comes back if it
     /// succeeds: if it does not, it was something else.
     Reused,
-    /// The request never left, so nobody has had work with it. Free.
+    /// The request never left, or its connection was closed before it was looked at, so nobody has
+    /// had work with it. Free.
     Unsent,
     /// Any other: counted, and paid for.
     Paid,
@@ -146,7 +147,8 @@ fn way(failed: &Failed) -> Way {
     let closed = matches!(failed.kind, Kind::Incomplete | Kind::Reset);
     if failed.kind == Kind::InvalidToken {
         Way::Cured
-    } else if failed.sent == Sent::Never {
+    } else if failed.sent == Sent::Never && failed.kind != Kind::StreamRefused {
+        // Streams are refused by a server that has too many.
         Way::Unsent
     } else if closed && failed.reuse == Reuse::Open {
         Way::Reused

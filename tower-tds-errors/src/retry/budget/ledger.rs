@@ -106,14 +106,18 @@ impl Book {
         })
     }
 
-    /// Forgets, once a second at most, the hosts that time has freed: nobody may ask for them again.
+    /// Forgets, once a second at most, the hosts that time has freed, and those with no retry for
+    /// long, for budgets that time earns nothing: nobody may ask for them again.
     fn sweep(&mut self, rates: &Rates, now: Instant) {
         let due = self
             .swept
             .is_none_or(|swept| now.saturating_duration_since(swept) >= SWEEP);
         if due {
             self.swept = Some(now);
-            self.debts.retain(|_, debt| debt.owed(rates, now) > 0);
+            self.debts.retain(|_, debt| {
+                let age = now.saturating_duration_since(debt.at);
+                age < FORGOTTEN && debt.owed(rates, now) > 0
+            });
         }
     }
 }
@@ -129,6 +133,9 @@ impl Debt {
 
 /// How often repayments look whether that is due: a clock costs as much as all else of one.
 const REPAYMENTS: u32 = 64;
+
+/// Longer than any outage that one would still make a host pay for.
+const FORGOTTEN: Duration = Duration::from_secs(3_600);
 
 /// Short against the ten seconds in which a default debt is forgotten, long against a request.
 const SWEEP: Duration = Duration::from_secs(1);

@@ -94,20 +94,23 @@ fn what_is_dropped_unspent_comes_back() {
 
 #[test]
 fn a_host_that_time_has_freed_is_forgotten() {
-    let budget = budget(0, 1, 10).per_second(1);
-    let start = clock::now();
-    for host in 0..100 {
-        let withdrawn = budget.withdraw_at(parts(&uri(&format!("h{host}"))), start);
-        drop(withdrawn.unwrap().spend());
+    // And so is one that time frees of nothing, when it has been left alone for long.
+    for (per_second, after) in [(1, Duration::from_secs(2)), (0, Duration::from_secs(3_600))] {
+        let budget = budget(0, 1, 10).per_second(per_second);
+        let start = clock::now();
+        for host in 0..100 {
+            let withdrawn = budget.withdraw_at(parts(&uri(&format!("h{host}"))), start);
+            drop(withdrawn.unwrap().spend());
+        }
+        assert!(budget.ledger.has_debts());
+        let later = || start + after;
+        let other = uri("other");
+        let deposits = (0..100).take_while(|_| {
+            budget.deposit_at(&other, later);
+            budget.ledger.has_debts()
+        });
+        assert!(deposits.count() < 100);
     }
-    assert!(budget.ledger.has_debts());
-    let later = || start + Duration::from_secs(2);
-    let other = uri("other");
-    let deposits = (0..100).take_while(|_| {
-        budget.deposit_at(&other, later);
-        budget.ledger.has_debts()
-    });
-    assert!(deposits.count() < 100);
 }
 
 #[test]

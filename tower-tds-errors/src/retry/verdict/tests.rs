@@ -172,6 +172,8 @@ fn what_never_left_and_what_is_cured_costs_nothing() {
         let again = verdict(&failed(*kind), &Policy::default(), &mut Rng::with_seed(7));
         let way = match (kind.sent(), kind) {
             (_, Kind::InvalidToken) => Way::Cured,
+            // The server that refuses a stream has had work with it, and too much of it.
+            (_, Kind::StreamRefused) => Way::Paid,
             (Sent::Never, _) => Way::Unsent,
             _ => Way::Paid,
         };
