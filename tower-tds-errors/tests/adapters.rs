@@ -191,7 +191,10 @@ async fn what_a_dropped_wait_of_the_policy_was_to_cost_comes_back() {
         .service(probe);
     stack.clone().oneshot(get("/")).await.unwrap();
     let error = stack.oneshot(get("/")).await.unwrap_err();
-    assert_eq!(error.stopped_because(), Some(Stop::Budget));
+    assert_eq!(
+        (error.attempts(), error.stopped_because()),
+        (1, Some(Stop::Budget))
+    );
 }
 
 #[tokio::test(start_paused = true)]
