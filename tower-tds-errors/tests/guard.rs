@@ -237,6 +237,30 @@ async fn an_answer_cut_off_on_the_wire_is_truncated_however_it_is_framed() {
 }
 
 #[tokio::test]
+async fn an_answer_cut_off_after_its_head_is_not_asked_for_again_by_the_retry_layer() {
+    for reset in [false, true] {
+        let half = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf".to_vec();
+        let server = Server::start(if reset {
+            Act::WriteAndReset(half)
+        } else {
+            Act::WriteAndClose(half)
+        });
+        let server = server.await;
+        let stack = ServiceBuilder::new()
+            .layer(RetryLayer::new())
+            .layer(GuardLayer::new())
+            .layer(ClassifyLayer::new())
+            .service(server::client());
+        let request = Request::get(server.uri()).body(Full::default()).unwrap();
+        let response = stack.oneshot(request).await.unwrap();
+        let error = response.into_body().collect().await.map(drop).unwrap_err();
+        let broken = matches!(error.kind(), Kind::Truncated | Kind::BodyReset);
+        assert!(broken && error.is_retryable(), "{error:?}");
+        assert_eq!((server.connections(), server.requests()), (1, 1));
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_ends_with_its_connection_is_marked() {
     let (verifiable, body) = over_a_socket("HTTP/1.1 200 OK\r\n\r\nhalf, or all").await;
     assert!(!verifiable);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::{HeaderName, Method, StatusCode};
 use probe::{Probe, get, status_of};
 use tower::{BoxError, Layer, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer, Rule, Stop};
+use tower_tds_errors::{ClassifyLayer, Error, Failure, Kind, RetryLayer, Rule, Stop};
 
 /// The error of three attempts at a service that says `status`, and how often it was asked.
 async fn tried(status: u16, rules: ClassifyLayer) -> (Error, usize) {
@@ -56,6 +56,30 @@ async fn a_veto_is_not_undone_by_later_rules() {
                 .to_string()
                 .ends_with("not retried as a rule or a layer below forbids it")
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_veto_by_host_and_path_holds_for_the_first_retry_too() {
+    let data = |seen: &Failure<'_>| {
+        seen.uri().host() == Some("api.example") && seen.uri().path().starts_with("/v2/")
+    };
+    let rules = ClassifyLayer::new().rule(Rule::veto().when(move |seen| !data(seen)));
+    for (uri, times) in [
+        ("https://api.example/v2/rail", 3),
+        ("https://api.example/v1/rail", 1),
+        ("https://other.example/v2/rail", 1),
+    ] {
+        for fails in [Some(503), None] {
+            let probe = Probe::new(move |_| match fails {
+                Some(status) => Ok(status_of(status)),
+                None => Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()),
+            });
+            let stack = ServiceBuilder::new().layer(RetryLayer::new());
+            let stack = stack.layer(rules.clone()).service(probe.clone());
+            stack.oneshot(get(uri)).await.unwrap_err();
+            assert_eq!(probe.seen().len(), times, "{uri} {fails:?}");
+        }
     }
 }
 

@@ -14,17 +14,18 @@ mod server;
 mod transport;
 
 use std::io::Write;
+use std::num::NonZeroU32;
 
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::{Request, Response};
 use http_body::Body;
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use server::{Act, Server};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use tower_http::decompression::DecompressionLayer;
-use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer, Stop};
+use tower_tds_errors::{Budget, ClassifyLayer, Error, Kind, Retried, RetryLayer, Stop};
 
 fn get(uri: &str) -> Request<Full<Bytes>> {
     Request::get(uri).body(Full::default()).unwrap()
@@ -209,4 +210,34 @@ async fn a_request_with_effects_that_met_a_reset_is_not_sent_again() {
     let error = stack.oneshot(request).await.unwrap_err();
     assert_eq!(error.stopped_because(), Some(Stop::NotIdempotent));
     assert_eq!(server.requests(), 1);
+}
+
+#[tokio::test]
+async fn a_get_that_met_a_connection_closed_while_idle_goes_out_again_on_a_new_one() {
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok".to_vec();
+    let server = Server::start(Act::WriteOnce(answer)).await;
+    let one = NonZeroU32::MIN;
+    let stack = ServiceBuilder::new()
+        .layer(
+            RetryLayer::new()
+                .attempts(one.saturating_add(1))
+                .budget(Budget::new(0, one).per_second(0).burst(one)),
+        )
+        .layer(ClassifyLayer::new())
+        .service(server::client());
+    // All but the first meet the connection of the one before, for free each time.
+    for calls in 1..=5 {
+        let response = stack.clone().oneshot(get(&server.uri())).await.unwrap();
+        let retried = response.extensions().get::<Retried>();
+        let retried = retried.map(|retried| retried.attempts());
+        assert_eq!(retried, (calls > 1).then_some(2));
+        assert_eq!(response.collect().await.unwrap().to_bytes(), "ok");
+        assert_eq!(server.connections(), calls);
+        assert_eq!(server.requests(), 2 * calls - 1);
+    }
+    // The server had read it, so what has effects does not.
+    let request = Request::post(server.uri()).body(Full::default()).unwrap();
+    let error = stack.oneshot(request).await.unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::NotIdempotent));
+    assert_eq!((server.connections(), server.requests()), (5, 10));
 }

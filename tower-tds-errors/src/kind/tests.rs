@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 
 use super::Kind;
+use crate::Stop;
 
 #[test]
 fn names_are_distinct_and_snake_case() {
@@ -12,6 +13,75 @@ fn names_are_distinct_and_snake_case() {
             "{name}"
         );
     }
+}
+
+/// What stands in people's dashboards: names are added, and none is changed.
+#[test]
+fn names_stay_as_they_are_from_release_to_release() {
+    let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "missing_credentials",
+            "invalid_token",
+            "missing_role",
+            "identity_unavailable",
+            "unauthorized",
+            "token_unavailable",
+            "token_refused",
+            "throttled",
+            "quota_exhausted",
+            "rate_exceeded",
+            "connection_limit",
+            "limit_timeout",
+            "unavailable",
+            "server_timeout",
+            "too_early",
+            "range_not_satisfiable",
+            "range_unclear",
+            "locked",
+            "misdirected",
+            "captive_portal",
+            "unexpected_content",
+            "unexpected_redirect",
+            "forbidden",
+            "not_found",
+            "rejected",
+            "invalid_request",
+            "connect",
+            "dns",
+            "proxy",
+            "connect_timeout",
+            "tls",
+            "unsent",
+            "stream_refused",
+            "go_away",
+            "timeout",
+            "reset",
+            "incomplete",
+            "truncated",
+            "body_reset",
+            "stalled",
+            "decode",
+            "malformed",
+            "unrecognized",
+        ]
+    );
+    let stops: Vec<_> = Stop::ALL.iter().map(|stop| stop.as_str()).collect();
+    assert_eq!(
+        stops,
+        [
+            "fatal",
+            "attempts",
+            "deadline",
+            "hint_too_long",
+            "budget",
+            "not_replayable",
+            "not_idempotent",
+            "not_ready",
+            "vetoed",
+        ]
+    );
 }
 
 #[test]

@@ -17,6 +17,8 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) enum Act {
     /// Writes this and waits for the next request.
     Write(Vec<u8>),
+    /// Writes this, and closes on reading the next request.
+    WriteOnce(Vec<u8>),
     /// Writes this and closes.
     WriteAndClose(Vec<u8>),
     /// Writes this and waits for ever.
@@ -80,6 +82,13 @@ async fn serve(mut stream: TcpStream, act: Act, count: Arc<Count>) {
                 if stream.write_all(bytes).await.is_err() {
                     return;
                 }
+            }
+            Act::WriteOnce(bytes) => {
+                stream.write_all(bytes).await.ok();
+                if read_head(&mut stream).await {
+                    count.requests.fetch_add(1, SeqCst);
+                }
+                return;
             }
             Act::WriteAndClose(bytes) => {
                 stream.write_all(bytes).await.ok();
