@@ -88,16 +88,18 @@ async fn three_times_three_nested_with_towers_own_retry_send_three() {
         .layer(ours())
         .layer(ClassifyLayer::new());
     let error = outside.service(probe.clone()).oneshot(get("/v2")).await;
-    assert_eq!(error.unwrap_err().stopped_because(), Some(Stop::Attempts));
-    assert_eq!(probe.seen().len(), 3);
+    let error = error.unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::Attempts));
+    assert_eq!((probe.seen().len(), error.attempts()), (3, 3));
     let probe = Probe::always(503);
     let inside = ServiceBuilder::new()
         .layer(ours())
         .layer(RetryLayer::new(RetryPolicy::new()))
         .layer(ClassifyLayer::new());
     let error = inside.service(probe.clone()).oneshot(get("/v2")).await;
-    assert_eq!(error.unwrap_err().stopped_because(), Some(Stop::Attempts));
-    assert_eq!(probe.seen().len(), 3);
+    let error = error.unwrap_err();
+    assert_eq!(error.stopped_because(), Some(Stop::Attempts));
+    assert_eq!((probe.seen().len(), error.attempts()), (3, 3));
 }
 
 #[tokio::test(start_paused = true)]
