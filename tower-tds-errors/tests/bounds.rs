@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use probe::{Probe, get, status_of};
-use tokio::time::{Instant, advance, sleep};
+use tokio::time::{Instant, advance, sleep, timeout};
 use tokio_test::{assert_pending, task};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{
@@ -165,7 +165,8 @@ async fn readiness_between_attempts_counts_and_the_failure_before_survives() {
         .deadline(secs(7))
         .layer(Once(Arc::default()));
     let start = Instant::now();
-    let error = service.call(Request::new(())).await.unwrap_err();
+    let call = timeout(secs(60), service.call(Request::new(()))).await;
+    let error = call.expect("it ends by itself").unwrap_err();
     assert_eq!(
         (error.kind(), error.stopped_because()),
         (Kind::Unavailable, Some(Stop::Deadline))
@@ -355,7 +356,8 @@ async fn the_failure_that_a_call_ends_with_is_not_in_its_own_history() {
         let service = layer
             .deadline(secs(3_000))
             .layer(Few(calls, Arc::default()));
-        let error = service.oneshot(Request::new(())).await.unwrap_err();
+        let call = timeout(secs(9_000), service.oneshot(Request::new(()))).await;
+        let error = call.expect("it ends by itself").unwrap_err();
         assert_eq!(error.stopped_because(), Some(Stop::Deadline));
         assert_eq!((error.attempts(), error.history().len()), (calls, before));
     }
