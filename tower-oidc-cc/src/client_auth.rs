@@ -25,6 +25,8 @@ pub(crate) enum Proof {
     Post(Zeroizing<String>),
     /// `client_secret_basic`: the header, made once.
     Basic(HeaderValue),
+    /// `tls_client_auth`: nothing here, since the HTTP client's connector has the certificate.
+    Certificate,
     /// `private_key_jwt`: what signs a new statement for each attempt.
     #[cfg(feature = "private-key-jwt")]
     Assertion(Assertion),
@@ -38,6 +40,7 @@ impl Proof {
         match (self, other) {
             (Self::Post(one), Self::Post(other)) => one == other,
             (Self::Basic(one), Self::Basic(other)) => one == other,
+            (Self::Certificate, Self::Certificate) => true,
             #[cfg(feature = "private-key-jwt")]
             (Self::Assertion(one), Self::Assertion(other)) => one.same_as(other),
             _ => false,
@@ -66,6 +69,10 @@ impl Proof {
                 Ok(None)
             }
             Self::Basic(header) => Ok(Some(header.clone())),
+            Self::Certificate => {
+                form.append("client_id", client_id);
+                Ok(None)
+            }
             #[cfg(feature = "private-key-jwt")]
             Self::Assertion(assertion) => {
                 let statement = assertion
@@ -87,6 +94,7 @@ impl fmt::Debug for Proof {
         match self {
             Self::Post(_) => f.write_str("client_secret_post([redacted])"),
             Self::Basic(_) => f.write_str("client_secret_basic([redacted])"),
+            Self::Certificate => f.write_str("tls_client_auth"),
             #[cfg(feature = "private-key-jwt")]
             Self::Assertion(assertion) => assertion.fmt(f),
         }

@@ -18,13 +18,14 @@ mod tests;
 
 /// Holds a client id and what proves it, checked on the way in.
 ///
-/// There are three ways to prove it, one constructor each; a request uses one of them and probes
+/// There are four ways to prove it, one constructor each; a request uses one of them and probes
 /// for no other.
 ///
 /// | constructor | method | where the proof travels |
 /// |---|---|---|
 /// | [`new`](Self::new) | `client_secret_post` | the secret, in the form |
 /// | [`basic`](Self::basic) | `client_secret_basic` | the secret, in the `Authorization` header |
+/// | [`certificate`](Self::certificate) | `tls_client_auth`, `self_signed_tls_client_auth` | no secret: the certificate of the connection |
 /// | `private_key_jwt` (feature `private-key-jwt`) | `private_key_jwt` | no secret: a new signed statement each time |
 ///
 /// White space around an id or a secret is cut off, since secrets come from files that end with a
@@ -85,6 +86,22 @@ impl Credentials {
         Ok(Self {
             client_id,
             proof: Proof::Basic(header),
+        })
+    }
+
+    /// Checks and takes a client id alone: what proves it is the certificate that the HTTP client
+    /// shows when it connects (RFC 8705, section 2).
+    ///
+    /// Give that client's connector the certificate and its key. A new certificate is for it to
+    /// take up, too: this crate sees none.
+    ///
+    /// # Errors
+    ///
+    /// If the id is empty, or has white space or control characters inside.
+    pub fn certificate(client_id: impl Into<String>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            client_id: checked(&client_id.into(), &ID)?,
+            proof: Proof::Certificate,
         })
     }
 

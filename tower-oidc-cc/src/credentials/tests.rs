@@ -37,6 +37,7 @@ fn debug_shows_the_method_and_no_secret() {
             Credentials::basic("id", "canary").unwrap(),
             "client_secret_basic",
         ),
+        (Credentials::certificate("id").unwrap(), "tls_client_auth"),
     ] {
         let text = format!("{credentials:?} {credentials:#?}");
         assert!(text.contains("id") && text.contains(method), "{text}");

@@ -35,6 +35,18 @@ fn basic_puts_nothing_of_the_client_into_the_form() {
 }
 
 #[test]
+fn a_certificate_leaves_the_id_alone_in_the_form() {
+    let credentials = Credentials::certificate(" a&b\n").unwrap();
+    let request = request(&credentials, Parameters::new());
+    assert_eq!(
+        request.body(),
+        "grant_type=client_credentials&client_id=a%26b"
+    );
+    assert!(!request.headers().contains_key("authorization"));
+    assert!(Credentials::certificate("").is_err());
+}
+
+#[test]
 fn parameters_come_after_the_proof() {
     let credentials = Credentials::basic("id", "secret").unwrap();
     let parameters = Parameters::new().scope("a b").unwrap();
