@@ -1,6 +1,10 @@
 //! Credentials that come from outside, and keys that are handed over.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
+#![expect(
+    clippy::arithmetic_side_effects,
+    clippy::unwrap_used,
+    reason = "a test may panic"
+)]
 
 #[path = "support/support.rs"]
 mod support;
@@ -11,13 +15,14 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use support::{Endpoint, endpoint::Reply, secs};
+use support::{DATA, Endpoint, echo, endpoint::Reply, get, layer, poll_once, secs};
 use tokio::time::{Instant, advance, sleep};
+use tower::{Layer, ServiceExt};
 use tower_oidc_cc::{Credentials, Provider, TokenEndpoint, Tokens};
 
 fn tokens(provider: impl Into<Provider>, endpoint: &Endpoint) -> Tokens {
@@ -313,6 +318,71 @@ async fn a_provider_that_hangs_is_given_up_and_expiry_goes_on() {
     hang.store(0, Ordering::SeqCst);
     sleep(secs(21)).await;
     tokens.ready().await.unwrap();
+}
+
+/// A provider that hangs from the time on at which it is told to, and a handle over it whose tokens
+/// live twenty seconds.
+fn hanging(endpoint: &Endpoint) -> (Tokens, Arc<AtomicBool>) {
+    let hangs = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&hangs);
+    let provider = Provider::from_fn(move || {
+        let hangs = told.load(Ordering::SeqCst);
+        async move {
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            Credentials::new("client", "secret")
+        }
+    });
+    endpoint.set(Reply::token(20));
+    (tokens(provider, endpoint), hangs)
+}
+
+/// Calls from now on until the token of the first request has expired, and a second longer: it is
+/// sent to the end of its life, and not a moment longer.
+async fn calls_past_the_first_expiry(tokens: &Tokens, endpoint: &Endpoint) {
+    let service = layer(tokens).layer(echo());
+    let expiry = endpoint.expiry("canary-token-1");
+    // Between the ticks: at the moment itself the driver and the call are both right.
+    sleep(Duration::from_millis(50)).await;
+    while Instant::now() < expiry + secs(1) {
+        let mut call = Box::pin(service.clone().oneshot(get(DATA)));
+        let answer = poll_once(call.as_mut());
+        let sent = answer.is_some_and(|response| response.is_ok());
+        assert_eq!(
+            sent,
+            Instant::now() < expiry,
+            "{:?}",
+            expiry - Instant::now()
+        );
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_expires_in_time_while_a_provider_is_asked_for_a_key() {
+    let endpoint = Endpoint::default();
+    let (tokens, hangs) = hanging(&endpoint);
+    tokens.ready().await.unwrap();
+    hangs.store(true, Ordering::SeqCst);
+    // The renewal, from 14 to 16 s on, asks for a key, and is given none up to its timeout.
+    calls_past_the_first_expiry(&tokens, &endpoint).await;
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_expires_in_time_while_a_provider_is_watched_for_another_key() {
+    let endpoint = Endpoint::default();
+    let (tokens, hangs) = hanging(&endpoint);
+    tokens.ready().await.unwrap();
+    endpoint.set(Reply::refusal());
+    while endpoint.count() < 2 {
+        sleep(Duration::from_millis(100)).await;
+    }
+    // The renewal was refused: a second later, and then no more, the provider is asked again.
+    hangs.store(true, Ordering::SeqCst);
+    calls_past_the_first_expiry(&tokens, &endpoint).await;
+    assert_eq!(endpoint.count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
