@@ -18,8 +18,8 @@ use http::{Request, Response};
 use support::{Body, DATA, Endpoint, echo, endpoint::Reply, get, layer, tokens};
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_oidc_cc::{
-    Assertion, Challenge, ConfigError, Credentials, Error, Judgement, Origin, Parameters, Token,
-    TokenEndpoint, TokenError, TokenLayer, Tokens, TokensBuilder, future::ResponseFuture,
+    Assertion, Challenge, ConfigError, Credentials, Error, Judgement, Origin, Parameters, Replay,
+    Token, TokenEndpoint, TokenError, TokenLayer, Tokens, TokensBuilder, future::ResponseFuture,
 };
 
 #[test]
@@ -77,6 +77,45 @@ async fn nothing_is_asked_of_the_service_below_nor_of_bodies() {
         .await
         .unwrap();
     assert_eq!(count.get(), 1);
+}
+
+/// Whether a service takes requests with such a body: the inherent constant is found first, where
+/// its bounds hold.
+struct Takes<S, B>(std::marker::PhantomData<(S, B)>);
+
+trait TakesNot {
+    const YES: bool = false;
+}
+
+impl<S, B> TakesNot for Takes<S, B> {}
+
+impl<S: Service<Request<B>>, B> Takes<S, B> {
+    const YES: bool = true;
+}
+
+#[derive(Clone, Debug)]
+struct Anything;
+
+impl<B> Service<Request<B>> for Anything {
+    type Response = Response<()>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<B>) -> Self::Future {
+        ready(Ok(Response::new(())))
+    }
+}
+
+#[test]
+fn a_body_that_cannot_be_copied_is_never_sent_twice() {
+    // Such a stream passes the token layer, and the compiler refuses it to the one that replays.
+    const { assert!(<Takes<Token<Anything>, Bare>>::YES) };
+    const { assert!(!<Takes<Replay<Anything>, Bare>>::YES) };
+    const { assert!(<Takes<Replay<Anything>, Body>>::YES) };
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,8 @@
 mod support;
 
 use std::{
+    fs,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicUsize, Ordering},
@@ -156,4 +158,31 @@ async fn a_call_that_finds_a_fresh_token_reads_no_clock() {
         drop(service.clone().oneshot(get(DATA)).await.unwrap());
     }
     assert_eq!(wall.reads.load(Ordering::SeqCst), before);
+}
+
+#[test]
+fn both_clocks_are_read_in_one_place_alone() {
+    fn reads(source: &str) -> bool {
+        let mut code = source.lines().filter(|l| !l.trim_start().starts_with("//"));
+        code.any(|line| line.contains("Instant::now"))
+    }
+    fn readers(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                readers(&path, found);
+            } else if reads(&fs::read_to_string(&path).unwrap()) {
+                found.push(path);
+            }
+        }
+    }
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    readers(&src, &mut found);
+    // Tests stand in `x/tests.rs` and below `tests/`.
+    let found = found.iter().map(|path| path.strip_prefix(&src).unwrap());
+    let code: Vec<_> = found
+        .filter(|path| !path.to_str().unwrap().contains("tests"))
+        .collect();
+    assert_eq!(code, [Path::new("clock.rs")]);
 }

@@ -1,5 +1,7 @@
 #![expect(clippy::arithmetic_side_effects, reason = "a test may panic")]
 
+mod fresh;
+
 #[expect(
     clippy::duplicate_mod,
     dead_code,
