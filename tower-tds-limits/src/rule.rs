@@ -214,3 +214,6 @@ pub(crate) enum Dated {
     /// After that, and nobody looked.
     Later,
 }
+
+#[cfg(test)]
+mod tests;

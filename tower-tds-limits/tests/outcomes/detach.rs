@@ -19,11 +19,10 @@ use tokio::{
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_tds_limits::{DetachLayer, Limiter, Limits, RequestLimitLayer};
 
-use crate::service::{Answer, Scripted, request};
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
+use crate::{
+    ms,
+    service::{Answer, Scripted, request},
+};
 
 /// Two hundred callers, always calling, for a minute; every `n`-th call is dropped after 100 ms.
 /// Gives how many requests a second the service saw.

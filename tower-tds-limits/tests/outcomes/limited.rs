@@ -1,10 +1,13 @@
 //! A limiter in front of a scripted service, and those who call it.
 
+use std::convert::Infallible;
+
 use http::StatusCode;
 use tokio::task::JoinSet;
 use tower::{Layer, ServiceExt};
 use tower_tds_limits::{
-    Limiter, Limits, RequestLimit, RequestLimitLayer, RequestShed, RequestShedLayer,
+    Error, LimitError, Limiter, Limits, RequestLimit, RequestLimitLayer, RequestShed,
+    RequestShedLayer,
 };
 
 use crate::service::{Scripted, request};
@@ -53,5 +56,13 @@ impl Limited {
             .into_iter()
             .map(|answer| answer.expect("an answer").status());
         statuses.collect()
+    }
+}
+
+/// The limit's own error, of a call that was not sent.
+pub(crate) fn unsent<T>(answer: Result<T, Error<Infallible>>) -> Option<LimitError> {
+    match answer {
+        Err(Error::Limit(error)) => Some(error),
+        Ok(_) | Err(Error::Inner(_)) => None,
     }
 }

@@ -5,21 +5,17 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tower::ServiceExt;
-use tower_tds_limits::{Error, Rung};
+use tower_tds_limits::{LimitError, Rung};
 
 use crate::{
-    limited::Limited,
+    limited::{Limited, unsent},
     ms, secs,
     service::{Answer, Scripted, request},
 };
 
 #[tokio::test(start_paused = true)]
 async fn a_429_pauses_every_clone_for_as_long_as_it_says() {
-    let limited = Limited::before(Scripted::refusing(
-        ms(20),
-        1,
-        Answer::status(429).retry_after(7),
-    ));
+    let limited = Limited::before(Scripted::pausing(7));
     limited.calls(1).await;
     let refused = Instant::now();
     assert_eq!(
@@ -69,15 +65,13 @@ async fn a_quota_that_is_used_up_for_hours_is_told_at_once_and_tried_once_a_minu
     let mut answered = 0;
     for second in 1..=200 {
         sleep(begin + secs(second) - Instant::now()).await;
-        match caller.clone().oneshot(request()).await {
-            Ok(_) => answered += 1,
-            Err(Error::Limit(error)) => {
-                assert!(error.is_rejected());
-                let wait = error.retry_after().expect("the service has said it");
-                assert!(wait > secs(6_900), "{wait:?}");
-            }
-            Err(Error::Inner(never)) => match never {},
-        }
+        let Some(error) = unsent(caller.clone().oneshot(request()).await) else {
+            answered += 1;
+            continue;
+        };
+        assert!(error.is_rejected());
+        let wait = error.retry_after().expect("the service has said it");
+        assert!(wait > secs(6_900), "{wait:?}");
     }
     // Tried after one, two and three minutes; the third was accepted, and all that came after it.
     let tried: Vec<_> = limited
@@ -105,10 +99,9 @@ async fn those_who_wait_are_told_when_the_wait_turns_out_to_be_for_hours() {
     let begin = Instant::now();
     let told = waiting.join_all().await;
     assert!(begin.elapsed() < secs(2));
-    let told = told
-        .iter()
-        .filter(|answer| matches!(answer, Err(Error::Limit(error)) if error.is_rejected()));
-    assert_eq!(told.count(), 29, "all but the one that tried");
+    let told = told.into_iter().filter_map(unsent);
+    let rejected = told.filter(LimitError::is_rejected);
+    assert_eq!(rejected.count(), 29, "all but the one that tried");
     assert_eq!(limited.service.arrivals().len(), 2);
 }
 
@@ -131,8 +124,7 @@ async fn those_who_queue_when_a_pause_begins_are_not_sent_into_it() {
 
 #[tokio::test(start_paused = true)]
 async fn another_credential_does_not_pause() {
-    let refusal = Answer::status(429).retry_after(50);
-    let one = Limited::before(Scripted::refusing(ms(20), 1, refusal));
+    let one = Limited::before(Scripted::pausing(50));
     let other = Limited {
         limiter: one.limiter.another_credential(),
         service: one.service.clone(),

@@ -65,6 +65,12 @@ impl Scripted {
         })
     }
 
+    /// Answers the first request with a 429 that asks for so many seconds.
+    pub(crate) fn pausing(seconds: u32) -> Self {
+        let refusal = Answer::status(429).retry_after(seconds);
+        Self::refusing(Duration::from_millis(20), 1, refusal)
+    }
+
     pub(crate) fn arrivals(&self) -> Vec<Instant> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.arrivals.clone()

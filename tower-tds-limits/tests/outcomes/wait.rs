@@ -7,10 +7,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tower::ServiceExt;
-use tower_tds_limits::{Error, Limits, Quota};
+use tower_tds_limits::{Limits, Quota};
 
 use crate::{
-    limited::Limited,
+    limited::{Limited, unsent},
     ms, secs,
     service::{Answer, Scripted, request},
 };
@@ -18,10 +18,7 @@ use crate::{
 #[tokio::test(start_paused = true)]
 async fn a_bounded_wait_counts_the_pause_and_the_queue_together() {
     let quota = Quota::per_second(NonZeroU32::MIN);
-    let limited = Limited::new(
-        Limits::new(quota).max_wait(secs(5)),
-        Scripted::refusing(ms(20), 1, Answer::status(429).retry_after(4)),
-    );
+    let limited = Limited::new(Limits::new(quota).max_wait(secs(5)), Scripted::pausing(4));
     limited.calls(1).await;
     let begin = Instant::now();
     let caller = limited.caller();
@@ -30,13 +27,8 @@ async fn a_bounded_wait_counts_the_pause_and_the_queue_together() {
         tasks.spawn(caller.clone().oneshot(request()));
     }
     let answers = tasks.join_all().await;
-    let waits: Vec<_> = answers
-        .into_iter()
-        .filter_map(|answer| match answer {
-            Err(Error::Limit(error)) => error.waited(),
-            _ => None,
-        })
-        .collect();
+    let told = answers.into_iter().filter_map(unsent);
+    let waits: Vec<_> = told.filter_map(|error| error.waited()).collect();
     // One tries after 4 s; at most one more finds a permit in the second that is left.
     assert!(waits.len() >= 3, "{waits:?}");
     assert!(waits.iter().all(|wait| *wait <= ms(5_100)), "{waits:?}");
@@ -53,9 +45,7 @@ async fn one_who_does_not_wait_is_told_when_there_will_be_a_permit() {
     let shed = limited.shed();
     shed.clone().oneshot(request()).await.expect("the first");
     let answer = shed.clone().oneshot(request()).await;
-    let Err(Error::Limit(error)) = answer else {
-        panic!("one a second");
-    };
+    let error = unsent(answer).expect("one a second");
     assert!(error.is_rejected());
     let wait = error
         .retry_after()
@@ -83,23 +73,17 @@ async fn one_who_does_not_wait_passes_nobody_who_does() {
     for _ in 0..29 {
         sleep(ms(100)).await;
         let answer = shed.clone().oneshot(request()).await;
-        assert!(matches!(answer, Err(Error::Limit(error)) if error.is_rejected()));
+        assert!(unsent(answer).is_some_and(|error| error.is_rejected()));
     }
     waiting.await.expect("they pass");
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_who_does_not_wait_is_rejected_through_a_pause() {
-    let limited = Limited::before(Scripted::refusing(
-        ms(20),
-        1,
-        Answer::status(429).retry_after(9),
-    ));
+    let limited = Limited::before(Scripted::pausing(9));
     limited.calls(1).await;
     let shed = limited.shed();
-    let Err(Error::Limit(error)) = shed.oneshot(request()).await else {
-        panic!("it pauses");
-    };
+    let error = unsent(shed.oneshot(request()).await).expect("it pauses");
     assert_eq!(error.retry_after(), Some(secs(9)));
     assert_eq!(limited.service.arrivals().len(), 1);
 }

@@ -8,20 +8,7 @@
 use proptest::prelude::*;
 
 use super::*;
-
-/// What becomes of a request so many milliseconds after its grant.
-#[derive(Debug, Clone, Copy)]
-enum Fate {
-    Proven(u64),
-    Withdrawn(u64),
-}
-
-fn fate() -> impl Strategy<Value = Fate> {
-    prop_oneof![
-        6 => (0_u64..400).prop_map(Fate::Proven),
-        1 => (0_u64..300).prop_map(Fate::Withdrawn),
-    ]
-}
+use crate::rule::tests::{Event, UnderWay, fates};
 
 /// When a bucket is empty into which the proven fall at their proofs.
 fn empties_at(proofs: &[Tick]) -> Tick {
@@ -35,18 +22,16 @@ proptest! {
     #[test]
     fn a_grant_is_made_as_soon_as_one_more_fits(
         burst in 1_u32..20,
-        fates in prop::collection::vec(fate(), 1..150),
+        fates in fates(0..400, 0..300, 150),
     ) {
         let mut bucket = bucket(Burst::Of(burst));
         let mut now = START;
-        let mut coming: Vec<(Tick, bool)> = Vec::new();
+        let mut coming = UnderWay::default();
         let mut proofs: Vec<Tick> = Vec::new();
         for fate in fates {
             loop {
-                coming.sort_unstable();
-                while coming.first().is_some_and(|(at, _)| *at <= now) {
-                    let (at, proof) = coming.remove(0);
-                    if proof {
+                for (at, event) in coming.happened(now) {
+                    if event == Event::Proven {
                         bucket.prove(at);
                         proofs.push(at);
                     } else {
@@ -58,7 +43,7 @@ proptest! {
                     let left = Duration::from_nanos(empties_at(&proofs).since(at));
                     unproven <= burst && left <= SPACING * (burst - unproven)
                 };
-                let next = coming.first().map(|(at, _)| *at);
+                let next = coming.next();
                 match bucket.opens_at() {
                     Some(at) if at <= now => {
                         prop_assert!(fits(now));
@@ -75,10 +60,7 @@ proptest! {
                 }
             }
             bucket.grant();
-            coming.push(match fate {
-                Fate::Proven(after) => (now + Duration::from_millis(after), true),
-                Fate::Withdrawn(after) => (now + Duration::from_millis(after), false),
-            });
+            coming.add(now, fate);
         }
     }
 

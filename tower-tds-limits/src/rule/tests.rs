@@ -1,0 +1,69 @@
+//! What becomes of requests, for the properties of the rules.
+
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "an overflow in a test is a failed test"
+)]
+
+use std::{ops::Range, time::Duration};
+
+use proptest::{collection::vec, prelude::*};
+
+use crate::clock::Tick;
+
+/// What becomes of a request a while after its grant.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fate {
+    Proven(Duration),
+    Withdrawn(Duration),
+}
+
+/// Those that are neither proven nor withdrawn yet.
+#[derive(Default)]
+pub(super) struct UnderWay(Vec<(Tick, Event)>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Event {
+    Withdrawn,
+    Proven,
+}
+
+// === impl UnderWay ===
+
+impl UnderWay {
+    pub(super) fn add(&mut self, now: Tick, fate: Fate) {
+        self.0.push(match fate {
+            Fate::Proven(after) => (now + after, Event::Proven),
+            Fate::Withdrawn(after) => (now + after, Event::Withdrawn),
+        });
+        self.0.sort_unstable();
+    }
+
+    /// What has happened by `now`, in order.
+    pub(super) fn happened(&mut self, now: Tick) -> Vec<(Tick, Event)> {
+        let happened = self.0.partition_point(|(at, _)| *at <= now);
+        self.0.drain(..happened).collect()
+    }
+
+    /// When the next thing happens.
+    pub(super) fn next(&self) -> Option<Tick> {
+        self.0.first().map(|(at, _)| *at)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Fewer fates than `most`, one of seven a withdrawal, each after so many milliseconds.
+pub(super) fn fates(
+    proven: Range<u64>,
+    withdrawn: Range<u64>,
+    most: usize,
+) -> impl Strategy<Value = Vec<Fate>> {
+    let fate = prop_oneof![
+        6 => proven.prop_map(|ms| Fate::Proven(Duration::from_millis(ms))),
+        1 => withdrawn.prop_map(|ms| Fate::Withdrawn(Duration::from_millis(ms))),
+    ];
+    vec(fate, 1..most)
+}
