@@ -245,12 +245,17 @@ async fn the_place_in_flight_is_held_to_the_end_of_the_body() {
 async fn a_body_that_is_read_to_its_end_frees_the_place_before_it_is_dropped() {
     let limiter = limiter(50);
     let service = limited(&limiter, &Probe::new());
+    // Another one is in flight, whose place would be freed by the second time.
+    let other = service.clone().oneshot(request()).await;
     let response = service.oneshot(request()).await.expect("an answer");
+    assert_eq!(limiter.snapshot().in_flight, 2);
     let mut body = response.into_body();
     body.frame().await.expect("one frame").expect("data");
-    assert_eq!(limiter.snapshot().in_flight, 0);
+    assert_eq!(limiter.snapshot().in_flight, 1);
     drop(body);
-    assert_eq!(limiter.snapshot().in_flight, 0, "freed once");
+    assert_eq!(limiter.snapshot().in_flight, 1, "freed once");
+    drop(other);
+    assert_eq!(limiter.snapshot().in_flight, 0);
 }
 
 #[tokio::test(start_paused = true)]
