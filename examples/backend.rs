@@ -8,9 +8,9 @@
 use std::{num::NonZeroU32, process::ExitCode, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Uri};
 use http_body_util::BodyExt;
-use tds_examples::{Service, end, say};
+use tds_examples::{Service, end, say, tally};
 use tokio::{sync::Mutex, task::JoinSet, time::Instant, time::timeout};
 use tower::{BoxError, ServiceExt};
 use tower_tds::{Client, RequestBody, layers::errors::RetryLayer};
@@ -18,7 +18,7 @@ use tower_tds::{Client, RequestBody, layers::errors::RetryLayer};
 /// A resource that is at most so old. Whoever finds it stale fetches it; the others wait for that.
 struct Cached {
     client: Client,
-    url: String,
+    url: Uri,
     last: Mutex<Option<(Instant, Bytes)>>,
 }
 
@@ -32,7 +32,7 @@ impl Cached {
         {
             return Ok(data.clone());
         }
-        let request = Request::get(&self.url).body(RequestBody::default())?;
+        let request = Request::get(self.url.clone()).body(RequestBody::default())?;
         let response = self.client.clone().oneshot(request).await?;
         let data = response.into_body().collect().await?.to_bytes();
         *last = Some((Instant::now(), data.clone()));
@@ -50,7 +50,7 @@ async fn run() -> Result<(), BoxError> {
     // A user who waits is better told than kept: one attempt.
     let once = RetryLayer::new().attempts(NonZeroU32::MIN);
     let client = service.client()?.retry(once).build()?;
-    let (url, last) = (service.url("/v1/live/bus"), Mutex::default());
+    let (url, last) = (service.url("/v1/live/bus")?, Mutex::default());
     let cached = Arc::new(Cached { client, url, last });
 
     let mut users = JoinSet::new();
@@ -61,9 +61,11 @@ async fn run() -> Result<(), BoxError> {
         let call = tokio::spawn(async move { cached.get().await });
         users.spawn(async move { timeout(Duration::from_secs(2), call).await?? });
     }
-    let served = users.join_all().await.into_iter().flatten().count();
+    let (served, outcome) = tally(users.join_all().await);
     say(&format!("{served} of 200 users served\n"))?;
-    let upstream = service.ledger().map(|ledger| ledger.summary().data_calls);
-    say(&format!("calls upstream: {upstream:?}\n"))?;
-    Ok(())
+    if let Some(ledger) = service.ledger() {
+        let upstream = ledger.summary().data_calls;
+        say(&format!("calls upstream: {upstream}\n"))?;
+    }
+    outcome
 }

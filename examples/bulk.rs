@@ -7,11 +7,11 @@
 //! All downloads are asked for at once: how many of them run, and when each starts, is the limits'
 //! business. Bodies go to the disk as they come, compressed on the way.
 
-use std::{env, path::Path, process::ExitCode, time::Duration};
+use std::{path::Path, process::ExitCode, time::Duration};
 
-use http::Request;
+use http::{Request, Uri};
 use http_body_util::BodyExt;
-use tds_examples::{Service, causes, end, say, warn};
+use tds_examples::{Service, argument, causes, end, say, warn};
 use tokio::{fs, io::AsyncWriteExt, task::JoinSet, time::timeout};
 use tower::{BoxError, ServiceExt};
 use tower_tds::{Client, RequestBody};
@@ -22,20 +22,20 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), BoxError> {
-    let folder = env::args().nth(1).unwrap_or_else(|| "history".to_owned());
-    let made = fs::create_dir_all(&folder).await;
-    made.map_err(|error| format!("{folder} cannot be made: {error}"))?;
+    let folder = argument("bulk [FOLDER]")?.unwrap_or_else(|| "history".to_owned());
     let service = Service::find().await?;
     let client = service.client()?.compression().build()?;
+    let made = fs::create_dir_all(&folder).await;
+    made.map_err(|error| format!("the folder {folder} cannot be made: {error}"))?;
 
     let mut downloads = JoinSet::new();
     for day in 1..=31 {
         let file = Path::new(&folder).join(format!("2026-10-{day:02}.csv"));
         if !fs::try_exists(&file).await? {
-            let url = service.url(&format!("/v1/history/2026-10-{day:02}"));
+            let url = service.url(&format!("/v1/history/2026-10-{day:02}"))?;
             let client = client.clone();
             downloads.spawn(async move {
-                let done = download(client, &url, &file).await;
+                let done = download(client, url, &file).await;
                 done.map_err(|error| warn(&format!("{}: {}", file.display(), causes(&*error))))
             });
         }
@@ -50,7 +50,7 @@ async fn run() -> Result<(), BoxError> {
 }
 
 /// Writes beside the file and renames in the end, so that whoever sees the file sees all of it.
-async fn download(client: Client, url: &str, file: &Path) -> Result<(), BoxError> {
+async fn download(client: Client, url: Uri, file: &Path) -> Result<(), BoxError> {
     let request = Request::get(url).body(RequestBody::default())?;
     let mut body = client.oneshot(request).await?.into_body();
     let part = file.with_extension("part");

@@ -7,19 +7,18 @@
 //! Nothing is written unless the answer came whole, so that no error page is taken for data. The
 //! exit codes are those of sysexits(3): 75 come back later, 77 somebody has to correct the key.
 
-use std::{env, error::Error, process::ExitCode};
+use std::{error::Error, process::ExitCode};
 
 use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt;
-use tds_examples::{Service, causes, warn};
+use tds_examples::{Service, argument, causes, warn};
 use tower::{BoxError, ServiceExt};
 use tower_tds::RequestBody;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let path = env::args().nth(1);
-    match get(path.as_deref().unwrap_or("/v1/live/bus")).await {
+    match get().await {
         Ok(data) => write(&data),
         Err(error) => {
             warn(&format!("get: {}", causes(&*error)));
@@ -28,10 +27,11 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn get(path: &str) -> Result<Bytes, BoxError> {
+async fn get() -> Result<Bytes, BoxError> {
+    let path = argument("get [PATH]")?.unwrap_or_else(|| "/v1/live/bus".to_owned());
     let service = Service::find().await?;
     let client = service.client()?.build()?;
-    let request = Request::get(service.url(path)).body(RequestBody::default())?;
+    let request = Request::get(service.url(&path)?).body(RequestBody::default())?;
     let response = client.oneshot(request).await?;
     Ok(response.into_body().collect().await?.to_bytes())
 }

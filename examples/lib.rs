@@ -2,10 +2,12 @@
 
 mod say;
 mod service;
+mod settings;
 
 pub use self::{
-    say::{causes, end, say, warn},
+    say::{causes, end, say, tally, warn},
     service::Service,
+    settings::{NAMES, argument, environment, target},
 };
 
 #[cfg(doctest)]

@@ -7,14 +7,16 @@
 //! Every so many seconds (1 by default) each feed is asked for what is newer than its last answer.
 //! Against the simulated service it ends after three rounds.
 
-use std::{env, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
-use http::{HeaderValue, Request, StatusCode, header};
+use http::{HeaderValue, Request, StatusCode, Uri, header};
 use http_body_util::BodyExt;
-use tds_examples::{Service, causes, end, say, warn};
+use tds_examples::{Service, argument, causes, end, say, warn};
 use tokio::{task::JoinSet, time};
 use tower::{BoxError, ServiceExt};
 use tower_tds::{Client, RequestBody};
+
+const USAGE: &str = "poll [SECONDS], a whole number";
 
 const FEEDS: [&str; 3] = ["/v1/live/bus", "/v1/live/metro", "/v1/live/rail"];
 
@@ -24,15 +26,15 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), BoxError> {
-    let every = env::args().nth(1).map_or(Ok(1), |text| text.parse::<u32>());
-    let every = every.map_err(|_| "usage: poll [SECONDS]")?;
+    let every = argument(USAGE)?.map_or(Ok(1), |text| text.parse::<u32>());
+    let every = every.map_err(|_| format!("usage: {USAGE}"))?;
     let every = Duration::from_secs(every.max(1).into());
     let service = Service::find().await?;
     let client = service.client()?.build()?;
     let rounds = service.ledger().map_or(u64::MAX, |_| 3);
     let mut feeds = JoinSet::new();
     for feed in FEEDS {
-        let (client, url) = (client.clone(), service.url(feed));
+        let (client, url) = (client.clone(), service.url(feed)?);
         feeds.spawn(async move {
             let (mut rounds_due, mut since) = (time::interval(every), None);
             // After an outage one round makes up for all that were missed.
@@ -54,10 +56,10 @@ async fn run() -> Result<(), BoxError> {
 /// How large the feed is, if it has changed.
 async fn newer(
     client: &Client,
-    url: &str,
+    url: &Uri,
     since: &mut Option<HeaderValue>,
 ) -> Result<Option<usize>, BoxError> {
-    let mut request = Request::get(url).body(RequestBody::default())?;
+    let mut request = Request::get(url.clone()).body(RequestBody::default())?;
     let condition = since
         .clone()
         .map(|since| (header::IF_MODIFIED_SINCE, since));

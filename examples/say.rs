@@ -37,6 +37,13 @@ pub fn end(outcome: Result<(), BoxError>) -> ExitCode {
     }
 }
 
+/// How many outcomes are as wanted; and the first that is not, if there is one.
+pub fn tally<T>(outcomes: Vec<Result<T, BoxError>>) -> (usize, Result<(), BoxError>) {
+    let good = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    let bad = outcomes.into_iter().find_map(Result::err);
+    (good, bad.map_or(Ok(()), Err))
+}
+
 /// An error and what caused it, in one line.
 #[must_use]
 pub fn causes(error: &dyn Error) -> String {

@@ -1,59 +1,73 @@
 //! The service that an example calls.
 
-use std::{env, error::Error};
+use std::{error::Error, fmt};
 
+use http::Uri;
 use tds_sim::{Config, Ledger, Server};
 use tower_tds::{Builder, Client, Credentials};
+
+use crate::{NAMES, environment, target, warn};
 
 /// The service that the environment names, or else a simulated one that lives as long as this.
 ///
 /// A program of your own writes [`Client::builder`] in its place.
-#[derive(Debug)]
 pub struct Service {
     auth_url: String,
     base_url: String,
+    id: String,
+    secret: String,
     simulated: Option<Server>,
 }
 
 // === impl Service ===
 
 impl Service {
-    /// Reads `TDS_AUTH_URL` and `TDS_BASE_URL`, or starts the simulated service if there are none.
+    /// Reads the environment, or starts the simulated service, and says so, if nothing is set.
     ///
     /// # Errors
-    /// If one of them is set alone, or there is no free port.
+    /// If only a part is set, or there is no free port.
     pub async fn find() -> Result<Self, Box<dyn Error + Send + Sync>> {
-        if env::var_os("TDS_AUTH_URL").is_some() || env::var_os("TDS_BASE_URL").is_some() {
-            return Ok(Self {
-                auth_url: setting("TDS_AUTH_URL")?,
-                base_url: setting("TDS_BASE_URL")?.trim_end_matches('/').to_owned(),
-                simulated: None,
-            });
-        }
-        let server = Server::start(Config::default()).await?;
+        let (values, simulated) = if let Some(values) = environment()? {
+            (values, None)
+        } else {
+            let names = NAMES.join(", ");
+            warn(&format!(
+                "this calls a simulated service; for another set {names}"
+            ));
+            let server = Server::start(Config::default()).await?;
+            let values = [
+                server.auth_url(),
+                server.base_url(),
+                server.client_id(),
+                server.client_secret(),
+            ];
+            (values.map(str::to_owned), Some(server))
+        };
+        let [auth_url, base_url, id, secret] = values;
         Ok(Self {
-            auth_url: server.auth_url().to_owned(),
-            base_url: server.base_url().to_owned(),
-            simulated: Some(server),
+            auth_url,
+            base_url,
+            id,
+            secret,
+            simulated,
         })
     }
 
-    /// Begins a client of it, with `TDS_CLIENT_ID` and `TDS_CLIENT_SECRET` unless it is simulated.
+    /// Begins a client of it.
     ///
     /// # Errors
-    /// If one of them is not set, or cannot be sent.
+    /// If the id or the secret cannot be sent.
     pub fn client(&self) -> Result<Builder, Box<dyn Error + Send + Sync>> {
-        let credentials = match &self.simulated {
-            Some(server) => Credentials::new(server.client_id(), server.client_secret()),
-            None => Credentials::new(setting("TDS_CLIENT_ID")?, setting("TDS_CLIENT_SECRET")?),
-        }?;
+        let credentials = Credentials::new(&*self.id, &*self.secret)?;
         Ok(Client::builder(&self.auth_url, &self.base_url, credentials).loopback_http())
     }
 
     /// The address of `path` there.
-    #[must_use]
-    pub fn url(&self, path: &str) -> String {
-        format!("{}/{}", self.base_url, path.trim_start_matches('/'))
+    ///
+    /// # Errors
+    /// If it is no path.
+    pub fn url(&self, path: &str) -> Result<Uri, String> {
+        target(&self.base_url, path)
     }
 
     /// What it saw, if it is the simulated one.
@@ -63,6 +77,10 @@ impl Service {
     }
 }
 
-fn setting(name: &str) -> Result<String, String> {
-    env::var(name).map_err(|_| format!("{name} is not set: set it, or no TDS_ variable at all"))
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service")
+            .field("base_url", &self.base_url)
+            .finish_non_exhaustive()
+    }
 }

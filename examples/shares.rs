@@ -10,9 +10,9 @@
 
 use std::{num::NonZeroU32, process::ExitCode};
 
-use http::Request;
+use http::{Request, Uri};
 use http_body_util::BodyExt;
-use tds_examples::{Service, end, say};
+use tds_examples::{Service, end, say, tally};
 use tokio::task::JoinSet;
 use tower::{BoxError, ServiceExt};
 use tower_tds::{Client, Limits, RequestBody};
@@ -37,10 +37,10 @@ async fn run() -> Result<(), BoxError> {
             } else {
                 one.clone()
             };
-            calls.spawn(get(client, service.url("/v1/live/bus")));
+            calls.spawn(get(client, service.url("/v1/live/bus")?));
         }
     }
-    let served = calls.join_all().await.into_iter().flatten().count();
+    let (served, outcome) = tally(calls.join_all().await);
     say(&format!("{served} of 180 calls served\n"))?;
     if let Some(ledger) = service.ledger() {
         let seen = ledger.summary();
@@ -50,10 +50,10 @@ async fn run() -> Result<(), BoxError> {
         ))?;
         say(&format!("answers by status: {:?}\n", seen.by_status))?;
     }
-    Ok(())
+    outcome
 }
 
-async fn get(client: Client, url: String) -> Result<(), BoxError> {
+async fn get(client: Client, url: Uri) -> Result<(), BoxError> {
     let request = Request::get(url).body(RequestBody::default())?;
     let response = client.oneshot(request).await?;
     response.into_body().collect().await?;

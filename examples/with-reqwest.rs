@@ -12,7 +12,7 @@ use std::{num::NonZeroU32, process::ExitCode};
 
 use http::Request;
 use http_body_util::BodyExt;
-use tds_examples::{end, say};
+use tds_examples::{end, say, tally};
 use tds_sim::{Config, Server};
 use tokio::task::JoinSet;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
@@ -55,10 +55,10 @@ async fn run() -> Result<(), BoxError> {
         let call = service.clone().oneshot(request);
         calls.spawn(async move { Ok::<_, BoxError>(call.await?.collect().await?.to_bytes()) });
     }
-    let bodies = calls.join_all().await.into_iter().flatten().count();
+    let (bodies, outcome) = tally(calls.join_all().await);
     say(&format!("{bodies} bodies read\n"))?;
     let seen = server.ledger().summary();
     say(&format!("answers by status: {:?}\n", seen.by_status))?;
     say(&format!("at most {} in any second\n", seen.largest_second))?;
-    Ok(())
+    outcome
 }

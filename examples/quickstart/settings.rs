@@ -1,9 +1,10 @@
 //! What to call: from the arguments and the environment, checked before anything starts.
 
-use std::{env, fmt};
+use std::fmt;
 
 use clap::Parser;
 use http::Uri;
+use tds_examples::{NAMES, environment, target};
 
 /// Fetches a token, then data, inside the limits, and reports what the server saw.
 ///
@@ -72,24 +73,10 @@ impl Settings {
             Err(help) if !help.use_stderr() => help.exit(),
             Err(error) => return Err(Unusable(first_line(&error.to_string()))),
         };
-        let values = NAMES.map(|name| env::var(name).ok().filter(|value| !value.is_empty()));
-        let [Some(auth_url), Some(base_url), Some(id), Some(secret)] = values else {
-            let missing: Vec<_> = NAMES
-                .iter()
-                .zip(&values)
-                .filter_map(|(name, value)| value.is_none().then_some(*name))
-                .collect();
-            return if missing.len() == NAMES.len() {
-                Self::simulated(arguments)
-            } else {
-                let missing = missing.join(" and ");
-                Err(Unusable(format!(
-                    "{missing} not set: set all of {}, or none to run the simulated service",
-                    NAMES.join(", ")
-                )))
-            };
-        };
-        Self::real(arguments, auth_url, base_url, &id, &secret)
+        match environment().map_err(Unusable)? {
+            Some(named) => Self::real(arguments, named),
+            None => Self::simulated(arguments),
+        }
     }
 
     fn simulated(arguments: Arguments) -> Result<Self, Unusable> {
@@ -108,10 +95,7 @@ impl Settings {
 
     fn real(
         arguments: Arguments,
-        auth_url: String,
-        base_url: String,
-        id: &str,
-        secret: &str,
+        [auth_url, base_url, id, secret]: [String; 4],
     ) -> Result<Self, Unusable> {
         if arguments.rule.is_some() || arguments.seed.is_some() || arguments.calls.is_some() {
             return Err(Unusable(format!(
@@ -125,17 +109,14 @@ impl Settings {
                 "no path to get from {base_url}: give at least one, such as /v1/live/bus"
             )));
         }
-        let base = base_url.trim_end_matches('/');
-        if !base
-            .parse::<Uri>()
-            .is_ok_and(|base| base.scheme().is_some())
-        {
+        let base = base_url.parse::<Uri>();
+        if !base.is_ok_and(|base| base.scheme().is_some()) {
             return Err(Unusable(format!(
                 "TDS_BASE_URL {base_url} is not usable: give https://host"
             )));
         }
-        let targets = arguments.paths.iter().map(|path| target(base, path));
-        let targets = targets.collect::<Result<_, _>>()?;
+        let targets = arguments.paths.iter().map(|path| target(&base_url, path));
+        let targets = targets.collect::<Result<_, _>>().map_err(Unusable)?;
         let credentials = tower_tds::Credentials::new(id, secret)
             .map_err(|error| Unusable(format!("TDS_CLIENT_ID, TDS_CLIENT_SECRET: {error}")))?;
         Ok(Self::Real(Real {
@@ -155,30 +136,12 @@ impl fmt::Display for Unusable {
     }
 }
 
-/// The address of `path` at the service.
-fn target(base: &str, path: &str) -> Result<Uri, Unusable> {
-    let unusable = |why| Unusable(format!("the path {path} is not usable: {why}"));
-    if path.contains("://") {
-        return Err(unusable("TDS_BASE_URL has the host, give what follows it"));
-    }
-    format!("{base}/{}", path.trim_start_matches('/'))
-        .parse()
-        .map_err(|_| unusable("write spaces and other special characters as %20 and so on"))
-}
-
 /// A parser's message with its usage lines replaced by where to find them.
 fn first_line(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
     let line = line.strip_prefix("error: ").unwrap_or(line);
     format!("{line}; see --help")
 }
-
-const NAMES: [&str; 4] = [
-    "TDS_AUTH_URL",
-    "TDS_BASE_URL",
-    "TDS_CLIENT_ID",
-    "TDS_CLIENT_SECRET",
-];
 
 /// Five and a half hours at fifty a second.
 const MOST_CALLS: i64 = 1_000_000;

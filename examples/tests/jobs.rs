@@ -47,6 +47,54 @@ fn get_says_by_its_exit_code_what_can_help() {
 }
 
 #[test]
+fn what_no_program_can_use_is_said_and_nothing_is_called() {
+    let (get, bulk, poll) = (
+        env!("CARGO_BIN_EXE_get"),
+        env!("CARGO_BIN_EXE_bulk"),
+        env!("CARGO_BIN_EXE_poll"),
+    );
+    let id = [("TDS_CLIENT_ID", "id")];
+    let cases: [Case<'_>; 7] = [
+        // A client that is set shall not be served made-up data.
+        (
+            bulk,
+            &[],
+            &id,
+            "TDS_AUTH_URL and TDS_BASE_URL and TDS_CLIENT_SECRET not set",
+        ),
+        (get, &["/a b"], &[], "%20"),
+        (get, &["https://127.0.0.1:1/p"], &[], "what follows it"),
+        (get, &["/p", "/q"], &[], "usage: get [PATH]"),
+        (bulk, &["--help"], &[], "usage: bulk [FOLDER]"),
+        (
+            bulk,
+            &["/proc/none"],
+            &[],
+            "the folder /proc/none cannot be made",
+        ),
+        (poll, &["1.5"], &[], "usage: poll [SECONDS]"),
+    ];
+    for (program, arguments, settings, told) in cases {
+        let output = run(program, arguments, settings);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
+        assert!(error.contains(told), "{arguments:?}: {error}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn calls_that_fail_are_a_failure_that_says_why() {
+    let nobody = ["http://127.0.0.1:1", "http://127.0.0.1:1", "id", "secret"];
+    let settings: Vec<_> = NAMES.into_iter().zip(nobody).collect();
+    let output = run(env!("CARGO_BIN_EXE_backend"), &[], &settings);
+    assert_eq!(output.stdout, b"0 of 200 users served\n");
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("no token could be had"), "{error}");
+}
+
+#[test]
 fn bulk_brings_whole_files_and_a_second_run_only_what_is_missing() {
     let folder = std::env::temp_dir().join(format!("tds-bulk-{}", std::process::id()));
     let path = folder.to_str().expect("text");
@@ -75,7 +123,7 @@ fn poll_asks_each_feed_in_each_round() {
 #[test]
 fn backend_makes_one_call_for_all_its_users() {
     let said = out(env!("CARGO_BIN_EXE_backend"), &[]);
-    assert_eq!(said, "200 of 200 users served\ncalls upstream: Some(1)\n");
+    assert_eq!(said, "200 of 200 users served\ncalls upstream: 1\n");
 }
 
 #[test]
@@ -93,6 +141,9 @@ fn reqwest_stays_inside_the_limits() {
         "{said}"
     );
 }
+
+/// A program, its arguments, its settings, and what it has to tell.
+type Case<'a> = (&'a str, &'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
 
 const NAMES: [&str; 4] = [
     "TDS_AUTH_URL",
