@@ -16,27 +16,49 @@ use tower::{BoxError, ServiceExt};
 use tower_tds::{Client, RequestBody, layers::errors::RetryLayer};
 
 /// A resource that is at most so old. Whoever finds it stale fetches it; the others wait for that.
+#[derive(Clone)]
 struct Cached {
     client: Client,
     url: Uri,
-    last: Mutex<Option<(Instant, Bytes)>>,
+    last: Arc<Mutex<Option<Last>>>,
 }
 
+/// What came of the last fetch, and when.
+struct Last {
+    at: Instant,
+    outcome: Outcome,
+}
+
+type Outcome = Result<Bytes, String>;
+
 const FRESH: Duration = Duration::from_secs(10);
+/// A failure serves too, or those who wait would each make a call of their own.
+const FAILED: Duration = Duration::from_secs(1);
 
 impl Cached {
-    async fn get(&self) -> Result<Bytes, BoxError> {
-        let mut last = self.last.lock().await;
-        if let Some((at, data)) = &*last
-            && at.elapsed() < FRESH
+    /// Whoever gives up leaves the queue, and does not take the call along: it is a task of its own.
+    async fn get(self) -> Outcome {
+        let mut last = Arc::clone(&self.last).lock_owned().await;
+        if let Some(last) = &*last
+            && last.at.elapsed() < if last.outcome.is_ok() { FRESH } else { FAILED }
         {
-            return Ok(data.clone());
+            return last.outcome.clone();
         }
+        let call = tokio::spawn(async move {
+            let outcome = self.fetch().await.map_err(|error| error.to_string());
+            *last = Some(Last {
+                at: Instant::now(),
+                outcome: outcome.clone(),
+            });
+            outcome
+        });
+        call.await.map_err(|error| error.to_string())?
+    }
+
+    async fn fetch(&self) -> Result<Bytes, BoxError> {
         let request = Request::get(self.url.clone()).body(RequestBody::default())?;
         let response = self.client.clone().oneshot(request).await?;
-        let data = response.into_body().collect().await?.to_bytes();
-        *last = Some((Instant::now(), data.clone()));
-        Ok(data)
+        Ok(response.into_body().collect().await?.to_bytes())
     }
 }
 
@@ -50,16 +72,14 @@ async fn run() -> Result<(), BoxError> {
     // A user who waits is better told than kept: one attempt.
     let once = RetryLayer::new().attempts(NonZeroU32::MIN);
     let client = service.client()?.retry(once).build()?;
-    let (url, last) = (service.url("/v1/live/bus")?, Mutex::default());
-    let cached = Arc::new(Cached { client, url, last });
+    let (url, last) = (service.url("/v1/live/bus")?, Arc::default());
+    let cached = Cached { client, url, last };
 
     let mut users = JoinSet::new();
     for _ in 0..200 {
-        let cached = Arc::clone(&cached);
-        // A user's patience is over everything: the lock, the token, the permit, the answer. Whoever
-        // gives up does not take the call along, which is a task of its own.
-        let call = tokio::spawn(async move { cached.get().await });
-        users.spawn(async move { timeout(Duration::from_secs(2), call).await?? });
+        // A user's patience is over everything: the lock, the token, the permit, the answer.
+        let answer = timeout(Duration::from_secs(2), cached.clone().get());
+        users.spawn(async move { Ok(answer.await??) });
     }
     let (served, outcome) = tally(users.join_all().await);
     say(&format!("{served} of 200 users served\n"))?;
