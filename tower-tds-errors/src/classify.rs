@@ -101,7 +101,7 @@ impl<'a> Answer<'a> {
         self.wanted(Wanted::of(request))
     }
 
-    /// What the answer means, or `None` for a success: 2xx and 304.
+    /// What the answer means, or `None` for a success: 2xx and 304, and an upgrade (101).
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
         self.judge().map(|judged| judged.kind)
