@@ -137,10 +137,30 @@ impl Credential {
         self.pause.update(Pause::untried);
     }
 
-    /// When to try again, as an error for one who does not wait.
-    pub(crate) fn rejection(&self) -> LimitError {
+    /// Goes on if it pauses no more, or if it is this one's turn to try.
+    ///
+    /// # Errors
+    /// It would have to wait.
+    pub(crate) fn try_over(self: &Arc<Self>) -> Result<Option<Probe>, LimitError> {
+        if !self.is_paused() {
+            return Ok(None);
+        }
+        match self.pause.try_pass(self.line) {
+            Ok(tries) => Ok(self.probe(tries)),
+            Err(_) => Err(self.rejection()),
+        }
+    }
+
+    fn probe(self: &Arc<Self>, tries: bool) -> Option<Probe> {
+        tries.then(|| Probe {
+            credential: Some(Arc::clone(self)),
+        })
+    }
+
+    /// When to try again, as an error for one who does not wait. Nobody can tell while one tries.
+    fn rejection(&self) -> LimitError {
         let now = clock::now();
-        let until = self.pause.read(|pause, _| pause.told().max(pause.until()));
+        let until = self.paused_until().filter(|until| *until > now);
         LimitError::rejected(until.map(|until| until.saturating_duration_since(now)))
     }
 
@@ -177,10 +197,7 @@ impl PauseWaiter {
                 Poll::Pending
             };
         };
-        let tries = over?;
-        Poll::Ready(Ok(tries.then(|| Probe {
-            credential: Some(Arc::clone(credential)),
-        })))
+        Poll::Ready(over.map(|tries| credential.probe(tries)))
     }
 
     pub(crate) fn is_waiting(&self) -> bool {

@@ -97,24 +97,13 @@ impl<P: Permit> Turn<P> {
         Poll::Ready(Ok(()))
     }
 
-    /// As [`poll_ready`](Self::poll_ready), with an error for the response future instead of a
-    /// wait for a permit.
-    ///
-    /// # Errors
-    /// Only the inner service's own.
-    pub(crate) fn poll_ready_or_reject<E>(
-        &mut self,
-        cx: &mut Context<'_>,
-        inner: impl FnOnce(&mut Context<'_>) -> Poll<Result<(), E>>,
-    ) -> Poll<Result<(), E>> {
-        if !self.is_decided() {
-            ready!(inner(cx))?;
-            self.readiness = match P::gate(&self.source).try_pass(P::line(&self.source)) {
-                Ok(grant) => Readiness::Granted(grant),
-                Err(wait) => Readiness::Refused(LimitError::rejected(wait)),
-            };
-        }
-        Poll::Ready(Ok(()))
+    /// Takes a permit, or has the response future tell that there is none. The inner service is
+    /// ready.
+    pub(crate) fn pass_or_reject(&mut self) {
+        self.readiness = match P::gate(&self.source).try_pass(P::line(&self.source)) {
+            Ok(grant) => Readiness::Granted(grant),
+            Err(wait) => Readiness::Refused(LimitError::rejected(wait)),
+        };
     }
 
     /// Whether `call` may come.
@@ -124,6 +113,12 @@ impl<P: Permit> Turn<P> {
             self.readiness,
             Readiness::Granted(_) | Readiness::Refused(_)
         )
+    }
+
+    /// Whether `call` will take a permit.
+    #[inline]
+    pub(crate) fn is_granted(&self) -> bool {
+        matches!(self.readiness, Readiness::Granted(_))
     }
 
     /// Gives back a permit, or a place in the queue, and waits anew at the next poll.

@@ -89,12 +89,19 @@ impl<S, F> RequestLimit<S, F> {
     where
         S: Service<R>,
     {
-        if self.must_pause() && !self.turn.is_decided() {
-            self.turn.reject(self.turn.source().rejection());
+        if self.turn.is_decided() {
+            return Poll::Ready(Ok(()));
         }
-        self.turn
-            .poll_ready_or_reject(cx, |cx| self.inner.poll_ready(cx))
-            .map_err(Error::Inner)
+        ready!(self.inner.poll_ready(cx)).map_err(Error::Inner)?;
+        match self.turn.source().try_over() {
+            Ok(probe) => {
+                self.turn.pass_or_reject();
+                // Without a permit there is no try, and another may.
+                self.probe = probe.filter(|_| self.turn.is_granted());
+            }
+            Err(error) => self.turn.reject(error),
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn must_pause(&self) -> bool {

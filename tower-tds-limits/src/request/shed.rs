@@ -24,7 +24,8 @@ pub struct RequestShedLayer<F = ReadStatus> {
 /// never passes those who wait, so beside a busy [`RequestLimit`] it rejects everything.
 ///
 /// # Backpressure
-/// `poll_ready` waits for the inner service alone, and then takes a permit or does not.
+/// `poll_ready` waits for the inner service alone, and then takes a permit or does not. Once a
+/// pause after a 429 is over, the next call tries; the others are rejected until it is answered.
 ///
 /// # Cancel safety
 /// As [`RequestLimit`]'s.
