@@ -21,6 +21,9 @@ use crate::connection::{
 /// Dropping it ends this side at once. The server's end is awaited in the background, for 30 s
 /// at the most, and then the permit goes to the next. It holds through upgrades.
 ///
+/// A server that sends another 256 KiB does not end because this side has: its socket is reset,
+/// which ends a download that nobody reads, and the permit goes to the next a second later.
+///
 /// # Reclaim
 /// While a connect waits for a permit and this socket carries nothing, reading it gives what a
 /// server says that closes an idle connection, the end of the stream or HTTP/2's GOAWAY: see

@@ -61,7 +61,7 @@ use crate::{
 /// # Cancel safety
 /// Dropping a readied instance gives the permit back at once. Dropping the future or the socket
 /// ends this side, and gives the permit back when the server has ended its own: a server counts
-/// a connection until then.
+/// a connection until then. A download that goes on all the same is reset.
 ///
 /// # Clone
 /// Clones share the limiter; a clone has no permit and no place in the queue.

@@ -7,6 +7,7 @@
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
 mod cache;
+mod downloads;
 mod leaks;
 mod net;
 mod reclaim;

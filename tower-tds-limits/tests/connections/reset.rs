@@ -1,6 +1,8 @@
 //! A server that resets instead of closing. The clock stands still while anything runs, so that
 //! nobody here waits for the end of a bound.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{Request, Uri};
 use http_body_util::{BodyExt, Empty};
@@ -103,3 +105,42 @@ async fn a_body_that_is_cut_off_gives_both_permits_back_at_once() {
     );
     assert_eq!(connections_after_a_while(&limiter).await, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_download_that_is_hung_up_on_is_reset() {
+    let limiter = limiter(1);
+    let (listener, uri) = listen().await;
+    // As a file server, which sends what it has begun.
+    let serving = tokio::spawn(async move {
+        let (mut server, _) = listener.accept().await.expect("loopback accepts");
+        server.read_buf(&mut Vec::new()).await.expect("a request");
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n";
+        server.write_all(head).await.expect("an open socket");
+        let mut sent = 0;
+        while sent < FAR_TOO_MUCH
+            && let Ok(more) = server.write(&[0; 64 * 1024]).await
+        {
+            sent += more;
+        }
+        sent
+    });
+    let request = Request::get(uri).body(Empty::<Bytes>::new());
+    let response = client(&limiter).request(request.expect("a request")).await;
+    let mut body = response.expect("a head").into_body();
+    drop(body.frame().await.expect("a piece").expect("a piece"));
+    drop(body);
+    while !serving.is_finished() {
+        yield_now().await;
+    }
+    assert!(serving.await.expect("no panic") < FAR_TOO_MUCH);
+    assert_eq!(
+        connections_after_a_while(&limiter).await,
+        1,
+        "nothing says that the server has seen it"
+    );
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(limiter.snapshot().connections, 0);
+}
+
+/// More than the buffers of both ends hold.
+const FAR_TOO_MUCH: usize = 64 * 1024 * 1024;

@@ -4,8 +4,9 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
+        atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst},
     },
+    time::Duration,
 };
 
 use http::Uri;
@@ -26,6 +27,8 @@ pub(crate) struct Server {
 
 struct Counts {
     requests: AtomicU32,
+    /// Bytes of endless bodies.
+    sent: AtomicUsize,
     peak: AtomicU32,
     sockets: watch::Sender<Sockets>,
     lingering: watch::Sender<bool>,
@@ -71,6 +74,7 @@ impl Server {
     pub(crate) fn in_process(name: &str) -> Self {
         let counts = Arc::new(Counts {
             requests: AtomicU32::new(0),
+            sent: AtomicUsize::new(0),
             peak: AtomicU32::new(0),
             sockets: watch::Sender::new(Sockets::default()),
             lingering: watch::Sender::new(false),
@@ -114,6 +118,11 @@ impl Server {
 
     pub(crate) fn requests(&self) -> u32 {
         self.counts.requests.load(SeqCst)
+    }
+
+    /// How many bytes of endless bodies it could send.
+    pub(crate) fn sent(&self) -> usize {
+        self.counts.sent.load(SeqCst)
     }
 
     pub(crate) fn peak_sockets(&self) -> u32 {
@@ -278,6 +287,16 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
             counts.released(socket).await?;
             socket.write_all(second.as_bytes()).await?;
             return Ok(Then::Close);
+        }
+        // Sends what it has begun, whether or not the client has ended its side.
+        "/endless" => {
+            let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n";
+            socket.write_all(head.as_bytes()).await?;
+            loop {
+                socket.write_all(&[0; 16 * 1024]).await?;
+                counts.sent.fetch_add(16 * 1024, SeqCst);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
         }
         // Refused before the request's body has come.
         "/early" => {
