@@ -19,8 +19,6 @@ use crate::{
 pub(crate) struct Connections {
     open: u32,
     most: u32,
-    /// Of those open, the ones that have ended on this side.
-    closing: u32,
     sockets: Sockets,
     refusals: Refusals,
 }
@@ -32,7 +30,6 @@ impl Connections {
         Self {
             open: 0,
             most: limits.most_connections().get(),
-            closing: 0,
             sockets: Sockets::default(),
             refusals: Refusals::default(),
         }
@@ -72,15 +69,14 @@ impl Connections {
         self.sockets.work(key)
     }
 
-    /// The socket has ended on this side.
-    pub(super) fn ended(&mut self, key: SocketKey) {
-        self.sockets.remove(key);
-        self.closing = self.closing.saturating_add(1);
+    /// The socket has ended on this side at `now`.
+    pub(super) fn ended(&mut self, key: SocketKey, now: Instant) {
+        self.sockets.ended(key, now);
     }
 
     /// The socket has ended on both sides.
-    pub(super) fn closed(&mut self) {
-        self.closing = self.closing.saturating_sub(1);
+    pub(super) fn closed(&mut self, key: SocketKey) {
+        self.sockets.remove(key);
         self.give_back();
     }
 
@@ -101,12 +97,11 @@ impl Connections {
     /// Asks as many sockets to leave as it takes to let `waiting` connects through.
     fn make_room(&mut self, now: Instant, waiting: usize) -> Vec<Arc<Exit>> {
         let size = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
-        let coming = size(self.closing).saturating_add(self.sockets.leaving());
         let short = size(self.open)
             .saturating_add(waiting)
             .saturating_sub(size(self.most_at(now)))
             .min(waiting)
-            .saturating_sub(coming);
+            .saturating_sub(self.sockets.expected(now));
         (0..short)
             .map_while(|_| self.sockets.ask_one(now))
             .collect()
@@ -124,9 +119,9 @@ impl Admit for Connections {
             return Earliest::Now;
         }
         let restored = self.refusals.lowered_until(now);
-        let rested = self.sockets.next_after(now);
+        let sooner = self.sockets.next_after(now);
         // Whoever waits looks again then, and asks a socket to leave.
-        match restored.into_iter().chain(rested).min() {
+        match restored.into_iter().chain(sooner).min() {
             Some(at) => Earliest::At(at),
             None => Earliest::OnReturn,
         }

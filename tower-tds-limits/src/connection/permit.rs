@@ -25,7 +25,7 @@ enum Stage {
     Connecting,
     // ## Open => Closing
     Open(SocketKey),
-    Closing,
+    Closing(SocketKey),
 }
 
 // === impl ConnectionPermit ===
@@ -59,8 +59,9 @@ impl ConnectionPermit {
     /// The socket has ended on this side.
     pub(super) fn ended(&mut self) {
         if let Stage::Open(key) = self.stage {
-            self.stage = Stage::Closing;
-            self.gate.update(|connections| connections.ended(key));
+            self.stage = Stage::Closing(key);
+            let ended = |connections: &mut Connections, now| connections.ended(key, now);
+            self.gate.update_now(ended);
         }
     }
 }
@@ -84,13 +85,10 @@ impl Permit for ConnectionPermit {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.ended();
-        let connecting = self.stage == Stage::Connecting;
-        self.gate.update(|connections| {
-            if connecting {
-                connections.give_back();
-            } else {
-                connections.closed();
-            }
+        let stage = self.stage;
+        self.gate.update(|connections| match stage {
+            Stage::Closing(key) => connections.closed(key),
+            Stage::Connecting | Stage::Open(_) => connections.give_back(),
         });
     }
 }

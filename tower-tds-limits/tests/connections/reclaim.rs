@@ -92,6 +92,31 @@ async fn an_idle_socket_is_given_up_within_a_tenth_of_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_close_keeps_no_idle_socket_from_making_room() {
+    let net = Net::of(["a", "b", "dead"]);
+    let limiter = limiter(4);
+    let client = net_client(&net, &limiter);
+    warm(&client, net.server("a"), 3).await;
+    let dead = net.server("dead");
+    dead.close_slowly();
+    let request = Request::get(dead.at("/held")).body(Empty::new());
+    let response = client.request(request.expect("a request")).await;
+    drop(response.expect("a head"));
+    dead.seen_ends(1).await;
+
+    let before = Instant::now();
+    get(client.clone(), net.server("b").uri())
+        .await
+        .expect("there is room");
+    assert!(before.elapsed() < Duration::from_millis(100), "{before:?}");
+    assert_eq!(
+        (dead.open_sockets(), net.server("a").open_sockets()),
+        (1, 2)
+    );
+    assert_eq!(limiter.snapshot().connections, 4);
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_clients_of_one_limiter_do_not_starve_each_other() {
     let net = Net::of(["a"]);
     let limiter = limiter(2);

@@ -137,6 +137,34 @@ async fn what_is_written_in_pieces_counts_as_far_as_the_socket_took_it() {
     assert!(!stays_open(&mut socket).await);
 }
 
+#[test]
+fn a_socket_that_is_closing_is_expected_for_so_long_and_then_another_is_asked() {
+    let mut connections = Connections::new(&limits(2));
+    let now = Instant::now();
+    let exits: [Arc<Exit>; 2] = Default::default();
+    let [dying, idle] = exits.each_ref().map(|exit| {
+        connections.admit(now);
+        connections.opened(Arc::clone(exit))
+    });
+    connections.rest(idle, Rest::Free, now);
+    let later = now + Duration::from_secs(1);
+    connections.ended(dying, later);
+
+    assert!(connections.make_room(later, 1).is_empty(), "one is coming");
+    let Earliest::At(look_again) = connections.earliest(later) else {
+        panic!("it may not come");
+    };
+    assert!(look_again - later < Duration::from_millis(100));
+    assert_eq!(connections.make_room(look_again, 1).len(), 1);
+    assert!(exits[1].is_asked());
+    assert!(connections.make_room(look_again, 1).is_empty(), "it leaves");
+    // It does not come either.
+    connections.ended(idle, look_again);
+    assert!(connections.make_room(look_again, 1).is_empty());
+    connections.closed(dying);
+    assert_eq!(connections.earliest(look_again), Earliest::Now);
+}
+
 #[derive(Debug, Clone)]
 enum Event {
     Connect,
@@ -145,7 +173,7 @@ enum Event {
     Rest(usize, bool),
     Work(usize),
     End(usize),
-    Close,
+    Close(usize),
     Wait(u64, usize),
     Refuse,
 }
@@ -158,7 +186,7 @@ fn events() -> impl Strategy<Value = Event> {
         4 => (0..8_usize, any::<bool>()).prop_map(|(n, free)| Event::Rest(n, free)),
         2 => (0..8_usize).prop_map(Event::Work),
         2 => (0..8_usize).prop_map(Event::End),
-        2 => Just(Event::Close),
+        2 => (0..8_usize).prop_map(Event::Close),
         2 => (0..3_000_u64, 0..4_usize).prop_map(|(ms, n)| Event::Wait(ms, n)),
         1 => Just(Event::Refuse),
     ]
@@ -174,7 +202,8 @@ proptest! {
     ) {
         let mut connections = Connections::new(&limits(most));
         let mut now = Instant::now();
-        let (mut connecting, mut closing) = (0_u32, 0_u32);
+        let mut connecting = 0_u32;
+        let mut closing = Vec::new();
         // Each open socket, and whether it rests.
         let mut open: Vec<(_, Arc<Exit>, bool)> = Vec::new();
         for event in events {
@@ -213,12 +242,11 @@ proptest! {
                 }
                 Event::End(n) if n < open.len() => {
                     let (key, _, _) = open.swap_remove(n);
-                    connections.ended(key);
-                    closing += 1;
+                    connections.ended(key, now);
+                    closing.push(key);
                 }
-                Event::Close if closing > 0 => {
-                    connections.closed();
-                    closing -= 1;
+                Event::Close(n) if n < closing.len() => {
+                    connections.closed(closing.swap_remove(n));
                 }
                 Event::Wait(ms, waiting) => {
                     now += Duration::from_millis(ms);
@@ -229,9 +257,9 @@ proptest! {
                     prop_assert!(asked.len() <= waiting.saturating_sub(coming));
                 }
                 Event::Refuse => drop(connections.refused_at(now)),
-                Event::Fail | Event::Open | Event::End(_) | Event::Close => {}
+                Event::Fail | Event::Open | Event::End(_) | Event::Close(_) => {}
             }
-            let held = u32::try_from(open.len()).expect("few") + connecting + closing;
+            let held = u32::try_from(open.len() + closing.len()).expect("few") + connecting;
             prop_assert_eq!(connections.open(), held);
             prop_assert!(open.iter().all(|(_, exit, rests)| *rests || !exit.is_asked()));
             let asked = open.iter().filter(|(_, exit, _)| exit.is_asked()).count();
@@ -242,12 +270,12 @@ proptest! {
             }
         }
         for (key, _, _) in open {
-            connections.ended(key);
-            connections.closed();
+            connections.ended(key, now);
+            connections.closed(key);
         }
-        (0..closing).for_each(|_| connections.closed());
+        closing.into_iter().for_each(|key| connections.closed(key));
         (0..connecting).for_each(|_| connections.give_back());
-        prop_assert_eq!((connections.open(), connections.closing), (0, 0));
+        prop_assert_eq!((connections.open(), connections.sockets.expected(now)), (0, 0));
         let later = now + Duration::from_secs(80 * 60);
         prop_assert_eq!(connections.earliest(later), Earliest::Now);
     }
