@@ -109,7 +109,7 @@
 //! | [`TokenError::is_rejected`] | correct the client id, the secret or the client's settings; a [`Provider`] that yields others is heard within a second |
 //! | [`TokenError::is_missing_credentials`] | see its source: the file, the variable or the vault |
 //! | [`TokenError::is_over_budget`] | wait; find out what spends the requests, by [`Event`]s; allow more |
-//! | [`TokenError::is_timeout`] | as transient; allow more by [`TokensBuilder::timeout`] if it is the rule |
+//! | [`TokenError::is_timeout`] | as transient; allow more by [`TokensBuilder::timeout`] or [`readiness`](TokensBuilder::readiness), as its text says, if it is the rule |
 //! | [`TokenError::is_foreign_origin`] | list the origin, or choose [`Foreign::Pass`] |
 //! | [`TokenError::is_already_authorized`] | leave the header to this layer |
 //! | any other [`Error::Token`] | its text says what to set right |

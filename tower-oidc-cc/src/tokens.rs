@@ -45,7 +45,7 @@ mod wait;
 /// A token request belongs to the driver. Dropping a caller that waits, the one that caused the
 /// request too, only gives up its own wait. If the runtime of the driver is shut down, the next
 /// use starts a driver on its own runtime, and a token that is still valid stays in use. A runtime
-/// that is kept but not driven is given up after three times the timeout of a token request, by
+/// that is kept but not driven is given up after four times the timeout of a token request, by
 /// those who wait; they need a runtime with a timer for that.
 ///
 /// # Clone
@@ -127,7 +127,7 @@ impl Tokens {
     /// use tower_oidc_cc::Tokens;
     ///
     /// async fn shut_down(tokens: Tokens) {
-    ///     // A token request takes ten seconds at most, unless a longer timeout was chosen.
+    ///     // A token request takes ten seconds at most of a client that is ready, by default.
     ///     drop(timeout(Duration::from_secs(15), tokens.idle()).await);
     /// }
     /// # let _ = shut_down;

@@ -4,7 +4,9 @@
 mod support;
 
 use std::{
+    future::Future,
     io,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -20,7 +22,7 @@ use support::{
     Body, DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, poll_once, secs, settle,
     tokens,
 };
-use tokio::time::{Instant, advance, sleep};
+use tokio::time::{Instant, Sleep, advance, sleep};
 use tower::{Layer, Service, ServiceExt};
 use tower_oidc_cc::{Credentials, TokenEndpoint, Tokens};
 
@@ -257,6 +259,55 @@ async fn a_connect_that_hangs_is_bounded_by_the_timeout_of_the_request() {
         assert_eq!(start.elapsed(), secs(7));
     }
     assert_eq!(connects.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_the_client_is_bounded_apart_from_the_request() {
+    let endpoint = Endpoint::always(Reply::token(1_000).after(secs(9)));
+    let start = Instant::now();
+    let slow = ReadyAfter {
+        wait: Box::pin(sleep(secs(0))),
+        inner: endpoint.clone(),
+    };
+    let tokens = builder().readiness(secs(60)).build(slow);
+    tokens.ready().await.unwrap();
+    assert_eq!((start.elapsed(), endpoint.count()), (secs(59), 1));
+
+    let start = Instant::now();
+    let tokens = builder().readiness(secs(60)).build(NeverReady);
+    let error = tokens.ready().await.unwrap_err();
+    assert!(error.is_timeout() && error.is_transient(), "{error}");
+    assert!(error.to_string().contains("nothing was sent"), "{error}");
+    assert_eq!(start.elapsed(), secs(60));
+}
+
+/// A client whose permit is long in coming: each clone waits for 50 s.
+struct ReadyAfter {
+    wait: Pin<Box<Sleep>>,
+    inner: Endpoint,
+}
+
+impl Clone for ReadyAfter {
+    fn clone(&self) -> Self {
+        Self {
+            wait: Box::pin(sleep(secs(50))),
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl Service<http::Request<Body>> for ReadyAfter {
+    type Response = <Endpoint as Service<http::Request<Body>>>::Response;
+    type Error = <Endpoint as Service<http::Request<Body>>>::Error;
+    type Future = <Endpoint as Service<http::Request<Body>>>::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.wait.as_mut().poll(cx).map(Ok)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        self.inner.call(request)
+    }
 }
 
 /// A client whose connection is never there.

@@ -27,7 +27,12 @@ pub(crate) trait Admit {
     /// When one more may pass, as far as is known at `now`.
     fn earliest(&mut self, now: Instant) -> Earliest;
 
-    /// Counts one more; called only when `earliest` is [`Earliest::Now`].
+    /// As `earliest`, for one who goes before those who wait.
+    fn earliest_in_front(&mut self, now: Instant) -> Earliest {
+        self.earliest(now)
+    }
+
+    /// Counts one more; called only when `earliest`, or that in front, is [`Earliest::Now`].
     fn admit(&mut self, now: Instant) -> Self::Grant;
 
     /// Counts one more without a look at the clock, if that is right whatever it says.

@@ -37,7 +37,9 @@ pub struct Limiter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// Requests between their grant and the end of their bodies.
+    /// Requests between their grant and the end of their bodies; more than
+    /// [`Limits::in_flight`] allows only by those that are
+    /// [first in line](Limiter::first_in_line).
     pub in_flight: u32,
     /// Permits of the fullest quota that are live: granted and not yet back.
     pub live: u64,
@@ -87,8 +89,10 @@ impl Limiter {
     /// their own after a 429.
     ///
     /// Meant for the few requests that the others depend on: a token call that stood at the end
-    /// of the queue would come after those that it is for. It waits for its permit as they do,
-    /// and never exceeds a limit. Of several such requests the last to come is the first.
+    /// of the queue would come after those that it is for. It waits for a permit of each quota as
+    /// they do, and not for a place in flight, which a download may hold for long: it takes one
+    /// also where none is free. What bounds such requests is the sockets they have. Of several the
+    /// last to come is the first.
     ///
     /// # Examples
     /// ```

@@ -75,7 +75,8 @@ impl Limits {
         self
     }
 
-    /// Caps the requests between their grant and the end of their response bodies.
+    /// Caps the requests between their grant and the end of their response bodies, but for those
+    /// that are [first in line](crate::Limiter::first_in_line).
     #[must_use]
     pub fn in_flight(mut self, most: NonZeroU32) -> Self {
         self.in_flight = most;

@@ -105,13 +105,10 @@ impl Requests {
             && self.quotas.are_open(self.seen)
     }
 
-    /// From when on one more may be granted, as far as the clock was seen; `None` while that
-    /// depends on something to come.
+    /// From when on one more may be granted, as far as the clock was seen and whatever is in
+    /// flight; `None` while that depends on something to come.
     #[inline]
     fn opens_at(&mut self) -> Option<Tick> {
-        if self.in_flight >= self.most_in_flight {
-            return None;
-        }
         let opens = self.quotas.open_at(self.seen)?;
         Some(opens.max(self.ladder.silent_until()))
     }
@@ -139,17 +136,27 @@ impl Admit for Requests {
 
     #[inline]
     fn earliest(&mut self, now: Instant) -> Earliest {
+        if self.in_flight < self.most_in_flight {
+            self.earliest_in_front(now)
+        } else {
+            self.see(now);
+            Earliest::OnReturn
+        }
+    }
+
+    /// Whatever is in flight may itself depend on those who come to the front, and they are few:
+    /// they keep within the quotas alone.
+    #[inline]
+    fn earliest_in_front(&mut self, now: Instant) -> Earliest {
         let now = self.see(now);
         match self.opens_at() {
             Some(at) if at <= now => Earliest::Now,
             Some(at) => self.when(at),
-            // Nobody can tell when an answer comes, but a lost request is settled then. It frees
-            // nothing in flight.
-            None if self.in_flight < self.most_in_flight => {
+            None => {
+                // Nobody can tell when an answer comes, but a lost request is settled then.
                 let settled = self.lost.next();
                 settled.map_or(Earliest::OnReturn, |at| self.when(at))
             }
-            None => Earliest::OnReturn,
         }
     }
 

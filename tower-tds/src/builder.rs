@@ -189,6 +189,7 @@ impl Builder {
             Some(limiters) => limiters,
             None => Limiters::new(self.limits)?,
         };
+        let longest_turn = limiters.longest_turn();
         let Limiters {
             data,
             token_socket,
@@ -209,7 +210,8 @@ impl Builder {
             .layer(RequestLimitLayer::new(data.first_in_line()))
             .service(token_http);
         let Renewal(settings) = self.renewal;
-        let tokens = settings(Tokens::builder(endpoint, self.credentials)).build(token_http);
+        let tokens = Tokens::builder(endpoint, self.credentials).readiness(longest_turn);
+        let tokens = settings(tokens).build(token_http);
         let translate: Translate = into_error;
         let read = ServiceBuilder::new()
             .layer(self.guard.bodies(bodies.clone()))

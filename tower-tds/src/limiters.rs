@@ -1,9 +1,9 @@
 //! How the limits of one address are divided between data and tokens.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
 use tower_tds_errors::Bodies;
-use tower_tds_limits::{Limiter, Limits};
+use tower_tds_limits::{Limiter, Limits, Quota};
 
 use crate::BuildError;
 
@@ -36,6 +36,15 @@ impl Limiters {
         })
     }
 
+    /// For how long a token call may wait for its permit. Nobody goes before it, so that it has to
+    /// wait for those of an interval, of which some ways of counting remember two, and for the
+    /// slowest of their answers.
+    pub(crate) fn longest_turn(&self) -> Duration {
+        let intervals = self.data.limits().quotas().iter().map(Quota::per);
+        let longest = intervals.max().unwrap_or_default();
+        longest.saturating_mul(2).saturating_add(SLOW_ANSWER)
+    }
+
     pub(crate) fn another_credential(&self) -> Self {
         Self {
             data: self.data.another_credential(),
@@ -44,3 +53,6 @@ impl Limiters {
         }
     }
 }
+
+/// What the limits themselves wait for an answer that does not come: `Limits::lost_after`.
+const SLOW_ANSWER: Duration = Duration::from_secs(10);

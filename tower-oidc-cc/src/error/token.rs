@@ -99,10 +99,11 @@ impl TokenError {
         matches!(self.0.kind, Kind::OverBudget)
     }
 
-    /// Whether the token request took longer than its own timeout.
+    /// Whether the token request took longer than its own timeout, or the HTTP client longer to be
+    /// ready for it.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(self.0.kind, Kind::Timeout)
+        matches!(self.0.kind, Kind::Timeout | Kind::NotReady)
     }
 
     /// Whether the request came with an `Authorization` header, which

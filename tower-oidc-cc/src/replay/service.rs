@@ -13,8 +13,9 @@ use crate::{Challenge, Error, Judge, Token};
 /// So is one whose token was lost between `poll_ready` and `call`, in the queue of a limiter say.
 /// The second try is made only if there is another token by then: after a refused refresh, or
 /// when tokens were found dead a moment ago, the first outcome comes back as it is, with its
-/// [`Finding`](crate::Finding). There is no third. While the new token is on its way, which is a
-/// token request's timeout at most, the first outcome is held, and with it its connection.
+/// [`Finding`](crate::Finding). There is no third. While the new token is on its way, for as long
+/// as a token request and the wait for its client may take, the first outcome is held, and with it
+/// its connection.
 ///
 /// # Backpressure
 ///

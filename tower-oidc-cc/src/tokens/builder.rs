@@ -42,6 +42,7 @@ impl TokensBuilder {
             settings: Settings {
                 provider,
                 timeout: TIMEOUT,
+                readiness: None,
                 policy: Policy::default(),
                 budget: Budget::default(),
                 clock: Clock::default(),
@@ -57,13 +58,25 @@ impl TokensBuilder {
         Self { parameters, ..self }
     }
 
-    /// Bounds one token request, from the client's readiness to the last byte; 10 s by default.
+    /// Bounds one token request, from its start to the last byte; 10 s by default.
     ///
-    /// It is the request's own: no caller's patience shortens or lengthens it. There is none for
+    /// It is the request's own: no caller's patience shortens or lengthens it. It starts when the
+    /// HTTP client is ready, for which there is [`readiness`](Self::readiness). There is none for
     /// the connect alone, since this one covers it: a shorter one is the HTTP client's to set.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = timeout;
+        self
+    }
+
+    /// Bounds the wait for the HTTP client's readiness before a token request; as long as
+    /// [`timeout`](Self::timeout) by default.
+    ///
+    /// Nothing is sent during that wait. Allow more of it to a client that limits requests, and
+    /// whose permits may be long in coming.
+    #[must_use]
+    pub fn readiness(mut self, longest: Duration) -> Self {
+        self.settings.readiness = Some(longest);
         self
     }
 
@@ -158,7 +171,7 @@ impl TokensBuilder {
         let post = Post::new(
             client,
             (ask, self.terms),
-            self.settings.timeout,
+            (self.settings.readiness(), self.settings.timeout),
             self.settings.clock.clone(),
         );
         Tokens::new(Shared::new(Arc::new(post), self.settings))

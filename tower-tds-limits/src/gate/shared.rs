@@ -27,6 +27,8 @@ pub(crate) struct Gate<A> {
 struct State<A> {
     rule: A,
     waiters: Waiters,
+    /// How many of them came to the front: they stand before all others.
+    in_front: usize,
     /// What the front waiter was last told; `None` while it has been woken to look again.
     told: Option<Earliest>,
 }
@@ -39,6 +41,7 @@ impl<A: Admit> Gate<A> {
             state: Mutex::new(State {
                 rule,
                 waiters: Waiters::new(),
+                in_front: 0,
                 told: None,
             }),
         }
@@ -79,7 +82,7 @@ impl<A: Admit> Gate<A> {
     pub(crate) fn try_pass(&self, line: Line) -> Result<A::Grant, Option<Duration>> {
         let mut state = self.lock();
         let now = clock::now();
-        let earliest = state.rule.earliest(now);
+        let earliest = state.earliest(line, now);
         if earliest == Earliest::Now && state.is_first(line) {
             return Ok(state.rule.admit(now));
         }
@@ -120,13 +123,13 @@ impl<A: Admit> Gate<A> {
             None => state.is_first(line),
         };
         let told = if front {
-            state.rule.earliest(now)
+            state.earliest(line, now)
         } else {
             Earliest::OnReturn
         };
         if told == Earliest::Now {
             let grant = state.rule.admit(now);
-            let next = place.take().and_then(|key| state.leave(key, now));
+            let next = place.take().and_then(|key| state.leave(key, line, now));
             drop(state);
             wake(next);
             return Pass::Granted(grant);
@@ -137,7 +140,10 @@ impl<A: Admit> Gate<A> {
                 let waker = waker.clone();
                 *place = Some(match line {
                     Line::Back => state.waiters.push_back(waker),
-                    Line::Front => state.waiters.push_front(waker),
+                    Line::Front => {
+                        state.in_front = state.in_front.saturating_add(1);
+                        state.waiters.push_front(waker)
+                    }
                 });
             }
         }
@@ -148,9 +154,9 @@ impl<A: Admit> Gate<A> {
     }
 
     /// Gives up a place in the queue.
-    pub(super) fn leave(&self, key: Key) {
+    pub(super) fn leave(&self, key: Key, line: Line) {
         let mut state = self.lock();
-        let next = state.leave(key, clock::now());
+        let next = state.leave(key, line, clock::now());
         drop(state);
         wake(next);
     }
@@ -176,10 +182,22 @@ impl<A: Admit> State<A> {
         line == Line::Front || self.waiters.is_empty()
     }
 
+    /// When one more from this line may pass.
+    #[inline]
+    fn earliest(&mut self, line: Line, now: Instant) -> Earliest {
+        match line {
+            Line::Back => self.rule.earliest(now),
+            Line::Front => self.rule.earliest_in_front(now),
+        }
+    }
+
     /// Takes a waiter out; gives the waker of the next one if it has to look now.
-    fn leave(&mut self, key: Key, now: Instant) -> Option<Waker> {
+    fn leave(&mut self, key: Key, line: Line, now: Instant) -> Option<Waker> {
         let was_front = self.waiters.is_front(key);
         self.waiters.remove(key);
+        if line == Line::Front {
+            self.in_front = self.in_front.saturating_sub(1);
+        }
         if !was_front {
             return None;
         }
@@ -190,14 +208,18 @@ impl<A: Admit> State<A> {
 
     /// The waker of the front waiter, if what it was last told no longer holds.
     fn front_to_wake(&mut self, now: Instant) -> Option<Waker> {
-        let waker = self.waiters.front()?;
         let told = self.told?;
-        let earliest = self.rule.earliest(now);
+        let line = match self.in_front {
+            0 => Line::Back,
+            _ => Line::Front,
+        };
+        let earliest = self.earliest(line, now);
         if earliest == told {
             return None;
         }
+        let waker = self.waiters.front()?.clone();
         self.told = None;
-        Some(waker.clone())
+        Some(waker)
     }
 }
 

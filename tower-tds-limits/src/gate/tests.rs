@@ -12,10 +12,12 @@ use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok
 
 use super::*;
 
-/// Lets `free` pass; one more at each instant in `at`; the rest on return.
+/// Lets `free` pass; one more at each instant in `at`; the rest on return. Whoever comes to the
+/// front passes whatever is free, once it is `urgent`.
 struct Script {
     free: usize,
     at: Vec<Instant>,
+    urgent: bool,
 }
 
 impl Admit for Script {
@@ -33,8 +35,16 @@ impl Admit for Script {
         }
     }
 
+    fn earliest_in_front(&mut self, now: Instant) -> Earliest {
+        if self.urgent {
+            Earliest::Now
+        } else {
+            self.earliest(now)
+        }
+    }
+
     fn admit(&mut self, _now: Instant) {
-        self.free -= 1;
+        self.free = self.free.saturating_sub(1);
     }
 
     fn admit_undated(&mut self) -> Option<()> {
@@ -46,6 +56,7 @@ fn gate(free: usize) -> Arc<Gate<Script>> {
     Arc::new(Gate::new(Script {
         free,
         at: Vec::new(),
+        urgent: false,
     }))
 }
 
@@ -161,6 +172,33 @@ async fn one_first_in_line_that_leaves_hands_the_turn_on() {
     assert!(first.is_woken(), "it has to wait by its own timer now");
     assert_pending!(first.poll());
     advance(Duration::from_millis(41)).await;
+    assert!(first.is_woken());
+    assert_ready_ok!(first.poll());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_first_in_line_waits_for_is_asked_for_it_alone() {
+    let gate = gate(0);
+    let urgent = |on| gate.update(|script| script.urgent = on);
+    let front = || pass!(Waiter::new(Arc::clone(&gate), Line::Front, None));
+    let mut first = pass!(waiter(&gate));
+    assert_pending!(first.poll());
+    urgent(true);
+    assert!(!first.is_woken(), "it is not about those who wait behind");
+    assert_ready_ok!(front().poll(), "at once");
+    assert_eq!(gate.try_pass(Line::Front), Ok(()));
+    urgent(false);
+    let mut waits = front();
+    let mut leaves = front();
+    assert_pending!(waits.poll());
+    assert_pending!(leaves.poll());
+    urgent(true);
+    assert!(leaves.is_woken() && !waits.is_woken());
+    drop(leaves);
+    assert!(waits.is_woken(), "the turn is handed on");
+    assert_ready_ok!(waits.poll());
+    assert!(!first.is_woken(), "to those it is about");
+    put_back(&gate);
     assert!(first.is_woken());
     assert_ready_ok!(first.poll());
 }

@@ -114,7 +114,7 @@ impl<A: Admit> Waiter<A> {
     pub(crate) fn give_up(&mut self) {
         self.since = None;
         if let Some(key) = self.place.take() {
-            self.gate.leave(key);
+            self.gate.leave(key, self.line);
         }
     }
 

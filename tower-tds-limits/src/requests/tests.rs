@@ -35,6 +35,25 @@ fn in_flight_is_bounded_whatever_the_quota_allows() {
 }
 
 #[test]
+fn one_first_in_line_waits_for_the_quota_and_not_for_a_place_in_flight() {
+    let now = Instant::now();
+    let limits = Limits::new(Quota::per_second(count(2))).rules(Rules::window());
+    let mut requests = Requests::new(&limits.in_flight(count(1)));
+    let grant = requests.admit(now);
+    requests.answer(now, grant, Outcome::Answered, false);
+    assert_eq!(requests.earliest(now), Earliest::OnReturn);
+    assert_eq!(requests.earliest_in_front(now), Earliest::Now);
+    let grant = requests.admit(now);
+    let second = now + ms(1_002);
+    assert_eq!(requests.earliest_in_front(now), Earliest::At(second));
+    // It is in flight as others are.
+    requests.end();
+    assert_eq!(requests.earliest(second), Earliest::OnReturn);
+    requests.prove_by_end(now, grant);
+    assert_eq!(requests.earliest(second), Earliest::Now);
+}
+
+#[test]
 fn of_several_quotas_the_tightest_decides() {
     let start = Instant::now();
     let limits = Limits::new(Quota::per_second(count(2)))

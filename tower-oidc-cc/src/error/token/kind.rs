@@ -12,6 +12,8 @@ pub(crate) enum Kind {
     Transport,
     /// The token request's own timeout passed.
     Timeout,
+    /// The HTTP client was not ready to take the token request for as long as it may be.
+    NotReady,
     /// The endpoint answered that it cannot answer now.
     Unavailable(StatusCode),
     /// The endpoint refused the credentials or the grant, with an OAuth error code.
@@ -49,6 +51,7 @@ impl Kind {
         match self {
             Self::Transport
             | Self::Timeout
+            | Self::NotReady
             | Self::Unavailable(_)
             | Self::Malformed(_)
             | Self::OverBudget
@@ -76,6 +79,10 @@ impl fmt::Display for Kind {
             ),
             Self::Timeout => f.write_str(
                 "the token endpoint did not answer in time: try later, or allow a longer timeout",
+            ),
+            Self::NotReady => f.write_str(
+                "the HTTP client was not ready for the token request in time, nothing was sent: \
+                 try later, or allow a longer readiness",
             ),
             Self::Unavailable(status) if is_refusal(status) => write!(
                 f,

@@ -28,6 +28,7 @@ pub(in crate::tokens) struct Post<S, B> {
     client: Mutex<S>,
     ask: Arc<Ask>,
     terms: Terms,
+    readiness: Duration,
     timeout: Duration,
     clock: Clock,
     body: PhantomData<fn() -> B>,
@@ -39,13 +40,14 @@ impl<S, B> Post<S, B> {
     pub(in crate::tokens) fn new(
         client: S,
         (ask, terms): (Ask, Terms),
-        timeout: Duration,
+        (readiness, timeout): (Duration, Duration),
         clock: Clock,
     ) -> Self {
         Self {
             client: Mutex::new(client),
             ask: Arc::new(ask),
             terms,
+            readiness,
             timeout,
             clock,
             body: PhantomData,
@@ -64,15 +66,20 @@ where
     R::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     fn fetch(&self, credentials: Arc<Credentials>) -> Flight {
-        let client = self
+        let mut client = self
             .client
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         let ask = Arc::clone(&self.ask);
-        let (terms, limit) = (self.terms, self.timeout);
+        let (terms, unready, limit) = (self.terms, self.readiness, self.timeout);
         let clock = self.clock.clone();
         Box::pin(async move {
+            // Bounded apart: a client that waits for a permit has sent nothing yet.
+            match timeout(unready, poll_fn(|cx| client.poll_ready(cx))).await {
+                Ok(ready) => ready.map_err(|e| TokenError::with_source(Kind::Transport, e))?,
+                Err(_) => return Err(TokenError::new(Kind::NotReady)),
+            }
             timeout(limit, exchange(client, (&ask, terms), credentials, clock))
                 .await
                 .unwrap_or_else(|_| Err(TokenError::new(Kind::Timeout)))
@@ -80,6 +87,7 @@ where
     }
 }
 
+/// Makes one request of a client that is ready.
 async fn exchange<S, B, R>(
     mut client: S,
     (ask, terms): (&Ask, Terms),
@@ -93,9 +101,6 @@ where
     R: Body,
     R::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    poll_fn(|cx| client.poll_ready(cx))
-        .await
-        .map_err(|e| TokenError::with_source(Kind::Transport, e))?;
     // After the wait for readiness, so that a signed statement is not old when it is sent.
     let sent = clock.now();
     let request = ask.request_at(sent.wall, &credentials)?;

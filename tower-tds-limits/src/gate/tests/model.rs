@@ -62,7 +62,7 @@ fn ask_and_leave(gate: &Gate<Room>, line: Line) -> bool {
             Pass::Granted(()) => true,
             Pass::Wait(_) => {
                 if let Some(key) = place.take() {
-                    gate.leave(key);
+                    gate.leave(key, line);
                 }
                 false
             }

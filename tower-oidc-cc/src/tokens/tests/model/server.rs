@@ -66,6 +66,7 @@ impl Server {
         let settings = Settings {
             provider,
             timeout: Duration::from_secs(10),
+            readiness: None,
             policy: Policy::default(),
             budget: Budget::default(),
             clock: Clock::default(),

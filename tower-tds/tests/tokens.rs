@@ -1,0 +1,72 @@
+//! Token calls between data calls, by what the server saw of both.
+#![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
+
+#[path = "support/server.rs"]
+#[expect(dead_code, reason = "the other tests need more of it")]
+mod server;
+
+use std::{num::NonZeroU32, time::Duration};
+
+use http::{Request, Response};
+use server::Server;
+use tokio::time::{Instant, pause};
+use tower::ServiceExt;
+use tower_tds::{
+    Builder, Client, Credentials, Limits, Quota, RequestBody, ResponseBody, layers::limits::Rules,
+};
+
+fn builder(server: &Server) -> Builder {
+    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+    Client::builder(&server.url(), &server.url(), credentials).loopback_http()
+}
+
+fn built(builder: Builder) -> Client {
+    builder.build().expect("loopback is let through")
+}
+
+fn count(n: u32) -> NonZeroU32 {
+    NonZeroU32::new(n).expect("a count is not zero")
+}
+
+/// The head of an answer; its body is read by nobody.
+async fn get(client: &Client, server: &Server) -> Response<ResponseBody> {
+    let request = Request::get(format!("{}/hold", server.url()));
+    let request = request.body(RequestBody::default()).expect("a request");
+    let response = client.clone().oneshot(request).await;
+    response.expect("the head of a success")
+}
+
+const DOWNLOAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf";
+const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+#[tokio::test]
+async fn a_token_call_does_not_wait_for_downloads() {
+    let server = Server::start(DOWNLOAD).await;
+    let limits = Limits::default().connections(count(4)).in_flight(count(3));
+    let client = built(builder(&server).limits(limits));
+    let mut downloads = Vec::new();
+    while downloads.len() < 3 {
+        downloads.push(get(&client, &server).await);
+    }
+    let beside = built(builder(&server).beside(&client));
+    beside.tokens().ready().await.expect("a token");
+    assert_eq!(server.seen(), ["POST", "t1", "t1", "t1", "POST"]);
+    drop(downloads);
+}
+
+#[tokio::test]
+async fn a_token_call_waits_for_its_permit_longer_than_for_its_answer() {
+    let server = Server::start(EMPTY).await;
+    let five_a_minute = Limits::new(Quota::per_minute(count(5))).rules(Rules::window());
+    let client = built(builder(&server).limits(five_a_minute));
+    for _ in 0..4 {
+        get(&client, &server).await;
+    }
+    let beside = built(builder(&server).beside(&client));
+    // From here on only the quota takes time.
+    pause();
+    let start = Instant::now();
+    beside.tokens().ready().await.expect("a token");
+    assert!(start.elapsed() > Duration::from_secs(50));
+    assert_eq!(server.seen(), ["POST", "t1", "t1", "t1", "t1", "POST"]);
+}
