@@ -137,8 +137,10 @@ impl Limits {
         &self.quotas
     }
 
-    pub(crate) fn most_in_flight(&self) -> u32 {
-        self.in_flight.get()
+    /// The most requests in flight at once.
+    #[must_use]
+    pub fn most_in_flight(&self) -> NonZeroU32 {
+        self.in_flight
     }
 
     /// The most sockets at once.

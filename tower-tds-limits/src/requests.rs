@@ -44,7 +44,7 @@ impl Requests {
             epoch: Epoch::default(),
             seen: Tick::ZERO,
             in_flight: 0,
-            most_in_flight: limits.most_in_flight(),
+            most_in_flight: limits.most_in_flight().get(),
             undated: quotas.are_undated(),
             proof: limits.proven_by(),
             quotas,

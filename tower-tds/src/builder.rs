@@ -72,7 +72,8 @@ impl Builder {
 
     /// Keeps within other limits than the contract's.
     ///
-    /// One of the connections is set aside for the token endpoint.
+    /// One of the connections is set aside for the token endpoint, and no more data calls are in
+    /// flight than there are others: further ones wait for their turn before they are sent.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;

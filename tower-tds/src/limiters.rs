@@ -29,8 +29,10 @@ impl Limiters {
                 "one connection is for the token endpoint: allow at least two",
             ));
         };
+        // Beyond its sockets a call would be let in to wait for one, and that by its timeouts.
+        let in_flight = limits.most_in_flight().min(data);
         Ok(Self {
-            data: Limiter::new(limits.connections(data)),
+            data: Limiter::new(limits.connections(data).in_flight(in_flight)),
             token_socket: Limiter::new(Limits::default().connections(NonZeroU32::MIN)),
             bodies: Bodies::new(),
         })

@@ -5,7 +5,7 @@
 #[path = "support/server.rs"]
 mod server;
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
@@ -13,7 +13,7 @@ use server::Server;
 use tokio::time::{Instant, pause, resume, sleep};
 use tower::ServiceExt;
 use tower_tds::{
-    Builder, Client, Credentials, Error, Kind, RequestBody, ResponseBody,
+    Builder, Client, Credentials, Error, Kind, Limits, RequestBody, ResponseBody,
     layers::errors::GuardLayer,
 };
 
@@ -118,6 +118,36 @@ async fn a_body_that_goes_silent_ends_by_an_error() {
         let free = client.limiter().snapshot();
         assert_eq!(free.in_flight, 0, "and its permit is free");
     }
+}
+
+#[tokio::test]
+async fn a_call_beyond_the_sockets_waits_for_a_download_to_end_and_does_not_time_out() {
+    let server = Server::start(LENGTH.as_bytes()).await;
+    let connections = NonZeroU32::new(4).expect("four");
+    let client = built(builder(&server).limits(Limits::default().connections(connections)));
+    let url = format!("{}/hold", server.url());
+    let mut held = Vec::new();
+    while held.len() < 3 {
+        let response = get(&client, url.clone()).await;
+        held.push(response.expect("the head of a success"));
+    }
+    let call = {
+        let client = client.clone();
+        tokio::spawn(async move { get(&client, url).await })
+    };
+    pause();
+    // Longer than all attempts of a call and their timeouts.
+    sleep(Duration::from_secs(600)).await;
+    assert!(!call.is_finished());
+    let now = client.limiter().snapshot();
+    assert_eq!(
+        (now.in_flight, now.waiting, now.connects_waiting),
+        (3, 1, 0)
+    );
+    resume();
+    held.pop();
+    call.await.expect("no panic").expect("its turn");
+    assert_eq!(server.seen(), ["POST", "t1", "t1", "t1", "t1"]);
 }
 
 async fn a_refused_call_waits_for(first: &Client, second: Client, server: &Server) {
