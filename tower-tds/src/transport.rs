@@ -1,14 +1,20 @@
 //! The hyper client: rustls with the platform's roots, and a permit in each socket.
 
-use std::{io, time::Duration};
+use std::{io, pin::Pin, time::Duration};
 
+use http::Uri;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
 use rustls::crypto::ring;
-use tower::Layer;
+use tower::{
+    Layer,
+    timeout::{Timeout, future::ResponseFuture as Bounded},
+    util::MapFuture,
+};
+use tower_service::Service;
 use tower_tds_limits::{Background, ConnectionLimit, ConnectionLimitLayer, Limiter};
 
 use crate::RequestBody;
@@ -22,7 +28,13 @@ pub(crate) enum Schemes {
     LoopbackHttp,
 }
 
-type Connector = ConnectionLimit<HttpsConnector<HttpConnector>>;
+/// The bound is around the permit's own connect, which sees to its end what is given up.
+type Connector = MapFuture<Timeout<Limited>, fn(Connect) -> Pin<Box<Connect>>>;
+
+type Limited = ConnectionLimit<HttpsConnector<HttpConnector>>;
+
+/// Boxed by `Connector`, since hyper asks for one that can be moved.
+type Connect = Bounded<<Limited as Service<Uri>>::Future>;
 
 /// A connector whose sockets are inside `limiter`'s limit.
 pub(crate) fn connector(limiter: Limiter, schemes: Schemes) -> io::Result<Connector> {
@@ -36,7 +48,13 @@ pub(crate) fn connector(limiter: Limiter, schemes: Schemes) -> io::Result<Connec
         Schemes::HttpsOnly => tls.https_only(),
         Schemes::LoopbackHttp => tls.https_or_http(),
     };
-    Ok(ConnectionLimitLayer::new(limiter).layer(tls.enable_http1().wrap_connector(tcp)))
+    let limited = ConnectionLimitLayer::new(limiter).layer(tls.enable_http1().wrap_connector(tcp));
+    // Without it nothing bounds a handshake that goes on in the background, where a pool leaves it
+    // whose request has got another socket.
+    Ok(MapFuture::new(
+        Timeout::new(limited, HANDSHAKE_TIMEOUT),
+        Box::pin,
+    ))
 }
 
 /// A client that keeps connections.
@@ -58,6 +76,12 @@ pub(crate) fn unpooled(connector: Connector) -> Http {
 /// As long as a lost first segment is worth waiting for: 1 + 2 + 4 s of retransmissions on Linux.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// From the first segment to the end of the TLS handshake: as long again.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Shorter than the 60 to 75 s that gateways keep an idle connection, so that it is this side
 /// that closes and no request meets a closing socket.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests;
