@@ -21,9 +21,13 @@ use support::{
 use tokio::{
     sync::Barrier,
     task::JoinSet,
-    time::{Instant, advance, sleep},
+    time::{Instant, advance, sleep, timeout},
 };
-use tower::{Layer, Service, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
+use tower::{
+    Layer, Service, ServiceExt,
+    limit::{ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer},
+    service_fn,
+};
 use tower_oidc_cc::{Existing, Finding, Foreign, Judgement};
 
 /// A service that refuses the first `refused` tokens as dead, and counts its calls.
@@ -152,6 +156,24 @@ async fn a_replay_under_a_limit_of_one_is_no_deadlock() {
     for response in calls.join_all().await {
         assert_eq!(response.unwrap().into_body(), "Bearer canary-token-2");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_waits_for_no_permit_that_its_own_service_holds() {
+    let endpoint = Endpoint::scripted([Reply::token(60)]);
+    let limit = ConcurrencyLimitLayer::new(1);
+    let layer = layer(&tokens(&endpoint)).replay();
+    let mut service = layer.layer(limit.layer(echo()));
+    let ready = service.ready().await.unwrap();
+    // The token expires while its caller holds the readiness, and goes on to hold the service.
+    advance(secs(61)).await;
+    settle().await;
+    let response = timeout(secs(3_600), ready.call(get(DATA))).await;
+    assert_eq!(
+        response.unwrap().unwrap().into_body(),
+        "Bearer canary-token-2"
+    );
+    assert_eq!(endpoint.count(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,8 +19,8 @@ use crate::{Challenge, Error, Judge, Token};
 ///
 /// # Backpressure
 ///
-/// The first try uses the readiness that `poll_ready` reserved. The second makes a clone ready, so
-/// a limiter below sees it as a request of its own.
+/// The first try uses the readiness that `poll_ready` reserved, or gives it back if the token was
+/// lost by then. The second makes a clone ready, so a limiter below sees it as a request of its own.
 ///
 /// # Cancel safety
 ///
@@ -114,6 +114,14 @@ where
         };
         // The one that is ready makes the first call; its clone starts unready.
         let again = again.then(|| (self.token.clone(), request.clone()));
-        ReplayFuture::new(self.token.call(request), again)
+        let call = self.token.call(request);
+        if call.is_replaced()
+            && let Some((unready, _)) = &again
+        {
+            // Nothing was sent. What this one reserved below, a permit say, goes back now: the
+            // second try may have to wait for it, and nobody should while a token is fetched.
+            self.token = unready.clone();
+        }
+        ReplayFuture::new(call, again)
     }
 }
