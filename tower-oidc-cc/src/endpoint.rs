@@ -82,11 +82,16 @@ impl TokenEndpoint {
         &self.uri
     }
 
-    /// What a signed statement calls the endpoint: its address without the query, since servers
-    /// compare it with the address that they publish.
+    /// What a signed statement calls the endpoint: its address as the server sees it, with no query
+    /// and no port that goes without saying. Servers compare it, letter by letter, with the address
+    /// that they publish (RFC 7523, section 3, by RFC 3986, section 6.2.1).
     #[cfg(feature = "private-key-jwt")]
     pub(crate) fn audience(&self) -> String {
-        format!("{}{}", self.origin, self.uri.path())
+        let scheme = self.uri.scheme_str().unwrap_or_default();
+        let host = self.uri.host().unwrap_or_default();
+        let port = self.origin.port().map(|port| format!(":{port}"));
+        let port = port.unwrap_or_default();
+        format!("{scheme}://{host}{port}{}", self.uri.path())
     }
 }
 

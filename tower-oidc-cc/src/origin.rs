@@ -125,6 +125,12 @@ impl Origin {
             && (*authority.as_str() == *self.usual || self.is_spelt(authority))
     }
 
+    /// The port, unless it goes without saying.
+    #[cfg(feature = "private-key-jwt")]
+    pub(crate) fn port(&self) -> Option<u16> {
+        (self.port != self.default).then_some(self.port)
+    }
+
     /// Whether `authority` is another spelling of this one: another case, a port that goes without
     /// saying.
     fn is_spelt(&self, authority: &Authority) -> bool {

@@ -36,7 +36,7 @@ pub(super) fn authenticate(
     }
     let shared_id = key.api_key().shared_id();
     if let Some(public) = key.public.clone() {
-        statement::check(&mut realm, &public, &id, form)?;
+        statement::check(&mut realm, &public, &id, (head, form))?;
     } else if !claimed.secret.is_some_and(|secret| key.opens_with(&secret)) {
         return Err(WRONG_SECRET);
     }

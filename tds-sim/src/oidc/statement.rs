@@ -1,5 +1,6 @@
 //! A signed statement in place of a secret (RFC 7523), judged as Keycloak 26.5.0 judges it.
 
+use http::{Uri, header::HOST, request::Parts, uri::Authority};
 use serde_json::Value;
 
 use crate::{
@@ -27,7 +28,7 @@ pub(super) fn check(
     realm: &mut Realm,
     key: &PublicKey,
     id: &str,
-    form: &Form,
+    (head, form): (&Parts, &Form),
 ) -> Result<(), Refusal> {
     let kind = form.field("client_assertion_type").ok_or(NO_TYPE)?;
     if kind != TYPE {
@@ -53,7 +54,7 @@ pub(super) fn check(
             }
         })
     })?;
-    audience(statement.aud.as_ref()).map_err(Refusal::statement)?;
+    audience(statement.aud.as_ref(), head).map_err(Refusal::statement)?;
     lifetime(&statement, realm.wall()).map_err(Refusal::statement)?;
     let jti = statement
         .jti
@@ -66,11 +67,12 @@ pub(super) fn check(
 }
 
 /// It is for this realm or its token endpoint, and for nothing else beside.
-fn audience(aud: Option<&Value>) -> Result<(), &'static str> {
+fn audience(aud: Option<&Value>, head: &Parts) -> Result<(), &'static str> {
+    let ours = |one: &str| is_ours(one, head);
     let (ours, all) = match aud {
-        Some(Value::String(one)) => (is_ours(one), 1),
+        Some(Value::String(one)) => (ours(one), 1),
         Some(Value::Array(all)) => (
-            all.iter().any(|one| one.as_str().is_some_and(is_ours)),
+            all.iter().any(|one| one.as_str().is_some_and(ours)),
             all.len(),
         ),
         _ => (false, 0),
@@ -84,11 +86,30 @@ fn audience(aud: Option<&Value>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A simulator in a process has no host of its own, so any will do.
-fn is_ours(audience: &str) -> bool {
-    audience
-        .parse::<http::Uri>()
-        .is_ok_and(|uri| uri.host().is_some() && Endpoint::is_issuer_or_token(uri.path()))
+/// Whether `audience` is an address of this realm, letter by letter, as the sender calls the host.
+/// A simulator in a process has none of its own: any will do for a request that names none.
+fn is_ours(audience: &str, head: &Parts) -> bool {
+    let Ok(address) = audience.parse::<Uri>() else {
+        return false;
+    };
+    let Some(authority) = address.authority() else {
+        return false;
+    };
+    let said = unsaid_port(&address, authority.as_str());
+    let here = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+    let here = head.uri.authority().map(Authority::as_str).or(here);
+    authority.as_str() == said
+        && here.is_none_or(|here| unsaid_port(&address, here) == said)
+        && Endpoint::is_issuer_or_token(address.path())
+}
+
+/// `authority` without the port that goes without saying: none stands in a published address.
+fn unsaid_port<'a>(address: &Uri, authority: &'a str) -> &'a str {
+    let port = match address.scheme_str() {
+        Some("https") => ":443",
+        _ => ":80",
+    };
+    authority.strip_suffix(port).unwrap_or(authority)
 }
 
 /// It is good for a minute from its making on, whatever end it gives itself.

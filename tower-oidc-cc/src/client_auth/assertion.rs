@@ -94,6 +94,7 @@ impl Assertion {
 
     /// Replaces the address of the token endpoint as the audience of each statement.
     ///
+    /// That is the address as it was configured, without its query and a default port.
     /// Servers that follow the successor of RFC 7523 want their issuer here. Keycloak 26.5.0 takes
     /// either.
     #[must_use]

@@ -63,3 +63,21 @@ fn the_query_is_kept_and_not_shown() {
     assert_eq!(endpoint.uri().query(), Some("tenant=1234"));
     assert!(!format!("{endpoint:?}").contains("1234"));
 }
+
+#[cfg(feature = "private-key-jwt")]
+#[test]
+fn a_statement_is_for_the_address_without_a_port_that_goes_without_saying() {
+    for (address, audience) in [
+        ("https://sso.example.com/t", "https://sso.example.com/t"),
+        ("https://sso.example.com:443/t", "https://sso.example.com/t"),
+        (
+            "https://SSO.example.com:8443/t?x=y",
+            "https://SSO.example.com:8443/t",
+        ),
+        ("http://[::1]:80/t", "http://[::1]/t"),
+        ("http://127.0.0.1:443/t", "http://127.0.0.1:443/t"),
+    ] {
+        let endpoint = TokenEndpoint::loopback(address.parse().unwrap()).unwrap();
+        assert_eq!(endpoint.audience(), audience);
+    }
+}

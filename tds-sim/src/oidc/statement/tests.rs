@@ -46,10 +46,14 @@ fn signed(sim: &Sim, change: impl Fn(&mut Value)) -> String {
 }
 
 async fn post(sim: &Sim, statement: &str) -> (u16, Value) {
+    post_to(sim, TOKEN, statement).await
+}
+
+async fn post_to(sim: &Sim, address: &str, statement: &str) -> (u16, Value) {
     let form = format!(
         "grant_type=client_credentials&client_assertion_type={TYPE}&client_assertion={statement}"
     );
-    let request = Request::post(TOKEN)
+    let request = Request::post(address)
         .header("content-type", "application/x-www-form-urlencoded")
         .body(form);
     let response = sim.clone().oneshot(request.unwrap()).await.unwrap();
@@ -95,6 +99,26 @@ async fn the_issuer_is_an_audience_and_two_audiences_are_none() {
     ] {
         let (status, reply) = post(&sim, &says(audience)).await;
         assert_eq!((status, &reply["error_description"]), (400, &json!(reason)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_audience_is_compared_letter_by_letter_with_the_address_that_was_called() {
+    let sim = sim();
+    for (called, audience, status) in [
+        ("https://sso.example", "https://sso.example", 200),
+        ("https://sso.example:443", "https://sso.example", 200),
+        ("https://sso.example", "https://sso.example:443", 400),
+        ("https://sso.example:443", "https://sso.example:443", 400),
+        ("https://sso.example", "https://SSO.example", 400),
+        ("https://sso.example", "https://other.example", 400),
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080", 200),
+        ("http://127.0.0.1:8080", "http://127.0.0.1", 400),
+    ] {
+        let audience = json!(format!("{audience}{TOKEN}"));
+        let statement = signed(&sim, |claims| claims["aud"] = audience.clone());
+        let (seen, _) = post_to(&sim, &format!("{called}{TOKEN}"), &statement).await;
+        assert_eq!(seen, status, "{audience} at {called}");
     }
 }
 
