@@ -12,7 +12,7 @@ use support::{
     settle, tokens,
 };
 use tokio::{runtime, task::JoinSet, time::Instant};
-use tower::{Layer, ServiceExt};
+use tower::{Layer, Service, ServiceExt};
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_cold_calls_make_one_request() {
@@ -268,6 +268,19 @@ fn a_runtime_that_nobody_drives_is_given_up_by_those_who_wait() {
         drop(service.oneshot(get(DATA)).await.unwrap());
     });
     assert_eq!(endpoint.count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_long_ago_is_not_given_to_a_call_of_now() {
+    let endpoint = Endpoint::scripted([Reply::down().after(secs(2))]);
+    let mut service = layer(&tokens(&endpoint)).layer(echo());
+    let waited = tokio::time::timeout(secs(1), service.ready()).await;
+    assert!(waited.is_err(), "the request takes longer");
+    // It fails, and nobody looks at the kept service for longer than the endpoint is left alone.
+    tokio::time::sleep(secs(3_600)).await;
+    let response = service.ready().await.unwrap().call(get(DATA)).await;
+    assert_eq!(response.unwrap().into_body(), "Bearer canary-token-2");
+    assert_eq!(endpoint.count(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -55,15 +55,19 @@ impl Wait {
         }
     }
 
-    /// Resolves when there is a token, or when the flight that was waited for has failed.
+    /// Resolves when there is a token, or when the flight that was waited for has failed and the
+    /// endpoint is left alone for it.
     pub(crate) fn poll(
         &mut self,
         tokens: &Tokens,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TokenError>> {
         let mut told = None;
-        // A driver can vanish with its runtime, and then the second lap asks anew, on the runtime
-        // of this caller. If that vanishes in the same breath, this runtime is on its way down.
+        // If two drivers vanish in the same breath, this runtime is on its way down.
+        let mut last = Err(TokenError::new(Kind::Vanished));
+        // The second lap asks anew: what was heard may be of long ago, since nobody knows when this
+        // is polled, and a driver can vanish with its runtime, which is when this caller's has the
+        // next one.
         for _ in 0..2 {
             let mut waiting = match mem::take(self) {
                 // ## Idle => (Waiting | done)
@@ -85,7 +89,7 @@ impl Wait {
             };
             // ## Waiting => (done | Idle)
             match Pin::new(&mut waiting.answer).poll(cx) {
-                Poll::Ready(Ok(answer)) => return done(Some(waiting.told), answer),
+                Poll::Ready(Ok(answer)) => last = answer,
                 Poll::Ready(Err(_)) => {}
                 Poll::Pending => match waiting.patience.as_mut().map(|p| p.as_mut().poll(cx)) {
                     // The driver's runtime is kept, and nobody drives it.
@@ -98,7 +102,7 @@ impl Wait {
             }
             told = Some(waiting.told);
         }
-        done(told, Err(TokenError::new(Kind::Vanished)))
+        done(told, last)
     }
 }
 
