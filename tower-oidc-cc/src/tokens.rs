@@ -25,6 +25,7 @@ mod entry;
 mod fleet;
 mod grant;
 mod keyring;
+mod patience;
 mod refusals;
 mod settings;
 mod shared;

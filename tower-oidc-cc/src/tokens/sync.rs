@@ -9,5 +9,7 @@ pub(super) use arc_swap::{ArcSwapOption, Guard};
 pub(super) use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot},
-    time::{Sleep, sleep, timeout, timeout_at},
+    time::{sleep, timeout, timeout_at},
 };
+
+pub(super) use super::patience::Patience;

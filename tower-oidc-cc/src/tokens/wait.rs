@@ -13,7 +13,7 @@ use super::{
     Tokens,
     entry::{Answer, Entry},
     shared::Shared,
-    sync::{Handle, Sleep, oneshot, sleep},
+    sync::{Patience, oneshot},
 };
 use crate::{Event, Outcome, TokenError, error::token::Kind, moment::Moment};
 
@@ -30,8 +30,8 @@ pub(crate) struct Waiting {
     answer: oneshot::Receiver<Answer>,
     /// The driver that was asked.
     shift: u64,
-    /// How long it is waited for; for ever where there is no clock to go by.
-    patience: Option<Pin<Box<Sleep>>>,
+    /// How long it is waited for.
+    patience: Patience,
     told: Told,
 }
 
@@ -63,11 +63,10 @@ impl Wait {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TokenError>> {
         let mut told = None;
-        // If two drivers vanish in the same breath, this runtime is on its way down.
-        let mut last = Err(TokenError::new(Kind::Vanished));
-        // The second lap asks anew: what was heard may be of long ago, since nobody knows when this
-        // is polled, and a driver can vanish with its runtime, which is when this caller's has the
-        // next one.
+        // The second lap asks anew: a driver can vanish with its runtime, and then this caller's has
+        // the next one; and an answer may be of long ago, since a kept service is polled whenever
+        // its owner likes.
+        let mut last = None;
         for _ in 0..2 {
             let mut waiting = match mem::take(self) {
                 // ## Idle => (Waiting | done)
@@ -75,12 +74,12 @@ impl Wait {
                     Entry::Fresh => return done(told, Ok(())),
                     Entry::Refused(error) => return done(told, Err(error)),
                     Entry::Waiting(answer, shift) => {
+                        let now = tokens.shared.now().steady;
                         let limit = tokens.shared.settings.patience();
-                        let patience = Handle::try_current().map(|_| Box::pin(sleep(limit)));
                         Box::new(Waiting {
                             answer,
                             shift,
-                            patience: patience.ok(),
+                            patience: Patience::new(now.checked_add(limit)),
                             told: told.take().unwrap_or_else(|| Told::new(&tokens.shared)),
                         })
                     }
@@ -89,12 +88,12 @@ impl Wait {
             };
             // ## Waiting => (done | Idle)
             match Pin::new(&mut waiting.answer).poll(cx) {
-                Poll::Ready(Ok(answer)) => last = answer,
+                Poll::Ready(Ok(answer)) => last = Some(answer),
                 Poll::Ready(Err(_)) => {}
-                Poll::Pending => match waiting.patience.as_mut().map(|p| p.as_mut().poll(cx)) {
+                Poll::Pending => match waiting.patience.poll(cx) {
                     // The driver's runtime is kept, and nobody drives it.
-                    Some(Poll::Ready(())) => tokens.shared.relieve(waiting.shift),
-                    Some(Poll::Pending) | None => {
+                    Poll::Ready(()) => tokens.shared.relieve(waiting.shift),
+                    Poll::Pending => {
                         *self = Self::Waiting(waiting);
                         return Poll::Pending;
                     }
@@ -102,7 +101,11 @@ impl Wait {
             }
             told = Some(waiting.told);
         }
-        done(told, last)
+        // If two drivers vanish in the same breath, this runtime is on its way down.
+        done(
+            told,
+            last.unwrap_or_else(|| Err(TokenError::new(Kind::Vanished))),
+        )
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     collections::VecDeque,
     convert::Infallible,
     future::{Future, poll_fn},
-    pin::{Pin, pin},
+    pin::pin,
     sync::{Arc, Weak},
     task::{Context, Poll, Wake, Waker},
     time::Duration,
@@ -289,20 +289,20 @@ impl Handle {
     }
 }
 
+/// A wait of one who may lose patience: it ends at the second look, if ever.
 #[derive(Debug)]
-pub(super) struct Sleep {
+pub(super) struct Patience {
     ends: bool,
 }
 
-/// A wait of one who may lose patience: it ends at the second look, if ever.
-pub(super) fn sleep(_: Duration) -> Sleep {
-    Sleep { ends: false }
-}
+// === impl Patience ===
 
-impl Future for Sleep {
-    type Output = ();
+impl Patience {
+    pub(super) fn new(_: Option<Instant>) -> Self {
+        Self { ends: false }
+    }
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.ends {
             return Poll::Ready(());
         }
@@ -315,6 +315,9 @@ impl Future for Sleep {
         Poll::Pending
     }
 }
+
+/// Over at once: nothing here waits for other processes.
+pub(super) async fn sleep(_: Duration) {}
 
 /// Never too late.
 pub(super) async fn timeout<F: Future>(_: Duration, work: F) -> Result<F::Output, Infallible> {
