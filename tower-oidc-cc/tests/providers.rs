@@ -20,7 +20,9 @@ use std::{
     time::Duration,
 };
 
-use support::{DATA, Endpoint, echo, endpoint::Reply, get, layer, poll_once, secs};
+use support::{
+    DATA, Endpoint, echo, endpoint::Reply, get, layer, poll_once, secs, settle, store::Store,
+};
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, ServiceExt};
 use tower_oidc_cc::{Credentials, Provider, TokenEndpoint, Tokens};
@@ -166,6 +168,30 @@ async fn a_function_is_asked_every_second_while_what_it_gave_is_refused() {
     sleep(Duration::from_millis(200)).await;
     tokens.ready().await.unwrap();
     assert_eq!(secrets(&endpoint), ["wrong", "right"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_failed_is_left_alone_once_another_process_has_brought_a_token() {
+    let (endpoint, redis) = (Endpoint::default(), Store::default());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let vault = {
+        let asked = Arc::clone(&asked);
+        Provider::from_fn(move || {
+            asked.fetch_add(1, Ordering::SeqCst);
+            async { Err::<Credentials, _>("the vault is sealed") }
+        })
+    };
+    let process = |provider: Provider| {
+        let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+        let builder = Tokens::builder(uri, provider).store(redis.clone());
+        builder.build(endpoint.clone())
+    };
+    process(key("spare").into()).ready().await.unwrap();
+    settle().await;
+    let tokens = process(vault.or(key("spare")));
+    tokens.ready().await.unwrap();
+    sleep(secs(3_600)).await;
+    assert_eq!((endpoint.count(), asked.load(Ordering::SeqCst)), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -160,6 +160,8 @@ impl Driver {
             let shared = &self.shared;
             let found = self.fleet.ask(shared, &credentials);
             if let Some(issued) = attending(shared, self.shift, found).await {
+                // The server accepted these of another process.
+                self.keyring.accept(turn);
                 return Ok(issued);
             }
             let Some(leave) = self.shared.upgrade().map(|shared| shared.depart()) else {
