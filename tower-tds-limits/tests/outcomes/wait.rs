@@ -7,7 +7,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tower::ServiceExt;
-use tower_tds_limits::{Limits, Quota};
+use tower_tds_limits::{Error, Limits, Quota};
 
 use crate::{
     limited::{Limited, unsent},
