@@ -152,9 +152,12 @@ where
         if self.turn.is_decided() || !ready!(self.poll_pause_over(cx)) {
             return Poll::Ready(Ok(()));
         }
-        self.turn
-            .poll_ready(cx, |cx| self.inner.poll_ready(cx))
-            .map_err(Error::Inner)
+        let ready = ready!(self.turn.poll_ready(cx, |cx| self.inner.poll_ready(cx)));
+        if !self.turn.is_granted() {
+            // Without a permit there is no try, and another may.
+            self.probe = None;
+        }
+        Poll::Ready(ready.map_err(Error::Inner))
     }
 
     #[inline]

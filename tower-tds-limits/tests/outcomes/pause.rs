@@ -1,11 +1,13 @@
 //! What refusals for the credential lead to: a pause, and one request that tries.
 
+use std::num::NonZeroU32;
+
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
-use tower::ServiceExt;
-use tower_tds_limits::{LimitError, Rung};
+use tower::{Service, ServiceExt};
+use tower_tds_limits::{LimitError, Limits, Rung};
 
 use crate::{
     limited::{Limited, unsent},
@@ -149,4 +151,28 @@ async fn a_caller_who_gives_up_while_trying_lets_another_try() {
     tries.abort();
     let statuses = limited.calls(5).await;
     assert!(statuses.iter().all(|status| *status == 200));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_tries_and_waits_too_long_for_a_permit_lets_another_try() {
+    let limited = Limited::new(
+        Limits::default()
+            .in_flight(NonZeroU32::MIN)
+            .max_wait(secs(5)),
+        Scripted::refusing(secs(10), 1, Answer::status(429)),
+    );
+    let other = Limited {
+        limiter: limited.limiter.another_credential(),
+        service: limited.service.clone(),
+    };
+    limited.calls(1).await;
+    let holds = tokio::spawn(async move { other.calls(1).await });
+    sleep(ms(1)).await;
+    let mut kept = limited.caller();
+    let refused = kept.ready().await.expect("a refusal comes with the call");
+    assert!(refused.call(request()).await.is_err());
+    holds.await.expect("it is answered");
+    let answer = limited.caller().oneshot(request()).await;
+    answer.expect("another tries, though the one that was refused is kept");
+    drop(kept);
 }
