@@ -173,22 +173,23 @@ impl Credential {
 // === impl PauseWaiter ===
 
 impl PauseWaiter {
-    /// Waits until the credential pauses no more, or until it is this one's turn to try.
+    /// Waits until the credential pauses no more, or until it is this one's turn to try. `since`
+    /// is when the wait began, if that was before the pause.
     ///
     /// # Errors
     /// When the longest wait has passed, or when the service says that it will be very long.
     pub(crate) fn poll_over(
         &mut self,
         credential: &Arc<Credential>,
+        since: Option<Instant>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Probe>, LimitError>> {
         let (waiter, _) = self.waiter.get_or_insert_with(|| {
-            let waiter = Waiter::new(
-                Arc::clone(&credential.pause),
-                credential.line,
-                credential.max_wait,
-            );
-            (waiter, clock::now())
+            let since = since.unwrap_or_else(clock::now);
+            let pause = Arc::clone(&credential.pause);
+            let mut waiter = Waiter::new(pause, credential.line, credential.max_wait);
+            waiter.waiting_since(since);
+            (waiter, since)
         });
         let Poll::Ready(over) = waiter.poll_pass(cx) else {
             return if credential.is_told() {

@@ -121,13 +121,15 @@ impl<P: Permit> Turn<P> {
         matches!(self.readiness, Readiness::Granted(_))
     }
 
-    /// Gives back a permit, or a place in the queue, and waits anew at the next poll.
-    pub(crate) fn step_back(&mut self) {
-        self.waiter.give_up();
+    /// Gives back a permit, or a place in the queue, and waits anew at the next poll. Gives since
+    /// when it has waited, if it has.
+    pub(crate) fn step_back(&mut self) -> Option<Instant> {
+        let since = self.waiter.give_up();
         if let Readiness::Granted(grant) = self.readiness {
             self.readiness = Readiness::InnerReady;
             drop(P::granted(&self.source, grant));
         }
+        since
     }
 
     /// The wait for a permit counts from `since`.

@@ -49,7 +49,7 @@ impl<A: Admit> Waiter<A> {
     }
 
     /// The present wait began earlier than here.
-    pub(super) fn waiting_since(&mut self, since: Instant) {
+    pub(crate) fn waiting_since(&mut self, since: Instant) {
         self.since = Some(since);
     }
 
@@ -110,12 +110,12 @@ impl<A: Admit> Waiter<A> {
         (waited >= self.max_wait?).then_some(waited)
     }
 
-    /// Gives up the place, if there is one.
-    pub(crate) fn give_up(&mut self) {
-        self.since = None;
+    /// Gives up the place, if there is one. Gives since when it has waited, where that is bounded.
+    pub(crate) fn give_up(&mut self) -> Option<Instant> {
         if let Some(key) = self.place.take() {
             self.gate.leave(key, self.line);
         }
+        self.since.take()
     }
 
     fn poll_timer(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()> {

@@ -116,8 +116,8 @@ impl<S, F> RequestLimit<S, F> {
             return Poll::Ready(true);
         }
         // A place in the queue kept through a pause would keep others waiting.
-        self.turn.step_back();
-        let over = ready!(self.pause.poll_over(self.turn.source(), cx));
+        let since = self.turn.step_back();
+        let over = ready!(self.pause.poll_over(self.turn.source(), since, cx));
         let since = self.pause.take_since();
         Poll::Ready(match over {
             Ok(probe) => {

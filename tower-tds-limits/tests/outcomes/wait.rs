@@ -136,3 +136,25 @@ async fn one_who_tries_and_finds_no_permit_lets_another_try() {
     answer.expect("another tries, though the one that was rejected is kept");
     drop(kept);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_begins_during_a_bounded_wait_does_not_lengthen_it() {
+    let limited = Limited::new(
+        Limits::default()
+            .in_flight(NonZeroU32::MIN)
+            .max_wait(secs(10)),
+        Scripted::refusing(secs(9), 1, Answer::status(429).retry_after(60)),
+    );
+    let begin = Instant::now();
+    let caller = limited.caller();
+    let (refused, waited) = tokio::join!(
+        caller.clone().oneshot(request()),
+        caller.clone().oneshot(request())
+    );
+    refused.expect("a refusal is an answer");
+    let error = unsent(waited).expect("it pauses for a minute");
+    let waited = error.waited().expect("it waited, and was not rejected");
+    assert!(waited >= secs(10) && waited < ms(10_100), "{waited:?}");
+    assert_eq!(begin.elapsed(), waited);
+    assert_eq!(limited.service.arrivals().len(), 1);
+}
