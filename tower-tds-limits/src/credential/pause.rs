@@ -57,7 +57,8 @@ impl Pause {
     /// A request was refused at `now`, with a hint for how long to wait. Gives the length of the
     /// pause if this began it.
     ///
-    /// Those in flight when it began may find it longer by their hints, and are no news.
+    /// Those in flight when it began may find it longer by their hints, and are no news. What the
+    /// one that tried is told counts, also where it is shorter than what was told before.
     pub(crate) fn refuse(
         &mut self,
         now: Instant,
@@ -65,8 +66,8 @@ impl Pause {
         tried: bool,
     ) -> Option<Duration> {
         if let Some(hint) = hint {
-            let end = now.checked_add(hint);
-            self.told = end.filter(|_| hint > LONGEST).max(self.told);
+            let end = now.checked_add(hint).filter(|_| hint > LONGEST);
+            self.told = if tried { end } else { end.max(self.told) };
         }
         let hint = hint.map(|hint| hint.min(LONGEST));
         match self.state {

@@ -176,3 +176,23 @@ async fn one_who_tries_and_waits_too_long_for_a_permit_lets_another_try() {
     answer.expect("another tries, though the one that was refused is kept");
     drop(kept);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_the_service_tells_the_one_that_tries_counts_and_not_what_it_told_before() {
+    let limited = Limited::before(Scripted::new(ms(20), |n| match n {
+        0 => Answer::status(429).retry_after(86_400),
+        1 => Answer::status(429).retry_after(30),
+        _ => Answer::ok(),
+    }));
+    limited.calls(1).await;
+    sleep(secs(60)).await;
+    assert_eq!(limited.calls(1).await, [429], "it tries");
+    assert_eq!(
+        limited.calls(3).await,
+        [200; 3],
+        "half a minute is waited for"
+    );
+    let arrivals = limited.service.arrivals();
+    let waited = arrivals[2] - arrivals[1];
+    assert!(waited >= secs(30) && waited < secs(31), "{waited:?}");
+}

@@ -82,3 +82,28 @@ fn a_late_refusal_does_not_disturb_the_one_that_tries() {
     assert_eq!(pause.refuse(now + secs(1), None, false), None);
     assert_eq!(pause.earliest(now + secs(9)), Earliest::OnReturn);
 }
+
+#[test]
+fn only_the_try_is_told_of_a_shorter_pause() {
+    let now = Instant::now();
+    let mut pause = Pause::new();
+    pause.refuse(now, Some(secs(86_400)), false);
+    pause.refuse(now, Some(secs(7_200)), false);
+    assert_eq!(pause.told(), Some(now + secs(86_400)));
+    let over = now + secs(60);
+    assert!(pause.admit(over));
+    pause.refuse(over, None, true);
+    assert_eq!(
+        pause.told(),
+        Some(now + secs(86_400)),
+        "no hint is no news of it"
+    );
+    let over = over + secs(60);
+    assert!(pause.admit(over));
+    pause.refuse(over, Some(secs(7_200)), true);
+    assert_eq!(pause.told(), Some(over + secs(7_200)));
+    let over = over + secs(60);
+    assert!(pause.admit(over));
+    assert_eq!(pause.refuse(over, Some(secs(30)), true), Some(secs(30)));
+    assert_eq!(pause.told(), None, "half a minute is waited for");
+}
