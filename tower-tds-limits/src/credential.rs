@@ -164,9 +164,11 @@ impl Credential {
         LimitError::rejected(until.map(|until| until.saturating_duration_since(now)))
     }
 
-    /// Whether the pause is too long to wait for.
+    /// Whether the pause is too long to wait for. Once it should have been over it is as any other.
     fn is_told(&self) -> bool {
-        self.pause.read(|pause, _| pause.told().is_some())
+        let now = clock::now();
+        self.pause
+            .read(|pause, _| pause.told().is_some_and(|told| told > now))
     }
 }
 

@@ -196,3 +196,18 @@ async fn what_the_service_tells_the_one_that_tries_counts_and_not_what_it_told_b
     let waited = arrivals[2] - arrivals[1];
     assert!(waited >= secs(30) && waited < secs(31), "{waited:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn calls_wait_again_once_a_long_pause_is_over_and_no_other_was_told() {
+    let limited = Limited::before(Scripted::new(ms(20), |n| match n {
+        0 => Answer::status(429).retry_after(100),
+        1 | 2 => Answer::status(429),
+        _ => Answer::ok(),
+    }));
+    limited.calls(1).await;
+    sleep(secs(60)).await;
+    assert_eq!(limited.calls(1).await, [429], "it tries");
+    sleep(secs(45)).await;
+    assert_eq!(limited.calls(1).await, [429], "it tries");
+    assert_eq!(limited.calls(3).await, [200; 3], "they wait");
+}
