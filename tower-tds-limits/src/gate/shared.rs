@@ -20,7 +20,7 @@ pub(super) enum Pass<G> {
 /// Admits what a pure rule allows, in the order of asking.
 pub(crate) struct Gate<A> {
     /// Guards the rule and the queue together, so that a grant and its order are one step. Never
-    /// held across an `.await`, and no waker runs under it.
+    /// held across an `.await`, and no waker is woken or dropped under it.
     state: Mutex<State<A>>,
 }
 
@@ -129,12 +129,12 @@ impl<A: Admit> Gate<A> {
         };
         if told == Earliest::Now {
             let grant = state.rule.admit(now);
-            let next = place.take().and_then(|key| state.leave(key, line, now));
-            drop(state);
-            wake(next);
+            if let Some(key) = place.take() {
+                Self::take_out(state, key, line, now);
+            }
             return Pass::Granted(grant);
         }
-        match *place {
+        let replaced = match *place {
             Some(key) => state.waiters.set_waker(key, waker),
             None => {
                 let waker = waker.clone();
@@ -145,20 +145,45 @@ impl<A: Admit> Gate<A> {
                         state.waiters.push_front(waker)
                     }
                 });
+                None
             }
-        }
+        };
         if front {
             state.told = Some(told);
         }
+        drop(state);
+        drop(replaced);
         Pass::Wait(told)
     }
 
     /// Gives up a place in the queue.
     pub(super) fn leave(&self, key: Key, line: Line) {
-        let mut state = self.lock();
-        let next = state.leave(key, line, clock::now());
+        Self::take_out(self.lock(), key, line, clock::now());
+    }
+
+    /// Takes a waiter out, and wakes the next one if it has to look now.
+    fn take_out(mut state: MutexGuard<'_, State<A>>, key: Key, line: Line, now: Instant) {
+        let was_front = state.waiters.is_front(key);
+        let own = state.waiters.remove(key);
+        if line == Line::Front {
+            state.in_front = state.in_front.saturating_sub(1);
+        }
+        let next = if was_front {
+            // The next one has not been told anything yet.
+            state.told = Some(Earliest::OnReturn);
+            state.front_to_wake(now)
+        } else {
+            None
+        };
         drop(state);
         wake(next);
+        // What a waker drops may look at the gate.
+        drop(own);
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_locked(&self) -> bool {
+        self.state.try_lock().is_err()
     }
 
     #[inline]
@@ -189,21 +214,6 @@ impl<A: Admit> State<A> {
             Line::Back => self.rule.earliest(now),
             Line::Front => self.rule.earliest_in_front(now),
         }
-    }
-
-    /// Takes a waiter out; gives the waker of the next one if it has to look now.
-    fn leave(&mut self, key: Key, line: Line, now: Instant) -> Option<Waker> {
-        let was_front = self.waiters.is_front(key);
-        self.waiters.remove(key);
-        if line == Line::Front {
-            self.in_front = self.in_front.saturating_sub(1);
-        }
-        if !was_front {
-            return None;
-        }
-        // The next one has not been told anything yet.
-        self.told = Some(Earliest::OnReturn);
-        self.front_to_wake(now)
     }
 
     /// The waker of the front waiter, if what it was last told no longer holds.

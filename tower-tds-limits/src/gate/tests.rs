@@ -5,7 +5,12 @@
 
 mod model;
 
-use std::{future::poll_fn, sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    sync::{Arc, Mutex},
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
 
 use tokio::time::advance;
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
@@ -357,4 +362,45 @@ fn a_waiter_can_be_made_outside_a_runtime() {
     let gate = gate(1);
     let mut pass = pass!(waiter(&gate));
     assert_ready!(pass.poll()).expect("there is room");
+}
+
+/// Looks when it is dropped whether the gate is locked.
+struct Looks {
+    gate: Arc<Gate<Script>>,
+    dropped: Arc<Mutex<Vec<bool>>>,
+}
+
+impl Wake for Looks {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        let locked = self.gate.is_locked();
+        self.dropped.lock().expect("no panic").push(locked);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_waker_is_dropped_under_the_lock() {
+    let gate = gate(0);
+    let dropped = Arc::new(Mutex::new(Vec::new()));
+    // Each poll by a waker of its own, which is then the gate's alone.
+    let poll = |waiter: &mut Waiter<Script>| {
+        let waker = Waker::from(Arc::new(Looks {
+            gate: Arc::clone(&gate),
+            dropped: Arc::clone(&dropped),
+        }));
+        waiter.poll_pass(&mut Context::from_waker(&waker))
+    };
+    let mut first = waiter(&gate);
+    assert_pending!(poll(&mut first));
+    assert_pending!(poll(&mut first), "the new waker replaces the old one");
+    put_back(&gate);
+    assert_ready_ok!(poll(&mut first), "it leaves with its grant");
+    let mut second = waiter(&gate);
+    assert_pending!(poll(&mut second));
+    drop(second);
+    // The granted poll's own waker never was the gate's.
+    assert_eq!(*dropped.lock().expect("no panic"), [false; 4]);
 }

@@ -2,7 +2,7 @@
 //!
 //! A doubly linked list by index: 32 bytes a waiter, no allocation of its own, no tombstones.
 
-use std::task::Waker;
+use std::{mem, task::Waker};
 
 /// A place in the list, good until it is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,19 +63,16 @@ impl Waiters {
         self.push_between(NONE, self.front, waker)
     }
 
-    pub(super) fn set_waker(&mut self, key: Key, waker: &Waker) {
-        if let Some(Some(old)) = self.nodes.get_mut(key.0).map(|node| node.waker.as_mut()) {
-            old.clone_from(waker);
-        }
+    /// Gives the waker that was replaced, if it was another.
+    pub(super) fn set_waker(&mut self, key: Key, waker: &Waker) -> Option<Waker> {
+        let old = self.nodes.get_mut(key.0)?.waker.as_mut()?;
+        (!old.will_wake(waker)).then(|| mem::replace(old, waker.clone()))
     }
 
-    pub(super) fn remove(&mut self, key: Key) {
-        let Some(node) = self.nodes.get_mut(key.0) else {
-            return;
-        };
-        if node.waker.take().is_none() {
-            return;
-        }
+    /// Gives the waker that was removed.
+    pub(super) fn remove(&mut self, key: Key) -> Option<Waker> {
+        let node = self.nodes.get_mut(key.0)?;
+        let waker = node.waker.take()?;
         let Node { previous, next, .. } = *node;
         node.next = self.free;
         self.free = key.0;
@@ -88,6 +85,7 @@ impl Waiters {
             None => self.back = previous,
         }
         self.len = self.len.saturating_sub(1);
+        Some(waker)
     }
 
     fn push_between(&mut self, previous: usize, next: usize, waker: Waker) -> Key {
