@@ -4,7 +4,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -31,7 +31,7 @@ pub struct DetachLayer {}
 /// `cargo test -p tower-tds-limits --test outcomes half_of -- --nocapture`.)
 ///
 /// The call is let go after 30 s, or when 256 KiB of its body have come. Its permit in flight is
-/// held until then. What was not polled once is dropped as it is.
+/// held until then. What was not polled once is dropped as it is, and so is what has panicked.
 ///
 /// # Backpressure
 /// Readiness is the inner service's own. Calls without a caller keep their places, so that those
@@ -95,7 +95,9 @@ pub trait Detachable:
 pub struct DetachFuture<F: Detachable> {
     /// `None` once it is ready.
     call: Option<F>,
-    polled: bool,
+    /// Whether it was polled, and can be polled again: not before its first poll, and not within
+    /// one, which may panic.
+    waits: bool,
 }
 
 // === impl DetachLayer ===
@@ -135,7 +137,7 @@ where
     fn call(&mut self, request: Request) -> Self::Future {
         DetachFuture {
             call: Some(self.inner.call(request)),
-            polled: false,
+            waits: false,
         }
     }
 }
@@ -159,21 +161,25 @@ impl<F: Detachable> Future for DetachFuture<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        this.polled = true;
         let Some(call) = &mut this.call else {
             // Polled after it was ready, which a future's contract leaves open.
             return Poll::Pending;
         };
-        let outcome = ready!(Pin::new(call).poll(cx));
-        this.call = None;
-        Poll::Ready(outcome)
+        this.waits = false;
+        let polled = Pin::new(call).poll(cx);
+        if polled.is_ready() {
+            this.call = None;
+        } else {
+            this.waits = true;
+        }
+        polled
     }
 }
 
 impl<F: Detachable> Drop for DetachFuture<F> {
     fn drop(&mut self) {
         if let Some(call) = self.call.take()
-            && self.polled
+            && self.waits
             && let Ok(runtime) = Handle::try_current()
         {
             drop(runtime.spawn(async move {

@@ -4,6 +4,10 @@ use std::{
     convert::Infallible,
     future::Future,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -175,5 +179,33 @@ fn outside_a_runtime_a_dropped_call_is_just_dropped() {
     let mut call = service.call(request());
     assert!(Pin::new(&mut call).poll(&mut cx).is_pending());
     drop(call);
+    assert_eq!(limiter.snapshot().in_flight, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_panics_is_not_polled_again() {
+    let limiter = Limiter::new(Limits::default());
+    let polls = Arc::new(AtomicUsize::new(0));
+    let polled = Arc::clone(&polls);
+    let panics = service_fn(move |_: Request<Empty<Bytes>>| {
+        let polled = Arc::clone(&polled);
+        std::future::poll_fn(move |cx| {
+            assert_eq!(
+                polled.fetch_add(1, SeqCst),
+                0,
+                "it panics at its second poll"
+            );
+            cx.waker().wake_by_ref();
+            Poll::<Result<Response<Empty<Bytes>>, Infallible>>::Pending
+        })
+    });
+    let service = ServiceBuilder::new()
+        .layer(DetachLayer::new())
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(panics);
+    let call = tokio::spawn(service.oneshot(request())).await;
+    assert!(call.expect_err("it panics").is_panic());
+    sleep(ms(1)).await;
+    assert_eq!(polls.load(SeqCst), 2);
     assert_eq!(limiter.snapshot().in_flight, 0);
 }
