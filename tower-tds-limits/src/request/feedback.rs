@@ -93,6 +93,12 @@ impl ReadStatus {
     /// The permit is then live until an interval after the service had it, and not after the
     /// answer was here: see [`Outcome::Served`] for when that may be believed.
     ///
+    /// Proofs then come out of order, and each that does has the
+    /// [counter rule](crate::Rules::counter) take up all those of the last two intervals anew,
+    /// under the lock: of no account at 50 requests a second, and more than all else that a call
+    /// costs here from a few hundred on. Use it there with [`Rules::window`](crate::Rules::window),
+    /// where that is how the service counts, or do without.
+    ///
     /// # Examples
     /// ```
     /// use std::time::Duration;

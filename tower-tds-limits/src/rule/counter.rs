@@ -71,7 +71,8 @@ impl Counter {
     }
 
     /// A request is proven, at `at`. Nearly always that is after all that was taken up; a service
-    /// that tells its own times can prove out of order, and then all is taken up anew.
+    /// that tells its own times can prove out of order, and then all is taken up anew, which costs
+    /// as much as there are proofs in two periods.
     #[inline]
     pub(crate) fn prove(&mut self, window: &ProofWindow, at: Tick) {
         if at < self.caught_up {
