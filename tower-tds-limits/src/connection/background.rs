@@ -20,6 +20,9 @@ use pin_project_lite::pin_project;
 /// Give it to the hyper-util client in place of the executor that it wraps. A connect that has
 /// its permit goes on and serves a later request.
 ///
+/// Those are the connects that began elsewhere and were left to a task here. What begins in such a
+/// task waits for its permit as anywhere: a request body that makes a call when it is read.
+///
 /// # Examples
 /// ```
 /// use hyper_util::{
@@ -108,11 +111,36 @@ impl Drop for Mark {
     }
 }
 
-/// Whether whoever asks is polled by a background task.
-pub(super) fn in_background() -> bool {
-    MARKED.get()
+/// Where a connect began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begun {
+    /// With whoever waits for it.
+    Foreground,
+    /// In a background task. Whoever waits for it is in one too, and not always in the same:
+    /// HTTP/2 moves bodies that are slow to come from its connection's task to one of their own.
+    Background,
+}
+
+// === impl Begun ===
+
+impl Begun {
+    pub(super) fn here() -> Self {
+        if MARKED.get() {
+            Self::Background
+        } else {
+            Self::Foreground
+        }
+    }
+
+    /// Whether whoever polls it goes on with what nobody waits for any more.
+    pub(super) fn is_orphaned(self) -> bool {
+        self == Self::Foreground && Self::here() == Self::Background
+    }
 }
 
 thread_local! {
     static MARKED: Cell<bool> = const { Cell::new(false) };
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use crate::{
     LimitError,
     connection::{
         BoxError, ConnectionPermit, LimitedIo,
-        background::in_background,
+        background::Begun,
         closing::{Connecting, abandon},
         watched::Origin,
     },
@@ -30,6 +30,7 @@ enum State<F> {
         /// Boxed, so that it can be moved to the background when this future is dropped.
         connecting: Pin<Box<F>>,
         permit: ConnectionPermit,
+        begun: Begun,
     },
     // ## Refused => Over
     Refused(LimitError),
@@ -39,11 +40,12 @@ enum State<F> {
 // === impl ConnectFuture ===
 
 impl<F: Connecting> ConnectFuture<F> {
-    pub(super) fn called(connecting: F, permit: ConnectionPermit) -> Self {
+    pub(super) fn called(connecting: F, permit: ConnectionPermit, begun: Begun) -> Self {
         Self {
             state: State::Called {
                 connecting: Box::pin(connecting),
                 permit,
+                begun,
             },
         }
     }
@@ -71,9 +73,9 @@ where
             State::Refused(_) | State::Over => None,
         };
         match (self.end(), outcome) {
-            (State::Called { permit, .. }, Some(outcome)) => Poll::Ready(
+            (State::Called { permit, begun, .. }, Some(outcome)) => Poll::Ready(
                 outcome
-                    .map(|socket| LimitedIo::new(socket, permit, origin()))
+                    .map(|socket| LimitedIo::new(socket, permit, opened_by(begun)))
                     .map_err(Into::into),
             ),
             (State::Refused(error), _) => Poll::Ready(Err(error.into())),
@@ -85,7 +87,10 @@ where
 
 impl<F: Connecting> Drop for ConnectFuture<F> {
     fn drop(&mut self) {
-        if let State::Called { connecting, permit } = self.end() {
+        if let State::Called {
+            connecting, permit, ..
+        } = self.end()
+        {
             abandon(connecting, permit);
         }
     }
@@ -97,8 +102,8 @@ impl<F: Connecting> fmt::Debug for ConnectFuture<F> {
     }
 }
 
-fn origin() -> Origin {
-    if in_background() {
+fn opened_by(begun: Begun) -> Origin {
+    if begun.is_orphaned() {
         Origin::Background
     } else {
         Origin::Request

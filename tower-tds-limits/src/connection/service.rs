@@ -8,8 +8,8 @@ use tower_service::Service;
 use crate::{
     LimitError, Limiter,
     connection::{
-        BoxError, ConnectFuture, ConnectionPermit, LimitedIo, background::in_background,
-        closing::Socket, connections::make_room,
+        BoxError, ConnectFuture, ConnectionPermit, LimitedIo, background::Begun, closing::Socket,
+        connections::make_room,
     },
     gate::Turn,
 };
@@ -80,6 +80,8 @@ use crate::{
 pub struct ConnectionLimit<C> {
     inner: C,
     turn: Turn<ConnectionPermit>,
+    /// There from the first look at readiness until the call.
+    begun: Option<Begun>,
 }
 
 // === impl ConnectionLimit ===
@@ -90,6 +92,7 @@ impl<C> ConnectionLimit<C> {
         Self {
             inner,
             turn: limiter.connection_turn(),
+            begun: None,
         }
     }
 
@@ -111,12 +114,13 @@ where
     type Future = ConnectFuture<C::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        let begun = *self.begun.get_or_insert_with(Begun::here);
         let ready = self
             .turn
             .poll_ready(cx, |cx| self.inner.poll_ready(cx))
             .map_err(Into::into)?;
         if ready.is_pending() {
-            if in_background() && self.turn.refuse(LimitError::orphaned()) {
+            if begun.is_orphaned() && self.turn.refuse(LimitError::orphaned()) {
                 return Poll::Ready(Ok(()));
             }
             make_room(self.turn.source());
@@ -125,8 +129,9 @@ where
     }
 
     fn call(&mut self, target: Target) -> Self::Future {
+        let begun = self.begun.take().unwrap_or_else(Begun::here);
         match self.turn.take() {
-            Ok(permit) => ConnectFuture::called(self.inner.call(target), permit),
+            Ok(permit) => ConnectFuture::called(self.inner.call(target), permit, begun),
             Err(error) => ConnectFuture::refused(error),
         }
     }
@@ -137,6 +142,7 @@ impl<C: Clone> Clone for ConnectionLimit<C> {
         Self {
             inner: self.inner.clone(),
             turn: self.turn.another(),
+            begun: None,
         }
     }
 }

@@ -9,6 +9,7 @@
 mod cache;
 mod downloads;
 mod leaks;
+mod nested;
 mod net;
 mod reclaim;
 mod refused;

@@ -7,8 +7,11 @@
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
 mod grpc;
+mod nested;
 mod reclaim;
 mod server;
+#[path = "../connections/stream.rs"]
+mod stream;
 
 use std::num::NonZeroU32;
 
