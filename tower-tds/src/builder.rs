@@ -72,8 +72,10 @@ impl Builder {
 
     /// Keeps within other limits than the contract's.
     ///
-    /// One of the connections is set aside for the token endpoint, and no more data calls are in
-    /// flight than there are others: further ones wait for their turn before they are sent.
+    /// Two of the connections are set aside for the token endpoint, or one of fewer than ten, of
+    /// which a server that falls silent can keep the next token call waiting for half a minute. No
+    /// more data calls are in flight than there are others: further ones wait for their turn before
+    /// they are sent. A token call waits for the quotas alone.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -193,7 +195,7 @@ impl Builder {
         let longest_turn = limiters.longest_turn();
         let Limiters {
             data,
-            token_socket,
+            token_sockets,
             bodies,
         } = limiters.clone();
 
@@ -201,7 +203,7 @@ impl Builder {
         let connector = |limiter| {
             connector(limiter, self.schemes).map_err(|error| BuildError::because(roots, error))
         };
-        let token_http = pooled(connector(token_socket)?);
+        let token_http = pooled(connector(token_sockets)?);
         let connector = connector(data.clone())?;
         let data_http = Misdirected::new(pooled(connector.clone()), unpooled(connector));
 

@@ -11,8 +11,8 @@ use crate::BuildError;
 #[derive(Debug, Clone)]
 pub(crate) struct Limiters {
     pub(crate) data: Limiter,
-    /// For the token calls' one socket alone.
-    pub(crate) token_socket: Limiter,
+    /// For the sockets of token calls alone.
+    pub(crate) token_sockets: Limiter,
     /// Those that are being read: what a call waits for that was refused for its connections.
     pub(crate) bodies: Bodies,
 }
@@ -20,10 +20,18 @@ pub(crate) struct Limiters {
 // === impl Limiters ===
 
 impl Limiters {
-    /// A token call must never wait for a data socket, and both count at the service: one socket
-    /// is the token's, and the data calls have the others.
+    /// A token call must never wait for a data socket, and both count at the service: one or two
+    /// sockets are the token's, and the data calls have the others. With a second one a socket
+    /// whose server has fallen silent, and which counts until it is surely closed, keeps no token
+    /// call waiting.
     pub(crate) fn new(limits: Limits) -> Result<Self, BuildError> {
-        let data = limits.most_connections().get().checked_sub(1);
+        let most = limits.most_connections();
+        let tokens = if most < TWO_FROM {
+            NonZeroU32::MIN
+        } else {
+            NonZeroU32::MIN.saturating_add(1)
+        };
+        let data = most.get().checked_sub(tokens.get());
         let Some(data) = data.and_then(NonZeroU32::new) else {
             return Err(BuildError::new(
                 "one connection is for the token endpoint: allow at least two",
@@ -33,7 +41,7 @@ impl Limiters {
         let in_flight = limits.most_in_flight().min(data);
         Ok(Self {
             data: Limiter::new(limits.connections(data).in_flight(in_flight)),
-            token_socket: Limiter::new(Limits::default().connections(NonZeroU32::MIN)),
+            token_sockets: Limiter::new(Limits::default().connections(tokens)),
             bodies: Bodies::new(),
         })
     }
@@ -50,11 +58,14 @@ impl Limiters {
     pub(crate) fn another_credential(&self) -> Self {
         Self {
             data: self.data.another_credential(),
-            token_socket: self.token_socket.clone(),
+            token_sockets: self.token_sockets.clone(),
             bodies: self.bodies.clone(),
         }
     }
 }
+
+/// A second socket for tokens is then at most a ninth of what is left for data.
+const TWO_FROM: NonZeroU32 = NonZeroU32::MIN.saturating_add(10 - 1);
 
 /// What the limits themselves wait for an answer that does not come: `Limits::lost_after`.
 const SLOW_ANSWER: Duration = Duration::from_secs(10);

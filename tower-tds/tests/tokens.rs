@@ -9,7 +9,11 @@ use std::{num::NonZeroU32, time::Duration};
 
 use http::{Request, Response};
 use server::Server;
-use tokio::time::{Instant, pause};
+use tokio::{
+    io::AsyncWriteExt,
+    net::TcpListener,
+    time::{Instant, pause, resume, sleep},
+};
 use tower::ServiceExt;
 use tower_tds::{
     Builder, Client, Credentials, Limits, Quota, RequestBody, ResponseBody, layers::limits::Rules,
@@ -37,6 +41,8 @@ async fn get(client: &Client, server: &Server) -> Response<ResponseBody> {
 }
 
 const DOWNLOAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf";
+const TOKEN: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 59\r\n\r\n\
+    {\"access_token\":\"t\",\"expires_in\":900,\"token_type\":\"Bearer\"}";
 const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 #[tokio::test]
@@ -52,6 +58,31 @@ async fn a_token_call_does_not_wait_for_downloads() {
     beside.tokens().ready().await.expect("a token");
     assert_eq!(server.seen(), ["POST", "t1", "t1", "t1", "POST"]);
     drop(downloads);
+}
+
+#[tokio::test]
+async fn a_token_socket_that_dies_in_silence_keeps_no_other_token_call_waiting() {
+    let endpoint = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", endpoint.local_addr().expect("an address"));
+    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+    let client = built(Client::builder(&url, &url, credentials).loopback_http());
+    let tokens = client.tokens().clone();
+    let call = tokio::spawn(async move { tokens.ready().await });
+    let (mut dead, _) = endpoint.accept().await.expect("a socket");
+    server::read(&mut dead).await.expect("a token call");
+    pause();
+    let error = call.await.expect("no panic").expect_err("no answer");
+    sleep(error.retry_after().expect("a backoff")).await;
+    resume();
+    // The first socket is never closed by its server.
+    tokio::spawn(async move {
+        let (mut socket, _) = endpoint.accept().await.expect("a socket");
+        server::read(&mut socket).await.expect("a token call");
+        let written = socket.write_all(TOKEN).await;
+        written.expect("the client reads");
+    });
+    client.tokens().ready().await.expect("a token");
+    drop(dead);
 }
 
 #[tokio::test]

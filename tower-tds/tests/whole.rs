@@ -214,7 +214,7 @@ async fn a_token_call_goes_before_the_calls_that_wait_for_a_permit() {
 }
 
 #[tokio::test]
-async fn one_of_the_allowed_sockets_is_the_tokens() {
+async fn one_of_a_few_allowed_sockets_is_the_tokens() {
     let server = start(wide()).await;
     let limits = Limits::new(Quota::per_second(count(1_000_000)));
     let client = client(&server, limits.connections(count(5)));
