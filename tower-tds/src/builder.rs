@@ -159,9 +159,10 @@ impl Builder {
 
     /// Asks for compressed bodies, and decodes them by what the response says.
     ///
-    /// Sends `Content-Encoding: br,gzip` with each request, word for word as the contract has it
-    /// ("Data endpoints"), and the standard `Accept-Encoding` beside it. The gain is large for
-    /// historical data.
+    /// Sends `Content-Encoding: br,gzip` with each GET and HEAD, word for word as the contract has
+    /// it ("Data endpoints"), and the standard `Accept-Encoding` beside it. The gain is large for
+    /// historical data. A range is asked for uncoded, since it would be one of coded bytes (RFC
+    /// 9110, section 14.2); a 206 that is coded all the same is handed on as it is.
     #[must_use]
     pub fn compression(mut self) -> Self {
         self.compression = Compression::On;

@@ -1,8 +1,12 @@
 //! Asking for compressed bodies, and decoding what comes.
 
-use http::{HeaderValue, Request, header::CONTENT_ENCODING};
-use tower::util::MapRequest;
-use tower_http::decompression::Decompression;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING, Entry, RANGE},
+};
+use http_body::Body;
+use tower::util::{MapRequest, MapResponse};
+use tower_http::decompression::{Decompression, DecompressionBody};
 
 use crate::RequestBody;
 
@@ -14,29 +18,72 @@ pub(crate) enum Compression {
 }
 
 /// One type for both, so that the body's type does not depend on a setting.
-pub(crate) type Compressed<S> = MapRequest<Decompression<S>, Ask>;
+pub(crate) type Compressed<S, B> = MapRequest<
+    MapResponse<Decompression<MapResponse<S, Change<B>>>, Change<DecompressionBody<B>>>,
+    Ask,
+>;
 
 /// What is done to a request before it is sent.
 pub(crate) type Ask = fn(Request<RequestBody>) -> Request<RequestBody>;
 
+/// What is done to the head of a response, below the decoder and above it.
+pub(crate) type Change<B> = fn(Response<B>) -> Response<B>;
+
+/// The coding of a part, while the decoder must not see it.
+#[derive(Debug, Clone)]
+struct Hidden(Vec<HeaderValue>);
+
 // === impl Compression ===
 
 impl Compression {
-    pub(crate) fn around<S>(self, inner: S) -> Compressed<S> {
-        let decode = Decompression::new(inner);
-        match self {
-            Self::On => MapRequest::new(decode, ask),
+    pub(crate) fn around<S, B: Body>(self, inner: S) -> Compressed<S, B> {
+        let (hide, show): (Change<B>, Change<_>) = (hide, show);
+        let decode = Decompression::new(MapResponse::new(inner, hide));
+        let (decode, asks): (_, Ask) = match self {
+            Self::On => (decode, ask),
             // It asks for nothing then, and leaves alone what comes.
-            Self::Off => MapRequest::new(decode.no_br().no_gzip(), std::convert::identity),
-        }
+            Self::Off => (decode.no_br().no_gzip(), std::convert::identity),
+        };
+        MapRequest::new(MapResponse::new(decode, show), asks)
     }
 }
 
 /// The standard `Accept-Encoding` is the decoder's own to add.
 fn ask(mut request: Request<RequestBody>) -> Request<RequestBody> {
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let headers = request.headers_mut();
-    headers.insert(CONTENT_ENCODING, HeaderValue::from_static(CONTRACT));
+    if headers.contains_key(RANGE) {
+        // RFC 9110, section 14.2: a range is of the bytes as they are coded, which nobody means.
+        let identity = HeaderValue::from_static("identity");
+        headers.entry(ACCEPT_ENCODING).or_insert(identity);
+    } else if reads {
+        // On any other method it says how the request's own body is coded.
+        let contract = HeaderValue::from_static(CONTRACT);
+        headers.entry(CONTENT_ENCODING).or_insert(contract);
+    }
     request
+}
+
+/// A part of a coded body cannot be decoded alone.
+fn hide<B>(mut response: Response<B>) -> Response<B> {
+    if response.status() == StatusCode::PARTIAL_CONTENT
+        && let Entry::Occupied(coding) = response.headers_mut().entry(CONTENT_ENCODING)
+    {
+        let (_, coding) = coding.remove_entry_mult();
+        let coding = Hidden(coding.collect());
+        response.extensions_mut().insert(coding);
+    }
+    response
+}
+
+/// Its caller has to know of it.
+fn show<B>(mut response: Response<B>) -> Response<B> {
+    if let Some(Hidden(coding)) = response.extensions_mut().remove() {
+        for coding in coding {
+            response.headers_mut().append(CONTENT_ENCODING, coding);
+        }
+    }
+    response
 }
 
 /// Contract, "Data endpoints": the optional request header, word for word.
