@@ -161,7 +161,7 @@ impl Credential {
     fn rejection(&self) -> LimitError {
         let now = clock::now();
         let until = self.paused_until().filter(|until| *until > now);
-        LimitError::rejected(until.map(|until| until.saturating_duration_since(now)))
+        LimitError::paused(until.map(|until| until.saturating_duration_since(now)))
     }
 
     /// Whether the pause is too long to wait for. Once it should have been over it is as any other.

@@ -24,8 +24,9 @@ pub enum Error<E> {
 ///   [`Limits::max_wait`](crate::Limits::max_wait). Make fewer calls at once, or allow a longer
 ///   wait.
 /// - [`is_rejected`](Self::is_rejected): a [`RequestShed`](crate::RequestShed) had no permit at
-///   once, or the service has said that this credential's quota is used up for more than a minute.
-///   Try again after [`retry_after`](Self::retry_after), or do without.
+///   once, or the service has said that this credential's quota is used up for more than a minute:
+///   [`is_paused`](Self::is_paused) tells the two apart. Try again after
+///   [`retry_after`](Self::retry_after), or do without.
 /// - Otherwise a pool gave up a connection while it waited for its permit. Nobody sees this
 ///   error but the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +38,7 @@ pub struct LimitError {
 enum Kind {
     TimedOut { waited: Duration },
     Rejected { wait: Option<Duration> },
+    Paused { wait: Option<Duration> },
     Orphaned,
 }
 
@@ -52,6 +54,12 @@ impl LimitError {
     pub(crate) fn rejected(wait: Option<Duration>) -> Self {
         Self {
             kind: Kind::Rejected { wait },
+        }
+    }
+
+    pub(crate) fn paused(wait: Option<Duration>) -> Self {
+        Self {
+            kind: Kind::Paused { wait },
         }
     }
 
@@ -72,21 +80,27 @@ impl LimitError {
     pub fn waited(&self) -> Option<Duration> {
         match self.kind {
             Kind::TimedOut { waited } => Some(waited),
-            Kind::Rejected { .. } | Kind::Orphaned => None,
+            Kind::Rejected { .. } | Kind::Paused { .. } | Kind::Orphaned => None,
         }
     }
 
     /// Whether there was no permit at once, and no wait was wanted or worth while.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
-        matches!(self.kind, Kind::Rejected { .. })
+        matches!(self.kind, Kind::Rejected { .. } | Kind::Paused { .. })
+    }
+
+    /// Whether that was because the service had answered that this credential's quota is used up.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        matches!(self.kind, Kind::Paused { .. })
     }
 
     /// For how long there was to be no permit, where that was known when it was refused.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {
-            Kind::Rejected { wait } => wait,
+            Kind::Rejected { wait } | Kind::Paused { wait } => wait,
             Kind::TimedOut { .. } | Kind::Orphaned => None,
         }
     }
@@ -106,6 +120,14 @@ impl fmt::Display for LimitError {
             ),
             Kind::Rejected { wait: None } => f.write_str(
                 "no permit until an answer comes, nothing was sent: make fewer calls at once",
+            ),
+            Kind::Paused { wait: Some(wait) } => write!(
+                f,
+                "the service has said that the quota is used up for {wait:?} more, nothing was \
+                 sent: try again after that"
+            ),
+            Kind::Paused { wait: None } => f.write_str(
+                "the service has said that the quota is used up, nothing was sent: try again later",
             ),
             Kind::Orphaned => f.write_str("nobody waits for this connection any more"),
         }

@@ -1,5 +1,7 @@
 //! What the typed error says to the other layers, and their errors in its terms.
 
+use std::time::Duration;
+
 use http::Response;
 use tower::BoxError;
 use tower_oidc_cc::{Finding, Judge, Judgement, TokenError};
@@ -112,6 +114,8 @@ fn refused(error: &Error) -> Option<Outcome> {
 
 /// Makes one error type out of three: the service's as it is, the layers' own by what they ask for.
 ///
+/// A call that was kept back because the quota is used up is told as the 429 that said so.
+///
 /// # Examples
 /// See [`layers`](crate::layers).
 #[must_use]
@@ -125,7 +129,14 @@ pub fn into_error(error: tower_oidc_cc::Error<LimitsError>) -> Error {
 
 fn from_limits(error: LimitError) -> Error {
     let wait = error.retry_after();
-    let error = Error::new(Kind::LimitTimeout, error);
+    let kind = if !error.is_paused() {
+        Kind::LimitTimeout
+    } else if wait > Some(SHORT_QUOTA) {
+        Kind::QuotaExhausted
+    } else {
+        Kind::Throttled
+    };
+    let error = Error::new(kind, error);
     match wait {
         Some(wait) => error.with_retry_after(wait),
         None => error,
@@ -150,3 +161,6 @@ fn from_token(error: TokenError) -> Error {
         None => error,
     }
 }
+
+/// What is used up for longer is a quota's of an hour or a day, as `Kind::QuotaExhausted` has it.
+const SHORT_QUOTA: Duration = Duration::from_secs(60);
