@@ -1,6 +1,6 @@
 //! What the typed error says to the other layers, and their errors in its terms.
 
-use std::time::Duration;
+use std::{error::Error as _, time::Duration};
 
 use http::Response;
 use tower::BoxError;
@@ -114,17 +114,33 @@ fn refused(error: &Error) -> Option<Outcome> {
 
 /// Makes one error type out of three: the service's as it is, the layers' own by what they ask for.
 ///
-/// A call that was kept back because the quota is used up is told as the 429 that said so.
+/// A call that was kept back because the quota is used up is told as the 429 that said so, and one
+/// that got no permit for its socket in time as any that the limits kept back.
 ///
 /// # Examples
 /// See [`layers`](crate::layers).
 #[must_use]
 pub fn into_error(error: tower_oidc_cc::Error<LimitsError>) -> Error {
     match error {
-        tower_oidc_cc::Error::Inner(LimitsError::Inner(error)) => error,
+        tower_oidc_cc::Error::Inner(LimitsError::Inner(error)) => match kept_back(&error) {
+            Some(limit) => from_limits(limit),
+            None => error,
+        },
         tower_oidc_cc::Error::Inner(LimitsError::Limit(error)) => from_limits(error),
         tower_oidc_cc::Error::Token(error) => from_token(error),
     }
+}
+
+/// The limit's error in one that reads as a connector's: there was no permit for a socket in time.
+fn kept_back(error: &Error) -> Option<LimitError> {
+    let mut next = error.source();
+    while let Some(link) = next {
+        if let Some(limit) = link.downcast_ref::<LimitError>() {
+            return Some(limit.clone());
+        }
+        next = link.source();
+    }
+    None
 }
 
 fn from_limits(error: LimitError) -> Error {

@@ -5,13 +5,15 @@
 #[expect(dead_code, reason = "the other tests need more of it")]
 mod server;
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{future::pending, num::NonZeroU32, time::Duration};
 
 use http::Request;
 use server::Server;
+use tokio::{io::AsyncWriteExt, net::TcpListener, time::pause};
 use tower::ServiceExt;
 use tower_tds::{
-    Client, Credentials, Error, Kind, Limits, RequestBody, ResponseBody, layers::errors::RetryLayer,
+    Client, Credentials, Error, Kind, Limits, RequestBody, ResponseBody,
+    layers::errors::{RetryLayer, Sent},
 };
 
 fn client(server: &Server, url: &str, limits: Limits) -> Client {
@@ -47,4 +49,37 @@ async fn a_quota_that_is_used_up_is_told_as_such_also_where_it_is_known_before()
         }
         assert_eq!(server.seen(), ["POST", "t1"], "it is asked once");
     }
+}
+
+#[tokio::test]
+async fn a_call_that_got_no_socket_in_time_is_told_that_it_was_kept_back() {
+    let server = Server::start(b"").await;
+    let data = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", data.local_addr().expect("an address"));
+    // It never closes: the only data socket counts for half a minute after its call hung up.
+    tokio::spawn(async move {
+        let (mut socket, _) = data.accept().await.expect("a socket");
+        server::read(&mut socket).await.expect("a call");
+        let head = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n";
+        socket.write_all(head).await.expect("the client reads");
+        pending::<()>().await;
+    });
+    let two = NonZeroU32::MIN.saturating_add(1);
+    let limits = Limits::default()
+        .connections(two)
+        .max_wait(Duration::from_secs(5));
+    let client = client(&server, &url, limits);
+    drop(get(&client, &url).await.expect("the head of a success"));
+    pause();
+    let called = get(&client, &url).await;
+    let error = called.map(drop).expect_err("there is no socket");
+    assert_eq!(
+        (error.kind(), error.sent()),
+        (Kind::LimitTimeout, Sent::Never)
+    );
+    let source = std::error::Error::source(&error).expect("the limit's error");
+    assert!(
+        source.to_string().contains("no permit within 5"),
+        "{source}"
+    );
 }
