@@ -8,6 +8,7 @@
 
 mod cache;
 mod downloads;
+mod fetched;
 mod leaks;
 mod nested;
 mod net;

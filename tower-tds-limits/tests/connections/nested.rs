@@ -9,11 +9,11 @@ use tower::Layer;
 use tower_tds_limits::{Background, ConnectionLimitLayer, Limiter};
 
 use crate::{
+    fetched::Fetched,
     get, limiter,
     net::Net,
     reclaim::{NetClient, net_client},
     server,
-    stream::Fetched,
 };
 
 /// Has an upload wait for what it fetches from `host`, for which there is no socket before `a` is

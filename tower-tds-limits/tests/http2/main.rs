@@ -6,12 +6,12 @@
 )]
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
+#[path = "../connections/fetched.rs"]
+mod fetched;
 mod grpc;
 mod nested;
 mod reclaim;
 mod server;
-#[path = "../connections/stream.rs"]
-mod stream;
 
 use std::num::NonZeroU32;
 

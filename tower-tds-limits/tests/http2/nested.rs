@@ -11,9 +11,10 @@ use tower::Layer;
 use tower_tds_limits::{Background, ConnectionLimitLayer};
 
 use crate::{
-    client, limiter,
+    client,
+    fetched::Fetched,
+    limiter,
     server::{self, Server},
-    stream::Fetched,
 };
 
 #[tokio::test]
