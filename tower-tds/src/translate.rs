@@ -180,3 +180,6 @@ fn from_token(error: TokenError) -> Error {
 
 /// What is used up for longer is a quota's of an hour or a day, as `Kind::QuotaExhausted` has it.
 const SHORT_QUOTA: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests;
