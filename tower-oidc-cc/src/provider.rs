@@ -53,7 +53,8 @@ impl Provider {
     /// Reads the secret of `client_id` from a file that holds it and nothing else.
     ///
     /// A file that was replaced, by renaming another over it for one, is seen at the next token
-    /// request. One that is half written, unreadable or gone leaves the last good secret in use.
+    /// request. One that is half written, unreadable or gone leaves the last good secret in use; so
+    /// does one that hangs, after the timeout of a token request.
     /// On unix a file that others than its owner may read or write is refused: `chmod 600` it.
     #[must_use]
     pub fn file(

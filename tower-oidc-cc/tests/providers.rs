@@ -25,6 +25,8 @@ use support::{
 };
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, ServiceExt};
+#[cfg(unix)]
+use tower_oidc_cc::Policy;
 use tower_oidc_cc::{Credentials, Provider, TokenEndpoint, Tokens};
 
 fn tokens(provider: impl Into<Provider>, endpoint: &Endpoint) -> Tokens {
@@ -281,6 +283,59 @@ async fn a_torn_file_leaves_the_last_good_secret_and_none_at_the_start_heals() {
         secrets.len() >= 5 && secrets.iter().all(|s| s == "good"),
         "{secrets:?}"
     );
+}
+
+/// A file that whoever opens it waits at, as at one of a server that is gone. Its drop lets go.
+#[cfg(unix)]
+struct Hanging(PathBuf);
+
+#[cfg(unix)]
+impl Hanging {
+    fn at(path: PathBuf) -> Self {
+        fs::remove_file(&path).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        set_mode(&path, 0o600);
+        Self(path)
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        let both = fs::OpenOptions::new().read(true).write(true).open(&self.0);
+        // In this order, so that nobody comes to wait after the others have gone.
+        fs::remove_file(&self.0).unwrap();
+        drop(both.unwrap());
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn a_file_that_hangs_leaves_the_last_good_secret_and_is_opened_once() {
+    let dir = Dir::new("hangs");
+    dir.swap("good");
+    let endpoint = Endpoint::always(Reply::token(100));
+    let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+    let tokens = Tokens::builder(uri, Provider::file("client", dir.secret()))
+        .policy(Policy::OnExpiry)
+        .build(endpoint.clone());
+    tokens.ready().await.unwrap();
+    let _hanging = Hanging::at(dir.secret());
+    for timeout in [10, 0, 0] {
+        advance(secs(101)).await;
+        let tokens = tokens.clone();
+        let call = tokio::spawn(async move { tokens.ready().await });
+        settle().await;
+        for _ in 0..timeout {
+            assert!(!call.is_finished());
+            advance(Duration::from_millis(1_001)).await;
+            settle().await;
+        }
+        assert!(call.is_finished(), "only the one who opens it waits");
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(secrets(&endpoint), ["good"; 4]);
 }
 
 #[cfg(unix)]

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::task::spawn_blocking;
+use tokio::{sync, task::spawn_blocking};
 use zeroize::Zeroizing;
 
 use super::source::{Provided, Providing, Source};
@@ -19,9 +19,14 @@ use crate::Credentials;
 pub(super) struct File {
     client_id: String,
     path: PathBuf,
-    /// Guards the last good credentials; nothing else happens under it.
-    good: Arc<Mutex<Option<Arc<Credentials>>>>,
+    good: Good,
+    /// Held by the one read that may be under way: one that hangs keeps a thread, and no second
+    /// one shall.
+    reading: Arc<sync::Mutex<()>>,
 }
+
+/// Guards the last good credentials; nothing else happens under it.
+type Good = Arc<Mutex<Option<Arc<Credentials>>>>;
 
 // === impl File ===
 
@@ -31,6 +36,7 @@ impl File {
             client_id,
             path,
             good: Arc::default(),
+            reading: Arc::default(),
         }
     }
 }
@@ -40,28 +46,50 @@ impl Source for File {
     /// take a descriptor, and miss what a network file system does.
     fn provide(&self) -> Providing {
         let (client_id, path) = (self.client_id.clone(), self.path.clone());
-        let good = Arc::clone(&self.good);
+        let (good, reading) = (Arc::clone(&self.good), Arc::clone(&self.reading));
         Box::pin(async move {
-            let read = spawn_blocking(move || read(client_id, &path))
-                .await
-                .unwrap_or_else(|error| Err(error.into()));
-            let mut good = good.lock().unwrap_or_else(PoisonError::into_inner);
-            match (read, &*good) {
-                (Ok(credentials), _) => {
-                    *good = Some(Arc::clone(&credentials));
-                    Ok(credentials)
-                }
-                (Err(error), Some(good)) => {
-                    tracing::warn!(error, "the secret's file is not usable: the last one stays");
-                    Ok(Arc::clone(good))
-                }
-                (Err(error), None) => Err(error),
-            }
+            let turn = Arc::clone(&reading).try_lock_owned().ok();
+            let turn = match (turn, last(&good)) {
+                (Some(turn), _) => turn,
+                (None, Some(good)) => return Ok(good),
+                (None, None) => reading.lock_owned().await,
+            };
+            // All of it, so that a read that nobody waits for any more is not in vain.
+            let read = spawn_blocking(move || {
+                let kept = keep(read(client_id, &path), &good);
+                drop(turn);
+                kept
+            });
+            read.await.unwrap_or_else(|error| Err(error.into()))
         })
+    }
+
+    fn last(&self) -> Option<Arc<Credentials>> {
+        last(&self.good)
     }
 
     fn watch(&self) -> Option<Duration> {
         Some(WATCH)
+    }
+}
+
+fn last(good: &Good) -> Option<Arc<Credentials>> {
+    good.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Keeps what was read as the last good credentials, or falls back to those.
+fn keep(read: Provided, good: &Good) -> Provided {
+    let mut good = good.lock().unwrap_or_else(PoisonError::into_inner);
+    match (read, &*good) {
+        (Ok(credentials), _) => {
+            *good = Some(Arc::clone(&credentials));
+            Ok(credentials)
+        }
+        (Err(error), Some(good)) => {
+            tracing::warn!(error, "the secret's file is not usable: the last one stays");
+            Ok(Arc::clone(good))
+        }
+        (Err(error), None) => Err(error),
     }
 }
 

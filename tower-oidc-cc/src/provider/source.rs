@@ -20,6 +20,11 @@ pub(crate) type Providing = Pin<Box<dyn Future<Output = Provided> + Send>>;
 pub(crate) trait Source: fmt::Debug + Send + Sync {
     fn provide(&self) -> Providing;
 
+    /// What to go on with when that takes too long, if anything.
+    fn last(&self) -> Option<Arc<Credentials>> {
+        None
+    }
+
     /// How often it is worth asking again after a refusal; `None` if the answer never changes.
     fn watch(&self) -> Option<Duration>;
 }

@@ -89,8 +89,10 @@ impl Keyring {
         let Some(source) = self.provider.sources().get(turn) else {
             return Err("there is no such source".into());
         };
-        timeout(self.timeout, source.provide())
-            .await
-            .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
+        let provided = timeout(self.timeout, source.provide()).await;
+        provided.unwrap_or_else(|_| {
+            let late = || io::Error::from(io::ErrorKind::TimedOut).into();
+            source.last().ok_or_else(late)
+        })
     }
 }
