@@ -73,7 +73,9 @@
 //! - **Two clocks.** A token ends when the steady clock or the wall clock says so, whichever is
 //!   first: a suspended machine and a clock that is set are noticed within five seconds.
 //! - **Refusals are aimed.** A 401 that says that the token is dead drops that token and no later
-//!   one, at a growing distance. Each refusal is told as what it is: a [`Finding`].
+//!   one, at a growing distance: at once, a minute later, ten, then an hour, until an hour's calm.
+//!   Real revocations closer than that wait, too: that a token worked in between leaves no trace.
+//!   Each refusal is told as what it is: a [`Finding`].
 //! - **Silence.** No secret and no token is in any `Debug`, error, event or panic of ours. Their
 //!   memory is wiped when the last that holds them is dropped. What others copy is theirs to wipe:
 //!   the buffers of the HTTP client and of a decompressor, the arithmetic of what signs, the
