@@ -38,8 +38,9 @@ mod wait;
 /// Keeps one valid token for everyone who holds a clone of this handle.
 ///
 /// The first use starts a task on the runtime of the caller, the *driver*. It fetches the token,
-/// renews it at 70 to 80 % of its life and ends with the last handle. Building needs no runtime.
-/// One handle is one credential: give a second credential a second handle.
+/// renews it at 70 to 80 % of its life and ends with the last handle, or with the token request
+/// that is then under way. Building needs no runtime. One handle is one credential: give a second
+/// credential a second handle.
 ///
 /// # Cancel safety
 ///
