@@ -201,7 +201,13 @@ async fn attending<F: Future>(shared: &Weak<Shared>, shift: u64, work: F) -> F::
         };
         match timeout_at(look, work.as_mut()).await {
             Ok(output) => return output,
-            Err(_) => drop(shared.upgrade().map(|shared| shared.attend(shift))),
+            Err(_) => {
+                let next = shared.upgrade().map(|shared| shared.attend(shift));
+                if let None | Some(Next::End) = next {
+                    // Another driver sees to the slot; here it would be looked at for ever.
+                    return work.await;
+                }
+            }
         }
     }
 }
