@@ -55,7 +55,9 @@ impl Provider {
     /// A file that was replaced, by renaming another over it for one, is seen at the next token
     /// request. One that is half written, unreadable or gone leaves the last good secret in use; so
     /// does one that hangs, after the timeout of a token request.
-    /// On unix a file that others than its owner may read or write is refused: `chmod 600` it.
+    /// On unix a file that others than its owner may read or write is refused: `chmod 600` it. Where
+    /// it is mounted with a wider mode, ask for 0400 (`defaultMode` in Kubernetes, `mode` of a
+    /// secret in Docker), or read it by [`from_fn`](Self::from_fn), which leaves the mode to you.
     #[must_use]
     pub fn file(
         client_id: impl Into<String>,
