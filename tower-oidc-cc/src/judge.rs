@@ -83,7 +83,8 @@ pub enum Judgement {
 /// | missing role | `insufficient_scope` | a text with `Missing required realm role` in it |
 /// | no header | | `no Authorization header found`, `no Bearer authorization header value found`, `no Bearer access token value found` |
 ///
-/// Everything else leaves the token alone, a 401 without a challenge too: from its head it cannot
+/// A 403, which is what RFC 6750 gives to a missing role, is read for that alone. Everything else
+/// leaves the token alone, a 401 without a challenge too: from its head it cannot
 /// be told from a gateway whose own identity check failed. What is found goes into the response's
 /// extensions, as a [`Finding`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,8 +97,8 @@ impl<B, E> Judge<Response<B>, E> for Challenge {
     #[inline]
     fn judge(&self, outcome: Result<&Response<B>, &E>) -> Judgement {
         match outcome {
-            Ok(response) if response.status() == StatusCode::UNAUTHORIZED => {
-                read(response.headers())
+            Ok(response) if response.status().is_client_error() => {
+                read(response.status(), response.headers())
             }
             _ => Judgement::Other,
         }
@@ -112,14 +113,21 @@ impl<B, E> Judge<Response<B>, E> for Challenge {
 
 /// Apart from the look at the status, which is all that most answers need.
 #[cold]
-fn read(headers: &HeaderMap) -> Judgement {
+fn read(status: StatusCode, headers: &HeaderMap) -> Judgement {
+    if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        return Judgement::Other;
+    }
     let challenges = headers.get_all(header::WWW_AUTHENTICATE);
     let mut judgements = challenges
         .iter()
         .flat_map(|challenge| errors(challenge.as_bytes()))
         .map(meaning);
     let found = judgements.find(|judgement| *judgement != Judgement::Other);
-    found.unwrap_or(Judgement::Other)
+    match found {
+        Some(Judgement::MissingRole) => Judgement::MissingRole,
+        Some(found) if status == StatusCode::UNAUTHORIZED => found,
+        Some(_) | None => Judgement::Other,
+    }
 }
 
 fn meaning(error: &[u8]) -> Judgement {

@@ -117,7 +117,7 @@
 //! | any other [`Error::Token`] | its text says what to set right |
 //! | [`Error::Inner`] | it is your HTTP client's own |
 //! | a 401 with [`Judgement::DeadToken`] | call again if [`Finding::is_replaced`], or let [`TokenLayer::replay`] do so |
-//! | a 401 with [`Judgement::MissingRole`] | ask an administrator for the role; no retry can help |
+//! | a 401 or 403 with [`Judgement::MissingRole`] | ask an administrator for the role; no retry can help |
 //! | a 401 with [`Judgement::NoHeader`] | look for a layer below, a redirect or a proxy that drops the header |
 //! | any other 401 | the gateway does not say, or its identity check fails: treat it as an outage |
 //!

@@ -94,3 +94,25 @@ fn other_answers_never_touch_the_token() {
     let error: Result<&Response<()>, _> = Err(&());
     assert_eq!(Challenge.judge(error), Judgement::Other);
 }
+
+#[test]
+fn a_403_can_name_a_missing_role_and_nothing_else() {
+    for (challenge, expected) in [
+        (
+            r#"Bearer error="insufficient_scope", scope="rail""#,
+            Judgement::MissingRole,
+        ),
+        (
+            r#"Bearer error="Missing required realm role""#,
+            Judgement::MissingRole,
+        ),
+        (r#"Bearer error="invalid_token""#, Judgement::Other),
+        (
+            r#"Bearer error="no Authorization header found""#,
+            Judgement::Other,
+        ),
+    ] {
+        let judged = judged(StatusCode::FORBIDDEN, &[challenge]);
+        assert_eq!(judged, expected, "{challenge}");
+    }
+}
