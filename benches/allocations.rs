@@ -21,7 +21,7 @@ use tower::{ServiceBuilder, util::MapRequest};
 use tower_layer::Layer;
 use tower_service::Service;
 use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer};
-use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer};
+use tower_tds_limits::{Limiter, Limits, Quota, ReadResponse, RequestLimitLayer};
 
 type Body = Full<Bytes>;
 
@@ -122,7 +122,7 @@ fn the_layers_together_allocate_nothing() {
             .layer(RetryLayer::new())
             .map_err(|_| Error::new(Kind::Unrecognized, "a bench has no errors"))
             .layer(token)
-            .layer(limits())
+            .layer(limits().feedback(ReadResponse::default()))
             .layer(ClassifyLayer::new())
             .service(Echo::new())
     };

@@ -17,7 +17,7 @@ use tds_benches::{
 use tower::ServiceBuilder;
 use tower_layer::Layer;
 use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer};
-use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer};
+use tower_tds_limits::{Limiter, Limits, Quota, ReadResponse, RequestLimitLayer};
 
 /// Permits come back after 2.5 ms, so the window holds what was sent in that time.
 fn limits() -> RequestLimitLayer {
@@ -57,7 +57,7 @@ fn stack(c: &mut Criterion) {
         .layer(RetryLayer::new())
         .map_err(|_| Error::new(Kind::Unrecognized, "a bench has no errors"))
         .layer(token::layer(&runtime))
-        .layer(limits())
+        .layer(limits().feedback(ReadResponse::default()))
         .layer(ClassifyLayer::new())
         .service(Echo::new());
     group.bench_function("all", |b| {

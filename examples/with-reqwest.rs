@@ -39,7 +39,8 @@ async fn run() -> Result<(), BoxError> {
         let reqwest = reqwest.clone();
         async move {
             let response = reqwest.execute(request.try_into()?).await?;
-            Ok::<_, reqwest::Error>(http::Response::<reqwest::Body>::from(response))
+            // Boxed, so that the limits see what it comes of: of a refused connect nothing was sent.
+            Ok::<_, BoxError>(http::Response::<reqwest::Body>::from(response))
         }
     });
     // 25 in flight, 25 idle and some being opened are fewer than 60.

@@ -14,26 +14,28 @@ use std::{
 
 use tokio::time::Instant;
 
-use self::pause::Pause;
+use self::pause::{Passage, Pause};
 use crate::{
-    LimitError, Limits, clock,
+    LimitError, Limits, WaitCause,
+    account::Account,
+    clock,
     connection::Connections,
-    gate::{Gate, Line, Waiter},
-    requests::Requests,
+    queue::{Line, Queue, Waiter},
+    waits::Waits,
 };
 
 /// One credential's pause, and the limits that it shares with others.
 #[derive(Debug)]
 pub(crate) struct Credential {
-    requests: Arc<Gate<Requests>>,
-    connections: Arc<Gate<Connections>>,
-    max_wait: Option<Duration>,
+    account: Arc<Queue<Account>>,
+    connections: Arc<Queue<Connections>>,
+    notice: Duration,
     line: Line,
-    /// Set while the gate lets nobody through, so that others need not ask it. It is read without
-    /// the gate's lock, and a reader may be late by one request: that one is refused like the
+    /// Set while the pause's queue lets nobody through, so that others need not ask it. It is read
+    /// without the queue's lock, and a reader may be late by one request: that one is refused like the
     /// others in flight.
     paused: AtomicBool,
-    pause: Arc<Gate<Pause>>,
+    pause: Arc<Queue<Pause>>,
 }
 
 /// Waits while a credential pauses. Made by the first request that has to.
@@ -55,10 +57,11 @@ pub(crate) struct Probe {
 
 impl Credential {
     pub(crate) fn new(limits: &Limits) -> Self {
+        let notice = limits.notice();
         Self::behind(
-            Arc::new(Gate::new(Requests::new(limits))),
-            Arc::new(Gate::new(Connections::new(limits))),
-            limits.wait(),
+            Arc::new(Queue::new(Account::new(limits), notice)),
+            Arc::new(Queue::new(Connections::new(limits), notice)),
+            notice,
             Line::Back,
         )
     }
@@ -66,34 +69,34 @@ impl Credential {
     /// Another one behind the same limits.
     pub(crate) fn another(&self, line: Line) -> Self {
         Self::behind(
-            Arc::clone(&self.requests),
+            Arc::clone(&self.account),
             Arc::clone(&self.connections),
-            self.max_wait,
+            self.notice,
             line,
         )
     }
 
     fn behind(
-        requests: Arc<Gate<Requests>>,
-        connections: Arc<Gate<Connections>>,
-        max_wait: Option<Duration>,
+        account: Arc<Queue<Account>>,
+        connections: Arc<Queue<Connections>>,
+        notice: Duration,
         line: Line,
     ) -> Self {
         Self {
-            requests,
+            account,
             connections,
-            max_wait,
+            notice,
             line,
             paused: AtomicBool::new(false),
-            pause: Arc::new(Gate::new(Pause::new())),
+            pause: Arc::new(Queue::new(Pause::new(), notice)),
         }
     }
 
-    pub(crate) fn requests(&self) -> &Arc<Gate<Requests>> {
-        &self.requests
+    pub(crate) fn account(&self) -> &Arc<Queue<Account>> {
+        &self.account
     }
 
-    pub(crate) fn connections(&self) -> &Arc<Gate<Connections>> {
+    pub(crate) fn connections(&self) -> &Arc<Queue<Connections>> {
         &self.connections
     }
 
@@ -107,12 +110,13 @@ impl Credential {
 
     /// Until when it pauses, if it does.
     pub(crate) fn paused_until(&self) -> Option<Instant> {
-        self.pause.read(|pause, _| pause.told().max(pause.until()))
+        self.pause.read(|pause| pause.told().max(pause.until()))
     }
 
-    /// How many wait for the end of the pause.
-    pub(crate) fn waiting(&self) -> usize {
-        self.pause.read(|_, waiting| waiting)
+    /// How many wait for the end of the pause, and what was waited so far.
+    pub(crate) fn waiting<T>(&self, read: impl FnOnce(usize, &Waits) -> T) -> T {
+        self.pause
+            .read_all(|_, waiting, waits| read(waiting, waits))
     }
 
     /// A request was refused because the credential has made too many. Gives for how long it
@@ -137,38 +141,12 @@ impl Credential {
         self.pause.update(Pause::untried);
     }
 
-    /// Goes on if it pauses no more, or if it is this one's turn to try.
-    ///
-    /// # Errors
-    /// It would have to wait.
-    pub(crate) fn try_over(self: &Arc<Self>) -> Result<Option<Probe>, LimitError> {
-        if !self.is_paused() {
-            return Ok(None);
-        }
-        match self.pause.try_pass(self.line) {
-            Ok(tries) => Ok(self.probe(tries)),
-            Err(_) => Err(self.rejection()),
-        }
-    }
-
-    fn probe(self: &Arc<Self>, tries: bool) -> Option<Probe> {
-        tries.then(|| Probe {
-            credential: Some(Arc::clone(self)),
-        })
-    }
-
     /// When to try again, as an error for one who does not wait. Nobody can tell while one tries.
     fn rejection(&self) -> LimitError {
         let now = clock::now();
         let until = self.paused_until().filter(|until| *until > now);
-        LimitError::paused(until.map(|until| until.saturating_duration_since(now)))
-    }
-
-    /// Whether the pause is too long to wait for. Once it should have been over it is as any other.
-    fn is_told(&self) -> bool {
-        let now = clock::now();
-        self.pause
-            .read(|pause, _| pause.told().is_some_and(|told| told > now))
+        let wait = until.map(|until| until.saturating_duration_since(now));
+        LimitError::rejected(WaitCause::Pause, wait)
     }
 }
 
@@ -184,23 +162,26 @@ impl PauseWaiter {
         &mut self,
         credential: &Arc<Credential>,
         since: Option<Instant>,
+        max_wait: Option<Duration>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Probe>, LimitError>> {
         let (waiter, _) = self.waiter.get_or_insert_with(|| {
             let since = since.unwrap_or_else(clock::now);
             let pause = Arc::clone(&credential.pause);
-            let mut waiter = Waiter::new(pause, credential.line, credential.max_wait);
+            let mut waiter = Waiter::new(pause, credential.line, max_wait);
             waiter.waiting_since(since);
             (waiter, since)
         });
-        let Poll::Ready(over) = waiter.poll_pass(cx) else {
-            return if credential.is_told() {
-                Poll::Ready(Err(credential.rejection()))
-            } else {
-                Poll::Pending
-            };
-        };
-        Poll::Ready(over.map(|tries| credential.probe(tries)))
+        waiter.poll_pass(cx).map(|passed| match passed {
+            Ok(Passage::Free) => Ok(None),
+            Ok(Passage::Tries) => Ok(Some(Probe {
+                credential: Some(Arc::clone(credential)),
+            })),
+            Ok(Passage::Told) => Err(credential.rejection()),
+            // Nobody can tell how long a try takes.
+            Err(error) if error.is_rejected() => Err(credential.rejection()),
+            Err(error) => Err(error),
+        })
     }
 
     pub(crate) fn is_waiting(&self) -> bool {

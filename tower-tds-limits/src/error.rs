@@ -2,7 +2,13 @@
 
 use std::{error, fmt, time::Duration};
 
+use crate::WaitCause;
+
 /// An error of a limit's `Service`: its own, or the inner service's as it was.
+///
+/// It is no `std::error::Error`, so that it can become a boxed one whatever it wraps, another boxed
+/// one included: `?` and tower's layers take it as it is. Boxed, it is the [`LimitError`] or the
+/// inner error itself.
 #[derive(Debug)]
 #[expect(
     clippy::exhaustive_enums,
@@ -23,8 +29,8 @@ pub enum Error<E> {
 /// - [`is_timeout`](Self::is_timeout): the wait for a permit reached
 ///   [`Limits::max_wait`](crate::Limits::max_wait). Make fewer calls at once, or allow a longer
 ///   wait.
-/// - [`is_rejected`](Self::is_rejected): a [`RequestShed`](crate::RequestShed) had no permit at
-///   once, or the service has said that this credential's quota is used up for more than a minute:
+/// - [`is_rejected`](Self::is_rejected): there was no permit at once where no wait is allowed, or
+///   the service has said that this credential's quota is used up for more than a minute:
 ///   [`is_paused`](Self::is_paused) tells the two apart. Try again after
 ///   [`retry_after`](Self::retry_after), or do without.
 /// - Otherwise a pool gave up a connection while it waited for its permit. Nobody sees this
@@ -36,36 +42,44 @@ pub struct LimitError {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
-    TimedOut { waited: Duration },
-    Rejected { wait: Option<Duration> },
-    Paused { wait: Option<Duration> },
+    TimedOut {
+        cause: WaitCause,
+        waited: Duration,
+    },
+    Rejected {
+        cause: WaitCause,
+        wait: Option<Duration>,
+    },
     Orphaned,
 }
 
 // === impl LimitError ===
 
 impl LimitError {
-    pub(crate) fn timed_out(waited: Duration) -> Self {
+    pub(crate) fn timed_out(cause: WaitCause, waited: Duration) -> Self {
         Self {
-            kind: Kind::TimedOut { waited },
+            kind: Kind::TimedOut { cause, waited },
         }
     }
 
-    pub(crate) fn rejected(wait: Option<Duration>) -> Self {
+    pub(crate) fn rejected(cause: WaitCause, wait: Option<Duration>) -> Self {
         Self {
-            kind: Kind::Rejected { wait },
-        }
-    }
-
-    pub(crate) fn paused(wait: Option<Duration>) -> Self {
-        Self {
-            kind: Kind::Paused { wait },
+            kind: Kind::Rejected { cause, wait },
         }
     }
 
     pub(crate) fn orphaned() -> Self {
         Self {
             kind: Kind::Orphaned,
+        }
+    }
+
+    /// What there was no permit for.
+    #[must_use]
+    pub fn cause(&self) -> Option<WaitCause> {
+        match self.kind {
+            Kind::TimedOut { cause, .. } | Kind::Rejected { cause, .. } => Some(cause),
+            Kind::Orphaned => None,
         }
     }
 
@@ -79,28 +93,28 @@ impl LimitError {
     #[must_use]
     pub fn waited(&self) -> Option<Duration> {
         match self.kind {
-            Kind::TimedOut { waited } => Some(waited),
-            Kind::Rejected { .. } | Kind::Paused { .. } | Kind::Orphaned => None,
+            Kind::TimedOut { waited, .. } => Some(waited),
+            Kind::Rejected { .. } | Kind::Orphaned => None,
         }
     }
 
     /// Whether there was no permit at once, and no wait was wanted or worth while.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
-        matches!(self.kind, Kind::Rejected { .. } | Kind::Paused { .. })
+        matches!(self.kind, Kind::Rejected { .. })
     }
 
     /// Whether that was because the service had answered that this credential's quota is used up.
     #[must_use]
     pub fn is_paused(&self) -> bool {
-        matches!(self.kind, Kind::Paused { .. })
+        self.is_rejected() && self.cause() == Some(WaitCause::Pause)
     }
 
     /// For how long there was to be no permit, where that was known when it was refused.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {
-            Kind::Rejected { wait } | Kind::Paused { wait } => wait,
+            Kind::Rejected { wait, .. } => wait,
             Kind::TimedOut { .. } | Kind::Orphaned => None,
         }
     }
@@ -109,25 +123,36 @@ impl LimitError {
 impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            Kind::TimedOut { waited } => write!(
+            Kind::TimedOut { cause, waited } => write!(
                 f,
-                "no permit within {waited:?}, nothing was sent: \
+                "no permit within {waited:?}, which was waited for {cause}; nothing was sent: \
                  make fewer calls at once or allow a longer wait"
             ),
-            Kind::Rejected { wait: Some(wait) } => write!(
-                f,
-                "no permit for {wait:?}, nothing was sent: try again after that"
-            ),
-            Kind::Rejected { wait: None } => f.write_str(
-                "no permit until an answer comes, nothing was sent: make fewer calls at once",
-            ),
-            Kind::Paused { wait: Some(wait) } => write!(
+            Kind::Rejected {
+                cause: WaitCause::Pause,
+                wait: Some(wait),
+            } => write!(
                 f,
                 "the service has said that the quota is used up for {wait:?} more, nothing was \
                  sent: try again after that"
             ),
-            Kind::Paused { wait: None } => f.write_str(
+            Kind::Rejected {
+                cause: WaitCause::Pause,
+                wait: None,
+            } => f.write_str(
                 "the service has said that the quota is used up, nothing was sent: try again later",
+            ),
+            Kind::Rejected {
+                cause,
+                wait: Some(wait),
+            } => write!(
+                f,
+                "no permit for {wait:?}, for want of {cause}; nothing was sent: try again after that"
+            ),
+            Kind::Rejected { cause, wait: None } => write!(
+                f,
+                "no permit until an answer comes, for want of {cause}; nothing was sent: make fewer \
+                 calls at once"
             ),
             Kind::Orphaned => f.write_str("nobody waits for this connection any more"),
         }
@@ -160,12 +185,14 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
     }
 }
 
-/// Transparent: what it wraps is not repeated as its source.
-impl<E: error::Error + 'static> error::Error for Error<E> {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Self::Limit(limit) => limit.source(),
-            Self::Inner(inner) => inner.source(),
+impl<E: Into<BoxError>> From<Error<E>> for BoxError {
+    fn from(error: Error<E>) -> Self {
+        match error {
+            Error::Limit(limit) => limit.into(),
+            Error::Inner(inner) => inner.into(),
         }
     }
 }
+
+/// What tower's own layers make of errors.
+type BoxError = Box<dyn error::Error + Send + Sync>;

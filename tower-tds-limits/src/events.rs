@@ -1,12 +1,18 @@
-//! What a limiter tells an operator: rare, and never on the path of a request that went well.
+//! What a limiter tells an operator: never on the path of a call that went well and did not wait.
+//!
+//! All of it is told after the locks are released: a subscriber may well ask for a snapshot.
 
 use std::time::Duration;
 
-use crate::Rung;
+use crate::{Rung, WaitCause};
 
-/// After the locks are released: a subscriber may well ask for a snapshot. The certificate says
-/// how many requests the service can have counted in an interval at the most, by what was sent.
-pub(crate) fn refused_for_the_rate(rung: Rung, certificate: u64) {
+pub(crate) fn refused_for_the_rate() {
+    tracing::warn!("refused for the rate in spite of the rules: silent for a second");
+}
+
+/// The certificate says how many requests the service can have counted in an interval at the most,
+/// by what was sent.
+pub(crate) fn stricter(rung: Rung, certificate: u64) {
     tracing::warn!(
         ?rung,
         certificate,
@@ -27,4 +33,17 @@ pub(crate) fn paused(wait: Duration) {
 
 pub(crate) fn connections_refused() {
     tracing::warn!("the service counts too many connections: does somebody share this address?");
+}
+
+/// Whether anybody hears of waits.
+pub(crate) fn waits_are_told() -> bool {
+    tracing::enabled!(tracing::Level::DEBUG)
+}
+
+pub(crate) fn waits(cause: WaitCause, waited: Duration, ahead: usize) {
+    tracing::debug!(?cause, ?waited, ahead, "a call waits for {cause}");
+}
+
+pub(crate) fn waited(cause: WaitCause, waited: Duration, ahead: usize) {
+    tracing::debug!(?cause, ?waited, ahead, "a call has waited for {cause}");
 }

@@ -107,34 +107,35 @@
 //!   there.
 //! - Sharing limits between processes through a store; [`Limits::shares`] divides them without one.
 
+mod account;
 mod clock;
 mod connection;
 mod credential;
 mod error;
 mod events;
-mod gate;
 mod limiter;
 mod limits;
+mod queue;
 mod quota;
 mod request;
-mod requests;
 mod rule;
 mod rules;
-mod rung;
 mod sync;
+mod waits;
 
 pub use self::{
+    account::Rung,
     connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo},
     error::{Error, LimitError},
     limiter::{Limiter, Snapshot},
     limits::{Limits, Proof, TooManyShares},
     quota::Quota,
     request::{
-        Detach, DetachLayer, Feedback, Outcome, PermitBody, ReadStatus, RequestLimit,
-        RequestLimitLayer, RequestShed, RequestShedLayer,
+        Detach, DetachLayer, Feedback, Outcome, PermitBody, ReadResponse, ReadStatus, RequestLimit,
+        RequestLimitLayer, Served,
     },
     rules::{Burst, Rules},
-    rung::Rung,
+    waits::{WaitCause, Waited},
 };
 
 /// The named futures of this crate's services.

@@ -1,21 +1,23 @@
 //! The object that layers, clients and clones share.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, future::poll_fn, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use crate::{
-    Limits, Rung, clock,
+    Limits, Rung, WaitCause, Waited, clock,
     connection::ConnectionPermit,
     credential::Credential,
-    gate::{Line, Turn},
+    queue::{Line, Readiness},
     request::RequestPermit,
+    waits::Waits,
 };
 
 /// Keeps whatever shares it inside one set of limits.
 ///
-/// Give clones to as many layers and clients as share an IP address. It has no background task
-/// and can be made outside a runtime.
+/// Give clones to as many layers and clients as share an IP address. It can be made outside a
+/// runtime. Once a call has had to wait it has one small task in that runtime, which keeps the time
+/// and ends with it.
 ///
 /// # Clone
 /// Clones share everything.
@@ -50,20 +52,22 @@ pub struct Snapshot {
     /// How many sockets there may be: [`Limits::connections`], or fewer for a while after the
     /// service has answered 416.
     pub most_connections: u32,
-    /// When connects begin again, if the service has just answered 416.
-    pub no_connect_before: Option<Instant>,
+    /// How long it is until connects begin again, if the service has just answered 416.
+    pub no_connect_for: Option<Duration>,
     /// Connects that wait for a permit.
     pub connects_waiting: usize,
     /// How careful the limiter is after what it was refused.
     pub rung: Rung,
-    /// Until when nothing is sent after a refusal that concerns the IP address.
-    pub silent_until: Option<Instant>,
-    /// Until when nothing is sent for this credential after a 429, but for one that tries.
-    pub paused_until: Option<Instant>,
+    /// For how long nothing is sent after a refusal that concerns the IP address.
+    pub silent_for: Option<Duration>,
+    /// For how long nothing is sent for this credential after a 429, but for one that tries.
+    pub paused_for: Option<Duration>,
     /// The most requests that can have been counted in any interval of the first quota so far,
-    /// by what was sent when and proven when. By the proof it is never more than the quota; only
-    /// [`Rung::Paced`], which proves nothing, can let it be more.
+    /// by what was sent when and proven when. By the proof it is never more than the quota.
     pub certificate: u64,
+    /// Requests granted so far.
+    pub granted: u64,
+    waited: [Waited; WaitCause::ALL.len()],
 }
 
 // === impl Limiter ===
@@ -115,6 +119,17 @@ impl Limiter {
         }
     }
 
+    /// Waits until no request is in flight, of any credential, whether its caller waits for it or
+    /// it was detached. What has only been waiting for a permit is not in flight.
+    ///
+    /// For a shutdown: stop calling, wait for this, and nothing is lost.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses nothing.
+    pub async fn idle(&self) {
+        poll_fn(|cx| self.credential.account().poll_idle(cx)).await;
+    }
+
     /// The limits kept.
     #[must_use]
     pub fn limits(&self) -> &Limits {
@@ -125,38 +140,64 @@ impl Limiter {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let now = clock::now();
+        let left = |until: Option<Instant>| until.map(|until| until.saturating_duration_since(now));
+        let mut waited = [Waited::default(); WaitCause::ALL.len()];
+        let add = |waits: &Waits, waited: &mut [Waited; WaitCause::ALL.len()]| {
+            for (all, cause) in waited.iter_mut().zip(WaitCause::ALL) {
+                *all = all.and(waits.of(cause));
+            }
+        };
         let connections = self.credential.connections();
-        let (connections, most_connections, no_connect_before, connects_waiting) = connections
-            .read(|connections, waiting| {
+        let (connections, most_connections, silent, connects_waiting) =
+            connections.read_all(|connections, waiting, waits| {
+                add(waits, &mut waited);
                 let (most, silent) = (connections.most_at(now), connections.silent_until(now));
                 (connections.open(), most, silent, waiting)
             });
-        let (paused_until, pausing) = (self.credential.paused_until(), self.credential.waiting());
+        let paused = self.credential.paused_until();
+        let pausing = self.credential.waiting(|waiting, waits| {
+            add(waits, &mut waited);
+            waiting
+        });
         self.credential
-            .requests()
-            .read(|requests, waiting| Snapshot {
-                in_flight: requests.in_flight(),
-                live: requests.live_at(now),
-                waiting: waiting.saturating_add(pausing),
-                connections,
-                most_connections,
-                no_connect_before,
-                connects_waiting,
-                rung: requests.rung(),
-                silent_until: requests.silent_until(now),
-                paused_until,
-                certificate: requests.certificate(),
+            .account()
+            .read_all(|account, waiting, waits| {
+                add(waits, &mut waited);
+                Snapshot {
+                    in_flight: account.in_flight(),
+                    live: account.live_at(now),
+                    waiting: waiting.saturating_add(pausing),
+                    connections,
+                    most_connections,
+                    no_connect_for: left(silent),
+                    connects_waiting,
+                    rung: account.rung(),
+                    silent_for: left(account.silent_until(now)),
+                    paused_for: left(paused),
+                    certificate: account.certificate(),
+                    granted: account.granted(),
+                    waited,
+                }
             })
     }
 
-    pub(crate) fn request_turn(&self) -> Turn<RequestPermit> {
-        let credential = Arc::clone(&self.credential);
-        Turn::new(credential, self.limits.wait())
+    pub(crate) fn request_readiness(&self, wait: Option<Duration>) -> Readiness<RequestPermit> {
+        Readiness::new(Arc::clone(&self.credential), wait)
     }
 
-    pub(crate) fn connection_turn(&self) -> Turn<ConnectionPermit> {
+    pub(crate) fn connection_readiness(&self) -> Readiness<ConnectionPermit> {
         let connections = Arc::clone(self.credential.connections());
-        Turn::new(connections, self.limits.wait())
+        Readiness::new(connections, self.limits.wait())
+    }
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    /// How often calls and connects have waited for this, and for how long.
+    #[must_use]
+    pub fn waited(&self, cause: WaitCause) -> Waited {
+        self.waited.get(cause.place()).copied().unwrap_or_default()
     }
 }
 

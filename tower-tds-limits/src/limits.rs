@@ -32,7 +32,11 @@ pub struct Limits {
     start: Rung,
     proof: Proof,
     lost_after: Duration,
+    closed_after: Option<Duration>,
+    behind: Option<Duration>,
     max_wait: Option<Duration>,
+    notice: Duration,
+    drained: bool,
 }
 
 /// What proves that the service has counted a request.
@@ -64,7 +68,11 @@ impl Limits {
             start: Rung::default(),
             proof: Proof::default(),
             lost_after: LOST_AFTER,
+            closed_after: None,
+            behind: None,
             max_wait: None,
+            notice: NOTICE,
+            drained: false,
         }
     }
 
@@ -121,7 +129,51 @@ impl Limits {
         self
     }
 
+    /// Sets for how long a request may still be counted whose connection the *server* has closed or
+    /// reset before it answered; by default as long as any whose response never came.
+    ///
+    /// A server that has closed has counted what it has read, and reads nothing more. So where the
+    /// other end of the connection is who counts, a second is enough for what is on its way. It is
+    /// not where a balancer closes and a gateway behind it goes on.
+    #[must_use]
+    pub fn closed_after(mut self, after: Duration) -> Self {
+        self.closed_after = Some(after.min(LONGEST_LOST));
+        self
+    }
+
+    /// Says that requests are counted behind the gateway that answers, and for how long after an
+    /// answer that the gateway makes by itself (502, 504).
+    ///
+    /// By default whoever answers is who counts: a 502 proves the count when it comes, and a 504 a
+    /// second later.
+    #[must_use]
+    pub fn counted_behind(mut self, within: Duration) -> Self {
+        self.behind = Some(within.min(LONGEST_LOST));
+        self
+    }
+
+    /// Begins with every permit of the quotas live for one interval, as if they had all just been
+    /// used.
+    ///
+    /// For a process that comes up within an interval of its predecessor's end, and cannot know what
+    /// that one has sent. It costs the first interval.
+    #[must_use]
+    pub fn drained(mut self) -> Self {
+        self.drained = true;
+        self
+    }
+
+    /// Sets how long a call waits until a `tracing` event tells of it, at the level `DEBUG`; the
+    /// default is 100 ms.
+    #[must_use]
+    pub fn tell_after(mut self, wait: Duration) -> Self {
+        self.notice = wait;
+        self
+    }
+
     /// Bounds the wait for a permit; by default there is no bound.
+    ///
+    /// Each [`RequestLimitLayer`](crate::RequestLimitLayer) can have a bound of its own.
     ///
     /// A wait that reaches the bound ends in a [`LimitError`](crate::LimitError) that the
     /// response future gives: nothing was sent, and the call can be made again.
@@ -165,6 +217,22 @@ impl Limits {
         self.lost_after
     }
 
+    pub(crate) fn closed(&self) -> Duration {
+        self.closed_after.unwrap_or(self.lost_after)
+    }
+
+    pub(crate) fn behind(&self) -> Option<Duration> {
+        self.behind
+    }
+
+    pub(crate) fn notice(&self) -> Duration {
+        self.notice
+    }
+
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drained
+    }
+
     pub(crate) fn wait(&self) -> Option<Duration> {
         self.max_wait
     }
@@ -185,6 +253,9 @@ const CONNECTIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(60 - 1);
 /// Longer than a gateway's own queueing and the retransmissions of a request's first segment
 /// (1 + 2 + 4 s on Linux).
 const LOST_AFTER: Duration = Duration::from_secs(10);
+
+/// A hundred quick answers' time: what waits for so long is what somebody asks about.
+const NOTICE: Duration = Duration::from_millis(100);
 
 /// A day; far from overflowing an instant.
 const LONGEST_LOST: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,4 +1,4 @@
-//! The ways of counting that a request must be safe against, one file for each.
+//! One quota, and the ways of counting that requests are to be safe against.
 //!
 //! All of them rest on the same thought. A service counts a request at some time between its
 //! grant and its proof. Put each proven request at its proof and each unproven one at now: if the
@@ -6,31 +6,26 @@
 //!
 //! None of them takes an accepted request back as time passes. So what may be granted at the time
 //! the clock was last seen may be granted now, without looking at it.
+//!
+//! A grant is of two parts. Window and counter give a *place*, which is kept for as long as it
+//! takes. Bucket and pace give a *moment*, which is for whoever sends at once: kept unsent, it would
+//! stop everybody else, and so it is lost and asked for again.
 
 mod bucket;
 mod counter;
-mod jitter;
 mod pace;
 mod window;
 
-use self::{
-    bucket::Bucket,
-    counter::Counter,
-    jitter::{Jitter, Spacing},
-    pace::Pace,
-    window::ProofWindow,
-};
-use crate::{Quota, Rules, clock::Tick};
+use self::{bucket::Bucket, pace::Pace, window::Window};
+use crate::{Quota, Rules, WaitCause, clock::Tick};
 
 /// The rules for one quota.
 #[derive(Debug)]
 pub(crate) struct Rule {
-    window: ProofWindow,
-    counter: Option<Counter>,
+    window: Window,
+    counter: bool,
     bucket: Option<Bucket>,
     pace: Option<Pace>,
-    /// Apart, because hardly anybody asks for it.
-    jitter: Option<Box<Jitter>>,
 }
 
 // === impl Rule ===
@@ -38,98 +33,123 @@ pub(crate) struct Rule {
 impl Rule {
     /// What `rules` names, for `quota`.
     pub(crate) fn new(quota: Quota, rules: Rules) -> Self {
-        let window = ProofWindow::new(quota);
         Self {
-            counter: rules.counter.then(|| Counter::new(&window)),
-            window,
+            window: Window::new(quota),
+            counter: rules.counter,
             bucket: rules.bucket.map(|burst| Bucket::new(quota, burst)),
             pace: rules.pace.map(|burst| Pace::new(quota, burst)),
-            jitter: rules.jitter.then(|| Box::new(Jitter::new(quota))),
         }
     }
 
-    /// Keeps within other rules from now on, with all that is known of the past.
-    pub(crate) fn keep(&mut self, quota: Quota, rules: Rules) {
+    /// Keeps within other rules from now on, with all that is known of the past. Of those that have
+    /// a place so many are not sent, and have no moment.
+    pub(crate) fn keep(&mut self, quota: Quota, rules: Rules, unsent: u64) {
         self.window.limit_to(quota);
-        // It takes up the window's proofs when it is asked.
-        self.counter = rules.counter.then(|| Counter::new(&self.window));
+        self.counter = rules.counter;
         self.bucket = rules.bucket.map(|burst| {
             let mut bucket = Bucket::new(quota, burst);
-            for _ in 0..self.window.unproven() {
+            for _ in unsent..self.window.unproven() {
                 bucket.grant();
             }
-            for at in self.window.proofs() {
-                bucket.grant();
-                bucket.prove(at);
+            let mut before = self.window.forgotten();
+            for run in self.window.runs() {
+                for _ in before..run.until {
+                    bucket.grant();
+                    bucket.prove(run.at, Tick::ZERO);
+                }
+                before = run.until;
             }
             bucket.begin_carefully();
             bucket
         });
         self.pace = rules.pace.map(|burst| Pace::new(quota, burst));
-        self.jitter = rules.jitter.then(|| Box::new(Jitter::new(quota)));
+    }
+
+    /// Begins as if the whole quota had been used up at the beginning.
+    pub(crate) fn drain(&mut self) {
+        self.window.drain();
+        if let Some(bucket) = &mut self.bucket {
+            bucket.drain();
+        }
     }
 
     /// The clock was seen at `now`.
     #[inline]
     pub(crate) fn see(&mut self, now: Tick) {
         self.window.see(now);
+        if let Some(bucket) = &mut self.bucket {
+            bucket.see(now);
+        }
         if let Some(pace) = &mut self.pace {
             pace.see(now);
         }
     }
 
-    /// Whether one more may be granted, as far as the clock was seen.
+    /// Whether one more may be granted a place and a moment, as far as the clock was seen.
     #[inline]
-    pub(crate) fn is_open(&mut self, seen: Tick) -> bool {
-        if self.jitter.is_some() {
-            return self.opens_at(seen).is_some_and(|at| at <= seen);
-        }
+    pub(crate) fn is_open(&self, seen: Tick) -> bool {
         // The counter's say costs most, and is worth asking for only if all the others agree.
         self.window.is_open()
-            && self
-                .pace
-                .as_ref()
-                .is_none_or(|pace| pace.opens_at() <= seen)
+            && self.has_moment(seen)
+            && (!self.counter || counter::opens_at(&self.window, seen) <= seen)
+    }
+
+    /// Whether one who has a place may send, as far as the clock was seen.
+    #[inline]
+    pub(crate) fn has_moment(&self, seen: Tick) -> bool {
+        let paced = self
+            .pace
+            .as_ref()
+            .is_none_or(|pace| pace.opens_at() <= seen);
+        paced
             && self
                 .bucket
                 .as_ref()
                 .is_none_or(|bucket| bucket.is_open(seen))
-            && self
-                .counter
-                .as_mut()
-                .is_none_or(|counter| counter.opens_at(&self.window, seen) <= seen)
     }
 
-    /// From when on one more may be granted, as far as the clock was seen; `None` while that
-    /// depends on a proof to come.
-    #[inline]
-    pub(crate) fn opens_at(&mut self, seen: Tick) -> Option<Tick> {
-        let spacing = self.jitter.as_ref().map(|jitter| jitter.spacing(seen));
-        match spacing {
-            Some(Spacing::Alone(at)) => Some(at),
-            Some(Spacing::And(at)) => Some(self.proven_at(seen)?.max(at)),
-            Some(Spacing::Unknown) | None => self.proven_at(seen),
+    /// From when on one more may be granted a place and a moment, as far as the clock was seen,
+    /// and what decides that.
+    #[cold]
+    pub(crate) fn opens_at(&self, seen: Tick) -> (Option<Tick>, WaitCause) {
+        let window = (self.window.opens_at(), WaitCause::Window);
+        if window.0.is_none() {
+            return window;
         }
+        let counter = if self.counter {
+            counter::opens_at(&self.window, seen)
+        } else {
+            Tick::ZERO
+        };
+        let place = later(window, (Some(counter), WaitCause::Counter));
+        later(place, self.moment_at())
     }
 
-    #[inline]
-    fn proven_at(&mut self, seen: Tick) -> Option<Tick> {
-        let mut opens = self.window.opens_at()?;
-        if let Some(bucket) = &self.bucket {
-            opens = opens.max(bucket.opens_at()?);
-        }
-        if let Some(pace) = &self.pace {
-            opens = opens.max(pace.opens_at());
-        }
-        if let Some(counter) = &mut self.counter {
-            opens = opens.max(counter.opens_at(&self.window, seen));
-        }
-        Some(opens)
+    /// From when on one who has a place may send, and what decides that.
+    #[cold]
+    pub(crate) fn moment_at(&self) -> (Option<Tick>, WaitCause) {
+        let pace = self.pace.as_ref().map_or(Tick::ZERO, Pace::opens_at);
+        let bucket = self
+            .bucket
+            .as_ref()
+            .map_or(Some(Tick::ZERO), Bucket::opens_at);
+        later((Some(pace), WaitCause::Pace), (bucket, WaitCause::Bucket))
+    }
+
+    /// When an unproven request may be old enough that a bucket counts it no more.
+    pub(crate) fn ages_at(&self) -> Tick {
+        self.bucket.as_ref().map_or(Tick::NEVER, Bucket::ages_at)
     }
 
     #[inline]
     pub(crate) fn grant(&mut self, seen: Tick, dated: Dated) {
         self.window.grant();
+        self.grant_moment(seen, dated);
+    }
+
+    /// One who has a place may send now.
+    #[inline]
+    pub(crate) fn grant_moment(&mut self, seen: Tick, dated: Dated) {
         if let Some(bucket) = &mut self.bucket {
             bucket.grant();
         }
@@ -139,59 +159,45 @@ impl Rule {
                 Dated::Later => pace.grant_undated(seen),
             }
         }
-        if let Some(jitter) = &mut self.jitter {
-            jitter.grant(seen);
-        }
-    }
-
-    /// Whether grants may be made at times that nobody looks at.
-    pub(crate) fn is_undated(&self) -> bool {
-        self.jitter.is_none()
     }
 
     /// A granted request is proven to have been counted no later than `at`, as it turns out now.
     #[inline]
-    pub(crate) fn prove(&mut self, at: Tick, now: Tick) {
+    pub(crate) fn prove(&mut self, at: Tick, now: Tick, granted: Tick) {
         // Permits that are back stay back: an older proof is one that is back in a moment.
         let hold = self.window.hold();
-        let at = if at.plus(hold) <= now {
+        let at = if at < now && at.plus(hold) <= now {
             now.minus(hold).plus(1)
         } else {
             at
         };
-        if let Some(counter) = &mut self.counter {
-            counter.prove(&self.window, at);
-        }
         self.window.prove(at);
         if let Some(bucket) = &mut self.bucket {
-            bucket.prove(at);
+            bucket.prove(at, granted);
         }
     }
 
-    /// An answer came at `now`, `answered` nanoseconds after its request was granted; the proof
-    /// is for `took` after it.
+    /// An answer came `answered` nanoseconds after its request was granted.
     #[inline]
-    pub(crate) fn learn(&mut self, now: Tick, took: u64, answered: u64) {
+    pub(crate) fn learn(&mut self, answered: u64) {
         if let Some(bucket) = &mut self.bucket {
             // A service that tells its own time leaves requests unproven until it does.
             bucket.learn(answered);
-        }
-        if let Some(jitter) = &mut self.jitter {
-            jitter.learn(now, took);
         }
     }
 
     /// A request that was granted was never sent.
     pub(crate) fn withdraw(&mut self) {
         self.window.withdraw();
+    }
+
+    /// A moment that was granted was not used.
+    pub(crate) fn withdraw_moment(&mut self, granted: Tick) {
         if let Some(bucket) = &mut self.bucket {
-            bucket.withdraw();
+            bucket.withdraw(granted);
         }
         if let Some(pace) = &mut self.pace {
             pace.withdraw();
-        }
-        if let Some(jitter) = &mut self.jitter {
-            jitter.withdraw();
         }
     }
 
@@ -213,6 +219,19 @@ pub(crate) enum Dated {
     Seen,
     /// After that, and nobody looked.
     Later,
+}
+
+/// Of two, the one that opens later; what nobody knows is later than all.
+pub(crate) fn later(
+    one: (Option<Tick>, WaitCause),
+    other: (Option<Tick>, WaitCause),
+) -> (Option<Tick>, WaitCause) {
+    match (one.0, other.0) {
+        (None, _) => one,
+        (_, None) => other,
+        (Some(at), Some(others)) if others > at => other,
+        (Some(_), Some(_)) => one,
+    }
 }
 
 #[cfg(test)]

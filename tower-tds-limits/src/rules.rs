@@ -28,19 +28,19 @@ pub struct Rules {
     pub(crate) counter: bool,
     pub(crate) bucket: Option<Burst>,
     pub(crate) pace: Option<NonZeroU32>,
-    /// The highest rung's: even spacing by the jitter seen, once enough was seen.
-    pub(crate) jitter: bool,
 }
 
 /// How many requests beyond its steady rate a leaky bucket takes at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Burst {
-    /// As many as it says.
+    /// As many as it says, by proof: what is unproven takes its place for as long as that lasts, so
+    /// one slow answer leaves one place fewer, and as many as this and one more stop everybody.
     Of(u32),
     /// 9 where answers are quick, so that buckets of ten hold, and more where they are so slow that
     /// ten unproven requests would hold back the rate: the proof is given up then, before the
-    /// throughput is.
+    /// throughput is. What has been unproven for a second and for four usual answers is counted no
+    /// more, and for a minute as many more are allowed as were lately that slow.
     Auto,
 }
 
@@ -54,7 +54,6 @@ impl Rules {
             counter: false,
             bucket: None,
             pace: None,
-            jitter: false,
         }
     }
 
@@ -78,13 +77,6 @@ impl Rules {
     #[must_use]
     pub const fn bucket(mut self, burst: Burst) -> Self {
         self.bucket = Some(burst);
-        self
-    }
-
-    /// Spaces requests by the jitter seen, instead of proving anything.
-    #[must_use]
-    pub(crate) const fn jitter(mut self) -> Self {
-        self.jitter = true;
         self
     }
 

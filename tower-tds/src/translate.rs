@@ -2,7 +2,7 @@
 
 use std::{error::Error as _, time::Duration};
 
-use http::Response;
+use http::{Response, StatusCode};
 use tower::BoxError;
 use tower_oidc_cc::{Finding, Judge, Judgement, TokenError};
 use tower_tds_errors::{Error, Kind, Retried, Sent};
@@ -41,7 +41,11 @@ impl<B> Feedback<Response<B>, Error> for ReadError {
             return refused;
         }
         match error.sent() {
-            Sent::Answered => Outcome::Answered,
+            Sent::Answered => match error.status() {
+                Some(StatusCode::BAD_GATEWAY) => Outcome::GatewayFailed,
+                Some(StatusCode::GATEWAY_TIMEOUT) => Outcome::GatewayTimedOut,
+                Some(_) | None => Outcome::Answered,
+            },
             Sent::Never => Outcome::Unsent,
             // What is not known may still be counted.
             Sent::Unknown | _ => Outcome::Lost,

@@ -1,17 +1,17 @@
 //! What decides whether one more socket may be opened, and which may be closed for it.
 
-use std::sync::Arc;
+use std::{sync::Arc, task::Waker};
 
 use tokio::time::Instant;
 
 use crate::{
-    Limits, clock,
+    Limits, WaitCause, clock,
     connection::{
         exit::{Exit, wake_readers},
         refusals::Refusals,
         sockets::{Rest, SocketKey, Sockets},
     },
-    gate::{Admit, Earliest, Gate},
+    queue::{Limit, Line, Opens, Queue},
 };
 
 /// The sockets between the permit before `connect` and their close.
@@ -108,38 +108,54 @@ impl Connections {
     }
 }
 
-impl Admit for Connections {
+impl Limit for Connections {
     type Grant = ();
 
-    fn earliest(&mut self, now: Instant) -> Earliest {
+    fn opens(&mut self, _line: Line, now: Instant) -> Opens {
         if let Some(until) = self.silent_until(now) {
-            return Earliest::At(until);
+            return Opens::At(until);
         }
         if self.open < self.most_at(now) {
-            return Earliest::Now;
+            return Opens::Now;
         }
         let restored = self.refusals.lowered_until(now);
         let sooner = self.sockets.next_after(now);
         // Whoever waits looks again then, and asks a socket to leave.
         match restored.into_iter().chain(sooner).min() {
-            Some(at) => Earliest::At(at),
-            None => Earliest::OnReturn,
+            Some(at) => Opens::At(at),
+            None => Opens::OnReturn,
         }
     }
 
-    fn admit(&mut self, _now: Instant) {
+    fn admit(&mut self, _line: Line, _now: Instant) {
         self.open = self.open.saturating_add(1);
     }
 
-    fn admit_undated(&mut self) -> Option<()> {
+    fn admit_undated(&mut self, _line: Line) -> Option<()> {
         let room = self.open < self.most && !self.refusals.any();
         room.then(|| self.open = self.open.saturating_add(1))
+    }
+
+    fn make_room(&mut self, waiting: usize, now: Instant) -> Vec<Waker> {
+        let asked = Self::make_room(self, now, waiting);
+        asked.iter().filter_map(|exit| exit.take_reader()).collect()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.open == 0
+    }
+
+    fn cause(&mut self, _line: Line, now: Instant) -> WaitCause {
+        match self.silent_until(now) {
+            Some(_) => WaitCause::Silence,
+            None => WaitCause::Connection,
+        }
     }
 }
 
 /// Asks idle sockets to leave while connects wait for a permit.
-pub(super) fn make_room(gate: &Gate<Connections>) {
-    let leaving = gate.read(|connections, waiting| {
+pub(super) fn make_room(gate: &Queue<Connections>) {
+    let leaving = gate.read_all(|connections, waiting, _| {
         if waiting == 0 {
             return Vec::new();
         }
@@ -150,7 +166,7 @@ pub(super) fn make_room(gate: &Gate<Connections>) {
 
 /// The service has answered that there are too many connections: no new one for a second, free
 /// sockets are closed, and for a while fewer are opened.
-pub(crate) fn refused(gate: &Gate<Connections>) {
+pub(crate) fn refused(gate: &Queue<Connections>) {
     wake_readers(gate.update_now(Connections::refused_at));
 }
 

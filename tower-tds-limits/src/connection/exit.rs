@@ -43,13 +43,15 @@ impl Exit {
         }
     }
 
-    fn wake_reader(&self) {
-        let reader = self
-            .reader
+    pub(super) fn take_reader(&self) -> Option<Waker> {
+        self.reader
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(reader) = reader {
+            .take()
+    }
+
+    fn wake_reader(&self) {
+        if let Some(reader) = self.take_reader() {
             reader.wake();
         }
     }

@@ -9,13 +9,13 @@ use crate::{
         exit::{Exit, wake_readers},
         sockets::{Rest, SocketKey},
     },
-    gate::{Gate, Permit},
+    queue::{Permit, Queue},
 };
 
 /// A grant. Dropping it gives the place to the next.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
-    gate: Arc<Gate<Connections>>,
+    gate: Arc<Queue<Connections>>,
     stage: Stage,
 }
 
@@ -67,10 +67,10 @@ impl ConnectionPermit {
 }
 
 impl Permit for ConnectionPermit {
-    type Rule = Connections;
-    type Source = Arc<Gate<Connections>>;
+    type Limit = Connections;
+    type Source = Arc<Queue<Connections>>;
 
-    fn gate(source: &Self::Source) -> &Arc<Gate<Connections>> {
+    fn queue(source: &Self::Source) -> &Arc<Queue<Connections>> {
         source
     }
 

@@ -11,7 +11,7 @@ use crate::{
         BoxError, ConnectFuture, ConnectionPermit, LimitedIo, background::Begun, closing::Socket,
         connections::make_room,
     },
-    gate::Turn,
+    queue::Readiness,
 };
 
 /// Keeps sockets inside a [`Limiter`]'s limit, from before `connect` until they are closed.
@@ -79,7 +79,7 @@ use crate::{
 /// See [`ConnectionLimitLayer`](crate::ConnectionLimitLayer).
 pub struct ConnectionLimit<C> {
     inner: C,
-    turn: Turn<ConnectionPermit>,
+    turn: Readiness<ConnectionPermit>,
     /// There from the first look at readiness until the call.
     begun: Option<Begun>,
 }
@@ -91,7 +91,7 @@ impl<C> ConnectionLimit<C> {
     pub fn new(inner: C, limiter: &Limiter) -> Self {
         Self {
             inner,
-            turn: limiter.connection_turn(),
+            turn: limiter.connection_readiness(),
             begun: None,
         }
     }

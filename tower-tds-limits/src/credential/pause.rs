@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::gate::{Admit, Earliest};
+use crate::{
+    WaitCause,
+    queue::{Limit, Line, Opens},
+};
 
 /// A pure state machine over `now`.
 #[derive(Debug)]
@@ -24,11 +27,23 @@ enum State {
     Closed {
         until: Instant,
     },
-    /// One request is on its way.
+    /// One request is on its way, and waited for until then.
     // ## Trying => (Open | Closed)
     Trying {
         since: Instant,
+        until: Instant,
     },
+}
+
+/// How one leaves the pause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passage {
+    /// There is none.
+    Free,
+    /// It may be over, and this one tries.
+    Tries,
+    /// It is too long to wait for.
+    Told,
 }
 
 // === impl Pause ===
@@ -47,10 +62,15 @@ impl Pause {
         self.told
     }
 
+    /// Whether it is too long to wait for. Once it should have been over it is as any other.
+    fn is_told(&self, now: Instant) -> bool {
+        self.told.is_some_and(|told| told > now)
+    }
+
     pub(crate) const fn until(&self) -> Option<Instant> {
         match self.state {
             State::Open => None,
-            State::Closed { until } | State::Trying { since: until } => Some(until),
+            State::Closed { until } | State::Trying { since: until, .. } => Some(until),
         }
     }
 
@@ -95,37 +115,52 @@ impl Pause {
 
     /// The one that tried got no answer: another may.
     pub(crate) fn untried(&mut self) {
-        if let State::Trying { since } = self.state {
+        if let State::Trying { since, .. } = self.state {
             self.state = State::Closed { until: since };
         }
     }
 }
 
-impl Admit for Pause {
-    /// Whether this one tries.
-    type Grant = bool;
+impl Limit for Pause {
+    type Grant = Passage;
 
-    fn earliest(&mut self, now: Instant) -> Earliest {
+    fn opens(&mut self, _line: Line, now: Instant) -> Opens {
         match self.state {
-            State::Open => Earliest::Now,
-            State::Closed { until } if until <= now => Earliest::Now,
-            State::Closed { until } => Earliest::At(until),
-            State::Trying { .. } => Earliest::OnReturn,
+            _ if self.is_told(now) => Opens::Now,
+            State::Open => Opens::Now,
+            State::Closed { until } | State::Trying { until, .. } if until <= now => Opens::Now,
+            State::Closed { until } | State::Trying { until, .. } => Opens::At(until),
         }
     }
 
-    fn admit(&mut self, now: Instant) -> bool {
-        let tries = self.state != State::Open;
-        if tries {
-            self.state = State::Trying { since: now };
+    fn admit(&mut self, _line: Line, now: Instant) -> Passage {
+        match self.state {
+            State::Open => Passage::Free,
+            State::Closed { until } | State::Trying { until, .. } if until > now => Passage::Told,
+            State::Closed { .. } | State::Trying { .. } => {
+                let until = now.checked_add(LONGEST_TRY).unwrap_or(now);
+                self.state = State::Trying { since: now, until };
+                Passage::Tries
+            }
         }
-        tries
     }
 
-    fn admit_undated(&mut self) -> Option<bool> {
-        (self.state == State::Open).then_some(false)
+    fn admit_undated(&mut self, _line: Line) -> Option<Passage> {
+        (self.state == State::Open).then_some(Passage::Free)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.state == State::Open
+    }
+
+    fn cause(&mut self, _line: Line, _now: Instant) -> WaitCause {
+        WaitCause::Pause
     }
 }
+
+/// A try that has no answer by then is given up, and another may try: as long as anything is
+/// waited for of which nobody can know whether it comes.
+const LONGEST_TRY: Duration = Duration::from_secs(30);
 
 /// Shorter pauses only burn what is left of the quota.
 const SHORTEST: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 use std::{error, fmt, num::NonZeroU32};
 
 use super::Limits;
-use crate::{Burst, Quota, Rung};
+use crate::{Burst, Quota};
 
 /// There are more processes than the smallest of the limits has places for.
 ///
@@ -34,10 +34,9 @@ impl Limits {
     /// (Always backlogged, simulated; asserted by `cargo test -p tower-tds-limits shares`.)
     ///
     /// An automatic burst ([`Burst::Auto`]) becomes a part of ten, because a burst that grows in
-    /// each process is no longer one that is kept by all. [`Rung::Paced`] becomes
-    /// [`Rung::Proven`]. What a refusal teaches one process the others have to learn themselves.
-    /// A process that is started anew does not know what its predecessor has sent: let a second
-    /// pass in between, or as long as the longest quota.
+    /// each process is no longer one that is kept by all. What a refusal teaches one process the others have to learn themselves.
+    /// A process that is started anew does not know what its predecessor has sent: let it begin
+    /// [drained](Self::drained).
     ///
     /// # Errors
     /// If a share would be empty.
@@ -81,7 +80,6 @@ impl Limits {
         if let Some(burst) = self.rules.pace {
             share.rules = share.rules.pace(part(burst));
         }
-        share.start = self.start.max(Rung::Proven);
         share
     }
 

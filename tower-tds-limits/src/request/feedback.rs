@@ -1,10 +1,12 @@
 //! What the outcome of a request says about its being counted, and about the limits.
 
-use std::{fmt, time::Duration};
+mod transport;
+
+use std::time::Duration;
 
 use http::{HeaderMap, Response, StatusCode, header};
 
-use crate::clock;
+use crate::{clock, request::Served};
 
 /// Reads from an outcome whether the service has counted the request, and whether it refused it
 /// for a limit.
@@ -33,7 +35,8 @@ use crate::clock;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot read what the service below the limit answers",
     label = "no `Feedback<{T}, {E}>`",
-    note = "implement it, or see whether the layers stand in the order that `{Self}` is made for"
+    note = "for errors of your own implement it, or take them all for lost: `.feedback(ReadResponse::default())`",
+    note = "or see whether the layers stand in the order that `{Self}` is made for"
 )]
 pub trait Feedback<T, E> {
     /// Reads one outcome of the inner service.
@@ -49,8 +52,15 @@ pub enum Outcome {
     Answered,
     /// It answered, and says that it had the request for this long: it counted it before that.
     /// An earlier proof gives the permit back earlier. Believe only the service itself, and only
-    /// where it counts a request when it comes in.
+    /// where it counts a request when it comes in ([`Served`]). What is longer than the answer took
+    /// is not believed.
     Served(Duration),
+    /// A gateway answered that what is behind it failed (502, 503 of its own): a proof, unless that
+    /// is where requests are counted ([`Limits::counted_behind`](crate::Limits::counted_behind)).
+    GatewayFailed,
+    /// A gateway answered that what is behind it has not (504): a proof a second later, or when
+    /// [`Limits::counted_behind`](crate::Limits::counted_behind) says.
+    GatewayTimedOut,
     /// It refused the request because there were too many in a short time (contract: 423).
     RateExceeded,
     /// It refused the request because this credential has made too many (contract: 429), with its
@@ -60,24 +70,48 @@ pub enum Outcome {
     ConnectionsExceeded,
     /// Nothing reached the wire: the permit comes back at once.
     Unsent,
-    /// No answer will come, and the service may still count the request.
+    /// The server closed the connection and did not answer. It may still count the request, for
+    /// [`Limits::closed_after`](crate::Limits::closed_after).
+    Closed,
+    /// No answer will come, and the service may still count the request, for
+    /// [`Limits::lost_after`](crate::Limits::lost_after).
     Lost,
 }
 
-/// The default: a response is an answer, by the contract's statuses, and an error leaves all
-/// open.
+/// The default: a response is an answer, by the contract's statuses, and an error of hyper-util's
+/// client, of hyper, of IO, or a boxed one says what its sources say.
 ///
-/// | status | outcome |
+/// An error type of its own it does not read, and the stack does not compile: implement
+/// [`Feedback`] for it, or take every error for lost ([`ReadResponse`]).
+///
+/// | status or error | outcome |
 /// |---|---|
 /// | 423 | [`Outcome::RateExceeded`] |
 /// | 429 | [`Outcome::QuotaExceeded`], with `Retry-After` in seconds or as a date (RFC 9110 10.2.3) |
 /// | 416 | [`Outcome::ConnectionsExceeded`], unless `Content-Range` says that it is about a range (RFC 9110 15.5.17) |
+/// | 502, 504 | [`Outcome::GatewayFailed`], [`Outcome::GatewayTimedOut`] |
 /// | others | [`Outcome::Answered`] |
-#[derive(Clone, Copy, Default)]
+/// | no connection was made | [`Outcome::Unsent`] |
+/// | the server closed it or reset it | [`Outcome::Closed`] |
+/// | other errors | [`Outcome::Lost`] |
+#[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct ReadStatus {
-    served_in: Option<fn(&HeaderMap) -> Option<Duration>>,
+    served: Option<Served>,
 }
+
+/// As [`ReadStatus`], and takes every error for lost, of whatever type.
+///
+/// # Examples
+/// ```
+/// use tower_tds_limits::{Limiter, Limits, ReadResponse, RequestLimitLayer};
+///
+/// let limiter = Limiter::new(Limits::default());
+/// let layer = RequestLimitLayer::new(limiter).feedback(ReadResponse::default());
+/// # drop(layer);
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReadResponse(ReadStatus);
 
 // === impl ReadStatus ===
 
@@ -85,38 +119,42 @@ impl ReadStatus {
     /// The default reading.
     #[must_use]
     pub const fn new() -> Self {
-        Self { served_in: None }
+        Self { served: None }
     }
 
     /// Reads from the headers for how long the service has had the request, where it says so.
     ///
     /// The permit is then live until an interval after the service had it, and not after the
-    /// answer was here: see [`Outcome::Served`] for when that may be believed.
-    ///
-    /// Proofs then come out of order, and each that does has the
-    /// [counter rule](crate::Rules::counter) take up all those of the last two intervals anew,
-    /// under the lock: of no account at 50 requests a second, and more than all else that a call
-    /// costs here from a few hundred on. Use it there with [`Rules::window`](crate::Rules::window),
-    /// where that is how the service counts, or do without.
+    /// answer was here: see [`Served`] for what each reading proves.
     ///
     /// # Examples
     /// ```
-    /// use std::time::Duration;
-    /// use http::HeaderMap;
-    /// use tower_tds_limits::ReadStatus;
+    /// use tower_tds_limits::{ReadStatus, Served};
     ///
-    /// fn response_time(headers: &HeaderMap) -> Option<Duration> {
-    ///     let millis = headers.get("x-response-time")?.to_str().ok()?;
-    ///     millis.parse().ok().map(Duration::from_millis)
-    /// }
-    ///
-    /// let feedback = ReadStatus::new().served_in(response_time);
+    /// let feedback = ReadStatus::new().served(Served::kong());
     /// # drop(feedback);
     /// ```
     #[must_use]
-    pub const fn served_in(mut self, read: fn(&HeaderMap) -> Option<Duration>) -> Self {
-        self.served_in = Some(read);
+    pub const fn served(mut self, served: Served) -> Self {
+        self.served = Some(served);
         self
+    }
+
+    /// Reads a response, or has `error` read why there is none.
+    #[inline]
+    fn read_or<B, E>(
+        &self,
+        outcome: Result<&Response<B>, &E>,
+        error: impl FnOnce(&E) -> Outcome,
+    ) -> Outcome {
+        match outcome {
+            // Nearly always, and then there is nothing to read.
+            Ok(response) if self.served.is_none() && response.status().is_success() => {
+                Outcome::Answered
+            }
+            Ok(response) => self.read_head(response.status(), response.headers()),
+            Err(because) => error(because),
+        }
     }
 
     fn read_head(self, status: StatusCode, headers: &HeaderMap) -> Outcome {
@@ -126,7 +164,9 @@ impl ReadStatus {
             StatusCode::RANGE_NOT_SATISFIABLE if !headers.contains_key(header::CONTENT_RANGE) => {
                 Outcome::ConnectionsExceeded
             }
-            _ => match self.served_in.and_then(|read| read(headers)) {
+            StatusCode::BAD_GATEWAY => Outcome::GatewayFailed,
+            StatusCode::GATEWAY_TIMEOUT => Outcome::GatewayTimedOut,
+            _ => match self.served.and_then(|served| served.read(headers)) {
                 Some(served) => Outcome::Served(served),
                 None => Outcome::Answered,
             },
@@ -134,25 +174,20 @@ impl ReadStatus {
     }
 }
 
-impl<B, E> Feedback<Response<B>, E> for ReadStatus {
-    #[inline]
-    fn read(&self, outcome: Result<&Response<B>, &E>) -> Outcome {
-        match outcome {
-            // Nearly always, and then there is nothing to read.
-            Ok(response) if self.served_in.is_none() && response.status().is_success() => {
-                Outcome::Answered
-            }
-            Ok(response) => self.read_head(response.status(), response.headers()),
-            Err(_) => Outcome::Lost,
-        }
+// === impl ReadResponse ===
+
+impl ReadResponse {
+    /// Reads responses as `status` does.
+    #[must_use]
+    pub const fn new(status: ReadStatus) -> Self {
+        Self(status)
     }
 }
 
-impl fmt::Debug for ReadStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadStatus")
-            .field("served_in", &self.served_in.is_some())
-            .finish()
+impl<B, E> Feedback<Response<B>, E> for ReadResponse {
+    #[inline]
+    fn read(&self, outcome: Result<&Response<B>, &E>) -> Outcome {
+        self.0.read_or(outcome, |_| Outcome::Lost)
     }
 }
 
@@ -160,8 +195,9 @@ impl fmt::Debug for ReadStatus {
 /// so that the two clocks need not agree.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = value.parse() {
-        return Some(Duration::from_secs(seconds));
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More seconds than a number holds are more than anybody waits for.
+        return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
     let until = httpdate::parse_http_date(value).ok()?;
     let date = headers

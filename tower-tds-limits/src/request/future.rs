@@ -11,7 +11,10 @@ use pin_project_lite::pin_project;
 
 use crate::{
     Error, LimitError,
-    request::{Feedback, Outcome, PermitBody, permit::RequestPermit},
+    request::{
+        Feedback, Outcome, PermitBody,
+        permit::{Moment, RequestPermit},
+    },
 };
 
 pin_project! {
@@ -34,6 +37,8 @@ pin_project! {
             #[pin]
             response: Fut,
             permit: Option<RequestPermit>,
+            // There while it waits for a moment to send.
+            moment: Option<Moment>,
             feedback: F,
         },
         // ## Refused => done
@@ -44,12 +49,18 @@ pin_project! {
 // === impl ResponseFuture ===
 
 impl<Fut, F> ResponseFuture<Fut, F> {
-    pub(super) fn called(response: Fut, permit: RequestPermit, feedback: F) -> Self {
+    pub(super) fn called(
+        response: Fut,
+        permit: RequestPermit,
+        moment: Option<Moment>,
+        feedback: F,
+    ) -> Self {
         let permit = Some(permit);
         Self {
             state: State::Called {
                 response,
                 permit,
+                moment,
                 feedback,
             },
         }
@@ -76,22 +87,29 @@ where
             StateProjection::Called {
                 response,
                 permit,
+                moment,
                 feedback,
-            } => match ready!(response.poll(cx)) {
-                Ok(response) => {
-                    let read = feedback.read(Ok(&response));
-                    let whole = response.body().is_end_stream();
-                    let permit = after_head(permit, read, whole);
-                    Poll::Ready(Ok(response.map(|body| PermitBody::new(body, permit))))
+            } => {
+                if let (Some(wait), Some(permit)) = (moment.as_mut(), permit.as_mut()) {
+                    ready!(permit.poll_send(wait, cx));
+                    *moment = None;
                 }
-                Err(error) => {
-                    let read = feedback.read(Err(&error));
-                    if let Some(permit) = permit.take() {
-                        permit.after_error(read);
+                match ready!(response.poll(cx)) {
+                    Ok(response) => {
+                        let read = feedback.read(Ok(&response));
+                        let whole = response.body().is_end_stream();
+                        let permit = after_head(permit, read, whole);
+                        Poll::Ready(Ok(response.map(|body| PermitBody::new(body, permit))))
                     }
-                    Poll::Ready(Err(Error::Inner(error)))
+                    Err(error) => {
+                        let read = feedback.read(Err(&error));
+                        if let Some(permit) = permit.take() {
+                            permit.after_error(read);
+                        }
+                        Poll::Ready(Err(Error::Inner(error)))
+                    }
                 }
-            },
+            }
             StateProjection::Refused { error } => match error.take() {
                 Some(error) => Poll::Ready(Err(Error::Limit(error))),
                 // Polled after it was ready, which a future's contract leaves open.

@@ -1,18 +1,23 @@
-//! One request's place inside the limits.
+//! One request's permit: what it tells the account, exactly once.
 
-use std::{mem, sync::Arc};
+use std::{
+    mem,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use crate::{
-    Rung, clock,
+    Rung,
+    account::{Account, Grant},
+    clock,
     connection::refused,
     credential::{Credential, Probe},
     events,
-    gate::{Gate, Line, Permit},
+    queue::{Line, Permit, Queue, Waiter},
     request::Outcome,
-    requests::{Grant, Requests},
 };
 
-/// A grant. Dropping it says what is true at its stage, exactly once.
+/// A grant. Dropping it says what is true at its stage.
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
     credential: Arc<Credential>,
@@ -22,11 +27,17 @@ pub(crate) struct RequestPermit {
     tries: bool,
 }
 
+/// Waits for a moment to send.
+pub(crate) struct Moment(Box<Waiter<Account>>);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Granted and not sent: nothing can have been counted.
-    // ## Granted => (Sent | Over)
+    // ## Granted => (Waiting | Sent | Over)
     Granted,
+    /// Called too late for its moment, and waiting for another.
+    // ## Waiting => (Sent | Over)
+    Waiting,
     /// On its way: it can be counted at any time.
     // ## Sent => (Proven | Over)
     Sent,
@@ -39,72 +50,93 @@ enum Stage {
 // === impl RequestPermit ===
 
 impl RequestPermit {
-    /// The request is about to be sent.
+    /// The request is about to be sent, at once or when a moment is there that must be waited for.
     #[inline]
-    pub(crate) fn sent(&mut self, probe: Option<Probe>) {
-        self.stage = Stage::Sent;
+    pub(crate) fn send(&mut self, probe: Option<Probe>) -> Option<Moment> {
         if let Some(probe) = probe {
             probe.hand_over();
             self.tries = true;
         }
+        let queue = self.credential.account();
+        match queue.update(|account| account.send(self.grant)) {
+            Some(grant) => {
+                self.grant = grant;
+                self.stage = Stage::Sent;
+                None
+            }
+            None => {
+                self.stage = Stage::Waiting;
+                let waiter = Waiter::new(Arc::clone(queue), Line::Sender, None);
+                Some(Moment(Box::new(waiter)))
+            }
+        }
+    }
+
+    /// Waits until it may be sent.
+    pub(crate) fn poll_send(&mut self, moment: &mut Moment, cx: &mut Context<'_>) -> Poll<()> {
+        moment.0.poll_pass(cx).map(|passed| {
+            // This wait has no bound, so that it never fails.
+            if let Ok(grant) = passed {
+                self.grant = grant;
+                self.stage = Stage::Sent;
+            }
+        })
     }
 
     /// The response head is there, and with it perhaps the whole response. Says whether the body
     /// has anything left to hold.
     pub(crate) fn after_head(&mut self, outcome: Outcome, whole: bool) -> bool {
         match outcome {
-            Outcome::Unsent => self.unsent(),
+            Outcome::Unsent => {
+                self.unsent();
+                false
+            }
             // The head proves nothing; the end of the body will.
-            Outcome::Lost if !whole => return true,
-            Outcome::Lost => self.ended(),
-            Outcome::Answered
-            | Outcome::Served(_)
-            | Outcome::RateExceeded
-            | Outcome::QuotaExceeded(_)
-            | Outcome::ConnectionsExceeded => {
+            Outcome::Lost | Outcome::Closed => {
+                if whole {
+                    self.ended();
+                }
+                !whole
+            }
+            _ => {
                 self.answered(outcome, whole);
-                return !whole;
+                !whole
             }
         }
-        false
     }
 
     /// The inner service failed.
     pub(crate) fn after_error(mut self, outcome: Outcome) {
         match outcome {
             Outcome::Unsent => self.unsent(),
-            Outcome::Lost => drop(self),
-            Outcome::Answered
-            | Outcome::Served(_)
-            | Outcome::RateExceeded
-            | Outcome::QuotaExceeded(_)
-            | Outcome::ConnectionsExceeded => self.answered(outcome, true),
+            Outcome::Lost | Outcome::Closed => self.lost(outcome),
+            _ => self.answered(outcome, true),
         }
     }
 
     /// The response body has ended.
     pub(crate) fn ended(&mut self) {
-        let (gate, grant) = (self.credential.requests(), self.grant);
+        let (queue, grant) = (self.credential.account(), self.grant);
         match self.stage {
             Stage::Sent => {
                 let now = clock::now();
-                gate.update(|requests| requests.prove_by_end(now, grant));
+                queue.update(|account| account.prove_by_end(now, grant));
             }
-            Stage::Proven => gate.update(Requests::end),
+            Stage::Proven => queue.update(Account::end),
             // What was never sent has no body, and its drop gives it back.
-            Stage::Granted | Stage::Over => return,
+            Stage::Granted | Stage::Waiting | Stage::Over => return,
         }
-        self.stage = Stage::Over;
+        self.over();
     }
 
     fn answered(&mut self, outcome: Outcome, whole: bool) {
         let grant = self.grant;
         // Before the lock, which is then held for half as long.
         let now = clock::now();
-        let gate = self.credential.requests();
-        let answer = gate.update(|requests| requests.answer(now, grant, outcome, whole));
+        let queue = self.credential.account();
+        let answer = queue.update(|account| account.answer(now, grant, outcome, whole));
         if whole {
-            self.stage = Stage::Over;
+            self.over();
         } else if answer.proven {
             self.stage = Stage::Proven;
         }
@@ -117,11 +149,12 @@ impl RequestPermit {
     #[cold]
     fn tell(&mut self, outcome: Outcome, rung: Option<Rung>) {
         match (rung, outcome) {
+            (None, Outcome::RateExceeded) => events::refused_for_the_rate(),
             (None, _) => {}
             (Some(rung), Outcome::RateExceeded) => {
-                let requests = self.credential.requests();
-                let certificate = requests.read(|requests, _| requests.certificate());
-                events::refused_for_the_rate(rung, certificate);
+                let queue = self.credential.account();
+                let certificate = queue.read(|account| account.certificate());
+                events::stricter(rung, certificate);
             }
             (Some(rung), _) => events::clean_for_long(rung),
         }
@@ -141,16 +174,38 @@ impl RequestPermit {
 
     /// Nothing reached the wire after all.
     fn unsent(&mut self) {
-        self.stage = Stage::Granted;
+        if self.stage == Stage::Sent {
+            let grant = self.grant;
+            self.credential.account().update(|account| {
+                account.unsend(grant);
+                account.end();
+            });
+            self.over();
+        }
+    }
+
+    /// No answer will come.
+    fn lost(&mut self, outcome: Outcome) {
+        let grant = self.grant;
+        let now = clock::now();
+        self.credential.account().update(|account| {
+            account.lose(now, grant, outcome);
+            account.end();
+        });
+        self.over();
+    }
+
+    fn over(&mut self) {
+        self.stage = Stage::Over;
     }
 }
 
 impl Permit for RequestPermit {
-    type Rule = Requests;
+    type Limit = Account;
     type Source = Arc<Credential>;
 
-    fn gate(source: &Arc<Credential>) -> &Arc<Gate<Requests>> {
-        source.requests()
+    fn queue(source: &Arc<Credential>) -> &Arc<Queue<Account>> {
+        source.account()
     }
 
     #[inline]
@@ -174,20 +229,20 @@ impl Drop for RequestPermit {
         if self.tries {
             self.credential.untried();
         }
-        let gate = self.credential.requests();
+        let grant = self.grant;
+        let queue = self.credential.account();
         match self.stage {
-            Stage::Granted => gate.update(|requests| {
-                requests.withdraw();
-                requests.end();
+            Stage::Granted => queue.update(|account| {
+                account.withdraw(grant);
+                account.end();
             }),
-            Stage::Sent => {
-                let now = clock::now();
-                gate.update(|requests| {
-                    requests.lose(now);
-                    requests.end();
-                });
+            Stage::Waiting => {
+                // An inner service that sends in `call` itself has sent it.
+                self.grant = queue.update(Account::send_at_once);
+                self.lost(Outcome::Lost);
             }
-            Stage::Proven => gate.update(Requests::end),
+            Stage::Sent => self.lost(Outcome::Lost),
+            Stage::Proven => queue.update(Account::end),
             Stage::Over => {}
         }
     }

@@ -9,6 +9,9 @@ use crate::{
 ///
 /// A bucket's level is highest if its requests fell as late as they can have: the proven at
 /// their proofs, the unproven all at now. If one more fits then, it fits.
+///
+/// An automatic burst is no proof where answers are slow, and there is no sense in stopping for it:
+/// what has been unproven for long leaves its count ([`Young`]).
 #[derive(Debug)]
 pub(crate) struct Bucket {
     /// The time in which the level falls by one.
@@ -17,6 +20,7 @@ pub(crate) struct Bucket {
     /// The burst of a bucket that holds the whole quota.
     most: u64,
     unproven: u64,
+    young: Young,
     /// When the proven requests will have drained.
     empty_at: Tick,
     /// About the median time from grant to answer, and the burst that allows for it.
@@ -24,6 +28,20 @@ pub(crate) struct Bucket {
     automatic: u64,
     /// Proofs to come until the burst may be as large as it likes, if it begins carefully.
     careful_for: u64,
+}
+
+/// The unproven by their age, in generations.
+#[derive(Debug)]
+struct Young {
+    /// The newest first: since when it has been the newest, and how many of it are unproven.
+    generations: [(Tick, u64); GENERATIONS],
+    /// When the next one begins.
+    turns_at: Tick,
+    /// The unproven that are older than all of them.
+    old: u64,
+    /// The most that were old at once in this while, and in the one before.
+    most_old: [u64; 2],
+    while_ends: Tick,
 }
 
 // === impl Bucket ===
@@ -35,6 +53,7 @@ impl Bucket {
             burst,
             most: u64::from(quota.requests().get()).saturating_sub(1),
             unproven: 0,
+            young: Young::new(),
             empty_at: Tick::ZERO,
             usual: 0,
             automatic: LEAST,
@@ -43,10 +62,26 @@ impl Bucket {
     }
 
     /// Begins with one request at a time, and allows larger bursts as answers come: whoever has
-    /// just been refused is refused once more at the most, and not as often as a burst is large.
+    /// just been refused is refused a few times more at the most, and not as often as a burst is
+    /// large.
     pub(crate) fn begin_carefully(&mut self) {
         // What is in flight was sent before.
         self.careful_for = CAREFUL.saturating_add(self.unproven);
+    }
+
+    /// Begins as if it had been filled at the beginning.
+    pub(crate) fn drain(&mut self) {
+        let level = self.most.saturating_add(1);
+        self.empty_at = Tick::ZERO.plus(self.interval.saturating_mul(level));
+    }
+
+    /// The clock was seen at `now`.
+    #[inline]
+    pub(crate) fn see(&mut self, now: Tick) {
+        if self.young.turns_at <= now {
+            self.young.turn(now, self.usual);
+            self.allow();
+        }
     }
 
     /// Whether one more may be granted at `now`.
@@ -55,22 +90,38 @@ impl Bucket {
         self.opens_at().is_some_and(|at| at <= now)
     }
 
-    /// From when on one more may be granted; `None` while that depends on a proof to come.
+    /// From when on one more may be granted; `None` while that depends on a proof to come, or on
+    /// age.
     #[inline]
     pub(crate) fn opens_at(&self) -> Option<Tick> {
-        let room = self.burst().checked_sub(self.unproven)?;
+        let counted = match self.burst {
+            Burst::Auto => self.unproven.saturating_sub(self.young.old),
+            Burst::Of(_) => self.unproven,
+        };
+        let room = self.burst().checked_sub(counted)?;
         Some(self.empty_at.minus(self.interval.saturating_mul(room)))
+    }
+
+    /// When some of the unproven may be old enough to be counted no more.
+    pub(crate) fn ages_at(&self) -> Tick {
+        match self.burst {
+            Burst::Auto => self.young.turns_at,
+            Burst::Of(_) => Tick::NEVER,
+        }
     }
 
     #[inline]
     pub(crate) fn grant(&mut self) {
         self.unproven = self.unproven.saturating_add(1);
+        self.young.add();
     }
 
-    /// A request that was granted is proven to have been counted no later than `at`.
+    /// A request that was not granted before `granted` is proven to have been counted no later
+    /// than `at`.
     #[inline]
-    pub(crate) fn prove(&mut self, at: Tick) {
+    pub(crate) fn prove(&mut self, at: Tick, granted: Tick) {
         self.unproven = self.unproven.saturating_sub(1);
+        self.young.remove(granted);
         let mut drains = self.interval;
         if self.careful_for > 0 || self.burst == Burst::Of(0) {
             self.careful_for = self.careful_for.saturating_sub(1);
@@ -81,8 +132,9 @@ impl Bucket {
     }
 
     /// A request that was granted was never sent.
-    pub(crate) fn withdraw(&mut self) {
+    pub(crate) fn withdraw(&mut self, granted: Tick) {
         self.unproven = self.unproven.saturating_sub(1);
+        self.young.remove(granted);
     }
 
     #[inline]
@@ -104,14 +156,79 @@ impl Bucket {
     /// Moves the median's estimate a step towards `took`.
     #[inline]
     pub(crate) fn learn(&mut self, took: u64) {
+        if took == self.usual {
+            return;
+        }
         let step = (self.usual / STEPS).max(LEAST_STEP);
         self.usual = if took > self.usual {
             self.usual.saturating_add(step).min(took)
         } else {
             self.usual.saturating_sub(step).max(took)
         };
+        self.allow();
+    }
+
+    #[inline]
+    fn allow(&mut self) {
         let usually_unproven = self.usual.checked_div(self.interval).unwrap_or_default();
-        self.automatic = usually_unproven.saturating_add(SPARE).max(LEAST);
+        let allowed = usually_unproven.saturating_add(SPARE).max(LEAST);
+        self.automatic = allowed.saturating_add(self.young.lately_old());
+    }
+}
+
+// === impl Young ===
+
+impl Young {
+    const fn new() -> Self {
+        Self {
+            generations: [(Tick::ZERO, 0); GENERATIONS],
+            turns_at: Tick::ZERO,
+            old: 0,
+            most_old: [0; 2],
+            while_ends: Tick::ZERO,
+        }
+    }
+
+    #[inline]
+    fn add(&mut self) {
+        let [(_, newest), ..] = &mut self.generations;
+        *newest = newest.saturating_add(1);
+    }
+
+    /// Of those that were granted when the clock had last been seen at `granted`.
+    #[inline]
+    fn remove(&mut self, granted: Tick) {
+        let of = self
+            .generations
+            .iter_mut()
+            .find(|(since, _)| *since <= granted);
+        let count = of.map_or(&mut self.old, |(_, count)| count);
+        *count = count.saturating_sub(1);
+    }
+
+    /// A new generation, and the oldest is old: it has been here for at least as long as all the
+    /// others together have taken.
+    #[cold]
+    fn turn(&mut self, now: Tick, usual: u64) {
+        let long = usual.saturating_mul(USUAL_ANSWERS).max(LONG);
+        let [.., (_, oldest)] = self.generations;
+        self.old = self.old.saturating_add(oldest);
+        self.generations.rotate_right(1);
+        let [newest, ..] = &mut self.generations;
+        *newest = (now, 0);
+        self.turns_at = now.plus(long / OTHERS);
+        if self.while_ends <= now {
+            let [this, _] = self.most_old;
+            self.most_old = [0, this];
+            self.while_ends = now.plus(WHILE);
+        }
+        let [most, _] = &mut self.most_old;
+        *most = self.old.max(*most);
+    }
+
+    fn lately_old(&self) -> u64 {
+        let [this, before] = self.most_old;
+        this.max(before)
     }
 }
 
@@ -124,8 +241,7 @@ const TICK: u64 = 1_000_000;
 const CAREFUL: u64 = 40;
 
 /// One less than the burst that gateways are usually configured with (nginx's own examples have 5
-/// to 20, ten in the middle): by a gateway without any, nine are refused at first and one more on
-/// the next rung, and ten are what one is ready to lose.
+/// to 20, ten in the middle): by a gateway without any, nine are refused at first.
 const LEAST: u64 = 9;
 
 /// Beyond those that are usually unproven: without spare ones each grant waits for a proof.
@@ -136,6 +252,20 @@ const STEPS: u64 = 16;
 
 /// So that the estimate can leave zero: 0.5 ms.
 const LEAST_STEP: u64 = 500_000;
+
+/// A second: three times the stalls of the study, for which nothing may leave the count.
+const LONG: u64 = 1_000_000_000;
+
+/// And so many usual answers: of lognormal ones (sigma 0.5) one in 400 takes longer.
+const USUAL_ANSWERS: u64 = 4;
+
+/// What is old is older than all generations but the one in which it was granted.
+const GENERATIONS: usize = 9;
+
+const OTHERS: u64 = 8;
+
+/// A minute: how long slow requests are allowed for after they were seen, and twice that at most.
+const WHILE: u64 = 60_000_000_000;
 
 #[cfg(test)]
 mod tests;

@@ -8,128 +8,93 @@
 //! With `N(t)` the proofs before `t`, `P` the period, `G` the requests granted so far and
 //! `K = G + 1 - limit`, the sum for one `phi` fits as soon as `K` lies below the chord that joins
 //! `N(phi - P)` and `N(phi)`, read at `now - P`: from `phi + P * (K - a) / (b - a)` on, with
-//! `a = N(phi - P)` and `b = N(phi)`. Only chords matter that begin or end at a proof. What is
-//! unproven appears nowhere: the answer for one `K` is one instant, and can be kept.
+//! `a = N(phi - P)` and `b = N(phi)`. Between two proofs the sum only rises with `phi`, so that
+//! chords matter that begin or end at a proof, and of these only such with `a < K <= b`: those
+//! that end within a period after proof `K`, and those that begin within one before it.
 
-mod fits;
+use super::window::Window;
+use crate::clock::Tick;
 
-use std::num::NonZeroU64;
+/// From when on one more may be granted, as far as the clock was seen at `now`. The proof window has
+/// its own say: together they are exact once it opens.
+pub(super) fn opens_at(window: &Window, now: Tick) -> Tick {
+    let Some(over) = window.over() else {
+        return Tick::ZERO;
+    };
+    // Fewer than the limit in two periods: no window can be full.
+    if over < window.forgotten() {
+        return Tick::ZERO;
+    }
+    let (number, period) = (over.saturating_add(1), window.hold());
+    let runs = window.runs();
+    let of_number = window.place(over);
+    let mut opens = Tick::ZERO;
 
-use self::fits::{Chord, Fits};
-use crate::{clock::Tick, rule::window::ProofWindow};
+    // Chords that end at a proof: `b` counts all before it, `a` those that are a period older.
+    let ends = of_number.saturating_add(1);
+    let oldest = runs
+        .get(ends)
+        .map_or(Tick::NEVER, |run| run.at.minus(period));
+    let begin = runs.partition_point(|run| run.at < oldest);
+    let mut begins = runs.iter().skip(begin).peekable();
+    let (mut before, mut until) = (window.before(begin), window.before(ends));
+    for end in runs.iter().skip(ends) {
+        if end.at > now {
+            break;
+        }
+        let from = end.at.minus(period);
+        while let Some(begin) = begins.next_if(|begin| begin.at < from) {
+            before = begin.until;
+        }
+        if before >= number {
+            break;
+        }
+        opens = later(opens, now, end.at, period, number, before, until);
+        until = end.until;
+    }
 
-/// The sliding-window counter, over every alignment of its windows.
-#[derive(Debug)]
-pub(crate) struct Counter {
+    // Chords that begin at a proof, which is counted in the window before: they end a period after.
+    let Some(last) = runs.get(of_number) else {
+        return opens;
+    };
+    let begin = runs.partition_point(|run| run.at.plus(period) <= last.at);
+    let mut before = window.before(begin);
+    let mut until = number;
+    let mut ends = runs.iter().skip(of_number).peekable();
+    for begin in runs.iter().skip(begin) {
+        let phi = begin.at.plus(period);
+        if phi > now || before >= number {
+            break;
+        }
+        while let Some(end) = ends.next_if(|end| end.at < phi) {
+            until = until.max(end.until);
+        }
+        opens = later(opens, now, phi, period, number, before, until);
+        before = begin.until;
+    }
+    opens
+}
+
+/// The later of `opens` and the time from which on the chord fits, where that is not over.
+#[inline]
+fn later(
+    opens: Tick,
+    now: Tick,
+    phi: Tick,
     period: u64,
-    /// In windows of thousands proofs are rounded up to multiples of this, so that there are
-    /// never more than a few hundred chords. A later proof is a safe one.
-    grain: Option<NonZeroU64>,
-    /// From when on each `K` fits, by the chords so far: for all that can still be asked for.
-    fits: Fits,
-    /// Proofs at which a chord has ended.
-    ended: u64,
-    /// Proofs at which a chord has begun.
-    begun: u64,
-    /// Up to when chords were taken up.
-    caught_up: Tick,
-    /// The end of the last of them.
-    last: Tick,
+    number: u64,
+    before: u64,
+    until: u64,
+) -> Tick {
+    let (rise, whole) = (number.saturating_sub(before), until.saturating_sub(before));
+    let wide = |a: u64, b: u64| u128::from(a).saturating_mul(u128::from(b));
+    let rises = wide(period, rise);
+    if rises <= wide(now.since(phi), whole) {
+        return opens;
+    }
+    let after = rises.div_ceil(u128::from(whole.max(1)));
+    opens.max(phi.plus(u64::try_from(after).unwrap_or(u64::MAX)))
 }
-
-// === impl Counter ===
-
-impl Counter {
-    /// For the quota that `window` keeps.
-    pub(crate) fn new(window: &ProofWindow) -> Self {
-        let period = window.hold();
-        let grain = period.checked_div(STEPS).and_then(NonZeroU64::new);
-        Self {
-            period,
-            grain: grain.filter(|_| window.limit() > STEPS),
-            fits: Fits::new(period),
-            ended: 0,
-            begun: 0,
-            caught_up: Tick::ZERO,
-            last: Tick::ZERO,
-        }
-    }
-
-    /// From when on one more may be granted, as far as the clock was seen at `now`. The proof
-    /// window has its own say: together they are exact once it opens.
-    #[inline]
-    pub(crate) fn opens_at(&mut self, window: &ProofWindow, now: Tick) -> Tick {
-        let Some(over) = window.over() else {
-            return Tick::ZERO;
-        };
-        // Fewer than the limit in two periods: no window can be full.
-        if over < window.forgotten() {
-            return Tick::ZERO;
-        }
-        self.catch_up(window, now);
-        self.fits.at(over.saturating_add(1))
-    }
-
-    /// A request is proven, at `at`. Nearly always that is after all that was taken up; a service
-    /// that tells its own times can prove out of order, and then all is taken up anew, which costs
-    /// as much as there are proofs in two periods.
-    #[inline]
-    pub(crate) fn prove(&mut self, window: &ProofWindow, at: Tick) {
-        if at < self.caught_up {
-            *self = Self::new(window);
-        }
-    }
-
-    /// Takes up the chords that end at a proof, or begin at one, up to `now`, in order.
-    fn catch_up(&mut self, window: &ProofWindow, now: Tick) {
-        self.caught_up = now;
-        // What has ended a period ago cannot decide, nor what began two periods ago.
-        self.ended = self.ended.max(window.back());
-        self.begun = self.begun.max(window.forgotten());
-        // The smallest `K` that can be asked for: when all that is unproven is withdrawn.
-        let least = window.proven().saturating_add(1);
-        let least = least.saturating_sub(window.limit()).max(1);
-        self.fits.forget(least);
-        let mut ends = self.proof(window, self.ended);
-        let mut begins = self.proof(window, self.begun).plus(self.period);
-        loop {
-            let phi = ends.min(begins);
-            if phi > now {
-                break;
-            }
-            // Of several that end together the first is the strictest.
-            if phi > self.last {
-                self.last = phi;
-                self.fits.put_off(Chord {
-                    phi,
-                    before: self.begun,
-                    until: self.ended,
-                });
-            }
-            // Every chord that ends at a proof begins after that proof.
-            if begins <= ends {
-                self.begun = self.begun.saturating_add(1);
-                begins = self.proof(window, self.begun).plus(self.period);
-            } else {
-                self.ended = self.ended.saturating_add(1);
-                ends = self.proof(window, self.ended);
-            }
-        }
-    }
-
-    /// A proof's time, rounded; [`Tick::NEVER`] if it is still to come.
-    #[inline]
-    fn proof(&self, window: &ProofWindow, number: u64) -> Tick {
-        match (window.proof(number), self.grain) {
-            (None, _) => Tick::NEVER,
-            (Some(at), None) => at,
-            (Some(at), Some(grain)) => at.round_up(grain.get()),
-        }
-    }
-}
-
-/// Costs a five-hundredth of the throughput, and only of quotas that allow more at once.
-const STEPS: u64 = 256;
 
 #[cfg(test)]
 mod tests;

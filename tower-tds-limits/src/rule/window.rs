@@ -1,4 +1,4 @@
-//! The rule behind the promise: permits that come back after the proof of counting.
+//! The proof window: at most the quota is granted and not yet an interval past its proof.
 
 use std::collections::VecDeque;
 
@@ -17,36 +17,57 @@ use crate::{
 ///
 /// Requests are told apart by their numbers alone: so many granted, so many proven, so many back.
 #[derive(Debug)]
-pub(crate) struct ProofWindow {
+pub(crate) struct Window {
     limit: u64,
     hold: u64,
+    /// Quotas of thousands have their proofs put off to multiples of this, so that there are never
+    /// more than a few hundred runs. A later proof is a safe one.
+    grain: u64,
     /// Granted so far and not withdrawn.
     granted: u64,
-    /// When requests were proven, in order, for the last two holds.
-    proofs: VecDeque<Tick>,
-    /// Proofs older than that.
+    /// Proven so far.
+    proven: u64,
+    /// When requests were proven, in order, for the last two holds at least.
+    runs: VecDeque<Run>,
+    /// Proofs in runs that were forgotten.
     forgotten: u64,
     /// Proofs that were a hold old when the clock was last seen: permits that are back.
     back: u64,
-    /// When the next permit comes back, if one does.
+    /// When the next permits come back, if any do.
     next_back: Tick,
     /// The most that were ever live at a grant.
     most_live: u64,
 }
 
-// === impl ProofWindow ===
+/// Requests proven at one time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    pub(super) at: Tick,
+    /// Proofs so far, these among them.
+    pub(super) until: u64,
+}
+
+// === impl Window ===
 
 #[expect(
     clippy::arithmetic_side_effects,
     reason = "counts of requests, of which there is one a nanosecond at most: 584 years' worth"
 )]
-impl ProofWindow {
+impl Window {
     pub(crate) fn new(quota: Quota) -> Self {
+        let limit = u64::from(quota.requests().get());
+        let hold = nanos(quota.hold());
         Self {
-            limit: u64::from(quota.requests().get()),
-            hold: nanos(quota.hold()),
+            limit,
+            hold,
+            grain: if limit > STEPS {
+                (hold / STEPS).max(1)
+            } else {
+                1
+            },
             granted: 0,
-            proofs: VecDeque::new(),
+            proven: 0,
+            runs: VecDeque::new(),
             forgotten: 0,
             back: 0,
             next_back: Tick::NEVER,
@@ -59,13 +80,31 @@ impl ProofWindow {
         self.limit = u64::from(quota.requests().get());
     }
 
+    /// Begins as if the whole quota had been counted at the beginning.
+    pub(crate) fn drain(&mut self) {
+        self.granted = self.limit;
+        self.prove_all(Tick::ZERO, self.limit);
+    }
+
     /// The clock was seen at `now`.
     #[inline]
     pub(crate) fn see(&mut self, now: Tick) {
-        while self.next_back <= now {
-            self.back += 1;
-            self.next_back = self.comes_back(self.back);
+        if self.next_back <= now {
+            self.bring_back(now);
         }
+    }
+
+    fn bring_back(&mut self, now: Tick) {
+        let first = self.place(self.back);
+        for run in self.runs.range(first..) {
+            let at = run.at.plus(self.hold);
+            if at > now {
+                self.next_back = at;
+                return;
+            }
+            self.back = run.until;
+        }
+        self.next_back = Tick::NEVER;
     }
 
     /// Whether one more may be granted, as far as the clock was seen.
@@ -75,12 +114,11 @@ impl ProofWindow {
     }
 
     /// From when on one more may be granted; `None` while that depends on a proof to come.
-    #[inline]
     pub(crate) fn opens_at(&self) -> Option<Tick> {
         match self.over() {
             None => Some(Tick::ZERO),
             Some(over) if over < self.back => Some(Tick::ZERO),
-            Some(over) => Some(self.proof(over)?.plus(self.hold)),
+            Some(over) => Some(self.runs.get(self.place(over))?.at.plus(self.hold)),
         }
     }
 
@@ -100,36 +138,51 @@ impl ProofWindow {
     /// A request that was granted is proven to have been counted no later than `at`.
     #[inline]
     pub(crate) fn prove(&mut self, at: Tick) {
-        if self.proofs.len() == self.proofs.capacity() {
-            self.forget(at);
-        }
-        if self.proofs.back().is_none_or(|last| *last <= at) {
-            self.proofs.push_back(at);
+        self.prove_all(at, 1);
+    }
+
+    #[inline]
+    fn prove_all(&mut self, at: Tick, count: u64) {
+        let at = if self.grain == 1 {
+            at
         } else {
-            // A service that tells its own times can prove out of order.
-            let place = self.proofs.partition_point(|other| *other <= at);
-            self.proofs.insert(place, at);
+            at.round_up(self.grain)
+        };
+        self.proven += count;
+        let until = self.proven;
+        match self.runs.back_mut() {
+            Some(last) if last.at == at => last.until = until,
+            Some(last) if last.at > at => self.insert(at, count),
+            Some(_) | None => {
+                if self.runs.len() == self.runs.capacity() {
+                    self.forget(at);
+                }
+                self.runs.push_back(Run { at, until });
+            }
         }
         self.next_back = self.next_back.min(at.plus(self.hold));
+    }
+
+    /// A service that tells its own times can prove out of order.
+    fn insert(&mut self, at: Tick, count: u64) {
+        let place = self.runs.partition_point(|run| run.at < at);
+        for later in self.runs.range_mut(place..) {
+            later.until += count;
+        }
+        if self.runs.get(place).is_none_or(|run| run.at != at) {
+            let before = self.before(place);
+            let until = before + count;
+            self.runs.insert(place, Run { at, until });
+        }
     }
 
     #[cold]
     /// Makes room by forgetting what is two holds old, before more room is asked for.
     fn forget(&mut self, now: Tick) {
-        while self.forgotten < self.back
-            && let Some(first) = self.proofs.front()
-            && first.plus(self.hold).plus(self.hold) <= now
-        {
-            self.proofs.pop_front();
-            self.forgotten += 1;
-        }
-    }
-
-    /// When the permit proven as number `number` comes back, if it is proven.
-    #[inline]
-    fn comes_back(&self, number: u64) -> Tick {
-        let proof = self.proof(number);
-        proof.map_or(Tick::NEVER, |at| at.plus(self.hold))
+        let old = |run: &Run| run.until <= self.back && run.at.plus(self.hold * 2) <= now;
+        let old = self.runs.partition_point(old);
+        self.forgotten = self.before(old);
+        self.runs.drain(..old);
     }
 
     /// A request that was granted was never sent.
@@ -152,13 +205,9 @@ impl ProofWindow {
         self.hold
     }
 
-    pub(crate) fn limit(&self) -> u64 {
-        self.limit
-    }
-
-    /// Proofs that were a hold old when the clock was last seen.
-    pub(crate) fn back(&self) -> u64 {
-        self.back
+    /// Granted, sent perhaps, and not proven.
+    pub(crate) fn unproven(&self) -> u64 {
+        self.granted.saturating_sub(self.proven)
     }
 
     /// Proofs so old that no rule asks for them.
@@ -166,28 +215,25 @@ impl ProofWindow {
         self.forgotten
     }
 
-    /// Granted, sent perhaps, and not proven.
-    pub(crate) fn unproven(&self) -> u64 {
-        self.granted.saturating_sub(self.proven())
+    /// Runs of proofs, in order, for the last two holds at least.
+    pub(super) fn runs(&self) -> &VecDeque<Run> {
+        &self.runs
     }
 
-    /// When requests were proven, in order, for the last two holds at least.
-    pub(crate) fn proofs(&self) -> impl Iterator<Item = Tick> + '_ {
-        self.proofs.iter().copied()
+    /// Proofs before the run at this place.
+    pub(super) fn before(&self, place: usize) -> u64 {
+        let before = place.checked_sub(1).and_then(|place| self.runs.get(place));
+        before.map_or(self.forgotten, |run| run.until)
     }
 
-    /// Proven so far.
-    pub(crate) fn proven(&self) -> u64 {
-        self.forgotten + u64::try_from(self.proofs.len()).unwrap_or(u64::MAX)
-    }
-
-    /// When the request proven as number `number`, from zero, was proven.
-    #[inline]
-    pub(crate) fn proof(&self, number: u64) -> Option<Tick> {
-        let place = number.checked_sub(self.forgotten)?;
-        self.proofs.get(usize::try_from(place).ok()?).copied()
+    /// The place of the run with the proof of this number, from zero.
+    pub(super) fn place(&self, number: u64) -> usize {
+        self.runs.partition_point(|run| run.until <= number)
     }
 }
+
+/// Costs a two-hundredth of the throughput, and only of quotas that allow more at once.
+const STEPS: u64 = 128;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tower::{
     BoxError, Service, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn,
 };
-use tower_tds_limits::{Error, Limiter, RequestLimitLayer};
+use tower_tds_limits::{Error, Limiter, ReadResponse, RequestLimitLayer};
 
 use crate::{
     limiter,
@@ -65,7 +65,7 @@ where
     }
     let limiter = limiter(2);
     let limited = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()))
+        .layer(RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse::default()))
         .map_response(http::Response::<::reqwest::Body>::from)
         .service(reqwest);
     let service = crosses_threads(limited);

@@ -3,13 +3,14 @@
 use std::{
     fmt::Debug,
     panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
 };
 
 use http::Uri;
 use tokio::task::JoinSet;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, util::BoxCloneService};
 use tower_tds_limits::{
-    ConnectionLimitLayer, DetachLayer, Limiter, RequestLimitLayer, RequestShedLayer,
+    ConnectionLimitLayer, DetachLayer, Limiter, ReadResponse, RequestLimitLayer,
 };
 
 use crate::{
@@ -89,7 +90,7 @@ async fn nothing_is_held(limiter: Limiter) {
 #[tokio::test(start_paused = true)]
 async fn the_request_limit_keeps_the_contract() {
     let limiter = limiter(50);
-    let layer = RequestLimitLayer::new(limiter.clone());
+    let layer = RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse::default());
     keeps_the_contract(Probe::new(), |probe| layer.layer(probe), request).await;
     runs_over(Probe::new(), |stack| layer.layer(stack), request).await;
     nothing_is_held(limiter).await;
@@ -98,7 +99,9 @@ async fn the_request_limit_keeps_the_contract() {
 #[tokio::test(start_paused = true)]
 async fn the_request_limit_that_rejects_keeps_the_contract() {
     let limiter = limiter(50);
-    let layer = RequestShedLayer::new(limiter.clone());
+    let layer = RequestLimitLayer::new(limiter.clone())
+        .feedback(ReadResponse::default())
+        .max_wait(Duration::ZERO);
     keeps_the_contract(Probe::new(), |probe| layer.layer(probe), request).await;
     runs_over(Probe::new(), |stack| layer.layer(stack), request).await;
     nothing_is_held(limiter).await;
@@ -110,7 +113,7 @@ async fn what_detaches_calls_keeps_the_contract() {
     keeps_the_contract(Probe::new(), |probe| layer.layer(probe), request).await;
     runs_over(Probe::new(), |stack| layer.layer(stack), request).await;
     let limiter = limiter(50);
-    let limit = RequestLimitLayer::new(limiter.clone());
+    let limit = RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse::default());
     keeps_the_contract(
         Probe::new(),
         |probe| layer.layer(limit.layer(probe)),

@@ -20,7 +20,8 @@ use tokio::time::Instant;
 use tokio_test::{assert_pending, assert_ready_ok, task};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
-    Error, Feedback, Limiter, Limits, Outcome, Proof, Quota, RequestLimit, RequestLimitLayer, Rules,
+    Error, Feedback, Limiter, Limits, Outcome, Proof, Quota, ReadResponse, RequestLimit,
+    RequestLimitLayer, Rules,
 };
 
 use self::probe::{Probe, ProbeError};
@@ -40,9 +41,9 @@ fn limiter(permits: u32) -> Limiter {
     Limiter::new(limits.connections(count(permits)))
 }
 
-fn limited(limiter: &Limiter, probe: &Probe) -> RequestLimit<Probe> {
+fn limited(limiter: &Limiter, probe: &Probe) -> RequestLimit<Probe, ReadResponse> {
     ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()))
+        .layer(RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse::default()))
         .service(probe.clone())
 }
 
@@ -120,7 +121,7 @@ impl Service<Request<Empty<Bytes>>> for AskedOnce {
 #[tokio::test(start_paused = true)]
 async fn the_inner_service_is_not_asked_again_while_a_permit_is_waited_for() {
     let limiter = limiter(1);
-    let layer = RequestLimitLayer::new(limiter.clone());
+    let layer = RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse::default());
     let mut first = layer.layer(AskedOnce(false));
     let mut second = layer.layer(AskedOnce(false));
     first.ready().await.expect("the one permit");
@@ -264,7 +265,7 @@ async fn a_body_without_content_frees_the_place_with_the_head() {
     let service = ServiceBuilder::new()
         .layer(RequestLimitLayer::new(limiter.clone()))
         .service_fn(async |_: Request<Empty<Bytes>>| {
-            Ok::<_, ProbeError>(Response::new(Empty::<Bytes>::new()))
+            Ok::<_, std::convert::Infallible>(Response::new(Empty::<Bytes>::new()))
         });
     let response = service.oneshot(request()).await.expect("an answer");
     assert_eq!(limiter.snapshot().in_flight, 0);
@@ -419,7 +420,7 @@ fn a_readied_body_needs_no_clone_no_sync_and_no_unpin() {
     let service = ServiceBuilder::new()
         .layer(RequestLimitLayer::new(limiter(1)))
         .service_fn(async |_: Request<std::rc::Rc<()>>| {
-            Ok::<_, ProbeError>(Response::new(Full::<Bytes>::default()))
+            Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::default()))
         });
     assert_service::<_, Request<std::rc::Rc<()>>>(&service);
     assert_pending_future(service);

@@ -11,7 +11,7 @@ use tonic::{
 };
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
-    ConnectionLimitLayer, DetachLayer, LimitError, Limiter, Limits, RequestLimitLayer,
+    ConnectionLimitLayer, DetachLayer, LimitError, Limiter, Limits, ReadResponse, RequestLimitLayer,
 };
 
 use crate::{
@@ -83,7 +83,7 @@ async fn the_request_limit_goes_over_a_tonic_channel() {
     let limiter = Limiter::new(Limits::default());
     let service = ServiceBuilder::new()
         .layer(DetachLayer::new())
-        .layer(RequestLimitLayer::new(limiter.clone()))
+        .layer(RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse::default()))
         .service(channel(&server, &limiter));
     let request = Request::get(server.uri()).body(Body::empty());
     let response = service.clone().oneshot(request.expect("a request")).await;

@@ -1,14 +1,11 @@
 //! A limiter in front of a scripted service, and those who call it.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Duration};
 
 use http::StatusCode;
 use tokio::task::JoinSet;
 use tower::{Layer, ServiceExt};
-use tower_tds_limits::{
-    Error, LimitError, Limiter, Limits, RequestLimit, RequestLimitLayer, RequestShed,
-    RequestShedLayer,
-};
+use tower_tds_limits::{Error, LimitError, Limiter, Limits, RequestLimit, RequestLimitLayer};
 
 use crate::service::{Scripted, request};
 
@@ -40,8 +37,9 @@ impl Limited {
     }
 
     /// One who does not wait.
-    pub(crate) fn shed(&self) -> RequestShed<Scripted> {
-        RequestShedLayer::new(self.limiter.clone()).layer(self.service.clone())
+    pub(crate) fn shed(&self) -> RequestLimit<Scripted> {
+        let layer = RequestLimitLayer::new(self.limiter.clone());
+        layer.max_wait(Duration::ZERO).layer(self.service.clone())
     }
 
     /// Makes so many calls at once, and waits for all of them.

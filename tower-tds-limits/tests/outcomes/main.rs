@@ -10,6 +10,7 @@ mod cancel;
 mod detach;
 mod events;
 mod limited;
+mod others;
 mod pause;
 mod rate;
 mod service;

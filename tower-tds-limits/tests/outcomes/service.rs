@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Empty;
 use tokio::time::{Instant, sleep};
 use tower::Service;
@@ -34,7 +34,7 @@ struct State {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answer {
     status: StatusCode,
-    retry_after: Option<u32>,
+    retry_after: Option<&'static str>,
 }
 
 // === impl Scripted ===
@@ -119,8 +119,13 @@ impl Answer {
         }
     }
 
-    pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
-        self.retry_after = Some(seconds);
+    pub(crate) fn retry_after(self, seconds: u32) -> Self {
+        // A leak of a few bytes in a test.
+        self.retry_after_text(seconds.to_string().leak())
+    }
+
+    pub(crate) fn retry_after_text(mut self, text: &'static str) -> Self {
+        self.retry_after = Some(text);
         self
     }
 
@@ -130,7 +135,7 @@ impl Answer {
         if let Some(seconds) = self.retry_after {
             response
                 .headers_mut()
-                .insert(header::RETRY_AFTER, seconds.into());
+                .insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
         }
         response
     }

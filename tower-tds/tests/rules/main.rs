@@ -22,7 +22,6 @@ mod clocks;
 mod judge;
 mod models;
 mod network;
-mod paced;
 mod run;
 mod several;
 mod slow;

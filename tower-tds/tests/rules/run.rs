@@ -17,7 +17,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tower::{Layer, ServiceExt, service_fn};
-use tower_tds::{Limiter, Limits, layers::limits::RequestLimitLayer};
+use tower_tds::{
+    Limiter, Limits,
+    layers::limits::{ReadResponse, RequestLimitLayer},
+};
 
 use crate::{
     judge::{Counting, Judge},
@@ -94,7 +97,9 @@ pub(crate) async fn run(
         }
     });
     let limiter = Limiter::new(limits);
-    let service = RequestLimitLayer::new(limiter.clone()).layer(wire);
+    let service = RequestLimitLayer::new(limiter.clone())
+        .feedback(ReadResponse::default())
+        .layer(wire);
 
     let made = Arc::new(AtomicU32::new(0));
     let mut tasks = JoinSet::new();

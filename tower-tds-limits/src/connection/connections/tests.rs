@@ -19,7 +19,7 @@ use super::{Connections, Rest, refused};
 use crate::{
     ConnectionLimitLayer, LimitedIo, Limiter, Limits,
     connection::exit::Exit,
-    gate::{Admit, Earliest},
+    queue::{Limit, Line, Opens},
 };
 
 type Socket = TokioIo<LimitedIo<TokioIo<DuplexStream>>>;
@@ -78,7 +78,7 @@ async fn a_refused_connection_sheds_free_sockets_and_no_busy_one() {
     }
 
     let before = Instant::now();
-    refused(limiter.connection_turn().source());
+    refused(limiter.connection_readiness().source());
     assert!(!stays_open(&mut free).await);
     assert!(stays_open(&mut busy).await, "its answer is awaited");
     assert!(
@@ -93,11 +93,11 @@ async fn a_refused_connection_sheds_free_sockets_and_no_busy_one() {
 
     let snapshot = limiter.snapshot();
     assert_eq!((snapshot.connections, snapshot.most_connections), (1, 2));
-    assert!(snapshot.no_connect_before.is_some());
+    assert!(snapshot.no_connect_for.is_some());
     // The next connect waits for the end of the silence, and the one after for a place.
     let (_second, _) = open(&limiter).await;
     assert_eq!(before.elapsed().as_secs(), 1);
-    assert_eq!(limiter.snapshot().no_connect_before, None);
+    assert_eq!(limiter.snapshot().no_connect_for, None);
     // It has not been used for five seconds then, and makes room.
     let third = tokio::spawn({
         let limiter = limiter.clone();
@@ -124,7 +124,7 @@ async fn what_is_written_in_pieces_counts_as_far_as_the_socket_took_it() {
     assert!(written < 2000, "the pipe is shorter");
     answer(&mut socket, &mut server).await;
     assert!(stays_open(&mut socket).await);
-    refused(limiter.connection_turn().source());
+    refused(limiter.connection_readiness().source());
     assert!(stays_open(&mut socket).await, "its upload goes on");
 
     let mut read = vec![0; written];
@@ -143,7 +143,7 @@ fn a_socket_that_is_closing_is_expected_for_so_long_and_then_another_is_asked() 
     let now = Instant::now();
     let exits: [Arc<Exit>; 2] = Default::default();
     let [dying, idle] = exits.each_ref().map(|exit| {
-        connections.admit(now);
+        connections.admit(Line::Back, now);
         connections.opened(Arc::clone(exit))
     });
     connections.rest(idle, Rest::Free, now);
@@ -151,7 +151,7 @@ fn a_socket_that_is_closing_is_expected_for_so_long_and_then_another_is_asked() 
     connections.ended(dying, later);
 
     assert!(connections.make_room(later, 1).is_empty(), "one is coming");
-    let Earliest::At(look_again) = connections.earliest(later) else {
+    let Opens::At(look_again) = connections.opens(Line::Back, later) else {
         panic!("it may not come");
     };
     assert!(look_again - later < Duration::from_millis(100));
@@ -162,7 +162,7 @@ fn a_socket_that_is_closing_is_expected_for_so_long_and_then_another_is_asked() 
     connections.ended(idle, look_again);
     assert!(connections.make_room(look_again, 1).is_empty());
     connections.closed(dying);
-    assert_eq!(connections.earliest(look_again), Earliest::Now);
+    assert_eq!(connections.opens(Line::Back, look_again), Opens::Now);
 }
 
 #[derive(Debug, Clone)]
@@ -209,9 +209,9 @@ proptest! {
         for event in events {
             match event {
                 Event::Connect => {
-                    if connections.earliest(now) == Earliest::Now {
+                    if connections.opens(Line::Back, now) == Opens::Now {
                         prop_assert!(connections.open() < connections.most_at(now));
-                        connections.admit(now);
+                        connections.admit(Line::Back, now);
                         connecting += 1;
                     }
                 }
@@ -266,7 +266,7 @@ proptest! {
             prop_assert!(open.iter().all(|(_, exit, rests)| *rests || !exit.is_asked()));
             let asked = open.iter().filter(|(_, exit, _)| exit.is_asked()).count();
             prop_assert_eq!(connections.sockets.leaving(), asked);
-            if let Earliest::At(at) = connections.earliest(now) {
+            if let Opens::At(at) = connections.opens(Line::Back, now) {
                 // A look before then would be in vain, and one at once would spin.
                 prop_assert!(at > now);
             }
@@ -281,6 +281,6 @@ proptest! {
         (0..connecting).for_each(|_| connections.give_back());
         prop_assert_eq!((connections.open(), connections.sockets.expected(now)), (0, 0));
         let later = now + Duration::from_secs(80 * 60);
-        prop_assert_eq!(connections.earliest(later), Earliest::Now);
+        prop_assert_eq!(connections.opens(Line::Back, later), Opens::Now);
     }
 }

@@ -29,8 +29,6 @@ fn one_share_is_the_whole_but_for_what_is_not_proven() {
     let one = whole.shares(NonZeroU32::MIN).expect("one");
     let proven = Rules::recommended().bucket(Burst::Of(10));
     assert_eq!(one, [whole.clone().rules(proven)]);
-    let paced = whole.start_at(Rung::Paced).shares(NonZeroU32::MIN);
-    assert_eq!(paced.expect("one"), one);
 }
 
 #[test]

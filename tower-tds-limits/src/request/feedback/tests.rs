@@ -1,6 +1,9 @@
+use std::convert::Infallible;
+
 use http::HeaderValue;
 
 use super::*;
+use crate::ReadResponse;
 
 fn read(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {
     let mut response = Response::new(());
@@ -10,7 +13,7 @@ fn read(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {
             .headers_mut()
             .insert(*name, HeaderValue::from_static(value));
     }
-    ReadStatus::new().read(Ok::<_, &()>(&response))
+    ReadStatus::new().read(Ok::<_, &Infallible>(&response))
 }
 
 #[test]
@@ -55,21 +58,58 @@ fn retry_after_is_read_in_seconds_and_as_a_date_on_the_services_own_clock() {
 #[test]
 fn an_error_leaves_all_open() {
     assert_eq!(
-        ReadStatus::new().read(Err::<&Response<()>, _>(&())),
+        ReadResponse::default().read(Err::<&Response<()>, _>(&())),
         Outcome::Lost
     );
 }
 
 #[test]
+fn what_no_connection_was_made_for_was_never_sent_and_what_was_cut_is_closed() {
+    let read = |kind: std::io::ErrorKind| {
+        let error = std::io::Error::from(kind);
+        let boxed: Box<dyn std::error::Error + Send + Sync> = Box::new(Nested(error.kind().into()));
+        let bare = ReadStatus::new().read(Err::<&Response<()>, _>(&error));
+        assert_eq!(
+            ReadStatus::new().read(Err::<&Response<()>, _>(&boxed)),
+            bare
+        );
+        let ours = crate::Error::Inner(error);
+        assert_eq!(ReadStatus::new().read(Err::<&Response<()>, _>(&ours)), bare);
+        bare
+    };
+    assert_eq!(read(std::io::ErrorKind::ConnectionRefused), Outcome::Unsent);
+    assert_eq!(read(std::io::ErrorKind::ConnectionReset), Outcome::Closed);
+    assert_eq!(read(std::io::ErrorKind::TimedOut), Outcome::Lost);
+}
+
+#[derive(Debug)]
+struct Nested(std::io::Error);
+
+impl std::fmt::Display for Nested {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("outer")
+    }
+}
+
+impl std::error::Error for Nested {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+#[test]
 fn the_services_own_time_is_read_where_it_is_asked_for() {
-    let feedback = ReadStatus::new().served_in(|headers| {
+    let feedback = ReadStatus::new().served(Served::by(|headers| {
         let millis = headers.get("x-took")?.to_str().ok()?;
         millis.parse().ok().map(Duration::from_millis)
-    });
+    }));
     let mut response = Response::new(());
-    assert_eq!(feedback.read(Ok::<_, &()>(&response)), Outcome::Answered);
+    assert_eq!(
+        feedback.read(Ok::<_, &Infallible>(&response)),
+        Outcome::Answered
+    );
     let took = HeaderValue::from_static("80");
     response.headers_mut().insert("x-took", took);
     let served = Outcome::Served(Duration::from_millis(80));
-    assert_eq!(feedback.read(Ok::<_, &()>(&response)), served);
+    assert_eq!(feedback.read(Ok::<_, &Infallible>(&response)), served);
 }

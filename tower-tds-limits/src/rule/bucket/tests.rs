@@ -40,7 +40,7 @@ fn proven_requests_drain_one_by_one() {
     let mut bucket = bucket(Burst::Of(10));
     for _ in 0..11 {
         bucket.grant();
-        bucket.prove(now);
+        bucket.prove(now, START);
     }
     assert_eq!(bucket.opens_at(), Some(now + SPACING));
     assert!(open(&bucket, now + SPACING));
@@ -55,7 +55,7 @@ fn without_a_burst_there_is_one_request_at_a_time() {
     bucket.grant();
     assert_eq!(bucket.opens_at(), None);
     let proof = now + Duration::from_millis(300);
-    bucket.prove(proof);
+    bucket.prove(proof, START);
     assert_eq!(bucket.opens_at(), Some(proof + SPACING + TICK));
 }
 
@@ -74,7 +74,7 @@ fn the_automatic_burst_follows_the_usual_time_to_the_proof() {
     assert_eq!(bucket.burst(), 9);
     let prove = |bucket: &mut Bucket, took: Duration| {
         bucket.grant();
-        bucket.prove(now + took);
+        bucket.prove(now + took, START);
         bucket.learn(nanos(took));
     };
     for _ in 0..500 {
@@ -101,7 +101,7 @@ fn a_careful_beginning_allows_larger_bursts_as_answers_come() {
             bursts.push(bucket.burst());
         }
         bucket.grant();
-        bucket.prove(START);
+        bucket.prove(START, START);
     }
     assert_eq!(bursts, [0, 0, 1, 2, 9, 9]);
     bucket.learn(nanos(Duration::from_secs(3)));
@@ -109,4 +109,76 @@ fn a_careful_beginning_allows_larger_bursts_as_answers_come() {
         bucket.learn(nanos(Duration::from_secs(3)));
     }
     assert_eq!(bucket.burst(), 49, "and then as large as it is");
+}
+
+#[test]
+fn what_is_unproven_for_long_leaves_an_automatic_burst_and_no_other() {
+    let second = Duration::from_secs(1);
+    for (burst, leaves) in [(Burst::Auto, true), (Burst::Of(9), false)] {
+        let mut bucket = bucket(burst);
+        bucket.see(START);
+        for _ in 0..10 {
+            bucket.grant();
+        }
+        let mut now = START;
+        while now < START + Duration::from_millis(900) {
+            now = now + Duration::from_millis(10);
+            bucket.see(now);
+            assert_eq!(bucket.opens_at(), None, "a stall is no long time");
+        }
+        while now < START + second * 5 / 4 {
+            now = now + Duration::from_millis(10);
+            bucket.see(now);
+        }
+        assert_eq!(bucket.opens_at().is_some(), leaves);
+        // Its proofs come all the same, and are of the old.
+        for _ in 0..10 {
+            bucket.prove(now, START);
+        }
+        assert_eq!(bucket.unproven, 0);
+        assert_eq!(bucket.young.old, 0);
+    }
+}
+
+#[test]
+fn what_is_usually_slow_is_not_long() {
+    let mut bucket = bucket(Burst::Auto);
+    for _ in 0..2_000 {
+        bucket.learn(nanos(Duration::from_secs(2)));
+    }
+    bucket.see(START);
+    for _ in 0..50 {
+        bucket.grant();
+    }
+    let mut now = START;
+    while now < START + Duration::from_secs(7) {
+        now = now + Duration::from_millis(50);
+        bucket.see(now);
+        assert_eq!(bucket.opens_at(), None);
+    }
+}
+
+#[test]
+fn as_many_more_are_allowed_as_were_lately_slow_for_a_minute_or_two() {
+    let mut bucket = bucket(Burst::Auto);
+    let step = |bucket: &mut Bucket, now: &mut Tick, secs: u64| {
+        for _ in 0..secs * 10 {
+            *now = *now + Duration::from_millis(100);
+            bucket.see(*now);
+        }
+    };
+    let mut now = START;
+    bucket.see(now);
+    for _ in 0..10 {
+        bucket.grant();
+    }
+    step(&mut bucket, &mut now, 3);
+    assert_eq!(bucket.burst(), 5 + 4 + 10);
+    for _ in 0..10 {
+        bucket.prove(now, START);
+    }
+    step(&mut bucket, &mut now, 50);
+    assert_eq!(bucket.burst(), 19);
+    step(&mut bucket, &mut now, 120);
+    assert_eq!(bucket.burst(), 9);
 }

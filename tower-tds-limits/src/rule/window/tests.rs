@@ -6,8 +6,8 @@ use super::*;
 
 const HOLD: Duration = Duration::from_millis(1_002);
 
-fn two_a_second() -> ProofWindow {
-    ProofWindow::new(Quota::per_second(
+fn two_a_second() -> Window {
+    Window::new(Quota::per_second(
         NonZeroU32::new(2).expect("2 is not zero"),
     ))
 }
@@ -109,10 +109,6 @@ fn what_is_two_holds_old_is_forgotten_before_more_room_is_asked_for() {
         window.grant();
         window.prove(now);
     }
-    assert!(
-        window.proofs.capacity() <= 8,
-        "{}",
-        window.proofs.capacity()
-    );
-    assert_eq!(window.proven(), 10_000);
+    assert!(window.runs.capacity() <= 8, "{}", window.runs.capacity());
+    assert_eq!(window.proven, 10_000);
 }

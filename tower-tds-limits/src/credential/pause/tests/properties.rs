@@ -49,6 +49,7 @@ proptest! {
         let mut now = Instant::now();
         let mut closed_until = None;
         let mut trying = false;
+        let mut tried_at = now;
         for (after, event) in events {
             now += Duration::from_millis(after);
             let closes = |hint: Option<u64>, least: u64| {
@@ -64,10 +65,16 @@ proptest! {
                         closed_until = closed_until.max(closes(hint, u64::from(news)));
                     }
                 }
-                Event::Asked if pause.earliest(now) == Earliest::Now => {
-                    prop_assert!(!trying);
+                Event::Asked if pause.opens(Line::Back, now) == Opens::Now => {
+                    let passage = pause.admit(Line::Back, now);
+                    if passage == Passage::Told {
+                        continue;
+                    }
+                    let given_up = trying && tried_at + LONGEST_TRY <= now;
+                    prop_assert!(!trying || given_up);
                     prop_assert!(closed_until.is_none_or(|until| until <= now));
-                    trying = pause.admit(now);
+                    trying = passage == Passage::Tries;
+                    tried_at = now;
                     prop_assert_eq!(trying, closed_until.is_some());
                 }
                 Event::Asked => prop_assert!(closed_until.is_some()),

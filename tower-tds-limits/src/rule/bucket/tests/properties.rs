@@ -32,10 +32,10 @@ proptest! {
             loop {
                 for (at, event) in coming.happened(now) {
                     if event == Event::Proven {
-                        bucket.prove(at);
+                        bucket.prove(at, START);
                         proofs.push(at);
                     } else {
-                        bucket.withdraw();
+                        bucket.withdraw(START);
                     }
                 }
                 let unproven = u32::try_from(coming.len()).expect("few");

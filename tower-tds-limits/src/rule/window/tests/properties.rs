@@ -19,7 +19,7 @@ proptest! {
         fates in fates(0..2_500, 0..500, 120),
     ) {
         let quota = Quota::per_second(NonZeroU32::new(limit).expect("not zero"));
-        let mut window = ProofWindow::new(quota);
+        let mut window = Window::new(quota);
         let mut now = START;
         let mut coming = UnderWay::default();
         // Until when each request is live; of the unproven nobody knows.

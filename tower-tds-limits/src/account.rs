@@ -1,0 +1,450 @@
+//! The account of a limiter's requests: what is granted, sent, proven and lost. Arithmetic on
+//! `now`, no clock, no lock.
+//!
+//! A request is *granted* a place and a moment, *sent*, and *proven* by its answer; or it is
+//! withdrawn, never sent; or it is *pending*, when no answer will prove it, until the time that is
+//! stated for that. A moment that is not used for [`LEASE`] is lost: whoever holds the place asks
+//! for another when it sends.
+
+mod grant;
+mod ladder;
+mod pending;
+mod quotas;
+
+use tokio::time::Instant;
+
+pub(crate) use self::grant::Grant;
+pub use self::ladder::Rung;
+use self::{ladder::Ladder, pending::Pending, quotas::Quotas};
+use crate::{
+    Limits, Outcome, Proof, WaitCause,
+    clock::{Epoch, Tick, nanos},
+    queue::{Limit, Line, Opens},
+    rule::{Dated, later},
+};
+
+/// The requests in flight, and the rules of each quota.
+#[derive(Debug)]
+pub(crate) struct Account {
+    epoch: Epoch,
+    /// When an event last had a time.
+    seen: Tick,
+    in_flight: u32,
+    most_in_flight: u32,
+    proof: Proof,
+    quotas: Quotas,
+    ladder: Ladder,
+    pending: Pending,
+    /// Granted so far.
+    granted: u64,
+    /// Granted, and neither sent nor withdrawn.
+    unsent: u64,
+    /// Of these, such that still have their moment...
+    held: u64,
+    /// ...since then at the earliest.
+    held_since: Tick,
+    /// Whoever was granted before this has lost the moment, if it was not used.
+    revoked_before: Tick,
+    lost_after: u64,
+    closed_after: u64,
+    /// How long after an answer that a gateway made by itself a request may be counted behind it.
+    behind: Option<u64>,
+}
+
+/// What an answer came to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answer {
+    pub(crate) proven: bool,
+    /// The new rung, if it led to another.
+    pub(crate) rung: Option<Rung>,
+}
+
+// === impl Account ===
+
+impl Account {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let ladder = Ladder::new(limits.start());
+        let mut quotas = Quotas::new(limits, &ladder);
+        if limits.is_drained() {
+            quotas.each(|rule| rule.drain());
+        }
+        Self {
+            epoch: Epoch::default(),
+            seen: Tick::ZERO,
+            in_flight: 0,
+            most_in_flight: limits.most_in_flight().get(),
+            proof: limits.proven_by(),
+            quotas,
+            ladder,
+            pending: Pending::new(),
+            granted: 0,
+            unsent: 0,
+            held: 0,
+            held_since: Tick::ZERO,
+            revoked_before: Tick::ZERO,
+            lost_after: nanos(limits.lost()),
+            closed_after: nanos(limits.closed()),
+            behind: limits.behind().map(nanos),
+        }
+    }
+
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    pub(crate) fn granted(&self) -> u64 {
+        self.granted
+    }
+
+    /// The fullest window's live permits at `now`.
+    pub(crate) fn live_at(&mut self, now: Instant) -> u64 {
+        self.see(now);
+        self.quotas.live()
+    }
+
+    /// The most that can have been counted in any interval of the first quota, so far.
+    pub(crate) fn certificate(&self) -> u64 {
+        self.quotas.certificate()
+    }
+
+    pub(crate) fn rung(&self) -> Rung {
+        self.ladder.rung()
+    }
+
+    /// Until when nothing is granted after a refusal, if that is not over at `now`.
+    pub(crate) fn silent_until(&self, now: Instant) -> Option<Instant> {
+        let until = self.epoch.instant(self.ladder.silent_until())?;
+        (until > now).then_some(until)
+    }
+
+    /// A request that was granted is sent now, unless it has lost its moment and there is no other
+    /// as far as the clock was seen.
+    #[inline]
+    pub(crate) fn send(&mut self, grant: Grant) -> Option<Grant> {
+        if grant.not_before() >= self.revoked_before {
+            self.held = self.held.saturating_sub(1);
+            self.unsent = self.unsent.saturating_sub(1);
+            return Some(grant);
+        }
+        let open = self.ladder.silent_until() <= self.seen && self.quotas.have_moment(self.seen);
+        open.then(|| self.grant_moment(Dated::Later))
+    }
+
+    /// An answer is there: what it says about the limits, and whether it is the proof.
+    #[inline]
+    pub(crate) fn answer(
+        &mut self,
+        now: Instant,
+        grant: Grant,
+        outcome: Outcome,
+        whole: bool,
+    ) -> Answer {
+        let now = self.see(now);
+        let rung = self.hear(now, grant, outcome);
+        let proven = whole || self.proof == Proof::Head;
+        if proven {
+            self.prove_by(now, grant, outcome);
+        }
+        if whole {
+            self.end();
+        }
+        Answer { proven, rung }
+    }
+
+    /// The response body has ended, and with it whatever was not proven.
+    pub(crate) fn prove_by_end(&mut self, now: Instant, grant: Grant) {
+        let now = self.see(now);
+        self.prove(now, now, grant);
+        self.end();
+    }
+
+    /// The request was sent and no proof will come: it may be counted for some time yet.
+    pub(crate) fn lose(&mut self, now: Instant, grant: Grant, outcome: Outcome) {
+        let now = self.see(now);
+        let after = match outcome {
+            Outcome::Closed => self.closed_after,
+            _ => self.lost_after,
+        };
+        self.pending.add(now.plus(after), grant);
+    }
+
+    /// The request waited for a moment, and nobody knows whether it was sent without one.
+    pub(crate) fn send_at_once(&mut self) -> Grant {
+        self.grant_moment(Dated::Later)
+    }
+
+    /// The request was granted and never sent.
+    pub(crate) fn withdraw(&mut self, grant: Grant) {
+        self.unsent = self.unsent.saturating_sub(1);
+        let granted = grant.not_before();
+        let held = granted >= self.revoked_before;
+        if held {
+            self.held = self.held.saturating_sub(1);
+        }
+        self.quotas.each(|rule| {
+            rule.withdraw();
+            if held {
+                rule.withdraw_moment(granted);
+            }
+        });
+    }
+
+    /// The request was taken for sent, and never was.
+    pub(crate) fn unsend(&mut self, grant: Grant) {
+        self.quotas.each(|rule| {
+            rule.withdraw();
+            rule.withdraw_moment(grant.not_before());
+        });
+    }
+
+    /// The request is no longer in flight.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    /// The clock says `now`, or said so a moment ago: whoever has looked may be overtaken by
+    /// another before the lock is theirs, and comes with that one then.
+    #[inline]
+    fn see(&mut self, now: Instant) -> Tick {
+        let now = self.epoch.tick(now).max(self.seen);
+        if self.pending.next() <= now {
+            self.settle(now);
+        }
+        if now == self.seen {
+            return now;
+        }
+        self.seen = now;
+        if self.held > 0 && self.held_since.plus(LEASE) <= now {
+            self.revoke(now);
+        }
+        self.quotas.each(|rule| rule.see(now));
+        now
+    }
+
+    /// What no proof came of can no longer be counted.
+    #[cold]
+    fn settle(&mut self, now: Tick) {
+        while let Some(settled) = self.pending.take_by(now) {
+            let seen = settled.at.max(self.seen);
+            self.quotas.each(|rule| {
+                // Nothing is learned from it: how long an answer would have taken is not known.
+                rule.see(seen);
+                rule.prove(settled.at, seen, settled.grant.not_before());
+            });
+        }
+    }
+
+    /// Whoever was granted a moment before `before` and has not used it has lost it.
+    #[cold]
+    fn revoke(&mut self, before: Tick) {
+        let since = self.held_since;
+        for _ in 0..self.held {
+            self.quotas.each(|rule| rule.withdraw_moment(since));
+        }
+        self.held = 0;
+        self.revoked_before = before;
+    }
+
+    /// Whether one more may be granted, as far as the clock was seen.
+    #[inline]
+    fn is_open(&self, line: Line) -> bool {
+        (self.in_flight < self.most_in_flight || line != Line::Back)
+            && self.ladder.silent_until() <= self.seen
+            && match line {
+                Line::Sender => self.quotas.have_moment(self.seen),
+                Line::Front | Line::Back => self.quotas.are_open(self.seen),
+            }
+    }
+
+    /// From when on one more may be granted, as far as the clock was seen, and what decides that;
+    /// no time while that depends on something to come.
+    #[cold]
+    fn opens_at(&self, line: Line) -> (Option<Tick>, WaitCause) {
+        // Whatever is in flight may itself depend on those who come to the front, and they are
+        // few: they keep within the quotas alone.
+        if self.in_flight >= self.most_in_flight && line == Line::Back {
+            return (None, WaitCause::InFlight);
+        }
+        let silence = (Some(self.ladder.silent_until()), WaitCause::Silence);
+        let quotas = match line {
+            Line::Sender => self.quotas.moment_at(),
+            Line::Front | Line::Back => self.quotas.opens_at(self.seen),
+        };
+        later(quotas, silence)
+    }
+
+    #[inline]
+    fn grant(&mut self, dated: Dated) -> Grant {
+        self.in_flight = self.in_flight.saturating_add(1);
+        self.granted = self.granted.saturating_add(1);
+        self.unsent = self.unsent.saturating_add(1);
+        let seen = self.seen;
+        if self.held == 0 {
+            self.held_since = seen;
+        }
+        self.held = self.held.saturating_add(1);
+        self.quotas.each(|rule| rule.grant(seen, dated));
+        dated.grant(seen)
+    }
+
+    /// One who has a place sends.
+    fn grant_moment(&mut self, dated: Dated) -> Grant {
+        self.unsent = self.unsent.saturating_sub(1);
+        let seen = self.seen;
+        self.quotas.each(|rule| rule.grant_moment(seen, dated));
+        dated.grant(seen)
+    }
+
+    /// What an answer says about the limits. Gives the new rung if it led to another.
+    #[inline]
+    fn hear(&mut self, now: Tick, grant: Grant, outcome: Outcome) -> Option<Rung> {
+        let rung = match outcome {
+            Outcome::Answered | Outcome::Served(_) => self.ladder.accept(now),
+            Outcome::RateExceeded => {
+                let rung = self.ladder.refuse(now, grant.not_before());
+                self.hush(now);
+                rung
+            }
+            Outcome::ConnectionsExceeded => {
+                self.ladder.hush(now);
+                self.hush(now);
+                None
+            }
+            Outcome::GatewayFailed
+            | Outcome::GatewayTimedOut
+            | Outcome::QuotaExceeded(_)
+            | Outcome::Unsent
+            | Outcome::Closed
+            | Outcome::Lost => None,
+        };
+        if rung.is_some() {
+            self.quotas.keep(&self.ladder, self.unsent);
+        }
+        rung
+    }
+
+    /// Nothing that was granted is sent into a silence.
+    #[cold]
+    fn hush(&mut self, now: Tick) {
+        self.revoke(now.plus(1));
+    }
+
+    /// The answer is there that proves the count, or says by when it will be made.
+    #[inline]
+    fn prove_by(&mut self, now: Tick, grant: Grant, outcome: Outcome) {
+        let later = match outcome {
+            Outcome::GatewayTimedOut => Some(self.behind.unwrap_or(TIMED_OUT)),
+            Outcome::GatewayFailed => self.behind,
+            _ => None,
+        };
+        match (later, outcome, grant.at()) {
+            (Some(lag), ..) => self.pending.add(now.plus(lag), grant),
+            (None, Outcome::Served(served), Some(granted)) => {
+                // No service has had a request for longer than its answer took.
+                let served = nanos(served);
+                let believed = served <= now.since(granted);
+                let at = if believed { now.minus(served) } else { now };
+                self.prove(at, now, grant);
+            }
+            (None, ..) => self.prove(now, now, grant),
+        }
+    }
+
+    /// The granted request is proven to have been counted by `at`, as it turns out now.
+    #[inline]
+    fn prove(&mut self, at: Tick, now: Tick, grant: Grant) {
+        self.quotas.each(|rule| {
+            rule.prove(at, now, grant.not_before());
+            if let Some(granted) = grant.at() {
+                rule.learn(now.since(granted));
+            }
+        });
+    }
+
+    fn instant(&self, at: Tick) -> Opens {
+        self.epoch.instant(at).map_or(Opens::OnReturn, Opens::At)
+    }
+}
+
+impl Limit for Account {
+    type Grant = Grant;
+
+    #[inline]
+    fn opens(&mut self, line: Line, now: Instant) -> Opens {
+        let now = self.see(now);
+        if self.is_open(line) {
+            return Opens::Now;
+        }
+        match self.opens_at(line) {
+            (Some(at), _) => self.instant(at),
+            (None, WaitCause::InFlight) => Opens::OnReturn,
+            (None, cause) => {
+                // Nobody can tell when an answer comes, but what is pending is settled then, a
+                // moment that nobody uses is lost, and the unproven grow old.
+                let mut at = self.pending.next();
+                if cause == WaitCause::Bucket {
+                    at = at.min(self.quotas.age_at().max(now.plus(1)));
+                    if self.held > 0 {
+                        at = at.min(self.held_since.plus(LEASE));
+                    }
+                }
+                if at == Tick::NEVER {
+                    Opens::OnReturn
+                } else {
+                    self.instant(at)
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn admit(&mut self, line: Line, now: Instant) -> Grant {
+        // Whoever asks has just been told that it is now.
+        if !self.epoch.was_last(now) {
+            self.see(now);
+        }
+        match line {
+            Line::Sender => self.grant_moment(Dated::Seen),
+            Line::Front | Line::Back => self.grant(Dated::Seen),
+        }
+    }
+
+    #[inline]
+    fn admit_undated(&mut self, line: Line) -> Option<Grant> {
+        self.is_open(line).then(|| match line {
+            Line::Sender => self.grant_moment(Dated::Later),
+            Line::Front | Line::Back => self.grant(Dated::Later),
+        })
+    }
+
+    fn is_idle(&self) -> bool {
+        self.in_flight == 0
+    }
+
+    #[cold]
+    fn cause(&mut self, line: Line, now: Instant) -> WaitCause {
+        self.see(now);
+        self.opens_at(line).1
+    }
+}
+
+impl Dated {
+    const fn grant(self, seen: Tick) -> Grant {
+        match self {
+            Self::Seen => Grant::seen(seen),
+            Self::Later => Grant::later(seen),
+        }
+    }
+}
+
+/// How long a moment is kept for who holds it: twice the even spacing of 50 a second, and a hundred
+/// times what a task takes from its readiness to its call where nothing comes between them.
+const LEASE: u64 = 50_000_000;
+
+/// A gateway that has waited for long enough answers 504, and what it waited for may take up the
+/// request a moment after that: a second, stated and not proven.
+const TIMED_OUT: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,453 @@
+#![expect(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    reason = "an overflow in a test is a failed test"
+)]
+
+mod clocks;
+mod fates;
+mod probing;
+mod shares;
+mod utilisation;
+
+use std::{cmp::Reverse, collections::BinaryHeap, num::NonZeroU32, time::Duration};
+
+use super::*;
+use crate::{Burst, Outcome, Quota, Rules};
+
+fn count(n: u32) -> NonZeroU32 {
+    NonZeroU32::new(n).expect("a count is not zero")
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Granted to somebody who sends at once.
+fn granted(account: &mut Account, now: Instant) -> Grant {
+    let grant = account.admit(Line::Back, now);
+    account.send(grant).expect("nobody takes its moment away")
+}
+
+#[test]
+fn in_flight_is_bounded_whatever_the_quota_allows() {
+    let now = Instant::now();
+    let mut account = Account::new(&Limits::default().in_flight(count(2)));
+    granted(&mut account, now);
+    granted(&mut account, now);
+    assert_eq!(account.opens(Line::Back, now), Opens::OnReturn);
+    account.end();
+    assert_eq!(account.opens(Line::Back, now), Opens::Now);
+}
+
+#[test]
+fn one_first_in_line_waits_for_the_quota_and_not_for_a_place_in_flight() {
+    let now = Instant::now();
+    let limits = Limits::new(Quota::per_second(count(2))).rules(Rules::window());
+    let mut account = Account::new(&limits.in_flight(count(1)));
+    let grant = granted(&mut account, now);
+    account.answer(now, grant, Outcome::Answered, false);
+    assert_eq!(account.opens(Line::Back, now), Opens::OnReturn);
+    assert_eq!(account.opens(Line::Front, now), Opens::Now);
+    let grant = granted(&mut account, now);
+    let second = now + ms(1_002);
+    assert_eq!(account.opens(Line::Front, now), Opens::At(second));
+    // It is in flight as others are.
+    account.end();
+    assert_eq!(account.opens(Line::Back, second), Opens::OnReturn);
+    account.prove_by_end(now, grant);
+    assert_eq!(account.opens(Line::Back, second), Opens::Now);
+}
+
+#[test]
+fn of_several_quotas_the_tightest_decides() {
+    let start = Instant::now();
+    let limits = Limits::new(Quota::per_second(count(2)))
+        .also(Quota::per_minute(count(3)))
+        .rules(Rules::window());
+    let mut account = Account::new(&limits);
+    for _ in 0..2 {
+        assert_eq!(account.opens(Line::Back, start), Opens::Now);
+        let grant = granted(&mut account, start);
+        account.prove_by_end(start, grant);
+    }
+    let second = start + ms(1_002);
+    assert_eq!(account.opens(Line::Back, start), Opens::At(second));
+    let grant = granted(&mut account, second);
+    account.answer(second, grant, Outcome::Answered, false);
+    let minute = start + Duration::from_micros(60_031_500);
+    assert_eq!(account.opens(Line::Back, second), Opens::At(minute));
+}
+
+#[test]
+fn a_lost_request_stays_counted_for_as_long_as_it_may_be() {
+    let start = Instant::now();
+    let limits = Limits::new(Quota::per_second(count(1)))
+        .lost_after(ms(4_000))
+        .rules(Rules::window());
+    let mut account = Account::new(&limits);
+    let grant = granted(&mut account, start);
+    account.lose(start + ms(100), grant, Outcome::Lost);
+    account.end();
+    assert_eq!(account.in_flight(), 0);
+    let back = start + ms(100 + 4_000 + 1_002);
+    let settled = start + ms(100 + 4_000);
+    assert_eq!(
+        account.opens(Line::Back, start + ms(200)),
+        Opens::At(settled)
+    );
+    assert_eq!(account.opens(Line::Back, settled), Opens::At(back));
+    assert_eq!(account.opens(Line::Back, back), Opens::Now);
+}
+
+#[test]
+fn a_lost_request_teaches_nothing_about_how_long_answers_take() {
+    let start = Instant::now();
+    let rules = Rules::window().bucket(Burst::Auto);
+    let limits = Limits::default().rules(rules).lost_after(ms(0));
+    let mut account = Account::new(&limits.in_flight(count(500)));
+    let mut now = start;
+    // Answers take 400 ms, so that 24 may be unproven; then as many requests are lost.
+    for lost in [false, true] {
+        for _ in 0..500 {
+            let grant = granted(&mut account, now);
+            if lost {
+                account.lose(now, grant, Outcome::Lost);
+            } else {
+                account.answer(now + ms(400), grant, Outcome::Answered, false);
+            }
+            account.end();
+            now += ms(2_000);
+        }
+    }
+    let granted = (0..50).take_while(|_| {
+        let pass = account.opens(Line::Back, now) == Opens::Now;
+        if pass {
+            granted(&mut account, now);
+        }
+        pass
+    });
+    assert_eq!(granted.count(), 25);
+}
+
+#[test]
+fn the_head_is_no_proof_where_the_end_is_asked_for() {
+    let start = Instant::now();
+    let limits = Limits::new(Quota::per_second(count(1)))
+        .proof(Proof::End)
+        .rules(Rules::window());
+    let mut account = Account::new(&limits);
+    let grant = granted(&mut account, start);
+    assert!(
+        !account
+            .answer(start, grant, Outcome::Answered, false)
+            .proven
+    );
+    assert_eq!(account.opens(Line::Back, start), Opens::OnReturn);
+    account.prove_by_end(start + ms(500), grant);
+    assert_eq!(
+        account.opens(Line::Back, start + ms(500)),
+        Opens::At(start + ms(1_502))
+    );
+}
+
+#[test]
+fn what_is_under_way_is_not_forgotten_on_the_way_down() {
+    let start = Instant::now();
+    let mut account = Account::new(&Limits::default());
+    let grants: Vec<Grant> = (0..8).map(|_| granted(&mut account, start)).collect();
+    let refused = start + ms(100);
+    for grant in &grants[..3] {
+        account.answer(refused, *grant, Outcome::RateExceeded, true);
+    }
+    assert_eq!(account.rung(), Rung::Strict);
+    // One at a time, and five have no answer yet.
+    let later = refused + ms(5_000);
+    assert_eq!(account.opens(Line::Back, later), Opens::OnReturn);
+    for grant in &grants[3..] {
+        account.answer(later, *grant, Outcome::Answered, true);
+    }
+    assert!(matches!(account.opens(Line::Back, later), Opens::At(_)));
+}
+
+#[test]
+fn what_the_service_says_about_its_time_is_no_proof_if_the_answer_took_less() {
+    let start = Instant::now();
+    let limits = Limits::new(Quota::per_second(count(1))).rules(Rules::window());
+    for (served, back) in [
+        (0, 1_502),
+        (300, 1_202),
+        (500, 1_002),
+        (501, 1_502),
+        (9_999, 1_502),
+    ] {
+        let mut account = Account::new(&limits);
+        let grant = granted(&mut account, start);
+        let answered = start + ms(500);
+        account.answer(answered, grant, Outcome::Served(ms(served)), true);
+        let expected = Opens::At(start + ms(back));
+        assert_eq!(account.opens(Line::Back, answered), expected, "{served} ms");
+    }
+}
+
+#[test]
+fn an_answer_that_was_overtaken_counts_with_the_one_that_overtook_it() {
+    let start = Instant::now();
+    let limits = Limits::new(Quota::per_second(count(2))).rules(Rules::window());
+    let mut account = Account::new(&limits);
+    let grants = [granted(&mut account, start), granted(&mut account, start)];
+    account.answer(start + ms(100), grants[0], Outcome::Answered, true);
+    // Its look at the clock came first, and the lock second.
+    account.answer(start + ms(99), grants[1], Outcome::Answered, true);
+    let back = start + ms(100 + 1_002);
+    assert_eq!(account.opens(Line::Back, start + ms(101)), Opens::At(back));
+    assert_eq!(account.in_flight(), 0);
+}
+
+/// How long a request takes to be counted, and its answer to come back after that.
+type Delays = fn(&mut fastrand::Rng, Duration) -> (Duration, Duration);
+
+/// Always backlogged, `n` requests; gives when each was counted, and when the last was sent.
+fn counted_by_a_server(
+    n: u32,
+    seed: u64,
+    rules: Rules,
+    delays: Delays,
+) -> (Vec<Duration>, Duration) {
+    counted_within(
+        &Limits::default().rules(rules).in_flight(count(500)),
+        n,
+        seed,
+        delays,
+    )
+}
+
+fn counted_within(
+    limits: &Limits,
+    n: u32,
+    seed: u64,
+    delays: impl FnMut(&mut fastrand::Rng, Duration) -> (Duration, Duration),
+) -> (Vec<Duration>, Duration) {
+    counted_and_read(limits, n, seed, delays, |_, _| Outcome::Answered)
+}
+
+/// `read` is told the number of the request, and how long the answer took from the count.
+fn counted_and_read(
+    limits: &Limits,
+    n: u32,
+    seed: u64,
+    mut delays: impl FnMut(&mut fastrand::Rng, Duration) -> (Duration, Duration),
+    read: impl Fn(usize, Duration) -> Outcome,
+) -> (Vec<Duration>, Duration) {
+    let start = Instant::now();
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut account = Account::new(limits);
+    // Answers to come, each with the number of its grant.
+    let mut answers: BinaryHeap<Reverse<(Duration, usize, Duration)>> = BinaryHeap::new();
+    let mut grants = Vec::new();
+    let mut counted = Vec::new();
+    let mut now = Duration::ZERO;
+    for _ in 0..n {
+        loop {
+            while let Some(Reverse((answer, granted, back))) = answers.peek().copied() {
+                if answer > now {
+                    break;
+                }
+                answers.pop();
+                account.answer(start + answer, grants[granted], read(granted, back), true);
+            }
+            let next_answer = answers.peek().map(|Reverse((answer, ..))| *answer);
+            now = match account.opens(Line::Back, start + now) {
+                Opens::Now => break,
+                Opens::At(at) => next_answer.map_or(at - start, |a| a.min(at - start)),
+                Opens::OnReturn => next_answer.expect("someone holds the permits"),
+            };
+        }
+        grants.push(granted(&mut account, start + now));
+        let (there, back) = delays(&mut rng, now);
+        counted.push(now + there);
+        answers.push(Reverse((now + there + back, grants.len() - 1, back)));
+    }
+    counted.sort_unstable();
+    // What can have been counted is no less than what was, and no more than the quota.
+    let quota = limits.quotas()[0];
+    let largest = u64::try_from(largest_interval(&counted, quota.per())).expect("few");
+    let certificate = account.certificate();
+    assert!(largest <= certificate, "{largest}, certified {certificate}");
+    assert!(
+        certificate <= quota.requests().get().into(),
+        "{certificate}"
+    );
+    (counted, now)
+}
+
+/// The largest number of counts in any half-open interval of a second, by looking at all of
+/// them. An independent model: it knows nothing of permits.
+fn largest_second(counted: &[Duration]) -> usize {
+    largest_interval(counted, Duration::from_secs(1))
+}
+
+fn largest_interval(counted: &[Duration], per: Duration) -> usize {
+    (0..counted.len())
+        .map(|first| {
+            let end = counted[first] + per;
+            counted[first..].partition_point(|at| *at < end)
+        })
+        .max()
+        .unwrap_or_default()
+}
+
+fn calm(_: &mut fastrand::Rng, _: Duration) -> (Duration, Duration) {
+    (Duration::ZERO, Duration::ZERO)
+}
+
+fn uniform(rng: &mut fastrand::Rng, _: Duration) -> (Duration, Duration) {
+    (ms(rng.u64(0..50)), ms(rng.u64(0..50)))
+}
+
+fn heavy_tail(rng: &mut fastrand::Rng, _: Duration) -> (Duration, Duration) {
+    let pareto = |rng: &mut fastrand::Rng| {
+        Duration::from_secs_f64((0.005 / rng.f64().max(1e-6).powf(0.7)).min(30.0))
+    };
+    (pareto(rng), pareto(rng))
+}
+
+/// Everything sent during a stall of up to 3 s arrives together at its end.
+fn stalls(_: &mut fastrand::Rng, now: Duration) -> (Duration, Duration) {
+    let phase = Duration::from_nanos(
+        u64::try_from(now.as_nanos() % 8_000_000_000).expect("a remainder of 8 s fits"),
+    );
+    let there = ms(8_000).saturating_sub(phase);
+    if there < ms(3_000) {
+        (there, ms(10))
+    } else {
+        (ms(10), ms(10))
+    }
+}
+
+/// The largest sum of a counter that weighs the second before, over windows that begin at each
+/// count, and just before a second after each. It knows nothing of proofs.
+fn largest_weighted_second(counted: &[Duration]) -> f64 {
+    let second = Duration::from_secs(1);
+    let before = |at: Duration| counted.partition_point(|count| *count < at);
+    let sum = |phi: Duration, now: usize| {
+        let x = (counted[now] - phi).as_secs_f64();
+        let current = (now + 1 - before(phi)) as f64;
+        let previous = (before(phi) - before(phi.saturating_sub(second))) as f64;
+        current + (1.0 - x) * previous
+    };
+    let mut largest: f64 = 0.0;
+    for now in 0..counted.len() {
+        let recent = before(counted[now].saturating_sub(2 * second))..=now;
+        for phi in recent.flat_map(|i| [counted[i], counted[i] + second - Duration::from_nanos(1)])
+        {
+            if phi <= counted[now] && counted[now] < phi + second {
+                largest = largest.max(sum(phi, now));
+            }
+        }
+    }
+    largest
+}
+
+/// The largest level of a bucket that leaks fifty a second, the one that falls in not counted.
+fn largest_level(counted: &[Duration]) -> f64 {
+    largest_level_at(counted, 50.0)
+}
+
+fn largest_level_at(counted: &[Duration], rate: f64) -> f64 {
+    let mut level: f64 = 0.0;
+    let mut largest: f64 = 0.0;
+    let mut last = Duration::ZERO;
+    for at in counted {
+        level = (level - (*at - last).as_secs_f64() * rate).max(0.0);
+        largest = largest.max(level);
+        level += 1.0;
+        last = *at;
+    }
+    largest
+}
+
+const DELAYS: [(&str, Delays); 4] = [
+    ("calm", calm),
+    ("uniform", uniform),
+    ("heavy tail", heavy_tail),
+    ("stalls", stalls),
+];
+
+#[test]
+fn no_second_at_the_server_holds_more_than_the_quota_under_any_delays() {
+    for rules in [Rules::window(), Rules::recommended()] {
+        for (name, delays) in DELAYS {
+            for seed in 1..=3 {
+                let (counted, _) = counted_by_a_server(10_000, seed, rules, delays);
+                let largest = largest_second(&counted);
+                assert!(largest <= 50, "{name}, seed {seed}: {largest} in a second");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_alignment_of_a_weighing_counter_holds_more_than_the_quota_under_any_delays() {
+    for (name, delays) in DELAYS {
+        let (counted, _) = counted_by_a_server(4_000, 1, Rules::recommended(), delays);
+        let largest = largest_weighted_second(&counted);
+        assert!(largest <= 50.0 + 1e-6, "{name}: {largest}");
+        // The window alone is not safe there, or this test could not fail.
+        let (counted, _) = counted_by_a_server(4_000, 1, Rules::window(), delays);
+        assert!(largest_weighted_second(&counted) > 51.0, "{name}");
+    }
+}
+
+#[test]
+fn no_bucket_with_a_burst_of_ten_overflows_under_any_delays() {
+    let ten = Rules::window().bucket(Burst::Of(10));
+    for (name, delays) in DELAYS {
+        let (counted, _) = counted_by_a_server(10_000, 1, ten, delays);
+        let largest = largest_level(&counted);
+        assert!(largest <= 10.0 + 1e-6, "{name}: {largest}");
+    }
+}
+
+/// 10 ms there, a service of 80 ms (lognormal, sigma 0.5), 10 ms back.
+fn usual(rng: &mut fastrand::Rng, _: Duration) -> (Duration, Duration) {
+    let normal =
+        (-2.0 * rng.f64().max(1e-12).ln()).sqrt() * (std::f64::consts::TAU * rng.f64()).cos();
+    let service = Duration::from_secs_f64(0.080 * (0.5 * normal).exp());
+    (ms(10), service + ms(10))
+}
+
+#[test]
+fn throughput_is_within_a_hundredth_of_what_a_safe_client_can_have() {
+    // The bounds of the study, always backlogged, as a share of 50 a second.
+    for (rules, bound) in [(Rules::window(), 0.898), (Rules::recommended(), 0.849)] {
+        let (counted, last) = counted_by_a_server(20_000, 1, rules, usual);
+        let rate = f64::from(u32::try_from(counted.len()).expect("20,000")) / last.as_secs_f64();
+        let share = rate / 50.0;
+        assert!(
+            (share - bound).abs() < 0.01,
+            "{share} against {bound}, {rules:?}"
+        );
+    }
+}
+
+#[test]
+fn a_service_that_tells_its_own_time_is_used_nearly_in_full() {
+    // All but the 10 ms of the way back.
+    let served = |_, back: Duration| Outcome::Served(back.saturating_sub(ms(10)));
+    for (rules, least) in [(Rules::window(), 0.97), (Rules::recommended(), 0.94)] {
+        let limits = Limits::default().rules(rules).in_flight(count(500));
+        let (counted, last) = counted_and_read(&limits, 20_000, 1, usual, served);
+        let share = f64::from(20_000) / last.as_secs_f64() / 50.0;
+        assert!(share > least, "{share}, {rules:?}");
+        assert!(largest_second(&counted) <= 50);
+    }
+    // And as safely under any delays.
+    let limits = Limits::default().in_flight(count(500));
+    for (name, delays) in DELAYS {
+        let at_once = |_, back: Duration| Outcome::Served(back);
+        let (counted, _) = counted_and_read(&limits, 4_000, 1, delays, at_once);
+        let largest = largest_weighted_second(&counted);
+        assert!(largest <= 50.0 + 1e-6, "{name}: {largest}");
+    }
+}

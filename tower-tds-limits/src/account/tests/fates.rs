@@ -1,0 +1,216 @@
+//! Any rules, and whatever can become of account.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What becomes of a request, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    /// Counted so long after its grant, and answered so long after that.
+    Answered(u64, u64),
+    /// The same, and the service says that it took so much of the time to the answer.
+    Served(u64, u64, u64),
+    /// The same, and refused for the rate.
+    Refused(u64, u64),
+    /// Counted or not, and never answered; given up so long after its grant.
+    Lost(Option<u64>, u64),
+    /// Never sent, which is known so long after its grant.
+    Unsent(u64),
+}
+
+/// From when until when a permit was held.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    from: Duration,
+    until: Duration,
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        16 => (0_u64..1_500, 0_u64..1_500).prop_map(|(there, back)| Fate::Answered(there, back)),
+        6 => (0_u64..1_500, 0_u64..1_500, 0_u64..1_500)
+            .prop_map(|(there, back, took)| Fate::Served(there, back, took.min(back))),
+        1 => (0_u64..1_500, 0_u64..1_500).prop_map(|(there, back)| Fate::Refused(there, back)),
+        2 => (0_u64..1_000, 0_u64..500).prop_map(|(there, up)| Fate::Lost(Some(there), up)),
+        2 => (0_u64..500).prop_map(|up| Fate::Lost(None, up)),
+        2 => (0_u64..300).prop_map(Fate::Unsent),
+    ]
+}
+
+fn any_rules() -> impl Strategy<Value = Rules> {
+    let burst = prop_oneof![
+        2 => (0_u32..6).prop_map(Burst::Of),
+        1 => Just(Burst::Auto),
+    ];
+    (
+        any::<bool>(),
+        prop::option::of(burst),
+        prop::option::of(1_u32..6),
+    )
+        .prop_map(|(counter, bucket, pace)| {
+            let mut rules = Rules::window();
+            if counter {
+                rules = rules.counter();
+            }
+            if let Some(burst) = bucket {
+                rules = rules.bucket(burst);
+            }
+            if let Some(burst) = pace {
+                rules = rules.pace(count(burst));
+            }
+            rules
+        })
+}
+
+fn any_rung() -> impl Strategy<Value = Rung> {
+    prop_oneof![
+        4 => Just(Rung::Proven),
+        1 => Just(Rung::Strict),
+        1 => Just(Rung::Serial),
+        1 => (1_u8..4).prop_map(Rung::Slowed),
+    ]
+}
+
+impl Fate {
+    /// When it is counted, and when it is over, if it was granted at `now`.
+    fn of(self, now: Duration) -> (Option<Duration>, Duration) {
+        match self {
+            Self::Answered(there, back)
+            | Self::Served(there, back, _)
+            | Self::Refused(there, back) => (Some(now + ms(there)), now + ms(there + back)),
+            Self::Lost(there, up) => (there.map(|there| now + ms(there)), now + ms(up)),
+            Self::Unsent(up) => (None, now + ms(up)),
+        }
+    }
+
+    /// For how long its permit is held, told by someone who knows nothing of rules.
+    fn held(self, from: Duration) -> Held {
+        let (_, over) = self.of(from);
+        let until = match self {
+            Self::Answered(..) | Self::Refused(..) => over + HOLD,
+            Self::Served(_, _, took) => {
+                let proven = (over - ms(took)).max(from);
+                (proven + HOLD).max(over + Duration::from_nanos(1))
+            }
+            Self::Lost(..) => over + LOST_AFTER + HOLD,
+            Self::Unsent(_) => over,
+        };
+        Held { from, until }
+    }
+
+    /// Tells the requests that it is over.
+    fn end(self, account: &mut Account, now: Instant, grant: Grant) {
+        let outcome = match self {
+            Self::Answered(..) => Outcome::Answered,
+            Self::Served(_, _, took) => Outcome::Served(ms(took)),
+            Self::Refused(..) => Outcome::RateExceeded,
+            Self::Lost(..) => {
+                account.lose(now, grant, Outcome::Lost);
+                return account.end();
+            }
+            Self::Unsent(_) => {
+                account.unsend(grant);
+                return account.end();
+            }
+        };
+        account.answer(now, grant, outcome, true);
+    }
+}
+
+/// The most that were held at any grant.
+fn most_held(held: &[Held]) -> usize {
+    let at = |nth: usize| {
+        let (now, before) = (held[nth].from, &held[..=nth]);
+        before.iter().filter(|held| held.until > now).count().max(1)
+    };
+    (0..held.len()).map(at).max().unwrap_or_default()
+}
+
+/// A second, one part in 2,000 of it, and 1.5 ms.
+const HOLD: Duration = Duration::from_millis(1_002);
+
+/// A lost request is counted within a second.
+const LOST_AFTER: Duration = Duration::from_secs(1);
+
+proptest! {
+    /// Whatever becomes of the requests, and whichever rules are kept on whichever rung: the
+    /// service never counts more than each quota in an interval, nor more than the counter and
+    /// the bucket take, and what is certified is what was held.
+    #[test]
+    fn what_is_counted_stays_within_every_rule_that_is_kept(
+        limit in 1_u32..12,
+        also in prop::option::of((1_u32..20, 1_200_u64..4_000)),
+        rules in any_rules(),
+        rung in any_rung(),
+        fates in prop::collection::vec(fate(), 1..120),
+    ) {
+        let start = Instant::now();
+        let mut limits = Limits::new(Quota::per_second(count(limit)))
+            .rules(rules)
+            .start_at(rung)
+            .lost_after(LOST_AFTER);
+        if let Some((other, per)) = also {
+            limits = limits.also(Quota::new(count(other), ms(per)).expect("an interval"));
+        }
+        let mut account = Account::new(&limits);
+        let mut coming: Vec<(Duration, usize)> = Vec::new();
+        let mut granted: Vec<(Grant, Fate)> = Vec::new();
+        let (mut counted, mut held) = (Vec::new(), Vec::new());
+        let mut silent_until = Duration::ZERO;
+        let mut now = Duration::ZERO;
+        for fate in fates {
+            loop {
+                coming.sort_unstable();
+                while coming.first().is_some_and(|(at, _)| *at <= now) {
+                    let (at, number) = coming.remove(0);
+                    let (grant, fate) = granted[number];
+                    fate.end(&mut account, start + at, grant);
+                    if let Fate::Refused(..) = fate {
+                        silent_until = at + ms(1_000);
+                    }
+                }
+                let next = coming.first().map(|(at, _)| *at);
+                now = match account.opens(Line::Back, start + now) {
+                    Opens::Now => break,
+                    Opens::At(at) => next.map_or(at - start, |next| next.min(at - start)),
+                    Opens::OnReturn => next.expect("somebody holds the permits"),
+                };
+            }
+            prop_assert!(now >= silent_until, "granted at {now:?}, in a silence");
+            let undated = account.admit_undated(Line::Back);
+            let grant = undated.unwrap_or_else(|| account.admit(Line::Back, start + now));
+            let grant = account.send(grant).expect("nobody takes its moment away");
+            let (count, over) = fate.of(now);
+            counted.extend(count);
+            coming.push((over, granted.len()));
+            granted.push((grant, fate));
+            // Nobody knows when it was granted, so what the service says of its time is no use.
+            held.push(match (undated, fate) {
+                (Some(_), Fate::Served(there, back, _)) => Fate::Answered(there, back).held(now),
+                _ => fate.held(now),
+            });
+        }
+        counted.sort_unstable();
+        let n = usize::try_from(limit).expect("a small limit");
+        let largest = largest_second(&counted);
+        let certificate = usize::try_from(account.certificate()).expect("a small number");
+        prop_assert!(largest <= certificate && certificate <= n, "{largest}, {certificate}");
+        prop_assert_eq!(certificate, most_held(&held));
+        if let Some((other, per)) = also {
+            let largest = largest_interval(&counted, ms(per));
+            prop_assert!(largest <= usize::try_from(other).expect("a small limit"));
+        }
+        if rules.counter {
+            let weighted = largest_weighted_second(&counted);
+            prop_assert!(weighted <= f64::from(limit) + 1e-6, "{weighted} of {limit}");
+        }
+        let level = largest_level_at(&counted, f64::from(limit));
+        let burst = match rules.bucket {
+            Some(Burst::Of(burst)) => burst.min(limit - 1),
+            // No more than a window takes.
+            Some(Burst::Auto) | None => limit - 1,
+        };
+        prop_assert!(level <= f64::from(burst) + 1e-6, "{level} in a bucket of {burst}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Refusals for hours: such as have nothing to do with the rate, and a service that is stricter.
+
+use std::collections::VecDeque;
+
+use super::*;
+
+/// Each answer after 100 ms, in so long a time, always backlogged; says how many calls were made.
+fn calls_within(
+    length: Duration,
+    account: &mut Account,
+    mut refuses: impl FnMut(Duration) -> bool,
+) -> (usize, usize) {
+    let start = Instant::now();
+    let (mut answers, mut grants) = (VecDeque::new(), VecDeque::new());
+    let (mut calls, mut refused) = (0, 0);
+    let mut now = Duration::ZERO;
+    while now < length {
+        while answers.front().is_some_and(|(at, _)| *at <= now) {
+            let (at, outcome) = answers.pop_front().expect("it was there");
+            let grant = grants.pop_front().expect("it was granted");
+            account.answer(start + at, grant, outcome, true);
+        }
+        let next = answers.front().map(|(at, _)| *at);
+        match account.opens(Line::Back, start + now) {
+            Opens::Now => {
+                grants.push_back(granted(account, start + now));
+                calls += 1;
+                let outcome = if refuses(now) {
+                    refused += 1;
+                    Outcome::RateExceeded
+                } else {
+                    Outcome::Answered
+                };
+                answers.push_back((now + ms(100), outcome));
+            }
+            Opens::At(at) => now = next.map_or(at - start, |next| next.min(at - start)),
+            Opens::OnReturn => now = next.expect("someone holds the permits"),
+        }
+    }
+    (calls - refused, refused)
+}
+
+/// Two hours, of which an unoptimised build takes a third for one seed.
+const LONG: Duration = Duration::from_secs(if cfg!(debug_assertions) {
+    40 * 60
+} else {
+    2 * 60 * 60
+});
+
+#[test]
+fn one_refusal_in_a_thousand_that_is_not_about_the_rate_costs_a_tenth_at_most() {
+    let free = Account::new(&Limits::default());
+    let (best, _) = calls_within(LONG, &mut { free }, |_| false);
+    for seed in 1..=if cfg!(debug_assertions) { 1 } else { 8 } {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut account = Account::new(&Limits::default());
+        let (accepted, refused) = calls_within(LONG, &mut account, |_| rng.u32(..1_000) == 0);
+        let share = accepted as f64 / best as f64;
+        assert!(share >= 0.9, "seed {seed}: {share}, {refused} refused");
+    }
+}
+
+/// At most so many in any second, the refused not counted.
+fn log_of(limit: usize) -> impl FnMut(Duration) -> bool {
+    let mut counted: VecDeque<Duration> = VecDeque::new();
+    move |now| {
+        counted.retain(|at| *at + ms(1_000) > now);
+        let over = counted.len() >= limit;
+        if !over {
+            counted.push_back(now);
+        }
+        over
+    }
+}
+
+#[test]
+fn a_service_that_became_stricter_is_found_by_about_ten_refusals() {
+    for limit in [40, 30, 10] {
+        let mut account = Account::new(&Limits::default());
+        let (_, found) = calls_within(Duration::from_secs(9 * 60), &mut account, log_of(limit));
+        assert!((3..=16).contains(&found), "{limit}: {found}");
+        assert!(account.rung() > Rung::Proven, "{limit}");
+    }
+}
+
+#[test]
+fn each_try_of_a_rung_that_is_too_high_comes_after_twice_as_long() {
+    let mut account = Account::new(&Limits::default());
+    let mut log = log_of(30);
+    let mut times = Vec::new();
+    let day = Duration::from_secs(if cfg!(debug_assertions) { 2 } else { 12 } * 60 * 60);
+    calls_within(day, &mut account, |now| {
+        let refused = log(now);
+        if refused {
+            times.push(now);
+        }
+        refused
+    });
+    // Refusals within a minute are one try.
+    let mut tries = vec![times[0]];
+    for at in times {
+        if at > *tries.last().expect("one") + Duration::from_secs(60) {
+            tries.push(at);
+        }
+    }
+    // After 10, 20, 40, ... minutes: not more than seven in twelve hours, and four in two.
+    let most = if cfg!(debug_assertions) { 5 } else { 8 };
+    assert!((3..=most).contains(&tries.len()), "{tries:?}");
+}

@@ -1,0 +1,74 @@
+//! The wait queue: first in, first out, before a limit that opens at its own times.
+//!
+//! Whoever waits is called when the limit is open, and passes when it looks. One is called at a
+//! time. One that has been called and does not look for [`PATIENCE`](shared::PATIENCE) is passed over: it keeps its
+//! turn for when it looks, and the next is called. So a future that nobody polls stops nobody.
+
+mod alarm;
+mod readiness;
+mod rows;
+mod shared;
+mod waiter;
+
+use std::task::Waker;
+
+use tokio::time::Instant;
+
+pub(crate) use self::{
+    readiness::{Permit, Readiness},
+    rows::{Key, Node},
+    shared::Queue,
+    waiter::Waiter,
+};
+use crate::{WaitCause, clock, events, sync, waits::Waits};
+
+/// A pure state machine that says when one more may pass.
+pub(crate) trait Limit {
+    /// What is remembered of a grant.
+    type Grant: Copy;
+
+    /// When one more from this line may pass, as far as is known at `now`.
+    fn opens(&mut self, line: Line, now: Instant) -> Opens;
+
+    /// Counts one more; called only when `opens` is [`Opens::Now`].
+    fn admit(&mut self, line: Line, now: Instant) -> Self::Grant;
+
+    /// Counts one more without a look at the clock, if that is right whatever it says.
+    fn admit_undated(&mut self, line: Line) -> Option<Self::Grant>;
+
+    /// So many wait, and the limit is not open: makes room if it can, and gives whom that concerns.
+    fn make_room(&mut self, _waiting: usize, _now: Instant) -> Vec<Waker> {
+        Vec::new()
+    }
+
+    /// Whether nothing is under way.
+    fn is_idle(&self) -> bool;
+
+    /// What one from this line waits for, where `opens` is not [`Opens::Now`].
+    fn cause(&mut self, line: Line, now: Instant) -> WaitCause;
+}
+
+/// Which of those who wait go before which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Line {
+    /// Who has a place and was too slow to send: first of all, first in, first out.
+    Sender,
+    /// Who is first in line: before those who wait at the back, the last to come first.
+    Front,
+    /// Everybody else, first in, first out.
+    Back,
+}
+
+/// When one more may pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opens {
+    /// At once.
+    Now,
+    /// Not before this instant, unless something is returned earlier.
+    At(Instant),
+    /// Not before something is returned, at a time nobody knows yet.
+    OnReturn,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! The task that keeps a queue's time: it looks when the limit opens, whoever else does not.
+//!
+//! A waiter with a timer of its own would be woken by it alone, and if nobody polls that one, no
+//! other hears that time has come. There is one alarm for each runtime in which somebody has
+//! waited, so that one whose runtime stands still stops nobody in another; it ends with its
+//! runtime or with the queue.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::{Context, Poll},
+};
+
+use tokio::{
+    runtime::{Handle, Id},
+    time::{Sleep, sleep_until},
+};
+
+use super::{Limit, Queue};
+
+pub(super) struct Alarm<L: Limit> {
+    queue: Weak<Queue<L>>,
+    runtime: Id,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+// === impl Alarm ===
+
+impl<L: Limit + Send + 'static> Alarm<L> {
+    /// Sees to it that there is one in this runtime.
+    ///
+    /// # Panics
+    /// Outside a runtime, as tokio's timers do: who waits there would wait for ever.
+    pub(super) fn ensure(queue: &Arc<Queue<L>>) {
+        let runtime = Handle::current();
+        if queue.hang_bell(runtime.id()) {
+            drop(runtime.spawn(Self {
+                queue: Arc::downgrade(queue),
+                runtime: runtime.id(),
+                sleep: None,
+            }));
+        }
+    }
+}
+
+impl<L: Limit> Future for Alarm<L> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        loop {
+            let Some(queue) = this.queue.upgrade() else {
+                return Poll::Ready(());
+            };
+            let Some(at) = queue.ring(this.runtime, cx.waker()) else {
+                this.sleep = None;
+                return Poll::Pending;
+            };
+            drop(queue);
+            let sleep = this.sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));
+            if sleep.deadline() != at {
+                sleep.as_mut().reset(at);
+            }
+            if sleep.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            this.sleep = None;
+        }
+    }
+}
+
+impl<L: Limit> Drop for Alarm<L> {
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue.upgrade() {
+            queue.take_bell(self.runtime);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+use std::{collections::VecDeque, task::Waker};
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Push(Line),
+    /// Of those who wait to be called.
+    Call,
+    /// One of those who have been called goes back to its line.
+    CallOff(prop::sample::Index),
+    Remove(prop::sample::Index),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let line = prop_oneof![
+        4 => Just(Line::Back),
+        1 => Just(Line::Front),
+        1 => Just(Line::Sender),
+    ];
+    prop_oneof![
+        4 => line.prop_map(Step::Push),
+        2 => Just(Step::Call),
+        1 => any::<prop::sample::Index>().prop_map(Step::CallOff),
+        2 => any::<prop::sample::Index>().prop_map(Step::Remove),
+    ]
+}
+
+fn push(rows: &mut Rows, line: Line) -> Key {
+    let now = Instant::now();
+    rows.push(line, Waker::noop().clone(), now, WaitCause::InFlight)
+        .0
+}
+
+proptest! {
+    #[test]
+    fn behaves_as_rows_that_any_one_can_leave(steps in prop::collection::vec(step(), 0..200)) {
+        let mut rows = Rows::new();
+        let lines = [Line::Sender, Line::Front, Line::Back];
+        let mut model: [VecDeque<Key>; 3] = Default::default();
+        let mut called: Vec<(Key, usize)> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Push(line) => {
+                    let key = push(&mut rows, line);
+                    let row = &mut model[row(line)];
+                    if line == Line::Front {
+                        row.push_front(key);
+                    } else {
+                        row.push_back(key);
+                    }
+                }
+                Step::Call => {
+                    let Some(at) = model.iter().position(|row| !row.is_empty()) else {
+                        prop_assert_eq!(rows.next(), None);
+                        continue;
+                    };
+                    let key = model[at].pop_front().expect("it is not empty");
+                    prop_assert_eq!(rows.next(), Some((key, lines[at])));
+                    prop_assert!(rows.call(key).is_some(), "it has a waker");
+                    called.push((key, at));
+                }
+                Step::CallOff(which) if !called.is_empty() => {
+                    let (key, at) = called.swap_remove(which.index(called.len()));
+                    rows.set_waker(key, Waker::noop());
+                    rows.call_off(key);
+                    model[at].push_front(key);
+                }
+                Step::Remove(which) if rows.len() > 0 => {
+                    let all: Vec<Key> = model.iter().flatten().copied()
+                        .chain(called.iter().map(|(key, _)| *key)).collect();
+                    let key = all[which.index(all.len())];
+                    prop_assert!(rows.remove(key).is_some());
+                    model.iter_mut().for_each(|row| row.retain(|other| *other != key));
+                    called.retain(|(other, _)| *other != key);
+                }
+                Step::CallOff(_) | Step::Remove(_) => {}
+            }
+            let waiting: usize = model.iter().map(VecDeque::len).sum();
+            prop_assert_eq!(rows.len(), waiting + called.len());
+            for (at, line) in lines.into_iter().enumerate() {
+                let any = model[..=at].iter().any(|row| !row.is_empty());
+                prop_assert_eq!(rows.any_up_to(line), any);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_node_is_used_again() {
+    let mut rows = Rows::new();
+    for _ in 0..1_000 {
+        let key = push(&mut rows, Line::Back);
+        rows.remove(key);
+    }
+    assert_eq!(rows.nodes.len(), 1);
+}

@@ -1,0 +1,405 @@
+//! The queue and the limit behind it, under one lock.
+
+use std::{
+    fmt, mem,
+    sync::PoisonError,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use tokio::{runtime::Id, time::Instant};
+
+use super::{
+    Limit, Line, Opens, WaitCause, Waits, clock, events,
+    rows::{Key, Rows},
+    sync::{Mutex, MutexGuard},
+};
+
+/// Admits what a pure limit allows, in the order of asking.
+pub(crate) struct Queue<L> {
+    /// Guards the limit and the queue together, so that a grant and its order are one step. Never
+    /// held across an `.await`; no waker is woken or dropped under it, and no event is told.
+    state: Mutex<State<L>>,
+}
+
+struct State<L> {
+    limit: L,
+    rows: Rows,
+    /// The last that was called and has not looked, and until when it is waited for.
+    called: Option<(Key, Line, Instant)>,
+    /// When to look next, whatever happens until then.
+    look_at: Option<Instant>,
+    /// One for each runtime in which somebody has waited.
+    alarms: Vec<Bell>,
+    /// Who waits until nothing is under way.
+    idle: Vec<Waker>,
+    waits: Waits,
+}
+
+/// An alarm as the queue sees it.
+struct Bell {
+    runtime: Id,
+    /// When it looks next; `None` while it only waits to be woken.
+    armed: Option<Instant>,
+    waker: Option<Waker>,
+}
+
+/// What a look at the queue comes to.
+pub(super) enum Pass<G> {
+    Granted(G),
+    Wait,
+}
+
+/// Whom to wake once the lock is released.
+#[derive(Default)]
+struct Wakers {
+    called: Option<Waker>,
+    /// Alarms, and those who wait for the limit to be idle.
+    others: Vec<Waker>,
+}
+
+// === impl Queue ===
+
+impl<L: Limit> Queue<L> {
+    /// Tells of each wait that takes at least `notice`.
+    pub(crate) fn new(limit: L, notice: Duration) -> Self {
+        Self {
+            state: Mutex::new(State {
+                limit,
+                rows: Rows::new(),
+                called: None,
+                look_at: None,
+                alarms: Vec::new(),
+                idle: Vec::new(),
+                waits: Waits::new(notice),
+            }),
+        }
+    }
+
+    /// Reads the limit's state.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&mut L) -> T) -> T {
+        read(&mut self.lock().limit)
+    }
+
+    /// As [`read`](Self::read), with the number of waiters and what was waited for so far.
+    pub(crate) fn read_all<T>(&self, read: impl FnOnce(&mut L, usize, &Waits) -> T) -> T {
+        let State {
+            limit, rows, waits, ..
+        } = &mut *self.lock();
+        read(limit, rows.len(), waits)
+    }
+
+    /// Changes the limit's state, and calls the next waiter if that opens it.
+    #[inline]
+    pub(crate) fn update<T>(&self, event: impl FnOnce(&mut L) -> T) -> T {
+        let mut state = self.lock();
+        let told = event(&mut state.limit);
+        // Nobody waits as a rule, and then the time is nobody's concern.
+        if state.rows.is_empty() && state.idle.is_empty() {
+            return told;
+        }
+        let mut wakers = state.settle(clock::now());
+        if state.limit.is_idle() {
+            wakers.others.append(&mut state.idle);
+        }
+        drop(state);
+        wakers.wake();
+        told
+    }
+
+    /// As [`update`](Self::update), for an event that has a time. It is read under the lock, so
+    /// that events reach the limit in order.
+    #[inline]
+    pub(crate) fn update_now<T>(&self, event: impl FnOnce(&mut L, Instant) -> T) -> T {
+        self.update(|limit| event(limit, clock::now()))
+    }
+
+    /// Passes, or takes a place in the queue.
+    #[inline]
+    pub(super) fn pass(
+        &self,
+        place: &mut Option<Key>,
+        line: Line,
+        waker: &Waker,
+    ) -> Pass<L::Grant> {
+        let mut state = self.lock();
+        // Half of what passing costs is a look at the clock.
+        if state.rows.is_empty()
+            && let Some(grant) = state.limit.admit_undated(line)
+        {
+            return Pass::Granted(grant);
+        }
+        Self::pass_now(state, place, line, waker)
+    }
+
+    fn pass_now(
+        mut state: MutexGuard<'_, State<L>>,
+        place: &mut Option<Key>,
+        line: Line,
+        waker: &Waker,
+    ) -> Pass<L::Grant> {
+        let now = clock::now();
+        let was_called = place.is_some_and(|key| state.rows.is_called(key));
+        if state.called.is_some_and(|(key, ..)| Some(key) == *place) {
+            state.called = None;
+        }
+        let next = was_called
+            || match *place {
+                Some(key) => state.is_first_of_all(key, now),
+                None => state.is_next(line, now),
+            };
+        if next && state.limit.opens(line, now) == Opens::Now {
+            let grant = state.limit.admit(line, now);
+            let waited = place.take().and_then(|key| state.rows.remove(key));
+            let told = waited.as_ref().and_then(|node| state.waits.over(node, now));
+            let wakers = state.settle(now);
+            drop(state);
+            wakers.wake();
+            // What a waker drops may look at the queue.
+            drop(waited);
+            if let Some((cause, waited, ahead)) = told {
+                events::waited(cause, waited, ahead);
+            }
+            return Pass::Granted(grant);
+        }
+        let replaced = match *place {
+            Some(key) => {
+                if was_called {
+                    state.rows.call_off(key);
+                }
+                state.rows.set_waker(key, waker)
+            }
+            None => {
+                let cause = state.limit.cause(line, now);
+                let (key, number) = state.rows.push(line, waker.clone(), now, cause);
+                if events::waits_are_told() {
+                    state.waits.began(now, key, number);
+                }
+                *place = Some(key);
+                None
+            }
+        };
+        let wakers = state.settle(now);
+        drop(state);
+        wakers.wake();
+        // What a waker drops may look at the queue.
+        drop(replaced);
+        Pass::Wait
+    }
+
+    /// Gives up a place in the queue, and calls the next one if it was this one's turn. Says what
+    /// it has waited for, and when the limit opens if that is known.
+    pub(super) fn leave(&self, key: Key, line: Line) -> (WaitCause, Option<Duration>) {
+        let mut state = self.lock();
+        let now = clock::now();
+        if state.called.is_some_and(|(called, ..)| called == key) {
+            state.called = None;
+        }
+        let node = state.rows.remove(key);
+        let cause = state.limit.cause(line, now);
+        let opens = match state.limit.opens(line, now) {
+            Opens::At(at) => Some(at.saturating_duration_since(now)),
+            Opens::Now | Opens::OnReturn => None,
+        };
+        if let Some(node) = &node {
+            let _rejected_or_gone = state.waits.over(node, now);
+        }
+        let wakers = state.settle(now);
+        drop(state);
+        wakers.wake();
+        // What a waker drops may look at the queue.
+        drop(node);
+        (cause, opens)
+    }
+
+    /// Waits until nothing is under way.
+    pub(crate) fn poll_idle(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.limit.is_idle() {
+            return Poll::Ready(());
+        }
+        if !state.idle.iter().any(|waker| waker.will_wake(cx.waker())) {
+            state.idle.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Looks by an alarm, which is woken by `waker` until then. Says when it shall look next.
+    pub(super) fn ring(&self, runtime: Id, waker: &Waker) -> Option<Instant> {
+        let mut state = self.lock();
+        let now = clock::now();
+        let late = state.take_late(now);
+        let wakers = state.settle(now);
+        let look_at = state.look_at;
+        let bell = state.alarms.iter_mut().find(|bell| bell.runtime == runtime);
+        let replaced = bell.and_then(|bell| {
+            bell.armed = look_at;
+            bell.waker.replace(waker.clone())
+        });
+        drop(state);
+        wakers.wake();
+        drop(replaced);
+        for (cause, waited, ahead) in late {
+            events::waits(cause, waited, ahead);
+        }
+        look_at
+    }
+
+    /// Says whether an alarm is wanted for this runtime, and takes it for there.
+    pub(super) fn hang_bell(&self, runtime: Id) -> bool {
+        let mut state = self.lock();
+        let wanted = state.alarms.iter().all(|bell| bell.runtime != runtime);
+        if wanted {
+            state.alarms.push(Bell {
+                runtime,
+                armed: None,
+                waker: None,
+            });
+        }
+        wanted
+    }
+
+    /// A runtime has ended: whoever waits looks again, and takes its alarm to another.
+    pub(super) fn take_bell(&self, runtime: Id) {
+        let mut state = self.lock();
+        let ended = state.alarms.iter().position(|bell| bell.runtime == runtime);
+        let ended = ended.map(|at| state.alarms.swap_remove(at));
+        let waiting = if state.alarms.is_empty() {
+            state.rows.wakers()
+        } else {
+            Vec::new()
+        };
+        drop(state);
+        for waker in waiting {
+            waker.wake();
+        }
+        drop(ended);
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_locked(&self) -> bool {
+        self.state.try_lock().is_err()
+    }
+}
+
+impl<L> Queue<L> {
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, State<L>> {
+        // A panic under this lock can only come from a limit, whose state is plain numbers.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<L> Drop for Queue<L> {
+    fn drop(&mut self) {
+        // The alarms find nothing any more, and end.
+        let bells = mem::take(&mut self.lock().alarms);
+        for waker in bells.into_iter().filter_map(|bell| bell.waker) {
+            waker.wake();
+        }
+    }
+}
+
+impl<L> fmt::Debug for Queue<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").finish_non_exhaustive()
+    }
+}
+
+// === impl State ===
+
+impl<L: Limit> State<L> {
+    /// Whether one who comes to this line now has nobody before it.
+    fn is_next(&self, line: Line, now: Instant) -> bool {
+        match line {
+            Line::Front => true,
+            Line::Sender | Line::Back => !self.rows.any_up_to(line) && !self.is_awaited(line, now),
+        }
+    }
+
+    /// Whether one who waits in the queue has nobody before it.
+    fn is_first_of_all(&self, key: Key, now: Instant) -> bool {
+        match self.rows.next() {
+            Some((first, line)) if first == key => !self.is_awaited(line, now),
+            _ => false,
+        }
+    }
+
+    /// Whether one has just been called who goes before this line, or stands in it.
+    fn is_awaited(&self, line: Line, now: Instant) -> bool {
+        self.called
+            .is_some_and(|(_, called, until)| called <= line && now < until)
+    }
+
+    /// Those who have just waited for long enough to be told about: for what, how long, and how
+    /// many had been before them.
+    fn take_late(&mut self, now: Instant) -> Vec<(WaitCause, Duration, usize)> {
+        let mut late = Vec::new();
+        while let Some((key, number)) = self.waits.take_due(now) {
+            let line = match self.rows.get(key) {
+                Some(node) if node.number == number => node.line(),
+                Some(_) | None => continue,
+            };
+            let cause = self.limit.cause(line, now);
+            if let Some(node) = self.rows.get_mut(key) {
+                node.cause = cause;
+                let waited = now.saturating_duration_since(node.since);
+                late.push((cause, waited, node.ahead));
+            }
+        }
+        late
+    }
+
+    /// Calls the next waiter if it may pass, and sets the time of the next look.
+    fn settle(&mut self, now: Instant) -> Wakers {
+        let mut wakers = Wakers::default();
+        self.look_at = None;
+        if let Some((key, line)) = self.rows.next() {
+            self.look_at = match self.limit.opens(line, now) {
+                Opens::Now if self.is_awaited(line, now) => self.called.map(|(.., until)| until),
+                Opens::Now => {
+                    let until = now.checked_add(PATIENCE).unwrap_or(now);
+                    self.called = Some((key, line, until));
+                    wakers.called = self.rows.call(key);
+                    // If it does not look, the next one is called.
+                    self.rows.next().map(|_| until)
+                }
+                opens => {
+                    wakers.others = self.limit.make_room(self.rows.len(), now);
+                    match opens {
+                        Opens::At(at) => Some(at),
+                        Opens::Now | Opens::OnReturn => None,
+                    }
+                }
+            };
+        }
+        let due = self.waits.due();
+        self.look_at = match (self.look_at, due) {
+            (Some(look), Some(due)) => Some(look.min(due)),
+            (look, due) => look.or(due),
+        };
+        if let Some(at) = self.look_at {
+            for bell in &mut self.alarms {
+                if bell.armed.is_none_or(|armed| at < armed) {
+                    wakers.others.extend(bell.waker.take());
+                }
+            }
+        }
+        wakers
+    }
+}
+
+// === impl Wakers ===
+
+impl Wakers {
+    fn wake(self) {
+        for waker in self.called.into_iter().chain(self.others) {
+            waker.wake();
+        }
+    }
+}
+
+/// Long against the microseconds in which a task that is woken looks on a machine that keeps up,
+/// and a quarter of the even spacing of 50 a second: where it is passed over all the same, two
+/// change places.
+pub(super) const PATIENCE: Duration = Duration::from_millis(5);

@@ -1,0 +1,116 @@
+//! What transport errors say about a request's being sent: hyper-util's, hyper's, and boxed ones.
+
+use std::{convert::Infallible, error::Error, io};
+
+use http::Response;
+use hyper_util::client::legacy;
+
+use super::{Feedback, Outcome, ReadStatus};
+
+/// No connection was made, so nothing was sent; or its other end is gone.
+impl<B> Feedback<Response<B>, legacy::Error> for ReadStatus {
+    #[inline]
+    fn read(&self, outcome: Result<&Response<B>, &legacy::Error>) -> Outcome {
+        self.read_or(outcome, |error| {
+            if error.is_connect() {
+                Outcome::Unsent
+            } else {
+                read_chain(error.source())
+            }
+        })
+    }
+}
+
+/// What it boxes cannot be asked, and what that comes of can.
+impl<B> Feedback<Response<B>, Box<dyn Error + Send + Sync + '_>> for ReadStatus {
+    #[inline]
+    fn read(&self, outcome: Result<&Response<B>, &Box<dyn Error + Send + Sync + '_>>) -> Outcome {
+        self.read_or(outcome, |error| read_chain(error.source()))
+    }
+}
+
+impl<B> Feedback<Response<B>, hyper::Error> for ReadStatus {
+    #[inline]
+    fn read(&self, outcome: Result<&Response<B>, &hyper::Error>) -> Outcome {
+        self.read_or(outcome, |error| read_chain(Some(error)))
+    }
+}
+
+impl<B> Feedback<Response<B>, io::Error> for ReadStatus {
+    #[inline]
+    fn read(&self, outcome: Result<&Response<B>, &io::Error>) -> Outcome {
+        self.read_or(outcome, |error| read_chain(Some(error)))
+    }
+}
+
+impl<B> Feedback<Response<B>, Infallible> for ReadStatus {
+    #[inline]
+    fn read(&self, outcome: Result<&Response<B>, &Infallible>) -> Outcome {
+        self.read_or(outcome, |error| match *error {})
+    }
+}
+
+/// Another limit's, which sent nothing, or what that one passed on.
+impl<B, E> Feedback<Response<B>, crate::Error<E>> for ReadStatus
+where
+    Self: Feedback<Response<B>, E>,
+{
+    #[inline]
+    fn read(&self, outcome: Result<&Response<B>, &crate::Error<E>>) -> Outcome {
+        match outcome {
+            Ok(response) => Feedback::<_, E>::read(self, Ok(response)),
+            Err(crate::Error::Limit(_)) => Outcome::Unsent,
+            Err(crate::Error::Inner(error)) => self.read(Err(error)),
+        }
+    }
+}
+
+#[cold]
+fn read_chain(error: Option<&(dyn Error + 'static)>) -> Outcome {
+    let mut outcome = Outcome::Lost;
+    let mut next = error;
+    while let Some(error) = next {
+        if unsent(error) {
+            return Outcome::Unsent;
+        }
+        if closed(error) {
+            outcome = Outcome::Closed;
+        }
+        next = error.source();
+    }
+    outcome
+}
+
+/// Whether it says that there was no connection.
+fn unsent(error: &(dyn Error + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref::<legacy::Error>() {
+        return error.is_connect();
+    }
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    matches!(
+        kind,
+        Some(
+            io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::HostUnreachable
+                | io::ErrorKind::NetworkUnreachable
+                | io::ErrorKind::AddrNotAvailable
+        )
+    ) || error.is::<crate::LimitError>()
+}
+
+/// Whether the other side has ended the connection. What this side has ended, or a timeout, is
+/// no such thing.
+fn closed(error: &(dyn Error + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref::<hyper::Error>() {
+        return error.is_incomplete_message();
+    }
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    matches!(
+        kind,
+        Some(
+            io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe
+        )
+    )
+}

@@ -1,0 +1,154 @@
+//! What calls wait for: the causes, and what was waited so far.
+
+use std::{collections::VecDeque, fmt, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::queue::{Key, Node};
+
+/// What a call waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum WaitCause {
+    /// A permit of a quota: as many are live as it allows.
+    Window,
+    /// A quota as a counter sees it that weighs the window before.
+    Counter,
+    /// Room in a leaky bucket.
+    Bucket,
+    /// The even spacing after a burst.
+    Pace,
+    /// A place in flight: [`Limits::in_flight`](crate::Limits::in_flight).
+    InFlight,
+    /// The end of the silence after a refusal that concerns the address.
+    Silence,
+    /// The end of this credential's pause after a 429.
+    Pause,
+    /// A socket: [`Limits::connections`](crate::Limits::connections).
+    Connection,
+}
+
+/// How often something was waited for, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Waited {
+    /// How many waits are over, whether they came to a permit or were given up.
+    pub count: u64,
+    /// The time of all of them.
+    pub total: Duration,
+    /// The longest of them.
+    pub longest: Duration,
+}
+
+/// What was waited for in one queue.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    by_cause: [Waited; WaitCause::ALL.len()],
+    /// Waits of this length are told about.
+    notice: Duration,
+    /// Who will have waited for as long, and when, in order.
+    due: VecDeque<(Instant, Key, u64)>,
+}
+
+// === impl WaitCause ===
+
+impl WaitCause {
+    /// All of them, in the order of their documentation.
+    pub const ALL: [Self; 8] = [
+        Self::Window,
+        Self::Counter,
+        Self::Bucket,
+        Self::Pace,
+        Self::InFlight,
+        Self::Silence,
+        Self::Pause,
+        Self::Connection,
+    ];
+
+    pub(crate) fn place(self) -> usize {
+        let place = Self::ALL.iter().position(|cause| *cause == self);
+        place.unwrap_or_default()
+    }
+}
+
+impl fmt::Display for WaitCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Window => "a permit of the quota",
+            Self::Counter => "room in a counter that weighs the window before",
+            Self::Bucket => "room in a leaky bucket",
+            Self::Pace => "the even spacing",
+            Self::InFlight => "a place in flight",
+            Self::Silence => "the end of the silence after a refusal",
+            Self::Pause => "the end of the pause after a 429",
+            Self::Connection => "a socket",
+        })
+    }
+}
+
+// === impl Waited ===
+
+impl Waited {
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            count: self.count.saturating_add(other.count),
+            total: self.total.saturating_add(other.total),
+            longest: self.longest.max(other.longest),
+        }
+    }
+}
+
+// === impl Waits ===
+
+impl Waits {
+    pub(crate) fn new(notice: Duration) -> Self {
+        Self {
+            by_cause: [Waited::default(); WaitCause::ALL.len()],
+            notice,
+            due: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn of(&self, cause: WaitCause) -> Waited {
+        self.by_cause
+            .get(cause.place())
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Somebody has begun to wait, whose wait is to be told about if it is long.
+    pub(crate) fn began(&mut self, now: Instant, key: Key, number: u64) {
+        if let Some(at) = now.checked_add(self.notice) {
+            self.due.push_back((at, key, number));
+        }
+    }
+
+    /// When the next wait has to be told about.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due.front().map(|(at, ..)| *at)
+    }
+
+    /// The next who has waited for that long by `now`.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<(Key, u64)> {
+        let (at, key, number) = *self.due.front()?;
+        (at <= now).then(|| {
+            self.due.pop_front();
+            (key, number)
+        })
+    }
+
+    /// A wait is over. Gives what there is to be told about it, if it was long.
+    pub(crate) fn over(
+        &mut self,
+        node: &Node,
+        now: Instant,
+    ) -> Option<(WaitCause, Duration, usize)> {
+        let waited = now.saturating_duration_since(node.since);
+        if let Some(waits) = self.by_cause.get_mut(node.cause.place()) {
+            waits.count = waits.count.saturating_add(1);
+            waits.total = waits.total.saturating_add(waited);
+            waits.longest = waits.longest.max(waited);
+        }
+        (waited >= self.notice).then_some((node.cause, waited, node.ahead))
+    }
+}

@@ -1,0 +1,522 @@
+//! Nobody stops anybody else: slow, lost and unpolled calls, and readied ones that are kept.
+
+use std::{
+    convert::Infallible,
+    io,
+    num::NonZeroU32,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Waker},
+};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Empty;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, advance, sleep, timeout},
+};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower_tds_limits::{Burst, Limiter, Limits, Proof, RequestLimitLayer, Rules, WaitCause};
+
+use crate::{
+    limited::Limited,
+    ms, secs,
+    service::{Answer, Scripted, request},
+};
+
+/// When quick requests came, as a server sees them.
+#[derive(Clone, Default)]
+struct Arrivals(Arc<Mutex<Vec<Instant>>>);
+
+impl Arrivals {
+    fn note(&self) {
+        let mut arrivals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        arrivals.push(Instant::now());
+    }
+
+    /// How many came in each second from `begin` on.
+    fn by_second(&self, begin: Instant, seconds: usize) -> Vec<usize> {
+        let arrivals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = vec![0; seconds];
+        for at in arrivals.iter().filter(|at| **at >= begin) {
+            let second = usize::try_from((*at - begin).as_secs()).unwrap_or(usize::MAX);
+            if let Some(count) = counts.get_mut(second) {
+                *count += 1;
+            }
+        }
+        counts
+    }
+}
+
+/// What a request says of how it is to be answered.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    Quick,
+    Slow,
+    Never,
+}
+
+/// Answers quick requests after 80 ms, slow ones after 12 s, and others never.
+async fn served(
+    request: Request<Fate>,
+    arrivals: Arrivals,
+) -> Result<Response<Empty<Bytes>>, Infallible> {
+    match request.into_body() {
+        Fate::Quick => {
+            arrivals.note();
+            sleep(ms(80)).await;
+        }
+        Fate::Slow => sleep(secs(12)).await,
+        Fate::Never => std::future::pending().await,
+    }
+    Ok(Response::new(Empty::new()))
+}
+
+/// Ten loops of quick calls; ten others are made after three seconds. Gives how many quick ones came
+/// in each second from then on.
+async fn beside_ten(fate: Fate, rules: Rules) -> Vec<usize> {
+    let arrivals = Arrivals::default();
+    let noted = arrivals.clone();
+    let limiter = Limiter::new(Limits::default().rules(rules));
+    let service = RequestLimitLayer::new(limiter)
+        .layer(service_fn(move |request| served(request, noted.clone())));
+    let mut tasks = JoinSet::new();
+    for _ in 0..10 {
+        let service = service.clone();
+        tasks.spawn(async move {
+            loop {
+                drop(service.clone().oneshot(Request::new(Fate::Quick)).await);
+            }
+        });
+    }
+    sleep(secs(3)).await;
+    let begin = Instant::now();
+    for _ in 0..10 {
+        let service = service.clone();
+        tasks.spawn(async move {
+            loop {
+                drop(service.clone().oneshot(Request::new(fate)).await);
+            }
+        });
+    }
+    sleep(secs(40)).await;
+    arrivals.by_second(begin, 40)
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_slow_calls_cost_their_own_places_from_the_second_second_on() {
+    for fate in [Fate::Slow, Fate::Never] {
+        let seconds = beside_ten(fate, Rules::recommended()).await;
+        assert!(seconds[1..].iter().all(|n| *n >= 25), "{seconds:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chosen_burst_keeps_its_proof_whatever_that_costs() {
+    let proven = Rules::window().bucket(Burst::Of(9));
+    let seconds = beside_ten(Fate::Never, proven).await;
+    assert!(seconds[2..].iter().all(|n| *n == 0), "{seconds:?}");
+    let larger = Rules::window().bucket(Burst::Of(30));
+    let seconds = beside_ten(Fate::Never, larger).await;
+    assert!(seconds[1..].iter().all(|n| *n >= 25), "{seconds:?}");
+}
+
+/// Thirty loops of calls that are answered after 50 ms, but not while the connections are cut.
+async fn while_cut(limits: Limits, error: io::ErrorKind) -> Vec<usize> {
+    let arrivals = Arrivals::default();
+    let noted = arrivals.clone();
+    let begin = Instant::now();
+    let cut = begin + secs(3)..begin + ms(3_400);
+    let server = cut.clone();
+    let service = service_fn(move |_: Request<()>| {
+        noted.note();
+        let cut = server.contains(&Instant::now());
+        async move {
+            sleep(ms(if cut { 1 } else { 50 })).await;
+            if cut {
+                Err(io::Error::from(error))
+            } else {
+                Ok(Response::new(Empty::<Bytes>::new()))
+            }
+        }
+    });
+    let service = RequestLimitLayer::new(Limiter::new(limits)).layer(service);
+    let mut tasks = JoinSet::new();
+    for _ in 0..30 {
+        let service = service.clone();
+        tasks.spawn(async move {
+            loop {
+                if service.clone().oneshot(Request::new(())).await.is_err() {
+                    sleep(ms(100)).await;
+                }
+            }
+        });
+    }
+    sleep(secs(20)).await;
+    arrivals.by_second(cut.start, 15)
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_answers_cost_their_own_places_until_they_can_be_counted_no_more() {
+    let seconds = while_cut(Limits::default(), io::ErrorKind::ConnectionReset).await;
+    assert!(seconds[2..].iter().all(|n| *n >= 15), "{seconds:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_cut_comes_back_sooner_where_that_is_said_to_prove_it() {
+    let limits = Limits::default().closed_after(ms(500));
+    let seconds = while_cut(limits, io::ErrorKind::ConnectionReset).await;
+    assert!(seconds[2..].iter().all(|n| *n >= 25), "{seconds:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_connect_costs_no_permit() {
+    let seconds = while_cut(Limits::default(), io::ErrorKind::ConnectionRefused).await;
+    assert!(seconds[1..].iter().all(|n| *n >= 25), "{seconds:?}");
+}
+
+/// How many calls are made in each of ten seconds by twenty loops beside whatever `disturb` does.
+async fn beside(disturb: impl AsyncFnOnce(&Limited)) -> Vec<usize> {
+    let limited = Limited::before(Scripted::new(ms(80), |_| Answer::ok()));
+    let mut tasks = JoinSet::new();
+    for _ in 0..20 {
+        let caller = limited.caller();
+        tasks.spawn(async move {
+            loop {
+                drop(caller.clone().oneshot(request()).await);
+            }
+        });
+    }
+    sleep(secs(3)).await;
+    let begin = Instant::now();
+    disturb(&limited).await;
+    sleep((begin + secs(12)).saturating_duration_since(Instant::now())).await;
+    let mut counts = vec![0; 12];
+    for at in limited.service.arrivals() {
+        if let Some(second) = at.checked_duration_since(begin) {
+            let second = usize::try_from(second.as_secs()).expect("few");
+            if let Some(count) = counts.get_mut(second) {
+                *count += 1;
+            }
+        }
+    }
+    counts
+}
+
+fn poll_once<F: Future>(future: F) -> std::pin::Pin<Box<F>> {
+    let mut future = Box::pin(future);
+    let polled = future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending());
+    future
+}
+
+#[tokio::test(start_paused = true)]
+async fn futures_that_are_polled_once_and_kept_stop_nobody() {
+    let seconds = beside(async |limited| {
+        let kept: Vec<_> = (0..10)
+            .map(|_| poll_once(limited.caller().oneshot(request())))
+            .collect();
+        sleep(secs(12)).await;
+        drop(kept);
+    })
+    .await;
+    assert!(seconds[1..].iter().all(|n| *n >= 25), "{seconds:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_that_time_out_on_a_clone_that_is_kept_stop_nobody() {
+    let seconds = beside(async |limited| {
+        let mut kept: Vec<_> = (0..10).map(|_| limited.caller()).collect();
+        for service in &mut kept {
+            let ready = Service::<Request<Empty<Bytes>>>::poll_ready;
+            let ready = std::future::poll_fn(|cx| ready(service, cx));
+            drop(timeout(ms(5), ready).await);
+        }
+        sleep(secs(12)).await;
+        drop(kept);
+    })
+    .await;
+    assert!(seconds[1..].iter().all(|n| *n >= 25), "{seconds:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_shed_over_services_that_live_long_stops_nobody() {
+    let seconds = beside(async |limited| {
+        let mut kept = Vec::new();
+        for _ in 0..10 {
+            let mut shed = ServiceBuilder::new().load_shed().service(limited.caller());
+            let ready = shed.ready().await.expect("it is always ready");
+            drop(ready.call(request()).await);
+            kept.push(shed);
+        }
+        sleep(secs(12)).await;
+        drop(kept);
+    })
+    .await;
+    assert!(seconds[1..].iter().all(|n| *n >= 25), "{seconds:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_buffer_whose_callers_have_gone_stops_nobody() {
+    let seconds = beside(async |limited| {
+        let mut kept = Vec::new();
+        for _ in 0..10 {
+            let buffered = ServiceBuilder::new().buffer(1).service(limited.caller());
+            let call = timeout(ms(5), buffered.clone().oneshot(request()));
+            drop(call.await);
+            kept.push(buffered);
+        }
+        sleep(secs(12)).await;
+        drop(kept);
+    })
+    .await;
+    assert!(seconds[1..].iter().all(|n| *n >= 25), "{seconds:?}");
+}
+
+/// A gateway that takes bursts of ten, a request each 20 ms, and answers after so long.
+fn bucket_of_ten(takes: std::time::Duration) -> Scripted {
+    let mut level = 0.0_f64;
+    let mut last = Instant::now();
+    Scripted::new(takes, move |_| {
+        let now = Instant::now();
+        level = (level - (now - last).as_secs_f64() * 50.0).max(0.0);
+        last = now;
+        if level > 10.0 + 1e-6 {
+            return Answer::status(423);
+        }
+        level += 1.0;
+        Answer::ok()
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_readied_services_that_are_kept_and_called_together_stop_nobody_and_are_not_refused() {
+    let limited = Limited::before(bucket_of_ten(ms(80)));
+    let mut tasks = JoinSet::new();
+    let stop = Instant::now() + secs(30);
+    for _ in 0..20 {
+        let caller = limited.caller();
+        tasks.spawn(async move {
+            let mut refused = 0;
+            while Instant::now() < stop {
+                let answer = caller.clone().oneshot(request()).await.expect("an answer");
+                refused += usize::from(answer.status() == StatusCode::LOCKED);
+            }
+            refused
+        });
+    }
+    sleep(secs(3)).await;
+    let mut kept = Vec::new();
+    for _ in 0..10 {
+        let mut service = limited.caller();
+        service.ready().await.expect("its turn");
+        kept.push(service);
+    }
+    let begin = Instant::now();
+    sleep(secs(10)).await;
+    let kept_until = Instant::now();
+    let together: Vec<_> = kept
+        .iter_mut()
+        .map(|service| service.call(request()))
+        .collect();
+    let mut answers = JoinSet::new();
+    for call in together {
+        answers.spawn(call);
+    }
+    for answer in answers.join_all().await {
+        assert_eq!(answer.expect("an answer").status(), StatusCode::OK);
+    }
+    let refused: usize = tasks.join_all().await.into_iter().sum();
+    assert_eq!(refused, 0);
+    let arrivals = limited.service.arrivals();
+    for second in 1..10 {
+        let from = begin + secs(second);
+        let until = kept_until.min(from + secs(1));
+        let came = arrivals.iter().filter(|at| (from..until).contains(*at));
+        let came = came.count();
+        assert!(came >= 25, "{came} in second {second}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_after_a_429_that_is_never_answered_is_given_up() {
+    let limited = Limited::before(Scripted::new(ms(20), |n| {
+        if n == 0 {
+            Answer::status(429)
+        } else {
+            Answer::ok()
+        }
+    }));
+    limited.calls(1).await;
+    sleep(secs(2)).await;
+    // It tries, and is not polled any more.
+    let tries = poll_once(limited.caller().oneshot(request()));
+    let begin = Instant::now();
+    limited.calls(3).await;
+    assert!(begin.elapsed() >= secs(29) && begin.elapsed() <= secs(31));
+    assert_eq!(limited.limiter.snapshot().paused_for, None);
+    drop(tries);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_of_bad_gateways_costs_no_more_than_their_answers_took() {
+    for (status, behind, least) in [(502, None, 25), (504, None, 25), (502, Some(secs(20)), 0)] {
+        let begin = Instant::now();
+        let mut limits = Limits::default();
+        if let Some(behind) = behind {
+            limits = limits.counted_behind(behind).rules(Rules::window());
+        }
+        let service = Scripted::new(ms(20), move |_| {
+            let second = (Instant::now() - begin).as_secs();
+            if second == 3 {
+                Answer::status(status)
+            } else {
+                Answer::ok()
+            }
+        });
+        let limited = Limited::new(limits, service);
+        let mut tasks = JoinSet::new();
+        for _ in 0..30 {
+            let caller = limited.caller();
+            tasks.spawn(async move {
+                loop {
+                    drop(caller.clone().oneshot(request()).await);
+                }
+            });
+        }
+        sleep(secs(12)).await;
+        let arrivals = limited.service.arrivals();
+        for second in 6..11 {
+            let second = begin + secs(second)..begin + secs(second + 1);
+            let came = arrivals.iter().filter(|at| second.contains(*at)).count();
+            assert!(came >= least, "{status}: {came}");
+            if least == 0 {
+                assert!(came <= 15, "they are counted for 20 s: {came}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_begins_drained_lets_the_predecessors_interval_pass() {
+    let predecessor = Limited::before(Scripted::new(ms(5), |_| Answer::ok()));
+    predecessor.calls(50).await;
+    let limits = Limits::default().drained();
+    let successor = Limited::new(limits, predecessor.service.clone());
+    successor.calls(100).await;
+    let arrivals = predecessor.service.arrivals();
+    let most = arrivals.iter().map(|from| {
+        let second = *from..*from + secs(1);
+        arrivals.iter().filter(|at| second.contains(*at)).count()
+    });
+    assert!(most.max() <= Some(50));
+    assert!(successor.limiter.snapshot().certificate <= 50);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_is_idle_when_nothing_is_in_flight_or_detached() {
+    let limited = Limited::before(Scripted::new(ms(700), |_| Answer::ok()));
+    limited.limiter.idle().await;
+    let begin = Instant::now();
+    let detached = ServiceBuilder::new()
+        .layer(tower_tds_limits::DetachLayer::new())
+        .service(limited.caller());
+    drop(timeout(ms(50), detached.oneshot(request())).await);
+    assert_eq!(limited.limiter.snapshot().in_flight, 1);
+    limited.limiter.idle().await;
+    assert_eq!(begin.elapsed(), ms(700));
+    assert_eq!(limited.limiter.snapshot().in_flight, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_of_all_the_seconds_there_are_is_told_and_shuts_no_gate_for_ever() {
+    let limited = Limited::before(Scripted::new(ms(20), |n| {
+        if n == 0 {
+            Answer::status(429).retry_after_text("18446744073709551615")
+        } else {
+            Answer::ok()
+        }
+    }));
+    limited.calls(1).await;
+    let paused = limited.limiter.snapshot().paused_for;
+    assert!(
+        paused.is_some_and(|paused| paused >= secs(59)),
+        "{paused:?}"
+    );
+    sleep(secs(61)).await;
+    limited.calls(2).await;
+    assert_eq!(limited.limiter.snapshot().paused_for, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_waited_for_is_counted_by_its_cause() {
+    let in_flight = NonZeroU32::new(2).expect("2 is not zero");
+    let limits = Limits::default().in_flight(in_flight).proof(Proof::Head);
+    let limited = Limited::new(limits, Scripted::new(ms(200), |_| Answer::ok()));
+    limited.calls(6).await;
+    let snapshot = limited.limiter.snapshot();
+    assert_eq!(snapshot.granted, 6);
+    let waited = snapshot.waited(WaitCause::InFlight);
+    assert_eq!((waited.count, waited.longest), (4, ms(400)));
+    assert_eq!(waited.total, ms(200 * 2 + 400 * 2));
+    assert_eq!(snapshot.waited(WaitCause::Pause).count, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_goes_under_and_over_towers_own_limits_with_boxed_errors_between() {
+    let limiter = Limiter::new(Limits::default());
+    let layer = RequestLimitLayer::new(limiter);
+    let inner = || {
+        service_fn(async |_: Request<Empty<Bytes>>| {
+            Ok::<_, BoxError>(Response::new(Empty::<Bytes>::new()))
+        })
+    };
+    let stack = ServiceBuilder::new()
+        .timeout(secs(1))
+        .layer(layer.clone())
+        .buffer(4)
+        .timeout(secs(1))
+        .layer(layer.clone())
+        .load_shed()
+        .concurrency_limit(3)
+        .rate_limit(10, secs(1))
+        .service(inner());
+    let call = tokio::spawn(stack.oneshot(request()));
+    call.await.expect("no panic").expect("an answer");
+    let boxed = ServiceBuilder::new()
+        .map_err(BoxError::from)
+        .layer(layer.clone())
+        .service(inner());
+    tower::util::BoxCloneSyncService::new(boxed)
+        .oneshot(request())
+        .await
+        .expect("an answer");
+    let retried = ServiceBuilder::new()
+        .retry(Never)
+        .layer(layer)
+        .service(inner());
+    retried.oneshot(request()).await.expect("an answer");
+    advance(ms(1)).await;
+}
+
+/// A policy that retries nothing.
+#[derive(Clone)]
+struct Never;
+
+impl<T, E> tower::retry::Policy<Request<Empty<Bytes>>, T, E> for Never {
+    type Future = std::future::Ready<()>;
+
+    fn retry(
+        &mut self,
+        _: &mut Request<Empty<Bytes>>,
+        _: &mut Result<T, E>,
+    ) -> Option<Self::Future> {
+        None
+    }
+
+    fn clone_request(&mut self, _: &Request<Empty<Bytes>>) -> Option<Request<Empty<Bytes>>> {
+        None
+    }
+}
