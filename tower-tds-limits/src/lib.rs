@@ -124,7 +124,7 @@ mod rung;
 mod sync;
 
 pub use self::{
-    connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo},
+    connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, TrackBody},
     error::{Error, LimitError},
     limiter::{Limiter, Snapshot},
     limits::{Limits, Proof, TooManyShares},

@@ -11,6 +11,7 @@ use pin_project_lite::pin_project;
 
 use crate::{
     Error, LimitError,
+    connection::Exchange,
     request::{Feedback, Outcome, PermitBody, permit::RequestPermit},
 };
 
@@ -78,11 +79,15 @@ where
                 permit,
                 feedback,
             } => match ready!(response.poll(cx)) {
-                Ok(response) => {
+                Ok(mut response) => {
+                    let exchange = Exchange::begin(&mut response);
                     let read = feedback.read(Ok(&response));
                     let whole = response.body().is_end_stream();
                     let permit = after_head(permit, read, whole);
-                    Poll::Ready(Ok(response.map(|body| PermitBody::new(body, permit))))
+                    let exchange = exchange.filter(|_| !whole);
+                    Poll::Ready(Ok(
+                        response.map(|body| PermitBody::new(body, permit, exchange))
+                    ))
                 }
                 Err(error) => {
                     let read = feedback.read(Err(&error));

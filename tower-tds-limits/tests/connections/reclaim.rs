@@ -7,8 +7,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Uri};
+use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
 use hyper_util::{
     client::legacy::{Client, connect::Connect},
     rt::{TokioExecutor, TokioIo},
@@ -19,9 +20,9 @@ use tokio::{
     time::Instant,
 };
 use tokio_test::assert_pending;
-use tower::{Layer, Service, ServiceExt};
+use tower::{Layer, Service, ServiceExt, util::MapResponse};
 use tower_tds_limits::{
-    Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, Limiter, Limits,
+    Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, Limiter, Limits, TrackBody,
 };
 
 use crate::{
@@ -31,11 +32,19 @@ use crate::{
     stream::Stalled,
 };
 
-pub(crate) type NetClient = Client<ConnectionLimit<Net>, Empty<Bytes>>;
+/// A client whose answers say when they have ended.
+pub(crate) type Tracked<C, B = Empty<Bytes>> =
+    MapResponse<Client<C, B>, fn(Response<Incoming>) -> Response<TrackBody<Incoming>>>;
+
+pub(crate) fn tracked<C, B>(client: Client<C, B>) -> Tracked<C, B> {
+    MapResponse::new(client, TrackBody::around)
+}
+
+pub(crate) type NetClient = Tracked<ConnectionLimit<Net>>;
 
 pub(crate) fn net_client(net: &Net, limiter: &Limiter) -> NetClient {
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(net.clone());
-    Client::builder(Background::new(TokioExecutor::new())).build(connector)
+    tracked(Client::builder(Background::new(TokioExecutor::new())).build(connector))
 }
 
 /// So many connections, and waits of a second at the most.
@@ -45,7 +54,7 @@ pub(crate) fn impatient(most: u32) -> Limiter {
 }
 
 /// Leaves so many idle sockets behind.
-pub(crate) async fn warm<C>(client: &Client<C, Empty<Bytes>>, server: &Server, sockets: u32)
+pub(crate) async fn warm<C>(client: &Tracked<C>, server: &Server, sockets: u32)
 where
     C: Connect + Clone + Send + Sync + 'static,
 {
@@ -100,7 +109,7 @@ async fn a_server_that_does_not_close_keeps_no_idle_socket_from_making_room() {
     let dead = net.server("dead");
     dead.close_slowly();
     let request = Request::get(dead.at("/held")).body(Empty::new());
-    let response = client.request(request.expect("a request")).await;
+    let response = client.clone().oneshot(request.expect("a request")).await;
     drop(response.expect("a head"));
     dead.seen_ends(1).await;
 
@@ -179,7 +188,7 @@ async fn a_response_that_nobody_reads_keeps_its_socket() {
     let mut unread = Vec::new();
     for _ in 0..3 {
         let request = Request::get(a.at("/held")).body(Empty::new());
-        let response = client.request(request.expect("a request")).await;
+        let response = client.clone().oneshot(request.expect("a request")).await;
         unread.push(response.expect("a head"));
     }
     let before = Instant::now();
@@ -300,12 +309,13 @@ async fn an_upload_that_is_answered_early_gives_its_socket_back() {
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(net.clone());
     let client: Client<_, Stalled> =
         Client::builder(Background::new(TokioExecutor::new())).build(connector);
+    let client = tracked(client);
     let a = net.server("a");
     // Each leaves a connection neither pooled nor closed, because its body never ends.
     let before = Instant::now();
     for n in 0..6 {
         let request = Request::post(a.at("/early")).body(Stalled::default());
-        let response = client.request(request.expect("a request")).await;
+        let response = client.clone().oneshot(request.expect("a request")).await;
         let response = response.expect("an answer");
         assert_eq!(response.status(), http::StatusCode::LOCKED);
         let body = response.into_body().collect().await.expect("a body");

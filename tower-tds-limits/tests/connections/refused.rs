@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Request;
 use http_body_util::Empty;
 use tokio::time::Instant;
-use tower::ServiceBuilder;
+use tower::{ServiceBuilder, ServiceExt};
 use tower_tds_limits::RequestLimitLayer;
 
 use crate::{
@@ -40,7 +40,7 @@ async fn a_refused_connection_is_not_used_again_and_sheds_the_idle_ones() {
     let mut held = Vec::new();
     for _ in 0..3 {
         let request = Request::get(a.at("/held")).body(Empty::new());
-        let response = client.request(request.expect("a request")).await;
+        let response = client.clone().oneshot(request.expect("a request")).await;
         held.push(response.expect("a head"));
     }
     let fourth = tokio::spawn(get(client.clone(), a.uri()));
@@ -50,4 +50,25 @@ async fn a_refused_connection_is_not_used_again_and_sheds_the_idle_ones() {
     fourth.await.expect("no panic").expect("an answer");
     assert_eq!(before.elapsed().as_secs(), 600);
     assert_eq!(a.open_sockets(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_416_in_a_hundred_answers_of_sockets_that_work_leaves_the_limit_as_it_is() {
+    // About a range, from a service that forgets to say so.
+    let net = Net::of(["a"]);
+    let a = net.server("a");
+    let limiter = limiter(60);
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(net_client(&net, &limiter));
+    for n in 1..=3_000_u32 {
+        let uri = if n % 100 == 0 {
+            a.at("/too-many")
+        } else {
+            a.uri()
+        };
+        get(service.clone(), uri).await.expect("an answer");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(limiter.snapshot().most_connections >= 45, "after {n}");
+    }
 }

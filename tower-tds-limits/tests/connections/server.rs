@@ -274,6 +274,12 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
             counts.released(socket).await?;
             socket.write_all(b"4\r\n 307\r\n0\r\n\r\n").await?;
         }
+        // A tenth of a second later.
+        "/slow" => {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{BODY}");
+            socket.write_all(whole.as_bytes()).await?;
+        }
         // Nothing at all until then.
         "/late" => {
             counts.released(socket).await?;
