@@ -208,7 +208,9 @@ where
                 self.make_room();
                 return Poll::Pending;
             }
-            self.waits = None;
+            if let Some(waits) = self.waits.take() {
+                waits.was_served();
+            }
             return Poll::Ready(Ok(()));
         }
         self.waits = None;
@@ -245,6 +247,15 @@ impl<C: fmt::Debug> fmt::Debug for ConnectionLimit<C> {
 }
 
 // === impl Waits ===
+
+impl Waits {
+    /// The request has got another socket, of its pool.
+    fn was_served(&self) {
+        let ticket = self.ticket;
+        self.gate
+            .update_now(|connections, now| connections.was_served(ticket, now));
+    }
+}
 
 impl Drop for Waits {
     fn drop(&mut self) {

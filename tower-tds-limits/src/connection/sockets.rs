@@ -89,8 +89,12 @@ enum State {
 struct Waiting {
     tickets: BTreeSet<u64>,
     next: u64,
-    /// When a socket was first handed on while the same one was the first.
-    handed_on: Option<Instant>,
+    /// Sockets handed on, of which nobody has left the queue for having got one.
+    taken: u32,
+    /// Those who have left for a socket that was not handed on yet, and until when it may be.
+    owed: Option<(u32, Instant)>,
+    /// Since when somebody has gone before the one who is the first now.
+    passed_over: Option<Instant>,
 }
 
 // === impl Connections ===
@@ -132,9 +136,14 @@ impl Connections {
         self.waiting.join()
     }
 
-    /// Somebody waits no more.
+    /// Somebody has got a permit, or waits no more.
     pub(super) fn waits_no_more(&mut self, ticket: Ticket) {
         self.waiting.leave(ticket);
+    }
+
+    /// Somebody waits no more at `now`, because a pool has handed on a socket to its request.
+    pub(super) fn was_served(&mut self, ticket: Ticket, now: Instant) {
+        self.waiting.leave_served(ticket, now);
     }
 
     /// There is a socket now.
@@ -406,30 +415,62 @@ impl Waiting {
         Ticket(ticket)
     }
 
+    fn is_first(&self, ticket: Ticket) -> bool {
+        self.tickets.first() == Some(&ticket.0)
+    }
+
     fn leave(&mut self, ticket: Ticket) {
-        if self.tickets.first() == Some(&ticket.0) {
-            // Nothing was handed on yet while the next one is the first.
-            self.handed_on = None;
+        if self.is_first(ticket) {
+            self.taken = 0;
+            self.passed_over = None;
         }
         self.tickets.remove(&ticket.0);
     }
 
-    /// A socket was handed on. If the first one waited for a socket of that host, it goes now.
-    fn hand_on(&mut self, now: Instant) {
-        if !self.tickets.is_empty() {
-            self.handed_on.get_or_insert(now);
+    fn leave_served(&mut self, ticket: Ticket, now: Instant) {
+        let was_first = self.is_first(ticket);
+        if !self.tickets.remove(&ticket.0) {
+            return;
+        }
+        match self.taken.checked_sub(1) {
+            Some(taken) => self.taken = taken,
+            None => {
+                let before = self.owed(now);
+                let until = now.checked_add(HANDED_ON).unwrap_or(now);
+                self.owed = Some((before.saturating_add(1), until));
+            }
+        }
+        if was_first {
+            self.passed_over = (self.taken > 0).then_some(now);
+        } else {
+            self.passed_over.get_or_insert(now);
         }
     }
 
-    /// Whether sockets are handed on and the first one is still there.
+    fn owed(&self, now: Instant) -> u32 {
+        let owed = self.owed.filter(|(_, until)| now < *until);
+        owed.map_or(0, |(count, _)| count)
+    }
+
+    /// A socket was handed on.
+    fn hand_on(&mut self, now: Instant) {
+        if let Some(left) = self.owed(now).checked_sub(1) {
+            self.owed = self.owed.map(|(_, until)| (left, until));
+        } else if !self.tickets.is_empty() {
+            self.taken = self.taken.saturating_add(1);
+            self.passed_over.get_or_insert(now);
+        }
+    }
+
+    /// Whether that was not the first one's own socket: then it would have left.
     fn is_passed_over(&self, now: Instant) -> bool {
         let long = |since| now.saturating_duration_since(since) >= HANDED_ON;
-        self.handed_on.is_some_and(long)
+        self.passed_over.is_some_and(long)
     }
 
     /// When it will have been passed over, if that is after `now`.
     fn passed_over_from(&self, now: Instant) -> Option<Instant> {
-        let from = self.handed_on?.checked_add(HANDED_ON)?;
+        let from = self.passed_over?.checked_add(HANDED_ON)?;
         (from > now).then_some(from)
     }
 }
