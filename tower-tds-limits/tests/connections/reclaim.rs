@@ -250,46 +250,6 @@ async fn by_hand(net: &Net) -> (TokioIo<LimitedIo<Pipe>>, ConnectionLimit<Net>) 
     (TokioIo::new(socket.expect("a socket")), connector)
 }
 
-async fn exchange(socket: &mut TokioIo<LimitedIo<Pipe>>) {
-    socket.write_all(GET).await.expect("an open socket");
-    let mut answer = [0; ANSWERED];
-    socket.read_exact(&mut answer).await.expect("an answer");
-}
-
-const GET: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
-const ANSWERED: usize = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nbus 307".len();
-
-#[tokio::test(start_paused = true)]
-async fn a_request_that_comes_first_keeps_its_socket() {
-    let net = Net::of(["a"]);
-    let (mut socket, mut connector) = by_hand(&net).await;
-    exchange(&mut socket).await;
-    let mut byte = [0];
-    let mut reading = tokio_test::task::spawn(());
-    reading.enter(|cx, _| assert_pending!(pin!(socket.read(&mut byte)).poll(cx)));
-
-    let mut next = tokio_test::task::spawn(());
-    next.enter(|cx, _| assert_pending!(connector.poll_ready(cx)));
-    tokio::time::advance(Duration::from_millis(21)).await;
-    next.enter(|cx, _| assert_pending!(connector.poll_ready(cx)));
-    assert!(reading.is_woken(), "asked to leave");
-
-    // The request is on its way before the reader has looked.
-    exchange(&mut socket).await;
-    reading.enter(|cx, _| assert_pending!(pin!(socket.read(&mut byte)).poll(cx)));
-
-    // It is asked again, with nothing in between.
-    tokio::time::advance(Duration::from_millis(21)).await;
-    next.enter(|cx, _| assert_pending!(connector.poll_ready(cx)));
-    assert!(reading.is_woken());
-    assert_eq!(socket.read(&mut byte).await.expect("an end"), 0);
-    drop(socket);
-    poll_fn(|cx| connector.poll_ready(cx))
-        .await
-        .expect("there is room");
-    assert_eq!(net.server("a").requests(), 2);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_socket_that_nobody_has_used_makes_room_after_five_seconds() {
     let net = Net::of(["a"]);
