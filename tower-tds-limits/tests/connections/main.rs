@@ -20,6 +20,7 @@ mod server;
 mod starving;
 mod stream;
 mod timeouts;
+mod tls;
 mod upgrade;
 
 use std::{num::NonZeroU32, time::Duration};

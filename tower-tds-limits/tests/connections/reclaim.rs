@@ -1,10 +1,6 @@
 //! Idle sockets make room for connects that wait; busy ones never do.
 
-use std::{
-    future::{Future, poll_fn},
-    pin::pin,
-    time::Duration,
-};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, Uri};
@@ -14,13 +10,8 @@ use hyper_util::{
     client::legacy::{Client, connect::Connect},
     rt::{TokioExecutor, TokioIo},
 };
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    task::JoinSet,
-    time::Instant,
-};
-use tokio_test::assert_pending;
-use tower::{Layer, Service, ServiceExt, util::MapResponse};
+use tokio::{io::AsyncReadExt, task::JoinSet, time::Instant};
+use tower::{Layer, ServiceExt, util::MapResponse};
 use tower_tds_limits::{
     Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, Limiter, Limits, TrackBody,
 };
