@@ -141,7 +141,8 @@ impl Refusals {
         until.filter(|until| now < *until)
     }
 
-    fn is_suspect(&self, now: Instant) -> bool {
+    /// Whether connections are tried one at a time.
+    pub(super) fn is_suspect(&self, now: Instant) -> bool {
         self.suspect_until.is_some_and(|until| now < until)
     }
 }

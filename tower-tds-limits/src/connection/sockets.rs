@@ -225,6 +225,10 @@ impl Connections {
     /// The service has too many connections at `now`, as a request was told.
     pub(super) fn refused(&mut self, now: Instant) -> Vec<Arc<Usage>> {
         let (key, evidence) = match self.maybe_refused.take() {
+            // While one is tried at a time, that one may be what makes all of them too many.
+            Some((key, _)) if self.refusals.is_suspect(now) && self.untried > 0 => {
+                (Some(key), Evidence::Strong)
+            }
             Some((key, evidence)) => (Some(key), evidence),
             None => (None, Evidence::Strong),
         };
@@ -235,8 +239,14 @@ impl Connections {
         if !self.refusals.refused(now, evidence, open, most) {
             return Vec::new();
         }
-        let free: Vec<_> = self.free.iter().map(|(_, key)| SocketKey(*key)).collect();
-        free.into_iter().filter_map(|key| self.ask(key)).collect()
+        let silent = self.silent_until(now).is_some();
+        let unused = |from| now.saturating_duration_since(from) >= UNUSED;
+        let leaving = self.free.iter().filter(|(from, _)| silent || unused(*from));
+        let leaving: Vec<_> = leaving.map(|(_, key)| SocketKey(*key)).collect();
+        leaving
+            .into_iter()
+            .filter_map(|key| self.ask(key))
+            .collect()
     }
 
     /// The socket has ended on this side at `now`.
@@ -495,6 +505,10 @@ const HANDED_ON: Duration = Duration::from_millis(20);
 /// For how long an upload that was answered early may move no byte, and a new connection carry
 /// none: nginx waits as long for an answered client's next byte (`lingering_timeout`, 5 s).
 const STALLED: Duration = Duration::from_secs(5);
+
+/// What has been free for so long is not in use: a pool takes the socket that was free last. It
+/// leaves at the first 416, whatever that is about; the others only if it is about connections.
+const UNUSED: Duration = Duration::from_secs(1);
 
 /// For how long a server's own end is awaited before another idle socket is closed for whoever
 /// waits: most of the 100 ms in which its request shall go on. A server that has died would keep it

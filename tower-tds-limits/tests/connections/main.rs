@@ -18,6 +18,7 @@ mod reqwest;
 mod reset;
 mod server;
 mod starving;
+mod stranger;
 mod stream;
 mod timeouts;
 mod tls;
