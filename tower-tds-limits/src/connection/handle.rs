@@ -174,6 +174,12 @@ impl Usage {
         .1
     }
 
+    /// As if the write that found no room had been given up.
+    #[cfg(test)]
+    pub(super) fn unblock(&self) {
+        self.change(|state| state.written.blocked = false);
+    }
+
     /// Whatever makes the connection is done, as TLS's handshake is. Says whether the limit has
     /// to look.
     pub(super) fn made(&self, background: bool) -> bool {

@@ -223,7 +223,8 @@ impl Counts {
     /// Whether there are too many connections, with this one's request in process.
     fn is_over(&self, number: u32) -> bool {
         let strangers = self.strangers.load(SeqCst);
-        match *self.allows.lock().expect("nobody panicked") {
+        let allows = *self.allows.lock().expect("nobody panicked");
+        match allows {
             None => false,
             Some(Allows::Open) => {
                 let sockets = self.sockets.borrow();

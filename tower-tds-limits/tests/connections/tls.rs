@@ -275,14 +275,15 @@ async fn hosts_that_compete_for_few_sockets_lose_no_request() {
     let client = client(&[a, b, c], &limiter);
     let mut calls = JoinSet::new();
     for n in 0..CALLS {
-        let uri = [a, b, c][n % 3].uri.clone();
+        let uri = match n % 3 {
+            0 => a.uri.clone(),
+            1 => b.uri.clone(),
+            _ => c.uri.clone(),
+        };
         let client = client.clone();
         calls.spawn(async move {
             // About as long as it takes to be asked to leave, so that many meet that moment.
-            sleep(Duration::from_micros(fastrand::u64(
-                0..CALLS as u64 * 10_000,
-            )))
-            .await;
+            sleep(fastrand::u32(0..CALLS) * Duration::from_millis(10)).await;
             get(client, uri).await
         });
     }
@@ -290,7 +291,7 @@ async fn hosts_that_compete_for_few_sockets_lose_no_request() {
         assert_eq!(body.expect("every call is answered"), BODY);
     }
     let requests: u32 = servers.iter().map(TlsServer::requests).sum();
-    assert_eq!(requests as usize, CALLS);
+    assert_eq!(requests, CALLS);
     assert!(limiter.snapshot().connections <= 2);
     let opened: u32 = servers.iter().map(TlsServer::opened).sum();
     assert!(opened > 30, "{opened}: few have had to leave");
@@ -354,4 +355,4 @@ async fn the_limit_stands_under_a_proxys_tunnel_and_tls_above_both() {
 }
 
 /// Enough for some hundred of them to meet a socket that is about to leave.
-const CALLS: usize = 300;
+const CALLS: u32 = 300;
