@@ -37,6 +37,8 @@ use crate::{
 /// Every connector the layer makes shares the limiter. See [`ConnectionLimit`] for the contract.
 ///
 /// # Examples
+/// TLS goes around it, as in `HttpsConnectorBuilder::wrap_connector` of hyper-rustls.
+///
 /// ```
 /// use hyper_util::{
 ///     client::legacy::{Client, connect::HttpConnector},
@@ -57,53 +59,65 @@ pub struct ConnectionLimitLayer {
 
 /// Keeps sockets inside a [`Limiter`]'s limit, from before `connect` until they are closed.
 ///
-/// Put it around the connector that a client's pool uses, outermost, so that the TLS handshake
-/// is covered. A pool opens more sockets than there are requests, and idle ones count: only a
-/// permit inside the socket's own object can bound them.
+/// Put it around the TCP connector, *under* TLS and under a proxy's tunnel: what a server counts is
+/// the TCP connection, whatever TLS makes of it. A pool opens more sockets than there are
+/// requests, and idle ones count: only a permit inside the socket's own object can bound them.
 ///
 /// # Backpressure
 /// `poll_ready` waits for a permit, which the readied instance holds until `call`; connect
 /// timeouts that time `call` do not include the wait.
 ///
 /// # Reclaim
-/// While a connect waits, the socket that has been idle for longest makes room for it: reading
-/// it gives what a server says that closes an idle connection, and its pool drops it. So idle
-/// sockets of one host or client never starve another, whatever timeouts the pool has. A server
-/// that has not closed after 80 ms is not waited for: the next idle socket makes room, too.
+/// While a connect waits, the socket that has been idle for longest makes room for it: reading it
+/// gives the end of the stream, and its pool drops it. So idle sockets of one host or client never
+/// starve another, whatever timeouts the pool has. A server that has not closed after 80 ms is not
+/// waited for: the next idle socket makes room, too.
 ///
-/// A socket is idle when each request written on it has been sent and answered whole, by
-/// HTTP/1.1's framing (RFC 9112, section 6) or because no stream of HTTP/2 is open (RFC 9113,
-/// section 5.1), its reader waits for more, and that has been so for 20 ms, in which a pool would
-/// have handed it on. A request that is written before the reader has looked keeps the socket. A
-/// socket that has carried nothing yet, or whose HTTP/1.1 response came before its request was
-/// sent, makes room after 5 s without a byte. Whatever cannot be told for sure keeps its socket:
-/// upgrades, HTTP/1.1's `CONNECT`, bodies that end with the connection, and TLS that is spoken
-/// above this layer, as tonic's own is.
+/// A socket is idle when the body of its last answer has ended, nothing has been written on it
+/// since, and that has been so for 20 ms, in which a pool would have handed it on. That is told by
+/// the answers: [`connected`] has an extra that the hyper-util client puts into each response, and
+/// that [`RequestLimit`](crate::RequestLimit) or [`TrackBody`](crate::TrackBody) reports by. The
+/// socket of a client whose answers pass neither is busy until its pool or its server closes it,
+/// unless it carries nothing yet.
 ///
-/// With HTTP/1.1 the reader is given the end of the stream. A pool whose request meets it retries
-/// that by itself, as it was never sent (`retry_canceled_requests` of the hyper-util client, on by
-/// default). An HTTP/2 client may have taken on a request that it has not written yet, which the
-/// end would lose: it reads a GOAWAY that names no last stream (RFC 9113, section 6.8), sees to
-/// what it has begun, and closes. What comes later it gives back unsent, and a pool retries that;
-/// for a moment within hyper's own code it fails instead, with the GOAWAY as its source, which says
-/// that nothing was sent, too.
+/// A socket that a pool has opened for whoever comes makes room as an idle one, and any other that
+/// carries nothing yet after 5 s. An upload whose whole answer is there and which pauses is over for
+/// its caller, and does as well; after 5 s if its server has not let it write since before the
+/// head. One that goes on has its socket until its server or its pool closes it. Upgraded sockets
+/// stay.
+///
+/// A pool gives a socket that becomes free to the next request of the same host. Where somebody is
+/// passed over by that for 20 ms, the next socket that becomes free makes room at once: so a host
+/// is served in its turn, though another keeps all sockets busy.
+///
+/// A request that was given to a socket which makes room is not lost: it was never sent, and a pool
+/// tries it again by itself (`retry_canceled_requests` of the hyper-util client, on by default).
 ///
 /// # After a 416
 /// When a [`RequestLimit`](crate::RequestLimit) of the same limiter reads one, somebody else
-/// behind the address holds connections, or the service counts ended ones for longer. No connect
-/// begins for a second, in which whatever is idle or becomes so is closed, the refused connection
-/// with it. For ten minutes then one fewer is opened than were open, and for up to 80 minutes if
-/// the whole limit turns out to have been tried again too early.
+/// behind the address holds connections, or the service counts ended ones for longer. The socket
+/// that had it is closed. On a socket that had worked it may be about something else: sockets that
+/// have not been used for a second make room, and nothing else follows before four of them come
+/// within a few answers. On a new socket no connect begins for a second, in which whatever is idle
+/// or becomes so is closed, and for a minute one is tried at a time. If a new one is refused then,
+/// one fewer is opened for ten minutes than were open, and an eighth fewer at the most; for up to
+/// 80 minutes if the whole limit turns out to have been tried again too early.
 ///
 /// # HTTP/2
 /// A permit is a socket's, not a request's, so a connection carries as many requests as its peers
-/// agree on, and an idle one makes room as any other. At a cold start a pool that learns the protocol from the handshake opens a socket
-/// for each of the first requests; they wait here, and all but one are closed again.
+/// agree on. It is idle when no answer is under way on it, and its pool alone has a handle to it:
+/// the pool takes another for each request, before that is sent. While requests follow each other
+/// without a gap it makes no room. At a cold start a pool that learns the protocol from the
+/// handshake opens a socket for each of the first requests; they wait here, and all but one are
+/// closed again. Where one client's requests pass the limit in part only, the others' bodies are
+/// not seen.
 ///
 /// # Cancel safety
 /// Dropping a readied instance gives the permit back at once. Dropping the future or the socket
 /// ends this side, and gives the permit back when the server has ended its own: a server counts
-/// a connection until then. A download that goes on all the same is reset.
+/// a connection until then, also after a handshake that failed, and one whose connect has timed
+/// out may be accepted yet: both are awaited for 30 s at most. A download that goes on all the same
+/// is reset.
 ///
 /// # Clone
 /// Clones share the limiter; a clone has no permit and no place in the queue.
@@ -118,6 +132,8 @@ pub struct ConnectionLimitLayer {
 ///
 /// # Examples
 /// See [`ConnectionLimitLayer`](crate::ConnectionLimitLayer).
+///
+/// [`connected`]: hyper_util::client::legacy::connect::Connection::connected
 pub struct ConnectionLimit<C> {
     inner: C,
     turn: Turn<ConnectionPermit>,

@@ -60,8 +60,8 @@ impl Refusals {
             return false;
         }
         let most = self.most(now, most);
-        // A quarter less, whatever one refusal suggests.
-        let least = most.saturating_sub(most.div_ceil(4)).max(1);
+        // An eighth less, whatever one refusal suggests.
+        let least = most.saturating_sub(most.div_ceil(8)).max(1);
         match evidence {
             Evidence::Strong => {
                 if self.is_suspect(now) {

@@ -181,7 +181,16 @@ impl Connections {
             },
         };
         self.set_state(key, state);
-        if state == State::Busy && was != State::Busy {
+        // A new one is its own request's.
+        let was_free = matches!(
+            was,
+            State::Leaving
+                | State::Idle {
+                    rest: Rest::Free,
+                    ..
+                }
+        );
+        if state == State::Busy && was_free {
             self.waiting.hand_on(now);
         }
         let mut leaving = Vec::new();

@@ -140,13 +140,13 @@ async fn a_416_in_a_hundred_answers_that_is_not_about_connections_leaves_forty_f
     let watched = Arc::clone(&run);
     let lowest = tokio::spawn(async move {
         let mut lowest = u32::MAX;
-        for _ in 0..20 * 60 {
+        for _ in 0..10 * 60 {
             sleep(Duration::from_secs(1)).await;
             lowest = lowest.min(watched.limiter.snapshot().most_connections);
         }
         lowest
     });
-    let minutes = Duration::from_secs(20 * 60);
+    let minutes = Duration::from_secs(10 * 60);
     run.drive(60, "/second", Duration::ZERO, minutes).await;
     let server = run.net.server("a");
     let lowest = lowest.await.expect("no panic");
@@ -156,6 +156,6 @@ async fn a_416_in_a_hundred_answers_that_is_not_about_connections_leaves_forty_f
         server.requests(),
         server.opened_sockets()
     );
-    assert!(server.refused() > 500, "{}", server.refused());
+    assert!(server.refused() > 200, "{}", server.refused());
     assert!(lowest >= 45, "{lowest}");
 }
