@@ -100,7 +100,7 @@ pub struct ConnectionLimitLayer {
 /// have not been used for a second make room, and nothing else follows before four of them come
 /// within a few answers. On a new socket no connect begins for a second, in which whatever is idle
 /// or becomes so is closed, and for a minute one is tried at a time. If a new one is refused then,
-/// one fewer is opened for ten minutes than were open, and an eighth fewer at the most; for up to
+/// one fewer is opened for ten minutes than were open, and a sixth fewer at the most; for up to
 /// 80 minutes if the whole limit turns out to have been tried again too early.
 ///
 /// # HTTP/2

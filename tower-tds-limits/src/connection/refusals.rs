@@ -60,8 +60,8 @@ impl Refusals {
             return false;
         }
         let most = self.most(now, most);
-        // An eighth less, whatever one refusal suggests.
-        let least = most.saturating_sub(most.div_ceil(8)).max(1);
+        // A sixth less, whatever one refusal suggests.
+        let least = most.saturating_sub(most.div_ceil(6)).max(1);
         match evidence {
             Evidence::Strong => {
                 if self.is_suspect(now) {

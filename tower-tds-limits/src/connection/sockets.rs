@@ -196,8 +196,8 @@ impl Connections {
         let mut leaving = Vec::new();
         if let Some(Rest::Free) = rest {
             self.refusals.answered();
-            // It may be the one that was refused.
-            if condemned || self.silent_until(now).is_some() {
+            // It may be the one that was refused, or one too many by what was learnt from that.
+            if condemned || self.silent_until(now).is_some() || self.is_over(now) {
                 leaving.extend(self.ask(key));
             }
         }
@@ -312,6 +312,12 @@ impl Connections {
         {
             asked.extend(self.ask(key));
         }
+    }
+
+    /// Whether more are open than may be at `now`, those aside that are about to be gone.
+    fn is_over(&mut self, now: Instant) -> bool {
+        let gone = u32::try_from(self.coming(now)).unwrap_or(u32::MAX);
+        self.open.saturating_sub(gone) > self.most_at(now)
     }
 
     /// How many are taken at `now` to be about to be gone.

@@ -56,11 +56,11 @@ fn a_new_connection_that_is_refused_much_later_is_the_first_again() {
 }
 
 #[test]
-fn one_refusal_takes_an_eighth_at_the_most() {
+fn one_refusal_takes_a_sixth_at_the_most() {
     let mut refusals = Refusals::default();
     let mut now = Instant::now();
     refusals.refused(now, Evidence::Strong, 5, 60);
-    for most in [52, 45, 39, 34] {
+    for most in [50, 41, 34, 28] {
         now += SECOND;
         refusals.refused(now, Evidence::Strong, 5, 60);
         assert_eq!(refusals.most(now, 60), most);
@@ -91,7 +91,7 @@ fn refusals_on_connections_that_have_worked_count_when_they_come_together() {
         assert_eq!((dense.most(now, 60), dense.silent_until(now)), (60, None));
     }
     dense.refused(now, Evidence::Weak, 60, 60);
-    assert_eq!(dense.most(now, 60), 52);
+    assert_eq!(dense.most(now, 60), 50);
     assert!(dense.silent_until(now).is_some());
 }
 
