@@ -54,7 +54,8 @@ async fn sockets_at(
         while let Ok((mut socket, _)) = listener.accept().await {
             let (open, most, all) = counts.clone();
             all.fetch_add(1, SeqCst);
-            most.fetch_max(open.fetch_add(1, SeqCst) + 1, SeqCst);
+            let before = open.fetch_add(1, SeqCst);
+            most.fetch_max(before.saturating_add(1), SeqCst);
             tokio::spawn(async move {
                 socket.read_u8().await.expect("the begin of a handshake");
                 socket.write_all(answer).await.expect("an open socket");

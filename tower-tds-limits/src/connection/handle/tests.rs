@@ -1,8 +1,3 @@
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "an overflow in a test is a failed test"
-)]
-
 use std::{future::poll_fn, num::NonZeroU32, task::Waker};
 
 use http::{Response, StatusCode, Version};
