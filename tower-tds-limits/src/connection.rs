@@ -9,6 +9,7 @@ mod permit;
 mod refusals;
 mod sockets;
 mod track;
+mod waiting;
 
 use std::{
     fmt,
@@ -19,7 +20,7 @@ use std::{
 use tower_layer::Layer;
 use tower_service::Service;
 
-use self::{background::Begun, closing::Socket, permit::wake_readers, sockets::Ticket};
+use self::{background::Begun, closing::Socket, permit::wake_readers, waiting::Ticket};
 pub use self::{
     background::{Background, BackgroundTask},
     future::ConnectFuture,

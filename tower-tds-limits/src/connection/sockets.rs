@@ -12,6 +12,7 @@ use crate::{
     connection::{
         handle::{Rest, Usage},
         refusals::{Evidence, Refusals},
+        waiting::{HANDED_ON, Ticket, Waiting},
     },
     gate::{Admit, Earliest},
 };
@@ -42,10 +43,6 @@ pub(crate) struct Connections {
 /// One socket's number, good until it has closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SocketKey(usize);
-
-/// One who waits for a permit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ticket(u64);
 
 #[derive(Debug)]
 enum Place {
@@ -81,20 +78,6 @@ enum State {
     /// Asked to leave. A request that comes first takes that back.
     // ## Leaving => (Busy | Idle)
     Leaving,
-}
-
-/// Those who wait for a permit, and whether the first of them is passed over by a pool that gives
-/// each socket to the next request of the same host.
-#[derive(Debug, Default)]
-struct Waiting {
-    tickets: BTreeSet<u64>,
-    next: u64,
-    /// Sockets handed on, of which nobody has left the queue for having got one.
-    taken: u32,
-    /// Those who have left for a socket that was not handed on yet, and until when it may be.
-    owed: Option<(u32, Instant)>,
-    /// Since when somebody has gone before the one who is the first now.
-    passed_over: Option<Instant>,
 }
 
 // === impl Connections ===
@@ -298,7 +281,7 @@ impl Connections {
     }
 
     fn make_room(&mut self, now: Instant, asked: &mut Vec<Arc<Usage>>) {
-        let waiting = self.waiting.tickets.len();
+        let waiting = self.waiting.len();
         if waiting == 0 {
             return;
         }
@@ -430,76 +413,6 @@ impl Admit for Connections {
     }
 }
 
-// === impl Waiting ===
-
-impl Waiting {
-    fn join(&mut self) -> Ticket {
-        let ticket = self.next;
-        self.next = self.next.wrapping_add(1);
-        self.tickets.insert(ticket);
-        Ticket(ticket)
-    }
-
-    fn is_first(&self, ticket: Ticket) -> bool {
-        self.tickets.first() == Some(&ticket.0)
-    }
-
-    fn leave(&mut self, ticket: Ticket) {
-        if self.is_first(ticket) {
-            self.taken = 0;
-            self.passed_over = None;
-        }
-        self.tickets.remove(&ticket.0);
-    }
-
-    fn leave_served(&mut self, ticket: Ticket, now: Instant) {
-        let was_first = self.is_first(ticket);
-        if !self.tickets.remove(&ticket.0) {
-            return;
-        }
-        match self.taken.checked_sub(1) {
-            Some(taken) => self.taken = taken,
-            None => {
-                let before = self.owed(now);
-                let until = now.checked_add(HANDED_ON).unwrap_or(now);
-                self.owed = Some((before.saturating_add(1), until));
-            }
-        }
-        if was_first {
-            self.passed_over = (self.taken > 0).then_some(now);
-        } else {
-            self.passed_over.get_or_insert(now);
-        }
-    }
-
-    fn owed(&self, now: Instant) -> u32 {
-        let owed = self.owed.filter(|(_, until)| now < *until);
-        owed.map_or(0, |(count, _)| count)
-    }
-
-    /// A socket was handed on.
-    fn hand_on(&mut self, now: Instant) {
-        if let Some(left) = self.owed(now).checked_sub(1) {
-            self.owed = self.owed.map(|(_, until)| (left, until));
-        } else if !self.tickets.is_empty() {
-            self.taken = self.taken.saturating_add(1);
-            self.passed_over.get_or_insert(now);
-        }
-    }
-
-    /// Whether that was not the first one's own socket: then it would have left.
-    fn is_passed_over(&self, now: Instant) -> bool {
-        let long = |since| now.saturating_duration_since(since) >= HANDED_ON;
-        self.passed_over.is_some_and(long)
-    }
-
-    /// When it will have been passed over, if that is after `now`.
-    fn passed_over_from(&self, now: Instant) -> Option<Instant> {
-        let from = self.passed_over?.checked_add(HANDED_ON)?;
-        (from > now).then_some(from)
-    }
-}
-
 // === impl Rest ===
 
 impl Rest {
@@ -511,11 +424,6 @@ impl Rest {
         }
     }
 }
-
-/// A pool hands a free connection to a waiting request at once, so one that is free for so long
-/// is not wanted, and one who still waits then is not served by that. Short against the 100 ms in
-/// which a request to another host shall go on.
-const HANDED_ON: Duration = Duration::from_millis(20);
 
 /// For how long an upload that was answered early may move no byte, and a new connection carry
 /// none: nginx waits as long for an answered client's next byte (`lingering_timeout`, 5 s).

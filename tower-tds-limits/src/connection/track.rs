@@ -22,19 +22,23 @@ pin_project! {
     ///
     /// # Examples
     /// ```
-    /// use http::Response;
-    /// use tower::{ServiceBuilder, service_fn};
+    /// use http::{Request, Response};
+    /// use tower::{ServiceBuilder, ServiceExt, service_fn};
     /// use tower_tds_limits::{Limiter, Limits, RequestLimitLayer, TrackBody};
     ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
     /// let limiter = Limiter::new(Limits::default());
     /// let service = ServiceBuilder::new()
     ///     .layer(RequestLimitLayer::new(limiter))
-    ///     // Here would be what makes errors of responses.
+    ///     // Here would be what makes errors of some responses.
     ///     .map_response(TrackBody::around)
-    ///     .service(service_fn(async |_request: http::Request<String>| {
+    ///     .service(service_fn(async |_request: Request<String>| {
     ///         Ok::<_, std::io::Error>(Response::new(String::from("bus 307")))
     ///     }));
-    /// # drop(service);
+    /// let response = service.oneshot(Request::new(String::new())).await;
+    /// # assert!(response.is_ok());
+    /// # }
     /// ```
     pub struct TrackBody<B> {
         #[pin]

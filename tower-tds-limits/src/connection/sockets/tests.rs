@@ -8,10 +8,13 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use proptest::{collection::vec, prelude::*};
 use tokio::time::Instant;
 
-use super::{Connections, SocketKey, Ticket};
+use super::{Connections, SocketKey};
 use crate::{
     Limits,
-    connection::handle::{Origin, Usage},
+    connection::{
+        handle::{Origin, Usage},
+        waiting::Ticket,
+    },
     gate::{Admit, Earliest},
 };
 
