@@ -9,6 +9,7 @@ mod permit;
 mod refusals;
 mod sockets;
 mod track;
+mod usage;
 mod waiting;
 
 use std::{

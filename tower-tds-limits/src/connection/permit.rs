@@ -7,8 +7,9 @@ use tokio::time::Instant;
 use crate::{
     connection::{
         background::Begun,
-        handle::{Handle, Origin, Usage},
+        handle::Handle,
         sockets::{Connections, SocketKey},
+        usage::{Change, Origin, Usage},
     },
     gate::{Gate, Permit},
 };
@@ -109,17 +110,13 @@ impl Place {
 
     /// What rides with the connection, from the end of its making.
     pub(super) fn connected(&self) -> Handle {
-        if self.usage.made(self.begun.is_orphaned()) {
-            self.settle();
-        }
+        self.told(self.usage.made(self.begun.is_orphaned()));
         Handle::of(self.clone())
     }
 
     /// A write has gone out, or has found no room.
     pub(super) fn wrote(&self, blocked: bool) {
-        if self.usage.wrote(blocked) {
-            self.settle();
-        }
+        self.told(self.usage.wrote(blocked));
     }
 
     /// Whether the reader is to be given the end of the stream; if not, it is woken for it.
@@ -127,10 +124,13 @@ impl Place {
         self.usage.is_to_leave(reader)
     }
 
-    /// The limit looks at what the socket is used for now.
-    pub(super) fn settle(&self) {
-        let key = self.key;
-        self.tell(|connections, now| connections.settle(key, now));
+    /// Has the limit look at what the socket is used for, if that has changed.
+    pub(super) fn told<R>(&self, change: Change<R>) -> R {
+        if change.news {
+            let key = self.key;
+            self.tell(|connections, now| connections.settle(key, now));
+        }
+        change.told
     }
 
     /// The service has accepted the socket for the first time.

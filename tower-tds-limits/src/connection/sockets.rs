@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use crate::{
     Limits,
     connection::{
-        handle::{Rest, Usage},
         refusals::{Evidence, Refusals},
+        usage::{Rest, Usage},
         waiting::{HANDED_ON, Ticket, Waiting},
     },
     gate::{Admit, Earliest},

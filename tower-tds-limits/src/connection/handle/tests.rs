@@ -3,12 +3,13 @@ use std::{future::poll_fn, num::NonZeroU32, task::Waker};
 use http::{Response, StatusCode, Version};
 use tokio_test::{assert_ready_ok, task};
 
-use super::{Exchange, Handle, Rest};
+use super::{Exchange, Handle};
 use crate::{
     LimitError, Limiter, Limits,
     connection::{
         background::Begun,
         permit::{ConnectionPermit, Place},
+        usage::Rest,
     },
 };
 

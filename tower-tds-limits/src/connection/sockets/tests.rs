@@ -12,7 +12,7 @@ use super::{Connections, SocketKey};
 use crate::{
     Limits,
     connection::{
-        handle::{Origin, Usage},
+        usage::{Origin, Usage},
         waiting::Ticket,
     },
     gate::{Admit, Earliest},
@@ -33,7 +33,7 @@ fn open(connections: &mut Connections, now: Instant) -> (SocketKey, Arc<Usage>) 
 }
 
 fn work(connections: &mut Connections, socket: &(SocketKey, Arc<Usage>), now: Instant) {
-    socket.1.wrote(true);
+    let _told = socket.1.wrote(true);
     connections.settle(socket.0, now);
 }
 
