@@ -3,6 +3,8 @@
 //! hyper keeps to itself whether a connection is idle, and under TLS bytes do not tell. By the
 //! handle the request layer says when an answer has ended.
 
+use std::sync::Arc;
+
 use http::{Response, StatusCode, Version};
 use hyper::upgrade::OnUpgrade;
 
@@ -16,7 +18,7 @@ use crate::connection::{
 /// [`Connected`]: hyper_util::client::legacy::connect::Connected
 #[derive(Debug)]
 pub(crate) struct Handle {
-    place: Place,
+    place: Arc<Place>,
     /// How far the writing was when the pool took it out for a response, before it could give the
     /// socket to another request; `None` in the pool's own.
     mark: Option<Mark>,
@@ -32,7 +34,7 @@ pub(crate) struct Exchange {
 
 impl Handle {
     /// The pool's own.
-    pub(super) fn of(place: Place) -> Self {
+    pub(super) fn of(place: Arc<Place>) -> Self {
         place.told(place.usage().pooled());
         Self { place, mark: None }
     }
@@ -43,7 +45,7 @@ impl Clone for Handle {
     fn clone(&self) -> Self {
         let written = self.place.told(self.place.usage().taken_out());
         Self {
-            place: self.place.clone(),
+            place: Arc::clone(&self.place),
             mark: self.mark.or(Some(written)),
         }
     }

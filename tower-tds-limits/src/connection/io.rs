@@ -1,6 +1,7 @@
 use std::{
     fmt, io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -34,7 +35,7 @@ pub struct LimitedIo<T: Socket> {
 
 struct Held<T> {
     socket: T,
-    place: Place,
+    place: Arc<Place>,
     permit: ConnectionPermit,
 }
 

@@ -31,7 +31,7 @@ enum Stage {
 }
 
 /// An open socket's.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Place {
     gate: Arc<Gate<Connections>>,
     key: SocketKey,
@@ -43,7 +43,7 @@ pub(super) struct Place {
 
 impl ConnectionPermit {
     /// The connecting came to a socket.
-    pub(super) fn opened(&mut self, begun: Begun) -> Place {
+    pub(super) fn opened(&mut self, begun: Begun) -> Arc<Place> {
         let usage = Arc::new(Usage::new(if begun.is_orphaned() {
             Origin::Background
         } else {
@@ -56,12 +56,12 @@ impl ConnectionPermit {
         let (key, leaving) = self.gate.update_now(opened);
         wake_readers(leaving);
         self.stage = Stage::Open(key);
-        Place {
+        Arc::new(Place {
             gate: Arc::clone(&self.gate),
             key,
             usage,
             begun,
-        }
+        })
     }
 
     /// The socket has ended on this side.
@@ -109,9 +109,9 @@ impl Place {
     }
 
     /// What rides with the connection, from the end of its making.
-    pub(super) fn connected(&self) -> Handle {
+    pub(super) fn connected(self: &Arc<Self>) -> Handle {
         self.told(self.usage.made(self.begun.is_orphaned()));
-        Handle::of(self.clone())
+        Handle::of(Arc::clone(self))
     }
 
     /// A write has gone out, or has found no room.

@@ -297,6 +297,26 @@ async fn hosts_that_compete_for_few_sockets_lose_no_request() {
     assert!(opened > 30, "{opened}: few have had to leave");
 }
 
+/// The other host's connect waits, and the socket is about to leave when a request comes for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_meets_a_socket_which_leaves_is_not_lost() {
+    let (a, b) = (
+        TlsServer::start(Act::Answer).await,
+        TlsServer::start(Act::Answer).await,
+    );
+    let limiter = limiter(1);
+    let client = client(&[&a, &b], &limiter);
+    let call = |server: &TlsServer| get(client.clone(), server.uri.clone());
+    for _ in 0..60 {
+        call(&a).await.expect("an answer");
+        let other = tokio::spawn(call(&b));
+        // Asked after 20 ms, by a timer that is up to 2 ms late.
+        tokio::time::sleep(Duration::from_micros(fastrand::u64(19_000..23_000))).await;
+        call(&a).await.expect("an answer");
+        other.await.expect("no panic").expect("there is room");
+    }
+}
+
 /// A proxy that opens tunnels, and counts them.
 async fn proxy() -> (Uri, Arc<Counts>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

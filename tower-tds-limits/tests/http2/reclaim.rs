@@ -102,3 +102,22 @@ async fn hosts_that_compete_for_few_sockets_lose_no_request() {
     assert!(limiter.snapshot().connections <= 2);
     assert_eq!(limiter.snapshot().connects_waiting, 0);
 }
+
+/// The other host's connect waits, and the socket is about to leave when a request comes for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_meets_a_socket_which_leaves_is_not_lost() {
+    let (a, b) = (Server::start().await, Server::start().await);
+    let client = client([&a, &b], &impatient(1, 10));
+    let call = |server: &Server| {
+        let (client, uri) = (client.clone(), server.uri());
+        async move { get(&client, uri).await }
+    };
+    for _ in 0..60 {
+        call(&a).await.expect("an answer");
+        let other = tokio::spawn(call(&b));
+        // Asked after 20 ms, by a timer that is up to 2 ms late.
+        tokio::time::sleep(Duration::from_micros(fastrand::u64(19_000..23_000))).await;
+        call(&a).await.expect("an answer");
+        other.await.expect("no panic").expect("there is room");
+    }
+}

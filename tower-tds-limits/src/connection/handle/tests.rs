@@ -1,4 +1,4 @@
-use std::{future::poll_fn, num::NonZeroU32, task::Waker};
+use std::{future::poll_fn, num::NonZeroU32, sync::Arc, task::Waker};
 
 use http::{Response, StatusCode, Version};
 use tokio_test::{assert_ready_ok, task};
@@ -15,7 +15,7 @@ use crate::{
 
 /// A socket whose connection has been made, and the pool's own handle to it.
 struct Socket {
-    place: Place,
+    place: Arc<Place>,
     pooled: Handle,
     _permit: ConnectionPermit,
 }
