@@ -311,7 +311,7 @@ async fn a_request_that_meets_a_socket_which_leaves_is_not_lost() {
         call(&a).await.expect("an answer");
         let other = tokio::spawn(call(&b));
         // Asked after 20 ms, by a timer that is up to 2 ms late.
-        tokio::time::sleep(Duration::from_micros(fastrand::u64(19_000..23_000))).await;
+        sleep(Duration::from_micros(fastrand::u64(19_000..23_000))).await;
         call(&a).await.expect("an answer");
         other.await.expect("no panic").expect("there is room");
     }
