@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! request -> RequestLimit ------------> your client -> ConnectionLimit -> connect
-//!            in flight to the end of    (hyper, ...)   one permit a socket, from
+//!            in flight to the end of    (hyper, TLS)   one permit a socket, from
 //!            the body, rules by proof                  before connect to the server's close
 //! ```
 //!
@@ -46,8 +46,8 @@
 //!   `connect` until the server has closed them (awaited for 30 s at most), never exceed their
 //!   limits.
 //! - A connect that waits is given the place of an idle socket, of whichever host or client, within
-//!   a tenth of a second and the server's close; a socket that carries a request is never cut for
-//!   it ([`ConnectionLimit`], "Reclaim").
+//!   a tenth of a second and the server's close, and otherwise of one that becomes idle, in its
+//!   turn; a socket that carries a request is never cut for it ([`ConnectionLimit`], "Reclaim").
 //! - Waiters go first in, first out (but for [`Limiter::first_in_line`]), one is woken at a time,
 //!   and one that is dropped leaves nothing behind.
 //!
@@ -70,7 +70,7 @@
 //! | answer | concerns | what follows |
 //! |---|---|---|
 //! | 423 | the address | a second of silence, and one [`Rung`] down; up again after ten clean minutes |
-//! | 416 | the address | a second of silence; idle sockets are closed, and for ten minutes there is one fewer |
+//! | 416 | the address | its socket and idle ones are closed; if it was a new socket's, or several come together, a second of silence, one connect at a time, and then fewer for ten minutes |
 //! | 429 | the credential | it pauses as long as the service says, and then one request tries; if that is longer than a minute, calls are told so at once, and one a minute tries |
 //!
 //! [`Feedback`] reads that from responses, or from your errors. [`Limiter::snapshot`] shows it, and
@@ -83,10 +83,13 @@
 //! # Clients
 //! | client | where the connection limit goes |
 //! |---|---|
-//! | hyper-util `client::legacy` | around the connector, with [`Background`] around the executor |
-//! | hyper-util `client::pool` | around the connector; a cache without an executor drops the connects that nobody waits for |
-//! | tonic | around the connector given to `Endpoint::connect_with_connector`; around one that speaks TLS itself, or idle sockets stay |
+//! | hyper-util `client::legacy` | around the TCP connector, with [`Background`] around the executor; hyper-rustls takes it by `wrap_connector`, hyper-tls by `HttpsConnector::new_with_connector`, a proxy's `Tunnel` as its inner connector |
+//! | hyper-util `client::pool` | around the TCP connector; a cache without an executor drops the connects that nobody waits for. Its answers do not tell which sockets are idle, so that none makes room |
+//! | tonic | around the connector given to `Endpoint::connect_with_connector`, above which tonic's own TLS is made. A channel's one socket stays for as long as the channel |
 //! | reqwest | nowhere, see below |
+//!
+//! Where a layer between the limit and the client makes errors of some answers, as a classifier
+//! does, put `.map_response(TrackBody::around)` right around the client ([`TrackBody`]).
 //!
 //! The request limit goes around any service of `http::Request` that answers with
 //! `http::Response`. reqwest's client has types of its own, and `tower::service_fn` makes it such a
@@ -125,7 +128,7 @@ mod waits;
 
 pub use self::{
     account::Rung,
-    connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo},
+    connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, TrackBody},
     error::{Error, LimitError},
     limiter::{Limiter, Snapshot},
     limits::{Limits, Proof, TooManyShares},

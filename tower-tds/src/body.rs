@@ -12,10 +12,10 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tower_http::decompression::DecompressionBody;
 use tower_tds_errors::{Error, GuardBody};
-use tower_tds_limits::PermitBody;
+use tower_tds_limits::{PermitBody, TrackBody};
 
 /// What the layers make of the body that hyper reads.
-pub(crate) type Layered = PermitBody<DecompressionBody<GuardBody<Incoming>>>;
+pub(crate) type Layered = PermitBody<DecompressionBody<GuardBody<TrackBody<Incoming>>>>;
 
 pin_project! {
     /// The body of a response, decoded. Its request counts as in flight until its end or its drop.

@@ -15,7 +15,7 @@ use tower::util::MapErr;
 use tower_oidc_cc::{Provider, Token, Tokens};
 use tower_service::Service;
 use tower_tds_errors::{Classify, Error, Guard, GuardBody, Retry};
-use tower_tds_limits::{Detach, Limiter, RequestLimit};
+use tower_tds_limits::{Detach, Limiter, RequestLimit, TrackBody};
 
 use crate::{
     Builder, ResponseBody, compression::Compressed, limiters::Limiters, misdirected::Misdirected,
@@ -53,7 +53,7 @@ pub type RequestBody = Full<Bytes>;
 
 /// Errors are read below the decoder, which has no bounds; bodies are watched there too, since
 /// what is announced is counted as it is on the wire.
-type Classified = Compressed<Guard<Classify<Misdirected>>, GuardBody<Incoming>>;
+type Classified = Compressed<Guard<Classify<Misdirected>>, GuardBody<TrackBody<Incoming>>>;
 type Limited = Detach<RequestLimit<Classified, ReadError>>;
 type Tokened = Token<Limited, ReadError>;
 type LayerError = <Tokened as Service<Request<RequestBody>>>::Error;

@@ -15,13 +15,15 @@
 //!     ReadError,
 //!     errors::{ClassifyLayer, RetryLayer},
 //!     into_error,
-//!     limits::{Background, ConnectionLimitLayer, DetachLayer, Limiter, Limits, RequestLimitLayer},
+//!     limits::{
+//!         Background, ConnectionLimitLayer, DetachLayer, Limiter, Limits, RequestLimitLayer, TrackBody,
+//!     },
 //!     token::{Credentials, Origin, TokenEndpoint, TokenLayer, Tokens},
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let limiter = Limiter::new(Limits::default());
-//! let connector = HttpConnector::new(); // yours, with TLS
+//! let connector = HttpConnector::new(); // TLS is made above the limit: put yours around it
 //! let connector = ConnectionLimitLayer::new(limiter.clone()).layer(connector);
 //! let http = Client::builder(Background::new(TokioExecutor::new())).build(connector);
 //!
@@ -37,6 +39,7 @@
 //!     .layer(DetachLayer::new())
 //!     .layer(RequestLimitLayer::new(limiter).feedback(ReadError))
 //!     .layer(ClassifyLayer::new())
+//!     .map_response(TrackBody::around) // error answers end below the limit
 //!     .service(http);
 //!
 //! // Says what is missing, where a call would only say that there is no `call`.

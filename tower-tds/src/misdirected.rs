@@ -4,41 +4,51 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::{Error, ResponseFuture};
+use hyper_util::client::legacy::Error;
+use tower::util::MapResponse;
 use tower_service::Service;
 use tower_tds_errors::{Attempt, Kind};
+use tower_tds_limits::TrackBody;
 
 use crate::{RequestBody, transport::Http};
 
 /// Sends past the pool what a connection of the pool led to the wrong server.
 #[derive(Debug, Clone)]
 pub(crate) struct Misdirected {
-    pooled: Http,
-    unpooled: Http,
+    pooled: Tracked,
+    unpooled: Tracked,
 }
+
+/// Error answers do not get as far as the limit: their sockets are free when their bodies have been
+/// read, right here.
+type Tracked = MapResponse<Http, fn(Response<Incoming>) -> Response<TrackBody<Incoming>>>;
 
 // === impl Misdirected ===
 
 impl Misdirected {
     pub(crate) fn new(pooled: Http, unpooled: Http) -> Self {
-        Self { pooled, unpooled }
+        let tracked = |http| Tracked::new(http, TrackBody::around);
+        Self {
+            pooled: tracked(pooled),
+            unpooled: tracked(unpooled),
+        }
     }
 }
 
 impl Service<Request<RequestBody>> for Misdirected {
-    type Response = Response<Incoming>;
+    type Response = Response<TrackBody<Incoming>>;
     type Error = Error;
-    type Future = ResponseFuture;
+    type Future = <Tracked as Service<Request<RequestBody>>>::Future;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         // Both are always ready.
         self.pooled.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
         match Attempt::of(request.extensions()).after() {
-            Some(Kind::Misdirected) => self.unpooled.request(request),
-            _ => self.pooled.request(request),
+            Some(Kind::Misdirected) => self.unpooled.call(request),
+            _ => self.pooled.call(request),
         }
     }
 }

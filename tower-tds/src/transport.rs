@@ -28,13 +28,14 @@ pub(crate) enum Schemes {
     LoopbackHttp,
 }
 
-/// The bound is around the permit's own connect, which sees to its end what is given up.
-type Connector = MapFuture<Timeout<Limited>, fn(Connect) -> Pin<Box<Connect>>>;
+/// The permit is around the TCP connect, under TLS: what a server counts. It is seen to its end,
+/// whatever becomes of the handshake. The wait for it is nobody's connecting, and not timed.
+type Connector = MapFuture<Timeout<Tls>, fn(Connect) -> Pin<Box<Connect>>>;
 
-type Limited = ConnectionLimit<HttpsConnector<HttpConnector>>;
+type Tls = HttpsConnector<ConnectionLimit<HttpConnector>>;
 
 /// Boxed by `Connector`, since hyper asks for one that can be moved.
-type Connect = Bounded<<Limited as Service<Uri>>::Future>;
+type Connect = Bounded<<Tls as Service<Uri>>::Future>;
 
 /// A connector whose sockets are inside `limiter`'s limit.
 pub(crate) fn connector(limiter: Limiter, schemes: Schemes) -> io::Result<Connector> {
@@ -48,11 +49,12 @@ pub(crate) fn connector(limiter: Limiter, schemes: Schemes) -> io::Result<Connec
         Schemes::HttpsOnly => tls.https_only(),
         Schemes::LoopbackHttp => tls.https_or_http(),
     };
-    let limited = ConnectionLimitLayer::new(limiter).layer(tls.enable_http1().wrap_connector(tcp));
+    let limited = ConnectionLimitLayer::new(limiter).layer(tcp);
+    let tls = tls.enable_http1().wrap_connector(limited);
     // Without it nothing bounds a handshake that goes on in the background, where a pool leaves it
     // whose request has got another socket.
     Ok(MapFuture::new(
-        Timeout::new(limited, HANDSHAKE_TIMEOUT),
+        Timeout::new(tls, HANDSHAKE_TIMEOUT),
         Box::pin,
     ))
 }

@@ -3,7 +3,7 @@
 //! A server counts a connection until it has noticed its end. A client that frees the permit
 //! when it closes its own side overlaps with that, and opens one too many.
 
-use std::{future::poll_fn, io, pin::Pin, time::Duration};
+use std::{error::Error, future::poll_fn, io, iter::successors, pin::Pin, time::Duration};
 
 use hyper::rt::{Read, ReadBuf, Write};
 use tokio::{
@@ -11,7 +11,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::connection::ConnectionPermit;
+use crate::connection::{BoxError, ConnectionPermit};
 
 /// What a socket has to be, so that it can be closed behind its owner's back.
 #[expect(
@@ -31,13 +31,14 @@ pub trait Connecting: Future<Output = Result<Self::Socket, Self::Error>> + Send 
     /// What it comes to.
     type Socket: Socket;
     /// Why it failed.
-    type Error;
+    type Error: Into<BoxError>;
 }
 
 impl<F, T, E> Connecting for F
 where
     F: Future<Output = Result<T, E>> + Send + 'static,
     T: Socket,
+    E: Into<BoxError>,
 {
     type Socket = T;
     type Error = E;
@@ -57,7 +58,7 @@ pub(super) fn close<T: Socket>(mut socket: T, mut permit: ConnectionPermit) {
     permit.ended();
     in_background(async move {
         // An error inside is the server's own reset.
-        let reaction = timeout(LONGEST_CLOSE, say_goodbye(&mut socket)).await;
+        let reaction = timeout(LONGEST_CLOSE, end(&mut socket)).await;
         // The permit goes back after the socket is gone, whether or not the server closed it.
         drop(socket);
         if let Ok(Ok(Reaction::GoesOn)) = reaction {
@@ -72,14 +73,34 @@ pub(super) fn close<T: Socket>(mut socket: T, mut permit: ConnectionPermit) {
 /// Sees an abandoned connect to its end: the server may accept it although nobody waits.
 pub(super) fn abandon<F: Connecting>(connecting: Pin<Box<F>>, permit: ConnectionPermit) {
     in_background(async move {
-        if let Ok(Ok(socket)) = timeout(LONGEST_CLOSE, connecting).await {
-            close(socket, permit);
+        match timeout(LONGEST_CLOSE, connecting).await {
+            Ok(Ok(socket)) => close(socket, permit),
+            Ok(Err(error)) => failed(&error.into(), true, permit),
+            Err(_too_long) => drop(permit),
         }
     });
 }
 
+/// A connect has failed, `pending` before or at once. Unless that says that there is no connection,
+/// the server may accept it yet: its first segment is sent again and again.
+pub(super) fn failed(error: &BoxError, pending: bool, permit: ConnectionPermit) {
+    let error: &(dyn Error + 'static) = &**error;
+    let mut causes = successors(Some(error), |error| (*error).source());
+    let timed_out = match causes.find_map(|error| error.downcast_ref::<io::Error>()) {
+        // Refused, unreachable, no such host.
+        Some(error) => error.kind() == io::ErrorKind::TimedOut,
+        None => pending,
+    };
+    if timed_out {
+        in_background(async move {
+            sleep(LONGEST_CLOSE).await;
+            drop(permit);
+        });
+    }
+}
+
 /// Ends this side, then reads until the server has ended its own or is seen not to.
-async fn say_goodbye<T: Socket>(socket: &mut T) -> io::Result<Reaction> {
+async fn end<T: Socket>(socket: &mut T) -> io::Result<Reaction> {
     // An error here is one that reading will tell too, or says that this side had ended before.
     let _ended: io::Result<()> = poll_fn(|cx| Pin::new(&mut *socket).poll_shutdown(cx)).await;
     let mut scratch = [0; 4096];

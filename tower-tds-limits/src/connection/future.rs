@@ -2,7 +2,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use crate::{
@@ -10,8 +10,7 @@ use crate::{
     connection::{
         BoxError, ConnectionPermit, LimitedIo,
         background::Begun,
-        closing::{Connecting, abandon},
-        watched::Origin,
+        closing::{Connecting, abandon, failed},
     },
 };
 
@@ -19,7 +18,8 @@ use crate::{
 ///
 /// # Cancel safety
 /// Dropping it does not stop the connecting, because the server may accept it all the same: it
-/// goes on in the background, is closed, and then the permit goes to the next.
+/// goes on in the background, is closed, and then the permit goes to the next. One that failed
+/// because it took too long may be accepted all the same, too, and keeps its permit for 30 s.
 pub struct ConnectFuture<F: Connecting> {
     state: State<F>,
 }
@@ -31,6 +31,8 @@ enum State<F> {
         connecting: Pin<Box<F>>,
         permit: ConnectionPermit,
         begun: Begun,
+        /// Whether it was polled and not ready: something may have been sent.
+        pending: bool,
     },
     // ## Refused => Over
     Refused(LimitError),
@@ -46,6 +48,7 @@ impl<F: Connecting> ConnectFuture<F> {
                 connecting: Box::pin(connecting),
                 permit,
                 begun,
+                pending: false,
             },
         }
     }
@@ -61,23 +64,37 @@ impl<F: Connecting> ConnectFuture<F> {
     }
 }
 
-impl<F: Connecting> Future for ConnectFuture<F>
-where
-    F::Error: Into<BoxError>,
-{
+impl<F: Connecting> Future for ConnectFuture<F> {
     type Output = Result<LimitedIo<F::Socket>, BoxError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = match &mut self.state {
-            State::Called { connecting, .. } => Some(ready!(connecting.as_mut().poll(cx))),
+            State::Called {
+                connecting,
+                pending,
+                ..
+            } => match connecting.as_mut().poll(cx) {
+                Poll::Ready(outcome) => Some(outcome.map_err(Into::into)),
+                Poll::Pending => {
+                    *pending = true;
+                    return Poll::Pending;
+                }
+            },
             State::Refused(_) | State::Over => None,
         };
         match (self.end(), outcome) {
-            (State::Called { permit, begun, .. }, Some(outcome)) => Poll::Ready(
-                outcome
-                    .map(|socket| LimitedIo::new(socket, permit, opened_by(begun)))
-                    .map_err(Into::into),
-            ),
+            (State::Called { permit, begun, .. }, Some(Ok(socket))) => {
+                Poll::Ready(Ok(LimitedIo::new(socket, permit, begun)))
+            }
+            (
+                State::Called {
+                    permit, pending, ..
+                },
+                Some(Err(error)),
+            ) => {
+                failed(&error, pending, permit);
+                Poll::Ready(Err(error))
+            }
             (State::Refused(error), _) => Poll::Ready(Err(error.into())),
             // Polled after it was ready, which a future's contract leaves open.
             (State::Called { .. } | State::Over, _) => Poll::Pending,
@@ -99,13 +116,5 @@ impl<F: Connecting> Drop for ConnectFuture<F> {
 impl<F: Connecting> fmt::Debug for ConnectFuture<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectFuture").finish_non_exhaustive()
-    }
-}
-
-fn opened_by(begun: Begun) -> Origin {
-    if begun.is_orphaned() {
-        Origin::Background
-    } else {
-        Origin::Request
     }
 }

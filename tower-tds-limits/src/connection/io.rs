@@ -1,19 +1,18 @@
 use std::{
     fmt, io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::{
-    client::legacy::connect::{Connected, Connection},
-    rt::TokioIo,
-};
+use hyper_util::client::legacy::connect::{Connected, Connection};
 
 use crate::connection::{
     ConnectionPermit,
+    background::Begun,
     closing::{Socket, close},
-    watched::{Origin, Watched},
+    permit::Place,
 };
 
 /// A socket that holds its connection permit until the server has closed it too.
@@ -25,35 +24,53 @@ use crate::connection::{
 /// which ends a download that nobody reads, and the permit goes to the next a second later.
 ///
 /// # Reclaim
-/// While a connect waits for a permit and this socket carries nothing, reading it gives what a
-/// server says that closes an idle connection, the end of the stream or HTTP/2's GOAWAY: see
-/// [`ConnectionLimit`](crate::ConnectionLimit).
+/// While a connect waits for a permit and this socket is idle, reading it gives the end of the
+/// stream, and its owner closes it: see [`ConnectionLimit`](crate::ConnectionLimit). What is idle
+/// is told by the responses, to which a pool hands on the extra that is in
+/// [`connected`](Connection::connected).
 pub struct LimitedIo<T: Socket> {
     /// There until the drop.
-    held: Option<TokioIo<Watched<T>>>,
+    held: Option<Held<T>>,
+}
+
+struct Held<T> {
+    socket: T,
+    place: Arc<Place>,
+    permit: ConnectionPermit,
 }
 
 // === impl LimitedIo ===
 
 impl<T: Socket> LimitedIo<T> {
-    pub(super) fn new(socket: T, permit: ConnectionPermit, origin: Origin) -> Self {
-        Self {
-            held: Some(TokioIo::new(Watched::new(socket, permit, origin))),
-        }
-    }
-
-    fn socket(&self) -> Option<&T> {
-        self.held.as_ref().map(|held| held.inner().get_ref())
+    pub(super) fn new(socket: T, mut permit: ConnectionPermit, begun: Begun) -> Self {
+        let place = permit.opened(begun);
+        let held = Some(Held {
+            socket,
+            place,
+            permit,
+        });
+        Self { held }
     }
 
     fn with<R>(
         mut self: Pin<&mut Self>,
-        poll: impl FnOnce(Pin<&mut TokioIo<Watched<T>>>) -> Poll<io::Result<R>>,
+        poll: impl FnOnce(Pin<&mut T>, &Place) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
         match &mut self.held {
-            Some(held) => poll(Pin::new(held)),
+            Some(held) => poll(Pin::new(&mut held.socket), &held.place),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
+    }
+
+    fn write(
+        self: Pin<&mut Self>,
+        write: impl FnOnce(Pin<&mut T>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        self.with(|socket, place| {
+            let written = write(socket);
+            place.wrote(written.is_pending());
+            written
+        })
     }
 }
 
@@ -63,7 +80,13 @@ impl<T: Socket> Read for LimitedIo<T> {
         cx: &mut Context<'_>,
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        self.with(|held| held.poll_read(cx, buf))
+        self.with(|socket, place| {
+            if place.is_to_leave(cx.waker()) {
+                // Nothing was read: the end, as if the server had closed an idle connection.
+                return Poll::Ready(Ok(()));
+            }
+            socket.poll_read(cx, buf)
+        })
     }
 }
 
@@ -73,19 +96,21 @@ impl<T: Socket> Write for LimitedIo<T> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.with(|held| held.poll_write(cx, buf))
+        self.write(|socket| socket.poll_write(cx, buf))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|held| held.poll_flush(cx))
+        self.with(|socket, _| socket.poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|held| held.poll_shutdown(cx))
+        self.with(|socket, _| socket.poll_shutdown(cx))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.held.as_ref().is_some_and(Write::is_write_vectored)
+        self.held
+            .as_ref()
+            .is_some_and(|held| held.socket.is_write_vectored())
     }
 
     fn poll_write_vectored(
@@ -93,20 +118,21 @@ impl<T: Socket> Write for LimitedIo<T> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.with(|held| held.poll_write_vectored(cx, bufs))
+        self.write(|socket| socket.poll_write_vectored(cx, bufs))
     }
 }
 
 impl<T: Socket + Connection> Connection for LimitedIo<T> {
     fn connected(&self) -> Connected {
-        self.socket().map_or_else(Connected::new, T::connected)
+        self.held.as_ref().map_or_else(Connected::new, |held| {
+            held.socket.connected().extra(held.place.connected())
+        })
     }
 }
 
 impl<T: Socket> Drop for LimitedIo<T> {
     fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            let (socket, permit) = held.into_inner().into_parts();
+        if let Some(Held { socket, permit, .. }) = self.held.take() {
             close(socket, permit);
         }
     }
@@ -114,8 +140,9 @@ impl<T: Socket> Drop for LimitedIo<T> {
 
 impl<T: Socket + fmt::Debug> fmt::Debug for LimitedIo<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let socket = self.held.as_ref().map(|held| &held.socket);
         f.debug_struct("LimitedIo")
-            .field("socket", &self.socket())
+            .field("socket", &socket)
             .finish()
     }
 }

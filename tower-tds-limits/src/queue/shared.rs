@@ -29,8 +29,10 @@ struct State<L> {
     called: Option<(Key, Line, Instant)>,
     /// When to look next, whatever happens until then.
     look_at: Option<Instant>,
-    /// One for each runtime in which somebody has waited.
+    /// One for each runtime in which somebody has waited lately.
     alarms: Vec<Bell>,
+    /// Since when nobody waits, if somebody has.
+    empty_since: Option<Instant>,
     /// Who waits until nothing is under way.
     idle: Vec<Waker>,
     waits: Waits,
@@ -48,6 +50,15 @@ struct Bell {
 pub(super) enum Pass<G> {
     Granted(G),
     Wait,
+}
+
+/// When an alarm looks next.
+pub(super) enum Ring {
+    At(Instant),
+    /// When it is woken.
+    Woken,
+    /// Never: nobody has waited for a while.
+    Over,
 }
 
 /// Whom to wake once the lock is released.
@@ -70,6 +81,7 @@ impl<L: Limit> Queue<L> {
                 called: None,
                 look_at: None,
                 alarms: Vec::new(),
+                empty_since: None,
                 idle: Vec::new(),
                 waits: Waits::new(notice),
             }),
@@ -224,10 +236,14 @@ impl<L: Limit> Queue<L> {
         Poll::Pending
     }
 
-    /// Looks by an alarm, which is woken by `waker` until then. Says when it shall look next.
-    pub(super) fn ring(&self, runtime: Id, waker: &Waker) -> Option<Instant> {
+    /// Looks by an alarm, which is woken by `waker` until then. Says when it shall look next, or that
+    /// it is not wanted any more.
+    pub(super) fn ring(&self, runtime: Id, waker: &Waker) -> Ring {
         let mut state = self.lock();
         let now = clock::now();
+        if state.empty_since.is_some_and(|since| now.saturating_duration_since(since) >= LINGER) {
+            return Ring::Over;
+        }
         let late = state.take_late(now);
         let wakers = state.settle(now);
         let look_at = state.look_at;
@@ -242,7 +258,7 @@ impl<L: Limit> Queue<L> {
         for (cause, waited, ahead) in late {
             events::waits(cause, waited, ahead);
         }
-        look_at
+        look_at.map_or(Ring::Woken, Ring::At)
     }
 
     /// Says whether an alarm is wanted for this runtime, and takes it for there.
@@ -373,6 +389,12 @@ impl<L: Limit> State<L> {
                 }
             };
         }
+        if self.rows.is_empty() {
+            let since = *self.empty_since.get_or_insert(now);
+            self.look_at = since.checked_add(LINGER);
+        } else {
+            self.empty_since = None;
+        }
         let due = self.waits.due();
         self.look_at = match (self.look_at, due) {
             (Some(look), Some(due)) => Some(look.min(due)),
@@ -398,6 +420,10 @@ impl Wakers {
         }
     }
 }
+
+/// For how long an alarm is kept when nobody waits any more: calls wait in groups, and each group
+/// would have one made.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// Long against the microseconds in which a task that is woken looks on a machine that keeps up,
 /// and a quarter of the even spacing of 50 a second: where it is passed over all the same, two

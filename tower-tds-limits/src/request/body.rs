@@ -7,7 +7,7 @@ use std::{
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::request::permit::RequestPermit;
+use crate::{connection::Exchange, request::permit::RequestPermit};
 
 pin_project! {
     /// A response body that holds its request's permit.
@@ -26,14 +26,20 @@ pin_project! {
         inner: B,
         // Kept for its drop too.
         permit: Option<RequestPermit>,
+        // Kept for its drop.
+        exchange: Option<Exchange>,
     }
 }
 
 // === impl PermitBody ===
 
 impl<B> PermitBody<B> {
-    pub(super) fn new(inner: B, permit: Option<RequestPermit>) -> Self {
-        Self { inner, permit }
+    pub(super) fn new(inner: B, permit: Option<RequestPermit>, exchange: Option<Exchange>) -> Self {
+        Self {
+            inner,
+            permit,
+            exchange,
+        }
     }
 
     /// The inner body.
@@ -53,11 +59,12 @@ impl<B: Body> Body for PermitBody<B> {
         let mut this = self.project();
         let frame = ready!(this.inner.as_mut().poll_frame(cx));
         match &frame {
-            Some(Ok(_)) if !this.inner.is_end_stream() => {}
+            Some(Ok(_)) if !this.inner.is_end_stream() => return Poll::Ready(frame),
             Some(Ok(_)) | None => end(this.permit),
             // Whether the service is done with it is unknown.
             Some(Err(_)) => drop(this.permit.take()),
         }
+        *this.exchange = None;
         Poll::Ready(frame)
     }
 

@@ -11,6 +11,7 @@ use pin_project_lite::pin_project;
 
 use crate::{
     Error, LimitError,
+    connection::Exchange,
     request::{
         Feedback, Outcome, PermitBody,
         permit::{Moment, RequestPermit},
@@ -95,11 +96,14 @@ where
                     *moment = None;
                 }
                 match ready!(response.poll(cx)) {
-                    Ok(response) => {
+                    Ok(mut response) => {
+                        let exchange = Exchange::begin(&mut response);
                         let read = feedback.read(Ok(&response));
                         let whole = response.body().is_end_stream();
                         let permit = after_head(permit, read, whole);
-                        Poll::Ready(Ok(response.map(|body| PermitBody::new(body, permit))))
+                        let exchange = exchange.filter(|_| !whole);
+                        let track = |body| PermitBody::new(body, permit, exchange);
+                        Poll::Ready(Ok(response.map(track)))
                     }
                     Err(error) => {
                         let read = feedback.read(Err(&error));

@@ -6,6 +6,8 @@ use http::{Request, Uri};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use tokio::time::Instant;
+use tower::ServiceExt;
+use tower_tds_limits::TrackBody;
 
 use crate::{
     get, limiter,
@@ -14,9 +16,9 @@ use crate::{
 };
 
 /// Reads the beginning of a body.
-async fn begin(client: &NetClient, uri: Uri) -> Incoming {
+async fn begin(client: &NetClient, uri: Uri) -> TrackBody<Incoming> {
     let request = Request::get(uri).body(Empty::new()).expect("a request");
-    let response = client.request(request).await.expect("a head");
+    let response = client.clone().oneshot(request).await.expect("a head");
     let mut body = response.into_body();
     drop(body.frame().await.expect("a piece").expect("a piece"));
     body

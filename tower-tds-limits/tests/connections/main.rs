@@ -17,8 +17,11 @@ mod refused;
 mod reqwest;
 mod reset;
 mod server;
+mod starving;
+mod stranger;
 mod stream;
 mod timeouts;
+mod tls;
 mod upgrade;
 
 use std::{num::NonZeroU32, time::Duration};
@@ -37,7 +40,11 @@ use tower_tds_limits::{
     RequestLimitLayer, Rules,
 };
 
-use self::{net::Net, reclaim::net_client, server::Server};
+use self::{
+    net::Net,
+    reclaim::{Tracked, net_client, tracked},
+    server::Server,
+};
 
 fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")
@@ -49,9 +56,9 @@ fn limiter(most: u32) -> Limiter {
     Limiter::new(limits.connections(count(most)).in_flight(count(most)))
 }
 
-fn client(limiter: &Limiter) -> Client<ConnectionLimit<HttpConnector>, Empty<Bytes>> {
+fn client(limiter: &Limiter) -> Tracked<ConnectionLimit<HttpConnector>> {
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
-    Client::builder(Background::new(TokioExecutor::new())).build(connector)
+    tracked(Client::builder(Background::new(TokioExecutor::new())).build(connector))
 }
 
 async fn get<S, B>(mut service: S, uri: Uri) -> Result<Bytes, String>
@@ -91,6 +98,25 @@ async fn a_server_never_sees_more_sockets_than_the_limit() {
     }
     assert_eq!(server.requests(), 500);
     assert!(server.peak_sockets() <= 10, "{}", server.peak_sockets());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connect_that_timed_out_keeps_its_permit_for_it_may_be_accepted() {
+    let timing_out = tower::service_fn(async |_: Uri| {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let timed_out = std::io::Error::from(std::io::ErrorKind::TimedOut);
+        Err::<TokioIo<TcpStream>, _>(timed_out)
+    });
+    let limiter = limiter(1);
+    let connector =
+        ConnectionLimitLayer::new(limiter.clone()).layer(timing_out.map_future(Box::pin));
+    let failed = connector.oneshot(Uri::from_static("http://a")).await;
+    failed.map(drop).expect_err("it timed out");
+    assert_eq!(limiter.snapshot().connections, 1);
+    tokio::time::sleep(Duration::from_secs(29)).await;
+    assert_eq!(limiter.snapshot().connections, 1);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(limiter.snapshot().connections, 0);
 }
 
 #[tokio::test(start_paused = true)]

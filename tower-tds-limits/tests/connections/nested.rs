@@ -5,7 +5,7 @@ use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tokio::sync::oneshot;
-use tower::Layer;
+use tower::{Layer, ServiceExt};
 use tower_tds_limits::{Background, ConnectionLimitLayer, Limiter};
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
 async fn fetched_from(host: &str, net: &Net, limiter: &Limiter, client: &NetClient) -> Bytes {
     let a = net.server("a");
     let request = Request::get(a.at("/held")).body(Empty::new());
-    let held = client.request(request.expect("a request")).await;
+    let held = client.clone().oneshot(request.expect("a request")).await;
     let held = held.expect("a head").into_body();
 
     let fetch = get(client.clone(), net.server(host).uri());

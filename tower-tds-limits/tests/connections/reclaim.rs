@@ -1,27 +1,19 @@
 //! Idle sockets make room for connects that wait; busy ones never do.
 
-use std::{
-    future::{Future, poll_fn},
-    pin::pin,
-    time::Duration,
-};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Uri};
+use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
 use hyper_util::{
     client::legacy::{Client, connect::Connect},
     rt::{TokioExecutor, TokioIo},
 };
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    task::JoinSet,
-    time::Instant,
-};
-use tokio_test::assert_pending;
-use tower::{Layer, Service, ServiceExt};
+use tokio::{io::AsyncReadExt, task::JoinSet, time::Instant};
+use tower::{Layer, ServiceExt, util::MapResponse};
 use tower_tds_limits::{
-    Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, Limiter, Limits,
+    Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, Limiter, Limits, TrackBody,
 };
 
 use crate::{
@@ -31,11 +23,19 @@ use crate::{
     stream::Stalled,
 };
 
-pub(crate) type NetClient = Client<ConnectionLimit<Net>, Empty<Bytes>>;
+/// A client whose answers say when they have ended.
+pub(crate) type Tracked<C, B = Empty<Bytes>> =
+    MapResponse<Client<C, B>, fn(Response<Incoming>) -> Response<TrackBody<Incoming>>>;
+
+pub(crate) fn tracked<C, B>(client: Client<C, B>) -> Tracked<C, B> {
+    MapResponse::new(client, TrackBody::around)
+}
+
+pub(crate) type NetClient = Tracked<ConnectionLimit<Net>>;
 
 pub(crate) fn net_client(net: &Net, limiter: &Limiter) -> NetClient {
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(net.clone());
-    Client::builder(Background::new(TokioExecutor::new())).build(connector)
+    tracked(Client::builder(Background::new(TokioExecutor::new())).build(connector))
 }
 
 /// So many connections, and waits of a second at the most.
@@ -45,7 +45,7 @@ pub(crate) fn impatient(most: u32) -> Limiter {
 }
 
 /// Leaves so many idle sockets behind.
-pub(crate) async fn warm<C>(client: &Client<C, Empty<Bytes>>, server: &Server, sockets: u32)
+pub(crate) async fn warm<C>(client: &Tracked<C>, server: &Server, sockets: u32)
 where
     C: Connect + Clone + Send + Sync + 'static,
 {
@@ -100,7 +100,7 @@ async fn a_server_that_does_not_close_keeps_no_idle_socket_from_making_room() {
     let dead = net.server("dead");
     dead.close_slowly();
     let request = Request::get(dead.at("/held")).body(Empty::new());
-    let response = client.request(request.expect("a request")).await;
+    let response = client.clone().oneshot(request.expect("a request")).await;
     drop(response.expect("a head"));
     dead.seen_ends(1).await;
 
@@ -179,7 +179,7 @@ async fn a_response_that_nobody_reads_keeps_its_socket() {
     let mut unread = Vec::new();
     for _ in 0..3 {
         let request = Request::get(a.at("/held")).body(Empty::new());
-        let response = client.request(request.expect("a request")).await;
+        let response = client.clone().oneshot(request.expect("a request")).await;
         unread.push(response.expect("a head"));
     }
     let before = Instant::now();
@@ -241,46 +241,6 @@ async fn by_hand(net: &Net) -> (TokioIo<LimitedIo<Pipe>>, ConnectionLimit<Net>) 
     (TokioIo::new(socket.expect("a socket")), connector)
 }
 
-async fn exchange(socket: &mut TokioIo<LimitedIo<Pipe>>) {
-    socket.write_all(GET).await.expect("an open socket");
-    let mut answer = [0; ANSWERED];
-    socket.read_exact(&mut answer).await.expect("an answer");
-}
-
-const GET: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
-const ANSWERED: usize = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nbus 307".len();
-
-#[tokio::test(start_paused = true)]
-async fn a_request_that_comes_first_keeps_its_socket() {
-    let net = Net::of(["a"]);
-    let (mut socket, mut connector) = by_hand(&net).await;
-    exchange(&mut socket).await;
-    let mut byte = [0];
-    let mut reading = tokio_test::task::spawn(());
-    reading.enter(|cx, _| assert_pending!(pin!(socket.read(&mut byte)).poll(cx)));
-
-    let mut next = tokio_test::task::spawn(());
-    next.enter(|cx, _| assert_pending!(connector.poll_ready(cx)));
-    tokio::time::advance(Duration::from_millis(21)).await;
-    next.enter(|cx, _| assert_pending!(connector.poll_ready(cx)));
-    assert!(reading.is_woken(), "asked to leave");
-
-    // The request is on its way before the reader has looked.
-    exchange(&mut socket).await;
-    reading.enter(|cx, _| assert_pending!(pin!(socket.read(&mut byte)).poll(cx)));
-
-    // It is asked again, with nothing in between.
-    tokio::time::advance(Duration::from_millis(21)).await;
-    next.enter(|cx, _| assert_pending!(connector.poll_ready(cx)));
-    assert!(reading.is_woken());
-    assert_eq!(socket.read(&mut byte).await.expect("an end"), 0);
-    drop(socket);
-    poll_fn(|cx| connector.poll_ready(cx))
-        .await
-        .expect("there is room");
-    assert_eq!(net.server("a").requests(), 2);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_socket_that_nobody_has_used_makes_room_after_five_seconds() {
     let net = Net::of(["a"]);
@@ -300,12 +260,13 @@ async fn an_upload_that_is_answered_early_gives_its_socket_back() {
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(net.clone());
     let client: Client<_, Stalled> =
         Client::builder(Background::new(TokioExecutor::new())).build(connector);
+    let client = tracked(client);
     let a = net.server("a");
     // Each leaves a connection neither pooled nor closed, because its body never ends.
     let before = Instant::now();
     for n in 0..6 {
         let request = Request::post(a.at("/early")).body(Stalled::default());
-        let response = client.request(request.expect("a request")).await;
+        let response = client.clone().oneshot(request.expect("a request")).await;
         let response = response.expect("an answer");
         assert_eq!(response.status(), http::StatusCode::LOCKED);
         let body = response.into_body().collect().await.expect("a body");

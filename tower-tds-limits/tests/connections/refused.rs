@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Request;
 use http_body_util::Empty;
 use tokio::time::Instant;
-use tower::ServiceBuilder;
+use tower::{ServiceBuilder, ServiceExt};
 use tower_tds_limits::RequestLimitLayer;
 
 use crate::{
@@ -24,30 +24,81 @@ async fn a_refused_connection_is_not_used_again_and_sheds_the_idle_ones() {
         .layer(RequestLimitLayer::new(limiter.clone()))
         .service(client.clone());
     warm(&client, a, 4).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
 
-    let before = Instant::now();
+    // It had worked: no more than that follows.
     get(service.clone(), a.at("/too-many"))
         .await
         .expect("an answer");
-    let snapshot = limiter.snapshot();
-    assert_eq!((snapshot.connections, snapshot.most_connections), (4, 3));
     a.seen_ends(4).await;
     assert_eq!((a.requests(), a.open_sockets()), (5, 0));
-
-    // A second of silence, and then one socket fewer, for ten minutes.
+    let snapshot = limiter.snapshot();
+    assert_eq!(
+        (snapshot.most_connections, snapshot.no_connect_for),
+        (4, None)
+    );
     get(service, a.uri()).await.expect("an answer");
-    assert_eq!(before.elapsed().as_secs(), 1);
-    let mut held = Vec::new();
-    for _ in 0..3 {
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_connections_that_are_refused_lower_the_limit_for_ten_minutes() {
+    let net = Net::of(["a"]);
+    let a = net.server("a");
+    let limiter = limiter(8);
+    let client = net_client(&net, &limiter);
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(client.clone());
+    let hold = async || {
         let request = Request::get(a.at("/held")).body(Empty::new());
-        let response = client.request(request.expect("a request")).await;
-        held.push(response.expect("a head"));
+        let response = client.clone().oneshot(request.expect("a request")).await;
+        response.expect("a head")
+    };
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(hold().await);
     }
-    let fourth = tokio::spawn(get(client.clone(), a.uri()));
+    let before = Instant::now();
+    for (seconds, most, ends) in [(0, 8, 1), (1, 6, 2)] {
+        // A new one each time, since the last was closed.
+        let too_many = get(service.clone(), a.at("/too-many")).await;
+        too_many.expect("an answer");
+        assert_eq!(before.elapsed().as_secs(), seconds, "a second of silence");
+        let snapshot = limiter.snapshot();
+        assert_eq!((snapshot.connections, snapshot.most_connections), (5, most));
+        a.seen_ends(ends).await;
+    }
+    assert_eq!(a.open_sockets(), 4);
+    for _ in 0..2 {
+        held.push(hold().await);
+    }
+    assert_eq!(before.elapsed().as_secs(), 2);
+    let seventh = tokio::spawn(get(client.clone(), a.uri()));
     tokio::time::sleep(Duration::from_secs(598)).await;
     let snapshot = limiter.snapshot();
-    assert_eq!((snapshot.connections, snapshot.connects_waiting), (3, 1));
-    fourth.await.expect("no panic").expect("an answer");
-    assert_eq!(before.elapsed().as_secs(), 600);
-    assert_eq!(a.open_sockets(), 4);
+    assert_eq!((snapshot.connections, snapshot.connects_waiting), (6, 1));
+    seventh.await.expect("no panic").expect("an answer");
+    assert_eq!(before.elapsed().as_secs(), 601);
+    assert_eq!(a.open_sockets(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_416_in_a_hundred_answers_of_sockets_that_work_leaves_the_limit_as_it_is() {
+    // About a range, from a service that forgets to say so.
+    let net = Net::of(["a"]);
+    let a = net.server("a");
+    let limiter = limiter(60);
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(net_client(&net, &limiter));
+    for n in 1..=3_000_u32 {
+        let uri = if n % 100 == 0 {
+            a.at("/too-many")
+        } else {
+            a.uri()
+        };
+        get(service.clone(), uri).await.expect("an answer");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(limiter.snapshot().most_connections >= 45, "after {n}");
+    }
 }

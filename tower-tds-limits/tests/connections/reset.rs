@@ -125,7 +125,7 @@ async fn a_download_that_is_hung_up_on_is_reset() {
         sent
     });
     let request = Request::get(uri).body(Empty::<Bytes>::new());
-    let response = client(&limiter).request(request.expect("a request")).await;
+    let response = client(&limiter).oneshot(request.expect("a request")).await;
     let mut body = response.expect("a head").into_body();
     drop(body.frame().await.expect("a piece").expect("a piece"));
     drop(body);

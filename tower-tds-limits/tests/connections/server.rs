@@ -3,7 +3,7 @@
 use std::{
     io,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
@@ -34,7 +34,27 @@ struct Counts {
     lingering: watch::Sender<bool>,
     held: watch::Sender<bool>,
     barrier: watch::Sender<Barrier>,
+    /// Of those that it allows in all, somebody else's.
+    strangers: AtomicU32,
+    allows: Mutex<Option<Allows>>,
+    /// Requests that are answered now.
+    in_process: AtomicU32,
+    refused: AtomicU32,
 }
+
+/// How a gateway counts up to [`ALLOWED`] connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Allows {
+    /// Open ones, as `HAProxy` does, which refuses everybody when there are more.
+    Open,
+    /// Those with a request in process, as nginx does.
+    InProcess,
+    /// As many as come; but of a hundred answers on those that have worked one is a 416.
+    AnyButOneInAHundred,
+}
+
+/// Contract, "Limits": 60 parallel connections.
+const ALLOWED: u32 = 60;
 
 #[derive(Default)]
 struct Sockets {
@@ -83,6 +103,10 @@ impl Server {
                 arrived: 0,
                 together: 0,
             }),
+            strangers: AtomicU32::new(0),
+            allows: Mutex::new(None),
+            in_process: AtomicU32::new(0),
+            refused: AtomicU32::new(0),
         });
         Self {
             uri: format!("http://{name}/").parse().expect("a URI"),
@@ -114,6 +138,20 @@ impl Server {
         let stopped = accepting.await.expect_err("it listens for ever");
         assert!(stopped.is_cancelled());
         self.uri
+    }
+
+    /// From now on refuses connections as a gateway.
+    pub(crate) fn allow(&self, allows: Allows) {
+        *self.counts.allows.lock().expect("nobody panicked") = Some(allows);
+    }
+
+    /// So many connections are somebody else's now.
+    pub(crate) fn visit(&self, strangers: u32) {
+        self.counts.strangers.store(strangers, SeqCst);
+    }
+
+    pub(crate) fn refused(&self) -> u32 {
+        self.counts.refused.load(SeqCst)
     }
 
     pub(crate) fn requests(&self) -> u32 {
@@ -182,6 +220,21 @@ impl Server {
 // === impl Counts ===
 
 impl Counts {
+    /// Whether there are too many connections, with this one's request in process.
+    fn is_over(&self, number: u32) -> bool {
+        let strangers = self.strangers.load(SeqCst);
+        let allows = *self.allows.lock().expect("nobody panicked");
+        match allows {
+            None => false,
+            Some(Allows::Open) => {
+                let sockets = self.sockets.borrow();
+                sockets.opened - sockets.closed + strangers > ALLOWED
+            }
+            Some(Allows::InProcess) => self.in_process.load(SeqCst) + strangers > ALLOWED,
+            Some(Allows::AnyButOneInAHundred) => number > 1 && fastrand::u32(0..100) == 0,
+        }
+    }
+
     fn accept(self: &Arc<Self>, mut socket: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
         self.sockets.send_modify(|sockets| {
             sockets.opened += 1;
@@ -219,6 +272,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     counts: &Counts,
 ) -> io::Result<()> {
     let mut seen = Vec::new();
+    let mut number = 0;
     loop {
         if socket.read_buf(&mut seen).await? == 0 {
             return Ok(());
@@ -232,7 +286,16 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             let mut barrier = counts.barrier.subscribe();
             let together = barrier.wait_for(|b| b.arrived >= b.together).await;
             drop(together.expect("the counts live as long as the server"));
-            match answer(socket, path, counts).await? {
+            counts.in_process.fetch_add(1, SeqCst);
+            number += 1;
+            let then = if counts.is_over(number) {
+                counts.refused.fetch_add(1, SeqCst);
+                answer(socket, "/too-many", counts).await
+            } else {
+                answer(socket, path, counts).await
+            };
+            counts.in_process.fetch_sub(1, SeqCst);
+            match then? {
                 Then::Next => {}
                 Then::Close => return Ok(()),
                 Then::ReadToTheEnd => {
@@ -273,6 +336,17 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
             socket.write_all(head.as_bytes()).await?;
             counts.released(socket).await?;
             socket.write_all(b"4\r\n 307\r\n0\r\n\r\n").await?;
+        }
+        // A tenth of a second later.
+        "/slow" => {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{BODY}");
+            socket.write_all(whole.as_bytes()).await?;
+        }
+        "/second" => {
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(500..1_500))).await;
+            let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{BODY}");
+            socket.write_all(whole.as_bytes()).await?;
         }
         // Nothing at all until then.
         "/late" => {

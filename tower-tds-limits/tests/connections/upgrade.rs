@@ -6,10 +6,14 @@ use bytes::Bytes;
 use http::{Request, StatusCode, header};
 use http_body_util::Empty;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-use tower::Layer;
+use tower::{Layer, ServiceExt};
 use tower_tds_limits::{Background, ConnectionLimitLayer};
 
-use crate::{get, net::Net, reclaim::impatient};
+use crate::{
+    get,
+    net::Net,
+    reclaim::{impatient, tracked},
+};
 
 #[tokio::test(start_paused = true)]
 async fn an_upgraded_socket_keeps_its_permit_until_it_is_closed() {
@@ -18,11 +22,12 @@ async fn an_upgraded_socket_keeps_its_permit_until_it_is_closed() {
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(net.clone());
     let client: Client<_, Empty<Bytes>> =
         Client::builder(Background::new(TokioExecutor::new())).build(connector);
+    let client = tracked(client);
     let request = Request::get(net.server("a").at("/upgrade"))
         .header(header::CONNECTION, "upgrade")
         .header(header::UPGRADE, "telex")
         .body(Empty::new());
-    let response = client.request(request.expect("a request")).await;
+    let response = client.clone().oneshot(request.expect("a request")).await;
     let response = response.expect("an answer");
     assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
     let telex = hyper::upgrade::on(response).await.expect("a socket");

@@ -16,8 +16,9 @@ mod server;
 use std::num::NonZeroU32;
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
@@ -25,15 +26,19 @@ use hyper_util::{
 };
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use tokio::task::JoinSet;
-use tower::{Layer, ServiceBuilder, ServiceExt};
+use tower::{Layer, ServiceBuilder, ServiceExt, util::MapResponse};
 use tower_tds_limits::{
     Background, ConnectionLimit, ConnectionLimitLayer, Limiter, Limits, Quota, RequestLimitLayer,
-    Rules,
+    Rules, TrackBody,
 };
 
 use self::server::Server;
 
-type Https = Client<ConnectionLimit<HttpsConnector<HttpConnector>>, Empty<Bytes>>;
+/// A client whose answers say when they have ended.
+type Https<B = Empty<Bytes>> = MapResponse<
+    Client<HttpsConnector<ConnectionLimit<HttpConnector>>, B>,
+    fn(Response<Incoming>) -> Response<TrackBody<Incoming>>,
+>;
 
 fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")
@@ -57,13 +62,15 @@ fn client<const N: usize>(servers: [&Server; N], limiter: &Limiter) -> Https {
         .expect("ring knows them")
         .with_root_certificates(roots)
         .with_no_client_auth();
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
     let https = HttpsConnectorBuilder::new()
         .with_tls_config(tls)
         .https_only()
         .enable_all_versions()
-        .build();
-    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(https);
-    Client::builder(Background::new(TokioExecutor::new())).build(connector)
+        .wrap_connector(ConnectionLimitLayer::new(limiter.clone()).layer(tcp));
+    let client = Client::builder(Background::new(TokioExecutor::new())).build(https);
+    Https::new(client, TrackBody::around)
 }
 
 /// A hundred calls at once.
@@ -109,7 +116,7 @@ async fn a_warm_connection_carries_more_requests_than_there_are_permits() {
     let limiter = limiter(1);
     let client = client([&server], &limiter);
     let request = Request::get(server.uri()).body(Empty::new());
-    let response = client.request(request.expect("a request")).await;
+    let response = client.clone().oneshot(request.expect("a request")).await;
     drop(response.expect("an answer"));
     // Nobody is answered before all of them are there: all are in flight at once.
     server.answer_together(100);

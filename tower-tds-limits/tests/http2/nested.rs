@@ -7,7 +7,7 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use tokio::sync::oneshot;
-use tower::Layer;
+use tower::{Layer, ServiceExt};
 use tower_tds_limits::{Background, ConnectionLimitLayer};
 
 use crate::{
@@ -25,9 +25,9 @@ async fn a_body_that_makes_a_call_waits_for_its_socket() {
     let limiter = limiter(1);
     let client = client([&a, &b], &limiter);
     let get = |uri| Request::get(uri).body(Empty::new()).expect("a request");
-    let held = client.request(get(a.held())).await.expect("a head");
+    let held = client.clone().oneshot(get(a.held())).await.expect("a head");
 
-    let fetch = client.request(get(b.uri()));
+    let fetch = client.clone().oneshot(get(b.uri()));
     let (told, fetched) = oneshot::channel();
     let body = Fetched::new(async {
         let response = fetch.await.expect("an answer");

@@ -24,7 +24,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, duplex},
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpListener,
     sync::watch,
 };
@@ -111,12 +111,6 @@ impl Server {
         server
     }
 
-    /// Has no socket of its own: whoever connects is given one end of a pipe.
-    pub(crate) fn in_process() -> Self {
-        let (_tls, certificate) = Self::tls();
-        Self::new("http://localhost/", certificate)
-    }
-
     fn new(uri: &str, certificate: CertificateDer<'static>) -> Self {
         Self {
             uri: uri.parse().expect("a URI"),
@@ -129,13 +123,6 @@ impl Server {
                 held: watch::Sender::new(true),
             }),
         }
-    }
-
-    pub(crate) fn connect(&self) -> DuplexStream {
-        let (client, server) = duplex(16 * 1024);
-        let server = self.counts.opened(server);
-        tokio::spawn(serve(server, Arc::clone(&self.counts)));
-        client
     }
 
     /// Where the head is answered at once, and the body when it is released.

@@ -1,5 +1,10 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
 use tokio::{
-    io::AsyncReadExt,
+    io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
     time::{Instant, pause, sleep},
 };
@@ -32,4 +37,60 @@ async fn a_handshake_that_nobody_answers_ends_and_gives_its_permit_back() {
     assert_eq!(limiter.snapshot().connections, 0);
     let mut rest = Vec::new();
     socket.read_to_end(&mut rest).await.expect("an end");
+}
+
+/// Sockets between the accept and the close of a server that lets no handshake through: at most,
+/// and all together.
+async fn sockets_at(
+    answer: &'static [u8],
+    closes_after: Duration,
+    connects: usize,
+) -> (usize, usize) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (open, most, all) = <(Arc<AtomicUsize>, Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
+    let counts = (Arc::clone(&open), Arc::clone(&most), Arc::clone(&all));
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let (open, most, all) = counts.clone();
+            all.fetch_add(1, SeqCst);
+            let before = open.fetch_add(1, SeqCst);
+            most.fetch_max(before.saturating_add(1), SeqCst);
+            tokio::spawn(async move {
+                socket.read_u8().await.expect("the begin of a handshake");
+                socket.write_all(answer).await.expect("an open socket");
+                sleep(closes_after).await;
+                open.fetch_sub(1, SeqCst);
+            });
+        }
+    });
+    let one = Limits::default().connections(std::num::NonZeroU32::MIN);
+    let limiter = Limiter::new(one);
+    let connector = connector(limiter, Schemes::HttpsOnly).expect("roots");
+    let url: Uri = format!("https://{address}").parse().expect("an address");
+    for _ in 0..connects {
+        let connected = connector.clone().oneshot(url.clone()).await;
+        connected.map(drop).expect_err("no handshake succeeds");
+    }
+    (most.load(SeqCst), all.load(SeqCst))
+}
+
+#[tokio::test]
+async fn a_handshake_that_fails_keeps_its_permit_until_the_server_has_closed() {
+    // RFC 8446, section 6: a record of an alert, fatal, handshake_failure.
+    let refused = &[21, 3, 3, 0, 2, 2, 40];
+    assert_eq!(
+        sockets_at(refused, Duration::from_millis(100), 4).await,
+        (1, 4)
+    );
+}
+
+#[tokio::test]
+async fn a_close_notify_is_not_the_end_of_the_connection() {
+    // The same, a warning: close_notify.
+    let notified = &[21, 3, 3, 0, 2, 1, 0];
+    assert_eq!(
+        sockets_at(notified, Duration::from_millis(500), 3).await,
+        (1, 3)
+    );
 }

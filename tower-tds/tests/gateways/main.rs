@@ -167,10 +167,8 @@ const VISITS: [Visit; 3] = [
     },
 ];
 
-/// After each silence ten requests go out at once, so that as many may be refused before the first
-/// refusal is read. Each time the limit falls below what was open, by one at least, so ten times
-/// at the most; but what is open then has climbed there one by one, and the second or third time
-/// it fits.
+/// Where all sockets are in use, those that have worked are refused until four refusals have come
+/// together. Then there is a silence, and the limit is a sixth lower; the second time it fits.
 const FEW: usize = 3 * 10;
 
 #[tokio::test]
@@ -181,8 +179,8 @@ async fn a_stranger_behind_the_address_costs_a_few_refusals_and_no_call() {
         assert!(seen.lost.is_empty(), "{seen}: {:?}", seen.lost);
         assert!((1..=FEW).contains(&seen.log.count(416)), "{seen}");
         assert_eq!(seen.after.count(416), 0, "{seen}");
-        // As many as the stranger has left, and no fewer: until ten minutes are over.
-        assert!((50..60).contains(&seen.after.most_sockets()), "{seen}");
+        // About as many as the stranger has left: until ten minutes are over.
+        assert!((45..60).contains(&seen.after.most_sockets()), "{seen}");
     }
 }
 

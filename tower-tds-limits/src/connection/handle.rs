@@ -1,0 +1,99 @@
+//! The handle to a socket that rides in the extensions of each response on it.
+//!
+//! hyper keeps to itself whether a connection is idle, and under TLS bytes do not tell. By the
+//! handle the request layer says when an answer has ended.
+
+use std::sync::Arc;
+
+use http::{Response, StatusCode, Version};
+use hyper::upgrade::OnUpgrade;
+
+use crate::connection::{
+    permit::Place,
+    usage::{Head, Mark, Verdict},
+};
+
+/// A socket as its owner and its answers know it: what [`Connected`] carries as an extra.
+///
+/// [`Connected`]: hyper_util::client::legacy::connect::Connected
+#[derive(Debug)]
+pub(crate) struct Handle {
+    place: Arc<Place>,
+    /// How far the writing was when the pool took it out for a response, before it could give the
+    /// socket to another request; `None` in the pool's own.
+    mark: Option<Mark>,
+}
+
+/// An answer on a socket, from its head on. Kept for its drop, which says that the body has ended.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    handle: Handle,
+}
+
+// === impl Handle ===
+
+impl Handle {
+    /// The pool's own.
+    pub(super) fn of(place: Arc<Place>) -> Self {
+        place.told(place.usage().pooled());
+        Self { place, mark: None }
+    }
+}
+
+/// A clone of the pool's own is one request's.
+impl Clone for Handle {
+    fn clone(&self) -> Self {
+        let written = self.place.told(self.place.usage().taken_out());
+        Self {
+            place: Arc::clone(&self.place),
+            mark: self.mark.or(Some(written)),
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.place.told(self.place.usage().put_away());
+    }
+}
+
+// === impl Exchange ===
+
+impl Exchange {
+    /// The answer whose head this is, if its socket is limited and nobody has told it before.
+    #[inline]
+    pub(crate) fn begin<B>(response: &mut Response<B>) -> Option<Self> {
+        // Nearly always an empty map where there is no such socket.
+        response.extensions().get::<Handle>()?;
+        Self::begun(response)
+    }
+
+    fn begun<B>(response: &mut Response<B>) -> Option<Self> {
+        let handle = response.extensions_mut().remove::<Handle>()?;
+        let head = Head {
+            status: response.status(),
+            http2: response.version() == Version::HTTP_2,
+            upgrade: response.status() == StatusCode::SWITCHING_PROTOCOLS
+                || response.extensions().get::<OnUpgrade>().is_some(),
+        };
+        let place = &handle.place;
+        match place.told(place.usage().head(head, handle.mark)) {
+            Verdict::Accepted => place.accepted(),
+            Verdict::Works => {}
+            Verdict::MaybeRefused { had_worked } => place.maybe_refused(had_worked),
+        }
+        Some(Self { handle })
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let place = &self.handle.place;
+        if place.told(place.usage().ended()) {
+            place.handed_on();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

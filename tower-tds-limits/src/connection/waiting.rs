@@ -1,0 +1,106 @@
+//! Who waits for a permit, and whether a pool passes over the first of them.
+//!
+//! A pool gives a socket that becomes free to its next request of the same host. If that is the
+//! first here, it leaves the queue for it. If somebody behind it leaves, or nobody does, sockets
+//! go round while the first one waits.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tokio::time::Instant;
+
+/// Those who wait for a permit, and whether the first of them is passed over by a pool that gives
+/// each socket to the next request of the same host.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    tickets: BTreeSet<u64>,
+    next: u64,
+    /// Sockets handed on, of which nobody has left the queue for having got one.
+    taken: u32,
+    /// Those who have left for a socket that was not handed on yet, and until when it may be.
+    owed: Option<(u32, Instant)>,
+    /// Since when somebody has gone before the one who is the first now.
+    passed_over: Option<Instant>,
+}
+
+/// One who waits for a permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ticket(u64);
+
+// === impl Waiting ===
+
+impl Waiting {
+    pub(super) fn len(&self) -> usize {
+        self.tickets.len()
+    }
+
+    pub(super) fn join(&mut self) -> Ticket {
+        let ticket = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.tickets.insert(ticket);
+        Ticket(ticket)
+    }
+
+    fn is_first(&self, ticket: Ticket) -> bool {
+        self.tickets.first() == Some(&ticket.0)
+    }
+
+    pub(super) fn leave(&mut self, ticket: Ticket) {
+        if self.is_first(ticket) {
+            self.taken = 0;
+            self.passed_over = None;
+        }
+        self.tickets.remove(&ticket.0);
+    }
+
+    pub(super) fn leave_served(&mut self, ticket: Ticket, now: Instant) {
+        let was_first = self.is_first(ticket);
+        if !self.tickets.remove(&ticket.0) {
+            return;
+        }
+        match self.taken.checked_sub(1) {
+            Some(taken) => self.taken = taken,
+            None => {
+                let before = self.owed(now);
+                let until = now.checked_add(HANDED_ON).unwrap_or(now);
+                self.owed = Some((before.saturating_add(1), until));
+            }
+        }
+        if was_first {
+            self.passed_over = (self.taken > 0).then_some(now);
+        } else {
+            self.passed_over.get_or_insert(now);
+        }
+    }
+
+    fn owed(&self, now: Instant) -> u32 {
+        let owed = self.owed.filter(|(_, until)| now < *until);
+        owed.map_or(0, |(count, _)| count)
+    }
+
+    /// A socket was handed on.
+    pub(super) fn hand_on(&mut self, now: Instant) {
+        if let Some(left) = self.owed(now).checked_sub(1) {
+            self.owed = self.owed.map(|(_, until)| (left, until));
+        } else if !self.tickets.is_empty() {
+            self.taken = self.taken.saturating_add(1);
+            self.passed_over.get_or_insert(now);
+        }
+    }
+
+    /// Whether that was not the first one's own socket: then it would have left.
+    pub(super) fn is_passed_over(&self, now: Instant) -> bool {
+        let long = |since| now.saturating_duration_since(since) >= HANDED_ON;
+        self.passed_over.is_some_and(long)
+    }
+
+    /// When it will have been passed over, if that is after `now`.
+    pub(super) fn passed_over_from(&self, now: Instant) -> Option<Instant> {
+        let from = self.passed_over?.checked_add(HANDED_ON)?;
+        (from > now).then_some(from)
+    }
+}
+
+/// A pool hands a free connection to a waiting request at once, so one that is free for so long
+/// is not wanted, and one who still waits then is not served by that. Short against the 100 ms in
+/// which a request to another host shall go on.
+pub(super) const HANDED_ON: Duration = Duration::from_millis(20);

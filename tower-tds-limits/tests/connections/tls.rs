@@ -1,0 +1,378 @@
+//! TLS above the limit: a server counts the TCP connection, whatever TLS says.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use http::Uri;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{
+        Client,
+        connect::{Connect, HttpConnector, proxy::Tunnel},
+    },
+    rt::TokioExecutor,
+};
+use rcgen::CertifiedKey;
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tower::Layer;
+use tower_tds_limits::{
+    Background, ConnectionLimit, ConnectionLimitLayer, Limiter, Limits, Quota, Rules,
+};
+
+use crate::{
+    count, get, limiter,
+    reclaim::{Tracked, tracked},
+    server::BODY,
+};
+
+/// What a server does with a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Act {
+    /// Answers whatever comes.
+    Answer,
+    /// Refuses the handshake, and closes a tenth of a second later.
+    Refuse,
+    /// Answers one request, says `close_notify`, and closes half a second later.
+    Notify,
+}
+
+struct TlsServer {
+    uri: Uri,
+    certificate: CertificateDer<'static>,
+    counts: Arc<Counts>,
+}
+
+/// Connections between the accept and the close, and what they were used for.
+#[derive(Debug, Default)]
+struct Counts {
+    open: AtomicU32,
+    most: AtomicU32,
+    opened: AtomicU32,
+    requests: AtomicU32,
+}
+
+// === impl TlsServer ===
+
+impl TlsServer {
+    async fn start(act: Act) -> Self {
+        let CertifiedKey { cert, signing_key } =
+            rcgen::generate_simple_self_signed([String::from("localhost")]).expect("a certificate");
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
+        let tls = ServerConfig::builder_with_provider(ring::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .expect("ring knows them")
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key)
+            .expect("they belong together");
+        let tls = TlsAcceptor::from(Arc::new(tls));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let counts = Arc::<Counts>::default();
+        let counted = Arc::clone(&counts);
+        tokio::spawn(async move {
+            loop {
+                let (socket, _) = listener.accept().await.expect("loopback accepts");
+                counted.opened.fetch_add(1, SeqCst);
+                let open = counted.open.fetch_add(1, SeqCst) + 1;
+                counted.most.fetch_max(open, SeqCst);
+                let (tls, counts) = (tls.clone(), Arc::clone(&counted));
+                tokio::spawn(async move {
+                    // Forgotten no later than it closes, as at gateways.
+                    let socket = serve(socket, &tls, act, &counts).await;
+                    counts.open.fetch_sub(1, SeqCst);
+                    drop(socket);
+                });
+            }
+        });
+        Self {
+            uri: format!("https://localhost:{port}/").parse().expect("a URI"),
+            certificate: cert.der().clone(),
+            counts,
+        }
+    }
+
+    fn most(&self) -> u32 {
+        self.counts.most.load(SeqCst)
+    }
+
+    fn opened(&self) -> u32 {
+        self.counts.opened.load(SeqCst)
+    }
+
+    fn requests(&self) -> u32 {
+        self.counts.requests.load(SeqCst)
+    }
+}
+
+async fn serve(
+    mut socket: TcpStream,
+    tls: &TlsAcceptor,
+    act: Act,
+    counts: &Counts,
+) -> io::Result<TlsStream<TcpStream>> {
+    if act == Act::Refuse {
+        socket.read_u8().await?;
+        // RFC 8446, section 6: a record with an alert, fatal, handshake_failure.
+        socket.write_all(&[21, 3, 3, 0, 2, 2, 40]).await?;
+        sleep(Duration::from_millis(100)).await;
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    let mut socket = tls.accept(socket).await?;
+    let mut head = Vec::new();
+    loop {
+        while !head.ends_with(b"\r\n\r\n") {
+            if socket.read_buf(&mut head).await? == 0 {
+                return Ok(socket);
+            }
+        }
+        head.clear();
+        counts.requests.fetch_add(1, SeqCst);
+        let length = BODY.len();
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{BODY}");
+        socket.write_all(answer.as_bytes()).await?;
+        socket.flush().await?;
+        if act == Act::Notify {
+            // What comes with the answer is read with it, and hyper hears of it too late.
+            sleep(Duration::from_millis(5)).await;
+            socket.get_mut().1.send_close_notify();
+            socket.flush().await?;
+            sleep(Duration::from_millis(500)).await;
+            return Ok(socket);
+        }
+    }
+}
+
+/// TLS over a limited connector.
+fn tls<C>(servers: &[&TlsServer], limited: C) -> HttpsConnector<C> {
+    let mut roots = RootCertStore::empty();
+    for server in servers {
+        roots
+            .add(server.certificate.clone())
+            .expect("a certificate");
+    }
+    let config = ClientConfig::builder_with_provider(ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .expect("ring knows them")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    HttpsConnectorBuilder::new()
+        .with_tls_config(config)
+        .https_only()
+        .enable_http1()
+        .wrap_connector(limited)
+}
+
+fn limited(limiter: &Limiter) -> ConnectionLimit<HttpConnector> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    ConnectionLimitLayer::new(limiter.clone()).layer(tcp)
+}
+
+fn pool<C>(connector: C) -> Tracked<C>
+where
+    C: Connect + Clone,
+{
+    tracked(Client::builder(Background::new(TokioExecutor::new())).build(connector))
+}
+
+type Https = Tracked<HttpsConnector<ConnectionLimit<HttpConnector>>>;
+
+fn client(servers: &[&TlsServer], limiter: &Limiter) -> Https {
+    pool(tls(servers, limited(limiter)))
+}
+
+#[tokio::test]
+async fn a_handshake_that_fails_keeps_its_permit_until_the_server_has_closed() {
+    let server = TlsServer::start(Act::Refuse).await;
+    let client = client(&[&server], &limiter(1));
+    for _ in 0..4 {
+        let refused = get(client.clone(), server.uri.clone()).await;
+        refused.expect_err("no handshake succeeds");
+    }
+    assert_eq!((server.most(), server.opened()), (1, 4));
+}
+
+#[tokio::test]
+async fn a_close_notify_is_not_the_end_of_the_connection() {
+    let server = TlsServer::start(Act::Notify).await;
+    let client = client(&[&server], &limiter(1));
+    for _ in 0..3 {
+        let body = get(client.clone(), server.uri.clone()).await;
+        assert_eq!(body.expect("an answer"), BODY);
+        // The client has read the close_notify by then.
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!((server.most(), server.opened()), (1, 3));
+}
+
+#[tokio::test]
+async fn connects_that_are_given_up_at_any_time_keep_the_limit() {
+    let server = TlsServer::start(Act::Answer).await;
+    let limiter = limiter(3);
+    let client = client(&[&server], &limiter);
+    let mut calls = JoinSet::new();
+    for n in 0..300_u64 {
+        let call = get(client.clone(), server.uri.clone());
+        calls.spawn(async move {
+            sleep(Duration::from_millis(n)).await;
+            // Within the connect, the handshake, the answer.
+            let patience = Duration::from_micros(fastrand::u64(0..6_000));
+            let _late = tokio::time::timeout(patience, call).await;
+        });
+    }
+    calls.join_all().await;
+    assert!(server.most() <= 3, "{}", server.most());
+    assert!(server.opened() > 20, "{}", server.opened());
+}
+
+#[tokio::test]
+async fn an_idle_socket_makes_room_for_another_host_within_a_tenth_of_a_second() {
+    let (a, b) = (
+        TlsServer::start(Act::Answer).await,
+        TlsServer::start(Act::Answer).await,
+    );
+    let limiter = limiter(1);
+    let client = client(&[&a, &b], &limiter);
+    for _ in 0..3 {
+        for server in [&a, &b] {
+            let before = Instant::now();
+            let body = get(client.clone(), server.uri.clone()).await;
+            assert_eq!(body.expect("there is room"), BODY);
+            // A handshake in debug takes its time, too.
+            assert!(before.elapsed() < Duration::from_millis(500), "{before:?}");
+        }
+    }
+    assert_eq!((a.opened(), b.opened()), (3, 3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hosts_that_compete_for_few_sockets_lose_no_request() {
+    let servers = [
+        TlsServer::start(Act::Answer).await,
+        TlsServer::start(Act::Answer).await,
+        TlsServer::start(Act::Answer).await,
+    ];
+    let limits = Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window());
+    let limiter = Limiter::new(limits.connections(count(2)));
+    let [a, b, c] = &servers;
+    let client = client(&[a, b, c], &limiter);
+    let mut calls = JoinSet::new();
+    for n in 0..CALLS {
+        let uri = match n % 3 {
+            0 => a.uri.clone(),
+            1 => b.uri.clone(),
+            _ => c.uri.clone(),
+        };
+        let client = client.clone();
+        calls.spawn(async move {
+            // About as long as it takes to be asked to leave, so that many meet that moment.
+            sleep(fastrand::u32(0..CALLS) * Duration::from_millis(10)).await;
+            get(client, uri).await
+        });
+    }
+    for body in calls.join_all().await {
+        assert_eq!(body.expect("every call is answered"), BODY);
+    }
+    let requests: u32 = servers.iter().map(TlsServer::requests).sum();
+    assert_eq!(requests, CALLS);
+    assert!(limiter.snapshot().connections <= 2);
+    let opened: u32 = servers.iter().map(TlsServer::opened).sum();
+    assert!(opened > 30, "{opened}: few have had to leave");
+}
+
+/// The other host's connect waits, and the socket is about to leave when a request comes for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_meets_a_socket_which_leaves_is_not_lost() {
+    let (a, b) = (
+        TlsServer::start(Act::Answer).await,
+        TlsServer::start(Act::Answer).await,
+    );
+    let limiter = limiter(1);
+    let client = client(&[&a, &b], &limiter);
+    let call = |server: &TlsServer| get(client.clone(), server.uri.clone());
+    for _ in 0..60 {
+        call(&a).await.expect("an answer");
+        let other = tokio::spawn(call(&b));
+        // Asked after 20 ms, by a timer that is up to 2 ms late.
+        sleep(Duration::from_micros(fastrand::u64(19_000..23_000))).await;
+        call(&a).await.expect("an answer");
+        other.await.expect("no panic").expect("there is room");
+    }
+}
+
+/// A proxy that opens tunnels, and counts them.
+async fn proxy() -> (Uri, Arc<Counts>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let counts = Arc::<Counts>::default();
+    let counted = Arc::clone(&counts);
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.expect("loopback accepts");
+            let open = counted.open.fetch_add(1, SeqCst) + 1;
+            counted.most.fetch_max(open, SeqCst);
+            let counts = Arc::clone(&counted);
+            tokio::spawn(async move {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    socket.read_buf(&mut head).await.expect("a request");
+                }
+                counts.requests.fetch_add(1, SeqCst);
+                let head = String::from_utf8(head).expect("text");
+                let host = head.split(' ').nth(1).expect("a host");
+                let mut upstream = TcpStream::connect(host).await.expect("it listens");
+                let answer = b"HTTP/1.1 200 OK\r\n\r\n";
+                socket.write_all(answer).await.expect("an open socket");
+                // However it ends, it has ended.
+                let _ended = copy_bidirectional(&mut socket, &mut upstream).await;
+                counts.open.fetch_sub(1, SeqCst);
+            });
+        }
+    });
+    let uri = format!("http://{address}/").parse().expect("a URI");
+    (uri, counts)
+}
+
+#[tokio::test]
+async fn the_limit_stands_under_a_proxys_tunnel_and_tls_above_both() {
+    let (a, b) = (
+        TlsServer::start(Act::Answer).await,
+        TlsServer::start(Act::Answer).await,
+    );
+    let (proxy, counts) = proxy().await;
+    let limiter = limiter(1);
+    let tunnel = Tunnel::new(proxy, limited(&limiter));
+    let client = pool(tls(&[&a, &b], tunnel));
+    for _ in 0..2 {
+        for server in [&a, &b] {
+            for _ in 0..2 {
+                let body = get(client.clone(), server.uri.clone()).await;
+                assert_eq!(body.expect("there is room"), BODY);
+            }
+        }
+    }
+    // Idle tunnels make room for each other, and are used again before.
+    assert_eq!(counts.most.load(SeqCst), 1);
+    assert_eq!(counts.requests.load(SeqCst), 4);
+    assert_eq!((a.requests(), b.requests()), (4, 4));
+}
+
+/// Enough for some hundred of them to meet a socket that is about to leave.
+const CALLS: u32 = 300;
