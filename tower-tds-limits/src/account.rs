@@ -161,9 +161,11 @@ impl Account {
     /// The request was sent and no proof will come: it may be counted for some time yet.
     pub(crate) fn lose(&mut self, now: Instant, grant: Grant, outcome: Outcome) {
         let now = self.see(now);
-        let after = match outcome {
-            Outcome::Closed => self.closed_after,
-            _ => self.lost_after,
+        let closed = outcome == Outcome::Closed;
+        let after = if closed {
+            self.closed_after
+        } else {
+            self.lost_after
         };
         self.pending.add(now.plus(after), grant);
     }
@@ -333,10 +335,10 @@ impl Account {
     /// The answer is there that proves the count, or says by when it will be made.
     #[inline]
     fn prove_by(&mut self, now: Tick, grant: Grant, outcome: Outcome) {
-        let later = match outcome {
-            Outcome::GatewayTimedOut => Some(self.behind.unwrap_or(TIMED_OUT)),
-            Outcome::GatewayFailed => self.behind,
-            _ => None,
+        let later = if outcome == Outcome::GatewayTimedOut {
+            Some(self.behind.unwrap_or(TIMED_OUT))
+        } else {
+            self.behind.filter(|_| outcome == Outcome::GatewayFailed)
         };
         match (later, outcome, grant.at()) {
             (Some(lag), ..) => self.pending.add(now.plus(lag), grant),

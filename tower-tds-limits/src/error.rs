@@ -185,7 +185,7 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
     }
 }
 
-impl<E: Into<BoxError>> From<Error<E>> for BoxError {
+impl<E: Into<Self>> From<Error<E>> for BoxError {
     fn from(error: Error<E>) -> Self {
         match error {
             Error::Limit(limit) => limit.into(),

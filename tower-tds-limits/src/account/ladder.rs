@@ -8,7 +8,7 @@ use crate::{Burst, Quota, Rules, clock::Tick};
 ///
 /// By the proof a refusal for the rate means that the service keeps a stricter rule than
 /// [`Rules`](crate::Rules) names, that somebody else uses the quota, or that the answer means
-/// something else (423 is WebDAV's word for a lock). The limiter is silent for a second. Three
+/// something else (423 stands for a lock in RFC 4918). The limiter is silent for a second. Three
 /// refusals among a hundred requests take it one rung down; rarer ones do not, because a stricter
 /// service would refuse more often. Ten minutes without a step down take it one up again; if that
 /// leads down, the next try comes after twice as long.

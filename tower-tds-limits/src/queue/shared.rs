@@ -241,7 +241,10 @@ impl<L: Limit> Queue<L> {
     pub(super) fn ring(&self, runtime: Id, waker: &Waker) -> Ring {
         let mut state = self.lock();
         let now = clock::now();
-        if state.empty_since.is_some_and(|since| now.saturating_duration_since(since) >= LINGER) {
+        if state
+            .empty_since
+            .is_some_and(|since| now.saturating_duration_since(since) >= LINGER)
+        {
             return Ring::Over;
         }
         let late = state.take_late(now);
@@ -380,7 +383,7 @@ impl<L: Limit> State<L> {
                     // If it does not look, the next one is called.
                     self.rows.next().map(|_| until)
                 }
-                opens => {
+                opens @ (Opens::At(_) | Opens::OnReturn) => {
                     wakers.others = self.limit.make_room(self.rows.len(), now);
                     match opens {
                         Opens::At(at) => Some(at),

@@ -86,31 +86,27 @@ impl RequestPermit {
     /// The response head is there, and with it perhaps the whole response. Says whether the body
     /// has anything left to hold.
     pub(crate) fn after_head(&mut self, outcome: Outcome, whole: bool) -> bool {
-        match outcome {
-            Outcome::Unsent => {
-                self.unsent();
-                false
-            }
-            // The head proves nothing; the end of the body will.
-            Outcome::Lost | Outcome::Closed => {
-                if whole {
-                    self.ended();
-                }
-                !whole
-            }
-            _ => {
-                self.answered(outcome, whole);
-                !whole
-            }
+        if outcome == Outcome::Unsent {
+            self.unsent();
+            return false;
         }
+        if !is_lost(outcome) {
+            self.answered(outcome, whole);
+        } else if whole {
+            self.ended();
+        }
+        // Where the head proves nothing, the end of the body will.
+        !whole
     }
 
     /// The inner service failed.
     pub(crate) fn after_error(mut self, outcome: Outcome) {
-        match outcome {
-            Outcome::Unsent => self.unsent(),
-            Outcome::Lost | Outcome::Closed => self.lost(outcome),
-            _ => self.answered(outcome, true),
+        if outcome == Outcome::Unsent {
+            self.unsent();
+        } else if is_lost(outcome) {
+            self.lost(outcome);
+        } else {
+            self.answered(outcome, true);
         }
     }
 
@@ -246,4 +242,8 @@ impl Drop for RequestPermit {
             Stage::Over => {}
         }
     }
+}
+
+fn is_lost(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Lost | Outcome::Closed)
 }
