@@ -27,15 +27,15 @@ mod tests;
 ///
 /// ```
 /// use std::{num::NonZeroU32, time::Duration};
-/// use tower_oidc_cc::Budget;
+/// use tower_oidc_cc::TokenBudget;
 ///
 /// let ten = NonZeroU32::new(10).ok_or("zero")?;
-/// let budget = Budget::per_hour(ten).gap(Duration::from_secs(5));
-/// assert_ne!(budget, Budget::default());
+/// let budget = TokenBudget::per_hour(ten).gap(Duration::from_secs(5));
+/// assert_ne!(budget, TokenBudget::default());
 /// # Ok::<(), &str>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct TokenBudget {
     per_hour: NonZeroU32,
     gap: Duration,
     bound: Bound,
@@ -53,7 +53,7 @@ enum Bound {
 /// What is spent of a budget: a virtual schedule (ITU-T I.371, annex A), and the last moment.
 #[derive(Debug)]
 pub(crate) struct Account {
-    budget: Budget,
+    budget: TokenBudget,
     /// When all of the requests that were made are paid for.
     paid_at: Option<Instant>,
     last: Option<Instant>,
@@ -68,9 +68,9 @@ pub(crate) enum Need {
     Renewal,
 }
 
-// === impl Budget ===
+// === impl TokenBudget ===
 
-impl Budget {
+impl TokenBudget {
     /// Allows `most` token requests in any hour.
     #[must_use]
     pub const fn per_hour(most: NonZeroU32) -> Self {
@@ -103,7 +103,7 @@ impl Budget {
     }
 }
 
-impl Default for Budget {
+impl Default for TokenBudget {
     fn default() -> Self {
         Self {
             bound: Bound::ByLife,
@@ -115,7 +115,7 @@ impl Default for Budget {
 // === impl Account ===
 
 impl Account {
-    pub(crate) fn new(budget: Budget) -> Self {
+    pub(crate) fn new(budget: TokenBudget) -> Self {
         Self {
             budget,
             paid_at: None,

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::TokenError;
 
-/// Says what has just happened to the token; [`TokensBuilder::on_event`] takes what listens.
+/// Says what has just happened to the token; [`TokenSourceBuilder::on_event`] takes what listens.
 ///
 /// The same things are told to `tracing`, with the same words. Neither holds a token or a secret.
 ///
@@ -19,10 +19,10 @@ use crate::TokenError;
 /// | calls that found a fresh token | your own count of calls, less those that waited and those that were refused at once |
 /// | second tries | [`Replayed`](Self::Replayed) |
 /// | how long an old token has been serving whose renewal fails | from the first [`Failed`](Self::Failed) with [`Reason::Schedule`] to the next [`Issued`](Self::Issued) |
-/// | requests that the [`Budget`](crate::Budget) refused | [`Failed`](Self::Failed) with [`TokenError::is_over_budget`] |
+/// | requests that the [`TokenBudget`](crate::TokenBudget) refused | [`Failed`](Self::Failed) with [`TokenError::is_over_budget`] |
 /// | remaining life, number of the token, budget left | [`Health`](crate::Health) |
 ///
-/// [`TokensBuilder::on_event`]: crate::TokensBuilder::on_event
+/// [`TokenSourceBuilder::on_event`]: crate::TokenSourceBuilder::on_event
 ///
 /// # Examples
 ///
@@ -87,9 +87,9 @@ pub enum Event {
     },
     /// The provider has other credentials than those that were refused; they are tried now.
     CredentialsChanged,
-    /// A caller had to wait for a token, and waits no longer: a call, or [`Tokens::ready`].
+    /// A caller had to wait for a token, and waits no longer: a call, or [`TokenSource::ready`].
     ///
-    /// [`Tokens::ready`]: crate::Tokens::ready
+    /// [`TokenSource::ready`]: crate::TokenSource::ready
     #[non_exhaustive]
     Waited {
         /// How long it waited.

@@ -14,17 +14,17 @@ use crate::Judgement;
 ///
 /// ```
 /// use http::Response;
-/// use tower_oidc_cc::{Finding, Judgement};
+/// use tower_oidc_cc::{Rejection, Judgement};
 ///
 /// fn lacks_a_role<B>(response: &Response<B>) -> bool {
-///     let finding = response.extensions().get::<Finding>();
+///     let finding = response.extensions().get::<Rejection>();
 ///     finding.is_some_and(|finding| finding.judgement() == Judgement::MissingRole)
 /// }
 ///
 /// assert!(!lacks_a_role(&Response::new(())));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct Rejection {
     judgement: Judgement,
     fate: Fate,
     #[cfg(feature = "claims")]
@@ -42,9 +42,9 @@ pub(crate) enum Fate {
     Kept,
 }
 
-// === impl Finding ===
+// === impl Rejection ===
 
-impl Finding {
+impl Rejection {
     pub(crate) fn new(judgement: Judgement, fate: Fate) -> Self {
         Self {
             judgement,
@@ -90,7 +90,7 @@ impl Finding {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.judgement, self.is_replaced()) {
             (Judgement::DeadToken, true) => {

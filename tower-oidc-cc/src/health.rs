@@ -6,12 +6,12 @@ use crate::TokenError;
 
 /// Says how the token is: for a health endpoint, a metric, or a look by hand.
 ///
-/// A snapshot of the moment at which [`Tokens::health`](crate::Tokens::health) made it. Making one
+/// A snapshot of the moment at which [`TokenSource::health`](crate::TokenSource::health) made it. Making one
 /// takes a lock and reads the clocks: once a second is nothing, once a request is a waste.
 ///
 /// # Examples
 ///
-/// See [`Tokens::health`](crate::Tokens::health).
+/// See [`TokenSource::health`](crate::TokenSource::health).
 #[derive(Clone, Debug)]
 pub struct Health {
     pub(crate) generation: u64,
@@ -64,7 +64,7 @@ impl Health {
         self.next_attempt
     }
 
-    /// How many token requests the [`Budget`](crate::Budget) allows at this moment.
+    /// How many token requests the [`TokenBudget`](crate::TokenBudget) allows at this moment.
     #[must_use]
     pub fn budget_left(&self) -> u32 {
         self.budget_left

@@ -3,14 +3,14 @@
 use http::{HeaderMap, Response, StatusCode, header};
 
 use self::challenge::errors;
-use crate::Finding;
+use crate::Rejection;
 
 mod challenge;
 
 /// Reads an outcome for what it says about the token.
 ///
 /// The service decides which of its answers mean a dead token, so this is a value that the layer
-/// is given ([`TokenLayer::judge`](crate::TokenLayer::judge)). The default, [`Challenge`], reads
+/// is given ([`BearerAuthLayer::judge`](crate::BearerAuthLayer::judge)). The default, [`Challenge`], reads
 /// the head of the response alone. Implement it for services that say it elsewhere, say in a
 /// typed error made from the body by a layer below.
 ///
@@ -53,7 +53,7 @@ pub trait Judge<Res, E> {
     /// Leaves word in the outcome of what was found, for the caller to read; nothing by default.
     ///
     /// It is called after each judgement but [`Judgement::Other`].
-    fn annotate(&self, outcome: Result<&mut Res, &mut E>, finding: Finding) {
+    fn annotate(&self, outcome: Result<&mut Res, &mut E>, finding: Rejection) {
         drop((outcome, finding));
     }
 }
@@ -86,7 +86,7 @@ pub enum Judgement {
 /// A 403, which is what RFC 6750 gives to a missing role, is read for that alone. Everything else
 /// leaves the token alone, a 401 without a challenge too: from its head it cannot
 /// be told from a gateway whose own identity check failed. What is found goes into the response's
-/// extensions, as a [`Finding`].
+/// extensions, as a [`Rejection`].
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Challenge;
@@ -104,7 +104,7 @@ impl<B, E> Judge<Response<B>, E> for Challenge {
         }
     }
 
-    fn annotate(&self, outcome: Result<&mut Response<B>, &mut E>, finding: Finding) {
+    fn annotate(&self, outcome: Result<&mut Response<B>, &mut E>, finding: Rejection) {
         if let Ok(response) = outcome {
             response.extensions_mut().insert(finding);
         }

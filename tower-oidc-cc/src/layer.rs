@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tower_layer::Layer;
 
-use crate::{Challenge, Existing, Foreign, Origin, ReplayLayer, Token, Tokens, rules::Rules};
+use crate::{
+    BearerAuth, BearerReplayLayer, Challenge, Existing, Foreign, Origin, TokenSource, rules::Rules,
+};
 
 /// Puts a bearer token on each request to the listed origins, and refuses all other requests.
 ///
@@ -18,18 +20,18 @@ use crate::{Challenge, Existing, Foreign, Origin, ReplayLayer, Token, Tokens, ru
 ///
 /// See the [crate's front page](crate).
 #[derive(Clone, Debug)]
-pub struct TokenLayer<J = Challenge> {
-    tokens: Tokens,
+pub struct BearerAuthLayer<J = Challenge> {
+    tokens: TokenSource,
     rules: Arc<Rules>,
     judge: J,
 }
 
-// === impl TokenLayer ===
+// === impl BearerAuthLayer ===
 
-impl TokenLayer {
+impl BearerAuthLayer {
     /// Lets the token of `tokens` go to `origins` and nowhere else.
     #[must_use]
-    pub fn new(tokens: Tokens, origins: impl IntoIterator<Item = Origin>) -> Self {
+    pub fn new(tokens: TokenSource, origins: impl IntoIterator<Item = Origin>) -> Self {
         let rules = Rules {
             origins: origins.into_iter().collect(),
             foreign: Foreign::default(),
@@ -43,11 +45,11 @@ impl TokenLayer {
     }
 }
 
-impl<J> TokenLayer<J> {
+impl<J> BearerAuthLayer<J> {
     /// Replaces what decides that a token is dead; [`Challenge`] by default.
     #[must_use]
-    pub fn judge<K>(self, judge: K) -> TokenLayer<K> {
-        TokenLayer {
+    pub fn judge<K>(self, judge: K) -> BearerAuthLayer<K> {
+        BearerAuthLayer {
             tokens: self.tokens,
             rules: self.rules,
             judge,
@@ -72,16 +74,16 @@ impl<J> TokenLayer<J> {
     ///
     /// Use it where no retry layer outside does that already.
     #[must_use]
-    pub fn replay(self) -> ReplayLayer<J> {
-        ReplayLayer::new(self)
+    pub fn replay(self) -> BearerReplayLayer<J> {
+        BearerReplayLayer::new(self)
     }
 }
 
-impl<S, J: Clone> Layer<S> for TokenLayer<J> {
-    type Service = Token<S, J>;
+impl<S, J: Clone> Layer<S> for BearerAuthLayer<J> {
+    type Service = BearerAuth<S, J>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Token::new(
+        BearerAuth::new(
             inner,
             self.tokens.clone(),
             Arc::clone(&self.rules),

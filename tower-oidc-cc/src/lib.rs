@@ -9,7 +9,7 @@
 //!                                   fetches, renews ahead of expiry, expires
 //! ```
 //!
-//! [`TokenLayer`] wraps any `Service<http::Request<_>>`. [`Tokens`] keeps the token; layers, clones
+//! [`BearerAuthLayer`] wraps any `Service<http::Request<_>>`. [`TokenSource`] keeps the token; layers, clones
 //! and start-up probes share one.
 //!
 //! ```
@@ -17,7 +17,7 @@
 //! use http::{Request, Response, Uri};
 //! use http_body_util::Full;
 //! use tower::{Layer, ServiceExt};
-//! use tower_oidc_cc::{Credentials, Origin, TokenEndpoint, TokenLayer, Tokens};
+//! use tower_oidc_cc::{Credentials, Origin, TokenEndpoint, BearerAuthLayer, TokenSource};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,8 +34,8 @@
 //! let credentials = Credentials::new("my-client", "my-secret")?;
 //! let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect")?;
 //!
-//! let tokens = Tokens::builder(endpoint, credentials).build(http_client.clone());
-//! let layer = TokenLayer::new(tokens, [Origin::from_uri(&base_uri)?]);
+//! let tokens = TokenSource::builder(endpoint, credentials).build(http_client.clone());
+//! let layer = BearerAuthLayer::new(tokens, [Origin::from_uri(&base_uri)?]);
 //! let service = layer.layer(http_client);
 //!
 //! let request = Request::get("https://api.example.com/data").body(Full::default())?;
@@ -65,7 +65,7 @@
 //!   a while, longer for refused credentials, and callers get the last error at once.
 //! - **No end state.** After any sequence of errors a healthy endpoint yields a token within one
 //!   backoff, or two minutes after refused credentials, or within a second of their being changed;
-//!   five minutes if the server itself asks for that, and more only if a [`Budget`] is spent.
+//!   five minutes if the server itself asks for that, and more only if a [`TokenBudget`] is spent.
 //!   A runtime that is shut down takes its task with it, and the next call starts another.
 //! - **Fail closed.** No token that has expired and no request without one is sent (on a machine
 //!   that was suspended or whose clock was set, from five seconds later on); a token goes to the
@@ -75,7 +75,7 @@
 //! - **Refusals are aimed.** A 401 that says that the token is dead drops that token and no later
 //!   one, at a growing distance: at once, a minute later, ten, then an hour, until an hour's calm.
 //!   Real revocations closer than that wait, too: that a token worked in between leaves no trace.
-//!   Each refusal is told as what it is: a [`Finding`].
+//!   Each refusal is told as what it is: a [`Rejection`].
 //! - **Silence.** No secret and no token is in any `Debug`, error, event or panic of ours. Their
 //!   memory is wiped when the last that holds them is dropped. What others copy is theirs to wipe:
 //!   the buffers of the HTTP client and of a decompressor, the arithmetic of what signs, the
@@ -88,10 +88,10 @@
 //!
 //! | what happens | token requests |
 //! |---|---|
-//! | a day under [`Policy::Ahead`], the default | 2 |
-//! | a day under [`Policy::Interval`], 4 hours | 7 at most |
-//! | a day under [`Policy::Interval`], 6 hours | 5 at most |
-//! | a day under [`Policy::OnExpiry`] | 2 at most |
+//! | a day under [`RefreshPolicy::Ahead`], the default | 2 |
+//! | a day under [`RefreshPolicy::Interval`], 4 hours | 7 at most |
+//! | a day under [`RefreshPolicy::Interval`], 6 hours | 5 at most |
+//! | a day under [`RefreshPolicy::OnExpiry`] | 2 at most |
 //! | a thousand calls at once with no token, or with a token that is found dead | 1 |
 //! | a day of any number of processes that share a [`TokenStore`] | 2 |
 //! | a thousand processes started at once | renewals spread over 2.4 hours |
@@ -101,7 +101,7 @@
 //! | the tokens lack a role, for a day | 24 at most |
 //! | the gateway's own identity check fails | 0 |
 //! | tokens that live less than a minute | 3 in two lives, and 3,600 an hour at most |
-//! | anything else, and all of these together | the [`Budget`]: 240 an hour unless you say otherwise |
+//! | anything else, and all of these together | the [`TokenBudget`]: 240 an hour unless you say otherwise |
 //!
 //! # Errors
 //!
@@ -111,12 +111,12 @@
 //! | [`TokenError::is_rejected`] | correct the client id, the secret or the client's settings; a [`Provider`] that yields others is heard within a second |
 //! | [`TokenError::is_missing_credentials`] | see its source: the file, the variable or the vault |
 //! | [`TokenError::is_over_budget`] | wait; find out what spends the requests, by [`Event`]s; allow more |
-//! | [`TokenError::is_timeout`] | as transient; allow more by [`TokensBuilder::timeout`] or [`readiness`](TokensBuilder::readiness), as its text says, if it is the rule |
+//! | [`TokenError::is_timeout`] | as transient; allow more by [`TokenSourceBuilder::timeout`] or [`readiness`](TokenSourceBuilder::readiness), as its text says, if it is the rule |
 //! | [`TokenError::is_foreign_origin`] | list the origin, or choose [`Foreign::Pass`] |
 //! | [`TokenError::is_already_authorized`] | leave the header to this layer |
 //! | any other [`Error::Token`] | its text says what to set right |
 //! | [`Error::Inner`] | it is your HTTP client's own |
-//! | a 401 with [`Judgement::DeadToken`] | call again if [`Finding::is_replaced`], or let [`TokenLayer::replay`] do so |
+//! | a 401 with [`Judgement::DeadToken`] | call again if [`Rejection::is_replaced`], or let [`BearerAuthLayer::replay`] do so |
 //! | a 401 or 403 with [`Judgement::MissingRole`] | ask an administrator for the role; no retry can help |
 //! | a 401 with [`Judgement::NoHeader`] | look for a layer below, a redirect or a proxy that drops the header |
 //! | any other 401 | the gateway does not say, or its identity check fails: treat it as an outage |
@@ -133,24 +133,24 @@
 #[cfg(feature = "private-key-jwt")]
 pub use self::client_auth::Assertion;
 pub use self::{
-    budget::Budget,
+    budget::TokenBudget,
     credentials::Credentials,
     endpoint::TokenEndpoint,
     error::{ConfigError, Error, TokenError},
     event::{Event, Outcome, Reason},
-    finding::Finding,
+    finding::Rejection,
     health::Health,
     judge::{Challenge, Judge, Judgement},
-    layer::TokenLayer,
+    layer::BearerAuthLayer,
     origin::Origin,
     parameters::Parameters,
-    policy::Policy,
+    policy::RefreshPolicy,
     provider::Provider,
-    replay::{Replay, ReplayLayer},
+    replay::{BearerReplay, BearerReplayLayer},
     rules::{Existing, Foreign},
-    service::Token,
+    service::BearerAuth,
     store::{StoredToken, TokenStore},
-    tokens::{Tokens, TokensBuilder},
+    tokens::{TokenSource, TokenSourceBuilder},
 };
 
 mod backoff;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Policy, moment::Moment};
+use crate::{RefreshPolicy, moment::Moment};
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,7 @@ impl Lifetime {
         now: Moment,
         sent: Moment,
         life: Duration,
-        policy: Policy,
+        policy: RefreshPolicy,
         draw: f64,
     ) -> Option<Self> {
         let life = life.min(LONGEST);

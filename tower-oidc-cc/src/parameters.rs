@@ -11,7 +11,7 @@ mod tests;
 /// beyond the standards.
 ///
 /// One handle makes one kind of token: whatever differs here wants its own
-/// [`Tokens`](crate::Tokens).
+/// [`TokenSource`](crate::TokenSource).
 ///
 /// # Examples
 ///

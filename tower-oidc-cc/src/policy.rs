@@ -2,27 +2,27 @@
 
 use std::time::Duration;
 
-/// Says when the next token is fetched: a value that [`TokensBuilder::policy`] takes.
+/// Says when the next token is fetched: a value that [`TokenSourceBuilder::policy`] takes.
 ///
 /// Under every policy the first token is fetched by the first use, a dead one is replaced at once,
 /// and an expired one is never sent. The policies differ in who waits and in what a day costs; the
 /// figures are for tokens of 24 hours, the default of the service that this crate was made for,
 /// and count the one at the start.
 ///
-/// [`TokensBuilder::policy`]: crate::TokensBuilder::policy
+/// [`TokenSourceBuilder::policy`]: crate::TokenSourceBuilder::policy
 ///
 /// # Examples
 ///
 /// ```
 /// use std::time::Duration;
-/// use tower_oidc_cc::Policy;
+/// use tower_oidc_cc::RefreshPolicy;
 ///
-/// let every_six_hours = Policy::Interval(Duration::from_secs(6 * 60 * 60));
-/// assert_ne!(every_six_hours, Policy::default());
+/// let every_six_hours = RefreshPolicy::Interval(Duration::from_secs(6 * 60 * 60));
+/// assert_ne!(every_six_hours, RefreshPolicy::default());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Policy {
+pub enum RefreshPolicy {
     /// At 70 to 80 % of a token's life, at a random moment: 2 requests a day, and no call waits.
     #[default]
     Ahead,
@@ -38,9 +38,9 @@ pub enum Policy {
     OnExpiry,
 }
 
-// === impl Policy ===
+// === impl RefreshPolicy ===
 
-impl Policy {
+impl RefreshPolicy {
     /// How old a token of this life grows before it is renewed; `draw`, in `0.0..1.0`, is the
     /// jitter and only ever makes it younger.
     pub(crate) fn age(self, life: Duration, draw: f64) -> Duration {

@@ -84,7 +84,7 @@ impl Provider {
     ///
     /// Whichever was accepted last is asked first from then on. Nothing but a refusal of the
     /// credentials themselves leads to the next ones: a limit or a fault of the server never does,
-    /// and each try counts in the [`Budget`](crate::Budget).
+    /// and each try counts in the [`TokenBudget`](crate::TokenBudget).
     #[must_use]
     pub fn or(mut self, next: impl Into<Self>) -> Self {
         self.sources.extend(next.into().sources);

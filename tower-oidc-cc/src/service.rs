@@ -10,7 +10,7 @@ use http::{Request, header::AUTHORIZATION};
 use tower_service::Service;
 
 use crate::{
-    Challenge, Error, Event, Judge, TokenError, Tokens,
+    Challenge, Error, Event, Judge, TokenError, TokenSource,
     error::token::Kind,
     future::ResponseFuture,
     rules::{Rules, Ruling},
@@ -47,9 +47,9 @@ use crate::{
 /// [`Error::Token`]: there was no token; the request was not sent.
 /// [`Error::Inner`]: the service below failed, in `poll_ready` or in its response.
 #[derive(Debug)]
-pub struct Token<S, J = Challenge> {
+pub struct BearerAuth<S, J = Challenge> {
     inner: S,
-    tokens: Tokens,
+    tokens: TokenSource,
     rules: Arc<Rules>,
     judge: J,
     /// The badge of the last call: while its token is in use, the next call needs no other.
@@ -75,10 +75,10 @@ enum Phase {
     Failed,
 }
 
-// === impl Token ===
+// === impl BearerAuth ===
 
-impl<S, J> Token<S, J> {
-    pub(crate) fn new(inner: S, tokens: Tokens, rules: Arc<Rules>, judge: J) -> Self {
+impl<S, J> BearerAuth<S, J> {
+    pub(crate) fn new(inner: S, tokens: TokenSource, rules: Arc<Rules>, judge: J) -> Self {
         Self {
             inner,
             tokens,
@@ -149,7 +149,7 @@ impl<S, J> Token<S, J> {
     }
 }
 
-impl<S, J, B> Service<Request<B>> for Token<S, J>
+impl<S, J, B> Service<Request<B>> for BearerAuth<S, J>
 where
     S: Service<Request<B>>,
     J: Judge<S::Response, S::Error> + Clone,
@@ -202,7 +202,7 @@ where
     }
 }
 
-impl<S: Clone, J: Clone> Clone for Token<S, J> {
+impl<S: Clone, J: Clone> Clone for BearerAuth<S, J> {
     fn clone(&self) -> Self {
         Self::new(
             self.inner.clone(),

@@ -15,13 +15,13 @@ mod stored;
 /// Keeps a token for other processes, so that a fleet makes one token request and not one each.
 ///
 /// Use it where many processes share one client: a file for those of one machine, Redis or Valkey
-/// for those of several. [`TokensBuilder::store`](crate::TokensBuilder::store) takes it. It is
+/// for those of several. [`TokenSourceBuilder::store`](crate::TokenSourceBuilder::store) takes it. It is
 /// asked before each token request and told after one that succeeded, by the driver alone: no call
 /// that finds a valid token ever waits for it.
 ///
 /// What is behind it may break. A store that fails, takes longer than a second, or holds what is
 /// no token, somebody else's, an expired or a dead one is as good as none: this process asks for
-/// itself, within its own [`Budget`](crate::Budget). A store sees the token in clear: let nobody
+/// itself, within its own [`TokenBudget`](crate::TokenBudget). A store sees the token in clear: let nobody
 /// else read it, or encrypt what [`StoredToken::as_bytes`] gives.
 ///
 /// A key names the endpoint, the client id and all that is asked for, each with its length. The
@@ -59,7 +59,7 @@ mod stored;
 ///         Ok(free)
 ///     }
 /// }
-/// # use tower_oidc_cc::{Credentials, TokenEndpoint, Tokens};
+/// # use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource};
 /// # use bytes::Bytes;
 /// # use http::{Request, Response};
 /// # use http_body_util::Full;
@@ -72,7 +72,7 @@ mod stored;
 /// # let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect")?;
 /// # let credentials = Credentials::new("id", "secret")?;
 ///
-/// let tokens = Tokens::builder(endpoint, credentials).store(Memory::default()).build(client);
+/// let tokens = TokenSource::builder(endpoint, credentials).store(Memory::default()).build(client);
 /// tokens.ready().await?;
 /// # Ok(())
 /// # }

@@ -7,9 +7,9 @@ use self::{
     bearer::Bearer,
     shared::Shared,
 };
-use crate::{Event, Finding, Health, Judgement, Provider, TokenEndpoint, TokenError};
+use crate::{Event, Health, Judgement, Provider, Rejection, TokenEndpoint, TokenError};
 
-pub use self::builder::TokensBuilder;
+pub use self::builder::TokenSourceBuilder;
 pub(crate) use self::{
     badge::{Badge, Desk},
     wait::Wait,
@@ -60,7 +60,7 @@ mod wait;
 /// use bytes::Bytes;
 /// use http::{Request, Response};
 /// use http_body_util::Full;
-/// use tower_oidc_cc::{Credentials, TokenEndpoint, Tokens};
+/// use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -70,7 +70,7 @@ mod wait;
 ///     Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from(reply))))
 /// });
 /// let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect")?;
-/// let tokens = Tokens::builder(endpoint, Credentials::new("id", "secret")?).build(client);
+/// let tokens = TokenSource::builder(endpoint, Credentials::new("id", "secret")?).build(client);
 ///
 /// // A start-up probe: fail before taking traffic, not after.
 /// tokens.ready().await?;
@@ -78,20 +78,23 @@ mod wait;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Tokens {
+pub struct TokenSource {
     shared: Arc<Shared>,
     desks: Arc<[Arc<Desk>; LANES]>,
 }
 
-// === impl Tokens ===
+// === impl TokenSource ===
 
-impl Tokens {
+impl TokenSource {
     /// Starts with what cannot be defaulted: whom to ask, and as whom.
     ///
     /// [`Credentials`](crate::Credentials) are a provider that never changes.
     #[must_use]
-    pub fn builder(endpoint: TokenEndpoint, credentials: impl Into<Provider>) -> TokensBuilder {
-        TokensBuilder::new(endpoint, credentials.into())
+    pub fn builder(
+        endpoint: TokenEndpoint,
+        credentials: impl Into<Provider>,
+    ) -> TokenSourceBuilder {
+        TokenSourceBuilder::new(endpoint, credentials.into())
     }
 
     /// Waits until there is a valid token, and asks for one if need be.
@@ -126,9 +129,9 @@ impl Tokens {
     /// ```
     /// use std::time::Duration;
     /// use tokio::time::timeout;
-    /// use tower_oidc_cc::Tokens;
+    /// use tower_oidc_cc::TokenSource;
     ///
-    /// async fn shut_down(tokens: Tokens) {
+    /// async fn shut_down(tokens: TokenSource) {
     ///     // A token request takes ten seconds at most of a client that is ready, by default.
     ///     drop(timeout(Duration::from_secs(15), tokens.idle()).await);
     /// }
@@ -148,10 +151,10 @@ impl Tokens {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tower_oidc_cc::Tokens;
+    /// use tower_oidc_cc::TokenSource;
     ///
     /// /// Worth a page: half an hour is left to mend the endpoint or the credentials.
-    /// fn is_worrying(tokens: &Tokens) -> bool {
+    /// fn is_worrying(tokens: &TokenSource) -> bool {
     ///     let health = tokens.health();
     ///     let short = health.life_left().is_none_or(|left| left < Duration::from_secs(1_800));
     ///     health.last_error().is_some() && short
@@ -206,14 +209,14 @@ impl Tokens {
 
 impl Desk {
     /// Acts on a judgement about the token of this generation, and says what was done.
-    pub(crate) fn find(&self, judgement: Judgement, generation: u64) -> Finding {
+    pub(crate) fn find(&self, judgement: Judgement, generation: u64) -> Rejection {
         self.shared.find(judgement, generation)
     }
 }
 
-// === impl Tokens ===
+// === impl TokenSource ===
 
-impl fmt::Debug for Tokens {
+impl fmt::Debug for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tokens")
             .field("fresh", &(self.current() != 0))

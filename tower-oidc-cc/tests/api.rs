@@ -18,8 +18,9 @@ use http::{Request, Response};
 use support::{Body, DATA, Endpoint, echo, endpoint::Reply, get, layer, tokens};
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_oidc_cc::{
-    Assertion, Challenge, ConfigError, Credentials, Error, Judgement, Origin, Parameters, Replay,
-    Token, TokenEndpoint, TokenError, TokenLayer, Tokens, TokensBuilder, future::ResponseFuture,
+    Assertion, BearerAuth, BearerAuthLayer, BearerReplay, Challenge, ConfigError, Credentials,
+    Error, Judgement, Origin, Parameters, TokenEndpoint, TokenError, TokenSource,
+    TokenSourceBuilder, future::ResponseFuture,
 };
 
 #[test]
@@ -34,14 +35,14 @@ fn auto_traits_are_as_promised() {
     all::<Origin>();
     all::<Parameters>();
     all::<ResponseFuture<Ready<()>>>();
-    all::<Token<()>>();
+    all::<BearerAuth<()>>();
     all::<TokenEndpoint>();
-    all::<TokenLayer>();
-    all::<Tokens>();
-    all::<TokensBuilder>();
-    clone::<Token<()>>();
-    clone::<TokenLayer>();
-    clone::<Tokens>();
+    all::<BearerAuthLayer>();
+    all::<TokenSource>();
+    all::<TokenSourceBuilder>();
+    clone::<BearerAuth<()>>();
+    clone::<BearerAuthLayer>();
+    clone::<TokenSource>();
     error::<ConfigError>();
     error::<Error<io::Error>>();
     error::<TokenError>();
@@ -113,9 +114,9 @@ impl<B> Service<Request<B>> for Anything {
 #[test]
 fn a_body_that_cannot_be_copied_is_never_sent_twice() {
     // Such a stream passes the token layer, and the compiler refuses it to the one that replays.
-    const { assert!(<Takes<Token<Anything>, Bare>>::YES) };
-    const { assert!(!<Takes<Replay<Anything>, Bare>>::YES) };
-    const { assert!(<Takes<Replay<Anything>, Body>>::YES) };
+    const { assert!(<Takes<BearerAuth<Anything>, Bare>>::YES) };
+    const { assert!(!<Takes<BearerReplay<Anything>, Bare>>::YES) };
+    const { assert!(<Takes<BearerReplay<Anything>, Body>>::YES) };
 }
 
 #[tokio::test(start_paused = true)]

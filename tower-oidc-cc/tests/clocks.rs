@@ -18,7 +18,7 @@ use std::{
 use support::{DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, secs, settle};
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, ServiceExt};
-use tower_oidc_cc::Tokens;
+use tower_oidc_cc::TokenSource;
 
 /// A wall clock that goes with the steady one until it is set.
 #[derive(Clone)]
@@ -53,7 +53,7 @@ impl Wall {
         }
     }
 
-    fn tokens(&self, endpoint: &Endpoint) -> Tokens {
+    fn tokens(&self, endpoint: &Endpoint) -> TokenSource {
         let wall = self.clone();
         builder()
             .wall_clock(move || wall.now())

@@ -17,10 +17,10 @@ use support::{
 };
 use tokio::time::{advance, sleep};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_oidc_cc::{Budget, Event, Reason, Tokens};
+use tower_oidc_cc::{Event, Reason, TokenBudget, TokenSource};
 
 /// A handle, and what it told in short.
-fn telling(endpoint: &Endpoint) -> (Tokens, Arc<Mutex<Vec<String>>>) {
+fn telling(endpoint: &Endpoint) -> (TokenSource, Arc<Mutex<Vec<String>>>) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let listener = Arc::clone(&told);
     let tokens = builder().on_event(move |event| {
@@ -43,7 +43,7 @@ fn telling(endpoint: &Endpoint) -> (Tokens, Arc<Mutex<Vec<String>>>) {
 async fn health_follows_a_token_through_its_life() {
     let endpoint = Endpoint::scripted([Reply::down(), Reply::token(1_000)]);
     endpoint.set(Reply::refusal());
-    let budget = Budget::per_hour(NonZeroU32::new(20).unwrap());
+    let budget = TokenBudget::per_hour(NonZeroU32::new(20).unwrap());
     let tokens = builder().budget(budget).build(endpoint.clone());
     let health = tokens.health();
     assert!(!health.is_ready() && health.last_error().is_none());

@@ -24,7 +24,8 @@ use support::{
 use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_oidc_cc::{
-    Budget, Credentials, Event, Outcome, Provider, Reason, TokenEndpoint, Tokens, TokensBuilder,
+    Credentials, Event, Outcome, Provider, Reason, TokenBudget, TokenEndpoint, TokenSource,
+    TokenSourceBuilder,
 };
 
 /// Whatever was told, in order.
@@ -32,7 +33,7 @@ use tower_oidc_cc::{
 struct Told(Arc<Mutex<Vec<Event>>>);
 
 impl Told {
-    fn by(&self, builder: TokensBuilder) -> TokensBuilder {
+    fn by(&self, builder: TokenSourceBuilder) -> TokenSourceBuilder {
         let told = self.clone();
         builder.on_event(move |event| told.0.lock().unwrap().push(event.clone()))
     }
@@ -212,7 +213,7 @@ async fn an_old_token_that_serves_while_its_renewal_fails_is_told() {
 async fn a_spent_budget_is_told() {
     let endpoint = Endpoint::always(Reply::down());
     let told = Told::default();
-    let budget = Budget::per_hour(NonZeroU32::new(4).unwrap());
+    let budget = TokenBudget::per_hour(NonZeroU32::new(4).unwrap());
     let tokens = told.by(builder().budget(budget)).build(endpoint.clone());
     let start = Instant::now();
     while start.elapsed() < secs(1_800) {
@@ -240,7 +241,9 @@ async fn changed_credentials_are_told_once_for_each_change() {
     let endpoint = Endpoint::scripted([Reply::refusal(), Reply::refusal()]);
     let told = Told::default();
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-    let tokens = told.by(Tokens::builder(uri, vault)).build(endpoint.clone());
+    let tokens = told
+        .by(TokenSource::builder(uri, vault))
+        .build(endpoint.clone());
     let changed = |event: &Event| matches!(event, Event::CredentialsChanged);
     assert!(tokens.ready().await.is_err());
     sleep(secs(30)).await;

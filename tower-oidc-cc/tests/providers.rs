@@ -26,12 +26,12 @@ use support::{
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, ServiceExt};
 #[cfg(unix)]
-use tower_oidc_cc::Policy;
-use tower_oidc_cc::{Credentials, Provider, TokenEndpoint, Tokens};
+use tower_oidc_cc::RefreshPolicy;
+use tower_oidc_cc::{Credentials, Provider, TokenEndpoint, TokenSource};
 
-fn tokens(provider: impl Into<Provider>, endpoint: &Endpoint) -> Tokens {
+fn tokens(provider: impl Into<Provider>, endpoint: &Endpoint) -> TokenSource {
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-    Tokens::builder(uri, provider).build(endpoint.clone())
+    TokenSource::builder(uri, provider).build(endpoint.clone())
 }
 
 fn key(secret: &str) -> Credentials {
@@ -185,7 +185,7 @@ async fn a_source_that_failed_is_left_alone_once_another_process_has_brought_a_t
     };
     let process = |provider: Provider| {
         let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-        let builder = Tokens::builder(uri, provider).store(redis.clone());
+        let builder = TokenSource::builder(uri, provider).store(redis.clone());
         builder.build(endpoint.clone())
     };
     process(key("spare").into()).ready().await.unwrap();
@@ -317,8 +317,8 @@ async fn a_file_that_hangs_leaves_the_last_good_secret_and_is_opened_once() {
     dir.swap("good");
     let endpoint = Endpoint::always(Reply::token(100));
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-    let tokens = Tokens::builder(uri, Provider::file("client", dir.secret()))
-        .policy(Policy::OnExpiry)
+    let tokens = TokenSource::builder(uri, Provider::file("client", dir.secret()))
+        .policy(RefreshPolicy::OnExpiry)
         .build(endpoint.clone());
     tokens.ready().await.unwrap();
     let _hanging = Hanging::at(dir.secret());
@@ -403,7 +403,7 @@ async fn a_provider_that_hangs_is_given_up_and_expiry_goes_on() {
 
 /// A provider that hangs from the time on at which it is told to, and a handle over it whose tokens
 /// live twenty seconds.
-fn hanging(endpoint: &Endpoint) -> (Tokens, Arc<AtomicBool>) {
+fn hanging(endpoint: &Endpoint) -> (TokenSource, Arc<AtomicBool>) {
     let hangs = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&hangs);
     let provider = Provider::from_fn(move || {
@@ -421,7 +421,7 @@ fn hanging(endpoint: &Endpoint) -> (Tokens, Arc<AtomicBool>) {
 
 /// Calls from now on until the token of the first request has expired, and a second longer: it is
 /// sent to the end of its life, and not a moment longer.
-async fn calls_past_the_first_expiry(tokens: &Tokens, endpoint: &Endpoint) {
+async fn calls_past_the_first_expiry(tokens: &TokenSource, endpoint: &Endpoint) {
     let service = layer(tokens).layer(echo());
     let expiry = endpoint.expiry("canary-token-1");
     // Between the ticks: at the moment itself the driver and the call are both right.

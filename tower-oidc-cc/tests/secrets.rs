@@ -19,7 +19,7 @@ use support::{
 };
 use tokio::time::advance;
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_oidc_cc::{Credentials, Finding, Provider, TokenEndpoint, Tokens};
+use tower_oidc_cc::{Credentials, Provider, Rejection, TokenEndpoint, TokenSource};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Collects whatever tracing writes.
@@ -74,7 +74,7 @@ async fn no_secret_and_no_token_shows_anywhere() {
     show(&mut text, &credentials);
     show(&mut text, &Credentials::basic("client", SECRET).unwrap());
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-    show(&mut text, &Tokens::builder(uri, credentials));
+    show(&mut text, &TokenSource::builder(uri, credentials));
     show_error(
         &mut text,
         &Credentials::new(SECRET, format!("{SECRET} {SECRET}")).unwrap_err(),
@@ -154,7 +154,7 @@ async fn no_secret_and_no_token_shows_anywhere() {
     let told = Arc::new(Mutex::new(String::new()));
     let listener = Arc::clone(&told);
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-    let builder = Tokens::builder(uri, provider)
+    let builder = TokenSource::builder(uri, provider)
         .on_event(move |event| show(&mut listener.lock().unwrap(), event));
     show(&mut text, &builder);
     let endpoint = Endpoint::scripted([Reply::refusal(), Reply::token(100)]);
@@ -187,7 +187,13 @@ async fn no_secret_and_no_token_shows_anywhere() {
     show(&mut text, &call);
     let response = call.await.unwrap();
     show(&mut text, &response);
-    text.push_str(&response.extensions().get::<Finding>().unwrap().to_string());
+    text.push_str(
+        &response
+            .extensions()
+            .get::<Rejection>()
+            .unwrap()
+            .to_string(),
+    );
 
     let traced = capture.text();
     for event in ["token renewed", "token request failed", "token dropped"] {

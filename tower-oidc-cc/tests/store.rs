@@ -27,16 +27,16 @@ use tokio::{
 };
 use tower::{Layer, Service, ServiceExt};
 use tower_oidc_cc::{
-    Credentials, Event, Parameters, StoredToken, TokenEndpoint, Tokens, TokensBuilder,
+    Credentials, Event, Parameters, StoredToken, TokenEndpoint, TokenSource, TokenSourceBuilder,
 };
 
 /// A process of a fleet: it has nothing in common with the others but the store and the endpoint.
-fn process(store: &Store, endpoint: &Endpoint) -> Tokens {
+fn process(store: &Store, endpoint: &Endpoint) -> TokenSource {
     timed().store(store.clone()).build(endpoint.clone())
 }
 
 /// The usual settings, on a wall clock that moves with the paused one.
-fn timed() -> TokensBuilder {
+fn timed() -> TokenSourceBuilder {
     let (start, wall) = (Instant::now(), SystemTime::UNIX_EPOCH + secs(1_700_000_000));
     builder().wall_clock(move || wall + start.elapsed())
 }
@@ -50,7 +50,7 @@ async fn usual_key() -> String {
 }
 
 /// Waits for a token, and says how long that took.
-async fn ready(tokens: &Tokens) -> Duration {
+async fn ready(tokens: &TokenSource) -> Duration {
     let start = Instant::now();
     tokens.ready().await.unwrap();
     start.elapsed()
@@ -257,14 +257,14 @@ async fn each_endpoint_client_and_question_has_its_own_token() {
     ];
     let kinds = fleet.len();
     for (uri, credentials, parameters) in fleet {
-        let builder = Tokens::builder(uri, credentials).parameters(parameters);
+        let builder = TokenSource::builder(uri, credentials).parameters(parameters);
         ready(&builder.store(store.clone()).build(endpoint.clone())).await;
         settle().await;
     }
     assert_eq!(endpoint.count(), kinds);
     assert_eq!(store.keys().len(), kinds);
     // A secret that was rotated leads to the same token.
-    let rotated = Tokens::builder(realm("one"), key("client", "rotated"));
+    let rotated = TokenSource::builder(realm("one"), key("client", "rotated"));
     ready(&rotated.store(store.clone()).build(endpoint.clone())).await;
     assert_eq!(endpoint.count(), kinds);
     assert!(store.keys().iter().all(|key| !key.contains(SECRET)));

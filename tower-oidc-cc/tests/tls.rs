@@ -37,7 +37,7 @@ use support::{
 use tokio::time::{Instant, sleep};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tower::{BoxError, Layer, ServiceExt, service_fn, util::BoxCloneService};
-use tower_oidc_cc::{Credentials, TokenEndpoint, Tokens};
+use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource};
 
 const HOST: &str = "sso.example.com";
 
@@ -267,7 +267,7 @@ async fn a_client_with_a_certificate_sends_its_id_and_no_secret() {
     let uri = Uri::from_static("https://sso.example.com/token");
     let tokens = |credentials: Credentials| {
         let endpoint = TokenEndpoint::new(uri.clone()).unwrap();
-        Tokens::builder(endpoint, credentials).build(server.client(&config))
+        TokenSource::builder(endpoint, credentials).build(server.client(&config))
     };
     tokens(Credentials::certificate("client").unwrap())
         .ready()

@@ -28,7 +28,7 @@ use tower::{
     limit::{ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer},
     service_fn,
 };
-use tower_oidc_cc::{Existing, Finding, Foreign, Judgement};
+use tower_oidc_cc::{Existing, Foreign, Judgement, Rejection};
 
 /// A service that refuses the first `refused` tokens as dead, and counts its calls.
 fn revoking(
@@ -66,7 +66,7 @@ fn always(
     service_fn(move |_: Request<Body>| async move { Ok(unauthorized(error)) })
 }
 
-fn found(response: &Response<String>) -> &Finding {
+fn found(response: &Response<String>) -> &Rejection {
     response.extensions().get().unwrap()
 }
 
@@ -266,7 +266,7 @@ async fn an_identity_check_that_fails_at_the_gateway_refreshes_nothing() {
         let service = layer(&tokens(&endpoint)).replay().layer(always(text));
         for _ in 0..100 {
             let response = service.clone().oneshot(get(DATA)).await.unwrap();
-            assert!(response.extensions().get::<Finding>().is_none());
+            assert!(response.extensions().get::<Rejection>().is_none());
         }
         assert_eq!(endpoint.count(), 1);
     }
@@ -308,7 +308,7 @@ async fn a_refusal_of_a_request_that_carried_no_token_says_nothing_about_it() {
                 .await
                 .unwrap()
                 .extensions()
-                .get::<Finding>()
+                .get::<Rejection>()
                 .is_none()
         );
     }

@@ -16,7 +16,7 @@
 //!     errors::{ClassifyLayer, RetryLayer},
 //!     into_error,
 //!     limits::{Background, ConnectionLimitLayer, DetachLayer, Limiter, Limits, RequestLimitLayer},
-//!     token::{Credentials, Origin, TokenEndpoint, TokenLayer, Tokens},
+//!     token::{Credentials, Origin, TokenEndpoint, BearerAuthLayer, TokenSource},
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,12 +28,12 @@
 //! let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect")?;
 //! let first = RequestLimitLayer::new(limiter.first_in_line()); // token calls are counted, too
 //! let credentials = Credentials::new("my-client-id", "s3cr3t")?;
-//! let tokens = Tokens::builder(endpoint, credentials).build(first.layer(http.clone()));
+//! let tokens = TokenSource::builder(endpoint, credentials).build(first.layer(http.clone()));
 //! let origin = Origin::from_uri(&"https://data.example.org".parse()?)?;
 //! let stack = ServiceBuilder::new()
 //!     .layer(RetryLayer::new())
 //!     .map_err(into_error)
-//!     .layer(TokenLayer::new(tokens, [origin]).judge(ReadError))
+//!     .layer(BearerAuthLayer::new(tokens, [origin]).judge(ReadError))
 //!     .layer(DetachLayer::new())
 //!     .layer(RequestLimitLayer::new(limiter).feedback(ReadError))
 //!     .layer(ClassifyLayer::new())
@@ -60,16 +60,16 @@ pub use crate::translate::{ReadError, into_error};
 ///     ReadError,
 ///     errors::Error,
 ///     limits::{Limiter, Limits, RequestLimitLayer},
-///     token::{TokenLayer, Tokens},
+///     token::{BearerAuthLayer, TokenSource},
 /// };
 ///
 /// fn stack(
-///     tokens: Tokens,
+///     tokens: TokenSource,
 ///     http: impl Service<http::Request<String>, Response = http::Response<String>, Error = Error>,
 /// ) -> impl Service<http::Request<String>> {
 ///     ServiceBuilder::new()
 ///         .layer(RequestLimitLayer::new(Limiter::new(Limits::default())).feedback(ReadError))
-///         .layer(TokenLayer::new(tokens, []).judge(ReadError))
+///         .layer(BearerAuthLayer::new(tokens, []).judge(ReadError))
 ///         .service(http)
 /// }
 /// ```
@@ -82,15 +82,15 @@ pub use crate::translate::{ReadError, into_error};
 ///     ReadError,
 ///     errors::Error,
 ///     limits::{Limiter, Limits, RequestLimitLayer},
-///     token::{TokenLayer, Tokens},
+///     token::{BearerAuthLayer, TokenSource},
 /// };
 ///
 /// fn stack(
-///     tokens: Tokens,
+///     tokens: TokenSource,
 ///     http: impl Service<http::Request<String>, Response = http::Response<String>, Error = Error>,
 /// ) -> impl Service<http::Request<String>> {
 ///     ServiceBuilder::new()
-///         .layer(TokenLayer::new(tokens, []).judge(ReadError))
+///         .layer(BearerAuthLayer::new(tokens, []).judge(ReadError))
 ///         .layer(RequestLimitLayer::new(Limiter::new(Limits::default())).feedback(ReadError))
 ///         .service(http)
 /// }
@@ -103,15 +103,15 @@ pub use crate::translate::{ReadError, into_error};
 /// use tower_tds::layers::{
 ///     ReadError,
 ///     errors::{Error, RetryLayer},
-///     token::{TokenLayer, Tokens},
+///     token::{BearerAuthLayer, TokenSource},
 /// };
 ///
 /// fn stack(
-///     tokens: Tokens,
+///     tokens: TokenSource,
 ///     http: impl Service<http::Request<String>, Response = http::Response<String>, Error = Error> + Clone,
 /// ) -> impl Service<http::Request<String>> {
 ///     ServiceBuilder::new()
-///         .layer(TokenLayer::new(tokens, []).judge(ReadError))
+///         .layer(BearerAuthLayer::new(tokens, []).judge(ReadError))
 ///         .layer(RetryLayer::new())
 ///         .service(http)
 /// }

@@ -4,7 +4,7 @@ use std::{error::Error as _, time::Duration};
 
 use http::Response;
 use tower::BoxError;
-use tower_oidc_cc::{Finding, Judge, Judgement, TokenError};
+use tower_oidc_cc::{Judge, Judgement, Rejection, TokenError};
 use tower_tds_errors::{Error, Kind, Retried, Sent};
 use tower_tds_limits::{Feedback, LimitError, Outcome};
 
@@ -65,7 +65,7 @@ impl<B> Judge<Response<B>, LimitsError> for ReadError {
 
     /// A token that was refused and stays would be sent again by a retry. One that lacks a role is
     /// named by those that it has, where the feature `claims` reads them.
-    fn annotate(&self, outcome: Result<&mut Response<B>, &mut LimitsError>, finding: Finding) {
+    fn annotate(&self, outcome: Result<&mut Response<B>, &mut LimitsError>, finding: Rejection) {
         let Err(LimitsError::Inner(error)) = outcome else {
             return;
         };

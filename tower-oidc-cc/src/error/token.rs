@@ -93,7 +93,7 @@ impl TokenError {
         self.is_bad_key() || self.is_missing_credentials()
     }
 
-    /// Whether the [`Budget`](crate::Budget) of token requests is spent; nothing was asked.
+    /// Whether the [`TokenBudget`](crate::TokenBudget) of token requests is spent; nothing was asked.
     #[must_use]
     pub fn is_over_budget(&self) -> bool {
         matches!(self.0.kind, Kind::OverBudget)

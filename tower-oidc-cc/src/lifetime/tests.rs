@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::{A_WHILE, LONGEST, Lifetime};
-use crate::{Policy, moment::Moment};
+use crate::{RefreshPolicy, moment::Moment};
 
 fn moment() -> Moment {
     Moment {
@@ -25,10 +25,10 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[test]
 fn a_day_is_renewed_at_four_fifths_and_earlier_by_jitter_only() {
     let sent = moment();
-    let latest = Lifetime::plan_at(sent, sent, DAY, Policy::Ahead, 0.0).unwrap();
+    let latest = Lifetime::plan_at(sent, sent, DAY, RefreshPolicy::Ahead, 0.0).unwrap();
     assert_eq!(latest.renew_at.left_at(sent), DAY.mul_f64(0.8));
     assert_eq!(latest.expires_at.left_at(sent), DAY);
-    let earlier = Lifetime::plan_at(sent, sent, DAY, Policy::Ahead, 0.999).unwrap();
+    let earlier = Lifetime::plan_at(sent, sent, DAY, RefreshPolicy::Ahead, 0.999).unwrap();
     assert!(earlier.renew_at.steady < latest.renew_at.steady);
     assert!(earlier.renew_at.left_at(sent) > DAY.mul_f64(0.7));
 }
@@ -37,14 +37,27 @@ fn a_day_is_renewed_at_four_fifths_and_earlier_by_jitter_only() {
 fn life_counts_from_the_send() {
     let sent = moment();
     let now = later(sent, Duration::from_secs(20));
-    let plan = Lifetime::plan_at(now, sent, Duration::from_secs(60), Policy::Ahead, 0.0).unwrap();
+    let plan = Lifetime::plan_at(
+        now,
+        sent,
+        Duration::from_secs(60),
+        RefreshPolicy::Ahead,
+        0.0,
+    )
+    .unwrap();
     assert_eq!(plan.expires_at, later(sent, Duration::from_secs(60)));
     assert_eq!(
-        Lifetime::plan_at(now, sent, Duration::from_secs(20), Policy::Ahead, 0.0),
+        Lifetime::plan_at(
+            now,
+            sent,
+            Duration::from_secs(20),
+            RefreshPolicy::Ahead,
+            0.0
+        ),
         None
     );
     assert_eq!(
-        Lifetime::plan_at(now, sent, Duration::ZERO, Policy::Ahead, 0.0),
+        Lifetime::plan_at(now, sent, Duration::ZERO, RefreshPolicy::Ahead, 0.0),
         None
     );
 }
@@ -53,7 +66,14 @@ fn life_counts_from_the_send() {
 fn a_token_that_arrives_late_is_used_for_half_of_what_is_left() {
     let sent = moment();
     let now = later(sent, Duration::from_secs(9));
-    let plan = Lifetime::plan_at(now, sent, Duration::from_secs(10), Policy::Ahead, 0.5).unwrap();
+    let plan = Lifetime::plan_at(
+        now,
+        sent,
+        Duration::from_secs(10),
+        RefreshPolicy::Ahead,
+        0.5,
+    )
+    .unwrap();
     assert_eq!(plan.renew_at, later(now, Duration::from_millis(500)));
 }
 
@@ -62,7 +82,7 @@ fn an_interval_is_kept_to_a_tenth_and_a_short_life_goes_before_it() {
     let sent = moment();
     let hours = |n: u32| Duration::from_secs(3_600) * n;
     let age = |every, life, draw| {
-        let policy = Policy::Interval(every);
+        let policy = RefreshPolicy::Interval(every);
         Lifetime::plan_at(sent, sent, life, policy, draw)
             .unwrap()
             .renew_at
@@ -77,7 +97,7 @@ fn an_interval_is_kept_to_a_tenth_and_a_short_life_goes_before_it() {
 #[test]
 fn on_expiry_nothing_is_renewed_ahead() {
     let sent = moment();
-    let plan = Lifetime::plan_at(sent, sent, DAY, Policy::OnExpiry, 0.7).unwrap();
+    let plan = Lifetime::plan_at(sent, sent, DAY, RefreshPolicy::OnExpiry, 0.7).unwrap();
     assert_eq!(plan.renew_at, plan.expires_at);
 }
 
@@ -85,8 +105,8 @@ fn on_expiry_nothing_is_renewed_ahead() {
 fn a_thousand_processes_started_at_once_renew_apart() {
     let sent = moment();
     for policy in [
-        Policy::Ahead,
-        Policy::Interval(Duration::from_secs(4 * 3_600)),
+        RefreshPolicy::Ahead,
+        RefreshPolicy::Interval(Duration::from_secs(4 * 3_600)),
     ] {
         let mut in_second = std::collections::HashMap::<u64, u32>::new();
         for _ in 0..1_000 {
@@ -107,9 +127,9 @@ proptest! {
         late_ms in 0u64..30_000,
         draw in 0.0f64..1.0,
         policy in prop_oneof![
-            Just(Policy::Ahead),
-            Just(Policy::OnExpiry),
-            any::<u64>().prop_map(|ms| Policy::Interval(Duration::from_millis(ms))),
+            Just(RefreshPolicy::Ahead),
+            Just(RefreshPolicy::OnExpiry),
+            any::<u64>().prop_map(|ms| RefreshPolicy::Interval(Duration::from_millis(ms))),
         ],
     ) {
         let sent = moment();
@@ -138,7 +158,7 @@ proptest! {
         let life = Duration::from_secs(life_s);
         let age = |draw: u32| {
             let draw = f64::from(draw) / 1_000.0;
-            let plan = Lifetime::plan_at(now, sent, life, Policy::Ahead, draw).unwrap();
+            let plan = Lifetime::plan_at(now, sent, life, RefreshPolicy::Ahead, draw).unwrap();
             plan.renew_at.left_at(sent)
         };
         // A thousand draws are a thousand moments at one distance, a ten-thousandth of a life:
@@ -160,7 +180,7 @@ proptest! {
         let step = Duration::from_secs(step_s.unsigned_abs());
         let wall = if step_s < 0 { sent.wall - step } else { sent.wall + step };
         let now = Moment { wall, ..sent };
-        match Lifetime::plan_at(now, sent, life, Policy::Ahead, draw) {
+        match Lifetime::plan_at(now, sent, life, RefreshPolicy::Ahead, draw) {
             None => prop_assert!(wall >= sent.wall + life),
             Some(plan) => {
                 let by_the_steady = Moment { wall, steady: sent.steady + life };

@@ -11,7 +11,7 @@ use http::Request;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::{Challenge, Error, Event, Judge, Token, future::ResponseFuture, tokens::Wait};
+use crate::{BearerAuth, Challenge, Error, Event, Judge, future::ResponseFuture, tokens::Wait};
 
 type Outcome<S, B> =
     Result<<S as Service<Request<B>>>::Response, Error<<S as Service<Request<B>>>::Error>>;
@@ -28,7 +28,7 @@ pin_project! {
     {
         #[pin]
         state: State<S, J, B>,
-        again: Option<(Token<S, J>, Request<B>)>,
+        again: Option<(BearerAuth<S, J>, Request<B>)>,
     }
 }
 
@@ -63,7 +63,7 @@ where
 {
     pub(super) fn new(
         call: ResponseFuture<S::Future, J>,
-        again: Option<(Token<S, J>, Request<B>)>,
+        again: Option<(BearerAuth<S, J>, Request<B>)>,
     ) -> Self {
         Self {
             state: State::First { call },

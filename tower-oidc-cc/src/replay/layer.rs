@@ -2,19 +2,19 @@
 
 use tower_layer::Layer;
 
-use crate::{Challenge, Replay, TokenLayer};
+use crate::{BearerAuthLayer, BearerReplay, Challenge};
 
 /// Puts a bearer token on each request, and sends it once more if the token was refused as dead.
 ///
-/// Made by [`TokenLayer::replay`]. It keeps a copy of each request that it may send again, so
+/// Made by [`BearerAuthLayer::replay`]. It keeps a copy of each request that it may send again, so
 /// bodies must be `Clone`: a `Full<Bytes>` or an `Empty` is, and cheaply so.
 ///
 /// # Examples
 ///
-/// See [`Replay`].
+/// See [`BearerReplay`].
 #[derive(Clone, Debug)]
-pub struct ReplayLayer<J = Challenge> {
-    token: TokenLayer<J>,
+pub struct BearerReplayLayer<J = Challenge> {
+    token: BearerAuthLayer<J>,
     methods: Methods,
 }
 
@@ -25,10 +25,10 @@ pub(super) enum Methods {
     All,
 }
 
-// === impl ReplayLayer ===
+// === impl BearerReplayLayer ===
 
-impl<J> ReplayLayer<J> {
-    pub(crate) fn new(token: TokenLayer<J>) -> Self {
+impl<J> BearerReplayLayer<J> {
+    pub(crate) fn new(token: BearerAuthLayer<J>) -> Self {
         Self {
             token,
             methods: Methods::Idempotent,
@@ -49,10 +49,10 @@ impl<J> ReplayLayer<J> {
     }
 }
 
-impl<S, J: Clone> Layer<S> for ReplayLayer<J> {
-    type Service = Replay<S, J>;
+impl<S, J: Clone> Layer<S> for BearerReplayLayer<J> {
+    type Service = BearerReplay<S, J>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Replay::new(self.token.layer(inner), self.methods)
+        BearerReplay::new(self.token.layer(inner), self.methods)
     }
 }

@@ -6,14 +6,14 @@ use http::Request;
 use tower_service::Service;
 
 use super::{future::ReplayFuture, layer::Methods};
-use crate::{Challenge, Error, Judge, Token};
+use crate::{BearerAuth, Challenge, Error, Judge};
 
 /// Puts a bearer token on each request, and sends it once more if the token was refused as dead.
 ///
 /// So is one whose token was lost between `poll_ready` and `call`, in the queue of a limiter say.
 /// The second try is made only if there is another token by then: after a refused refresh, or
 /// when tokens were found dead a moment ago, the first outcome comes back as it is, with its
-/// [`Finding`](crate::Finding). There is no third. While the new token is on its way, for as long
+/// [`Rejection`](crate::Rejection). There is no third. While the new token is on its way, for as long
 /// as a token request and the wait for its client may take, the first outcome is held, and with it
 /// its connection.
 ///
@@ -24,15 +24,15 @@ use crate::{Challenge, Error, Judge, Token};
 ///
 /// # Cancel safety
 ///
-/// That of [`Token`]; dropping the future during the wait for the new token makes no second try.
+/// That of [`BearerAuth`]; dropping the future during the wait for the new token makes no second try.
 ///
 /// # Clone
 ///
-/// That of [`Token`].
+/// That of [`BearerAuth`].
 ///
 /// # Errors
 ///
-/// Those of [`Token`], of whichever try was the last.
+/// Those of [`BearerAuth`], of whichever try was the last.
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ use crate::{Challenge, Error, Judge, Token};
 /// use http::{Request, Response, StatusCode, Uri};
 /// use http_body_util::Full;
 /// use tower::{Layer, ServiceExt};
-/// use tower_oidc_cc::{Credentials, Origin, TokenEndpoint, TokenLayer, Tokens};
+/// use tower_oidc_cc::{Credentials, Origin, TokenEndpoint, BearerAuthLayer, TokenSource};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -64,9 +64,9 @@ use crate::{Challenge, Error, Judge, Token};
 /// #     }
 /// # });
 /// # let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect")?;
-/// # let tokens = Tokens::builder(endpoint, Credentials::new("id", "secret")?).build(http_client.clone());
+/// # let tokens = TokenSource::builder(endpoint, Credentials::new("id", "secret")?).build(http_client.clone());
 /// let origin = Origin::from_uri(&Uri::from_static("https://api.example.com"))?;
-/// let service = TokenLayer::new(tokens, [origin]).replay().layer(http_client);
+/// let service = BearerAuthLayer::new(tokens, [origin]).replay().layer(http_client);
 ///
 /// // The server has revoked the first token; the caller does not notice.
 /// let request = Request::get("https://api.example.com/data").body(Full::default())?;
@@ -75,25 +75,25 @@ use crate::{Challenge, Error, Judge, Token};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Replay<S, J = Challenge> {
-    token: Token<S, J>,
+pub struct BearerReplay<S, J = Challenge> {
+    token: BearerAuth<S, J>,
     methods: Methods,
 }
 
-// === impl Replay ===
+// === impl BearerReplay ===
 
-impl<S, J> Replay<S, J> {
-    pub(super) fn new(token: Token<S, J>, methods: Methods) -> Self {
+impl<S, J> BearerReplay<S, J> {
+    pub(super) fn new(token: BearerAuth<S, J>, methods: Methods) -> Self {
         Self { token, methods }
     }
 
     /// The service below, with its token.
-    pub fn get_ref(&self) -> &Token<S, J> {
+    pub fn get_ref(&self) -> &BearerAuth<S, J> {
         &self.token
     }
 }
 
-impl<S, J, B> Service<Request<B>> for Replay<S, J>
+impl<S, J, B> Service<Request<B>> for BearerReplay<S, J>
 where
     S: Service<Request<B>> + Clone,
     J: Judge<S::Response, S::Error> + Clone,

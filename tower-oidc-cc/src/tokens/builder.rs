@@ -12,28 +12,28 @@ use http_body::Body;
 use tower_service::Service;
 
 use super::{
-    Tokens,
+    TokenSource,
     grant::{Ask, Post, Terms},
     settings::Settings,
     shared::Shared,
 };
 use crate::{
-    Budget, Event, Parameters, Policy, Provider, TokenEndpoint, TokenStore, clock::Clock,
-    event::Listener, store::Shelf,
+    Event, Parameters, Provider, RefreshPolicy, TokenBudget, TokenEndpoint, TokenStore,
+    clock::Clock, event::Listener, store::Shelf,
 };
 
-/// Collects what a [`Tokens`] handle is made of.
+/// Collects what a [`TokenSource`] handle is made of.
 #[derive(Debug)]
-pub struct TokensBuilder {
+pub struct TokenSourceBuilder {
     endpoint: TokenEndpoint,
     parameters: Parameters,
     terms: Terms,
     settings: Settings,
 }
 
-// === impl TokensBuilder ===
+// === impl TokenSourceBuilder ===
 
-impl TokensBuilder {
+impl TokenSourceBuilder {
     pub(super) fn new(endpoint: TokenEndpoint, provider: Provider) -> Self {
         Self {
             endpoint,
@@ -43,8 +43,8 @@ impl TokensBuilder {
                 provider,
                 timeout: TIMEOUT,
                 readiness: None,
-                policy: Policy::default(),
-                budget: Budget::default(),
+                policy: RefreshPolicy::default(),
+                budget: TokenBudget::default(),
                 clock: Clock::default(),
                 listener: Listener::default(),
                 store: None,
@@ -101,9 +101,9 @@ impl TokensBuilder {
         self
     }
 
-    /// Chooses when a token that still works is replaced; [`Policy::Ahead`] by default.
+    /// Chooses when a token that still works is replaced; [`RefreshPolicy::Ahead`] by default.
     #[must_use]
-    pub fn policy(mut self, policy: Policy) -> Self {
+    pub fn policy(mut self, policy: RefreshPolicy) -> Self {
         self.settings.policy = policy;
         self
     }
@@ -111,7 +111,7 @@ impl TokensBuilder {
     /// Caps the token requests, whatever goes wrong; at 240 an hour by default, and at more only
     /// while tokens live less than a minute.
     #[must_use]
-    pub fn budget(mut self, budget: Budget) -> Self {
+    pub fn budget(mut self, budget: TokenBudget) -> Self {
         self.settings.budget = budget;
         self
     }
@@ -155,7 +155,7 @@ impl TokensBuilder {
     /// neither, but cannot see what happens inside the client. Nothing is sent yet,
     /// and no runtime is needed yet; the first use needs a tokio runtime with its timer enabled.
     #[must_use]
-    pub fn build<S, B, R>(mut self, client: S) -> Tokens
+    pub fn build<S, B, R>(mut self, client: S) -> TokenSource
     where
         S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
         S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -174,7 +174,7 @@ impl TokensBuilder {
             (self.settings.readiness(), self.settings.timeout),
             self.settings.clock.clone(),
         );
-        Tokens::new(Shared::new(Arc::new(post), self.settings))
+        TokenSource::new(Shared::new(Arc::new(post), self.settings))
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     sync::{mpsc, oneshot},
 };
 use crate::{
-    Health, Policy, Reason, TokenError,
+    Health, Reason, RefreshPolicy, TokenError,
     backoff::Backoff,
     budget::{Account, Need},
     error::token::Kind,
@@ -163,7 +163,7 @@ impl Cold {
         &mut self,
         now: Moment,
         issued: Issued,
-        policy: Policy,
+        policy: RefreshPolicy,
     ) -> Result<Arc<Bearer>, TokenError> {
         let lifetime = Lifetime::plan_at(now, issued.sent, issued.life, policy, fastrand::f64())
             .ok_or_else(|| TokenError::new(Kind::Malformed("the token was expired on arrival")))?;

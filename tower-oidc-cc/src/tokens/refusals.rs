@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use super::shared::Shared;
-use crate::{Event, Finding, Judgement, finding::Fate};
+use crate::{Event, Judgement, Rejection, finding::Fate};
 
 // === impl Shared ===
 
 impl Shared {
     /// Acts on a judgement about the token of this generation, and says what was done.
-    pub(super) fn find(&self, judgement: Judgement, generation: u64) -> Finding {
+    pub(super) fn find(&self, judgement: Judgement, generation: u64) -> Rejection {
         let fate = match judgement {
             Judgement::DeadToken => self.invalidate(generation),
             Judgement::MissingRole => self.doubt(generation),
             Judgement::NoHeader | Judgement::Other => Fate::Kept,
         };
-        let finding = Finding::new(judgement, fate);
+        let finding = Rejection::new(judgement, fate);
         #[cfg(feature = "claims")]
         let finding = finding.with_realm_roles(match judgement {
             Judgement::MissingRole => self.realm_roles(generation),

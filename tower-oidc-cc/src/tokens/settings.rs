@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    Budget, Policy, Provider,
+    Provider, RefreshPolicy, TokenBudget,
     clock::Clock,
     event::Listener,
     store::{BOUND, Shelf},
@@ -16,8 +16,8 @@ pub(super) struct Settings {
     pub(super) timeout: Duration,
     /// For how long the HTTP client may be unready, if not for a timeout.
     pub(super) readiness: Option<Duration>,
-    pub(super) policy: Policy,
-    pub(super) budget: Budget,
+    pub(super) policy: RefreshPolicy,
+    pub(super) budget: TokenBudget,
     pub(super) clock: Clock,
     pub(super) listener: Listener,
     pub(super) store: Option<Shelf>,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    Tokens,
+    TokenSource,
     entry::{Answer, Entry},
     shared::Shared,
     sync::{Patience, oneshot},
@@ -59,7 +59,7 @@ impl Wait {
     /// endpoint is left alone for it.
     pub(crate) fn poll(
         &mut self,
-        tokens: &Tokens,
+        tokens: &TokenSource,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TokenError>> {
         let mut told = None;

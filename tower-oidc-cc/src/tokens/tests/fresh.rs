@@ -13,28 +13,28 @@ use http::{Request, Response, Uri};
 use http_body_util::Full;
 use tower::{Layer as _, Service as _};
 
-use crate::{Credentials, Origin, TokenEndpoint, TokenLayer, Tokens};
+use crate::{BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource};
 
 type Body = Full<Bytes>;
 
 const DATA: &str = "https://api.example.com/data";
 
 /// A handle with a fresh token.
-async fn tokens() -> Tokens {
+async fn tokens() -> TokenSource {
     let client = tower::service_fn(async |_: Request<Body>| {
         let reply = r#"{"access_token":"t","token_type":"Bearer","expires_in":86400}"#;
         Ok::<_, Infallible>(Response::new(Body::from(reply)))
     });
     let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
     let credentials = Credentials::new("client", "secret").unwrap();
-    let tokens = Tokens::builder(endpoint, credentials).build(client);
+    let tokens = TokenSource::builder(endpoint, credentials).build(client);
     tokens.ready().await.unwrap();
     tokens
 }
 
-fn layer(tokens: &Tokens) -> TokenLayer {
+fn layer(tokens: &TokenSource) -> BearerAuthLayer {
     let origin = Origin::from_uri(&Uri::from_static(DATA)).unwrap();
-    TokenLayer::new(tokens.clone(), [origin])
+    BearerAuthLayer::new(tokens.clone(), [origin])
 }
 
 fn get() -> Request<Body> {

@@ -40,13 +40,13 @@ use crate::{Judgement, TokenError};
 
 /// The handle, as far as callers need it.
 #[derive(Clone)]
-struct Tokens {
+struct TokenSource {
     shared: Arc<Shared>,
 }
 
-// === impl Tokens ===
+// === impl TokenSource ===
 
-impl Tokens {
+impl TokenSource {
     fn ready(&self) -> Result<(), TokenError> {
         let mut wait = Wait::default();
         block_on(poll_fn(|cx| wait.poll(self, cx)))

@@ -12,15 +12,15 @@ use std::{
 use http::StatusCode;
 
 use super::{
-    Tokens,
+    TokenSource,
     bearer::header,
     grant::{Flight, Grant, Issued, Means},
     settings::Settings,
     shared::Shared,
 };
 use crate::{
-    Budget, Credentials, Policy, Provider, TokenError, clock::Clock, error::token::Kind,
-    event::Listener,
+    Credentials, Provider, RefreshPolicy, TokenBudget, TokenError, clock::Clock,
+    error::token::Kind, event::Listener,
 };
 
 #[derive(Clone, Copy)]
@@ -54,26 +54,26 @@ impl Server {
         self.state.lock().expect("nothing panics under it").posts
     }
 
-    pub(super) fn tokens(&self) -> Tokens {
+    pub(super) fn tokens(&self) -> TokenSource {
         self.tokens_with(key("one"))
     }
 
-    pub(super) fn tokens_with_two_keys(&self) -> Tokens {
+    pub(super) fn tokens_with_two_keys(&self) -> TokenSource {
         self.tokens_with(key("one").or(key("two")))
     }
 
-    fn tokens_with(&self, provider: Provider) -> Tokens {
+    fn tokens_with(&self, provider: Provider) -> TokenSource {
         let settings = Settings {
             provider,
             timeout: Duration::from_secs(10),
             readiness: None,
-            policy: Policy::default(),
-            budget: Budget::default(),
+            policy: RefreshPolicy::default(),
+            budget: TokenBudget::default(),
             clock: Clock::default(),
             listener: Listener::default(),
             store: None,
         };
-        Tokens {
+        TokenSource {
             shared: Arc::new(Shared::new(Arc::new(self.clone()), settings)),
         }
     }
