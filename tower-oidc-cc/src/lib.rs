@@ -131,56 +131,47 @@
 //! - Expiry on a runtime that is kept but not driven: an expired token is then found by its 401.
 
 #[cfg(feature = "private-key-jwt")]
-pub use self::client_auth::Assertion;
+pub use self::assertion::Assertion;
 pub use self::{
-    budget::TokenBudget,
     credentials::Credentials,
     endpoint::TokenEndpoint,
     error::{ConfigError, Error, TokenError},
-    event::{Event, Outcome, Reason},
-    finding::Rejection,
     health::Health,
     judge::{Challenge, Judge, Judgement},
     layer::BearerAuthLayer,
-    origin::Origin,
+    origin::{Existing, Foreign, Origin},
     parameters::Parameters,
-    policy::RefreshPolicy,
     provider::Provider,
+    rejection::Rejection,
     replay::{BearerReplay, BearerReplayLayer},
-    rules::{Existing, Foreign},
     service::BearerAuth,
+    source::{AccessToken, TokenSource, TokenSourceBuilder},
+    state::{RefreshPolicy, TokenBudget},
     store::{StoredToken, TokenStore},
-    tokens::{TokenSource, TokenSourceBuilder},
 };
 
-mod backoff;
-mod budget;
-#[cfg(feature = "claims")]
+#[cfg(feature = "private-key-jwt")]
+mod assertion;
 mod claims;
-mod client_auth;
 mod clock;
 mod credentials;
 mod endpoint;
 mod error;
-mod event;
-mod finding;
-mod form;
 pub mod future;
-mod gap;
 mod health;
 mod judge;
 mod layer;
-mod lifetime;
-mod moment;
 mod origin;
 mod parameters;
-mod policy;
 mod provider;
+mod rejection;
 mod replay;
-mod rules;
+mod reply;
+mod request;
 mod service;
-mod store;
-mod tokens;
+mod source;
+mod state;
+pub mod store;
 mod wiped;
 
 #[cfg(doctest)]

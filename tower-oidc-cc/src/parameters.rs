@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use crate::{ConfigError, form::Form};
+use crate::{ConfigError, request::Form};
 
 #[cfg(test)]
 mod tests;

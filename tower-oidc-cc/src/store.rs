@@ -4,12 +4,13 @@ use std::{error::Error, future::Future, time::Duration};
 
 pub use self::stored::StoredToken;
 pub(crate) use self::{
-    shelf::{BOUND, Broken, Shelf},
+    leases::{Leases, Wants},
+    named::{BOUND, Broken, Named},
     stored::Worth,
 };
 
-mod key;
-mod shelf;
+mod leases;
+mod named;
 mod stored;
 
 /// Keeps a token for other processes, so that a fleet makes one token request and not one each.
@@ -114,4 +115,18 @@ pub trait TokenStore: Send + Sync + 'static {
         key: &str,
         term: Duration,
     ) -> impl Future<Output = Result<bool, Box<dyn Error + Send + Sync>>> + Send;
+
+    /// Ends a lease that was taken here and brought no token, so that others need not wait for its
+    /// end; says whether it did. By default it does not, and the lease is kept for the next try.
+    ///
+    /// # Errors
+    ///
+    /// Whatever went wrong. It is told to `tracing` and to nobody else.
+    fn release(
+        &self,
+        key: &str,
+    ) -> impl Future<Output = Result<bool, Box<dyn Error + Send + Sync>>> + Send {
+        let _ = key;
+        async { Ok(false) }
+    }
 }

@@ -15,9 +15,7 @@ use http::Request;
 use support::{Body, DATA, Endpoint, builder, dead, echo, endpoint::Reply, get, layer, secs};
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_oidc_cc::{
-    Credentials, Provider, RefreshPolicy, TokenBudget, TokenEndpoint, TokenSource,
-};
+use tower_oidc_cc::{RefreshPolicy, TokenBudget, TokenSource};
 
 fn with(per_hour: u32, endpoint: &Endpoint) -> TokenSource {
     let budget = TokenBudget::per_hour(NonZeroU32::new(per_hour).unwrap());
@@ -162,17 +160,4 @@ async fn the_usual_budget_starves_no_call_however_short_tokens_live() {
 async fn tokens_that_live_a_second_cost_one_request_a_second_at_most() {
     let (_, most) = starved_by(1, Duration::from_millis(300)).await;
     assert!(most <= 3_600, "{most}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refused_key_is_told_though_the_next_one_is_over_the_budget() {
-    let endpoint = Endpoint::always(Reply::refusal());
-    let key = |id| Credentials::new(id, "secret").unwrap();
-    let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-    let tokens = TokenSource::builder(uri, Provider::from(key("one")).or(key("two")))
-        .budget(TokenBudget::per_hour(NonZeroU32::MIN))
-        .build(endpoint.clone());
-    let error = tokens.ready().await.unwrap_err();
-    assert!(error.is_rejected(), "{error}");
-    assert_eq!(endpoint.count(), 1);
 }

@@ -142,7 +142,7 @@ async fn requests_to_other_origins_are_refused_before_they_are_sent() {
 async fn it_works_over_a_buffer_and_under_one() {
     let tokens = tokens(&Endpoint::default());
     let over = layer(&tokens).layer(Buffer::new(Probe::default(), 4));
-    let under = Buffer::new(over.map_err(Error::into_boxed), 4);
+    let under = Buffer::new(over.map_err(tower::BoxError::from), 4);
     for _ in 0..3 {
         let response = under.clone().oneshot(get(DATA)).await.unwrap();
         assert_eq!(response.into_body(), "Bearer canary-token-1");
