@@ -7,8 +7,6 @@ pub use self::{config::ConfigError, token::TokenError};
 mod config;
 pub(crate) mod token;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
 /// Says whether a call failed for want of a token or in the service below.
 ///
 /// A [`Token`](crate::BearerAuth) service has these two ways to fail and no third, so the enum is
@@ -77,7 +75,8 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
     }
 }
 
-impl<E: Into<BoxError>> From<Error<E>> for BoxError {
+/// Whichever it is, boxed.
+impl<E: Into<Self>> From<Error<E>> for Box<dyn std::error::Error + Send + Sync> {
     fn from(error: Error<E>) -> Self {
         match error {
             Error::Token(error) => error.into(),
@@ -86,8 +85,11 @@ impl<E: Into<BoxError>> From<Error<E>> for BoxError {
     }
 }
 
-impl<E: Into<BoxError>> From<Error<E>> for Box<dyn std::error::Error> {
+/// Whichever it is, boxed: for a `main` that returns it.
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<Error<E>>
+    for Box<dyn std::error::Error>
+{
     fn from(error: Error<E>) -> Self {
-        BoxError::from(error)
+        Box::<dyn std::error::Error + Send + Sync>::from(error)
     }
 }

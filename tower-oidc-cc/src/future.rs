@@ -121,17 +121,17 @@ where
                 let Some((token, call)) = token else {
                     return polled.map_err(Error::Inner);
                 };
-                match judge.judge(outcome.as_ref()) {
-                    Judgement::Accepted => token.accept(*call),
-                    Judgement::Nothing => {}
-                    judgement => {
-                        let outcome = ready!(polled);
-                        let held = refuse(outcome, judge.clone(), judgement, token, *call);
-                        this.state.set(State::Held { held: Some(held) });
-                        return poll_held(this.state, this.replaced, cx);
-                    }
+                let judgement = judge.judge(outcome.as_ref());
+                if judgement == Judgement::Accepted {
+                    token.accept(*call);
                 }
-                polled.map_err(Error::Inner)
+                if matches!(judgement, Judgement::Accepted | Judgement::Nothing) {
+                    return polled.map_err(Error::Inner);
+                }
+                let outcome = ready!(polled);
+                let held = refuse(outcome, judge.clone(), judgement, token, *call);
+                this.state.set(State::Held { held: Some(held) });
+                poll_held(this.state, this.replaced, cx)
             }
             StateProj::Held { .. } => poll_held(this.state, this.replaced, cx),
             // ## Refused => done
@@ -202,10 +202,11 @@ where
     } = *held;
     let rejection = Rejection::new(judgement, *replaced);
     #[cfg(feature = "claims")]
-    let rejection = rejection.with_realm_roles(match judgement {
-        Judgement::MissingRole => crate::claims::realm_roles(&token.header),
-        _ => None,
-    });
+    let rejection = if judgement == Judgement::MissingRole {
+        rejection.with_realm_roles(crate::claims::realm_roles(&token.header))
+    } else {
+        rejection
+    };
     tracing::debug!(
         generation = token.generation,
         ?rejection,

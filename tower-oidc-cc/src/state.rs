@@ -176,6 +176,28 @@ pub(crate) enum Action {
     Superseded,
 }
 
+// === impl Action ===
+
+impl Action {
+    /// How long nothing is to be done.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        if let Self::Look(wait) = self {
+            Some(*wait)
+        } else {
+            None
+        }
+    }
+
+    /// Why there is no token.
+    pub(crate) fn failure(self) -> Option<TokenError> {
+        if let Self::Fail(error) = self {
+            Some(error)
+        } else {
+            None
+        }
+    }
+}
+
 // === impl Life ===
 
 impl Life {
@@ -312,10 +334,7 @@ impl Life {
             Some(_) => due.max(self.quiet_at(now)),
         };
         if !wait.is_zero() {
-            return match busy {
-                Action::Look(expiry) => Action::Look(expiry.min(wait)),
-                _ => Action::Look(wait),
-            };
+            return Action::Look(busy.wait().map_or(wait, |expiry| expiry.min(wait)));
         }
         self.under_way = Some(reason);
         match reason {

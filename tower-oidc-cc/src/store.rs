@@ -2,6 +2,8 @@
 
 use std::{error::Error, future::Future, time::Duration};
 
+#[cfg(feature = "file-store")]
+pub use self::file::File;
 pub use self::stored::StoredToken;
 pub(crate) use self::{
     leases::{Leases, Wants},
@@ -9,6 +11,8 @@ pub(crate) use self::{
     stored::Worth,
 };
 
+#[cfg(feature = "file-store")]
+mod file;
 mod leases;
 mod named;
 mod stored;

@@ -1,7 +1,5 @@
 //! What can be read about the token, and what is told.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
 #[path = "support/support.rs"]
 mod support;
 

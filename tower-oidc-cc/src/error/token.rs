@@ -199,7 +199,7 @@ impl fmt::Display for TokenError {
         if let Some(cause) = cause {
             write!(f, ": {cause}")?;
         }
-        if !failing_for.is_zero() {
+        if failing_for.as_secs() > 0 {
             write!(f, "; failing for {:.0} s", failing_for.as_secs_f64())?;
         }
         if let Some(wait) = retry_after {

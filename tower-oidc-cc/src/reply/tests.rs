@@ -282,3 +282,60 @@ fn a_broken_body_of_a_failure_leaves_the_status() {
             .contains(StatusCode::SERVICE_UNAVAILABLE.as_str())
     );
 }
+
+/// The rows of the table in the crate's documentation.
+#[test]
+fn replies_are_read_as_the_documentation_says() {
+    let reads = |body: &str| {
+        let token = reply(200, body.as_bytes());
+        token.map(|token| {
+            (
+                token.value.to_string(),
+                token.life.map(|life| life.as_secs()),
+            )
+        })
+    };
+    for (body, life) in [
+        (
+            "\u{feff}{\"access_token\":\"t\",\"token_type\":\"Bearer\"}",
+            None,
+        ),
+        (
+            r#"{"access_token":"t","token_type":"Bearer","expires_in":"60.0"}"#,
+            Some(60),
+        ),
+        (
+            r#"{"access_token":"t","token_type":"Bearer","expires_in":60.0}"#,
+            Some(60),
+        ),
+        (
+            r#"{"access_token":"s","access_token":"t","token_type":"x","token_type":"Bearer","expires_in":1,"expires_in":60}"#,
+            Some(60),
+        ),
+        (
+            r#"{"access_token":"t","token_type":"Bearer","error":false}"#,
+            None,
+        ),
+        (
+            r#"{"access_token":"t","token_type":"Bearer","error":null}"#,
+            None,
+        ),
+        (
+            r#"{"access_token":"t","token_type":"Bearer","more":{"a":[1]},"x":null}"#,
+            None,
+        ),
+        (r#"{"access_token":"t","token_type":"bEaReR"}"#, None),
+        (r#"{"access_token":"\u0074","token_type":"Bearer"}"#, None),
+    ] {
+        assert_eq!(reads(body).expect(body), ("t".to_owned(), life), "{body}");
+    }
+    for body in [
+        "[]",
+        "null",
+        "\"t\"",
+        "{",
+        r#"{"access_token":null,"token_type":"Bearer"}"#,
+    ] {
+        assert!(reads(body).unwrap_err().is_transient(), "{body}");
+    }
+}

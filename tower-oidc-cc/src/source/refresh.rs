@@ -32,12 +32,20 @@ pub(super) struct Refresh {
     waiting: Vec<Waiter>,
     /// The number of this task.
     task: u64,
-    /// What the server has refused; `None` in it if the provider gave nothing.
-    refused: Option<Option<Arc<Credentials>>>,
+    /// What did not work.
+    refused: Refused,
     /// When the provider of refused credentials is asked again.
     reread_at: Option<Instant>,
     /// Whose code is running, in case it panics.
     running: &'static str,
+}
+
+/// Credentials that did not work.
+enum Refused {
+    Nothing,
+    /// The provider gave none.
+    Missing,
+    These(Arc<Credentials>),
 }
 
 /// What the task was woken by.
@@ -67,7 +75,7 @@ impl Refresh {
             demands,
             waiting: Vec::new(),
             task,
-            refused: None,
+            refused: Refused::Nothing,
             reread_at: None,
             running: HTTP_CLIENT,
         }
@@ -135,7 +143,7 @@ impl Refresh {
 
     /// Asks with the credentials of the moment, and once more if they are refused and have changed.
     async fn fetch(&mut self) -> Result<Issued, TokenError> {
-        self.refused = None;
+        self.refused = Refused::Nothing;
         self.reread_at = None;
         let mut rejected: Option<(Arc<Credentials>, TokenError)> = None;
         loop {
@@ -145,14 +153,14 @@ impl Refresh {
                 (Ok(credentials), _) => credentials,
                 (Err(_), Some((_, error))) => return Err(error.clone()),
                 (Err(error), None) => {
-                    self.refused = Some(None);
+                    self.refused = Refused::Missing;
                     return Err(TokenError::with_source(Kind::NoCredentials, error));
                 }
             };
             self.running = STORE;
             let found = self.leases.ask(&self.shared, &credentials);
             if let Some(issued) = attending(&self.shared, self.task, found).await {
-                self.refused = None;
+                self.refused = Refused::Nothing;
                 return Ok(issued);
             }
             let Some(shared) = self.shared.upgrade() else {
@@ -166,14 +174,14 @@ impl Refresh {
             drop(shared);
             match attending(&self.shared, self.task, request).await {
                 Err(error) if error.is_bad_key() => {
-                    self.refused = Some(Some(Arc::clone(&credentials)));
+                    self.refused = Refused::These(Arc::clone(&credentials));
                     if rejected.is_some() {
                         return Err(error);
                     }
                     rejected = Some((credentials, error));
                 }
                 outcome => {
-                    self.refused = None;
+                    self.refused = Refused::Nothing;
                     return outcome;
                 }
             }
@@ -203,7 +211,9 @@ impl Refresh {
 
     /// When [`reread`](Self::reread) is worth a call, if ever.
     fn reread_at(&mut self) -> Option<Instant> {
-        self.refused.as_ref()?;
+        if matches!(self.refused, Refused::Nothing) {
+            return None;
+        }
         if self.reread_at.is_none() {
             let shared = self.shared.upgrade()?;
             let every = shared.settings.provider.reread()?;
@@ -218,9 +228,9 @@ impl Refresh {
         let Ok(now) = self.provide().await else {
             return;
         };
-        let same = matches!(&self.refused, Some(Some(then)) if now.same_as(then));
+        let same = matches!(&self.refused, Refused::These(then) if now.same_as(then));
         if !same && let Some(shared) = self.shared.upgrade() {
-            self.refused = None;
+            self.refused = Refused::Nothing;
             shared.forgive();
         }
     }

@@ -142,32 +142,33 @@ impl Shared {
         let mut state = self.lock();
         let action = state.life.on(Event::Asked, now);
         state.tidy(&self.slot, now);
-        match action {
-            Action::Fail(error) => Entry::Refused(error),
-            Action::Send => {
-                // A task is wanted all the same, for the renewal.
-                self.employ(state, None);
-                Entry::Fresh
-            }
-            _ => match self.demand(state) {
-                Some(awaited) => Entry::Waiting(awaited),
-                None => Entry::Refused(TokenError::new(Kind::NoRuntime)),
-            },
+        if let Action::Send = action {
+            // A task is wanted all the same, for the renewal.
+            self.employ(state, None);
+            return Entry::Fresh;
         }
+        if let Some(error) = action.failure() {
+            return Entry::Refused(error);
+        }
+        let awaited = self.demand(state);
+        let nowhere = || Entry::Refused(TokenError::new(Kind::NoRuntime));
+        awaited.map_or_else(nowhere, Entry::Waiting)
     }
 
     /// Acts on a complaint about the token of this number.
     pub(crate) fn complain(self: &Arc<Self>, generation: u64, complaint: Complaint) -> Outcome {
         let now = self.now();
         let mut state = self.lock();
-        match state.life.on(Event::Refused(generation, complaint), now) {
-            Action::Superseded => Outcome::Superseded,
-            Action::Wait => match self.demand(state) {
-                Some(awaited) => Outcome::Replacing(super::Wait::held(Arc::clone(self), awaited)),
-                None => Outcome::Kept,
-            },
-            _ => Outcome::Kept,
+        let action = state.life.on(Event::Refused(generation, complaint), now);
+        if let Action::Superseded = action {
+            return Outcome::Superseded;
         }
+        if let Action::Wait = action
+            && let Some(awaited) = self.demand(state)
+        {
+            return Outcome::Replacing(super::Wait::held(Arc::clone(self), awaited));
+        }
+        Outcome::Kept
     }
 
     /// A call was accepted. It waits for nobody: if the lock is taken, the next call may say so.
@@ -195,19 +196,15 @@ impl Shared {
         {
             self.slot.fill(Arc::clone(token));
         }
-        match action {
-            Action::Request => {
-                let (under_way, request) = watch::channel(());
-                state.request = Some(request);
-                Next::Ask(under_way)
-            }
-            // Beyond the end of time there is nothing to wait for.
-            Action::Look(wait) => {
-                let at = now.steady.checked_add(wait.min(BEAT));
-                at.map_or(Next::Idle, Next::Sleep)
-            }
-            _ => Next::Idle,
+        if let Action::Request = action {
+            let (under_way, request) = watch::channel(());
+            state.request = Some(request);
+            return Next::Ask(under_way);
         }
+        // Beyond the end of time there is nothing to wait for.
+        let wait = action.wait().map(|wait| wait.min(BEAT));
+        let at = wait.and_then(|wait| now.steady.checked_add(wait));
+        at.map_or(Next::Idle, Next::Sleep)
     }
 
     /// Brings the slot up to date while the task is busy, and says when to look again.
@@ -217,20 +214,16 @@ impl Shared {
         if state.task != task {
             return None;
         }
-        let Action::Look(wait) = state.life.on(Event::Busy, now) else {
-            state.tidy(&self.slot, now);
-            return None;
-        };
-        now.steady.checked_add(wait.min(BEAT))
+        let wait = state.life.on(Event::Busy, now).wait();
+        state.tidy(&self.slot, now);
+        now.steady.checked_add(wait?.min(BEAT))
     }
 
     /// Asks for leave to send one token request.
     pub(super) fn send(&self) -> Result<(), TokenError> {
         let now = self.now();
-        match self.lock().life.on(Event::Sending, now) {
-            Action::Fail(error) => Err(error),
-            _ => Ok(()),
-        }
+        let action = self.lock().life.on(Event::Sending, now);
+        action.failure().map_or(Ok(()), Err)
     }
 
     /// There are other credentials than those that were refused.

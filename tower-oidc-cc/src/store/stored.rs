@@ -70,6 +70,11 @@ impl StoredToken {
         self.expires_at
     }
 
+    #[cfg(feature = "file-store")]
+    pub(super) fn is_for(&self, key: &str) -> bool {
+        entry(&self.bytes).is_some_and(|entry| entry.key == key)
+    }
+
     /// `None` for times that no clock can show.
     pub(super) fn new(key: &str, token: &str, issued: SystemTime, life: Duration) -> Option<Self> {
         let expires_at = issued.checked_add(life)?;

@@ -25,17 +25,25 @@ fn network(link: &(dyn Error + 'static)) -> Option<String> {
         return Some(NO_SUCH_HOST.to_owned());
     }
     let io = link.downcast_ref::<io::Error>()?;
-    match io.kind() {
-        io::ErrorKind::ConnectionRefused => Some("connect: connection refused".to_owned()),
-        io::ErrorKind::ConnectionReset => Some("connection reset by the server".to_owned()),
-        io::ErrorKind::TimedOut => Some("it took too long".to_owned()),
-        // What rustls finds wrong comes as such an error with its own inside.
-        io::ErrorKind::InvalidData => {
-            let inner = io.get_ref().map(ToString::to_string)?;
-            Some(format!("tls: {}", short(&inner)))
-        }
-        _ => None,
+    let says = [
+        (
+            io::ErrorKind::ConnectionRefused,
+            "connect: connection refused",
+        ),
+        (
+            io::ErrorKind::ConnectionReset,
+            "connection reset by the server",
+        ),
+        (io::ErrorKind::TimedOut, "it took too long"),
+    ];
+    if let Some((_, text)) = says.into_iter().find(|(kind, _)| *kind == io.kind()) {
+        return Some(text.to_owned());
     }
+    // What rustls finds wrong comes as such an error with its own inside.
+    let inner = io
+        .get_ref()
+        .filter(|_| io.kind() == io::ErrorKind::InvalidData)?;
+    Some(format!("tls: {}", short(&inner.to_string())))
 }
 
 /// One line of it, without anything that a terminal would act on.
