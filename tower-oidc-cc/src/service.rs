@@ -216,11 +216,11 @@ fn mix(mut state: u64, bytes: &[u8]) -> u64 {
     for word in words {
         step(u64::from_le_bytes(*word));
     }
-    let mut last = [0; 8];
-    for (to, from) in last.iter_mut().zip(rest) {
-        *to = *from;
+    // The last eight, some of them again: no loop over single bytes where there are eight.
+    match bytes.last_chunk::<8>() {
+        Some(last) => step(u64::from_le_bytes(*last)),
+        None => rest.iter().for_each(|byte| step(u64::from(*byte))),
     }
-    step(u64::from_le_bytes(last));
     state
 }
 

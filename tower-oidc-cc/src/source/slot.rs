@@ -14,7 +14,7 @@ use super::{
     sync::{ArcSwapOption, AtomicU64, Guard, Ordering},
 };
 use crate::{
-    clock::{Timestamp, millis},
+    clock::{COARSE, Timestamp, millis},
     state::{Call, group},
 };
 
@@ -100,7 +100,7 @@ impl Slot {
 
     pub(super) fn fill(&self, token: Arc<Bearer>) {
         let generation = token.generation;
-        let expires = millis(token.expires_at.wall);
+        let expires = millis(token.expires_at.wall).saturating_sub(COARSE);
         self.token.store(Some(token));
         self.expires.store(expires, Order::Relaxed);
         self.current.store(generation, Ordering::Relaxed);

@@ -157,7 +157,11 @@ impl Doubts {
         (ages.len() == DEATHS).then(|| ages.into_iter().min())?
     }
 
+    /// One that was refused as it came shows nothing about how long others live.
     fn died(&mut self, now: Timestamp, age: Duration) {
+        if age < OLD_ENOUGH {
+            return;
+        }
         self.deaths.truncate(DEATHS);
         self.deaths.push_back((now, age));
         while self.deaths.len() > DEATHS {
