@@ -6,7 +6,11 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use jsonwebtoken::{Algorithm, EncodingKey, Header, crypto::rust_crypto::DEFAULT_PROVIDER};
+#[cfg(feature = "private-key-jwt")]
+use jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER;
+#[cfg(not(feature = "private-key-jwt"))]
+use jsonwebtoken::crypto::rust_crypto::DEFAULT_PROVIDER;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde::Serialize;
 use zeroize::Zeroizing;
 

@@ -5,7 +5,7 @@ use std::{fmt, time::SystemTime};
 use http::HeaderValue;
 use zeroize::Zeroizing;
 
-#[cfg(feature = "private-key-jwt")]
+#[cfg(feature = "_assertion")]
 use crate::{Assertion, error::token::Kind};
 use crate::{ConfigError, TokenEndpoint, TokenError, request::Form};
 
@@ -53,7 +53,7 @@ enum Proof {
     /// A statement that was signed elsewhere.
     Statement(Zeroizing<String>),
     /// `private_key_jwt`: what signs a new statement for each attempt.
-    #[cfg(feature = "private-key-jwt")]
+    #[cfg(feature = "_assertion")]
     Assertion(Assertion),
 }
 
@@ -125,7 +125,7 @@ impl Credentials {
     /// # Errors
     ///
     /// If the id is empty, or has white space or control characters inside.
-    #[cfg(feature = "private-key-jwt")]
+    #[cfg(feature = "_assertion")]
     pub fn private_key_jwt(
         client_id: impl Into<String>,
         assertion: Assertion,
@@ -146,7 +146,7 @@ impl Credentials {
             (Proof::Post(one), Proof::Post(other)) => one == other,
             (Proof::Basic(one), Proof::Basic(other)) => one == other,
             (Proof::Statement(one), Proof::Statement(other)) => one == other,
-            #[cfg(feature = "private-key-jwt")]
+            #[cfg(feature = "_assertion")]
             (Proof::Assertion(one), Proof::Assertion(other)) => one.same_as(other),
             _ => false,
         };
@@ -155,7 +155,7 @@ impl Credentials {
 
     /// Puts the proof for one request to `endpoint` into its form, or returns the header with it.
     #[cfg_attr(
-        not(feature = "private-key-jwt"),
+        not(feature = "_assertion"),
         expect(
             unused_variables,
             reason = "only a statement says when it was made and whom it is for"
@@ -175,7 +175,7 @@ impl Credentials {
                 return Ok(None);
             }
             Proof::Statement(statement) => statement.clone(),
-            #[cfg(feature = "private-key-jwt")]
+            #[cfg(feature = "_assertion")]
             Proof::Assertion(assertion) => assertion
                 .sign_at(now, &self.client_id, &endpoint.audience())
                 .ok_or_else(|| TokenError::new(Kind::Unsigned))?,
@@ -204,7 +204,7 @@ impl fmt::Debug for Proof {
             Self::Post(_) => f.write_str("client_secret_post([redacted])"),
             Self::Basic(_) => f.write_str("client_secret_basic([redacted])"),
             Self::Statement(_) => f.write_str("client_assertion([redacted])"),
-            #[cfg(feature = "private-key-jwt")]
+            #[cfg(feature = "_assertion")]
             Self::Assertion(assertion) => assertion.fmt(f),
         }
     }

@@ -183,7 +183,7 @@ impl TokenEndpoint {
     /// What a signed statement calls the endpoint: its address as the server sees it, with no query
     /// and no port that goes without saying. Servers compare it, letter by letter, with the address
     /// that they publish (RFC 7523, section 3, by RFC 3986, section 6.2.1).
-    #[cfg(feature = "private-key-jwt")]
+    #[cfg(feature = "_assertion")]
     pub(crate) fn audience(&self) -> String {
         let scheme = self.uri.scheme_str().unwrap_or_default();
         let host = self.uri.host().unwrap_or_default();

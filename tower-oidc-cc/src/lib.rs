@@ -56,7 +56,8 @@
 //! | `claims` | no | a missing role names the realm roles that the token does carry (read, not verified) |
 //! | `compression` | no | token replies that a proxy compressed unasked, with gzip or br, decode |
 //! | `file-store` | no | `store::File`: one token for programs that start often |
-//! | `private-key-jwt` | no | client authentication by a signed statement: `Assertion`, `Credentials::private_key_jwt`; signs by RustCrypto's `rsa`, which RUSTSEC-2023-0071 is about |
+//! | `private-key-jwt` | no | client authentication by a signed statement: `Assertion`, `Credentials::private_key_jwt`; aws-lc-rs signs |
+//! | `private-key-jwt-rust-crypto` | no | the same, in pure Rust; its `rsa` leaks timing (RUSTSEC-2023-0071, no fix yet) |
 //!
 //! # Guarantees
 //!
@@ -135,7 +136,7 @@
 //!   its life can be shortened by its `exp`.
 //! - Other runtimes than tokio: its tasks, timers and clock are used as they are.
 
-#[cfg(feature = "private-key-jwt")]
+#[cfg(feature = "_assertion")]
 pub use self::assertion::Assertion;
 pub use self::{
     credentials::Credentials,
@@ -155,7 +156,7 @@ pub use self::{
     store::{StoredToken, TokenStore},
 };
 
-#[cfg(feature = "private-key-jwt")]
+#[cfg(feature = "_assertion")]
 mod assertion;
 mod claims;
 mod clock;

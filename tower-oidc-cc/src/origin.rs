@@ -230,7 +230,7 @@ impl Origin {
     }
 
     /// The port, unless it goes without saying.
-    #[cfg(feature = "private-key-jwt")]
+    #[cfg(feature = "_assertion")]
     pub(crate) fn port(&self) -> Option<u16> {
         (self.port != self.default).then_some(self.port)
     }

@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     /// The caller's own bound on token requests is reached.
     OverBudget,
     /// The private key made no signature, though it did when it was taken.
-    #[cfg(feature = "private-key-jwt")]
+    #[cfg(feature = "_assertion")]
     Unsigned,
     /// Somebody else's code has panicked.
     Panicked(&'static str),
@@ -73,7 +73,7 @@ impl Kind {
             | Self::OtherHost
             | Self::AlreadyAuthorized
             | Self::NoRuntime => false,
-            #[cfg(feature = "private-key-jwt")]
+            #[cfg(feature = "_assertion")]
             Self::Unsigned => false,
         }
     }
@@ -113,7 +113,7 @@ impl Kind {
             ),
             Self::NoCredentials => f.write_str("there are no credentials to ask for a token with"),
             Self::OverBudget => f.write_str("no token request is left in the budget"),
-            #[cfg(feature = "private-key-jwt")]
+            #[cfg(feature = "_assertion")]
             Self::Unsigned => {
                 f.write_str("the client's private key made no signature, nothing was sent")
             }
@@ -156,7 +156,7 @@ impl Kind {
             Self::Unusable(_) => "check the client's settings at the server",
             Self::NoCredentials => "set right what the credentials are read from",
             Self::OverBudget => "try later, find out what spends them, or allow more",
-            #[cfg(feature = "private-key-jwt")]
+            #[cfg(feature = "_assertion")]
             Self::Unsigned => "check the key",
             Self::Panicked(_) => "mend it: its message went to the panic hook",
             Self::Expired => "call again",
