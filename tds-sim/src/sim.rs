@@ -75,9 +75,6 @@ impl Sim {
     /// A simulator with one member, `demo`, who holds one key.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        // Somebody else in this program may have turned on another of its backends, and then it
-        // has to be told which. If it was told before, that one will do.
-        drop(jsonwebtoken::crypto::rust_crypto::DEFAULT_PROVIDER.install_default());
         Self {
             shared: Arc::new(Shared::new(config)),
         }
