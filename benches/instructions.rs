@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare static token limit fed full classify retry; do
+//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit fed full classify retry; do
 //!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
 //! done; done
 //! ```
 //!
 //! The figure is the difference of two counts of calls, divided by it, less the same of `bare`; that of `full`,
-//! a limit of 50 that is, less that of `fed`, the bare service with the same clock. The requests have headers
+//! a limit of 50 that is, less that of `fed`, the bare service with the same clock. What is cloned for each call, as
+//! `oneshot` wants it, is compared with `bare-cloned`. The requests have headers
 //! and room for more, so that no layer pays for the map's first allocation.
 
 #![expect(
@@ -21,7 +22,7 @@ use std::{hint::black_box, num::NonZeroU32, time::Duration};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use tds_benches::{Echo, call, token};
+use tds_benches::{Cloned, Echo, call, token};
 use tokio::{runtime::Builder, time::advance};
 use tower_http::auth::AddAuthorizationLayer;
 use tower_layer::Layer;
@@ -43,6 +44,9 @@ fn main() {
     match &*which {
         "token" => run(layer.layer(Echo::new()), count),
         "static" => run(fixed.layer(Echo::new()), count),
+        "bare-cloned" => run(Cloned::new(Echo::new()), count),
+        "token-cloned" => run(Cloned::new(layer.layer(Echo::new())), count),
+        "static-cloned" => run(Cloned::new(fixed.layer(Echo::new())), count),
         "limit" => run(limit().layer(Echo::new()), count),
         "fed" => fed(Echo::new(), count),
         "full" => fed(full().layer(Echo::new()), count),

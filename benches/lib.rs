@@ -27,6 +27,47 @@ pub struct EchoFuture<B> {
     body: Option<B>,
 }
 
+/// A service that is cloned for each call, as `oneshot` wants it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cloned<S> {
+    inner: S,
+}
+
+// === impl Cloned ===
+
+impl<S> Cloned<S> {
+    /// Clones `inner` for each call.
+    #[must_use]
+    pub const fn new(inner: S) -> Self {
+        Self { inner }
+    }
+}
+
+impl<S, R> Service<R> for Cloned<S>
+where
+    S: Service<R> + Clone,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    #[expect(
+        clippy::panic,
+        reason = "a bench whose service is not ready at once must not go on"
+    )]
+    fn call(&mut self, request: R) -> S::Future {
+        let mut inner = self.inner.clone();
+        match inner.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(())) => inner.call(request),
+            Poll::Ready(Err(_)) | Poll::Pending => panic!("it is not ready"),
+        }
+    }
+}
+
 // === impl Echo ===
 
 impl Echo {

@@ -10,7 +10,7 @@ use http::{
 use http_body_util::Full;
 use tokio::runtime::{Builder, Runtime};
 use tower::service_fn;
-use tower_oidc_cc::{Credentials, Origin, TokenEndpoint, TokenLayer, Tokens};
+use tower_oidc_cc::{BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource};
 
 /// A request as a client makes it, with nothing in it.
 #[must_use]
@@ -53,7 +53,7 @@ pub fn runtime() -> Runtime {
     clippy::expect_used,
     reason = "a bench that cannot be set up must not go on"
 )]
-pub fn layer(runtime: &Runtime) -> TokenLayer {
+pub fn layer(runtime: &Runtime) -> BearerAuthLayer {
     let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
     let credentials = Credentials::new("id", "secret").expect("usable");
     let keycloak = service_fn(async |_: Request<Full<Bytes>>| {
@@ -62,8 +62,8 @@ pub fn layer(runtime: &Runtime) -> TokenLayer {
             format!(r#"{{"access_token":"{token}","token_type":"Bearer","expires_in":86400}}"#);
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(reply)))
     });
-    let tokens = Tokens::builder(endpoint.expect("https"), credentials).build(keycloak);
+    let tokens = TokenSource::builder(endpoint.expect("https"), credentials).build(keycloak);
     runtime.block_on(tokens.ready()).expect("a token");
     let origin = Origin::from_uri(request().uri()).expect("https");
-    TokenLayer::new(tokens, [origin])
+    BearerAuthLayer::new(tokens, [origin])
 }

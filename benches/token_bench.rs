@@ -17,7 +17,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use http::{HeaderValue, Request, header::AUTHORIZATION};
 use http_body_util::Full;
 use tds_benches::{
-    Echo,
+    Cloned, Echo,
     rows::Rows,
     token::{self, request, request_with_headers},
 };
@@ -62,7 +62,12 @@ fn all(mut rows: Rows<'_, Make>, runtime: &Runtime) {
     rows.row("bare", Echo::new());
     let fixed = AddAuthorizationLayer::bearer(&"x".repeat(1_400));
     rows.row("static (tower-http)", fixed.layer(Echo::new()));
-    rows.row("Token", token::layer(runtime).layer(Echo::new()));
+    rows.row("BearerAuth", token::layer(runtime).layer(Echo::new()));
+    // As `oneshot` wants it, and as the documentation tells people to use it.
+    let fixed = Cloned::new(fixed.layer(Echo::new()));
+    rows.row("static (tower-http), cloned for each call", fixed);
+    let cloned = Cloned::new(token::layer(runtime).layer(Echo::new()));
+    rows.row("BearerAuth, cloned for each call", cloned);
 
     let shared = Arc::new(RwLock::new(header()));
     let read = move || shared.read().expect("no bench panics").clone();

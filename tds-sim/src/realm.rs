@@ -54,6 +54,10 @@ pub(crate) struct Grant {
 impl Realm {
     /// A realm with one member, who holds one key.
     pub(crate) fn new(clock: Arc<Clock>, config: &Config) -> (Self, ApiKey) {
+        // Somebody else in this program may have turned on another of its backends, and then it
+        // has to be told which. If it was told before, that one will do.
+        let backend = &jsonwebtoken::crypto::rust_crypto::DEFAULT_PROVIDER;
+        backend.install_default().ok();
         let mut rng = fastrand::Rng::with_seed(config.seed);
         let key = Key::new(MEMBER, config.roles.clone(), &mut rng);
         let api_key = key.api_key();

@@ -5,14 +5,11 @@ use std::{fmt, time::SystemTime};
 use http::HeaderValue;
 use zeroize::Zeroizing;
 
-#[cfg(feature = "private-key-jwt")]
-use crate::Assertion;
-use crate::{
-    ConfigError, TokenEndpoint, TokenError,
-    client_auth::{Proof, basic},
-    form::Form,
-};
+#[cfg(feature = "_assertion")]
+use crate::{Assertion, error::token::Kind};
+use crate::{ConfigError, TokenEndpoint, TokenError, request::Form};
 
+mod basic;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +22,7 @@ mod tests;
 /// |---|---|---|
 /// | [`new`](Self::new) | `client_secret_post` | the secret, in the form |
 /// | [`basic`](Self::basic) | `client_secret_basic` | the secret, in the `Authorization` header |
-/// | [`certificate`](Self::certificate) | `tls_client_auth`, `self_signed_tls_client_auth` | no secret: the certificate of the connection |
+/// | [`assertion`](Self::assertion) | `private_key_jwt`, `jwt-bearer` | no secret: a statement that somebody else has signed |
 /// | `private_key_jwt` (feature `private-key-jwt`) | `private_key_jwt` | no secret: a new signed statement each time |
 ///
 /// White space around an id or a secret is cut off, since secrets come from files that end with a
@@ -44,6 +41,20 @@ mod tests;
 pub struct Credentials {
     client_id: Zeroizing<String>,
     proof: Proof,
+}
+
+/// What proves it. A method comes with all it needs and with nothing else, so there is no wrong
+/// combination to refuse.
+enum Proof {
+    /// `client_secret_post`: the secret, in the form.
+    Post(Zeroizing<String>),
+    /// `client_secret_basic`: the header, made once.
+    Basic(HeaderValue),
+    /// A statement that was signed elsewhere.
+    Statement(Zeroizing<String>),
+    /// `private_key_jwt`: what signs a new statement for each attempt.
+    #[cfg(feature = "_assertion")]
+    Assertion(Assertion),
 }
 
 // === impl Credentials ===
@@ -89,19 +100,23 @@ impl Credentials {
         })
     }
 
-    /// Checks and takes a client id alone: what proves it is the certificate that the HTTP client
-    /// shows when it connects (RFC 8705, section 2).
+    /// Checks and takes a client id, and a statement that somebody has signed for it (RFC 7523,
+    /// section 2.2), such as a projected token of Kubernetes or one of SPIFFE.
     ///
-    /// Give that client's connector the certificate and its key. A new certificate is for it to
-    /// take up, too: this crate sees none.
+    /// Statements are short-lived: let [`Provider::assertion_file`](crate::Provider::assertion_file)
+    /// or [`Provider::from_fn`](crate::Provider::from_fn) bring the one of the moment.
     ///
     /// # Errors
     ///
-    /// If the id is empty, or has white space or control characters inside.
-    pub fn certificate(client_id: impl Into<String>) -> Result<Self, ConfigError> {
+    /// If either is empty, or has white space or control characters inside.
+    pub fn assertion(
+        client_id: impl Into<String>,
+        assertion: impl Into<String>,
+    ) -> Result<Self, ConfigError> {
+        let (client_id, assertion) = (client_id.into(), Zeroizing::new(assertion.into()));
         Ok(Self {
-            client_id: checked(&client_id.into(), &ID)?,
-            proof: Proof::Certificate,
+            client_id: checked(&client_id, &ID)?,
+            proof: Proof::Statement(checked(&assertion, &STATEMENT)?),
         })
     }
 
@@ -110,7 +125,7 @@ impl Credentials {
     /// # Errors
     ///
     /// If the id is empty, or has white space or control characters inside.
-    #[cfg(feature = "private-key-jwt")]
+    #[cfg(feature = "_assertion")]
     pub fn private_key_jwt(
         client_id: impl Into<String>,
         assertion: Assertion,
@@ -127,17 +142,49 @@ impl Credentials {
 
     /// Whether a server would see the same in both.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
-        self.client_id == other.client_id && self.proof.same_as(&other.proof)
+        let same = match (&self.proof, &other.proof) {
+            (Proof::Post(one), Proof::Post(other)) => one == other,
+            (Proof::Basic(one), Proof::Basic(other)) => one == other,
+            (Proof::Statement(one), Proof::Statement(other)) => one == other,
+            #[cfg(feature = "_assertion")]
+            (Proof::Assertion(one), Proof::Assertion(other)) => one.same_as(other),
+            _ => false,
+        };
+        same && self.client_id == other.client_id
     }
 
     /// Puts the proof for one request to `endpoint` into its form, or returns the header with it.
+    #[cfg_attr(
+        not(feature = "_assertion"),
+        expect(
+            unused_variables,
+            reason = "only a statement says when it was made and whom it is for"
+        )
+    )]
     pub(crate) fn prove_at(
         &self,
         now: SystemTime,
         endpoint: &TokenEndpoint,
         form: &mut Form,
     ) -> Result<Option<HeaderValue>, TokenError> {
-        self.proof.put_at(now, &self.client_id, endpoint, form)
+        let statement = match &self.proof {
+            Proof::Basic(header) => return Ok(Some(header.clone())),
+            Proof::Post(secret) => {
+                form.append("client_id", &self.client_id);
+                form.append("client_secret", secret);
+                return Ok(None);
+            }
+            Proof::Statement(statement) => statement.clone(),
+            #[cfg(feature = "_assertion")]
+            Proof::Assertion(assertion) => assertion
+                .sign_at(now, &self.client_id, &endpoint.audience())
+                .ok_or_else(|| TokenError::new(Kind::Unsigned))?,
+        };
+        // The statement names the client, too, but some servers look here first.
+        form.append("client_id", &self.client_id);
+        form.append("client_assertion_type", ASSERTION_TYPE);
+        form.append("client_assertion", &statement);
+        Ok(None)
     }
 }
 
@@ -147,6 +194,19 @@ impl fmt::Debug for Credentials {
             .field("client_id", &self.client_id.as_str())
             .field("proof", &self.proof)
             .finish()
+    }
+}
+
+/// The method alone: no secret, and not the length of one.
+impl fmt::Debug for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Post(_) => f.write_str("client_secret_post([redacted])"),
+            Self::Basic(_) => f.write_str("client_secret_basic([redacted])"),
+            Self::Statement(_) => f.write_str("client_assertion([redacted])"),
+            #[cfg(feature = "_assertion")]
+            Self::Assertion(assertion) => assertion.fmt(f),
+        }
     }
 }
 
@@ -189,3 +249,9 @@ const SECRET: Reasons = Reasons {
     empty: "the client secret is empty: set the one that the server issued",
     spaced: "the client secret has white space inside: set what the server issued and nothing else",
 };
+const STATEMENT: Reasons = Reasons {
+    empty: "the assertion is empty: give the signed statement, whole",
+    spaced: "the assertion has white space inside: give the signed statement and nothing else",
+};
+/// RFC 7523, section 2.2.
+const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";

@@ -2,9 +2,11 @@
 
 use std::fmt;
 
-use http::Uri;
+use http::{StatusCode, Uri};
+use serde::Deserialize;
+use zeroize::Zeroizing;
 
-use crate::{ConfigError, Origin};
+use crate::{ConfigError, Origin, TokenError, error::token::Kind};
 
 #[cfg(test)]
 mod tests;
@@ -26,8 +28,20 @@ mod tests;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenEndpoint {
+    /// Of the endpoint, or of the document that names it.
     uri: Uri,
     origin: Origin,
+    /// Who that document has to say it is of, if there is one.
+    issuer: Option<String>,
+    /// Whether plain http on this machine will do.
+    loopback: bool,
+}
+
+/// The members of the document that count (OpenID Connect Discovery 1.0, section 3).
+#[derive(Deserialize)]
+struct Document {
+    issuer: String,
+    token_endpoint: String,
 }
 
 // === impl TokenEndpoint ===
@@ -39,8 +53,7 @@ impl TokenEndpoint {
     ///
     /// If the address is not https, is not absolute, or carries user information.
     pub fn new(uri: Uri) -> Result<Self, ConfigError> {
-        let origin = Origin::from_uri(&uri)?;
-        Ok(Self { uri, origin })
+        Self::of(uri, false)
     }
 
     /// Takes the address of any token endpoint, plain http too if it is on this machine.
@@ -49,8 +62,7 @@ impl TokenEndpoint {
     ///
     /// If the address is plain http on another host, is not absolute, or carries user information.
     pub fn loopback(uri: Uri) -> Result<Self, ConfigError> {
-        let origin = Origin::loopback(&uri)?;
-        Ok(Self { uri, origin })
+        Self::of(uri, true)
     }
 
     /// Builds `{auth_url}/auth/realms/{realm}/protocol/openid-connect/token`, over https.
@@ -76,7 +88,93 @@ impl TokenEndpoint {
         Self::loopback(keycloak(auth_url, realm)?)
     }
 
-    /// The address that token requests go to.
+    /// Looks the endpoint up in the issuer's configuration, by its https address: the issuer's own,
+    /// or that of the document, which ends in `/.well-known/openid-configuration`.
+    ///
+    /// The document is read once, before the first token request, through the same HTTP client and
+    /// within its bounds. It has to name this issuer and a `token_endpoint` over https; a handle
+    /// that could not read it tries again as it would a token request.
+    ///
+    /// # Errors
+    ///
+    /// If the address is not https, is not absolute, or has user information or a query.
+    pub fn discover(issuer: &str) -> Result<Self, ConfigError> {
+        Self::in_document(issuer, false)
+    }
+
+    /// Does what [`discover`](Self::discover) does, over plain http too if it is on this machine.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`discover`](Self::discover), with plain http refused on other hosts only.
+    pub fn discover_loopback(issuer: &str) -> Result<Self, ConfigError> {
+        Self::in_document(issuer, true)
+    }
+
+    fn of(uri: Uri, loopback: bool) -> Result<Self, ConfigError> {
+        let origin = if loopback {
+            Origin::loopback(&uri)
+        } else {
+            Origin::from_uri(&uri)
+        };
+        Ok(Self {
+            origin: origin?,
+            uri,
+            issuer: None,
+            loopback,
+        })
+    }
+
+    fn in_document(address: &str, loopback: bool) -> Result<Self, ConfigError> {
+        let issuer = address.trim();
+        let issuer = issuer.strip_suffix(WELL_KNOWN).unwrap_or(issuer);
+        if issuer.contains(['?', '#']) {
+            return Err(ConfigError::new(
+                "the issuer has a query or a fragment: use the part before it",
+            ));
+        }
+        let document = format!("{}{WELL_KNOWN}", issuer.trim_end_matches('/'));
+        let document = document.parse();
+        let document =
+            document.map_err(|_| ConfigError::new("the issuer is no URL: use https://host"))?;
+        Ok(Self {
+            issuer: Some(issuer.to_owned()),
+            ..Self::of(document, loopback)?
+        })
+    }
+
+    pub(crate) fn is_discovered(&self) -> bool {
+        self.issuer.is_some()
+    }
+
+    /// The endpoint that the document names.
+    pub(crate) fn found(
+        &self,
+        status: StatusCode,
+        body: Result<Zeroizing<Vec<u8>>, TokenError>,
+    ) -> Result<Self, TokenError> {
+        let malformed = |what| TokenError::new(Kind::Malformed(what));
+        if status.is_redirection() {
+            return Err(TokenError::new(Kind::Redirected(status)));
+        }
+        if !status.is_success() {
+            return Err(TokenError::new(Kind::Unavailable(status)));
+        }
+        let document: Document = serde_json::from_slice(&body?)
+            .map_err(|_| malformed("the discovery document names no token_endpoint"))?;
+        let same = self
+            .issuer
+            .as_deref()
+            .map(|issuer| issuer.trim_end_matches('/'));
+        if same != Some(document.issuer.trim_end_matches('/')) {
+            return Err(malformed("the discovery document is another issuer's"));
+        }
+        let uri = document.token_endpoint.parse().ok();
+        let endpoint = uri.and_then(|uri| Self::of(uri, self.loopback).ok());
+        endpoint.ok_or_else(|| malformed("the discovered token_endpoint is no https address"))
+    }
+
+    /// The address that token requests go to; of the document, where it has to be looked up.
     #[must_use]
     pub fn uri(&self) -> &Uri {
         &self.uri
@@ -85,7 +183,7 @@ impl TokenEndpoint {
     /// What a signed statement calls the endpoint: its address as the server sees it, with no query
     /// and no port that goes without saying. Servers compare it, letter by letter, with the address
     /// that they publish (RFC 7523, section 3, by RFC 3986, section 6.2.1).
-    #[cfg(feature = "private-key-jwt")]
+    #[cfg(feature = "_assertion")]
     pub(crate) fn audience(&self) -> String {
         let scheme = self.uri.scheme_str().unwrap_or_default();
         let host = self.uri.host().unwrap_or_default();
@@ -125,3 +223,6 @@ fn keycloak(auth_url: &str, realm: &str) -> Result<Uri, ConfigError> {
         .parse()
         .map_err(|_| ConfigError::new("the auth URL is no URL: use https://host"))
 }
+
+/// OpenID Connect Discovery 1.0, section 4.
+const WELL_KNOWN: &str = "/.well-known/openid-configuration";

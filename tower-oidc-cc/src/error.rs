@@ -9,8 +9,12 @@ pub(crate) mod token;
 
 /// Says whether a call failed for want of a token or in the service below.
 ///
-/// A [`Token`](crate::Token) service has these two ways to fail and no third, so the enum is
+/// A [`Token`](crate::BearerAuth) service has these two ways to fail and no third, so the enum is
 /// exhaustive: match on it, and the inner service's own error is there, with no downcast.
+///
+/// It becomes a `Box<dyn Error + Send + Sync>` wherever the inner error does, boxed errors among
+/// them (`Buffer`, `LoadShed`, `Timeout`): `?` and `Into` box whichever of the two it is. For that
+/// it is no [`std::error::Error`] itself, as a boxed error is none.
 ///
 /// # Examples
 ///
@@ -53,22 +57,6 @@ impl<E> Error<E> {
             Self::Token(error) => Err(error),
         }
     }
-
-    /// Boxes whichever error this is.
-    ///
-    /// Use it with `map_err` where the service below already has a boxed error (`Buffer`,
-    /// `LoadShed`, `Timeout`): a boxed error is no `std::error::Error` itself, and so
-    /// `Error<BoxError>` is none either.
-    #[must_use]
-    pub fn into_boxed(self) -> Box<dyn std::error::Error + Send + Sync>
-    where
-        E: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        match self {
-            Self::Token(error) => error.into(),
-            Self::Inner(error) => error.into(),
-        }
-    }
 }
 
 impl<E> From<TokenError> for Error<E> {
@@ -87,12 +75,21 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
     }
 }
 
-/// Transparent: the source is the source of the error inside, so nothing prints twice.
-impl<E: std::error::Error> std::error::Error for Error<E> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Token(error) => error.source(),
-            Self::Inner(error) => error.source(),
+/// Whichever it is, boxed.
+impl<E: Into<Self>> From<Error<E>> for Box<dyn std::error::Error + Send + Sync> {
+    fn from(error: Error<E>) -> Self {
+        match error {
+            Error::Token(error) => error.into(),
+            Error::Inner(error) => error.into(),
         }
+    }
+}
+
+/// Whichever it is, boxed: for a `main` that returns it.
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<Error<E>>
+    for Box<dyn std::error::Error>
+{
+    fn from(error: Error<E>) -> Self {
+        Box::<dyn std::error::Error + Send + Sync>::from(error)
     }
 }

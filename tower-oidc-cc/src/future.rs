@@ -10,32 +10,48 @@ use std::{
 
 use pin_project_lite::pin_project;
 
-pub use crate::replay::future::ReplayFuture;
-use crate::{Challenge, Error, Judge, Judgement, TokenError, tokens::Desk};
+pub use crate::replay::ReplayFuture;
+use crate::{
+    Challenge, Error, Judge, Judgement, Rejection, TokenError,
+    source::{Lane, Outcome, Wait},
+    state::{Call, Complaint},
+};
 
 pin_project! {
     /// Resolves to the response of the service below, or to the reason why nothing was sent.
+    ///
+    /// The answer to a call whose token was refused is held until the successor of that token is
+    /// there, or cannot be had: whoever makes the call again then has another. No other call waits.
     ///
     /// # Cancel safety
     ///
     /// Dropping it drops the call below, and with it only what the answer would have said about
     /// the token.
-    pub struct ResponseFuture<F, J = Challenge> {
+    pub struct ResponseFuture<F, J = Challenge>
+    where
+        F: Future,
+    {
         #[pin]
         state: State<F, J>,
+        replaced: bool,
     }
 }
 
 pin_project! {
     #[project = StateProj]
-    enum State<F, J> {
+    enum State<F, J>
+    where
+        F: Future,
+    {
         Sent {
             #[pin]
             inner: F,
             // None if the request went as it was, with no token.
-            token: Option<(Arc<Desk>, u64)>,
+            token: Option<(Arc<Lane>, Call)>,
             judge: J,
-            replaced: bool,
+        },
+        Held {
+            held: Option<Box<Held<F::Output, J>>>,
         },
         Refused {
             error: TokenError,
@@ -43,83 +59,168 @@ pin_project! {
     }
 }
 
+/// A refused call, whose answer waits for a successor of its token.
+struct Held<O, J> {
+    outcome: O,
+    judge: J,
+    judgement: Judgement,
+    wait: Wait,
+    token: Arc<Lane>,
+}
+
 // === impl ResponseFuture ===
 
-impl<F, J> ResponseFuture<F, J> {
+impl<F: Future, J> ResponseFuture<F, J> {
     #[inline]
-    pub(crate) fn sent(inner: F, token: Option<(Arc<Desk>, u64)>, judge: J) -> Self {
+    pub(crate) fn sent(inner: F, token: Option<(Arc<Lane>, Call)>, judge: J) -> Self {
         Self {
             state: State::Sent {
                 inner,
                 token,
                 judge,
-                replaced: false,
             },
+            replaced: false,
         }
     }
 
     pub(crate) fn refused(error: TokenError) -> Self {
         Self {
+            replaced: error.is_expired(),
             state: State::Refused { error },
         }
     }
 
     /// Whether the token was refused, or lost before it was sent, and there is another or will be.
     pub(crate) fn is_replaced(&self) -> bool {
-        match &self.state {
-            State::Sent { replaced, .. } => *replaced,
-            State::Refused { error } => error.is_expired(),
-        }
+        self.replaced
     }
 }
 
 impl<F, J, Res, E> Future for ResponseFuture<F, J>
 where
     F: Future<Output = Result<Res, E>>,
-    J: Judge<Res, E>,
+    J: Judge<Res, E> + Clone,
 {
     type Output = Result<Res, Error<E>>;
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
-            // ## Sent => done
+        let mut this = self.project();
+        match this.state.as_mut().project() {
+            // ## Sent => (Held | done)
             StateProj::Sent {
                 inner,
                 token,
                 judge,
-                replaced,
             } => {
                 // Judged where it lies, since the way of nearly all outcomes is to be moved once.
                 let polled = inner.poll(cx);
                 let Poll::Ready(outcome) = &polled else {
                     return Poll::Pending;
                 };
-                let judgement = match token {
-                    Some(_) => judge.judge(outcome.as_ref()),
-                    None => Judgement::Other,
+                let Some((token, call)) = token else {
+                    return polled.map_err(Error::Inner);
                 };
-                if judgement == Judgement::Other {
+                let judgement = judge.judge(outcome.as_ref());
+                if judgement == Judgement::Accepted {
+                    token.accept(*call);
+                }
+                if matches!(judgement, Judgement::Accepted | Judgement::Nothing) {
                     return polled.map_err(Error::Inner);
                 }
-                let mut outcome = ready!(polled);
-                if let Some((desk, generation)) = token {
-                    let finding = desk.find(judgement, *generation);
-                    *replaced = judgement == Judgement::DeadToken && finding.is_replaced();
-                    judge.annotate(outcome.as_mut(), finding);
-                }
-                Poll::Ready(outcome.map_err(Error::Inner))
+                let outcome = ready!(polled);
+                let held = refuse(outcome, judge.clone(), judgement, token, *call);
+                this.state.set(State::Held { held: Some(held) });
+                poll_held(this.state, this.replaced, cx)
             }
+            StateProj::Held { .. } => poll_held(this.state, this.replaced, cx),
             // ## Refused => done
             StateProj::Refused { error } => Poll::Ready(Err(Error::Token(error.clone()))),
         }
     }
 }
 
-impl<F, J> fmt::Debug for ResponseFuture<F, J> {
+/// Tells what the answer says against the token, and how that is answered.
+#[cold]
+fn refuse<O, J>(
+    outcome: O,
+    judge: J,
+    judgement: Judgement,
+    token: &Arc<Lane>,
+    call: Call,
+) -> Box<Held<O, J>> {
+    let complaint = match judgement {
+        Judgement::DeadToken => Some(Complaint::Dead(call)),
+        Judgement::Unexplained => Some(Complaint::Unexplained),
+        Judgement::MissingRole => Some(Complaint::Role),
+        Judgement::NoHeader | Judgement::Accepted | Judgement::Nothing => None,
+    };
+    let shared = token.shared();
+    let answer = shared
+        .zip(complaint)
+        .map(|(shared, complaint)| shared.complain(token.generation, complaint));
+    Box::new(Held {
+        outcome,
+        judge,
+        judgement,
+        wait: match answer {
+            Some(Outcome::Replacing(wait)) => wait,
+            Some(Outcome::Superseded) => Wait::over(),
+            Some(Outcome::Kept) | None => Wait::default(),
+        },
+        token: Arc::clone(token),
+    })
+}
+
+/// ## Held => done
+#[cold]
+fn poll_held<F, J, Res, E>(
+    mut state: Pin<&mut State<F, J>>,
+    replaced: &mut bool,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Res, Error<E>>>
+where
+    F: Future<Output = Result<Res, E>>,
+    J: Judge<Res, E>,
+{
+    let StateProj::Held { held } = state.as_mut().project() else {
+        return Poll::Pending;
+    };
+    if let Some(held) = held {
+        *replaced = ready!(held.wait.poll_held(cx));
+    }
+    let Some(held) = held.take() else {
+        // It is taken here alone, and this state ends here.
+        return Poll::Pending;
+    };
+    let Held {
+        mut outcome,
+        judge,
+        judgement,
+        token,
+        ..
+    } = *held;
+    let rejection = Rejection::new(judgement, *replaced);
+    #[cfg(feature = "claims")]
+    let rejection = if judgement == Judgement::MissingRole {
+        rejection.with_realm_roles(crate::claims::realm_roles(&token.header))
+    } else {
+        rejection
+    };
+    tracing::debug!(
+        generation = token.generation,
+        ?rejection,
+        "the service refused a call"
+    );
+    judge.annotate(outcome.as_mut(), rejection);
+    Poll::Ready(outcome.map_err(Error::Inner))
+}
+
+impl<F: Future, J> fmt::Debug for ResponseFuture<F, J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match self.state {
             State::Sent { .. } => "sent",
+            State::Held { .. } => "held",
             State::Refused { .. } => "refused",
         };
         f.debug_struct("ResponseFuture")

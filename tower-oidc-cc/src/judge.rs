@@ -3,14 +3,16 @@
 use http::{HeaderMap, Response, StatusCode, header};
 
 use self::challenge::errors;
-use crate::Finding;
+use crate::Rejection;
 
 mod challenge;
+#[cfg(test)]
+mod tests;
 
 /// Reads an outcome for what it says about the token.
 ///
 /// The service decides which of its answers mean a dead token, so this is a value that the layer
-/// is given ([`TokenLayer::judge`](crate::TokenLayer::judge)). The default, [`Challenge`], reads
+/// is given ([`BearerAuthLayer::judge`](crate::BearerAuthLayer::judge)). The default, [`Challenge`], reads
 /// the head of the response alone. Implement it for services that say it elsewhere, say in a
 /// typed error made from the body by a layer below.
 ///
@@ -31,7 +33,9 @@ mod challenge;
 ///     fn judge(&self, outcome: Result<&Response<B>, &E>) -> Judgement {
 ///         match outcome {
 ///             Ok(response) if response.status().as_u16() == 498 => Judgement::DeadToken,
-///             _ => Judgement::Other,
+///             Ok(response) if response.status().is_server_error() => Judgement::Nothing,
+///             Ok(_) => Judgement::Accepted,
+///             Err(_) => Judgement::Nothing,
 ///         }
 ///     }
 /// }
@@ -52,8 +56,8 @@ pub trait Judge<Res, E> {
 
     /// Leaves word in the outcome of what was found, for the caller to read; nothing by default.
     ///
-    /// It is called after each judgement but [`Judgement::Other`].
-    fn annotate(&self, outcome: Result<&mut Res, &mut E>, finding: Finding) {
+    /// It is called after each judgement but [`Judgement::Accepted`] and [`Judgement::Nothing`].
+    fn annotate(&self, outcome: Result<&mut Res, &mut E>, finding: Rejection) {
         drop((outcome, finding));
     }
 }
@@ -62,15 +66,24 @@ pub trait Judge<Res, E> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Judgement {
-    /// The token that was sent is dead: the next call gets a new one.
+    /// The token was accepted, whatever became of the call.
+    ///
+    /// It matters where tokens die early: one that was accepted and is then refused is replaced at
+    /// once, and one that is refused from the start is not, over and over.
+    Accepted,
+    /// The outcome says nothing about the token: a 503 of a gateway, or no answer at all.
+    Nothing,
+    /// The token that was sent is dead. It stays in use until its successor is there, which is asked
+    /// for in the background.
     DeadToken,
+    /// The call was refused without a reason, as behind a gateway whose own identity check fails.
+    /// The token stays; a new one is fetched in the background, once an hour at most.
+    Unexplained,
     /// The token is good, but lacks a role. It stays; once it is an hour old, a new one is fetched
     /// in the background, since an administrator may have granted the role meanwhile.
     MissingRole,
     /// The service saw no `Authorization` header, though one was sent. No token can help.
     NoHeader,
-    /// The outcome says nothing against the token.
-    Other,
 }
 
 /// Judges by the status and the `WWW-Authenticate` header, the default.
@@ -83,10 +96,13 @@ pub enum Judgement {
 /// | missing role | `insufficient_scope` | a text with `Missing required realm role` in it |
 /// | no header | | `no Authorization header found`, `no Bearer authorization header value found`, `no Bearer access token value found` |
 ///
-/// A 403, which is what RFC 6750 gives to a missing role, is read for that alone. Everything else
-/// leaves the token alone, a 401 without a challenge too: from its head it cannot
-/// be told from a gateway whose own identity check failed. What is found goes into the response's
-/// extensions, as a [`Finding`].
+/// | nothing | | texts of a gateway that could not ask its identity server |
+/// | unexplained | any other | any other, or no challenge at all |
+///
+/// A 403, which is what RFC 6750 gives to a missing role, is read for that alone. A server's error,
+/// a 408, 416, 423 and 429 say nothing, since a gateway may answer so before it looks at a token.
+/// Whatever else is answered, the token was accepted. What is found goes into the response's
+/// extensions, as a [`Rejection`].
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Challenge;
@@ -97,14 +113,13 @@ impl<B, E> Judge<Response<B>, E> for Challenge {
     #[inline]
     fn judge(&self, outcome: Result<&Response<B>, &E>) -> Judgement {
         match outcome {
-            Ok(response) if response.status().is_client_error() => {
-                read(response.status(), response.headers())
-            }
-            _ => Judgement::Other,
+            Ok(response) if response.status().is_success() => Judgement::Accepted,
+            Ok(response) => read(response.status(), response.headers()),
+            Err(_) => Judgement::Nothing,
         }
     }
 
-    fn annotate(&self, outcome: Result<&mut Response<B>, &mut E>, finding: Finding) {
+    fn annotate(&self, outcome: Result<&mut Response<B>, &mut E>, finding: Rejection) {
         if let Ok(response) = outcome {
             response.extensions_mut().insert(finding);
         }
@@ -114,19 +129,22 @@ impl<B, E> Judge<Response<B>, E> for Challenge {
 /// Apart from the look at the status, which is all that most answers need.
 #[cold]
 fn read(status: StatusCode, headers: &HeaderMap) -> Judgement {
-    if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-        return Judgement::Other;
-    }
-    let challenges = headers.get_all(header::WWW_AUTHENTICATE);
-    let mut judgements = challenges
-        .iter()
-        .flat_map(|challenge| errors(challenge.as_bytes()))
-        .map(meaning);
-    let found = judgements.find(|judgement| *judgement != Judgement::Other);
-    match found {
-        Some(Judgement::MissingRole) => Judgement::MissingRole,
-        Some(found) if status == StatusCode::UNAUTHORIZED => found,
-        Some(_) | None => Judgement::Other,
+    let said = || {
+        let challenges = headers.get_all(header::WWW_AUTHENTICATE).iter();
+        let errors = challenges.flat_map(|challenge| errors(challenge.as_bytes()));
+        errors.map(meaning)
+    };
+    match status.as_u16() {
+        401 => {
+            let telling = said().find(|judgement| *judgement != Judgement::Unexplained);
+            telling.unwrap_or(Judgement::Unexplained)
+        }
+        403 => {
+            let role = said().find(|judgement| *judgement == Judgement::MissingRole);
+            role.unwrap_or(Judgement::Accepted)
+        }
+        408 | 416 | 423 | 429 | 500.. => Judgement::Nothing,
+        _ => Judgement::Accepted,
     }
 }
 
@@ -136,15 +154,18 @@ fn meaning(error: &[u8]) -> Judgement {
         Judgement::DeadToken
     } else if NO_HEADER.iter().any(is) {
         Judgement::NoHeader
-    } else if is(&SCOPE)
-        || error
-            .windows(ROLE.len())
-            .any(|w| w.eq_ignore_ascii_case(ROLE))
-    {
+    } else if is(&SCOPE) || contains(error, ROLE) {
         Judgement::MissingRole
+    } else if OUTAGE.iter().any(|text| contains(error, text)) {
+        Judgement::Nothing
     } else {
-        Judgement::Other
+        Judgement::Unexplained
     }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len())
+        .any(|w| w.eq_ignore_ascii_case(part))
 }
 
 const DEAD: [&[u8]; 4] = [
@@ -160,6 +181,10 @@ const NO_HEADER: [&[u8]; 3] = [
 ];
 const SCOPE: &[u8] = b"insufficient_scope";
 const ROLE: &[u8] = b"Missing required realm role";
-
-#[cfg(test)]
-mod tests;
+/// What lua-resty-openidc says where it could not ask (openidc.lua, lines 403, 413 and 530).
+const OUTAGE: [&[u8]; 4] = [
+    b"introspection endpoint",
+    b"response indicates failure",
+    b"JSON decoding failed",
+    b"discovery",
+];

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use tower_layer::Layer;
 
-use crate::{Challenge, Existing, Foreign, Origin, ReplayLayer, Token, Tokens, rules::Rules};
+use crate::{
+    BearerAuth, BearerReplayLayer, Challenge, Existing, Foreign, Origin, TokenSource,
+    origin::{Places, Rules},
+    service::Bound,
+};
 
 /// Puts a bearer token on each request to the listed origins, and refuses all other requests.
 ///
@@ -18,38 +22,57 @@ use crate::{Challenge, Existing, Foreign, Origin, ReplayLayer, Token, Tokens, ru
 ///
 /// See the [crate's front page](crate).
 #[derive(Clone, Debug)]
-pub struct TokenLayer<J = Challenge> {
-    tokens: Tokens,
-    rules: Arc<Rules>,
+pub struct BearerAuthLayer<J = Challenge> {
+    bound: Arc<Bound>,
     judge: J,
 }
 
-// === impl TokenLayer ===
+// === impl BearerAuthLayer ===
 
-impl TokenLayer {
-    /// Lets the token of `tokens` go to `origins` and nowhere else.
+impl BearerAuthLayer {
+    /// Lets the token of `source` go to `origins` and nowhere else.
+    ///
+    /// Each request says where it goes, by an absolute address. For clients whose requests carry a
+    /// path alone there is [`for_origin`](Self::for_origin).
     #[must_use]
-    pub fn new(tokens: Tokens, origins: impl IntoIterator<Item = Origin>) -> Self {
-        let rules = Rules {
-            origins: origins.into_iter().collect(),
-            foreign: Foreign::default(),
-            existing: Existing::default(),
-        };
+    pub fn new(source: TokenSource, origins: impl IntoIterator<Item = Origin>) -> Self {
+        Self::bound(source, Places::Listed(origins.into_iter().collect()))
+    }
+
+    /// Lets the token of `source` go to `origin`, which is where requests go that carry a path alone.
+    ///
+    /// For connections that lead to one place: those of hyper's `client::conn`, and the channels of
+    /// tonic's generated clients. An absolute address has to have this origin, and a `Host` header
+    /// has to name it.
+    #[must_use]
+    pub fn for_origin(source: TokenSource, origin: Origin) -> Self {
+        Self::bound(source, Places::One(origin))
+    }
+
+    /// Lets the token of `source` go wherever the connection below leads.
+    ///
+    /// Nothing is compared but a `Host` header with an absolute address: use it where the
+    /// connection itself was made to one place, over TLS, and follows no redirect.
+    #[must_use]
+    pub fn any_origin(source: TokenSource) -> Self {
+        Self::bound(source, Places::Any)
+    }
+
+    fn bound(source: TokenSource, places: Places) -> Self {
+        let rules = Rules::new(places);
         Self {
-            tokens,
-            rules: Arc::new(rules),
+            bound: Arc::new(Bound { source, rules }),
             judge: Challenge,
         }
     }
 }
 
-impl<J> TokenLayer<J> {
+impl<J> BearerAuthLayer<J> {
     /// Replaces what decides that a token is dead; [`Challenge`] by default.
     #[must_use]
-    pub fn judge<K>(self, judge: K) -> TokenLayer<K> {
-        TokenLayer {
-            tokens: self.tokens,
-            rules: self.rules,
+    pub fn judge<K>(self, judge: K) -> BearerAuthLayer<K> {
+        BearerAuthLayer {
+            bound: self.bound,
             judge,
         }
     }
@@ -57,14 +80,14 @@ impl<J> TokenLayer<J> {
     /// Chooses what becomes of requests to other origins; [`Foreign::Refuse`] by default.
     #[must_use]
     pub fn foreign(mut self, foreign: Foreign) -> Self {
-        Arc::make_mut(&mut self.rules).foreign = foreign;
+        Arc::make_mut(&mut self.bound).rules.foreign = foreign;
         self
     }
 
     /// Chooses what becomes of a header that is there already; [`Existing::Replace`] by default.
     #[must_use]
     pub fn existing(mut self, existing: Existing) -> Self {
-        Arc::make_mut(&mut self.rules).existing = existing;
+        Arc::make_mut(&mut self.bound).rules.existing = existing;
         self
     }
 
@@ -72,20 +95,15 @@ impl<J> TokenLayer<J> {
     ///
     /// Use it where no retry layer outside does that already.
     #[must_use]
-    pub fn replay(self) -> ReplayLayer<J> {
-        ReplayLayer::new(self)
+    pub fn replay(self) -> BearerReplayLayer<J> {
+        BearerReplayLayer::new(self)
     }
 }
 
-impl<S, J: Clone> Layer<S> for TokenLayer<J> {
-    type Service = Token<S, J>;
+impl<S, J: Clone> Layer<S> for BearerAuthLayer<J> {
+    type Service = BearerAuth<S, J>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Token::new(
-            inner,
-            self.tokens.clone(),
-            Arc::clone(&self.rules),
-            self.judge.clone(),
-        )
+        BearerAuth::new(inner, Arc::clone(&self.bound), self.judge.clone())
     }
 }

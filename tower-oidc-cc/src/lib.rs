@@ -1,23 +1,23 @@
-//! Puts an OIDC client-credentials bearer token on each request, as a Tower layer.
+//! Puts an OIDC client-credentials bearer token on each request, as a Tower layer, or hands it out.
 //!
 //! ```text
-//! request ---> Token ------------------------------------> your HTTP client ---> service
+//! request ---> BearerAuth -------------------------------> your HTTP client ---> service
 //!                |  poll_ready: a valid token first,             ^
 //!                |              then the service below           |
 //!                |  call:       one load, one header             |
-//!              Tokens (shared) <--- driver (one task) ----> token endpoint
-//!                                   fetches, renews ahead of expiry, expires
+//!              TokenSource (shared) <--- one task --------> token endpoint
+//!                                        fetches, renews ahead of expiry, replaces what is refused
 //! ```
 //!
-//! [`TokenLayer`] wraps any `Service<http::Request<_>>`. [`Tokens`] keeps the token; layers, clones
-//! and start-up probes share one.
+//! [`BearerAuthLayer`] wraps any `Service<http::Request<_>>`. [`TokenSource`] keeps the token; layers,
+//! clones, start-up probes and programs of another kind share one.
 //!
 //! ```
 //! use bytes::Bytes;
 //! use http::{Request, Response, Uri};
 //! use http_body_util::Full;
 //! use tower::{Layer, ServiceExt};
-//! use tower_oidc_cc::{Credentials, Origin, TokenEndpoint, TokenLayer, Tokens};
+//! use tower_oidc_cc::{BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,8 +34,8 @@
 //! let credentials = Credentials::new("my-client", "my-secret")?;
 //! let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect")?;
 //!
-//! let tokens = Tokens::builder(endpoint, credentials).build(http_client.clone());
-//! let layer = TokenLayer::new(tokens, [Origin::from_uri(&base_uri)?]);
+//! let source = TokenSource::builder(endpoint, credentials).build(http_client.clone());
+//! let layer = BearerAuthLayer::new(source, [Origin::from_uri(&base_uri)?]);
 //! let service = layer.layer(http_client);
 //!
 //! let request = Request::get("https://api.example.com/data").body(Full::default())?;
@@ -46,7 +46,8 @@
 //! ```
 //!
 //! Put it inside what retries, so that each attempt takes the token of its moment, and outside
-//! what limits, so that no permit is held while a token is fetched.
+//! what limits, so that no permit is held while a token is fetched. Where there is no layer to put
+//! it on, [`TokenSource::token`] gives the token.
 //!
 //! # Features
 //!
@@ -54,54 +55,58 @@
 //! |---|---|---|
 //! | `claims` | no | a missing role names the realm roles that the token does carry (read, not verified) |
 //! | `compression` | no | token replies that a proxy compressed unasked, with gzip or br, decode |
-//! | `private-key-jwt` | no | client authentication by a signed statement: `Assertion`, `Credentials::private_key_jwt` |
+//! | `file-store` | no | `store::File`: one token for programs that start often |
+//! | `private-key-jwt` | no | client authentication by a signed statement: `Assertion`, `Credentials::private_key_jwt`; aws-lc-rs signs |
+//! | `private-key-jwt-rust-crypto` | no | the same, in pure Rust; its `rsa` leaks timing (RUSTSEC-2023-0071, no fix yet) |
 //!
 //! # Guarantees
 //!
 //! - **One request.** Any number of callers without a token make one token request. It belongs to
 //!   none of them: dropping a caller never cancels it.
 //! - **No worse than the token.** While a token is valid, nothing that the token endpoint does
-//!   changes the result of a call or makes it wait. After a failure the endpoint is left alone for
-//!   a while, longer for refused credentials, and callers get the last error at once.
+//!   changes the result of a call or makes it wait.
+//! - **A token that dies early costs nothing.** One that was accepted and is then refused is
+//!   replaced at once, as often as that happens, and from the third time on before it does. A refused
+//!   token stays in use until its successor is there. A service that refuses all tokens, or a place
+//!   of it, sees at most 16 of them in an hour, and no other call is worse for it.
 //! - **No end state.** After any sequence of errors a healthy endpoint yields a token within one
-//!   backoff, or two minutes after refused credentials, or within a second of their being changed;
-//!   five minutes if the server itself asks for that, and more only if a [`Budget`] is spent.
-//!   A runtime that is shut down takes its task with it, and the next call starts another.
-//! - **Fail closed.** No token that has expired and no request without one is sent (on a machine
-//!   that was suspended or whose clock was set, from five seconds later on); a token goes to the
-//!   listed origins alone, over https; a redirect of the token request is an error.
-//! - **Two clocks.** A token ends when the steady clock or the wall clock says so, whichever is
-//!   first: a suspended machine and a clock that is set are noticed within five seconds.
-//! - **Refusals are aimed.** A 401 that says that the token is dead drops that token and no later
-//!   one, at a growing distance: at once, a minute later, ten, then an hour, until an hour's calm.
-//!   Real revocations closer than that wait, too: that a token worked in between leaves no trace.
-//!   Each refusal is told as what it is: a [`Finding`].
+//!   backoff, two minutes after refused credentials, or within a second of their being changed.
+//! - **Fail closed.** No token that has expired and no request without one is sent; a token goes to
+//!   the listed origins alone, over https; a redirect of the token request is an error. Each call
+//!   looks at the wall clock, and the task at both.
 //! - **Silence.** No secret and no token is in any `Debug`, error, event or panic of ours. Their
-//!   memory is wiped when the last that holds them is dropped. What others copy is theirs to wipe:
-//!   the buffers of the HTTP client and of a decompressor, the arithmetic of what signs, the
-//!   environment.
+//!   memory is wiped when the last that holds them is dropped; what others copy is theirs to wipe.
 //!
 //! # Load
 //!
-//! What the token endpoint sees of one handle, for tokens of 24 hours. Each line has its test, by
-//! the endpoint's own count.
+//! What the token endpoint sees of one handle, for tokens of 24 hours.
 //!
 //! | what happens | token requests |
 //! |---|---|
-//! | a day under [`Policy::Ahead`], the default | 2 |
-//! | a day under [`Policy::Interval`], 4 hours | 7 at most |
-//! | a day under [`Policy::Interval`], 6 hours | 5 at most |
-//! | a day under [`Policy::OnExpiry`] | 2 at most |
-//! | a thousand calls at once with no token, or with a token that is found dead | 1 |
+//! | a day under [`RefreshPolicy::Ahead`], the default; under [`RefreshPolicy::OnExpiry`] | 2 |
+//! | a day under [`RefreshPolicy::Interval`] of 4 hours, of 6 | 7, 5 at most |
+//! | a thousand calls at once with no token, or with a token that is refused | 1 |
 //! | a day of any number of processes that share a [`TokenStore`] | 2 |
-//! | a thousand processes started at once | renewals spread over 2.4 hours |
 //! | the endpoint is down for an hour, under load | 240 in the mean, at growing distances |
-//! | the credentials are wrong | 1 in one to two minutes, for each key |
-//! | the service finds every token dead, for ten minutes | 3 |
-//! | the tokens lack a role, for a day | 24 at most |
+//! | the credentials are wrong | 1 in one to two minutes |
+//! | the service refuses all tokens, for an hour | 16 at most: at 0, 0, 1, 3, 7, 12, 17, ... min |
+//! | calls are refused without a reason, or for a missing role | 1 an hour |
 //! | the gateway's own identity check fails | 0 |
-//! | tokens that live less than a minute | 3 in two lives, and 3,600 an hour at most |
-//! | anything else, and all of these together | the [`Budget`]: 240 an hour unless you say otherwise |
+//! | tokens that work die early | 1 for each death, and then 1 for each life |
+//! | anything else, and all of these together | the [`TokenBudget`]: 240 an hour unless you say otherwise |
+//!
+//! # Replies
+//!
+//! | what the endpoint sends | what is made of it |
+//! |---|---|
+//! | a byte-order mark before the object | stepped over |
+//! | `expires_in` as `60`, `60.0`, `"60"`, `"60.0"` | 60 seconds; fractions are cut off |
+//! | `expires_in` absent or null | [`TokenSourceBuilder::default_lifetime`] |
+//! | a member twice | the last one counts |
+//! | `error` false, null or no text, beside a token | ignored |
+//! | unknown members, `refresh_token` | ignored |
+//! | `token_type` in any case of letters; another type than Bearer | taken; refused |
+//! | HTML, a list, a torn or empty body, more than 64 KiB | transient: tried again |
 //!
 //! # Errors
 //!
@@ -109,80 +114,77 @@
 //! |---|---|
 //! | [`TokenError::is_transient`] | nothing was sent: call again after [`TokenError::retry_after`] |
 //! | [`TokenError::is_rejected`] | correct the client id, the secret or the client's settings; a [`Provider`] that yields others is heard within a second |
-//! | [`TokenError::is_missing_credentials`] | see its source: the file, the variable or the vault |
-//! | [`TokenError::is_over_budget`] | wait; find out what spends the requests, by [`Event`]s; allow more |
-//! | [`TokenError::is_timeout`] | as transient; allow more by [`TokensBuilder::timeout`] or [`readiness`](TokensBuilder::readiness), as its text says, if it is the rule |
-//! | [`TokenError::is_foreign_origin`] | list the origin, or choose [`Foreign::Pass`] |
+//! | [`TokenError::is_missing_credentials`] | set right the file, the variable or the vault that its text names |
+//! | [`TokenError::is_over_budget`] | wait; find out what spends the requests; allow more |
+//! | [`TokenError::is_timeout`] | as transient; allow more by [`TokenSourceBuilder::timeout`] or [`readiness`](TokenSourceBuilder::readiness) |
+//! | [`TokenError::is_foreign_origin`] | list the origin, choose [`Foreign::Pass`], or see [`BearerAuthLayer::for_origin`] |
 //! | [`TokenError::is_already_authorized`] | leave the header to this layer |
-//! | any other [`Error::Token`] | its text says what to set right |
 //! | [`Error::Inner`] | it is your HTTP client's own |
-//! | a 401 with [`Judgement::DeadToken`] | call again if [`Finding::is_replaced`], or let [`TokenLayer::replay`] do so |
+//! | a 401 with [`Judgement::DeadToken`] | call again if [`Rejection::is_replaced`], or let [`BearerAuthLayer::replay`] do so |
 //! | a 401 or 403 with [`Judgement::MissingRole`] | ask an administrator for the role; no retry can help |
 //! | a 401 with [`Judgement::NoHeader`] | look for a layer below, a redirect or a proxy that drops the header |
-//! | any other 401 | the gateway does not say, or its identity check fails: treat it as an outage |
+//! | a 401 with [`Judgement::Unexplained`], or without a [`Rejection`] | treat it as an outage |
+//!
+//! What happens is told to `tracing`: each change of state once, at info or warn.
+//! [`TokenSource::health`] says how it is.
 //!
 //! # Non-goals
 //!
 //! - Sending a request more than twice is for a retry layer outside.
 //! - Grants with a user, and refresh tokens.
 //! - Deciding anything by what is in a token: to a client it is opaque (RFC 9068, section 6). Only
-//!   its life can be shortened by its `exp`, where that is asked for (feature `claims`).
+//!   its life can be shortened by its `exp`.
 //! - Other runtimes than tokio: its tasks, timers and clock are used as they are.
-//! - Expiry on a runtime that is kept but not driven: an expired token is then found by its 401.
 
-#[cfg(feature = "private-key-jwt")]
-pub use self::client_auth::Assertion;
+#[cfg(feature = "_assertion")]
+pub use self::assertion::Assertion;
 pub use self::{
-    budget::Budget,
     credentials::Credentials,
     endpoint::TokenEndpoint,
     error::{ConfigError, Error, TokenError},
-    event::{Event, Outcome, Reason},
-    finding::Finding,
     health::Health,
     judge::{Challenge, Judge, Judgement},
-    layer::TokenLayer,
-    origin::Origin,
+    layer::BearerAuthLayer,
+    origin::{Existing, Foreign, Origin},
     parameters::Parameters,
-    policy::Policy,
     provider::Provider,
-    replay::{Replay, ReplayLayer},
-    rules::{Existing, Foreign},
-    service::Token,
+    rejection::Rejection,
+    replay::{BearerReplay, BearerReplayLayer},
+    service::BearerAuth,
+    source::{AccessToken, TokenSource, TokenSourceBuilder},
+    state::{RefreshPolicy, TokenBudget},
     store::{StoredToken, TokenStore},
-    tokens::{Tokens, TokensBuilder},
 };
 
-mod backoff;
-mod budget;
-#[cfg(feature = "claims")]
+#[cfg(feature = "_assertion")]
+mod assertion;
 mod claims;
-mod client_auth;
 mod clock;
 mod credentials;
 mod endpoint;
 mod error;
-mod event;
-mod finding;
-mod form;
 pub mod future;
-mod gap;
 mod health;
 mod judge;
 mod layer;
-mod lifetime;
-mod moment;
 mod origin;
 mod parameters;
-mod policy;
 mod provider;
+mod rejection;
 mod replay;
-mod rules;
+mod reply;
+mod request;
 mod service;
-mod store;
-mod tokens;
+mod source;
+mod state;
+pub mod store;
 mod wiped;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Terms, who owns what, and the obligations that tests carry in their names.
+#[cfg(doc)]
+#[doc = include_str!("../DESIGN.md")]
+pub mod _design {}

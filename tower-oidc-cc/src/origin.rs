@@ -1,13 +1,14 @@
-//! Where a token may go.
+//! Where a token may go: origins, and which request gets it.
 
 use std::{fmt, net::IpAddr};
 
 use http::{
-    Uri,
+    HeaderMap, HeaderValue, Request, Uri,
+    header::{AUTHORIZATION, HOST},
     uri::{Authority, Scheme},
 };
 
-use crate::ConfigError;
+use crate::{ConfigError, TokenError, error::token::Kind};
 
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,109 @@ pub struct Origin {
     default: u16,
     /// How most requests spell host and port: compared first, since it needs no parsing.
     usual: Box<str>,
+}
+
+/// Says what becomes of a request to an origin that is not listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Foreign {
+    /// It is not sent: [`TokenError::is_foreign_origin`].
+    #[default]
+    Refuse,
+    /// It passes as it is, with no token. Like any other it waits for the token first, since
+    /// readiness cannot see whose turn it is.
+    Pass,
+}
+
+/// Says what becomes of an `Authorization` header that a request comes with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Existing {
+    /// The token replaces it, all values of it.
+    #[default]
+    Replace,
+    /// It stays, and the token is not sent.
+    Keep,
+    /// The request is not sent: [`TokenError::is_already_authorized`].
+    Refuse,
+}
+
+/// Which requests get the token, and what becomes of the others.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) places: Places,
+    pub(crate) foreign: Foreign,
+    pub(crate) existing: Existing,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Places {
+    /// To these; a request says where it goes.
+    Listed(Box<[Origin]>),
+    /// To this one, which is where requests go that do not say.
+    One(Origin),
+    /// Wherever the connection leads.
+    Any,
+}
+
+// === impl Rules ===
+
+impl Rules {
+    pub(crate) fn new(places: Places) -> Self {
+        Self {
+            places,
+            foreign: Foreign::default(),
+            existing: Existing::default(),
+        }
+    }
+
+    /// Whether a request gets the token.
+    #[inline]
+    pub(crate) fn admit<B>(&self, request: &Request<B>) -> Result<bool, TokenError> {
+        let headers = request.headers();
+        if let Some(kind) = self.places.refuse(request.uri(), headers) {
+            return match self.foreign {
+                Foreign::Refuse => Err(TokenError::new(kind)),
+                Foreign::Pass => Ok(false),
+            };
+        }
+        match self.existing {
+            // The usual choice needs no look at the headers: inserting replaces.
+            Existing::Replace => Ok(true),
+            _ if !headers.contains_key(AUTHORIZATION) => Ok(true),
+            Existing::Keep => Ok(false),
+            Existing::Refuse => Err(TokenError::new(Kind::AlreadyAuthorized)),
+        }
+    }
+}
+
+// === impl Places ===
+
+impl Places {
+    /// Why a request may not have the token, if it may not.
+    #[inline]
+    fn refuse(&self, uri: &Uri, headers: &HeaderMap) -> Option<Kind> {
+        let host = headers.get(HOST);
+        let authority = uri.authority();
+        if let (Some(host), Some(authority)) = (host, authority)
+            && !names(host, authority)
+        {
+            return Some(Kind::OtherHost);
+        }
+        match self {
+            Self::Listed(origins) if origins.iter().any(|origin| origin.contains(uri)) => None,
+            Self::Listed(_) if authority.is_none() => Some(Kind::NoOrigin),
+            Self::Listed(_) => Some(Kind::ForeignOrigin),
+            Self::One(origin) if authority.is_some() => {
+                (!origin.contains(uri)).then_some(Kind::ForeignOrigin)
+            }
+            Self::One(origin) => {
+                let ours = host.is_none_or(|host| origin.is_named(host));
+                (!ours).then_some(Kind::OtherHost)
+            }
+            Self::Any => None,
+        }
+    }
 }
 
 // === impl Origin ===
@@ -126,7 +230,7 @@ impl Origin {
     }
 
     /// The port, unless it goes without saying.
-    #[cfg(feature = "private-key-jwt")]
+    #[cfg(feature = "_assertion")]
     pub(crate) fn port(&self) -> Option<u16> {
         (self.port != self.default).then_some(self.port)
     }
@@ -136,6 +240,12 @@ impl Origin {
     fn is_spelt(&self, authority: &Authority) -> bool {
         authority.host().eq_ignore_ascii_case(&self.host)
             && port(authority, self.default) == Some(self.port)
+    }
+
+    /// Whether a `Host` header names this one.
+    fn is_named(&self, host: &HeaderValue) -> bool {
+        let authority = || Authority::try_from(host.as_bytes()).ok();
+        host.as_bytes() == self.usual.as_bytes() || authority().is_some_and(|a| self.is_spelt(&a))
     }
 
     fn is_loopback(&self) -> bool {
@@ -154,6 +264,13 @@ impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Origin({self})")
     }
+}
+
+/// Whether a `Host` header names the authority of the address (RFC 9110, section 7.2).
+#[inline]
+fn names(host: &HeaderValue, authority: &Authority) -> bool {
+    host.as_bytes()
+        .eq_ignore_ascii_case(authority.as_str().as_bytes())
 }
 
 #[inline]

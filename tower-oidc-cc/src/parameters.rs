@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use crate::{ConfigError, form::Form};
+use crate::{ConfigError, request::Form};
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +11,7 @@ mod tests;
 /// beyond the standards.
 ///
 /// One handle makes one kind of token: whatever differs here wants its own
-/// [`Tokens`](crate::Tokens).
+/// [`TokenSource`](crate::TokenSource).
 ///
 /// # Examples
 ///

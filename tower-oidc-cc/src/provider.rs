@@ -1,44 +1,56 @@
 //! Where credentials come from, asked before each token request.
 
-use std::{error::Error, fmt, future::Future, sync::Arc};
-
-use self::{
-    env::Env,
-    file::File,
-    function::Function,
-    source::{Fixed, Source},
+use std::{
+    env,
+    error::Error,
+    fmt,
+    future::{Future, ready},
+    path::PathBuf,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
 };
+
+use zeroize::Zeroizing;
+
+use self::file::{Content, File};
 use crate::Credentials;
 
-mod env;
-mod file;
-mod function;
-pub(crate) mod source;
+pub(crate) mod file;
 
 /// Yields credentials: fixed ones, or those of the moment from outside the program.
 ///
 /// It is asked before each token request, so a secret can be rotated without a restart. After the
-/// server has refused what it gave, it is asked again and again (twice a second; a function once a
-/// second), and credentials that differ are tried at once: the token in use serves
-/// meanwhile, and nobody has to touch the program.
-///
-/// For a rotation without a gap at a server that allows several keys, name two with
-/// [`or`](Self::or).
+/// server has refused what it gave, it is asked again (twice a second; a function once a second),
+/// and credentials that differ are tried at once: the token in use serves meanwhile, and nobody has
+/// to touch the program.
 ///
 /// # Examples
 ///
 /// ```
-/// use tower_oidc_cc::{Credentials, Provider};
+/// use tower_oidc_cc::Provider;
 ///
-/// // The old key until the server refuses it, and the new one from then on.
-/// let keys = Provider::from(Credentials::new("old-key", "s3cr3t-1")?)
-///     .or(Credentials::new("new-key", "s3cr3t-2")?);
-/// assert!(!format!("{keys:?}").contains("s3cr3t"));
-/// # Ok::<(), tower_oidc_cc::ConfigError>(())
+/// // As Kubernetes mounts a secret with `fsGroup`: readable by the group, which is this program's.
+/// let mounted = Provider::file("my-client", "/etc/secrets/client").readable_by_group();
+/// # let _ = mounted;
 /// ```
 #[derive(Clone)]
 pub struct Provider {
-    sources: Vec<Arc<dyn Source>>,
+    source: Source,
+}
+
+/// Credentials, or why there are none.
+pub(crate) type Provided = Result<Arc<Credentials>, Box<dyn Error + Send + Sync>>;
+/// The answer on its way. The box is on the cold path, once per token request.
+pub(crate) type Providing = Pin<Box<dyn Future<Output = Provided> + Send>>;
+
+#[derive(Clone)]
+enum Source {
+    Fixed(Arc<Credentials>),
+    /// The names of two variables.
+    Env(Arc<str>, Arc<str>),
+    File(Arc<File>),
+    Function(Arc<dyn Fn() -> Providing + Send + Sync>),
 }
 
 // === impl Provider ===
@@ -47,28 +59,55 @@ impl Provider {
     /// Reads the client id and the secret from these two variables of the environment.
     #[must_use]
     pub fn env(client_id: impl Into<String>, client_secret: impl Into<String>) -> Self {
-        Self::one(Env::new(client_id.into(), client_secret.into()))
+        Self {
+            source: Source::Env(client_id.into().into(), client_secret.into().into()),
+        }
     }
 
     /// Reads the secret of `client_id` from a file that holds it and nothing else.
     ///
     /// A file that was replaced, by renaming another over it for one, is seen at the next token
     /// request. One that is half written, unreadable or gone leaves the last good secret in use; so
-    /// does one that hangs, after the timeout of a token request.
-    /// On unix a file that others than its owner may read or write is refused: `chmod 600` it. Where
-    /// it is mounted with a wider mode, ask for 0400 (`defaultMode` in Kubernetes, `mode` of a
-    /// secret in Docker), or read it by [`from_fn`](Self::from_fn), which leaves the mode to you.
+    /// does one that hangs, after the timeout of a token request, and it keeps no program from
+    /// ending. On unix a file that others than its owner may read or write is refused: `chmod 600`
+    /// it, or see [`readable_by_group`](Self::readable_by_group).
     #[must_use]
-    pub fn file(
-        client_id: impl Into<String>,
-        client_secret: impl Into<std::path::PathBuf>,
-    ) -> Self {
-        Self::one(File::new(client_id.into(), client_secret.into()))
+    pub fn file(client_id: impl Into<String>, client_secret: impl Into<PathBuf>) -> Self {
+        let file = File::new(client_id.into(), client_secret.into(), Content::Secret);
+        Self {
+            source: Source::File(Arc::new(file)),
+        }
+    }
+
+    /// Reads a signed statement about `client_id` from a file, as Kubernetes and SPIFFE put there.
+    ///
+    /// It is read before each token request and sent as it is (RFC 7523, section 2.2). The file is
+    /// treated as that of [`file`](Self::file) is.
+    #[must_use]
+    pub fn assertion_file(client_id: impl Into<String>, assertion: impl Into<PathBuf>) -> Self {
+        let file = File::new(client_id.into(), assertion.into(), Content::Assertion);
+        Self {
+            source: Source::File(Arc::new(file)),
+        }
+    }
+
+    /// Lets the group of a file read it, too; other providers have none.
+    ///
+    /// Kubernetes makes 0440 of a secret's mode 0400 where the pod has an `fsGroup`: the file then
+    /// belongs to root, and the program may read it by its group alone. Where the group has other
+    /// members, they can read the secret; that is why it is not the default. Writing stays refused.
+    #[must_use]
+    pub fn readable_by_group(mut self) -> Self {
+        if let Source::File(file) = &mut self.source {
+            *file = Arc::new(file.readable_by_group());
+        }
+        self
     }
 
     /// Asks an async function, such as the client of a vault.
     ///
-    /// It is given the timeout of a token request for its answer.
+    /// It is given the timeout of a token request for its answer. What it returns may be a signed
+    /// statement, too: [`Credentials::assertion`].
     #[must_use]
     pub fn from_fn<F, A, E>(function: F) -> Self
     where
@@ -76,40 +115,82 @@ impl Provider {
         A: Future<Output = Result<Credentials, E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        Self::one(Function::new(function))
-    }
-
-    /// Falls back to `next` when the server refuses these credentials as invalid, or when there
-    /// are none.
-    ///
-    /// Whichever was accepted last is asked first from then on. Nothing but a refusal of the
-    /// credentials themselves leads to the next ones: a limit or a fault of the server never does,
-    /// and each try counts in the [`Budget`](crate::Budget).
-    #[must_use]
-    pub fn or(mut self, next: impl Into<Self>) -> Self {
-        self.sources.extend(next.into().sources);
-        self
-    }
-
-    pub(crate) fn sources(&self) -> &[Arc<dyn Source>] {
-        &self.sources
-    }
-
-    fn one(source: impl Source + 'static) -> Self {
+        let ask = move || -> Providing {
+            let answer = function();
+            Box::pin(async move { answer.await.map(Arc::new).map_err(Into::into) })
+        };
         Self {
-            sources: vec![Arc::new(source)],
+            source: Source::Function(Arc::new(ask)),
+        }
+    }
+
+    /// The credentials of this moment. A function runs when this is polled, and may panic then.
+    pub(crate) fn provide(&self) -> Providing {
+        match &self.source {
+            Source::Fixed(credentials) => Box::pin(ready(Ok(Arc::clone(credentials)))),
+            Source::Env(id, secret) => Box::pin(ready(from_env(id, secret))),
+            Source::File(file) => file.provide(),
+            Source::Function(ask) => {
+                let ask = Arc::clone(ask);
+                Box::pin(async move { ask().await })
+            }
+        }
+    }
+
+    /// What to go on with when that takes too long, if anything.
+    pub(crate) fn last(&self) -> Option<Arc<Credentials>> {
+        match &self.source {
+            Source::File(file) => file.last(),
+            Source::Fixed(_) | Source::Env(..) | Source::Function(_) => None,
+        }
+    }
+
+    /// How often it is worth asking again after a refusal; `None` if the answer never changes.
+    pub(crate) fn reread(&self) -> Option<Duration> {
+        match &self.source {
+            Source::Fixed(_) => None,
+            Source::Env(..) | Source::File(_) => Some(REREAD),
+            Source::Function(_) => Some(REREAD_FUNCTION),
         }
     }
 }
 
 impl From<Credentials> for Provider {
     fn from(credentials: Credentials) -> Self {
-        Self::one(Fixed::new(credentials))
+        Self {
+            source: Source::Fixed(Arc::new(credentials)),
+        }
     }
 }
 
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.sources).finish()
+        match &self.source {
+            Source::Fixed(credentials) => credentials.fmt(f),
+            Source::Env(id, secret) => f.debug_tuple("Env").field(id).field(secret).finish(),
+            Source::File(file) => file.fmt(f),
+            Source::Function(_) => f.write_str("Function"),
+        }
     }
 }
+
+fn from_env(client_id: &str, client_secret: &str) -> Provided {
+    let client_id = variable(client_id)?;
+    // The environment keeps its own copy, but there is no need for a second one.
+    let secret = Zeroizing::new(variable(client_secret)?);
+    Ok(Arc::new(Credentials::new(client_id, secret.as_str())?))
+}
+
+/// `VarError` quotes a value that is not Unicode, and that value may be the secret.
+fn variable(name: &str) -> Result<String, String> {
+    env::var(name).map_err(|error| match error {
+        env::VarError::NotPresent => format!("the environment variable {name} is not set"),
+        env::VarError::NotUnicode(_) => format!("the environment variable {name} is no Unicode"),
+    })
+}
+
+/// A new secret is tried within a second of its being there.
+const REREAD: Duration = Duration::from_millis(500);
+/// What is behind a function may be a server with limits of its own, and is not asked more often
+/// than that promise needs.
+const REREAD_FUNCTION: Duration = Duration::from_secs(1);

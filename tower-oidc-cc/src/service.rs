@@ -6,15 +6,16 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use http::{Request, header::AUTHORIZATION};
+use http::{Request, Uri, header::AUTHORIZATION};
 use tower_service::Service;
 
 use crate::{
-    Challenge, Error, Event, Judge, TokenError, Tokens,
+    Challenge, Error, Judge, TokenError, TokenSource,
     error::token::Kind,
     future::ResponseFuture,
-    rules::{Rules, Ruling},
-    tokens::{Badge, Wait},
+    origin::Rules,
+    source::{Lane, Wait},
+    state::Call,
 };
 
 /// Puts a bearer token on each request.
@@ -47,18 +48,24 @@ use crate::{
 /// [`Error::Token`]: there was no token; the request was not sent.
 /// [`Error::Inner`]: the service below failed, in `poll_ready` or in its response.
 #[derive(Debug)]
-pub struct Token<S, J = Challenge> {
+pub struct BearerAuth<S, J = Challenge> {
     inner: S,
-    tokens: Tokens,
-    rules: Arc<Rules>,
+    bound: Arc<Bound>,
     judge: J,
-    /// The badge of the last call: while its token is in use, the next call needs no other.
-    badge: Option<Badge>,
+    /// What the last call took of its token: while that is in use, the next call needs no other.
+    lane: Option<Arc<Lane>>,
     phase: Phase,
     /// Idle but in the phase of waiting for a token.
     wait: Wait,
     /// Full in the phase of failure alone.
     failure: Option<TokenError>,
+}
+
+/// What all services of a layer share, behind one count.
+#[derive(Clone, Debug)]
+pub(crate) struct Bound {
+    pub(crate) source: TokenSource,
+    pub(crate) rules: Rules,
 }
 
 /// How far readiness has come. What a phase may need stands beside it and not inside, so that a
@@ -75,16 +82,15 @@ enum Phase {
     Failed,
 }
 
-// === impl Token ===
+// === impl BearerAuth ===
 
-impl<S, J> Token<S, J> {
-    pub(crate) fn new(inner: S, tokens: Tokens, rules: Arc<Rules>, judge: J) -> Self {
+impl<S, J> BearerAuth<S, J> {
+    pub(crate) fn new(inner: S, bound: Arc<Bound>, judge: J) -> Self {
         Self {
             inner,
-            tokens,
-            rules,
+            bound,
             judge,
-            badge: None,
+            lane: None,
             phase: Phase::default(),
             wait: Wait::default(),
             failure: None,
@@ -107,22 +113,9 @@ impl<S, J> Token<S, J> {
         self.inner
     }
 
-    /// Waits for a token, whoever holds `wait`.
-    pub(crate) fn poll_token(
-        &self,
-        wait: &mut Wait,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), TokenError>> {
-        wait.poll(&self.tokens, cx)
-    }
-
-    pub(crate) fn tell(&self, event: &Event) {
-        self.tokens.tell(event);
-    }
-
     /// Waits for the first token, or for the next one after an expiry.
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Phase> {
-        self.wait.poll(&self.tokens, cx).map(|found| {
+        self.bound.source.poll(&mut self.wait, cx).map(|found| {
             self.failure = found.err();
             match self.failure {
                 None => Phase::Inner,
@@ -131,25 +124,20 @@ impl<S, J> Token<S, J> {
         })
     }
 
-    /// The badge of this moment.
+    /// The lane of this moment.
     #[inline]
-    fn badge(&mut self) -> Result<&Badge, TokenError> {
-        let current = self.tokens.current();
-        if self.badge.as_ref().is_none_or(|b| b.generation != current) {
-            self.change();
+    fn lane(&mut self) -> Result<&Arc<Lane>, TokenError> {
+        let current = self.bound.source.current();
+        let kept = self.lane.as_ref();
+        if current == 0 || kept.is_none_or(|lane| lane.generation != current) {
+            self.lane = self.bound.source.lane(current);
         }
-        let badge = self.badge.as_ref();
-        badge.ok_or_else(|| TokenError::new(Kind::Expired))
-    }
-
-    /// Takes the badge of another token, or the first one.
-    #[inline(never)]
-    fn change(&mut self) {
-        self.badge = self.tokens.badge();
+        let lane = self.lane.as_ref();
+        lane.ok_or_else(|| TokenError::new(Kind::Expired))
     }
 }
 
-impl<S, J, B> Service<Request<B>> for Token<S, J>
+impl<S, J, B> Service<Request<B>> for BearerAuth<S, J>
 where
     S: Service<Request<B>>,
     J: Judge<S::Response, S::Error> + Clone,
@@ -162,7 +150,7 @@ where
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         if self.phase == Phase::Token {
             // ## Token => (Inner | Failed)
-            self.phase = if self.tokens.current() == 0 {
+            self.phase = if self.bound.source.current() == 0 {
                 ready!(self.poll_first(cx))
             } else {
                 self.wait.rest();
@@ -183,17 +171,17 @@ where
         {
             return ResponseFuture::refused(error);
         }
-        let badge = match self.rules.rule(&request) {
-            Ok(Ruling::Token) => self.badge().map(Some),
-            Ok(Ruling::Nothing) => Ok(None),
+        let lane = match self.bound.rules.admit(&request) {
+            Ok(true) => self.lane().map(Some),
+            Ok(false) => Ok(None),
             Err(error) => Err(error),
         };
-        let sent = match badge {
-            Ok(Some(badge)) => {
+        let sent = match lane {
+            Ok(Some(lane)) => {
                 // Insert replaces every value there was: a server that sees two takes either.
                 let headers = request.headers_mut();
-                headers.insert(AUTHORIZATION, badge.header.clone());
-                Some((Arc::clone(&badge.desk), badge.generation))
+                headers.insert(AUTHORIZATION, lane.header.clone());
+                Some((Arc::clone(lane), place(request.uri())))
             }
             Ok(None) => None,
             Err(error) => return ResponseFuture::refused(error),
@@ -202,13 +190,39 @@ where
     }
 }
 
-impl<S: Clone, J: Clone> Clone for Token<S, J> {
+impl<S: Clone, J: Clone> Clone for BearerAuth<S, J> {
     fn clone(&self) -> Self {
         Self::new(
             self.inner.clone(),
-            self.tokens.clone(),
-            Arc::clone(&self.rules),
+            Arc::clone(&self.bound),
             self.judge.clone(),
         )
     }
 }
+
+/// The place that a request goes to, without its query: the same number for the same place.
+#[inline]
+fn place(uri: &Uri) -> Call {
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    mix(mix(0, authority.as_bytes()), uri.path().as_bytes())
+}
+
+/// As rustc's own hash does it, eight bytes at a time: nobody gains by a collision here, which
+/// costs a token request.
+#[inline]
+fn mix(mut state: u64, bytes: &[u8]) -> u64 {
+    let mut step = |word: u64| state = (state.rotate_left(5) ^ word).wrapping_mul(SPREAD);
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        step(u64::from_le_bytes(*word));
+    }
+    // The last eight, some of them again: no loop over single bytes where there are eight.
+    match bytes.last_chunk::<8>() {
+        Some(last) => step(u64::from_le_bytes(*last)),
+        None => rest.iter().for_each(|byte| step(u64::from(*byte))),
+    }
+    state
+}
+
+/// 2^64 divided by the golden ratio, made odd.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

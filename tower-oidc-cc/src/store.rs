@@ -2,26 +2,31 @@
 
 use std::{error::Error, future::Future, time::Duration};
 
+#[cfg(feature = "file-store")]
+pub use self::file::File;
 pub use self::stored::StoredToken;
 pub(crate) use self::{
-    shelf::{BOUND, Broken, Shelf},
+    leases::{Leases, Wants},
+    named::{BOUND, Broken, Named},
     stored::Worth,
 };
 
-mod key;
-mod shelf;
+#[cfg(feature = "file-store")]
+mod file;
+mod leases;
+mod named;
 mod stored;
 
 /// Keeps a token for other processes, so that a fleet makes one token request and not one each.
 ///
 /// Use it where many processes share one client: a file for those of one machine, Redis or Valkey
-/// for those of several. [`TokensBuilder::store`](crate::TokensBuilder::store) takes it. It is
+/// for those of several. [`TokenSourceBuilder::store`](crate::TokenSourceBuilder::store) takes it. It is
 /// asked before each token request and told after one that succeeded, by the driver alone: no call
 /// that finds a valid token ever waits for it.
 ///
 /// What is behind it may break. A store that fails, takes longer than a second, or holds what is
 /// no token, somebody else's, an expired or a dead one is as good as none: this process asks for
-/// itself, within its own [`Budget`](crate::Budget). A store sees the token in clear: let nobody
+/// itself, within its own [`TokenBudget`](crate::TokenBudget). A store sees the token in clear: let nobody
 /// else read it, or encrypt what [`StoredToken::as_bytes`] gives.
 ///
 /// A key names the endpoint, the client id and all that is asked for, each with its length. The
@@ -59,7 +64,7 @@ mod stored;
 ///         Ok(free)
 ///     }
 /// }
-/// # use tower_oidc_cc::{Credentials, TokenEndpoint, Tokens};
+/// # use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource};
 /// # use bytes::Bytes;
 /// # use http::{Request, Response};
 /// # use http_body_util::Full;
@@ -72,7 +77,7 @@ mod stored;
 /// # let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect")?;
 /// # let credentials = Credentials::new("id", "secret")?;
 ///
-/// let tokens = Tokens::builder(endpoint, credentials).store(Memory::default()).build(client);
+/// let tokens = TokenSource::builder(endpoint, credentials).store(Memory::default()).build(client);
 /// tokens.ready().await?;
 /// # Ok(())
 /// # }
@@ -114,4 +119,18 @@ pub trait TokenStore: Send + Sync + 'static {
         key: &str,
         term: Duration,
     ) -> impl Future<Output = Result<bool, Box<dyn Error + Send + Sync>>> + Send;
+
+    /// Ends a lease that was taken here and brought no token, so that others need not wait for its
+    /// end; says whether it did. By default it does not, and the lease is kept for the next try.
+    ///
+    /// # Errors
+    ///
+    /// Whatever went wrong. It is told to `tracing` and to nobody else.
+    fn release(
+        &self,
+        key: &str,
+    ) -> impl Future<Output = Result<bool, Box<dyn Error + Send + Sync>>> + Send {
+        let _ = key;
+        async { Ok(false) }
+    }
 }

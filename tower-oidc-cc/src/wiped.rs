@@ -1,7 +1,7 @@
 //! A buffer for what must not be left behind in memory.
 
 use std::io;
-#[cfg(feature = "private-key-jwt")]
+#[cfg(feature = "_assertion")]
 use std::mem;
 
 use bytes::Bytes;
@@ -36,7 +36,7 @@ impl Wiped {
     }
 
     /// `None` if it is no text.
-    #[cfg(feature = "private-key-jwt")]
+    #[cfg(feature = "_assertion")]
     pub(crate) fn into_string(mut self) -> Option<Zeroizing<String>> {
         // Text that is none comes back in the error, and is wiped with it.
         match String::from_utf8(mem::take(&mut *self.bytes)) {

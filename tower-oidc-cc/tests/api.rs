@@ -18,8 +18,9 @@ use http::{Request, Response};
 use support::{Body, DATA, Endpoint, echo, endpoint::Reply, get, layer, tokens};
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_oidc_cc::{
-    Assertion, Challenge, ConfigError, Credentials, Error, Judgement, Origin, Parameters, Replay,
-    Token, TokenEndpoint, TokenError, TokenLayer, Tokens, TokensBuilder, future::ResponseFuture,
+    Assertion, BearerAuth, BearerAuthLayer, BearerReplay, Challenge, ConfigError, Credentials,
+    Error, Judgement, Origin, Parameters, TokenEndpoint, TokenError, TokenSource,
+    TokenSourceBuilder, future::ResponseFuture,
 };
 
 #[test]
@@ -34,16 +35,20 @@ fn auto_traits_are_as_promised() {
     all::<Origin>();
     all::<Parameters>();
     all::<ResponseFuture<Ready<()>>>();
-    all::<Token<()>>();
+    all::<BearerAuth<()>>();
     all::<TokenEndpoint>();
-    all::<TokenLayer>();
-    all::<Tokens>();
-    all::<TokensBuilder>();
-    clone::<Token<()>>();
-    clone::<TokenLayer>();
-    clone::<Tokens>();
+    all::<BearerAuthLayer>();
+    all::<TokenSource>();
+    all::<TokenSourceBuilder>();
+    clone::<BearerAuth<()>>();
+    clone::<BearerAuthLayer>();
+    clone::<TokenSource>();
     error::<ConfigError>();
-    error::<Error<io::Error>>();
+    // As an error that boxes whichever it is, and so fits everywhere.
+    fn boxes<T: Into<tower::BoxError>>() {}
+    boxes::<Error<io::Error>>();
+    boxes::<Error<tower::BoxError>>();
+    boxes::<Error<Infallible>>();
     error::<TokenError>();
     assert_eq!(size_of::<TokenError>(), size_of::<usize>());
 }
@@ -113,9 +118,9 @@ impl<B> Service<Request<B>> for Anything {
 #[test]
 fn a_body_that_cannot_be_copied_is_never_sent_twice() {
     // Such a stream passes the token layer, and the compiler refuses it to the one that replays.
-    const { assert!(<Takes<Token<Anything>, Bare>>::YES) };
-    const { assert!(!<Takes<Replay<Anything>, Bare>>::YES) };
-    const { assert!(<Takes<Replay<Anything>, Body>>::YES) };
+    const { assert!(<Takes<BearerAuth<Anything>, Bare>>::YES) };
+    const { assert!(!<Takes<BearerReplay<Anything>, Bare>>::YES) };
+    const { assert!(<Takes<BearerReplay<Anything>, Body>>::YES) };
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,17 +139,32 @@ async fn the_stack_fits_a_boxed_sync_service() {
 fn errors_print_once_and_lead_to_their_cause() {
     let inner = Error::Inner(io::Error::other("below"));
     assert_eq!(inner.to_string(), "below");
-    assert!(inner.source().is_none());
+    let boxed = tower::BoxError::from(Error::Inner(io::Error::other("below")));
+    assert!(boxed.downcast_ref::<io::Error>().is_some());
     assert_eq!(inner.into_inner().unwrap().to_string(), "below");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transport_error_is_the_source_and_not_the_text() {
+async fn the_layer_fits_under_and_over_a_timeout() {
+    let below = tower::timeout::Timeout::new(echo(), std::time::Duration::from_secs(1));
+    let service = layer(&tokens(&Endpoint::default())).layer(below);
+    let above = tower::timeout::Timeout::new(service, std::time::Duration::from_secs(1));
+    let response = above.oneshot(get(DATA)).await.unwrap();
+    assert_eq!(response.into_body(), "Bearer canary-token-1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transport_error_is_the_source_and_its_root_is_in_the_text() {
     let error = tokens(&Endpoint::always(Reply::broken()))
         .ready()
         .await
         .unwrap_err();
     let source = error.source().unwrap().downcast_ref::<io::Error>().unwrap();
     assert_eq!(source.kind(), io::ErrorKind::ConnectionReset);
-    assert!(!error.to_string().contains(&source.to_string()));
+    let text = error.to_string();
+    assert!(text.contains("connection reset by the server"), "{text}");
+    let place = "https://sso.example.com/auth/realms/ServiceConnect/protocol/openid-connect/token";
+    assert!(text.contains(place), "{text}");
+    assert_eq!(format!("{error:?}").lines().count(), 2);
+    assert_eq!(format!("{error:#?}").lines().count(), 2);
 }

@@ -15,10 +15,10 @@ use http::Request;
 use support::{Body, DATA, Endpoint, builder, dead, echo, endpoint::Reply, get, layer, secs};
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_oidc_cc::{Budget, Credentials, Policy, Provider, TokenEndpoint, Tokens};
+use tower_oidc_cc::{RefreshPolicy, TokenBudget, TokenSource};
 
-fn with(per_hour: u32, endpoint: &Endpoint) -> Tokens {
-    let budget = Budget::per_hour(NonZeroU32::new(per_hour).unwrap());
+fn with(per_hour: u32, endpoint: &Endpoint) -> TokenSource {
+    let budget = TokenBudget::per_hour(NonZeroU32::new(per_hour).unwrap());
     builder().budget(budget).build(endpoint.clone())
 }
 
@@ -88,10 +88,10 @@ async fn a_spent_budget_is_a_typed_refusal_that_names_its_end() {
 #[tokio::test(start_paused = true)]
 async fn the_last_request_is_kept_for_when_there_is_no_token() {
     let endpoint = Endpoint::always(Reply::token(3_600));
-    let budget = Budget::per_hour(NonZeroU32::new(4).unwrap());
+    let budget = TokenBudget::per_hour(NonZeroU32::new(4).unwrap());
     let tokens = builder()
         .budget(budget)
-        .policy(Policy::Interval(secs(60)))
+        .policy(RefreshPolicy::Interval(secs(60)))
         .build(endpoint.clone());
     tokens.ready().await.unwrap();
     // Two at once: the second is not for a renewal, so the schedule waits for one to be paid.
@@ -109,7 +109,7 @@ async fn the_last_request_is_kept_for_when_there_is_no_token() {
 async fn requests_keep_the_gap() {
     let endpoint = Endpoint::always(Reply::down());
     let tokens = builder()
-        .budget(Budget::default().gap(secs(20)))
+        .budget(TokenBudget::default().gap(secs(20)))
         .build(endpoint.clone());
     for _ in 0..600 {
         drop(tokens.ready().await);
@@ -160,17 +160,4 @@ async fn the_usual_budget_starves_no_call_however_short_tokens_live() {
 async fn tokens_that_live_a_second_cost_one_request_a_second_at_most() {
     let (_, most) = starved_by(1, Duration::from_millis(300)).await;
     assert!(most <= 3_600, "{most}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refused_key_is_told_though_the_next_one_is_over_the_budget() {
-    let endpoint = Endpoint::always(Reply::refusal());
-    let key = |id| Credentials::new(id, "secret").unwrap();
-    let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-    let tokens = Tokens::builder(uri, Provider::from(key("one")).or(key("two")))
-        .budget(Budget::per_hour(NonZeroU32::MIN))
-        .build(endpoint.clone());
-    let error = tokens.ready().await.unwrap_err();
-    assert!(error.is_rejected(), "{error}");
-    assert_eq!(endpoint.count(), 1);
 }

@@ -12,15 +12,15 @@ use rsa::{
 };
 use tds_sim::{Config, Sim};
 use tokio::time::advance;
-use tower_oidc_cc::{Assertion, Credentials, Parameters, TokenEndpoint, TokenError, Tokens};
+use tower_oidc_cc::{Assertion, Credentials, Parameters, TokenEndpoint, TokenError, TokenSource};
 
 static KEY: LazyLock<RsaPrivateKey> =
     LazyLock::new(|| RsaPrivateKey::new(&mut OsRng, 2048).unwrap());
 
-fn tokens(sim: &Sim, credentials: Credentials, parameters: Parameters) -> Tokens {
+fn tokens(sim: &Sim, credentials: Credentials, parameters: Parameters) -> TokenSource {
     let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect").unwrap();
     let client = sim.clone();
-    Tokens::builder(endpoint, credentials)
+    TokenSource::builder(endpoint, credentials)
         .parameters(parameters)
         .build(tower::service_fn(
             move |request: http::Request<Full<bytes::Bytes>>| {

@@ -26,7 +26,7 @@ use tower::{
     load_shed::LoadShed,
     service_fn,
 };
-use tower_oidc_cc::{Error, Foreign, Origin, TokenLayer};
+use tower_oidc_cc::{BearerAuthLayer, Error, Foreign, Origin};
 
 #[tokio::test(start_paused = true)]
 async fn the_service_that_was_readied_is_the_one_called() {
@@ -126,12 +126,12 @@ async fn requests_to_other_origins_are_refused_before_they_are_sent() {
         let error = service.oneshot(get(uri)).await.unwrap_err();
         assert!(error.into_inner().unwrap_err().is_foreign_origin(), "{uri}");
     }
-    let nowhere = TokenLayer::new(tokens.clone(), []).layer(probe.clone());
+    let nowhere = BearerAuthLayer::new(tokens.clone(), []).layer(probe.clone());
     assert!(nowhere.oneshot(get(DATA)).await.is_err());
     assert_eq!(probe.calls.load(Ordering::SeqCst), 0);
 
     let base = "http://127.0.0.1:8080".parse().unwrap();
-    let local = TokenLayer::new(tokens, [Origin::loopback(&base).unwrap()]).layer(probe);
+    let local = BearerAuthLayer::new(tokens, [Origin::loopback(&base).unwrap()]).layer(probe);
     local
         .oneshot(get("http://127.0.0.1:8080/data"))
         .await
@@ -142,7 +142,7 @@ async fn requests_to_other_origins_are_refused_before_they_are_sent() {
 async fn it_works_over_a_buffer_and_under_one() {
     let tokens = tokens(&Endpoint::default());
     let over = layer(&tokens).layer(Buffer::new(Probe::default(), 4));
-    let under = Buffer::new(over.map_err(Error::into_boxed), 4);
+    let under = Buffer::new(over.map_err(tower::BoxError::from), 4);
     for _ in 0..3 {
         let response = under.clone().oneshot(get(DATA)).await.unwrap();
         assert_eq!(response.into_body(), "Bearer canary-token-1");
@@ -190,7 +190,7 @@ async fn the_token_endpoint_behind_the_same_limit_of_one_is_no_deadlock() {
     let client = GlobalConcurrencyLimitLayer::new(1).layer(one_client(endpoint.clone()));
     let uri = tower_oidc_cc::TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
     let credentials = tower_oidc_cc::Credentials::new("client", "secret").unwrap();
-    let tokens = tower_oidc_cc::Tokens::builder(uri, credentials).build(client.clone());
+    let tokens = tower_oidc_cc::TokenSource::builder(uri, credentials).build(client.clone());
     let service = layer(&tokens).layer(client);
     let mut calls = JoinSet::new();
     for _ in 0..100 {
@@ -267,7 +267,7 @@ async fn a_redirect_followed_above_takes_no_token_to_another_origin() {
             Ok::<_, Infallible>(response.body(String::new()).unwrap())
         }
     });
-    let follow = async |service: TokenLayer| {
+    let follow = async |service: BearerAuthLayer| {
         let mut response = service.layer(network.clone()).oneshot(get(DATA)).await;
         while let Ok(redirect) = &response
             && let Some(location) = redirect.headers().get("location")

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use support::{Body, DATA, Endpoint, builder, dead, endpoint::Reply, get, layer, secs, seen};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_oidc_cc::{Budget, Policy};
+use tower_oidc_cc::{RefreshPolicy, TokenBudget};
 
 const HOUR: u64 = 3_600;
 
@@ -39,16 +39,16 @@ fn reply() -> impl Strategy<Value = Reply> {
     ]
 }
 
-fn policy() -> impl Strategy<Value = Policy> {
+fn policy() -> impl Strategy<Value = RefreshPolicy> {
     prop_oneof![
-        Just(Policy::Ahead),
-        Just(Policy::OnExpiry),
-        (60u64..6 * HOUR).prop_map(|every| Policy::Interval(secs(every))),
+        Just(RefreshPolicy::Ahead),
+        Just(RefreshPolicy::OnExpiry),
+        (60u64..6 * HOUR).prop_map(|every| RefreshPolicy::Interval(secs(every))),
     ]
 }
 
 /// A call each 20 seconds for a day, under `script`, and what has to hold.
-fn day(script: Vec<Reply>, policy: Policy, per_hour: u32, dead_every: usize) {
+fn day(script: Vec<Reply>, policy: RefreshPolicy, per_hour: u32, dead_every: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -56,7 +56,7 @@ fn day(script: Vec<Reply>, policy: Policy, per_hour: u32, dead_every: usize) {
         .unwrap();
     runtime.block_on(async {
         let endpoint = Endpoint::scripted(script);
-        let budget = Budget::per_hour(NonZeroU32::new(per_hour).unwrap());
+        let budget = TokenBudget::per_hour(NonZeroU32::new(per_hour).unwrap());
         let tokens = builder()
             .policy(policy)
             .budget(budget)

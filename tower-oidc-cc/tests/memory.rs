@@ -42,7 +42,9 @@ use rsa::{
     rand_core::OsRng,
     traits::PrivateKeyParts as _,
 };
-use tower_oidc_cc::{Assertion, Credentials, Provider, TokenEndpoint, Tokens, TokensBuilder};
+use tower_oidc_cc::{
+    Assertion, Credentials, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
+};
 use zeroize::Zeroizing;
 
 /// A secret that is encoded here and there, and long enough that a piece of it survives whatever
@@ -205,14 +207,14 @@ fn by_form() -> Credentials {
     Credentials::new("client", unmasked("SECRET").as_str()).unwrap()
 }
 
-fn tokens(provider: impl Into<Provider>) -> TokensBuilder {
+fn tokens(provider: impl Into<Provider>) -> TokenSourceBuilder {
     let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-    Tokens::builder(endpoint, provider)
+    TokenSource::builder(endpoint, provider)
 }
 
 /// The life of a handle and of the runtime that it uses, with a stop when there is a token, and
 /// another when everything is gone.
-fn live(build: impl FnOnce() -> Tokens) {
+fn live(build: impl FnOnce() -> TokenSource) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

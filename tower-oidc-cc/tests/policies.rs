@@ -10,17 +10,17 @@ use std::time::Duration;
 use support::{DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, secs};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt};
-use tower_oidc_cc::{Policy, Tokens};
+use tower_oidc_cc::{RefreshPolicy, TokenSource};
 
 const HOUR: u64 = 3_600;
 
-fn with(policy: Policy, endpoint: &Endpoint) -> Tokens {
+fn with(policy: RefreshPolicy, endpoint: &Endpoint) -> TokenSource {
     builder().policy(policy).build(endpoint.clone())
 }
 
 /// A call each ten seconds for a day and a bit, so that the expiry of the first token is seen, too;
 /// returns the moments of the token requests.
-async fn day(policy: Policy) -> Vec<Instant> {
+async fn day(policy: RefreshPolicy) -> Vec<Instant> {
     let endpoint = Endpoint::default();
     let service = layer(&with(policy, &endpoint)).layer(echo());
     let start = Instant::now();
@@ -33,12 +33,12 @@ async fn day(policy: Policy) -> Vec<Instant> {
 
 #[tokio::test(start_paused = true)]
 async fn a_day_ahead_costs_two_requests() {
-    assert_eq!(day(Policy::Ahead).await.len(), 2);
+    assert_eq!(day(RefreshPolicy::Ahead).await.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_day_at_four_hours_costs_seven_requests_at_most() {
-    let posts = day(Policy::Interval(secs(4 * HOUR))).await;
+    let posts = day(RefreshPolicy::Interval(secs(4 * HOUR))).await;
     assert_eq!(posts.len(), 7);
     for pair in posts.windows(2) {
         let apart = pair[1] - pair[0];
@@ -48,12 +48,12 @@ async fn a_day_at_four_hours_costs_seven_requests_at_most() {
 
 #[tokio::test(start_paused = true)]
 async fn a_day_at_six_hours_costs_five_requests_at_most() {
-    assert_eq!(day(Policy::Interval(secs(6 * HOUR))).await.len(), 5);
+    assert_eq!(day(RefreshPolicy::Interval(secs(6 * HOUR))).await.len(), 5);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_day_on_expiry_costs_two_requests() {
-    let posts = day(Policy::OnExpiry).await;
+    let posts = day(RefreshPolicy::OnExpiry).await;
     assert_eq!(posts.len(), 2);
     assert!(posts[1] - posts[0] >= secs(24 * HOUR));
 }
@@ -61,7 +61,7 @@ async fn a_day_on_expiry_costs_two_requests() {
 #[tokio::test(start_paused = true)]
 async fn on_expiry_nothing_is_fetched_for_nobody() {
     let endpoint = Endpoint::default();
-    let tokens = with(Policy::OnExpiry, &endpoint);
+    let tokens = with(RefreshPolicy::OnExpiry, &endpoint);
     tokens.ready().await.unwrap();
     sleep(secs(72 * HOUR)).await;
     assert_eq!(endpoint.count(), 1);
@@ -72,7 +72,7 @@ async fn on_expiry_nothing_is_fetched_for_nobody() {
 #[tokio::test(start_paused = true)]
 async fn a_schedule_longer_than_the_token_lives_lets_no_call_wait() {
     let endpoint = Endpoint::always(Reply::token(600).after(secs(5)));
-    let tokens = with(Policy::Interval(secs(4 * HOUR)), &endpoint);
+    let tokens = with(RefreshPolicy::Interval(secs(4 * HOUR)), &endpoint);
     tokens.ready().await.unwrap();
     let start = Instant::now();
     while start.elapsed() < secs(HOUR) {

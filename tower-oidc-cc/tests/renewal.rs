@@ -24,7 +24,7 @@ use support::{
 };
 use tokio::time::{Instant, Sleep, advance, sleep};
 use tower::{Layer, Service, ServiceExt};
-use tower_oidc_cc::{Credentials, TokenEndpoint, Tokens};
+use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource};
 
 #[tokio::test(start_paused = true)]
 async fn renewal_comes_ahead_of_expiry_and_no_call_waits() {
@@ -173,7 +173,7 @@ async fn the_request_has_a_timeout_of_its_own() {
     let endpoint = Endpoint::always(Reply::hang());
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
     let credentials = Credentials::new("client", "secret").unwrap();
-    let short = Tokens::builder(uri, credentials)
+    let short = TokenSource::builder(uri, credentials)
         .timeout(secs(3))
         .build(endpoint.clone());
     for (tokens, limit) in [(tokens(&endpoint), secs(10)), (short, secs(3))] {

@@ -19,7 +19,7 @@ use support::{
 };
 use tokio::time::advance;
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_oidc_cc::{Credentials, Finding, Provider, TokenEndpoint, Tokens};
+use tower_oidc_cc::{Credentials, Provider, Rejection, TokenEndpoint, TokenSource};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Collects whatever tracing writes.
@@ -74,7 +74,7 @@ async fn no_secret_and_no_token_shows_anywhere() {
     show(&mut text, &credentials);
     show(&mut text, &Credentials::basic("client", SECRET).unwrap());
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-    show(&mut text, &Tokens::builder(uri, credentials));
+    show(&mut text, &TokenSource::builder(uri, credentials));
     show_error(
         &mut text,
         &Credentials::new(SECRET, format!("{SECRET} {SECRET}")).unwrap_err(),
@@ -127,7 +127,6 @@ async fn no_secret_and_no_token_shows_anywhere() {
             .await
             .unwrap_err(),
     );
-    show_error(&mut text, &service.call(get(DATA)).await.unwrap_err());
     advance(secs(2_000)).await;
     settle().await;
 
@@ -146,16 +145,23 @@ async fn no_secret_and_no_token_shows_anywhere() {
     assert!(panicked.contains("the client has a bug"), "{panicked}");
     text.push_str(&panicked);
 
-    // Providers, events and health.
-    let provider = Provider::from(Credentials::new("client", SECRET).unwrap())
-        .or(Provider::env("CARGO_PKG_NAME", "NO_SUCH_VARIABLE"))
-        .or(Provider::file("client", "/no/such/file"));
+    // Providers and health.
+    for provider in [
+        Provider::env("CARGO_PKG_NAME", "NO_SUCH_VARIABLE"),
+        Provider::file("client", "/no/such/file").readable_by_group(),
+        Provider::assertion_file("client", "/no/such/file"),
+        Provider::from_fn(async || Credentials::assertion("client", SECRET)),
+    ] {
+        show(&mut text, &provider);
+    }
+    show(
+        &mut text,
+        &Credentials::assertion("client", SECRET).unwrap(),
+    );
+    let provider = Provider::from(Credentials::new("client", SECRET).unwrap());
     show(&mut text, &provider);
-    let told = Arc::new(Mutex::new(String::new()));
-    let listener = Arc::clone(&told);
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-    let builder = Tokens::builder(uri, provider)
-        .on_event(move |event| show(&mut listener.lock().unwrap(), event));
+    let builder = TokenSource::builder(uri, provider);
     show(&mut text, &builder);
     let endpoint = Endpoint::scripted([Reply::refusal(), Reply::token(100)]);
     let tokens = builder.build(endpoint);
@@ -172,7 +178,9 @@ async fn no_secret_and_no_token_shows_anywhere() {
     advance(secs(200)).await;
     settle().await;
     show(&mut text, &tokens.health());
-    text.push_str(&told.lock().unwrap());
+    let token = tokens.token().await;
+    show(&mut text, &token);
+    text.push_str(&tokens.health().to_string());
 
     // A replay, and what was found.
     let mut replay =
@@ -187,10 +195,20 @@ async fn no_secret_and_no_token_shows_anywhere() {
     show(&mut text, &call);
     let response = call.await.unwrap();
     show(&mut text, &response);
-    text.push_str(&response.extensions().get::<Finding>().unwrap().to_string());
+    text.push_str(
+        &response
+            .extensions()
+            .get::<Rejection>()
+            .unwrap()
+            .to_string(),
+    );
 
     let traced = capture.text();
-    for event in ["token renewed", "token request failed", "token dropped"] {
+    for event in [
+        "token renewed",
+        "token request failed",
+        "the service refuses the token",
+    ] {
         assert!(traced.contains(event), "{event} in {traced}");
     }
     text.push_str(&traced);

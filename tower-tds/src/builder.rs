@@ -5,7 +5,7 @@ use std::fmt;
 use http::Uri;
 use tower::{BoxError, ServiceBuilder};
 use tower_oidc_cc::{
-    ConfigError, Origin, Provider, TokenEndpoint, TokenLayer, Tokens, TokensBuilder,
+    BearerAuthLayer, ConfigError, Origin, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
 };
 use tower_tds_errors::{ClassifyLayer, GuardLayer, RetryLayer};
 use tower_tds_limits::{DetachLayer, Limits, RequestLimitLayer};
@@ -50,7 +50,7 @@ pub struct Builder {
 }
 
 /// What the user makes of the token's settings, which only exist once the addresses are read.
-struct Renewal(Box<dyn FnOnce(TokensBuilder) -> TokensBuilder + Send>);
+struct Renewal(Box<dyn FnOnce(TokenSourceBuilder) -> TokenSourceBuilder + Send>);
 
 // === impl Builder ===
 
@@ -113,18 +113,18 @@ impl Builder {
     /// # Examples
     /// ```
     /// use std::time::Duration;
-    /// use tower_tds::{Client, Provider, layers::token::Policy};
+    /// use tower_tds::{Client, Provider, layers::token::RefreshPolicy};
     ///
     /// // The secret is read again for each token, which is fetched every four hours.
     /// let key = Provider::file("my-client-id", "/run/secrets/tds");
     /// let client = Client::builder("https://auth.example.org", "https://data.example.org", key)
-    ///     .tokens(|tokens| tokens.policy(Policy::Interval(Duration::from_secs(4 * 3_600))));
+    ///     .tokens(|tokens| tokens.policy(RefreshPolicy::Interval(Duration::from_secs(4 * 3_600))));
     /// # drop(client);
     /// ```
     #[must_use]
     pub fn tokens(
         mut self,
-        settings: impl FnOnce(TokensBuilder) -> TokensBuilder + Send + 'static,
+        settings: impl FnOnce(TokenSourceBuilder) -> TokenSourceBuilder + Send + 'static,
     ) -> Self {
         self.renewal = Renewal(Box::new(settings));
         self
@@ -214,7 +214,7 @@ impl Builder {
             .layer(RequestLimitLayer::new(data.first_in_line()))
             .service(token_http);
         let Renewal(settings) = self.renewal;
-        let tokens = Tokens::builder(endpoint, self.credentials).readiness(longest_turn);
+        let tokens = TokenSource::builder(endpoint, self.credentials).readiness(longest_turn);
         let tokens = settings(tokens).build(token_http);
         let translate: Translate = into_error;
         let read = ServiceBuilder::new()
@@ -224,7 +224,7 @@ impl Builder {
         let stack = ServiceBuilder::new()
             .layer(self.retry.bodies(bodies))
             .map_err(translate)
-            .layer(TokenLayer::new(tokens.clone(), [origin]).judge(ReadError))
+            .layer(BearerAuthLayer::new(tokens.clone(), [origin]).judge(ReadError))
             .layer(DetachLayer::new())
             .layer(RequestLimitLayer::new(data).feedback(ReadError))
             .service(self.compression.around(read));

@@ -12,7 +12,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tower::util::MapErr;
-use tower_oidc_cc::{Provider, Token, Tokens};
+use tower_oidc_cc::{BearerAuth, Provider, TokenSource};
 use tower_service::Service;
 use tower_tds_errors::{Classify, Error, Guard, GuardBody, Retry};
 use tower_tds_limits::{Detach, Limiter, RequestLimit, TrackBody};
@@ -26,7 +26,7 @@ use crate::{
 ///
 /// # Backpressure
 /// `poll_ready` waits for a token and for a permit, as its layers do; see
-/// [`tower_oidc_cc::Token`] and [`tower_tds_limits::RequestLimit`].
+/// [`tower_oidc_cc::BearerAuth`] and [`tower_tds_limits::RequestLimit`].
 ///
 /// # Cancel safety
 /// Dropping a call that was sent sees it to its end in the background: the service counts it either
@@ -44,7 +44,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Client {
     stack: Stack,
-    tokens: Tokens,
+    tokens: TokenSource,
     limiters: Limiters,
 }
 
@@ -55,7 +55,7 @@ pub type RequestBody = Full<Bytes>;
 /// what is announced is counted as it is on the wire.
 type Classified = Compressed<Guard<Classify<Misdirected>>, GuardBody<TrackBody<Incoming>>>;
 type Limited = Detach<RequestLimit<Classified, ReadError>>;
-type Tokened = Token<Limited, ReadError>;
+type Tokened = BearerAuth<Limited, ReadError>;
 type LayerError = <Tokened as Service<Request<RequestBody>>>::Error;
 pub(crate) type Translate = fn(LayerError) -> Error;
 pub(crate) type Stack = Retry<MapErr<Tokened, Translate>>;
@@ -73,7 +73,7 @@ impl Client {
         Builder::new(auth_url, base_url, credentials.into())
     }
 
-    pub(crate) fn new(stack: Stack, tokens: Tokens, limiters: Limiters) -> Self {
+    pub(crate) fn new(stack: Stack, tokens: TokenSource, limiters: Limiters) -> Self {
         Self {
             stack,
             tokens,
@@ -85,9 +85,9 @@ impl Client {
         &self.limiters
     }
 
-    /// The tokens: [`Tokens::ready`] is a probe for start-up that makes no data call.
+    /// The tokens: [`TokenSource::ready`] is a probe for start-up that makes no data call.
     #[must_use]
-    pub fn tokens(&self) -> &Tokens {
+    pub fn tokens(&self) -> &TokenSource {
         &self.tokens
     }
 

@@ -18,7 +18,7 @@
 //!     limits::{
 //!         Background, ConnectionLimitLayer, DetachLayer, Limiter, Limits, RequestLimitLayer, TrackBody,
 //!     },
-//!     token::{Credentials, Origin, TokenEndpoint, TokenLayer, Tokens},
+//!     token::{BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource},
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,12 +30,12 @@
 //! let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect")?;
 //! let first = RequestLimitLayer::new(limiter.first_in_line()); // token calls are counted, too
 //! let credentials = Credentials::new("my-client-id", "s3cr3t")?;
-//! let tokens = Tokens::builder(endpoint, credentials).build(first.layer(http.clone()));
+//! let tokens = TokenSource::builder(endpoint, credentials).build(first.layer(http.clone()));
 //! let origin = Origin::from_uri(&"https://data.example.org".parse()?)?;
 //! let stack = ServiceBuilder::new()
 //!     .layer(RetryLayer::new())
 //!     .map_err(into_error)
-//!     .layer(TokenLayer::new(tokens, [origin]).judge(ReadError))
+//!     .layer(BearerAuthLayer::new(tokens, [origin]).judge(ReadError))
 //!     .layer(DetachLayer::new())
 //!     .layer(RequestLimitLayer::new(limiter).feedback(ReadError))
 //!     .layer(ClassifyLayer::new())
@@ -63,16 +63,16 @@ pub use crate::translate::{ReadError, into_error};
 ///     ReadError,
 ///     errors::Error,
 ///     limits::{Limiter, Limits, RequestLimitLayer},
-///     token::{TokenLayer, Tokens},
+///     token::{BearerAuthLayer, TokenSource},
 /// };
 ///
 /// fn stack(
-///     tokens: Tokens,
+///     tokens: TokenSource,
 ///     http: impl Service<http::Request<String>, Response = http::Response<String>, Error = Error>,
 /// ) -> impl Service<http::Request<String>> {
 ///     ServiceBuilder::new()
 ///         .layer(RequestLimitLayer::new(Limiter::new(Limits::default())).feedback(ReadError))
-///         .layer(TokenLayer::new(tokens, []).judge(ReadError))
+///         .layer(BearerAuthLayer::new(tokens, []).judge(ReadError))
 ///         .service(http)
 /// }
 /// ```
@@ -85,15 +85,15 @@ pub use crate::translate::{ReadError, into_error};
 ///     ReadError,
 ///     errors::Error,
 ///     limits::{Limiter, Limits, RequestLimitLayer},
-///     token::{TokenLayer, Tokens},
+///     token::{BearerAuthLayer, TokenSource},
 /// };
 ///
 /// fn stack(
-///     tokens: Tokens,
+///     tokens: TokenSource,
 ///     http: impl Service<http::Request<String>, Response = http::Response<String>, Error = Error>,
 /// ) -> impl Service<http::Request<String>> {
 ///     ServiceBuilder::new()
-///         .layer(TokenLayer::new(tokens, []).judge(ReadError))
+///         .layer(BearerAuthLayer::new(tokens, []).judge(ReadError))
 ///         .layer(RequestLimitLayer::new(Limiter::new(Limits::default())).feedback(ReadError))
 ///         .service(http)
 /// }
@@ -106,15 +106,15 @@ pub use crate::translate::{ReadError, into_error};
 /// use tower_tds::layers::{
 ///     ReadError,
 ///     errors::{Error, RetryLayer},
-///     token::{TokenLayer, Tokens},
+///     token::{BearerAuthLayer, TokenSource},
 /// };
 ///
 /// fn stack(
-///     tokens: Tokens,
+///     tokens: TokenSource,
 ///     http: impl Service<http::Request<String>, Response = http::Response<String>, Error = Error> + Clone,
 /// ) -> impl Service<http::Request<String>> {
 ///     ServiceBuilder::new()
-///         .layer(TokenLayer::new(tokens, []).judge(ReadError))
+///         .layer(BearerAuthLayer::new(tokens, []).judge(ReadError))
 ///         .layer(RetryLayer::new())
 ///         .service(http)
 /// }

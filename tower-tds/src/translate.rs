@@ -4,7 +4,7 @@ use std::{error::Error as _, time::Duration};
 
 use http::{Response, StatusCode};
 use tower::BoxError;
-use tower_oidc_cc::{Finding, Judge, Judgement, TokenError};
+use tower_oidc_cc::{Judge, Judgement, Rejection, TokenError};
 use tower_tds_errors::{Error, Kind, Retried, Sent};
 use tower_tds_limits::{Feedback, LimitError, Outcome};
 
@@ -55,25 +55,37 @@ impl<B> Feedback<Response<B>, Error> for ReadError {
 
 impl<B> Judge<Response<B>, LimitsError> for ReadError {
     fn judge(&self, outcome: Result<&Response<B>, &LimitsError>) -> Judgement {
-        match outcome {
-            Err(LimitsError::Inner(error)) if wants_new_token(error) => Judgement::DeadToken,
-            Err(LimitsError::Inner(error)) if error.kind() == Kind::MissingRole => {
-                Judgement::MissingRole
-            }
-            Err(LimitsError::Inner(error)) if error.kind() == Kind::MissingCredentials => {
-                Judgement::NoHeader
-            }
-            Ok(_) | Err(_) => Judgement::Other,
+        let error = match outcome {
+            Ok(_) => return Judgement::Accepted,
+            Err(LimitsError::Inner(error)) => error,
+            Err(LimitsError::Limit(_)) => return Judgement::Nothing,
+        };
+        let kind = error.kind();
+        if kind == Kind::InvalidToken {
+            Judgement::DeadToken
+        } else if kind == Kind::MissingRole {
+            Judgement::MissingRole
+        } else if kind == Kind::MissingCredentials {
+            Judgement::NoHeader
+        } else if kind == Kind::Unauthorized && error.is_retryable() {
+            // What checks tokens may be down as well: the token layer asks once an hour for it.
+            Judgement::Unexplained
+        } else {
+            Judgement::Nothing
         }
     }
 
     /// A token that was refused and stays would be sent again by a retry. One that lacks a role is
     /// named by those that it has, where the feature `claims` reads them.
-    fn annotate(&self, outcome: Result<&mut Response<B>, &mut LimitsError>, finding: Finding) {
+    fn annotate(&self, outcome: Result<&mut Response<B>, &mut LimitsError>, finding: Rejection) {
         let Err(LimitsError::Inner(error)) = outcome else {
             return;
         };
-        if finding.judgement() == Judgement::DeadToken && !finding.is_replaced() {
+        let refused = matches!(
+            finding.judgement(),
+            Judgement::DeadToken | Judgement::Unexplained
+        );
+        if refused && !finding.is_replaced() {
             error.forbid_retry();
         }
         #[cfg(feature = "claims")]
@@ -93,13 +105,6 @@ fn check_order<B>(outcome: Result<&Response<B>, &Error>) {
         "the limits see what a retry layer ended: they have to be inside of it, so that each \
          attempt takes a permit"
     );
-}
-
-/// A 401 without a reason may mean a dead token; that which checks tokens may be down as well, so
-/// this must not happen often, and the token layer sees to that.
-fn wants_new_token(error: &Error) -> bool {
-    let kind = error.kind();
-    kind == Kind::InvalidToken || (kind == Kind::Unauthorized && error.is_retryable())
 }
 
 /// What the limits learn from a refusal.

@@ -64,7 +64,7 @@ fn the_query_is_kept_and_not_shown() {
     assert!(!format!("{endpoint:?}").contains("1234"));
 }
 
-#[cfg(feature = "private-key-jwt")]
+#[cfg(feature = "_assertion")]
 #[test]
 fn a_statement_is_for_the_address_without_a_port_that_goes_without_saying() {
     for (address, audience) in [

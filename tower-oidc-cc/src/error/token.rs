@@ -1,9 +1,13 @@
-//! The one error of this layer's own making.
+//! Why there is no token: what happened, where, since when, and what to do about it.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
+use http::Uri;
+
+use self::cause::root;
 pub(crate) use self::kind::Kind;
 
+mod cause;
 mod kind;
 
 /// Says why there is no token to send, and what to do next.
@@ -11,13 +15,23 @@ mod kind;
 /// Whenever a call ends with this error, its request was **never sent** to the service below:
 /// sending it again cannot do anything twice. The error is one word wide and cheap to clone,
 /// since all the calls that waited for one token request share its outcome.
+///
+/// `Display` is one line that names the URL, what happened at the root, for how long, and what to
+/// do; it needs no walk along [`source`](std::error::Error::source). It holds nothing that a token
+/// endpoint wrote. `Debug` adds a second line for programmers.
 #[derive(Clone)]
 pub struct TokenError(Arc<Repr>);
 
+#[derive(Clone)]
 struct Repr {
     kind: Kind,
+    /// Where: scheme, host, port and path.
+    place: Option<Arc<str>>,
+    /// What happened at the root.
+    cause: Option<Arc<str>>,
+    failing_for: Duration,
     retry_after: Option<Duration>,
-    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 // === impl TokenError ===
@@ -26,29 +40,51 @@ impl TokenError {
     pub(crate) fn new(kind: Kind) -> Self {
         Self(Arc::new(Repr {
             kind,
+            place: None,
+            cause: None,
+            failing_for: Duration::ZERO,
             retry_after: None,
             source: None,
         }))
     }
 
-    pub(crate) fn with_source(
-        kind: Kind,
-        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-    ) -> Self {
-        Self(Arc::new(Repr {
-            kind,
-            retry_after: None,
-            source: Some(source.into().into()),
-        }))
+    pub(crate) fn with_source(kind: Kind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        let source: Arc<dyn Error + Send + Sync> = source.into().into();
+        let cause = root(&*source);
+        Self::new(kind).with(|repr| {
+            repr.cause = Some(cause.into());
+            repr.source = Some(source);
+        })
+    }
+
+    /// The same error, which happened at this address. Its query stays out of logs.
+    pub(crate) fn at(&self, uri: &Uri) -> Self {
+        let scheme = uri.scheme_str().unwrap_or_default();
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        self.with(|repr| {
+            repr.place = Some(format!("{scheme}://{authority}{}", uri.path()).into());
+            if let Some(cause) = &repr.cause
+                && **cause == *cause::NO_SUCH_HOST
+            {
+                repr.cause = Some(format!("{cause} {}", uri.host().unwrap_or_default()).into());
+            }
+        })
+    }
+
+    /// The same error, after so long of failures.
+    pub(crate) fn failing_for(&self, time: Duration) -> Self {
+        self.with(|repr| repr.failing_for = time)
     }
 
     /// The same error, handed out at another moment.
     pub(crate) fn with_retry_after(&self, retry_after: Duration) -> Self {
-        Self(Arc::new(Repr {
-            kind: self.0.kind,
-            retry_after: Some(retry_after),
-            source: self.0.source.clone(),
-        }))
+        self.with(|repr| repr.retry_after = Some(retry_after))
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Repr)) -> Self {
+        let mut repr = Repr::clone(&self.0);
+        change(&mut repr);
+        Self(Arc::new(repr))
     }
 
     /// Whether asking again, after [`retry_after`](Self::retry_after), may help with nothing
@@ -67,8 +103,7 @@ impl TokenError {
 
     /// Whether the [`Provider`](crate::Provider) had no credentials; nothing was asked.
     ///
-    /// [`source`](std::error::Error::source) says why. It is tried again at once when there are
-    /// some.
+    /// It is tried again at once when there are some.
     #[must_use]
     pub fn is_missing_credentials(&self) -> bool {
         matches!(self.0.kind, Kind::NoCredentials)
@@ -93,7 +128,7 @@ impl TokenError {
         self.is_bad_key() || self.is_missing_credentials()
     }
 
-    /// Whether the [`Budget`](crate::Budget) of token requests is spent; nothing was asked.
+    /// Whether the [`TokenBudget`](crate::TokenBudget) is spent; nothing was asked.
     #[must_use]
     pub fn is_over_budget(&self) -> bool {
         matches!(self.0.kind, Kind::OverBudget)
@@ -113,10 +148,14 @@ impl TokenError {
         matches!(self.0.kind, Kind::AlreadyAuthorized)
     }
 
-    /// Whether the request was meant for an origin that is not on the layer's list.
+    /// Whether the request was meant for an origin that may not see the token, by its address or by
+    /// its `Host` header.
     #[must_use]
     pub fn is_foreign_origin(&self) -> bool {
-        matches!(self.0.kind, Kind::ForeignOrigin)
+        matches!(
+            self.0.kind,
+            Kind::ForeignOrigin | Kind::NoOrigin | Kind::OtherHost
+        )
     }
 
     /// How long the token endpoint is left alone: a call made earlier gets this error again.
@@ -142,29 +181,47 @@ impl TokenError {
     }
 }
 
-/// The text is of a kind and a number: nothing that a server wrote is ever printed.
+/// What happened, where, why, since when, and what to do.
 impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.kind.fmt(f)?;
-        match self.0.retry_after {
-            Some(wait) => write!(f, " (not asked again for {:.1} s)", wait.as_secs_f64()),
-            None => Ok(()),
+        let Repr {
+            kind,
+            place,
+            cause,
+            failing_for,
+            retry_after,
+            ..
+        } = &*self.0;
+        kind.happened(f)?;
+        if let Some(place) = place {
+            write!(f, " ({place})")?;
         }
+        if let Some(cause) = cause {
+            write!(f, ": {cause}")?;
+        }
+        if failing_for.as_secs() > 0 {
+            write!(f, "; failing for {:.0} s", failing_for.as_secs_f64())?;
+        }
+        if let Some(wait) = retry_after {
+            write!(f, "; not asked again for {:.1} s", wait.as_secs_f64())?;
+        }
+        write!(f, "; {}", kind.advice())
     }
 }
 
+/// Two lines, of which the first is for people.
 impl fmt::Debug for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenError")
-            .field("kind", &self.0.kind)
-            .field("retry_after", &self.0.retry_after)
-            .field("source", &self.0.source)
-            .finish()
+        let (kind, retry_after) = (self.0.kind, self.0.retry_after);
+        write!(
+            f,
+            "{self}\nTokenError {{ kind: {kind:?}, retry_after: {retry_after:?} }}"
+        )
     }
 }
 
-impl std::error::Error for TokenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl Error for TokenError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0.source {
             Some(source) => Some(source.as_ref()),
             None => None,

@@ -12,7 +12,7 @@ fn judged(status: StatusCode, challenges: &[&str]) -> Judgement {
 
 #[test]
 fn a_challenge_is_believed_for_exactly_what_it_says() {
-    use Judgement::{DeadToken, MissingRole, NoHeader, Other};
+    use Judgement::{DeadToken, MissingRole, NoHeader, Nothing, Unexplained};
     for (challenge, expected) in [
         (r#"Bearer realm="kong",error="invalid token""#, DeadToken),
         (r#"Bearer realm="kong",error="Invalid Token""#, DeadToken),
@@ -50,21 +50,21 @@ fn a_challenge_is_believed_for_exactly_what_it_says() {
         (r#"Bearer error="insufficient_scope""#, MissingRole),
         (
             r#"Bearer error="accessing introspection endpoint failed: invalid token""#,
-            Other,
+            Nothing,
         ),
         (
             r#"Bearer error="response indicates failure, status=503""#,
-            Other,
+            Nothing,
         ),
-        (r#"Bearer error="JSON decoding failed""#, Other),
-        (r#"Bearer error_description="invalid token""#, Other),
-        (r#"Bearer realm="a, error=invalid_token""#, Other),
-        (r#"Bearer realm="a\", error=\"invalid_token""#, Other),
-        (r#"Bearer realm="error="invalid"#, Other),
-        ("Bearer", Other),
-        ("", Other),
-        ("=", Other),
-        ("error=\"", Other),
+        (r#"Bearer error="JSON decoding failed""#, Nothing),
+        (r#"Bearer error_description="invalid token""#, Unexplained),
+        (r#"Bearer realm="a, error=invalid_token""#, Unexplained),
+        (r#"Bearer realm="a\", error=\"invalid_token""#, Unexplained),
+        (r#"Bearer realm="error="invalid"#, Unexplained),
+        ("Bearer", Unexplained),
+        ("", Unexplained),
+        ("=", Unexplained),
+        ("error=\"", Unexplained),
     ] {
         assert_eq!(
             judged(StatusCode::UNAUTHORIZED, &[challenge]),
@@ -86,13 +86,22 @@ fn every_challenge_header_is_read() {
 #[test]
 fn other_answers_never_touch_the_token() {
     let dead = [r#"Bearer error="invalid_token""#];
-    for status in [200, 400, 403, 407, 429, 500, 503] {
-        let status = StatusCode::from_u16(status).unwrap();
-        assert_eq!(judged(status, &dead), Judgement::Other, "{status}");
+    let judged = |status| judged(StatusCode::from_u16(status).unwrap(), &dead);
+    for status in [200, 204, 302, 304, 400, 403, 404, 407] {
+        assert_eq!(judged(status), Judgement::Accepted, "{status}");
     }
-    assert_eq!(judged(StatusCode::UNAUTHORIZED, &[]), Judgement::Other);
+    // A gateway may answer so before it looks at the token.
+    for status in [408, 416, 423, 429, 500, 503] {
+        assert_eq!(judged(status), Judgement::Nothing, "{status}");
+    }
     let error: Result<&Response<()>, _> = Err(&());
-    assert_eq!(Challenge.judge(error), Judgement::Other);
+    assert_eq!(Challenge.judge(error), Judgement::Nothing);
+}
+
+#[test]
+fn a_401_without_a_challenge_is_unexplained() {
+    let judged = judged(StatusCode::UNAUTHORIZED, &[]);
+    assert_eq!(judged, Judgement::Unexplained);
 }
 
 #[test]
@@ -106,10 +115,10 @@ fn a_403_can_name_a_missing_role_and_nothing_else() {
             r#"Bearer error="Missing required realm role""#,
             Judgement::MissingRole,
         ),
-        (r#"Bearer error="invalid_token""#, Judgement::Other),
+        (r#"Bearer error="invalid_token""#, Judgement::Accepted),
         (
             r#"Bearer error="no Authorization header found""#,
-            Judgement::Other,
+            Judgement::Accepted,
         ),
     ] {
         let judged = judged(StatusCode::FORBIDDEN, &[challenge]);

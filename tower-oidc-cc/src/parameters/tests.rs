@@ -1,5 +1,5 @@
 use super::Parameters;
-use crate::form::Form;
+use crate::request::Form;
 
 fn form(parameters: &Parameters) -> String {
     let mut form = Form::default();

@@ -31,7 +31,8 @@ struct Entry<'a> {
     #[serde(borrow)]
     token: Cow<'a, str>,
     issued: u64,
-    expires: u64,
+    /// What the endpoint said, and no time of somebody's clock.
+    life: u64,
 }
 
 /// What an entry is worth at this moment.
@@ -52,7 +53,7 @@ impl StoredToken {
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = Zeroizing::new(bytes.into());
         let expires_at = entry(&bytes)
-            .and_then(|entry| time(entry.expires))
+            .and_then(|entry| time(entry.issued.saturating_add(entry.life)))
             .unwrap_or(UNIX_EPOCH);
         Self { bytes, expires_at }
     }
@@ -69,6 +70,11 @@ impl StoredToken {
         self.expires_at
     }
 
+    #[cfg(feature = "file-store")]
+    pub(super) fn is_for(&self, key: &str) -> bool {
+        entry(&self.bytes).is_some_and(|entry| entry.key == key)
+    }
+
     /// `None` for times that no clock can show.
     pub(super) fn new(key: &str, token: &str, issued: SystemTime, life: Duration) -> Option<Self> {
         let expires_at = issued.checked_add(life)?;
@@ -76,7 +82,7 @@ impl StoredToken {
             key: key.into(),
             token: token.into(),
             issued: millis(issued)?,
-            expires: millis(expires_at)?,
+            life: u64::try_from(life.as_millis()).ok()?,
         };
         let mut bytes = Wiped::default();
         serde_json::to_writer(&mut bytes, &entry).ok()?;
@@ -89,13 +95,13 @@ impl StoredToken {
     /// `None` if it is no entry of this key, or expired, or dated by a clock that is far off.
     pub(super) fn read_at(&self, now: SystemTime, key: &str) -> Option<Worth> {
         let entry = entry(&self.bytes).filter(|entry| entry.key == key)?;
-        let (issued, expires) = (time(entry.issued)?, time(entry.expires)?);
+        let (issued, life) = (time(entry.issued)?, Duration::from_millis(entry.life));
         let age = match now.duration_since(issued) {
             Ok(age) => age,
             Err(ahead) if ahead.duration() <= SKEW => Duration::ZERO,
             Err(_) => return None,
         };
-        let life = expires.duration_since(issued).ok()?;
+        let life = life.min(LONGEST);
         (age < life).then(|| Worth {
             token: Zeroizing::new(entry.token.into_owned()),
             age,
@@ -129,3 +135,5 @@ fn time(millis: u64) -> Option<SystemTime> {
 /// Two machines that keep time agree within milliseconds; one whose token comes from further in
 /// the future than this has a clock that its expiry cannot be trusted to, either.
 const SKEW: Duration = Duration::from_secs(60);
+/// A day. Nobody vouches for an entry, and one that says more of itself costs a request a day.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

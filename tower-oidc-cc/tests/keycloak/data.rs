@@ -8,7 +8,7 @@ use std::{
 use http::{HeaderValue, Request, StatusCode};
 use hyper_util::client::legacy::ResponseFuture;
 use tower::{Layer as _, ServiceExt as _, service_fn};
-use tower_oidc_cc::{Error, Origin, Parameters, Provider, TokenLayer, Tokens};
+use tower_oidc_cc::{BearerAuthLayer, Error, Origin, Parameters, Provider, TokenSource};
 
 use crate::{
     server::{DATA, Keycloak},
@@ -17,7 +17,7 @@ use crate::{
 
 #[derive(Clone)]
 pub(crate) struct Data {
-    layer: TokenLayer,
+    layer: BearerAuthLayer,
     client: Http,
     uri: String,
     seen: Arc<Mutex<HashSet<HeaderValue>>>,
@@ -30,13 +30,13 @@ pub(crate) type Failed = Error<hyper_util::client::legacy::Error>;
 impl Data {
     pub(crate) fn new(keycloak: &Keycloak, test: &str, credentials: impl Into<Provider>) -> Self {
         let client = wire::client();
-        let tokens = Tokens::builder(keycloak.endpoint(test), credentials)
+        let tokens = TokenSource::builder(keycloak.endpoint(test), credentials)
             // The user information is for those alone who have asked for it.
             .parameters(Parameters::new().scope("openid").unwrap())
             .build(client.clone());
         let origin = Origin::loopback(&keycloak.origin().parse().unwrap()).unwrap();
         Self {
-            layer: TokenLayer::new(tokens, [origin]),
+            layer: BearerAuthLayer::new(tokens, [origin]),
             client,
             uri: keycloak.place(&format!("{DATA}?test={test}")),
             seen: Arc::default(),

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tower::service_fn;
-use tower_oidc_cc::{Assertion, Credentials, Parameters, Tokens};
+use tower_oidc_cc::{Assertion, Credentials, Parameters, TokenSource};
 
 use crate::{
     data::Data,
@@ -93,7 +93,8 @@ async fn an_attempt_whose_answer_is_lost_is_followed_by_one_with_a_new_statement
             }
         }
     });
-    let tokens = Tokens::builder(keycloak.endpoint("lost"), statement(assertion())).build(losing);
+    let tokens =
+        TokenSource::builder(keycloak.endpoint("lost"), statement(assertion())).build(losing);
     let error = tokens.ready().await.unwrap_err();
     assert!(error.is_transient(), "{error}");
     skip(Duration::from_secs(30)).await;
@@ -108,7 +109,7 @@ async fn what_the_server_does_not_know_is_asked_for_and_refused_as_such() {
     };
     let ask = async |parameters: Parameters| {
         let credentials = Credentials::new("post", "secret-of-post").unwrap();
-        Tokens::builder(keycloak.endpoint("parameters"), credentials)
+        TokenSource::builder(keycloak.endpoint("parameters"), credentials)
             .parameters(parameters)
             .build(wire::client())
             .ready()

@@ -12,7 +12,7 @@ use tower_oidc_cc::{Credentials, Provider};
 use crate::{
     data::Data,
     server::Keycloak,
-    trouble::{HOUR, credentials, posts},
+    trouble::{HOUR, posts},
     wire::skip,
 };
 
@@ -57,21 +57,4 @@ async fn a_secret_rotated_while_calls_run_fails_none_of_them() {
     load.abort();
     assert_eq!(keycloak.posts("rotated").await, [200, 401, 200]);
     assert_eq!(data.tokens_seen(), 2);
-}
-
-#[tokio::test]
-async fn a_key_taken_away_while_calls_run_hands_over_to_the_next_at_once() {
-    let Some(keycloak) = Keycloak::shared().await else {
-        return;
-    };
-    let keys = Provider::from(credentials("retired")).or(credentials("post"));
-    let data = Data::new(keycloak, "retired", keys);
-    data.call_nobody().await.unwrap();
-    keycloak.disable_client("retired").await;
-    skip(20 * HOUR).await;
-    assert_eq!(posts(keycloak, "retired", 3).await, [200, 401, 200]);
-    assert_eq!(data.call().await.unwrap(), 200);
-    // The next renewal asks with the key that was accepted.
-    skip(20 * HOUR).await;
-    assert_eq!(posts(keycloak, "retired", 4).await, [200, 401, 200, 200]);
 }

@@ -163,6 +163,13 @@ impl Endpoint {
         self.state.lock().unwrap().posts.len()
     }
 
+    /// How long ago a token was issued here.
+    pub(crate) fn age(&self, token: &str) -> Duration {
+        let number = token.rsplit_once('-').unwrap().1;
+        let number: usize = number.parse().unwrap();
+        self.state.lock().unwrap().posts[number - 1].at.elapsed()
+    }
+
     /// When a token that was issued here expires.
     pub(crate) fn expiry(&self, token: &str) -> Instant {
         let state = self.state.lock().unwrap();

@@ -23,7 +23,9 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode, Uri, header::WWW_AUTHENTICATE};
 use http_body_util::Full;
 use tower::Service;
-use tower_oidc_cc::{Credentials, Origin, TokenEndpoint, TokenLayer, Tokens, TokensBuilder};
+use tower_oidc_cc::{
+    BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource, TokenSourceBuilder,
+};
 
 pub(crate) use self::endpoint::Endpoint;
 
@@ -33,14 +35,14 @@ pub(crate) const SECRET: &str = "canary-secret-0815";
 pub(crate) const DATA: &str = "https://api.example.com/data";
 
 /// The usual settings.
-pub(crate) fn builder() -> TokensBuilder {
+pub(crate) fn builder() -> TokenSourceBuilder {
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect").unwrap();
     let credentials = Credentials::new("client", SECRET).unwrap();
-    Tokens::builder(uri, credentials)
+    TokenSource::builder(uri, credentials)
 }
 
 /// A handle over `endpoint`, with the usual settings.
-pub(crate) fn tokens(endpoint: &Endpoint) -> Tokens {
+pub(crate) fn tokens(endpoint: &Endpoint) -> TokenSource {
     builder().build(endpoint.clone())
 }
 
@@ -48,8 +50,8 @@ pub(crate) fn origin() -> Origin {
     Origin::from_uri(&Uri::from_static(DATA)).unwrap()
 }
 
-pub(crate) fn layer(tokens: &Tokens) -> TokenLayer {
-    TokenLayer::new(tokens.clone(), [origin()])
+pub(crate) fn layer(tokens: &TokenSource) -> BearerAuthLayer {
+    BearerAuthLayer::new(tokens.clone(), [origin()])
 }
 
 pub(crate) fn get(uri: &str) -> Request<Body> {

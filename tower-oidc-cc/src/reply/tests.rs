@@ -1,0 +1,341 @@
+#![expect(clippy::arithmetic_side_effects, reason = "a test may panic")]
+
+use std::time::{Duration, SystemTime};
+
+use http::{Response, StatusCode};
+use zeroize::Zeroizing;
+
+use super::{Token, read};
+use crate::TokenError;
+
+mod keycloak;
+
+fn reply(status: u16, body: &[u8]) -> Result<Token, TokenError> {
+    reply_with(status, body, &[])
+}
+
+fn reply_with(
+    status: u16,
+    body: &[u8],
+    headers: &[(&'static str, &str)],
+) -> Result<Token, TokenError> {
+    let mut response = Response::builder().status(status);
+    for (name, value) in headers {
+        response = response.header(*name, *value);
+    }
+    let (head, ()) = response.body(()).unwrap().into_parts();
+    read(&head, Ok(Zeroizing::new(body.to_vec())), now())
+}
+
+fn life(expires_in: &str) -> Result<Option<Duration>, TokenError> {
+    let body = format!(
+        r#"{{"access_token":"t","token_type":"Bearer","refresh_token":"r","expires_in":{expires_in}}}"#
+    );
+    reply(200, body.as_bytes()).map(|token| token.life)
+}
+
+#[test]
+fn expires_in_is_read_as_servers_write_it() {
+    for (text, secs) in [
+        ("86400", 86_400),
+        ("1", 1),
+        ("\"300\"", 300),
+        ("3600.0", 3_600),
+        ("3600.9", 3_600),
+        ("8.64e4", 86_400),
+        ("18446744073709551615", u64::MAX),
+        ("1e30", u64::MAX),
+        ("1e308", u64::MAX),
+        ("\"99999999999999999999999\"", u64::MAX),
+    ] {
+        let life = life(text).expect(text).expect(text);
+        assert_eq!(life.as_secs(), secs, "{text}");
+    }
+    for text in [
+        "0", "-1", "-9e99", "0.9", "\"0\"", "\"-1\"", "\"\"", "\"soon\"", "\" 1\"", "true", "[1]",
+        "{}",
+    ] {
+        assert!(life(text).unwrap_err().is_transient(), "{text}");
+    }
+}
+
+#[test]
+fn an_absent_expires_in_is_told_from_one_that_is_over() {
+    let token = reply(200, br#"{"access_token":"t","token_type":"bearer"}"#).unwrap();
+    assert_eq!(token.life, None);
+    assert_eq!(life("null").unwrap(), None);
+}
+
+#[test]
+fn a_reply_nested_without_end_is_no_panic() {
+    let deep = "[".repeat(60_000);
+    assert!(life(&deep).unwrap_err().is_transient());
+    assert!(reply(200, deep.as_bytes()).unwrap_err().is_transient());
+}
+
+/// How the caller sees a failed reply.
+#[derive(Debug, PartialEq)]
+enum Seen {
+    Transient,
+    Rejected(&'static str),
+    Wrong,
+}
+
+fn seen(error: &TokenError) -> Seen {
+    match (error.oauth_error(), error.is_transient()) {
+        (Some(code), false) if error.is_rejected() => Seen::Rejected(code),
+        (None, true) => Seen::Transient,
+        (None, false) => Seen::Wrong,
+        (Some(_), _) => panic!("a code goes with a refusal: {error:?}"),
+    }
+}
+
+#[test]
+fn failures_are_classified_by_code_and_status() {
+    use Seen::{Rejected, Transient, Wrong};
+    let cases: &[(u16, &[u8], Seen)] = &[
+        // What Keycloak 26.5.0 answers, and what older ones do.
+        (
+            401,
+            br#"{"error":"unauthorized_client"}"#,
+            Rejected("unauthorized_client"),
+        ),
+        (
+            400,
+            br#"{"error":"unauthorized_client"}"#,
+            Rejected("unauthorized_client"),
+        ),
+        (
+            401,
+            br#"{"error":"invalid_client"}"#,
+            Rejected("invalid_client"),
+        ),
+        (
+            400,
+            br#"{"error":"invalid_client"}"#,
+            Rejected("invalid_client"),
+        ),
+        (
+            400,
+            br#"{"error":"invalid_request"}"#,
+            Rejected("invalid_request"),
+        ),
+        (
+            403,
+            br#"{"error":"invalid_request"}"#,
+            Rejected("invalid_request"),
+        ),
+        (
+            403,
+            br#"{"error":"access_denied"}"#,
+            Rejected("access_denied"),
+        ),
+        (
+            400,
+            br#"{"error":"unsupported_grant_type"}"#,
+            Rejected("unsupported_grant_type"),
+        ),
+        (
+            400,
+            br#"{"error":"invalid_scope"}"#,
+            Rejected("invalid_scope"),
+        ),
+        (404, br#"{"error":"Realm does not exist"}"#, Transient),
+        (
+            405,
+            br#"{"error":"HTTP 405 Method Not Allowed"}"#,
+            Transient,
+        ),
+        (500, br#"{"error":"unknown_error"}"#, Transient),
+        (503, b"", Transient),
+        // What stands in front of one.
+        (401, b"<html>no entry</html>", Transient),
+        (403, b"blocked", Transient),
+        (404, b"<html>404</html>", Transient),
+        (429, br#"{"error":"invalid_client"}"#, Transient),
+        (502, br#"{"error":"invalid_client"}"#, Transient),
+        (400, br#"{"error":"temporarily_unavailable"}"#, Transient),
+        (400, br#"{"error":["invalid_client"]}"#, Transient),
+        (301, b"", Wrong),
+        (302, br#"{"error":"invalid_client"}"#, Wrong),
+        (303, b"", Wrong),
+        (307, b"", Wrong),
+        (308, br#"{"access_token":"t","token_type":"Bearer"}"#, Wrong),
+        // Successes that are none.
+        (200, b"", Transient),
+        (200, b"<html>sign in</html>", Transient),
+        (200, br#"{"access_token":"t","token_type":"Bea"#, Transient),
+        (200, br#"["t","Bearer",60,null]"#, Transient),
+        (
+            200,
+            br#"{"access_token":7,"token_type":"Bearer"}"#,
+            Transient,
+        ),
+        (
+            200,
+            b"{\"access_token\":\"\xff\",\"token_type\":\"Bearer\"}",
+            Transient,
+        ),
+        (
+            200,
+            br#"{"token_type":"Bearer","expires_in":60}"#,
+            Transient,
+        ),
+        (
+            200,
+            br#"{"error":"invalid_client"}"#,
+            Rejected("invalid_client"),
+        ),
+        (200, br#"{"access_token":"t"}"#, Wrong),
+        (200, br#"{"access_token":"t","token_type":"DPoP"}"#, Wrong),
+        (200, br#"{"access_token":"t","token_type":""}"#, Wrong),
+    ];
+    for (status, body, expected) in cases {
+        let error = reply(*status, body).unwrap_err();
+        let text = String::from_utf8_lossy(body);
+        assert_eq!(seen(&error), *expected, "{status} {text}");
+    }
+}
+
+#[test]
+fn the_token_type_is_read_in_any_case() {
+    for kind in ["Bearer", "bearer", "BEARER"] {
+        let body = format!(r#"{{"access_token":"t","token_type":"{kind}","expires_in":9}}"#);
+        assert_eq!(*reply(200, body.as_bytes()).unwrap().value, "t");
+    }
+}
+
+#[test]
+fn nothing_that_the_server_wrote_is_repeated() {
+    for (status, body) in [
+        (
+            400,
+            &br#"{"error":"canary","error_description":"canary"}"#[..],
+        ),
+        (
+            401,
+            br#"{"error":"invalid_client","error_description":"canary"}"#,
+        ),
+        (200, br#"{"access_token":["canary"],"token_type":"canary"}"#),
+        (200, br#"{"access_token":"canary","token_type":"canary"}"#),
+        (
+            200,
+            br#"{"access_token":"canary","token_type":"Bearer","expires_in":"canary"}"#,
+        ),
+    ] {
+        let error = reply(status, body).unwrap_err();
+        assert!(!format!("{error} {error:?} {error:#?}").contains("canary"));
+        assert!(std::error::Error::source(&error).is_none());
+    }
+}
+
+/// Sun, 06 Nov 1994 08:49:37 GMT, the date of RFC 9110's examples.
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)
+}
+
+#[test]
+fn retry_after_is_read_as_a_date_by_the_clock_that_wrote_it() {
+    let later = "Sun, 06 Nov 1994 08:50:37 GMT";
+    let after = |headers: &[(&'static str, &str)]| {
+        let error = reply_with(503, b"", headers).unwrap_err();
+        error.retry_after().map(|wait| wait.as_secs())
+    };
+    assert_eq!(after(&[("retry-after", later)]), Some(60));
+    let server = "Sun, 06 Nov 1994 08:50:07 GMT";
+    let both = [("retry-after", later), ("date", server)];
+    assert_eq!(after(&both), Some(30));
+    let past = "Sun, 06 Nov 1994 08:00:00 GMT";
+    assert_eq!(after(&[("retry-after", past)]), Some(0));
+    assert_eq!(after(&[("retry-after", later), ("date", "?")]), Some(60));
+}
+
+#[test]
+fn retry_after_is_read_in_seconds() {
+    let after = |value| {
+        reply_with(503, b"", &[("retry-after", value)])
+            .unwrap_err()
+            .retry_after()
+    };
+    assert_eq!(after("7"), Some(Duration::from_secs(7)));
+    assert_eq!(
+        after("99999999999999999999"),
+        Some(Duration::from_secs(u64::MAX))
+    );
+    assert_eq!(after("-1"), None);
+    assert_eq!(after("soon"), None);
+    assert_eq!(reply(503, b"").unwrap_err().retry_after(), None);
+}
+
+#[test]
+fn a_broken_body_of_a_failure_leaves_the_status() {
+    let (head, ()) = Response::builder()
+        .status(503)
+        .body(())
+        .unwrap()
+        .into_parts();
+    let broken = Err(TokenError::new(crate::error::token::Kind::Transport));
+    let error = read(&head, broken, now()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains(StatusCode::SERVICE_UNAVAILABLE.as_str())
+    );
+}
+
+/// The rows of the table in the crate's documentation.
+#[test]
+fn replies_are_read_as_the_documentation_says() {
+    let reads = |body: &str| {
+        let token = reply(200, body.as_bytes());
+        token.map(|token| {
+            (
+                token.value.to_string(),
+                token.life.map(|life| life.as_secs()),
+            )
+        })
+    };
+    for (body, life) in [
+        (
+            "\u{feff}{\"access_token\":\"t\",\"token_type\":\"Bearer\"}",
+            None,
+        ),
+        (
+            r#"{"access_token":"t","token_type":"Bearer","expires_in":"60.0"}"#,
+            Some(60),
+        ),
+        (
+            r#"{"access_token":"t","token_type":"Bearer","expires_in":60.0}"#,
+            Some(60),
+        ),
+        (
+            r#"{"access_token":"s","access_token":"t","token_type":"x","token_type":"Bearer","expires_in":1,"expires_in":60}"#,
+            Some(60),
+        ),
+        (
+            r#"{"access_token":"t","token_type":"Bearer","error":false}"#,
+            None,
+        ),
+        (
+            r#"{"access_token":"t","token_type":"Bearer","error":null}"#,
+            None,
+        ),
+        (
+            r#"{"access_token":"t","token_type":"Bearer","more":{"a":[1]},"x":null}"#,
+            None,
+        ),
+        (r#"{"access_token":"t","token_type":"bEaReR"}"#, None),
+        (r#"{"access_token":"\u0074","token_type":"Bearer"}"#, None),
+    ] {
+        assert_eq!(reads(body).expect(body), ("t".to_owned(), life), "{body}");
+    }
+    for body in [
+        "[]",
+        "null",
+        "\"t\"",
+        "{",
+        r#"{"access_token":null,"token_type":"Bearer"}"#,
+    ] {
+        assert!(reads(body).unwrap_err().is_transient(), "{body}");
+    }
+}

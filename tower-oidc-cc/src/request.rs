@@ -1,0 +1,343 @@
+//! One token request: the client-credentials grant over HTTP (RFC 6749, section 4.4).
+
+use std::{
+    error::Error,
+    future::{Future, poll_fn},
+    marker::PhantomData,
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use bytes::{Buf, Bytes};
+use form_urlencoded::byte_serialize;
+use http::{HeaderValue, Method, Request, Response, Uri, header, response::Parts};
+use http_body::Body;
+use http_body_util::BodyExt;
+use tokio::time::timeout;
+use tower_service::Service;
+use zeroize::Zeroizing;
+
+use crate::{
+    Credentials, Parameters, TokenEndpoint, TokenError,
+    clock::{Clock, Timestamp},
+    error::token::Kind,
+    reply,
+    source::header as bearer,
+    wiped::Wiped,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// One token request, as a value. The box is on the cold path, once per request.
+pub(crate) type Flight = Pin<Box<dyn Future<Output = Result<Issued, TokenError>> + Send>>;
+
+/// Makes token requests; the type of the HTTP client ends here.
+pub(crate) trait Grant: Send + Sync {
+    fn fetch(&self, credentials: Arc<Credentials>) -> Flight;
+}
+
+/// A token on its way into the slot.
+#[derive(Clone)]
+pub(crate) struct Issued {
+    pub(crate) header: HeaderValue,
+    /// When it was asked for: life counts from here, since the server began to count later.
+    pub(crate) sent: Timestamp,
+    pub(crate) life: Duration,
+    /// Whether this process asked the endpoint for it; another did, and left it in the store.
+    pub(crate) own: bool,
+}
+
+/// What is asked, and what is made of the answer.
+pub(crate) struct Terms {
+    pub(crate) parameters: Parameters,
+    /// How long a token lives whose reply does not say.
+    pub(crate) unsaid: Duration,
+    /// Whether a token's own `exp` may shorten its life.
+    pub(crate) exp: bool,
+    /// For how long the client may be unready.
+    pub(crate) readiness: Duration,
+    /// For how long a request may take of a client that is ready.
+    pub(crate) timeout: Duration,
+    pub(crate) clock: Clock,
+}
+
+/// A grant that POSTs a form through `S`.
+pub(crate) struct Post<S, B> {
+    /// Guards nothing but the cloning: it makes `Post` shareable where `S` is not `Sync`.
+    client: Mutex<S>,
+    question: Arc<Question>,
+    body: PhantomData<fn() -> B>,
+}
+
+/// Whom to ask, and for what.
+struct Question {
+    terms: Terms,
+    endpoint: TokenEndpoint,
+    /// Guards the endpoint that was discovered; nothing else happens under it.
+    discovered: Mutex<Option<TokenEndpoint>>,
+}
+
+/// Collects fields as `application/x-www-form-urlencoded`, in memory that is wiped when the HTTP
+/// client is done with it.
+#[derive(Default)]
+pub(crate) struct Form {
+    text: Wiped,
+}
+
+// === impl Post ===
+
+impl<S, B> Post<S, B> {
+    pub(crate) fn new(client: S, endpoint: TokenEndpoint, terms: Terms) -> Self {
+        Self {
+            client: Mutex::new(client),
+            question: Arc::new(Question {
+                terms,
+                endpoint,
+                discovered: Mutex::default(),
+            }),
+            body: PhantomData,
+        }
+    }
+}
+
+impl<S, B, R> Grant for Post<S, B>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    S::Future: Send,
+    B: From<Bytes> + 'static,
+    R: Body + Send + 'static,
+    R::Data: Send,
+    R::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    fn fetch(&self, credentials: Arc<Credentials>) -> Flight {
+        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut client = client.clone();
+        let question = Arc::clone(&self.question);
+        Box::pin(async move {
+            let endpoint = question.endpoint(&mut client).await?;
+            let asked = question.ask(&mut client, &endpoint, &credentials).await;
+            asked.map_err(|error| error.at(endpoint.uri()))
+        })
+    }
+}
+
+// === impl Question ===
+
+impl Question {
+    /// The endpoint, which may have to be looked up first.
+    async fn endpoint<S, B, R>(&self, client: &mut S) -> Result<TokenEndpoint, TokenError>
+    where
+        S: Service<Request<B>, Response = Response<R>>,
+        S::Error: Into<Box<dyn Error + Send + Sync>>,
+        B: From<Bytes>,
+        R: Body,
+        R::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        if !self.endpoint.is_discovered() {
+            return Ok(self.endpoint.clone());
+        }
+        let known = || {
+            self.discovered
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        if let Some(endpoint) = &*known() {
+            return Ok(endpoint.clone());
+        }
+        let document = self.endpoint.uri();
+        let found = match self.read(client, document).await {
+            Ok((head, body)) => self.endpoint.found(head.status, body),
+            Err(error) => Err(error),
+        };
+        let endpoint = found.map_err(|error| error.at(document))?;
+        tracing::info!(?endpoint, "the token endpoint was discovered");
+        *known() = Some(endpoint.clone());
+        Ok(endpoint)
+    }
+
+    async fn ask<S, B, R>(
+        &self,
+        client: &mut S,
+        endpoint: &TokenEndpoint,
+        credentials: &Credentials,
+    ) -> Result<Issued, TokenError>
+    where
+        S: Service<Request<B>, Response = Response<R>>,
+        S::Error: Into<Box<dyn Error + Send + Sync>>,
+        B: From<Bytes>,
+        R: Body,
+        R::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let terms = &self.terms;
+        self.ready(client).await?;
+        // After the wait for readiness, so that a signed statement is not old when it is sent.
+        let sent = terms.clock.now();
+        let answered = {
+            let request = request_at(sent.wall, endpoint, credentials, &terms.parameters)?;
+            client.call(request)
+        };
+        let (head, body) = self.bounded(answered).await?;
+        let token = reply::read(&head, body, terms.clock.now().wall)?;
+        let header =
+            bearer(&token.value).map_err(|reason| TokenError::new(Kind::Unusable(reason)))?;
+        let life = token.life.unwrap_or(terms.unsaid);
+        let life = match terms
+            .exp
+            .then(|| crate::claims::expires_at(&header))
+            .flatten()
+        {
+            Some(exp) => exp.duration_since(sent.wall).unwrap_or_default().min(life),
+            None => life,
+        };
+        Ok(Issued {
+            header,
+            sent,
+            life,
+            own: true,
+        })
+    }
+
+    async fn read<S, B, R>(&self, client: &mut S, document: &Uri) -> Result<Answer, TokenError>
+    where
+        S: Service<Request<B>, Response = Response<R>>,
+        S::Error: Into<Box<dyn Error + Send + Sync>>,
+        B: From<Bytes>,
+        R: Body,
+        R::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.ready(client).await?;
+        let answered = {
+            let mut request = Request::new(B::from(Bytes::new()));
+            *request.uri_mut() = document.clone();
+            request.headers_mut().insert(header::ACCEPT, JSON);
+            client.call(request)
+        };
+        self.bounded(answered).await
+    }
+
+    /// Bounded apart from the request: a client that waits for a permit has sent nothing yet.
+    async fn ready<S, B>(&self, client: &mut S) -> Result<(), TokenError>
+    where
+        S: Service<Request<B>>,
+        S::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let ready = timeout(self.terms.readiness, poll_fn(|cx| client.poll_ready(cx))).await;
+        match ready {
+            Ok(ready) => ready.map_err(|e| TokenError::with_source(Kind::Transport, e)),
+            Err(_) => Err(TokenError::new(Kind::NotReady)),
+        }
+    }
+
+    /// Awaits one answer, and reads it.
+    async fn bounded<R, E>(
+        &self,
+        answer: impl Future<Output = Result<Response<R>, E>>,
+    ) -> Result<Answer, TokenError>
+    where
+        E: Into<Box<dyn Error + Send + Sync>>,
+        R: Body,
+        R::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let exchange = async {
+            let answered = answer.await;
+            let response = answered.map_err(|e| TokenError::with_source(Kind::Transport, e))?;
+            let (head, body) = response.into_parts();
+            let body = match collect(body).await {
+                Ok(wire) => reply::decode(&head.headers, wire).await,
+                Err(error) => Err(error),
+            };
+            Ok((head, body))
+        };
+        timeout(self.terms.timeout, exchange)
+            .await
+            .unwrap_or_else(|_| Err(TokenError::new(Kind::Timeout)))
+    }
+}
+
+// === impl Form ===
+
+impl Form {
+    pub(crate) fn append(&mut self, name: &str, value: &str) {
+        if !self.text.as_slice().is_empty() {
+            self.text.push(b"&");
+        }
+        self.put(name);
+        self.text.push(b"=");
+        self.put(value);
+    }
+
+    pub(crate) fn into_bytes(self) -> Bytes {
+        self.text.into_bytes()
+    }
+
+    fn put(&mut self, text: &str) {
+        for piece in byte_serialize(text.as_bytes()) {
+            self.text.push(piece.as_bytes());
+        }
+    }
+}
+
+/// A head, and a body that may not have been readable, which only matters where it is needed.
+type Answer = (Parts, Result<Zeroizing<Vec<u8>>, TokenError>);
+
+/// The request as it is sent. Each attempt makes its own: a signed statement is good for one.
+fn request_at<B: From<Bytes>>(
+    now: SystemTime,
+    endpoint: &TokenEndpoint,
+    credentials: &Credentials,
+    parameters: &Parameters,
+) -> Result<Request<B>, TokenError> {
+    let mut form = Form::default();
+    form.append("grant_type", "client_credentials");
+    let proof = credentials.prove_at(now, endpoint, &mut form)?;
+    parameters.append_to(&mut form);
+
+    let mut request = Request::new(B::from(form.into_bytes()));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = endpoint.uri().clone();
+    let headers = request.headers_mut();
+    headers.insert(header::CONTENT_TYPE, FORM);
+    // Without it, a Keycloak in trouble may answer with a page for a browser.
+    headers.insert(header::ACCEPT, JSON);
+    if let Some(proof) = proof {
+        headers.insert(header::AUTHORIZATION, proof);
+    }
+    Ok(request)
+}
+
+/// Reads a body to its end, or to `LARGEST`. The buffer held a token: it is wiped.
+async fn collect<R>(body: R) -> Result<Zeroizing<Vec<u8>>, TokenError>
+where
+    R: Body,
+    R::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let mut body = pin!(body);
+    let mut whole = Wiped::with_capacity(USUAL);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| TokenError::with_source(Kind::Transport, e))?;
+        let Ok(mut data) = frame.into_data() else {
+            continue;
+        };
+        if data.remaining() > LARGEST.saturating_sub(whole.as_slice().len()) {
+            return Err(TokenError::new(Kind::Malformed("it is larger than 64 KiB")));
+        }
+        while data.has_remaining() {
+            let chunk = data.chunk();
+            whole.push(chunk);
+            let read = chunk.len();
+            data.advance(read);
+        }
+    }
+    Ok(whole.into_vec())
+}
+
+const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// A token of a Keycloak 26.5.0 has 959 to 1,405 bytes; with many roles it has several times that,
+/// and 64 KiB is more than a proxy on the way would let through as a header.
+pub(crate) const LARGEST: usize = 64 * 1024;
+/// Room for a usual reply, so that the buffer seldom grows.
+const USUAL: usize = 8 * 1024;

@@ -1,0 +1,191 @@
+//! How a handle is made.
+
+use std::{
+    error::Error,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use tower_service::Service;
+
+use super::{Settings, TokenSource, shared::Shared};
+use crate::{
+    Parameters, Provider, RefreshPolicy, TokenBudget, TokenEndpoint, TokenStore,
+    clock::Clock,
+    request::{Post, Terms},
+    state::Life,
+    store::Named,
+};
+
+/// Collects what a [`TokenSource`] handle is made of.
+#[derive(Debug)]
+pub struct TokenSourceBuilder {
+    endpoint: TokenEndpoint,
+    provider: Provider,
+    parameters: Parameters,
+    unsaid: Duration,
+    exp: bool,
+    timeout: Duration,
+    /// For how long the HTTP client may be unready, if not for a timeout.
+    readiness: Option<Duration>,
+    policy: RefreshPolicy,
+    budget: TokenBudget,
+    clock: Clock,
+    store: Option<Named>,
+}
+
+// === impl TokenSourceBuilder ===
+
+impl TokenSourceBuilder {
+    pub(super) fn new(endpoint: TokenEndpoint, provider: Provider) -> Self {
+        Self {
+            endpoint,
+            provider,
+            parameters: Parameters::new(),
+            unsaid: UNSAID,
+            exp: false,
+            timeout: TIMEOUT,
+            readiness: None,
+            policy: RefreshPolicy::default(),
+            budget: TokenBudget::default(),
+            clock: Clock::default(),
+            store: None,
+        }
+    }
+
+    /// Asks for a scope, an audience, resources or other fields; for none of them by default.
+    #[must_use]
+    pub fn parameters(self, parameters: Parameters) -> Self {
+        Self { parameters, ..self }
+    }
+
+    /// Bounds one token request, from its start to the last byte; 10 s by default.
+    ///
+    /// It is the request's own: no caller's patience shortens or lengthens it. It starts when the
+    /// HTTP client is ready, for which there is [`readiness`](Self::readiness). There is none for
+    /// the connect alone, since this one covers it: a shorter one is the HTTP client's to set.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Bounds the wait for the HTTP client's readiness before a token request; as long as
+    /// [`timeout`](Self::timeout) by default.
+    ///
+    /// Nothing is sent during that wait. Allow more of it to a client that limits requests, and
+    /// whose permits may be long in coming.
+    #[must_use]
+    pub fn readiness(mut self, longest: Duration) -> Self {
+        self.readiness = Some(longest);
+        self
+    }
+
+    /// Sets how long a token lives whose reply has no `expires_in`; five minutes by default.
+    ///
+    /// RFC 6749, section 5.1, only recommends that member. Too short a life costs a request, too
+    /// long a one costs a 401.
+    #[must_use]
+    pub fn default_lifetime(mut self, life: Duration) -> Self {
+        self.unsaid = life;
+        self
+    }
+
+    /// Lets a token's own `exp` shorten its life, where the token is a JWT.
+    ///
+    /// For gateways that check `exp` and servers whose `expires_in` says more. It is compared with
+    /// the wall clock of this machine, nothing is verified, and no life gets longer by it.
+    #[must_use]
+    pub fn shorten_by_exp(mut self) -> Self {
+        self.exp = true;
+        self
+    }
+
+    /// Chooses when a token that still works is replaced; [`RefreshPolicy::Ahead`] by default.
+    #[must_use]
+    pub fn policy(mut self, policy: RefreshPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Caps the token requests, whatever goes wrong; at 240 an hour by default, and at more only
+    /// while tokens live less than a minute.
+    #[must_use]
+    pub fn budget(mut self, budget: TokenBudget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Shares the token with the other processes that are given the same store; none by default.
+    ///
+    /// Without one, each process asks for itself: a fleet of fifty makes a hundred requests a day.
+    /// With one, a process that has no token waits while another gets one, for the timeout of a
+    /// token request and three seconds at most; then it asks for itself.
+    #[must_use]
+    pub fn store(mut self, store: impl TokenStore) -> Self {
+        self.store = Some(Named::new(store));
+        self
+    }
+
+    /// Reads the wall clock through `now`, for tests that move it; the system's by default.
+    ///
+    /// A token ends when the first of two clocks says so: tokio's, which stops while a machine is
+    /// suspended, and this one, which can be set. Each call reads this one.
+    #[must_use]
+    pub fn wall_clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        self.clock = Clock::with_wall(now);
+        self
+    }
+
+    /// Builds the handle over the HTTP client that carries the token requests.
+    ///
+    /// Any client will do that is a `Service` over `http` types. It should not follow redirects,
+    /// which would take the secret to another place, nor log bodies, which hold it: this crate does
+    /// neither, but cannot see what happens inside the client. Nothing is sent yet,
+    /// and no runtime is needed yet; the first use needs a tokio runtime with its timer enabled.
+    #[must_use]
+    pub fn build<S, B, R>(mut self, client: S) -> TokenSource
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+        S::Error: Into<Box<dyn Error + Send + Sync>>,
+        S::Future: Send,
+        B: From<Bytes> + 'static,
+        R: Body + Send + 'static,
+        R::Data: Send,
+        R::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let readiness = self.readiness.unwrap_or(self.timeout);
+        let store = self.store.take();
+        let store = store.map(|store| store.of_kind(&self.endpoint, &self.parameters));
+        let terms = Terms {
+            parameters: self.parameters,
+            unsaid: self.unsaid,
+            exp: self.exp,
+            readiness,
+            timeout: self.timeout,
+            clock: self.clock.clone(),
+        };
+        let settings = Settings {
+            provider: self.provider,
+            timeout: self.timeout,
+            readiness,
+            clock: self.clock,
+            store,
+        };
+        let life = Life::new(self.policy, self.budget, fastrand::f64);
+        let post = Post::new(client, self.endpoint, terms);
+        TokenSource {
+            shared: Shared::new(life, Arc::new(post), settings),
+        }
+    }
+}
+
+/// RFC 6749 only recommends `expires_in`. Five minutes are the default of Keycloak's realm setting
+/// "Access Token Lifespan": too short costs a request, too long a 401.
+const UNSAID: Duration = Duration::from_secs(5 * 60);
+/// A Keycloak answers in milliseconds when it can (5 ms of work, measured on 26.5.0); ten seconds
+/// leave room for a TLS handshake with a lost packet or two and for a queue at the server.
+const TIMEOUT: Duration = Duration::from_secs(10);

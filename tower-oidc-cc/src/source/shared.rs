@@ -1,0 +1,400 @@
+//! What the handles and the task that asks share: the slot, and the life behind one lock.
+
+use std::{
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Arc, PoisonError, Weak},
+    time::Duration,
+};
+
+use tokio::{sync::watch, time::Instant};
+
+use super::{
+    Settings,
+    refresh::Refresh,
+    slot::{Bearer, Lane, Slot},
+    sync::{Handle, Mutex, MutexGuard, mpsc, oneshot},
+};
+use crate::{
+    Health, TokenError,
+    clock::Timestamp,
+    error::token::Kind,
+    request::{Grant, Issued},
+    state::{Action, Call, Complaint, Event, Fetched, Life},
+    store::Wants,
+};
+
+/// One token, one task that asks, any number of readers.
+pub(crate) struct Shared {
+    pub(super) slot: Slot,
+    /// Everything else. Whoever writes the slot holds this lock; it is never held across an
+    /// `.await`, nor while a task is spawned or a waiter woken.
+    state: Mutex<State>,
+    pub(super) grant: Arc<dyn Grant>,
+    pub(super) settings: Settings,
+    this: Weak<Self>,
+}
+
+/// What the lock guards.
+pub(super) struct State {
+    life: Life,
+    /// The header of the token that is in use; the slot may be empty meanwhile.
+    token: Option<Arc<Bearer>>,
+    /// The number of the newest task; an older one may live on in a runtime that nobody drives.
+    task: u64,
+    /// Where that task listens; closed when it is gone.
+    demands: Option<mpsc::UnboundedSender<Waiter>>,
+    /// Closed when the last token request is over; `None` if there was none.
+    request: Option<watch::Receiver<()>>,
+}
+
+/// The outcome of a token request, as each waiter gets it.
+pub(super) type Answer = Result<(), TokenError>;
+/// The way to one waiter.
+pub(super) type Waiter = oneshot::Sender<Answer>;
+/// An answer that will come, of the task of this number.
+pub(super) type Awaited = (oneshot::Receiver<Answer>, u64);
+/// Kept by the task for as long as its request lasts, for its drop: that is what those see who wait
+/// for the end of it, however it ends.
+pub(super) type UnderWay = watch::Sender<()>;
+
+/// What a caller finds who looks for a token.
+pub(super) enum Entry {
+    /// There is one.
+    Fresh,
+    /// There is none, and this is why nobody asks for one now.
+    Refused(TokenError),
+    Waiting(Awaited),
+}
+
+/// What was made of a complaint about a token.
+pub(crate) enum Outcome {
+    /// Another has replaced it before.
+    Superseded,
+    /// It stays in use.
+    Kept,
+    /// It stays in use until its successor is there, which may be awaited.
+    Replacing(super::Wait),
+}
+
+/// What the task does next.
+pub(super) enum Next {
+    /// Ask for a token now.
+    Ask(UnderWay),
+    /// Look again then, or when somebody asks.
+    Sleep(Instant),
+    /// Nothing, until somebody asks.
+    Idle,
+    /// Nothing ever again: another task has taken over.
+    End,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn new(life: Life, grant: Arc<dyn Grant>, settings: Settings) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            slot: Slot::new(),
+            state: Mutex::new(State {
+                life,
+                token: None,
+                task: 0,
+                demands: None,
+                request: None,
+            }),
+            grant,
+            settings,
+            this: Weak::clone(this),
+        })
+    }
+
+    /// The number of the token that may be sent at this moment; 0 if there is none.
+    #[inline]
+    pub(super) fn current(&self) -> u64 {
+        self.slot.current_at(self.settings.clock.millis())
+    }
+
+    /// What a call takes of the token of this moment: from the slot, or else by both clocks.
+    pub(super) fn lane(&self, current: u64) -> Option<Arc<Lane>> {
+        if current != 0
+            && let Some(token) = self.slot.load().as_ref()
+        {
+            return Some(Arc::clone(token.lane()));
+        }
+        let now = self.now();
+        let state = self.lock();
+        state.life.fresh_at(now)?;
+        state.token.as_ref().map(|token| Arc::clone(token.lane()))
+    }
+
+    /// The same with its expiry, for those who send it themselves.
+    pub(super) fn take(&self) -> Option<(Arc<Lane>, Timestamp)> {
+        let now = self.now();
+        let state = self.lock();
+        let (_, lifetime) = state.life.fresh_at(now)?;
+        let token = state.token.as_ref()?;
+        Some((Arc::clone(token.lane()), lifetime.expires_at))
+    }
+
+    /// Looks for a token, and joins or starts the request that brings one.
+    pub(super) fn enter(&self) -> Entry {
+        let now = self.now();
+        let mut state = self.lock();
+        let action = state.life.on(Event::Asked, now);
+        state.tidy(&self.slot, now);
+        if let Action::Send = action {
+            // A task is wanted all the same, for the renewal.
+            self.employ(state, None);
+            return Entry::Fresh;
+        }
+        if let Some(error) = action.failure() {
+            return Entry::Refused(error);
+        }
+        let awaited = self.demand(state);
+        let nowhere = || Entry::Refused(TokenError::new(Kind::NoRuntime));
+        awaited.map_or_else(nowhere, Entry::Waiting)
+    }
+
+    /// Acts on a complaint about the token of this number.
+    pub(crate) fn complain(self: &Arc<Self>, generation: u64, complaint: Complaint) -> Outcome {
+        let now = self.now();
+        let mut state = self.lock();
+        let action = state.life.on(Event::Refused(generation, complaint), now);
+        if let Action::Superseded = action {
+            return Outcome::Superseded;
+        }
+        if let Action::Wait = action
+            && let Some(awaited) = self.demand(state)
+        {
+            return Outcome::Replacing(super::Wait::held(Arc::clone(self), awaited));
+        }
+        Outcome::Kept
+    }
+
+    /// A call was accepted. It waits for nobody: if the lock is taken, the next call may say so.
+    pub(super) fn accept(&self, generation: u64, call: Call) -> bool {
+        let now = self.now();
+        let Ok(mut state) = self.state.try_lock() else {
+            return false;
+        };
+        state.life.on(Event::Accepted(generation, call), now);
+        true
+    }
+
+    /// Brings the slot up to date, and says what is due. Only a running task may call this: it is
+    /// the promise that somebody empties the slot in time.
+    pub(super) fn attend(&self, task: u64) -> Next {
+        let now = self.now();
+        let mut state = self.lock();
+        if state.task != task {
+            return Next::End;
+        }
+        let action = state.life.on(Event::Timer, now);
+        state.tidy(&self.slot, now);
+        if self.slot.is_empty()
+            && let Some(token) = &state.token
+        {
+            self.slot.fill(Arc::clone(token));
+        }
+        if let Action::Request = action {
+            let (under_way, request) = watch::channel(());
+            state.request = Some(request);
+            return Next::Ask(under_way);
+        }
+        // Beyond the end of time there is nothing to wait for.
+        let wait = action.wait().map(|wait| wait.min(BEAT));
+        let at = wait.and_then(|wait| now.steady.checked_add(wait));
+        at.map_or(Next::Idle, Next::Sleep)
+    }
+
+    /// Brings the slot up to date while the task is busy, and says when to look again.
+    pub(super) fn look(&self, task: u64) -> Option<Instant> {
+        let now = self.now();
+        let mut state = self.lock();
+        if state.task != task {
+            return None;
+        }
+        let wait = state.life.on(Event::Busy, now).wait();
+        state.tidy(&self.slot, now);
+        now.steady.checked_add(wait?.min(BEAT))
+    }
+
+    /// Asks for leave to send one token request.
+    pub(super) fn send(&self) -> Result<(), TokenError> {
+        let now = self.now();
+        let action = self.lock().life.on(Event::Sending, now);
+        action.failure().map_or(Ok(()), Err)
+    }
+
+    /// There are other credentials than those that were refused.
+    pub(super) fn forgive(&self) {
+        let now = self.now();
+        self.lock().life.on(Event::NewCredentials, now);
+    }
+
+    /// Records the outcome of a request and returns it with everyone who waits for it.
+    ///
+    /// The waiters are collected under the same lock as the record is made: whoever is not among
+    /// them enters later, and finds the record. `None` if another task has taken over: what it has
+    /// found since must stand.
+    pub(super) fn settle(
+        &self,
+        outcome: Result<Issued, TokenError>,
+        (demands, task): (&mut mpsc::UnboundedReceiver<Waiter>, u64),
+    ) -> Option<(Answer, Vec<Waiter>)> {
+        let now = self.now();
+        let mut state = self.lock();
+        if state.task != task {
+            return None;
+        }
+        let (event, header) = match outcome {
+            Ok(issued) => (Event::Fetched(fetched(&issued)), Some(issued.header)),
+            Err(error) => (Event::Failed(error), None),
+        };
+        let answer = match (state.life.on(event, now), header) {
+            (Action::Use(generation, lifetime), Some(header)) => {
+                let numbers = (generation, lifetime.expires_at);
+                let token = Arc::new(Bearer::new(&header, numbers, &self.this));
+                state.token = Some(Arc::clone(&token));
+                self.slot.fill(token);
+                Ok(())
+            }
+            (Action::Fail(error), _) => Err(error),
+            _ => Ok(()),
+        };
+        let waiters = std::iter::from_fn(|| demands.try_recv().ok()).collect();
+        Some((answer, waiters))
+    }
+
+    /// The task is gone: from here on the token is used by the clocks, until there is another.
+    pub(super) fn abandon(
+        &self,
+        (demands, task): (&mut mpsc::UnboundedReceiver<Waiter>, u64),
+        panicked: Option<&'static str>,
+    ) {
+        let now = self.now();
+        let mut state = self.lock();
+        demands.close();
+        if state.task != task {
+            return;
+        }
+        self.slot.empty();
+        // Those who wait ask anew at once; without a failure, a client that always panics would be
+        // called in a loop.
+        let event = panicked.map_or(Event::Abandoned, |who| {
+            Event::Failed(TokenError::new(Kind::Panicked(who)))
+        });
+        state.life.on(event, now);
+    }
+
+    /// Gives up the task of this number, which has not answered for longer than any request takes:
+    /// its runtime is kept, and nobody drives it.
+    pub(super) fn relieve(&self, task: u64) {
+        let now = self.now();
+        let mut state = self.lock();
+        if state.task == task {
+            state.demands = None;
+            state.life.on(Event::Abandoned, now);
+            self.slot.empty();
+            drop(state);
+            tracing::warn!("the runtime that asks for tokens stands still: another takes over");
+        }
+    }
+
+    pub(super) fn request(&self) -> Option<watch::Receiver<()>> {
+        self.lock().request.clone()
+    }
+
+    pub(super) fn health(&self) -> Health {
+        let now = self.now();
+        self.lock().life.health_at(now)
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.settings.clock.now()
+    }
+
+    /// Joins those who wait for the request that is due or under way. `None` if there is no runtime
+    /// to make it on.
+    fn demand(&self, state: MutexGuard<'_, State>) -> Option<Awaited> {
+        let (waiter, receiver) = oneshot::channel();
+        let task = self.employ(state, Some(waiter))?;
+        Some((receiver, task))
+    }
+
+    /// Sees to it that there is a task, and gives it a waiter. `None` if there is none to be had.
+    fn employ(&self, mut state: MutexGuard<'_, State>, waiter: Option<Waiter>) -> Option<u64> {
+        let demands = state.demands.as_ref();
+        let idle = demands.is_none_or(mpsc::UnboundedSender::is_closed);
+        let spawn = if idle {
+            let runtime = Handle::try_current().ok()?;
+            let (sender, demands) = mpsc::unbounded_channel();
+            state.demands = Some(sender);
+            state.task = state.task.saturating_add(1);
+            // What the last one had under way is gone with it.
+            state.life.on(Event::Abandoned, self.now());
+            let refresh = Refresh::new(Weak::clone(&self.this), self, (demands, state.task));
+            Some((runtime, refresh))
+        } else {
+            None
+        };
+        if let (Some(demands), Some(waiter)) = (&state.demands, waiter) {
+            // If the task has just gone, the waiter is dropped, and its receiver asks anew.
+            drop(demands.send(waiter));
+        }
+        let task = state.task;
+        // A runtime that is shutting down drops the task at once, and the task's drop locks.
+        drop(state);
+        if let Some((runtime, refresh)) = spawn {
+            drop(runtime.spawn(refresh.run()));
+        }
+        Some(task)
+    }
+
+    /// A panic under the lock leaves no half-made state, so poison is no reason to stop.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wants for Shared {
+    fn wants(&self, issued: &Issued) -> bool {
+        let now = self.now();
+        self.lock().life.wants_at(now, &fetched(issued))
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Drops a token that has expired.
+    fn tidy(&mut self, slot: &Slot, now: Timestamp) {
+        if self.token.is_some() && self.life.fresh_at(now).is_none() {
+            self.token = None;
+            slot.empty();
+        }
+    }
+}
+
+fn fetched(issued: &Issued) -> Fetched {
+    // Of this process alone, and no secret: it tells tokens apart.
+    let mut fingerprint = DefaultHasher::new();
+    issued.header.as_bytes().hash(&mut fingerprint);
+    Fetched {
+        fingerprint: fingerprint.finish(),
+        sent: issued.sent,
+        life: issued.life,
+        own: issued.own,
+    }
+}
+
+/// How often the task looks at the clocks while a token is in use, which bounds how long the end
+/// of a suspension, or a step of the wall clock, goes unnoticed by a renewal. A look costs a
+/// microsecond.
+const BEAT: Duration = Duration::from_secs(5);

@@ -1,0 +1,131 @@
+//! One caller's wait for a token.
+
+use std::{
+    future::Future,
+    mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use super::{
+    shared::{Answer, Awaited, Entry, Shared},
+    sync::{Patience, oneshot},
+};
+use crate::{TokenError, error::token::Kind};
+
+/// A wait that can be polled from `poll_ready`: it is `Unpin`. The box is on the cold path.
+#[derive(Debug, Default)]
+pub(crate) enum Wait {
+    #[default]
+    Idle,
+    Waiting(Box<Waiting>),
+    /// There is a successor.
+    Over,
+}
+
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    answer: oneshot::Receiver<Answer>,
+    /// The task that was asked.
+    task: u64,
+    /// How long it is waited for.
+    patience: Patience,
+    /// For a successor of the token that was refused, and not for any token.
+    held: Option<Arc<Shared>>,
+}
+
+// === impl Wait ===
+
+impl Wait {
+    /// For the end of the request that brings a successor.
+    pub(super) fn held(shared: Arc<Shared>, awaited: Awaited) -> Self {
+        let mut waiting = Waiting::new(&shared, awaited);
+        waiting.held = Some(shared);
+        Self::Waiting(Box::new(waiting))
+    }
+
+    /// For a successor that is there already.
+    pub(crate) fn over() -> Self {
+        Self::Over
+    }
+
+    /// Ends a wait that is no longer needed: what it would have heard is old by the next one.
+    #[inline]
+    pub(crate) fn rest(&mut self) {
+        if let Self::Waiting(_) = self {
+            *self = Self::Idle;
+        }
+    }
+
+    /// Resolves when there is a token, or when the request that was waited for has failed and the
+    /// endpoint is left alone for it.
+    pub(super) fn poll(&mut self, shared: &Shared, cx: &mut Context<'_>) -> Poll<Answer> {
+        // The second lap asks anew: a task can vanish with its runtime, and then this caller's has
+        // the next one; and an answer may be of long ago, since a kept service is polled whenever
+        // its owner likes.
+        let mut last = None;
+        for _ in 0..2 {
+            let mut waiting = match mem::take(self) {
+                // ## Idle => (Waiting | done)
+                Self::Idle | Self::Over => match shared.enter() {
+                    Entry::Fresh => return Poll::Ready(Ok(())),
+                    Entry::Refused(error) => return Poll::Ready(Err(error)),
+                    Entry::Waiting(awaited) => Box::new(Waiting::new(shared, awaited)),
+                },
+                Self::Waiting(waiting) => waiting,
+            };
+            // ## Waiting => (done | Idle)
+            match waiting.poll(shared, cx) {
+                Poll::Ready(answer) => last = answer,
+                Poll::Pending => {
+                    *self = Self::Waiting(waiting);
+                    return Poll::Pending;
+                }
+            }
+        }
+        // If two tasks vanish in the same breath, this runtime is on its way down.
+        Poll::Ready(last.unwrap_or_else(|| Err(TokenError::new(Kind::Vanished))))
+    }
+
+    /// Resolves to whether there is a successor by now.
+    pub(crate) fn poll_held(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let waiting = match self {
+            Self::Idle => return Poll::Ready(false),
+            Self::Over => return Poll::Ready(true),
+            Self::Waiting(waiting) => waiting,
+        };
+        let Some(shared) = waiting.held.clone() else {
+            return Poll::Ready(false);
+        };
+        let polled = waiting.poll(&shared, cx);
+        polled.map(|answer| matches!(answer, Some(Ok(()))))
+    }
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    fn new(shared: &Shared, (answer, task): Awaited) -> Self {
+        let limit = shared.settings.patience();
+        Self {
+            answer,
+            task,
+            patience: Patience::new(shared.now().steady.checked_add(limit)),
+            held: None,
+        }
+    }
+
+    /// Resolves to the answer, or to `None` if the task is gone.
+    fn poll(&mut self, shared: &Shared, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
+        match Pin::new(&mut self.answer).poll(cx) {
+            Poll::Ready(answer) => return Poll::Ready(answer.ok()),
+            Poll::Pending => {}
+        }
+        self.patience.poll(cx).map(|()| {
+            // Its runtime is kept, and nobody drives it.
+            shared.relieve(self.task);
+            None
+        })
+    }
+}

@@ -1,0 +1,193 @@
+#![expect(clippy::arithmetic_side_effects, reason = "a test may panic")]
+
+use std::time::{Duration, SystemTime};
+
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::{A_WHILE, LONGEST, Lifetime};
+use crate::{RefreshPolicy, clock::Timestamp};
+
+fn moment() -> Timestamp {
+    Timestamp {
+        steady: Instant::now(),
+        wall: SystemTime::UNIX_EPOCH + 20_000 * DAY,
+    }
+}
+
+/// `moment` as the clocks show it a while later.
+fn later(moment: Timestamp, by: Duration) -> Timestamp {
+    moment.checked_add(by).unwrap()
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+#[test]
+fn a_day_is_renewed_at_four_fifths_and_earlier_by_jitter_only() {
+    let sent = moment();
+    let latest = Lifetime::plan_at(sent, sent, DAY, RefreshPolicy::Ahead, 0.0).unwrap();
+    assert_eq!(latest.renew_at.left_at(sent), DAY.mul_f64(0.8));
+    assert_eq!(latest.expires_at.left_at(sent), DAY);
+    let earlier = Lifetime::plan_at(sent, sent, DAY, RefreshPolicy::Ahead, 0.999).unwrap();
+    assert!(earlier.renew_at.steady < latest.renew_at.steady);
+    assert!(earlier.renew_at.left_at(sent) > DAY.mul_f64(0.7));
+}
+
+#[test]
+fn life_counts_from_the_send() {
+    let sent = moment();
+    let now = later(sent, Duration::from_secs(20));
+    let plan = Lifetime::plan_at(
+        now,
+        sent,
+        Duration::from_secs(60),
+        RefreshPolicy::Ahead,
+        0.0,
+    )
+    .unwrap();
+    assert_eq!(plan.expires_at, later(sent, Duration::from_secs(60)));
+    assert_eq!(
+        Lifetime::plan_at(
+            now,
+            sent,
+            Duration::from_secs(20),
+            RefreshPolicy::Ahead,
+            0.0
+        ),
+        None
+    );
+    assert_eq!(
+        Lifetime::plan_at(now, sent, Duration::ZERO, RefreshPolicy::Ahead, 0.0),
+        None
+    );
+}
+
+#[test]
+fn a_token_that_arrives_late_is_used_for_half_of_what_is_left() {
+    let sent = moment();
+    let now = later(sent, Duration::from_secs(9));
+    let plan = Lifetime::plan_at(
+        now,
+        sent,
+        Duration::from_secs(10),
+        RefreshPolicy::Ahead,
+        0.5,
+    )
+    .unwrap();
+    assert_eq!(plan.renew_at, later(now, Duration::from_millis(500)));
+}
+
+#[test]
+fn an_interval_is_kept_to_a_tenth_and_a_short_life_goes_before_it() {
+    let sent = moment();
+    let hours = |n: u32| Duration::from_secs(3_600) * n;
+    let age = |every, life, draw| {
+        let policy = RefreshPolicy::Interval(every);
+        Lifetime::plan_at(sent, sent, life, policy, draw)
+            .unwrap()
+            .renew_at
+            .left_at(sent)
+    };
+    assert_eq!(age(hours(6), DAY, 0.0), hours(6));
+    assert!(age(hours(6), DAY, 0.999) > hours(6).mul_f64(0.9));
+    assert_eq!(age(hours(6), hours(5), 0.0), hours(4));
+    assert_eq!(age(Duration::ZERO, DAY, 0.0), Duration::from_secs(60));
+}
+
+#[test]
+fn on_expiry_nothing_is_renewed_ahead() {
+    let sent = moment();
+    let plan = Lifetime::plan_at(sent, sent, DAY, RefreshPolicy::OnExpiry, 0.7).unwrap();
+    assert_eq!(plan.renew_at, plan.expires_at);
+}
+
+#[test]
+fn a_thousand_processes_started_at_once_renew_apart() {
+    let sent = moment();
+    for policy in [
+        RefreshPolicy::Ahead,
+        RefreshPolicy::Interval(Duration::from_secs(4 * 3_600)),
+    ] {
+        let mut in_second = std::collections::HashMap::<u64, u32>::new();
+        for _ in 0..1_000 {
+            let plan = Lifetime::plan_at(sent, sent, DAY, policy, fastrand::f64()).unwrap();
+            let second = plan.renew_at.left_at(sent).as_secs();
+            *in_second.entry(second).or_default() += 1;
+        }
+        // At most 1 % in one second: ten of a thousand.
+        let most = in_second.values().max().unwrap();
+        assert!(*most <= 10, "{most} in one second");
+    }
+}
+
+proptest! {
+    #[test]
+    fn renewal_lies_between_arrival_and_expiry(
+        life_ms in 1u64..u64::MAX,
+        late_ms in 0u64..30_000,
+        draw in 0.0f64..1.0,
+        policy in prop_oneof![
+            Just(RefreshPolicy::Ahead),
+            Just(RefreshPolicy::OnExpiry),
+            any::<u64>().prop_map(|ms| RefreshPolicy::Interval(Duration::from_millis(ms))),
+        ],
+    ) {
+        let sent = moment();
+        let now = later(sent, Duration::from_millis(late_ms));
+        let life = Duration::from_millis(life_ms);
+        match Lifetime::plan_at(now, sent, life, policy, draw) {
+            None => prop_assert!(late_ms >= life_ms),
+            Some(plan) => {
+                let (renewed, left) = (plan.renew_at.left_at(now), plan.expires_at.left_at(now));
+                prop_assert!(renewed <= left);
+                prop_assert_eq!(plan.expires_at, later(sent, life.min(LONGEST)));
+                // At most one renewal in half of the remaining life, or in a while: no loop.
+                prop_assert!(renewed >= left.mul_f64(0.49).min(A_WHILE));
+            }
+        }
+    }
+
+    #[test]
+    fn lives_of_a_second_to_thirty_days_are_renewed_apart_over_a_tenth_of_them(
+        life_s in prop_oneof![1u64..120, 120u64..86_400, 86_400u64..=30 * 86_400],
+        late_ms in 0u64..100,
+        draw in 0u32..999,
+    ) {
+        let sent = moment();
+        let now = later(sent, Duration::from_millis(late_ms));
+        let life = Duration::from_secs(life_s);
+        let age = |draw: u32| {
+            let draw = f64::from(draw) / 1_000.0;
+            let plan = Lifetime::plan_at(now, sent, life, RefreshPolicy::Ahead, draw).unwrap();
+            plan.renew_at.left_at(sent)
+        };
+        // A thousand draws are a thousand moments at one distance, a ten-thousandth of a life:
+        // so no hundredth of the tenth has more than its share, whatever the life.
+        let step = age(draw) - age(draw + 1);
+        let even = life / 10_000;
+        prop_assert!(step.abs_diff(even) < Duration::from_nanos(10), "{step:?} {even:?}");
+        prop_assert!(age(0) <= life.mul_f64(0.800_001) && age(999) >= life.mul_f64(0.7));
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_never_lengthens_a_life(
+        life_s in 1u64..100_000,
+        step_s in -100_000i64..100_000,
+        draw in 0.0f64..1.0,
+    ) {
+        let sent = moment();
+        let life = Duration::from_secs(life_s);
+        let step = Duration::from_secs(step_s.unsigned_abs());
+        let wall = if step_s < 0 { sent.wall - step } else { sent.wall + step };
+        let now = Timestamp { wall, ..sent };
+        match Lifetime::plan_at(now, sent, life, RefreshPolicy::Ahead, draw) {
+            None => prop_assert!(wall >= sent.wall + life),
+            Some(plan) => {
+                let by_the_steady = Timestamp { wall, steady: sent.steady + life };
+                prop_assert!(!plan.is_fresh_at(by_the_steady));
+                let by_the_wall = Timestamp { wall: sent.wall + life, ..sent };
+                prop_assert!(!plan.is_fresh_at(by_the_wall));
+            }
+        }
+    }
+}

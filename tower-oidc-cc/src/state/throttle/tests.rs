@@ -1,0 +1,164 @@
+#![expect(clippy::arithmetic_side_effects, reason = "a test may panic")]
+
+use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
+
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::{Account, Backoff, CAP, HINT_CAP, HOUR, Need, REFUSED, TokenBudget};
+
+fn account(per_hour: u32) -> Account {
+    Account::new(TokenBudget::per_hour(NonZeroU32::new(per_hour).unwrap()))
+}
+
+/// Spends at `now` if that is admitted.
+fn spend(account: &mut Account, now: Instant, need: Need) -> bool {
+    let admitted = account.wait_at(now, need).is_zero();
+    if admitted {
+        account.spend_at(now);
+    }
+    admitted
+}
+
+#[test]
+fn half_comes_at_once_and_a_spent_budget_is_no_silence() {
+    let start = Instant::now();
+    let mut account = account(10);
+    assert_eq!(account.left_at(start), 5);
+    for left in (0..5).rev() {
+        assert!(spend(&mut account, start, Need::Token));
+        assert_eq!(account.left_at(start), left);
+    }
+    assert!(!spend(&mut account, start, Need::Token));
+    let wait = account.wait_at(start, Need::Token);
+    assert!(wait <= HOUR / 6 + Duration::from_nanos(1), "{wait:?}");
+    assert!(spend(&mut account, start + wait, Need::Token));
+}
+
+#[test]
+fn a_renewal_leaves_one_request_for_when_there_is_no_token() {
+    let start = Instant::now();
+    let mut account = account(10);
+    let renewals = (0..20).filter(|_| spend(&mut account, start, Need::Renewal));
+    assert_eq!(renewals.count(), 4);
+    assert!(spend(&mut account, start, Need::Token));
+    // A budget too small to be divided serves both alike.
+    for per_hour in [1, 2, 3] {
+        let mut account = self::account(per_hour);
+        assert!(spend(&mut account, start, Need::Renewal), "{per_hour}");
+    }
+}
+
+#[test]
+fn a_gap_is_kept() {
+    let start = Instant::now();
+    let gap = Duration::from_secs(5);
+    let mut account = Account::new(TokenBudget::default().gap(gap));
+    assert!(spend(&mut account, start, Need::Token));
+    assert_eq!(account.wait_at(start + gap / 2, Need::Token), gap / 2);
+    assert!(spend(&mut account, start + gap, Need::Token));
+}
+
+#[test]
+fn a_spent_default_still_brings_a_request_within_the_cap_of_the_backoff() {
+    let start = Instant::now();
+    let mut account = Account::new(TokenBudget::default());
+    while spend(&mut account, start, Need::Token) {}
+    assert!(account.wait_at(start, Need::Token) <= Duration::from_secs(30));
+}
+
+proptest! {
+    #[test]
+    fn no_hour_holds_more_than_the_budget(
+        per_hour in 1u32..40,
+        steps in prop::collection::vec((0u64..1_200, any::<bool>()), 1..400),
+    ) {
+        let mut account = account(per_hour);
+        let mut now = Instant::now();
+        let mut hour = VecDeque::new();
+        for (secs, renewal) in steps {
+            now += Duration::from_secs(secs);
+            let need = if renewal { Need::Renewal } else { Need::Token };
+            if spend(&mut account, now, need) {
+                hour.push_back(now);
+            }
+            // Closed at both ends, which is stricter than any way of counting.
+            hour.retain(|at| now - *at <= HOUR);
+            prop_assert!(hour.len() <= usize::try_from(per_hour).unwrap());
+            prop_assert!(account.wait_at(now, need) <= HOUR + Duration::from_nanos(1));
+        }
+    }
+}
+
+#[test]
+fn by_default_a_token_costs_half_its_life_and_a_failure_its_full_price() {
+    let start = Instant::now();
+    let usual = || Account::new(TokenBudget::default());
+    let (mut failed, mut short, mut long) = (usual(), usual(), usual());
+    for account in [&mut failed, &mut short, &mut long] {
+        account.spend_at(start);
+    }
+    short.refund(Duration::from_secs(5));
+    long.refund(Duration::from_secs(86_400));
+    let paid = Duration::from_millis(2_500);
+    assert_eq!(short.left_at(start + paid), 120);
+    assert_eq!(short.left_at(start + paid - Duration::from_millis(1)), 119);
+    for account in [&failed, &long] {
+        assert_eq!(account.left_at(start + Duration::from_secs(29)), 119);
+    }
+    // The shortest of lives is no free ride.
+    let mut shortest = usual();
+    shortest.spend_at(start);
+    shortest.refund(Duration::from_secs(1));
+    assert_eq!(shortest.left_at(start + Duration::from_secs(1)), 119);
+}
+
+#[test]
+fn a_bound_of_ones_own_is_hard() {
+    let start = Instant::now();
+    let mut account = account(240);
+    account.spend_at(start);
+    account.refund(Duration::from_secs(5));
+    assert_eq!(account.left_at(start + Duration::from_secs(5)), 119);
+}
+
+const ALMOST: f64 = 1.0 - f64::EPSILON;
+
+#[test]
+fn transient_failures_double_up_to_the_cap_with_full_jitter() {
+    let mut backoff = Backoff::default();
+    for expected in [1, 2, 4, 8, 16, 30, 30] {
+        let wait = backoff.fail(true, None, ALMOST);
+        assert_eq!(wait.as_secs_f64().round(), f64::from(expected));
+    }
+    assert_eq!(backoff.fail(true, None, 0.0), Duration::ZERO);
+    for _ in 0..1_000 {
+        assert!(backoff.fail(true, None, ALMOST) <= CAP);
+    }
+}
+
+#[test]
+fn a_success_starts_over() {
+    let mut backoff = Backoff::default();
+    backoff.fail(true, None, ALMOST);
+    backoff.fail(true, None, ALMOST);
+    backoff.succeed();
+    assert!(backoff.fail(true, None, ALMOST) <= Duration::from_secs(1));
+}
+
+#[test]
+fn a_refusal_is_remembered_longer_than_any_outage() {
+    assert_eq!(Backoff::default().fail(false, None, 0.0), REFUSED);
+    assert!(Backoff::default().fail(false, None, ALMOST) > CAP);
+}
+
+#[test]
+fn the_servers_hint_is_a_floor_with_a_cap() {
+    let hint = |secs| Some(Duration::from_secs(secs));
+    assert_eq!(
+        Backoff::default().fail(true, hint(7), 0.5),
+        Duration::from_secs(7)
+    );
+    assert_eq!(Backoff::default().fail(true, hint(u64::MAX), 0.5), HINT_CAP);
+    assert_eq!(Backoff::default().fail(false, hint(1), 0.0), REFUSED);
+}

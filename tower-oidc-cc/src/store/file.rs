@@ -1,0 +1,174 @@
+//! A store in one file, for programs that start often on one machine.
+
+use std::{
+    error::Error,
+    fs,
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use super::{StoredToken, TokenStore};
+use crate::provider::file::detached;
+
+/// Keeps one token in one file, so that a program that is started ten times asks for one.
+///
+/// The file is for its owner alone (0600), is written beside and renamed into place, and its lease
+/// is a lock on a second file beside it, `NAME.lock`, which ends with the process that holds it.
+/// Whatever is wrong, with the file, its folder or what is in it, leads to a new token and to one
+/// warning: a folder that cannot be written to serves, too, and shares nothing. One file holds one
+/// token: give each client, endpoint and scope its own.
+///
+/// # Examples
+///
+/// ```
+/// use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource, store::File};
+///
+/// # fn with(endpoint: TokenEndpoint, credentials: Credentials) {
+/// let builder = TokenSource::builder(endpoint, credentials).store(File::new("token.json"));
+/// # let _ = builder;
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct File {
+    paths: Arc<Paths>,
+    /// Guards the lock file while this process holds its lock; nothing else happens under it.
+    leased: Mutex<Option<fs::File>>,
+    warned: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Paths {
+    token: PathBuf,
+    lock: PathBuf,
+}
+
+// === impl File ===
+
+impl File {
+    /// Names the file; its folder has to be there.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        let token = path.into();
+        let mut lock = token.clone().into_os_string();
+        lock.push(".lock");
+        Self {
+            paths: Arc::new(Paths {
+                token,
+                lock: lock.into(),
+            }),
+            leased: Mutex::default(),
+            warned: AtomicBool::new(false),
+        }
+    }
+
+    /// Does what touches the disk, on a thread that keeps no program from ending.
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Paths) -> io::Result<T> + Send + 'static,
+    ) -> Option<T> {
+        let paths = Arc::clone(&self.paths);
+        let done = detached(move || work(&paths)).await.flatten();
+        done.inspect_err(|error| self.warn(error)).ok()
+    }
+
+    fn warn(&self, error: &(dyn Error + 'static)) {
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            let path = self.paths.token.display();
+            tracing::warn!(%path, error, "the token's file is of no use, now and perhaps later");
+        }
+    }
+
+    fn leased(&self) -> std::sync::MutexGuard<'_, Option<fs::File>> {
+        self.leased.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TokenStore for File {
+    async fn load(&self, key: &str) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
+        let read = self.on_disk(|paths| read(&paths.token)).await;
+        let Some(token) = read.flatten().map(StoredToken::from_bytes) else {
+            return Ok(None);
+        };
+        if !token.is_for(key) {
+            self.warn(&io::Error::other("it holds no token of this client"));
+        }
+        Ok(Some(token))
+    }
+
+    async fn save(&self, _: &str, token: &StoredToken) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let token = token.clone();
+        self.on_disk(move |paths| write(&paths.token, token.as_bytes()))
+            .await;
+        drop(self.leased().take());
+        Ok(())
+    }
+
+    async fn lease(&self, _: &str, _: Duration) -> Result<bool, Box<dyn Error + Send + Sync>> {
+        if self.leased().is_some() {
+            return Ok(true);
+        }
+        match self.on_disk(|paths| lock(&paths.lock)).await {
+            Some(Some(file)) => *self.leased() = Some(file),
+            Some(None) => return Ok(false),
+            // Alone, then.
+            None => {}
+        }
+        Ok(true)
+    }
+
+    async fn release(&self, _: &str) -> Result<bool, Box<dyn Error + Send + Sync>> {
+        drop(self.leased().take());
+        Ok(true)
+    }
+}
+
+/// `None` if there is no file.
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = match fs::File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut bytes = Vec::with_capacity(LARGEST);
+    let limit = u64::try_from(LARGEST).unwrap_or(u64::MAX);
+    file.take(limit).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+/// Beside the old one, and then in its place.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut beside = path.to_path_buf().into_os_string();
+    beside.push(format!(".{:x}", fastrand::u64(..)));
+    let written = private(&beside.clone().into(), true).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)
+    });
+    written.inspect_err(|_| drop(fs::remove_file(&beside)))
+}
+
+/// `None` if another process holds it.
+fn lock(path: &PathBuf) -> io::Result<Option<fs::File>> {
+    let file = private(path, false)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
+        Err(fs::TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// A file for its owner alone.
+fn private(path: &PathBuf, new: bool) -> io::Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).create_new(new);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// A token of 64 KiB, and what stands around it.
+const LARGEST: usize = 128 * 1024;

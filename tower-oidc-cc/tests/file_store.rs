@@ -1,0 +1,120 @@
+//! One token for programs that start often, in one file.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "support/support.rs"]
+mod support;
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use support::{Endpoint, builder, endpoint::Reply, settle};
+use tokio::task::JoinSet;
+use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource, store::File};
+
+/// A directory that goes with the test.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        drop(fs::remove_dir_all(&path));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn token(&self) -> PathBuf {
+        self.0.join("token.json")
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn process(dir: &Dir, endpoint: &Endpoint) -> TokenSource {
+    builder()
+        .store(File::new(dir.token()))
+        .build(endpoint.clone())
+}
+
+async fn token(source: &TokenSource) -> String {
+    let token = source.token().await.unwrap();
+    // What is told to the store comes after the answer.
+    source.idle().await;
+    token.secret().to_owned()
+}
+
+#[tokio::test]
+async fn ten_starts_at_once_make_one_request() {
+    let (dir, endpoint) = (Dir::new("ten"), Endpoint::default());
+    let mut starts = JoinSet::new();
+    for _ in 0..10 {
+        let source = process(&dir, &endpoint);
+        starts.spawn(async move { token(&source).await });
+    }
+    for token in starts.join_all().await {
+        assert_eq!(token, "canary-token-1");
+    }
+    assert_eq!(endpoint.count(), 1);
+    // And so does the next.
+    assert_eq!(token(&process(&dir, &endpoint)).await, "canary-token-1");
+    let mode = fs::metadata(dir.token()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(
+        fs::read_dir(&dir.0).unwrap().count(),
+        2,
+        "the token and its lock"
+    );
+}
+
+#[tokio::test]
+async fn a_corrupt_or_foreign_file_leads_to_a_new_token() {
+    let (dir, endpoint) = (Dir::new("corrupt"), Endpoint::default());
+    for content in [
+        "",
+        "garbage",
+        r#"{"key":"x","token":"t","issued":0,"life":1}"#,
+    ] {
+        fs::write(dir.token(), content).unwrap();
+        let before = endpoint.count();
+        token(&process(&dir, &endpoint)).await;
+        assert_eq!(endpoint.count(), before + 1, "{content}");
+    }
+    let uri = TokenEndpoint::keycloak("https://sso.example.com", "other").unwrap();
+    let other = TokenSource::builder(uri, Credentials::new("other", "s").unwrap());
+    let other = other.store(File::new(dir.token())).build(endpoint.clone());
+    assert_eq!(token(&other).await, "canary-token-4");
+}
+
+#[tokio::test]
+async fn a_place_that_cannot_be_written_to_serves_as_none() {
+    let endpoint = Endpoint::default();
+    for path in ["/no/such/folder/token.json", "/proc/token.json"] {
+        let source = builder().store(File::new(path)).build(endpoint.clone());
+        token(&source).await;
+        token(&source).await;
+    }
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test]
+async fn a_failed_request_leaves_the_lease_to_others_at_once() {
+    let (dir, endpoint) = (Dir::new("failed"), Endpoint::scripted([Reply::down()]));
+    let failing = process(&dir, &endpoint);
+    assert!(failing.ready().await.is_err());
+    failing.idle().await;
+    settle().await;
+    let start = tokio::time::Instant::now();
+    assert_eq!(token(&process(&dir, &endpoint)).await, "canary-token-2");
+    assert!(
+        start.elapsed().as_secs() < 5,
+        "nobody waits for a lease to end"
+    );
+}
