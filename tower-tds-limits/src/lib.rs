@@ -49,7 +49,11 @@
 //!   a tenth of a second and the server's close, and otherwise of one that becomes idle, in its
 //!   turn; a socket that carries a request is never cut for it ([`ConnectionLimit`], "Reclaim").
 //! - Waiters go first in, first out (but for [`Limiter::first_in_line`]), one is woken at a time,
-//!   and one that is dropped leaves nothing behind.
+//!   and one that is dropped leaves nothing behind. One that does not look when it is its turn is
+//!   passed over after 5 ms.
+//! - A call that is slow, lost, kept or not polled costs its own place and nobody else's: with ten
+//!   requests unproven for long the others have 40 of 50, 36 a second where answers take 80 ms. It
+//!   takes a second to tell slow from quick, in which ten of them can stop the default's bucket.
 //!
 //! # The argument
 //! A request is counted at some time between its grant and its proof, the response. Take any
@@ -61,7 +65,8 @@
 //! nobody who sees only grants and proofs can safely send earlier.
 //!
 //! Assumed: delays are not negative; every request on the wire passes the limiter; nobody else
-//! uses the quota; a lost request is counted within [`Limits::lost_after`] if at all; clocks run
+//! uses the quota; a lost request is counted within [`Limits::lost_after`] if at all; the answer
+//! comes from who counts ([`Limits::counted_behind`]); clocks run
 //! within 500 ppm of each other. The theorems stand in [`_design`], with their proofs.
 //!
 //! # If it is refused all the same
@@ -69,7 +74,7 @@
 //!
 //! | answer | concerns | what follows |
 //! |---|---|---|
-//! | 423 | the address | a second of silence, and one [`Rung`] down; up again after ten clean minutes |
+//! | 423 | the address | a second of silence; three among a hundred answers lead one [`Rung`] down, and ten minutes up again |
 //! | 416 | the address | its socket and idle ones are closed; if it was a new socket's, or several come together, a second of silence, one connect at a time, and then fewer for ten minutes |
 //! | 429 | the credential | it pauses as long as the service says, and then one request tries; if that is longer than a minute, calls are told so at once, and one a minute tries |
 //!

@@ -115,6 +115,14 @@ fn a_service_that_tells_its_own_time_is_used_as_the_study_says() {
             assert_near(share, bound, &format!("{way:?}, {rules:?}"));
         }
     }
+    // However long the service takes.
+    for median in [200, 500] {
+        for (way, least) in [(Way::None, 0.95), (Way::Lognormal, 0.88)] {
+            let share = used(&limits(), way, median, true);
+            println!("{median} ms, {way:?}: {share}");
+            assert!(share >= least, "{median} ms, {way:?}: {share}");
+        }
+    }
     // The study's proof is a PING's answer, which is there before a slow response. A request of
     // ours stays unproven until the response, and the automatic burst has to allow for that.
     let slow = used(&limits(), Way::None, 300, true);
