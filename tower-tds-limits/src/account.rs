@@ -141,9 +141,19 @@ impl Account {
     ) -> Answer {
         let now = self.see(now);
         let rung = self.hear(now, grant, outcome);
-        let proven = whole || self.proof == Proof::Head;
+        let lag = self.lag(outcome);
+        let proven = whole || self.proof == Proof::Head || lag.is_some();
         if proven {
-            self.prove_by(now, grant, outcome);
+            // What is in flight behind the gateway may be so for as long as anything that is lost.
+            let ends = whole || self.proof == Proof::Head;
+            let lag = lag.map(|lag| {
+                if ends {
+                    lag
+                } else {
+                    lag.saturating_add(self.lost_after)
+                }
+            });
+            self.prove_by(now, grant, outcome, lag);
         }
         if whole {
             self.end();
@@ -321,7 +331,9 @@ impl Account {
             | Outcome::Lost => None,
         };
         if rung.is_some() {
-            self.quotas.keep(&self.ladder, self.unsent);
+            // Who holds a moment may send without asking again, and is counted.
+            let waiting = self.unsent.saturating_sub(self.held);
+            self.quotas.keep(&self.ladder, waiting);
         }
         rung
     }
@@ -332,15 +344,20 @@ impl Account {
         self.revoke(now.plus(1));
     }
 
-    /// The answer is there that proves the count, or says by when it will be made.
+    /// How long after a gateway's own answer a request may be counted behind it.
     #[inline]
-    fn prove_by(&mut self, now: Tick, grant: Grant, outcome: Outcome) {
-        let later = if outcome == Outcome::GatewayTimedOut {
+    fn lag(&self, outcome: Outcome) -> Option<u64> {
+        if outcome == Outcome::GatewayTimedOut {
             Some(self.behind.unwrap_or(TIMED_OUT))
         } else {
             self.behind.filter(|_| outcome == Outcome::GatewayFailed)
-        };
-        match (later, outcome, grant.at()) {
+        }
+    }
+
+    /// The answer is there that proves the count, or says by when it will be made.
+    #[inline]
+    fn prove_by(&mut self, now: Tick, grant: Grant, outcome: Outcome, lag: Option<u64>) {
+        match (lag, outcome, grant.at()) {
             (Some(lag), ..) => self.pending.add(now.plus(lag), grant),
             (None, Outcome::Served(served), Some(granted)) => {
                 // No service has had a request for longer than its answer took.
@@ -358,6 +375,7 @@ impl Account {
     fn prove(&mut self, at: Tick, now: Tick, grant: Grant) {
         self.quotas.each(|rule| {
             rule.prove(at, now, grant.not_before());
+            rule.answered(grant.not_before());
             if let Some(granted) = grant.at() {
                 rule.learn(now.since(granted));
             }

@@ -177,6 +177,14 @@ impl Rule {
         }
     }
 
+    /// A request that was not granted before `granted` was answered.
+    #[inline]
+    pub(crate) fn answered(&mut self, granted: Tick) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.answered(granted);
+        }
+    }
+
     /// An answer came `answered` nanoseconds after its request was granted.
     #[inline]
     pub(crate) fn learn(&mut self, answered: u64) {

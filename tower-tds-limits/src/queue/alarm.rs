@@ -59,7 +59,11 @@ impl<L: Limit> Future for Alarm<L> {
                     this.sleep = None;
                     return Poll::Pending;
                 }
-                Ring::Over => return Poll::Ready(()),
+                Ring::Over => {
+                    // Its bell is gone, and the next one is another alarm's.
+                    this.queue = Weak::new();
+                    return Poll::Ready(());
+                }
             };
             drop(queue);
             let sleep = this.sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));

@@ -245,6 +245,11 @@ impl<L: Limit> Queue<L> {
             .empty_since
             .is_some_and(|since| now.saturating_duration_since(since) >= LINGER)
         {
+            // Under this lock, so that whoever comes next has another one made.
+            let at = state.alarms.iter().position(|bell| bell.runtime == runtime);
+            let ended = at.map(|at| state.alarms.swap_remove(at));
+            drop(state);
+            drop(ended);
             return Ring::Over;
         }
         let late = state.take_late(now);
@@ -331,7 +336,10 @@ impl<L: Limit> State<L> {
     /// Whether one who comes to this line now has nobody before it.
     fn is_next(&self, line: Line, now: Instant) -> bool {
         match line {
-            Line::Front => true,
+            // Before all who wait, but for those who have a place.
+            Line::Front => {
+                !self.rows.any_up_to(Line::Sender) && !self.is_awaited(Line::Sender, now)
+            }
             Line::Sender | Line::Back => !self.rows.any_up_to(line) && !self.is_awaited(line, now),
         }
     }

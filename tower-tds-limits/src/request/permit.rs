@@ -90,12 +90,12 @@ impl RequestPermit {
             self.unsent();
             return false;
         }
-        if !is_lost(outcome) {
-            self.answered(outcome, whole);
-        } else if whole {
-            self.ended();
+        if is_lost(outcome) {
+            // Whoever reads it so does not take it for a proof, nor its body's end.
+            self.lost(outcome);
+            return false;
         }
-        // Where the head proves nothing, the end of the body will.
+        self.answered(outcome, whole);
         !whole
     }
 
@@ -164,7 +164,15 @@ impl RequestPermit {
                 events::paused(wait);
             }
         } else if tried {
-            self.credential.accept();
+            let about_others = matches!(
+                outcome,
+                Outcome::RateExceeded | Outcome::GatewayFailed | Outcome::GatewayTimedOut
+            );
+            if about_others {
+                self.credential.untried();
+            } else {
+                self.credential.accept();
+            }
         }
     }
 

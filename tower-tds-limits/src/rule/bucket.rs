@@ -11,7 +11,9 @@ use crate::{
 /// their proofs, the unproven all at now. If one more fits then, it fits.
 ///
 /// An automatic burst is no proof where answers are slow, and there is no sense in stopping for it:
-/// what has been unproven for long leaves its count ([`Young`]).
+/// what has been unproven for long, and was overtaken by an answer, leaves its count ([`Young`]).
+/// While nothing at all is answered the network stands still, and nothing leaves it; so that this
+/// can be told from a few slow calls, one more may then be sent, which a bucket of ten takes.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     /// The time in which the level falls by one.
@@ -39,7 +41,14 @@ struct Young {
     turns_at: Tick,
     /// The unproven that are older than all of them.
     old: u64,
-    /// The most that were old at once in this while, and in the one before.
+    /// Not sent after the last of the answered.
+    answered: Tick,
+    /// How many more may be sent to find out whether anything is answered.
+    probes: u64,
+    /// How many were old at the last turns: what a stall has held up is overtaken at its end, and
+    /// gone a moment later.
+    old_at: [u64; STAYS],
+    /// The most that stayed old at once in this while, and in the one before.
     most_old: [u64; 2],
     while_ends: Tick,
 }
@@ -98,7 +107,14 @@ impl Bucket {
             Burst::Auto => self.unproven.saturating_sub(self.young.old),
             Burst::Of(_) => self.unproven,
         };
-        let room = self.burst().checked_sub(counted)?;
+        let burst = match self.burst {
+            Burst::Auto => self
+                .burst()
+                .saturating_add(self.young.probes)
+                .min(self.most),
+            Burst::Of(_) => self.burst(),
+        };
+        let room = burst.checked_sub(counted)?;
         Some(self.empty_at.minus(self.interval.saturating_mul(room)))
     }
 
@@ -129,6 +145,12 @@ impl Bucket {
             drains = drains.saturating_add(spare);
         }
         self.empty_at = self.empty_at.max(at).plus(drains);
+    }
+
+    /// A request that was not granted before `granted` was answered.
+    #[inline]
+    pub(crate) fn answered(&mut self, granted: Tick) {
+        self.young.answered = self.young.answered.max(granted);
     }
 
     /// A request that was granted was never sent.
@@ -184,6 +206,9 @@ impl Young {
             generations: [(Tick::ZERO, 0); GENERATIONS],
             turns_at: Tick::ZERO,
             old: 0,
+            answered: Tick::ZERO,
+            probes: 0,
+            old_at: [0; STAYS],
             most_old: [0; 2],
             while_ends: Tick::ZERO,
         }
@@ -198,24 +223,36 @@ impl Young {
     /// Of those that were granted when the clock had last been seen at `granted`.
     #[inline]
     fn remove(&mut self, granted: Tick) {
-        let of = self
-            .generations
-            .iter_mut()
-            .find(|(since, _)| *since <= granted);
-        let count = of.map_or(&mut self.old, |(_, count)| count);
-        *count = count.saturating_sub(1);
+        // A moment that was lost may be another generation's than it is taken for: whichever has one
+        // then gives it, so that all of them together are always the unproven.
+        let mut generations = self.generations.iter_mut();
+        let of = generations.find(|(since, count)| *since <= granted && *count > 0);
+        if let Some((_, count)) = of {
+            *count = count.saturating_sub(1);
+        } else if self.old > 0 {
+            self.old = self.old.saturating_sub(1);
+        } else if let Some((_, count)) = self.generations.iter_mut().find(|(_, count)| *count > 0) {
+            *count = count.saturating_sub(1);
+        }
     }
 
-    /// A new generation, and the oldest is old: it has been here for at least as long as all the
-    /// others together have taken.
+    /// A new generation. The oldest is old if it was overtaken: it has been here for at least as
+    /// long as all the others together have taken. If it was not, it waits with the next.
     #[cold]
     fn turn(&mut self, now: Tick, usual: u64) {
         let long = usual.saturating_mul(USUAL_ANSWERS).max(LONG);
-        let [.., (_, oldest)] = self.generations;
-        self.old = self.old.saturating_add(oldest);
+        let [.., next, oldest] = &mut self.generations;
+        if next.0 <= self.answered {
+            self.old = self.old.saturating_add(oldest.1);
+        } else if oldest.1 > 0 {
+            *next = (oldest.0, next.1.saturating_add(oldest.1));
+        }
         self.generations.rotate_right(1);
         let [newest, ..] = &mut self.generations;
         *newest = (now, 0);
+        let [.., (since, left)] = self.generations;
+        let long_since = now.since(since).checked_sub(long).filter(|_| left > 0);
+        self.probes = long_since.map_or(0, |more| (more / ANOTHER_PROBE).saturating_add(1));
         self.turns_at = now.plus(long / OTHERS);
         if self.while_ends <= now {
             let [this, _] = self.most_old;
@@ -223,7 +260,11 @@ impl Young {
             self.while_ends = now.plus(WHILE);
         }
         let [most, _] = &mut self.most_old;
-        *most = self.old.max(*most);
+        self.old_at.rotate_right(1);
+        let [last, ..] = &mut self.old_at;
+        *last = self.old;
+        let stayed = self.old_at.into_iter().min().unwrap_or_default();
+        *most = stayed.max(*most);
     }
 
     fn lately_old(&self) -> u64 {
@@ -256,13 +297,20 @@ const LEAST_STEP: u64 = 500_000;
 /// A second: three times the stalls of the study, for which nothing may leave the count.
 const LONG: u64 = 1_000_000_000;
 
-/// And so many usual answers: of lognormal ones (sigma 0.5) one in 400 takes longer.
-const USUAL_ANSWERS: u64 = 4;
+/// And so many usual answers: of lognormal ones (sigma 0.5) one in 60,000 takes longer.
+const USUAL_ANSWERS: u64 = 8;
+
+/// Five seconds: the study's stalls of three are over by then. If the one that was sent to find out
+/// is slow itself, there is another.
+const ANOTHER_PROBE: u64 = 5_000_000_000;
 
 /// What is old is older than all generations but the one in which it was granted.
 const GENERATIONS: usize = 9;
 
 const OTHERS: u64 = 8;
+
+/// Half a second's turns at least: more than a service takes for what has come together.
+const STAYS: usize = 5;
 
 /// A minute: how long slow requests are allowed for after they were seen, and twice that at most.
 const WHILE: u64 = 60_000_000_000;

@@ -143,6 +143,7 @@ impl Window {
 
     #[inline]
     fn prove_all(&mut self, at: Tick, count: u64) {
+        let told = at;
         let at = if self.grain == 1 {
             at
         } else {
@@ -155,7 +156,7 @@ impl Window {
             Some(last) if last.at > at => self.insert(at, count),
             Some(_) | None => {
                 if self.runs.len() == self.runs.capacity() {
-                    self.forget(at);
+                    self.forget(told);
                 }
                 self.runs.push_back(Run { at, until });
             }

@@ -11,13 +11,7 @@ use super::{Feedback, Outcome, ReadStatus};
 impl<B> Feedback<Response<B>, legacy::Error> for ReadStatus {
     #[inline]
     fn read(&self, outcome: Result<&Response<B>, &legacy::Error>) -> Outcome {
-        self.read_or(outcome, |error| {
-            if error.is_connect() {
-                Outcome::Unsent
-            } else {
-                read_chain(error.source())
-            }
-        })
+        self.read_or(outcome, |error| read_chain(Some(error)))
     }
 }
 
@@ -68,9 +62,13 @@ where
 #[cold]
 fn read_chain(error: Option<&(dyn Error + 'static)>) -> Outcome {
     let mut outcome = Outcome::Lost;
+    let mut there_was = false;
     let mut next = error;
     while let Some(error) = next {
-        if unsent(error) {
+        // Of a connection that there was, nothing below says that nothing was sent on it.
+        there_was |= error.is::<hyper::Error>()
+            || matches!(error.downcast_ref::<legacy::Error>(), Some(error) if !error.is_connect());
+        if !there_was && unsent(error) {
             return Outcome::Unsent;
         }
         if closed(error) {

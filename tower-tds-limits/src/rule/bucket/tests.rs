@@ -1,3 +1,8 @@
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "an overflow in a test is a failed test"
+)]
+
 mod properties;
 
 use std::{num::NonZeroU32, time::Duration};
@@ -126,11 +131,35 @@ fn what_is_unproven_for_long_leaves_an_automatic_burst_and_no_other() {
             bucket.see(now);
             assert_eq!(bucket.opens_at(), None, "a stall is no long time");
         }
-        while now < START + second * 5 / 4 {
-            now = now + Duration::from_millis(10);
-            bucket.see(now);
-        }
+        let until = |bucket: &mut Bucket, now: &mut Tick, until: Tick| {
+            while *now < until {
+                *now = *now + Duration::from_millis(10);
+                bucket.see(*now);
+            }
+        };
+        until(&mut bucket, &mut now, START + second * 5 / 4);
+        // Nothing is answered: one more may find out whether anything is.
         assert_eq!(bucket.opens_at().is_some(), leaves);
+        if leaves {
+            let sent = now;
+            bucket.grant();
+            until(&mut bucket, &mut now, START + second * 4);
+            assert_eq!(bucket.opens_at(), None, "a network that stands still");
+            bucket.prove(now, sent);
+            bucket.answered(sent);
+            assert!(
+                bucket.opens_at().is_some(),
+                "and then it is found out again"
+            );
+            let sent = now;
+            bucket.grant();
+            until(&mut bucket, &mut now, START + second * 41 / 10);
+            bucket.prove(now, sent);
+            bucket.answered(sent);
+            until(&mut bucket, &mut now, START + second * 9 / 2);
+            assert_eq!(bucket.young.old, 10);
+            assert!(bucket.opens_at().is_some());
+        }
         // Its proofs come all the same, and are of the old.
         for _ in 0..10 {
             bucket.prove(now, START);
@@ -146,12 +175,13 @@ fn what_is_usually_slow_is_not_long() {
     for _ in 0..2_000 {
         bucket.learn(nanos(Duration::from_secs(2)));
     }
+    bucket.answered(START + Duration::from_secs(60));
     bucket.see(START);
     for _ in 0..50 {
         bucket.grant();
     }
     let mut now = START;
-    while now < START + Duration::from_secs(7) {
+    while now < START + Duration::from_secs(15) {
         now = now + Duration::from_millis(50);
         bucket.see(now);
         assert_eq!(bucket.opens_at(), None);
@@ -172,6 +202,7 @@ fn as_many_more_are_allowed_as_were_lately_slow_for_a_minute_or_two() {
     for _ in 0..10 {
         bucket.grant();
     }
+    bucket.answered(START + Duration::from_secs(1));
     step(&mut bucket, &mut now, 3);
     assert_eq!(bucket.burst(), 5 + 4 + 10);
     for _ in 0..10 {
@@ -181,4 +212,46 @@ fn as_many_more_are_allowed_as_were_lately_slow_for_a_minute_or_two() {
     assert_eq!(bucket.burst(), 19);
     step(&mut bucket, &mut now, 120);
     assert_eq!(bucket.burst(), 9);
+}
+
+#[test]
+fn moments_that_are_lost_leave_the_generations_as_many_as_are_unproven() {
+    let mut bucket = bucket(Burst::Auto);
+    let mut now = START;
+    let mut rng = fastrand::Rng::with_seed(11);
+    let mut under_way = Vec::new();
+    for _ in 0..20_000 {
+        now = now.plus(rng.u64(0..60_000_000));
+        bucket.see(now);
+        match rng.u32(0..4) {
+            0 | 1 => {
+                bucket.grant();
+                under_way.push(now);
+            }
+            2 if !under_way.is_empty() => {
+                let granted = under_way.swap_remove(rng.usize(..under_way.len()));
+                bucket.prove(now, granted);
+                bucket.answered(granted);
+            }
+            3 if under_way.len() > 1 => {
+                // Two are lost, and both are taken for the older one's.
+                let first = under_way.remove(0);
+                under_way.remove(0);
+                bucket.withdraw(first);
+                bucket.withdraw(first);
+            }
+            _ => {}
+        }
+        let young: u64 = bucket
+            .young
+            .generations
+            .iter()
+            .map(|(_, count)| count)
+            .sum();
+        assert_eq!(young + bucket.young.old, bucket.unproven);
+        assert_eq!(
+            bucket.unproven,
+            u64::try_from(under_way.len()).expect("few")
+        );
+    }
 }
