@@ -1,8 +1,3 @@
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "an overflow in a test is a failed test"
-)]
-
 mod properties;
 
 use std::{num::NonZeroU32, time::Duration};
