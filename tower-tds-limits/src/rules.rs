@@ -40,8 +40,7 @@ pub enum Burst {
     /// 9 where answers are quick, so that buckets of ten hold, and more where they are so slow that
     /// ten unproven requests would hold back the rate: the proof is given up then, before the
     /// throughput is. What has been unproven for a second and for eight usual answers, and was
-    /// overtaken by an answer, is counted no more, and for a minute as many more are allowed as were
-    /// lately that slow.
+    /// overtaken by an answer, is counted no more.
     Auto,
 }
 

@@ -45,12 +45,6 @@ struct Young {
     answered: Tick,
     /// How many more may be sent to find out whether anything is answered.
     probes: u64,
-    /// How many were old at the last turns: what a stall has held up is overtaken at its end, and
-    /// gone a moment later.
-    old_at: [u64; STAYS],
-    /// The most that stayed old at once in this while, and in the one before.
-    most_old: [u64; 2],
-    while_ends: Tick,
 }
 
 // === impl Bucket ===
@@ -89,7 +83,6 @@ impl Bucket {
     pub(crate) fn see(&mut self, now: Tick) {
         if self.young.turns_at <= now {
             self.young.turn(now, self.usual);
-            self.allow();
         }
     }
 
@@ -194,7 +187,7 @@ impl Bucket {
     fn allow(&mut self) {
         let usually_unproven = self.usual.checked_div(self.interval).unwrap_or_default();
         let allowed = usually_unproven.saturating_add(SPARE).max(LEAST);
-        self.automatic = allowed.saturating_add(self.young.lately_old());
+        self.automatic = allowed;
     }
 }
 
@@ -208,9 +201,6 @@ impl Young {
             old: 0,
             answered: Tick::ZERO,
             probes: 0,
-            old_at: [0; STAYS],
-            most_old: [0; 2],
-            while_ends: Tick::ZERO,
         }
     }
 
@@ -254,22 +244,6 @@ impl Young {
         let long_since = now.since(since).checked_sub(long).filter(|_| left > 0);
         self.probes = long_since.map_or(0, |more| (more / ANOTHER_PROBE).saturating_add(1));
         self.turns_at = now.plus(long / OTHERS);
-        if self.while_ends <= now {
-            let [this, _] = self.most_old;
-            self.most_old = [0, this];
-            self.while_ends = now.plus(WHILE);
-        }
-        let [most, _] = &mut self.most_old;
-        self.old_at.rotate_right(1);
-        let [last, ..] = &mut self.old_at;
-        *last = self.old;
-        let stayed = self.old_at.into_iter().min().unwrap_or_default();
-        *most = stayed.max(*most);
-    }
-
-    fn lately_old(&self) -> u64 {
-        let [this, before] = self.most_old;
-        this.max(before)
     }
 }
 
@@ -308,12 +282,6 @@ const ANOTHER_PROBE: u64 = 5_000_000_000;
 const GENERATIONS: usize = 9;
 
 const OTHERS: u64 = 8;
-
-/// Half a second's turns at least: more than a service takes for what has come together.
-const STAYS: usize = 5;
-
-/// A minute: how long slow requests are allowed for after they were seen, and twice that at most.
-const WHILE: u64 = 60_000_000_000;
 
 #[cfg(test)]
 mod tests;

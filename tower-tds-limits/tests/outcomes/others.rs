@@ -92,12 +92,8 @@ async fn beside_ten(fate: Fate, rules: Rules) -> Vec<usize> {
     sleep(secs(3)).await;
     let begin = Instant::now();
     for _ in 0..10 {
-        let service = service.clone();
-        tasks.spawn(async move {
-            loop {
-                drop(service.clone().oneshot(Request::new(fate)).await);
-            }
-        });
+        let call = service.clone().oneshot(Request::new(fate));
+        tasks.spawn(async move { drop(call.await) });
     }
     sleep(secs(40)).await;
     arrivals.by_second(begin, 40)

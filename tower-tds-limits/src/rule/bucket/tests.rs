@@ -184,32 +184,6 @@ fn what_is_usually_slow_is_not_long() {
 }
 
 #[test]
-fn as_many_more_are_allowed_as_were_lately_slow_for_a_minute_or_two() {
-    let mut bucket = bucket(Burst::Auto);
-    let step = |bucket: &mut Bucket, now: &mut Tick, secs: u64| {
-        for _ in 0..secs * 10 {
-            *now = *now + Duration::from_millis(100);
-            bucket.see(*now);
-        }
-    };
-    let mut now = START;
-    bucket.see(now);
-    for _ in 0..10 {
-        bucket.grant();
-    }
-    bucket.answered(START + Duration::from_secs(1));
-    step(&mut bucket, &mut now, 3);
-    assert_eq!(bucket.burst(), 5 + 4 + 10);
-    for _ in 0..10 {
-        bucket.prove(now, START);
-    }
-    step(&mut bucket, &mut now, 50);
-    assert_eq!(bucket.burst(), 19);
-    step(&mut bucket, &mut now, 120);
-    assert_eq!(bucket.burst(), 9);
-}
-
-#[test]
 fn moments_that_are_lost_leave_the_generations_as_many_as_are_unproven() {
     let mut bucket = bucket(Burst::Auto);
     let mut now = START;
