@@ -43,6 +43,9 @@ struct Young {
     old: u64,
     /// Not sent after the last of the answered.
     answered: Tick,
+    /// The same at the last turn: what a stall has held up is overtaken at its end, and answered a
+    /// moment later.
+    answered_before: Tick,
     /// How many more may be sent to find out whether anything is answered.
     probes: u64,
 }
@@ -200,6 +203,7 @@ impl Young {
             turns_at: Tick::ZERO,
             old: 0,
             answered: Tick::ZERO,
+            answered_before: Tick::ZERO,
             probes: 0,
         }
     }
@@ -232,11 +236,12 @@ impl Young {
     fn turn(&mut self, now: Tick, usual: u64) {
         let long = usual.saturating_mul(USUAL_ANSWERS).max(LONG);
         let [.., next, oldest] = &mut self.generations;
-        if next.0 <= self.answered {
+        if next.0 <= self.answered_before {
             self.old = self.old.saturating_add(oldest.1);
         } else if oldest.1 > 0 {
             *next = (oldest.0, next.1.saturating_add(oldest.1));
         }
+        self.answered_before = self.answered;
         self.generations.rotate_right(1);
         let [newest, ..] = &mut self.generations;
         *newest = (now, 0);
