@@ -73,7 +73,7 @@ pub struct RequestLimitLayer<F = ReadStatus> {
 ///
 /// # Panics
 /// `call` panics with "`poll_ready` must give Ready before `call`" if that was not so, and
-/// `poll_ready` outside of a tokio runtime when it has to wait.
+/// `poll_ready` outside of a tokio runtime when it has to wait for a time.
 ///
 /// # Examples
 /// See the [crate's front page](crate).

@@ -146,6 +146,11 @@ impl Rows {
         }
     }
 
+    /// It is to look, and is not called.
+    pub(super) fn take_waker(&mut self, key: Key) -> Option<Waker> {
+        self.nodes.get_mut(key.0)?.waker.take()
+    }
+
     /// It has been called; gives whom to wake.
     pub(super) fn call(&mut self, key: Key) -> Option<Waker> {
         self.unlink(key.0);

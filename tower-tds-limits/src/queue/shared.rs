@@ -111,6 +111,7 @@ impl<L: Limit> Queue<L> {
             return told;
         }
         let mut wakers = state.settle(clock::now());
+        wakers.called = wakers.called.or_else(|| state.who_keeps_time());
         if state.limit.is_idle() {
             wakers.others.append(&mut state.idle);
         }
@@ -216,7 +217,8 @@ impl<L: Limit> Queue<L> {
         if let Some(node) = &node {
             let _rejected_or_gone = state.waits.over(node, now);
         }
-        let wakers = state.settle(now);
+        let mut wakers = state.settle(now);
+        wakers.called = wakers.called.or_else(|| state.who_keeps_time());
         drop(state);
         wakers.wake();
         // What a waker drops may look at the queue.
@@ -267,6 +269,14 @@ impl<L: Limit> Queue<L> {
             events::waits(cause, waited, ahead);
         }
         look_at.map_or(Ring::Woken, Ring::At)
+    }
+
+    /// Whether the limit opens at a time, and there is no alarm.
+    pub(super) fn wants_time(&self) -> bool {
+        let mut state = self.lock();
+        let next = state.rows.next().filter(|_| state.alarms.is_empty());
+        let opens = next.map(|(_, line)| state.limit.opens(line, clock::now()));
+        matches!(opens, Some(Opens::At(_)))
     }
 
     /// Says whether an alarm is wanted for this runtime, and takes it for there.
@@ -356,6 +366,16 @@ impl<L: Limit> State<L> {
     fn is_awaited(&self, line: Line, now: Instant) -> bool {
         self.called
             .is_some_and(|(_, called, until)| called <= line && now < until)
+    }
+
+    /// The next one, if it has to hang an alarm: who waited outside of a runtime needed none as long
+    /// as no time was known.
+    fn who_keeps_time(&mut self) -> Option<Waker> {
+        if self.look_at.is_none() || !self.alarms.is_empty() {
+            return None;
+        }
+        let (key, _) = self.rows.next()?;
+        self.rows.take_waker(key)
     }
 
     /// Those who have just waited for long enough to be told about: for what, how long, and how

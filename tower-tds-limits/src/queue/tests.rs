@@ -435,6 +435,30 @@ async fn one_that_was_passed_over_and_looks_too_late_is_the_first_again() {
 }
 
 #[test]
+fn whoever_waits_outside_of_a_runtime_needs_none_until_a_time_is_known() {
+    let queue = queue(0);
+    let mut first = pass!(waiter(&queue));
+    let mut second = pass!(waiter(&queue));
+    assert_pending!(first.poll());
+    assert_pending!(second.poll());
+    put_back(&queue);
+    assert!(first.is_woken());
+    assert_ready_ok!(first.poll());
+    put_back(&queue);
+    assert_ready_ok!(second.poll());
+    let mut third = pass!(waiter(&queue));
+    assert_pending!(third.poll());
+    let soon = Instant::now() + Duration::from_secs(60);
+    queue.update(|script| script.at = vec![soon]);
+    assert!(
+        third.is_woken(),
+        "it has to find a runtime that keeps the time"
+    );
+    let outside = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| third.poll()));
+    assert!(outside.is_err(), "as tokio's own timers");
+}
+
+#[test]
 fn a_queue_lives_over_two_runtimes() {
     let runtime = || {
         tokio::runtime::Builder::new_current_thread()
