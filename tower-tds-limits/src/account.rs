@@ -260,7 +260,7 @@ impl Account {
 
     /// Whether one more may be granted, as far as the clock was seen.
     #[inline]
-    fn is_open(&self, line: Line) -> bool {
+    fn is_open(&mut self, line: Line) -> bool {
         (self.in_flight < self.most_in_flight || line != Line::Back)
             && self.ladder.silent_until() <= self.seen
             && match line {
@@ -272,7 +272,7 @@ impl Account {
     /// From when on one more may be granted, as far as the clock was seen, and what decides that;
     /// no time while that depends on something to come.
     #[cold]
-    fn opens_at(&self, line: Line) -> (Option<Tick>, WaitCause) {
+    fn opens_at(&mut self, line: Line) -> (Option<Tick>, WaitCause) {
         // Whatever is in flight may itself depend on those who come to the front, and they are
         // few: they keep within the quotas alone.
         if self.in_flight >= self.most_in_flight && line == Line::Back {

@@ -16,14 +16,14 @@ mod counter;
 mod pace;
 mod window;
 
-use self::{bucket::Bucket, pace::Pace, window::Window};
+use self::{bucket::Bucket, counter::Counter, pace::Pace, window::Window};
 use crate::{Quota, Rules, WaitCause, clock::Tick};
 
 /// The rules for one quota.
 #[derive(Debug)]
 pub(crate) struct Rule {
     window: Window,
-    counter: bool,
+    counter: Option<Counter>,
     bucket: Option<Bucket>,
     pace: Option<Pace>,
 }
@@ -35,7 +35,7 @@ impl Rule {
     pub(crate) fn new(quota: Quota, rules: Rules) -> Self {
         Self {
             window: Window::new(quota),
-            counter: rules.counter,
+            counter: rules.counter.then(Counter::new),
             bucket: rules.bucket.map(|burst| Bucket::new(quota, burst)),
             pace: rules.pace.map(|burst| Pace::new(quota, burst)),
         }
@@ -45,7 +45,9 @@ impl Rule {
     /// a place so many are not sent, and have no moment.
     pub(crate) fn keep(&mut self, quota: Quota, rules: Rules, unsent: u64) {
         self.window.limit_to(quota);
-        self.counter = rules.counter;
+        // What it knows is of the proofs alone, and not of the number.
+        let counter = self.counter.take();
+        self.counter = rules.counter.then(|| counter.unwrap_or_else(Counter::new));
         self.bucket = rules.bucket.map(|burst| {
             let mut bucket = Bucket::new(quota, burst);
             for _ in unsent..self.window.unproven() {
@@ -87,11 +89,16 @@ impl Rule {
 
     /// Whether one more may be granted a place and a moment, as far as the clock was seen.
     #[inline]
-    pub(crate) fn is_open(&self, seen: Tick) -> bool {
+    pub(crate) fn is_open(&mut self, seen: Tick) -> bool {
         // The counter's say costs most, and is worth asking for only if all the others agree.
-        self.window.is_open()
-            && self.has_moment(seen)
-            && (!self.counter || counter::opens_at(&self.window, seen) <= seen)
+        self.window.is_open() && self.has_moment(seen) && self.counter_opens_at(seen) <= seen
+    }
+
+    #[inline]
+    fn counter_opens_at(&mut self, seen: Tick) -> Tick {
+        let window = &self.window;
+        let counter = self.counter.as_mut();
+        counter.map_or(Tick::ZERO, |counter| counter.opens_at(window, seen))
     }
 
     /// Whether one who has a place may send, as far as the clock was seen.
@@ -111,16 +118,12 @@ impl Rule {
     /// From when on one more may be granted a place and a moment, as far as the clock was seen,
     /// and what decides that.
     #[cold]
-    pub(crate) fn opens_at(&self, seen: Tick) -> (Option<Tick>, WaitCause) {
+    pub(crate) fn opens_at(&mut self, seen: Tick) -> (Option<Tick>, WaitCause) {
         let window = (self.window.opens_at(), WaitCause::Window);
         if window.0.is_none() {
             return window;
         }
-        let counter = if self.counter {
-            counter::opens_at(&self.window, seen)
-        } else {
-            Tick::ZERO
-        };
+        let counter = self.counter_opens_at(seen);
         let place = later(window, (Some(counter), WaitCause::Counter));
         later(place, self.moment_at())
     }
@@ -171,7 +174,10 @@ impl Rule {
         } else {
             at
         };
-        self.window.prove(at);
+        let at_run = self.window.prove(at);
+        if let Some(counter) = &mut self.counter {
+            counter.prove(&self.window, at_run);
+        }
         if let Some(bucket) = &mut self.bucket {
             bucket.prove(at, granted);
         }

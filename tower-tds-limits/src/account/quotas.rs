@@ -60,8 +60,8 @@ impl Quotas {
 
     /// Whether one more may be granted by all of them, as far as the clock was seen.
     #[inline]
-    pub(super) fn are_open(&self, seen: Tick) -> bool {
-        self.first.is_open(seen) && self.others.iter().all(|rule| rule.is_open(seen))
+    pub(super) fn are_open(&mut self, seen: Tick) -> bool {
+        self.first.is_open(seen) && self.others.iter_mut().all(|rule| rule.is_open(seen))
     }
 
     /// Whether one who has a place may send.
@@ -71,8 +71,8 @@ impl Quotas {
     }
 
     /// From when on one more may be granted by all of them, and what decides that.
-    pub(super) fn opens_at(&self, seen: Tick) -> (Option<Tick>, WaitCause) {
-        let others = self.others.iter().map(|rule| rule.opens_at(seen));
+    pub(super) fn opens_at(&mut self, seen: Tick) -> (Option<Tick>, WaitCause) {
+        let others = self.others.iter_mut().map(|rule| rule.opens_at(seen));
         others.fold(self.first.opens_at(seen), later)
     }
 

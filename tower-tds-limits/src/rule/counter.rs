@@ -11,89 +11,176 @@
 //! `a = N(phi - P)` and `b = N(phi)`. Between two proofs the sum only rises with `phi`, so that
 //! chords matter that begin or end at a proof, and of these only such with `a < K <= b`: those
 //! that end within a period after proof `K`, and those that begin within one before it.
+//!
+//! A chord says the same for every `K`, and is kept for the period in which it can decide.
+
+use std::collections::VecDeque;
 
 use super::window::Window;
 use crate::clock::Tick;
 
-/// From when on one more may be granted, as far as the clock was seen at `now`. The proof window has
-/// its own say: together they are exact once it opens.
-pub(super) fn opens_at(window: &Window, now: Tick) -> Tick {
-    let Some(over) = window.over() else {
-        return Tick::ZERO;
-    };
-    // Fewer than the limit in two periods: no window can be full.
-    if over < window.forgotten() {
-        return Tick::ZERO;
-    }
-    let (number, period) = (over.saturating_add(1), window.hold());
-    let runs = window.runs();
-    let of_number = window.place(over);
-    let mut opens = Tick::ZERO;
-
-    // Chords that end at a proof: `b` counts all before it, `a` those that are a period older.
-    let ends = of_number.saturating_add(1);
-    let oldest = runs
-        .get(ends)
-        .map_or(Tick::NEVER, |run| run.at.minus(period));
-    let begin = runs.partition_point(|run| run.at < oldest);
-    let mut begins = runs.iter().skip(begin).peekable();
-    let (mut before, mut until) = (window.before(begin), window.before(ends));
-    for end in runs.iter().skip(ends) {
-        if end.at > now {
-            break;
-        }
-        let from = end.at.minus(period);
-        while let Some(begin) = begins.next_if(|begin| begin.at < from) {
-            before = begin.until;
-        }
-        if before >= number {
-            break;
-        }
-        opens = later(opens, now, end.at, period, number, before, until);
-        until = end.until;
-    }
-
-    // Chords that begin at a proof, which is counted in the window before: they end a period after.
-    let Some(last) = runs.get(of_number) else {
-        return opens;
-    };
-    let begin = runs.partition_point(|run| run.at.plus(period) <= last.at);
-    let mut before = window.before(begin);
-    let mut until = number;
-    let mut ends = runs.iter().skip(of_number).peekable();
-    for begin in runs.iter().skip(begin) {
-        let phi = begin.at.plus(period);
-        if phi > now || before >= number {
-            break;
-        }
-        while let Some(end) = ends.next_if(|end| end.at < phi) {
-            until = until.max(end.until);
-        }
-        opens = later(opens, now, phi, period, number, before, until);
-        before = begin.until;
-    }
-    opens
+/// The sliding-window counter, over every alignment of its windows.
+#[derive(Debug)]
+pub(super) struct Counter {
+    /// In order of their ends, such as end within the last period.
+    chords: VecDeque<Chord>,
+    /// Up to when chords were taken up.
+    taken: Tick,
+    /// The number of the first run at which no chord has ended.
+    ended: u64,
+    /// The number of the first run at which no chord has begun.
+    begun: u64,
+    /// Chords so far.
+    count: u64,
+    /// The last that was said, which later chords can only put off.
+    last: Said,
 }
 
-/// The later of `opens` and the time from which on the chord fits, where that is not over.
-#[inline]
-fn later(
-    opens: Tick,
-    now: Tick,
+/// What joins the counts of two windows, the later of which begins at `phi`.
+#[derive(Debug, Clone, Copy)]
+struct Chord {
     phi: Tick,
-    period: u64,
-    number: u64,
+    /// Proofs before the window before.
     before: u64,
+    /// Proofs before `phi`.
     until: u64,
-) -> Tick {
-    let (rise, whole) = (number.saturating_sub(before), until.saturating_sub(before));
-    let wide = |a: u64, b: u64| u128::from(a).saturating_mul(u128::from(b));
-    let rises = wide(period, rise);
-    if rises <= wide(now.since(phi), whole) {
-        return opens;
+    /// Nanoseconds from one number to the next, rounded up.
+    step: u64,
+}
+
+/// From when on a number fits the first so many chords.
+#[derive(Debug, Clone, Copy)]
+struct Said {
+    number: u64,
+    count: u64,
+    opens: Tick,
+}
+
+// === impl Counter ===
+
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "counts of requests and runs, and what a chord puts a number off by: a period"
+)]
+impl Counter {
+    pub(super) const fn new() -> Self {
+        Self {
+            chords: VecDeque::new(),
+            taken: Tick::ZERO,
+            ended: 0,
+            begun: 0,
+            count: 0,
+            last: Said {
+                number: 0,
+                count: 0,
+                opens: Tick::ZERO,
+            },
+        }
     }
-    let after = rises.div_ceil(u128::from(whole.max(1)));
-    opens.max(phi.plus(u64::try_from(after).unwrap_or(u64::MAX)))
+
+    /// From when on one more may be granted, as far as the clock was seen at `now`. The proof window
+    /// has its own say, and is asked first: together they are exact once it opens.
+    #[inline]
+    pub(super) fn opens_at(&mut self, window: &Window, now: Tick) -> Tick {
+        match window.over() {
+            // Fewer than the limit in two periods: no window can be full.
+            Some(over) if over >= window.forgotten() => {
+                self.take_up(window, now);
+                self.say(over + 1)
+            }
+            Some(_) | None => Tick::ZERO,
+        }
+    }
+
+    /// A request is proven, at `at`. Whoever proves out of order changes the chords since.
+    #[inline]
+    pub(super) fn prove(&mut self, window: &Window, at: Tick) {
+        if at < self.taken {
+            self.take_back(window, at);
+        }
+    }
+
+    fn say(&mut self, number: u64) -> Tick {
+        let (begin, opens) = if self.last.number == number {
+            let since = usize::try_from(self.count - self.last.count).unwrap_or(usize::MAX);
+            (self.chords.len().saturating_sub(since), self.last.opens)
+        } else {
+            // What ends before the proof of that number has nothing to say.
+            let below = |chord: &Chord| chord.until < number;
+            (self.chords.partition_point(below), Tick::ZERO)
+        };
+        // What begins after it has nothing to say either.
+        let end = self.chords.partition_point(|chord| chord.before < number);
+        let chords = self.chords.range(begin.min(end)..end);
+        let opens = chords
+            .map(|chord| chord.opens_at(number))
+            .fold(opens, Tick::max);
+        self.last = Said {
+            number,
+            count: self.count,
+            opens,
+        };
+        opens
+    }
+
+    /// Takes up the chords that end at a proof, or begin at one, up to `now`.
+    fn take_up(&mut self, window: &Window, now: Tick) {
+        let period = window.hold();
+        self.taken = now;
+        // What was forgotten has begun two periods ago.
+        self.ended = self.ended.max(window.first());
+        self.begun = self.begun.max(window.first());
+        loop {
+            let ends = window.run(self.ended);
+            let begins = window.run(self.begun).plus(period);
+            let phi = ends.min(begins);
+            if phi > now {
+                break;
+            }
+            let (before, until) = (window.before(self.begun), window.before(self.ended));
+            if until > before && phi.plus(period) > now {
+                self.count += 1;
+                self.chords.push_back(Chord {
+                    phi,
+                    before,
+                    until,
+                    step: period.div_ceil(until - before),
+                });
+            }
+            self.ended += u64::from(ends == phi);
+            self.begun += u64::from(begins == phi);
+        }
+        while let Some(chord) = self.chords.front()
+            && chord.phi.plus(period) <= now
+        {
+            self.chords.pop_front();
+        }
+    }
+
+    /// Forgets the chords since `at`.
+    #[cold]
+    fn take_back(&mut self, window: &Window, at: Tick) {
+        let kept = self.chords.partition_point(|chord| chord.phi < at);
+        self.chords.truncate(kept);
+        self.taken = at;
+        self.ended = window.first_at(at);
+        self.begun = window.first_at(at.minus(window.hold()));
+        self.last.number = 0;
+    }
+}
+
+// === impl Chord ===
+
+impl Chord {
+    /// From when on a number between its ends lies below it.
+    #[inline]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "what a chord puts a number off by is a period at most, and a nanosecond for each"
+    )]
+    const fn opens_at(&self, number: u64) -> Tick {
+        self.phi.plus(self.step * (number - self.before))
+    }
 }
 
 #[cfg(test)]

@@ -29,10 +29,14 @@ pub(crate) struct Window {
     proven: u64,
     /// When requests were proven, in order, for the last two holds at least.
     runs: VecDeque<Run>,
-    /// Proofs in runs that were forgotten.
+    /// Runs that were forgotten: the number of the first of `runs`.
+    first: u64,
+    /// Proofs in them.
     forgotten: u64,
     /// Proofs that were a hold old when the clock was last seen: permits that are back.
     back: u64,
+    /// The number of the first run whose permits are not back.
+    next: u64,
     /// When the next permits come back, if any do.
     next_back: Tick,
     /// The most that were ever live at a grant.
@@ -68,8 +72,10 @@ impl Window {
             granted: 0,
             proven: 0,
             runs: VecDeque::new(),
+            first: 0,
             forgotten: 0,
             back: 0,
+            next: 0,
             next_back: Tick::NEVER,
             most_live: 0,
         }
@@ -95,14 +101,14 @@ impl Window {
     }
 
     fn bring_back(&mut self, now: Tick) {
-        let first = self.place(self.back);
-        for run in self.runs.range(first..) {
+        while let Some(run) = self.runs.get(self.place_of(self.next)) {
             let at = run.at.plus(self.hold);
             if at > now {
                 self.next_back = at;
                 return;
             }
             self.back = run.until;
+            self.next += 1;
         }
         self.next_back = Tick::NEVER;
     }
@@ -135,14 +141,15 @@ impl Window {
         self.most_live = self.most_live.max(self.live());
     }
 
-    /// A request that was granted is proven to have been counted no later than `at`.
+    /// A request that was granted is proven to have been counted no later than `at`. Gives the time
+    /// at which it is kept.
     #[inline]
-    pub(crate) fn prove(&mut self, at: Tick) {
-        self.prove_all(at, 1);
+    pub(crate) fn prove(&mut self, at: Tick) -> Tick {
+        self.prove_all(at, 1)
     }
 
     #[inline]
-    fn prove_all(&mut self, at: Tick, count: u64) {
+    fn prove_all(&mut self, at: Tick, count: u64) -> Tick {
         let told = at;
         let at = if self.grain == 1 {
             at
@@ -162,6 +169,7 @@ impl Window {
             }
         }
         self.next_back = self.next_back.min(at.plus(self.hold));
+        at
     }
 
     /// A service that tells its own times can prove out of order.
@@ -171,18 +179,18 @@ impl Window {
             later.until += count;
         }
         if self.runs.get(place).is_none_or(|run| run.at != at) {
-            let before = self.before(place);
-            let until = before + count;
+            let until = self.before_place(place) + count;
             self.runs.insert(place, Run { at, until });
         }
     }
 
-    #[cold]
     /// Makes room by forgetting what is two holds old, before more room is asked for.
+    #[cold]
     fn forget(&mut self, now: Tick) {
         let old = |run: &Run| run.until <= self.back && run.at.plus(self.hold * 2) <= now;
         let old = self.runs.partition_point(old);
-        self.forgotten = self.before(old);
+        self.forgotten = self.before_place(old);
+        self.first += len(old);
         self.runs.drain(..old);
     }
 
@@ -221,16 +229,47 @@ impl Window {
         &self.runs
     }
 
-    /// Proofs before the run at this place.
-    pub(super) fn before(&self, place: usize) -> u64 {
+    /// The number of the first run that is not forgotten.
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The number of the first run that is not before `at`.
+    pub(super) fn first_at(&self, at: Tick) -> u64 {
+        self.first + len(self.runs.partition_point(|run| run.at < at))
+    }
+
+    /// When the requests of the run of this number were proven, if it is there.
+    #[inline]
+    pub(super) fn run(&self, number: u64) -> Tick {
+        let run = self.runs.get(self.place_of(number));
+        run.map_or(Tick::NEVER, |run| run.at)
+    }
+
+    /// Proofs before the run of this number.
+    #[inline]
+    pub(super) fn before(&self, number: u64) -> u64 {
+        self.before_place(self.place_of(number))
+    }
+
+    fn before_place(&self, place: usize) -> u64 {
         let before = place.checked_sub(1).and_then(|place| self.runs.get(place));
         before.map_or(self.forgotten, |run| run.until)
     }
 
+    fn place_of(&self, number: u64) -> usize {
+        usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX)
+    }
+
     /// The place of the run with the proof of this number, from zero.
-    pub(super) fn place(&self, number: u64) -> usize {
+    fn place(&self, number: u64) -> usize {
         self.runs.partition_point(|run| run.until <= number)
     }
+}
+
+/// A length in 64 bits.
+fn len(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
 }
 
 /// Costs a two-hundredth of the throughput, and only of quotas that allow more at once.

@@ -22,6 +22,7 @@ fn ms(ms: u64) -> Duration {
 /// The window that a counter reads.
 struct Rule {
     window: Window,
+    counter: Counter,
     limit: u32,
     /// Every proof there was, for the definition.
     proofs: Vec<Tick>,
@@ -34,6 +35,7 @@ impl Rule {
         let window = Window::new(Quota::per_second(limit));
         Self {
             window,
+            counter: Counter::new(),
             limit: limit.get(),
             proofs: Vec::new(),
             granted: 0,
@@ -43,7 +45,7 @@ impl Rule {
     fn opens_at(&mut self, now: Tick) -> Option<Tick> {
         self.window.see(now);
         let opens = self.window.opens_at()?;
-        Some(opens.max(opens_at(&self.window, now)))
+        Some(opens.max(self.counter.opens_at(&self.window, now)))
     }
 
     fn grant(&mut self) {
@@ -57,7 +59,8 @@ impl Rule {
     }
 
     fn prove(&mut self, at: Tick) {
-        self.window.prove(at);
+        let run = self.window.prove(at);
+        self.counter.prove(&self.window, run);
         self.proofs.push(at);
     }
 
