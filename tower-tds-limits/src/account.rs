@@ -117,17 +117,15 @@ impl Account {
         (until > now).then_some(until)
     }
 
-    /// A request that was granted is sent now, unless it has lost its moment and there is no other
-    /// as far as the clock was seen.
+    /// A request that was granted is sent now. Says whether it may be: it may have lost its moment.
     #[inline]
-    pub(crate) fn send(&mut self, grant: Grant) -> Option<Grant> {
-        if grant.not_before() >= self.revoked_before {
+    pub(crate) fn send(&mut self, grant: Grant) -> bool {
+        let holds = grant.not_before() >= self.revoked_before;
+        if holds {
             self.held = self.held.saturating_sub(1);
             self.unsent = self.unsent.saturating_sub(1);
-            return Some(grant);
         }
-        let open = self.ladder.silent_until() <= self.seen && self.quotas.have_moment(self.seen);
-        open.then(|| self.grant_moment(Dated::Later))
+        holds
     }
 
     /// An answer is there: what it says about the limits, and whether it is the proof.

@@ -14,6 +14,7 @@ use std::{
 
 use tokio::time::Instant;
 
+pub(crate) use self::pause::Try;
 use self::pause::{Passage, Pause};
 use crate::{
     LimitError, Limits, WaitCause,
@@ -51,6 +52,7 @@ pub(crate) struct PauseWaiter {
 pub(crate) struct Probe {
     /// `None` once the request is sent.
     credential: Option<Arc<Credential>>,
+    number: Try,
 }
 
 // === impl Credential ===
@@ -121,7 +123,7 @@ impl Credential {
 
     /// A request was refused because the credential has made too many. Gives for how long it
     /// pauses if that is news.
-    pub(crate) fn refuse(&self, hint: Option<Duration>, tried: bool) -> Option<Duration> {
+    pub(crate) fn refuse(&self, hint: Option<Duration>, tried: Option<Try>) -> Option<Duration> {
         self.pause.update_now(|pause, now| {
             self.paused.store(true, Ordering::Relaxed);
             pause.refuse(now, hint, tried)
@@ -137,8 +139,8 @@ impl Credential {
     }
 
     /// The request that tried got no answer: another may.
-    pub(crate) fn untried(&self) {
-        self.pause.update(Pause::untried);
+    pub(crate) fn untried(&self, tried: Try) {
+        self.pause.update(|pause| pause.untried(tried));
     }
 
     /// When to try again, as an error for one who does not wait. Nobody can tell while one tries.
@@ -174,8 +176,9 @@ impl PauseWaiter {
         });
         waiter.poll_pass(cx).map(|passed| match passed {
             Ok(Passage::Free) => Ok(None),
-            Ok(Passage::Tries) => Ok(Some(Probe {
+            Ok(Passage::Tries(number)) => Ok(Some(Probe {
                 credential: Some(Arc::clone(credential)),
+                number,
             })),
             Ok(Passage::Told) => Err(credential.rejection()),
             // Nobody can tell how long a try takes.
@@ -204,15 +207,16 @@ impl fmt::Debug for PauseWaiter {
 
 impl Probe {
     /// The request is sent, and its permit takes over.
-    pub(crate) fn hand_over(mut self) {
+    pub(crate) fn hand_over(mut self) -> Try {
         self.credential = None;
+        self.number
     }
 }
 
 impl Drop for Probe {
     fn drop(&mut self) {
         if let Some(credential) = &self.credential {
-            credential.untried();
+            credential.untried(self.number);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The object that layers, clients and clones share.
 
-use std::{fmt, future::poll_fn, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -127,7 +127,7 @@ impl Limiter {
     /// # Cancel safety
     /// Dropping it loses nothing.
     pub async fn idle(&self) {
-        poll_fn(|cx| self.credential.account().poll_idle(cx)).await;
+        self.credential.account().idle().await;
     }
 
     /// The limits kept.

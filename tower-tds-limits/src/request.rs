@@ -114,6 +114,9 @@ impl<F> RequestLimitLayer<F> {
 
     /// Bounds the wait for a permit here; the default is [`Limits::max_wait`](crate::Limits::max_wait).
     ///
+    /// A readied instance that was kept for so long that its moment is lost has the same bound once
+    /// more, from its call on.
+    ///
     /// With zero nothing waits: a call without a permit at once is
     /// [rejected](crate::LimitError::is_rejected), and told when there will be one. It passes nobody
     /// who waits, so beside a busy service that waits it is always rejected.
@@ -245,7 +248,7 @@ where
     fn call(&mut self, request: Request) -> Self::Future {
         match self.readiness.take() {
             Ok(mut permit) => {
-                let waits = permit.send(self.probe.take());
+                let waits = permit.send(self.probe.take(), self.readiness.max_wait());
                 let response = self.inner.call(request);
                 ResponseFuture::called(response, permit, waits, self.feedback.clone())
             }

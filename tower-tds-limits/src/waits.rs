@@ -123,6 +123,18 @@ impl Waits {
         }
     }
 
+    /// Forgets those who are gone, of whom there can be many before their time: so many wait.
+    pub(crate) fn forget_gone(&mut self, waiting: usize, waits: impl Fn(Key, u64) -> bool) {
+        if self.due.len() > waiting.saturating_mul(2).saturating_add(SPARE) {
+            self.due.retain(|(_, key, number)| waits(*key, *number));
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn remembered(&self) -> usize {
+        self.due.len()
+    }
+
     /// When the next wait has to be told about.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due.front().map(|(at, ..)| *at)
@@ -152,3 +164,6 @@ impl Waits {
         (waited >= self.notice).then_some((node.cause, waited, node.ahead))
     }
 }
+
+/// Beside as many who are gone as who wait: so that few are not looked through for each other.
+const SPARE: usize = 16;

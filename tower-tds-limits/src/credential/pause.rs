@@ -1,6 +1,6 @@
 //! The pause after a 429: closed for a time, then one try, then open or closed again.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use tokio::time::Instant;
 
@@ -17,7 +17,13 @@ pub(crate) struct Pause {
     usual: Duration,
     /// When the service says that it ends, where that is longer than anybody waits.
     told: Option<Instant>,
+    /// The last one that tried.
+    last: Try,
 }
+
+/// A request that tries whether a pause is over: its number among those that did, from one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Try(NonZeroU32);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -41,7 +47,7 @@ pub(crate) enum Passage {
     /// There is none.
     Free,
     /// It may be over, and this one tries.
-    Tries,
+    Tries(Try),
     /// It is too long to wait for.
     Told,
 }
@@ -54,6 +60,7 @@ impl Pause {
             state: State::Open,
             usual: SHORTEST,
             told: None,
+            last: Try(NonZeroU32::MIN),
         }
     }
 
@@ -83,8 +90,10 @@ impl Pause {
         &mut self,
         now: Instant,
         hint: Option<Duration>,
-        tried: bool,
+        tried: Option<Try>,
     ) -> Option<Duration> {
+        // One that was given up says no more than others do.
+        let tried = tried == Some(self.last);
         if let Some(hint) = hint {
             let end = now.checked_add(hint).filter(|_| hint > LONGEST);
             self.told = if tried { end } else { end.max(self.told) };
@@ -110,14 +119,26 @@ impl Pause {
 
     /// The one that tried was accepted.
     pub(crate) fn end(&mut self) {
-        *self = Self::new();
+        self.state = State::Open;
+        self.usual = SHORTEST;
+        self.told = None;
     }
 
-    /// The one that tried got no answer: another may.
-    pub(crate) fn untried(&mut self) {
-        if let State::Trying { since, .. } = self.state {
+    /// The one that tried got no answer: another may, if none does.
+    pub(crate) fn untried(&mut self, tried: Try) {
+        if let State::Trying { since, .. } = self.state
+            && tried == self.last
+        {
             self.state = State::Closed { until: since };
         }
+    }
+}
+
+// === impl Try ===
+
+impl Try {
+    const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
     }
 }
 
@@ -140,7 +161,8 @@ impl Limit for Pause {
             State::Closed { .. } | State::Trying { .. } => {
                 let until = now.checked_add(LONGEST_TRY).unwrap_or(now);
                 self.state = State::Trying { since: now, until };
-                Passage::Tries
+                self.last = self.last.next();
+                Passage::Tries(self.last)
             }
         }
     }

@@ -1,13 +1,8 @@
 //! The queue and the limit behind it, under one lock.
 
-use std::{
-    fmt, mem,
-    sync::PoisonError,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::{fmt, mem, sync::PoisonError, task::Waker, time::Duration};
 
-use tokio::{runtime::Id, time::Instant};
+use tokio::{runtime::Id, sync::Notify, time::Instant};
 
 use super::{
     Limit, Line, Opens, WaitCause, Waits, clock, events,
@@ -20,6 +15,8 @@ pub(crate) struct Queue<L> {
     /// Guards the limit and the queue together, so that a grant and its order are one step. Never
     /// held across an `.await`; no waker is woken or dropped under it, and no event is told.
     state: Mutex<State<L>>,
+    /// For who waits until nothing is under way.
+    idle: Notify,
 }
 
 struct State<L> {
@@ -33,8 +30,8 @@ struct State<L> {
     alarms: Vec<Bell>,
     /// Since when nobody waits, if somebody has.
     empty_since: Option<Instant>,
-    /// Who waits until nothing is under way.
-    idle: Vec<Waker>,
+    /// Whether somebody waits until nothing is under way.
+    idle_awaited: bool,
     waits: Waits,
 }
 
@@ -65,7 +62,7 @@ pub(super) enum Ring {
 #[derive(Default)]
 struct Wakers {
     called: Option<Waker>,
-    /// Alarms, and those who wait for the limit to be idle.
+    /// Alarms.
     others: Vec<Waker>,
 }
 
@@ -82,9 +79,10 @@ impl<L: Limit> Queue<L> {
                 look_at: None,
                 alarms: Vec::new(),
                 empty_since: None,
-                idle: Vec::new(),
+                idle_awaited: false,
                 waits: Waits::new(notice),
             }),
+            idle: Notify::new(),
         }
     }
 
@@ -107,16 +105,20 @@ impl<L: Limit> Queue<L> {
         let mut state = self.lock();
         let told = event(&mut state.limit);
         // Nobody waits as a rule, and then the time is nobody's concern.
-        if state.rows.is_empty() && state.idle.is_empty() {
+        if state.rows.is_empty() && !state.idle_awaited {
             return told;
         }
         let mut wakers = state.settle(clock::now());
         wakers.called = wakers.called.or_else(|| state.who_keeps_time());
-        if state.limit.is_idle() {
-            wakers.others.append(&mut state.idle);
+        let idle = state.idle_awaited && state.limit.is_idle();
+        if idle {
+            state.idle_awaited = false;
         }
         drop(state);
         wakers.wake();
+        if idle {
+            self.idle.notify_waiters();
+        }
         told
     }
 
@@ -143,6 +145,14 @@ impl<L: Limit> Queue<L> {
             return Pass::Granted(grant);
         }
         Self::pass_now(state, place, line, waker)
+    }
+
+    /// Passes if that is possible at once and nobody waits for the same.
+    pub(crate) fn try_pass(&self, line: Line) -> Option<L::Grant> {
+        let mut state = self.lock();
+        let now = clock::now();
+        let open = state.is_next(line, now) && state.limit.opens(line, now) == Opens::Now;
+        open.then(|| state.limit.admit(line, now))
     }
 
     fn pass_now(
@@ -186,7 +196,11 @@ impl<L: Limit> Queue<L> {
                 let cause = state.limit.cause(line, now);
                 let (key, number) = state.rows.push(line, waker.clone(), now, cause);
                 if events::waits_are_told() {
-                    state.waits.began(now, key, number);
+                    let State { rows, waits, .. } = &mut *state;
+                    waits.began(now, key, number);
+                    waits.forget_gone(rows.len(), |key, number| {
+                        rows.get(key).is_some_and(|node| node.number == number)
+                    });
                 }
                 *place = Some(key);
                 None
@@ -227,15 +241,22 @@ impl<L: Limit> Queue<L> {
     }
 
     /// Waits until nothing is under way.
-    pub(crate) fn poll_idle(&self, cx: &Context<'_>) -> Poll<()> {
+    pub(crate) async fn idle(&self) {
+        loop {
+            // Notified from here on, before anybody is asked.
+            let notified = self.idle.notified();
+            if self.is_idle_or_tells() {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    fn is_idle_or_tells(&self) -> bool {
         let mut state = self.lock();
-        if state.limit.is_idle() {
-            return Poll::Ready(());
-        }
-        if !state.idle.iter().any(|waker| waker.will_wake(cx.waker())) {
-            state.idle.push(cx.waker().clone());
-        }
-        Poll::Pending
+        let idle = state.limit.is_idle();
+        state.idle_awaited = !idle;
+        idle
     }
 
     /// Looks by an alarm, which is woken by `waker` until then. Says when it shall look next, or that

@@ -520,11 +520,46 @@ async fn whoever_waits_until_nothing_is_under_way_is_told() {
     let queue = queue(0);
     queue.update(|script| script.busy = true);
     let other = Arc::clone(&queue);
-    let mut idle = task::spawn(poll_fn(move |cx| other.poll_idle(cx)));
+    let mut idle = task::spawn(async move { other.idle().await });
     assert_pending!(idle.poll());
     put_back(&queue);
     assert!(!idle.is_woken());
     queue.update(|script| script.busy = false);
     assert!(idle.is_woken());
     assert_ready!(idle.poll());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_left_is_not_remembered_until_its_wait_would_be_told() {
+    let all = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
+    let _told = tracing::subscriber::set_default(all.with_writer(std::io::sink).finish());
+    let queue = queue(0);
+    let mut waits = pass!(waiter(&queue));
+    assert_pending!(waits.poll());
+    for _ in 0..1_000 {
+        let mut leaves = pass!(waiter(&queue));
+        assert_pending!(leaves.poll());
+    }
+    let remembered = queue.read_all(|_, _, waits| waits.remembered());
+    assert!((1..=32).contains(&remembered), "{remembered}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_wait_that_is_dropped_leaves_no_waker() {
+    struct Task;
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+    let queue = queue(0);
+    queue.update(|script| script.busy = true);
+    let waits = Arc::new(Task);
+    let waker = Waker::from(Arc::clone(&waits));
+    let mut idle = Box::pin(queue.idle());
+    assert!(
+        idle.as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    drop((idle, waker));
+    assert_eq!(Arc::strong_count(&waits), 1);
 }

@@ -92,8 +92,9 @@ where
                 feedback,
             } => {
                 if let (Some(wait), Some(permit)) = (moment.as_mut(), permit.as_mut()) {
-                    ready!(permit.poll_send(wait, cx));
+                    let passed = ready!(permit.poll_send(wait, cx));
                     *moment = None;
+                    passed.map_err(Error::Limit)?;
                 }
                 match ready!(response.poll(cx)) {
                     Ok(mut response) => {

@@ -1,17 +1,17 @@
 //! One request's permit: what it tells the account, exactly once.
 
 use std::{
-    mem,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use crate::{
-    Rung,
+    LimitError, Rung,
     account::{Account, Grant},
     clock,
     connection::refused,
-    credential::{Credential, Probe},
+    credential::{Credential, Probe, Try},
     events,
     queue::{Line, Permit, Queue, Waiter},
     request::Outcome,
@@ -23,8 +23,8 @@ pub(crate) struct RequestPermit {
     credential: Arc<Credential>,
     grant: Grant,
     stage: Stage,
-    /// Whether this request tries if a pause is over.
-    tries: bool,
+    /// There if this request tries whether a pause is over.
+    tries: Option<Try>,
 }
 
 /// Waits for a moment to send.
@@ -52,35 +52,49 @@ enum Stage {
 impl RequestPermit {
     /// The request is about to be sent, at once or when a moment is there that must be waited for.
     #[inline]
-    pub(crate) fn send(&mut self, probe: Option<Probe>) -> Option<Moment> {
-        if let Some(probe) = probe {
-            probe.hand_over();
-            self.tries = true;
-        }
+    pub(crate) fn send(
+        &mut self,
+        probe: Option<Probe>,
+        max_wait: Option<Duration>,
+    ) -> Option<Moment> {
+        self.tries = probe.map(Probe::hand_over);
         let queue = self.credential.account();
-        match queue.update(|account| account.send(self.grant)) {
-            Some(grant) => {
-                self.grant = grant;
-                self.stage = Stage::Sent;
-                None
-            }
-            None => {
-                self.stage = Stage::Waiting;
-                let waiter = Waiter::new(Arc::clone(queue), Line::Sender, None);
-                Some(Moment(Box::new(waiter)))
-            }
+        if queue.update(|account| account.send(self.grant)) {
+            self.stage = Stage::Sent;
+            return None;
         }
+        self.wait_for_moment(max_wait)
+    }
+
+    /// Its own was lost: another at once, if there is one and nobody else waits for it, or later.
+    #[cold]
+    fn wait_for_moment(&mut self, max_wait: Option<Duration>) -> Option<Moment> {
+        let queue = self.credential.account();
+        if let Some(grant) = queue.try_pass(Line::Sender) {
+            self.sent(grant);
+            return None;
+        }
+        self.stage = Stage::Waiting;
+        let waiter = Waiter::new(Arc::clone(queue), Line::Sender, max_wait);
+        Some(Moment(Box::new(waiter)))
     }
 
     /// Waits until it may be sent.
-    pub(crate) fn poll_send(&mut self, moment: &mut Moment, cx: &mut Context<'_>) -> Poll<()> {
-        moment.0.poll_pass(cx).map(|passed| {
-            // This wait has no bound, so that it never fails.
-            if let Ok(grant) = passed {
-                self.grant = grant;
-                self.stage = Stage::Sent;
-            }
-        })
+    ///
+    /// # Errors
+    /// When the longest wait has passed.
+    pub(crate) fn poll_send(
+        &mut self,
+        moment: &mut Moment,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), LimitError>> {
+        let passed = ready!(moment.0.poll_pass(cx));
+        Poll::Ready(passed.map(|grant| self.sent(grant)))
+    }
+
+    fn sent(&mut self, grant: Grant) {
+        self.grant = grant;
+        self.stage = Stage::Sent;
     }
 
     /// The response head is there, and with it perhaps the whole response. Says whether the body
@@ -136,7 +150,7 @@ impl RequestPermit {
         } else if answer.proven {
             self.stage = Stage::Proven;
         }
-        if answer.rung.is_some() || outcome != Outcome::Answered || self.tries {
+        if answer.rung.is_some() || outcome != Outcome::Answered || self.tries.is_some() {
             self.tell(outcome, answer.rung);
         }
     }
@@ -158,18 +172,18 @@ impl RequestPermit {
             events::connections_refused();
             refused(self.credential.connections());
         }
-        let tried = mem::take(&mut self.tries);
+        let tried = self.tries.take();
         if let Outcome::QuotaExceeded(hint) = outcome {
             if let Some(wait) = self.credential.refuse(hint, tried) {
                 events::paused(wait);
             }
-        } else if tried {
+        } else if let Some(tried) = tried {
             let about_others = matches!(
                 outcome,
                 Outcome::RateExceeded | Outcome::GatewayFailed | Outcome::GatewayTimedOut
             );
             if about_others {
-                self.credential.untried();
+                self.credential.untried(tried);
             } else {
                 self.credential.accept();
             }
@@ -223,15 +237,15 @@ impl Permit for RequestPermit {
             credential: Arc::clone(source),
             grant,
             stage: Stage::Granted,
-            tries: false,
+            tries: None,
         }
     }
 }
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
-        if self.tries {
-            self.credential.untried();
+        if let Some(tried) = self.tries {
+            self.credential.untried(tried);
         }
         let grant = self.grant;
         let queue = self.credential.account();

@@ -6,6 +6,7 @@ use std::{
     num::NonZeroU32,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Waker},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -15,8 +16,13 @@ use tokio::{
     task::JoinSet,
     time::{Instant, advance, sleep, timeout},
 };
-use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
-use tower_tds_limits::{Burst, Limiter, Limits, Proof, RequestLimitLayer, Rules, WaitCause};
+use tokio_test::{assert_pending, task};
+use tower::{
+    BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService,
+};
+use tower_tds_limits::{
+    Burst, Error, Limiter, Limits, PermitBody, Proof, RequestLimitLayer, Rules, WaitCause,
+};
 
 use crate::{
     limited::Limited,
@@ -32,6 +38,10 @@ impl Arrivals {
     fn note(&self) {
         let mut arrivals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         arrivals.push(Instant::now());
+    }
+
+    fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// How many came in each second from `begin` on.
@@ -272,7 +282,7 @@ async fn a_buffer_whose_callers_have_gone_stops_nobody() {
 }
 
 /// A gateway that takes bursts of ten, a request each 20 ms, and answers after so long.
-fn bucket_of_ten(takes: std::time::Duration) -> Scripted {
+fn bucket_of_ten(takes: Duration) -> Scripted {
     let mut level = 0.0_f64;
     let mut last = Instant::now();
     Scripted::new(takes, move |_| {
@@ -485,7 +495,7 @@ async fn it_goes_under_and_over_towers_own_limits_with_boxed_errors_between() {
         .map_err(BoxError::from)
         .layer(layer.clone())
         .service(inner());
-    tower::util::BoxCloneSyncService::new(boxed)
+    BoxCloneSyncService::new(boxed)
         .oneshot(request())
         .await
         .expect("an answer");
@@ -515,4 +525,70 @@ impl<T, E> tower::retry::Policy<Request<Empty<Bytes>>, T, E> for Never {
     fn clone_request(&mut self, _: &Request<Empty<Bytes>>) -> Option<Request<Empty<Bytes>>> {
         None
     }
+}
+
+type Limit =
+    BoxCloneSyncService<Request<()>, Response<PermitBody<Empty<Bytes>>>, Error<Infallible>>;
+
+/// One request at a time, each of which takes so long. Its arrivals are those of polled futures.
+fn one_at_a_time(takes: Duration, max_wait: Option<Duration>) -> (impl Fn() -> Limit, Arrivals) {
+    let arrivals = Arrivals::default();
+    let noted = arrivals.clone();
+    let limits = Limits::default().rules(Rules::window().bucket(Burst::Of(0)));
+    let limits = match max_wait {
+        Some(wait) => limits.max_wait(wait),
+        None => limits,
+    };
+    let layer = RequestLimitLayer::new(Limiter::new(limits));
+    let service = layer.layer(service_fn(move |_request: Request<()>| {
+        let noted = noted.clone();
+        async move {
+            noted.note();
+            sleep(takes).await;
+            Ok(Response::new(Empty::new()))
+        }
+    }));
+    (move || BoxCloneSyncService::new(service.clone()), arrivals)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_another_moment_keeps_to_the_longest_wait() {
+    let (caller, arrivals) = one_at_a_time(secs(20), Some(secs(1)));
+    caller().oneshot(Request::new(())).await.expect("an answer");
+    let mut kept = caller();
+    kept.ready().await.expect("its turn");
+    sleep(ms(100)).await;
+    let mut slow = task::spawn(caller().oneshot(Request::new(())));
+    assert_pending!(slow.poll());
+    let begin = Instant::now();
+    let answer = kept.call(Request::new(())).await;
+    let Err(Error::Limit(error)) = answer else {
+        panic!("no moment comes: {answer:?}");
+    };
+    assert!(error.is_timeout(), "{error}");
+    assert_eq!(error.cause(), Some(WaitCause::Bucket));
+    assert_eq!(begin.elapsed().as_secs(), 1);
+    assert_eq!(arrivals.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_late_for_its_moment_does_not_overtake_another_who_did() {
+    let (caller, arrivals) = one_at_a_time(ms(1), None);
+    let call = || async { caller().oneshot(Request::new(())).await.expect("an answer") };
+    call().await;
+    let (mut first, mut second) = (caller(), caller());
+    first.ready().await.expect("its turn");
+    second.ready().await.expect("the first has lost its moment");
+    sleep(ms(100)).await;
+    // By this one the second loses its own.
+    call().await;
+    let mut first = task::spawn(first.call(Request::new(())));
+    assert_pending!(first.poll());
+    sleep(ms(23)).await;
+    assert!(first.is_woken(), "it is called, and has not looked");
+    let mut second = task::spawn(second.call(Request::new(())));
+    assert_pending!(second.poll());
+    assert_eq!(arrivals.count(), 2);
+    assert_pending!(first.poll());
+    assert_eq!(arrivals.count(), 3);
 }

@@ -48,7 +48,7 @@ proptest! {
         let mut pause = Pause::new();
         let mut now = Instant::now();
         let mut closed_until = None;
-        let mut trying = false;
+        let mut trying = None;
         let mut tried_at = now;
         for (after, event) in events {
             now += Duration::from_millis(after);
@@ -59,9 +59,9 @@ proptest! {
             match event {
                 Event::Refused(hint) => {
                     let news = closed_until.is_none();
-                    let begun = pause.refuse(now, secs_of(hint), false);
+                    let begun = pause.refuse(now, secs_of(hint), None);
                     prop_assert_eq!(begun.is_some(), news);
-                    if !trying {
+                    if trying.is_none() {
                         closed_until = closed_until.max(closes(hint, u64::from(news)));
                     }
                 }
@@ -70,28 +70,32 @@ proptest! {
                     if passage == Passage::Told {
                         continue;
                     }
-                    let given_up = trying && tried_at + LONGEST_TRY <= now;
-                    prop_assert!(!trying || given_up);
+                    let given_up = trying.is_some() && tried_at + LONGEST_TRY <= now;
+                    prop_assert!(trying.is_none() || given_up);
                     prop_assert!(closed_until.is_none_or(|until| until <= now));
-                    trying = passage == Passage::Tries;
+                    trying = match passage {
+                        Passage::Tries(number) => Some(number),
+                        Passage::Free | Passage::Told => None,
+                    };
                     tried_at = now;
-                    prop_assert_eq!(trying, closed_until.is_some());
+                    prop_assert_eq!(trying.is_some(), closed_until.is_some());
                 }
                 Event::Asked => prop_assert!(closed_until.is_some()),
-                Event::TryRefused(hint) if trying => {
-                    trying = false;
-                    prop_assert!(pause.refuse(now, secs_of(hint), true).is_some());
+                Event::TryRefused(hint) if trying.is_some() => {
+                    let tried = trying.take();
+                    prop_assert!(pause.refuse(now, secs_of(hint), tried).is_some());
                     closed_until = closes(hint, 1);
                 }
-                Event::TryAccepted if trying => {
-                    (trying, closed_until) = (false, None);
+                Event::TryAccepted if trying.is_some() => {
+                    (trying, closed_until) = (None, None);
                     pause.end();
                 }
-                Event::TryLost if trying => {
-                    trying = false;
-                    pause.untried();
+                Event::TryLost => {
+                    if let Some(tried) = trying.take() {
+                        pause.untried(tried);
+                    }
                 }
-                Event::TryRefused(_) | Event::TryAccepted | Event::TryLost => {}
+                Event::TryRefused(_) | Event::TryAccepted => {}
             }
         }
     }
