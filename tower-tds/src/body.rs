@@ -3,15 +3,17 @@
 use std::{
     fmt,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
+use futures_core::Stream;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tower_http::decompression::DecompressionBody;
-use tower_tds_errors::{Error, GuardBody};
+use tower_tds_errors::{Error, GuardBody, Kind};
 use tower_tds_limits::{PermitBody, TrackBody};
 
 /// What the layers make of the body that hyper reads.
@@ -29,24 +31,124 @@ pin_project! {
     /// - [`Kind::Stalled`](crate::Kind::Stalled): nothing came for as long as
     ///   [`Builder::guard`](crate::Builder::guard) allows, 30 s by default. Fetch it again.
     /// - [`Kind::Decode`](crate::Kind::Decode): it is not in the coding that it declares.
+    ///
+    /// # Examples
+    /// Unit tests make bodies of their own:
+    /// ```
+    /// use tower_tds::ResponseBody;
+    ///
+    /// let response = http::Response::new(ResponseBody::from("{\"name\":\"bus\"}"));
+    /// # drop(response);
+    /// ```
     pub struct ResponseBody {
         #[pin]
-        inner: Layered,
+        inner: Inner,
+    }
+}
+
+pin_project! {
+    #[project = InnerProjection]
+    enum Inner {
+        Received { #[pin] body: Layered },
+        Made { #[pin] body: Full<Bytes> },
     }
 }
 
 // === impl ResponseBody ===
 
 impl ResponseBody {
-    pub(crate) fn new(inner: Layered) -> Self {
-        Self { inner }
+    pub(crate) fn new(body: Layered) -> Self {
+        Self {
+            inner: Inner::Received { body },
+        }
+    }
+
+    /// All of it, of up to 64 MiB.
+    ///
+    /// # Errors
+    /// Those of the body; and [`Kind::InvalidRequest`](crate::Kind::InvalidRequest) if there is more than
+    /// that: read it by [`chunk`](Self::chunk).
+    pub async fn bytes(self) -> Result<Bytes, Error> {
+        match Limited::new(self, MOST).collect().await {
+            Ok(body) => Ok(body.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => {
+                Err(Error::new(Kind::InvalidRequest, TOO_LARGE))
+            }
+            Err(error) => Err(Error::from(error)),
+        }
+    }
+
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// Those of the body.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost: the next call gives what this one would have.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
+        while let Some(frame) = self.frame().await {
+            // Trailers are no piece of it.
+            if let Ok(data) = frame?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether its end will say that it is whole: not if it ends with its connection alone, without
     /// length and chunks. One that broke off looks the same then.
     #[must_use]
     pub fn is_verifiable(&self) -> bool {
-        self.inner.get_ref().get_ref().is_verifiable()
+        match &self.inner {
+            Inner::Received { body } => body.get_ref().get_ref().is_verifiable(),
+            Inner::Made { .. } => true,
+        }
+    }
+}
+
+impl From<Bytes> for ResponseBody {
+    fn from(bytes: Bytes) -> Self {
+        Self {
+            inner: Inner::Made {
+                body: Full::new(bytes),
+            },
+        }
+    }
+}
+
+impl From<&'static str> for ResponseBody {
+    fn from(text: &'static str) -> Self {
+        Bytes::from_static(text.as_bytes()).into()
+    }
+}
+
+impl From<String> for ResponseBody {
+    fn from(text: String) -> Self {
+        Bytes::from(text).into()
+    }
+}
+
+impl From<Vec<u8>> for ResponseBody {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes::from(bytes).into()
+    }
+}
+
+impl Stream for ResponseBody {
+    type Item = Result<Bytes, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            match ready!(self.as_mut().poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Poll::Ready(Some(Ok(data)));
+                    }
+                }
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
     }
 }
 
@@ -58,16 +160,25 @@ impl Body for ResponseBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        // The decoder boxes what the guard below it said.
-        self.project().inner.poll_frame(cx).map_err(Error::from)
+        match self.project().inner.project() {
+            // The decoder boxes what the guard below it said.
+            InnerProjection::Received { body } => body.poll_frame(cx).map_err(Error::from),
+            InnerProjection::Made { body } => body.poll_frame(cx).map_err(|never| match never {}),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        match &self.inner {
+            Inner::Received { body } => body.is_end_stream(),
+            Inner::Made { body } => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        match &self.inner {
+            Inner::Received { body } => body.size_hint(),
+            Inner::Made { body } => body.size_hint(),
+        }
     }
 }
 
@@ -78,3 +189,10 @@ impl fmt::Debug for ResponseBody {
             .finish_non_exhaustive()
     }
 }
+
+/// What a program that asks for all of it is ready to hold: more than any live answer, and less than a
+/// small container has.
+const MOST: usize = 64 << 20;
+
+const TOO_LARGE: &str =
+    "the body has more than the 64 MiB that are read at once: read it piece by piece";

@@ -1,23 +1,33 @@
 //! From addresses and credentials to a client.
 
-use std::fmt;
+use std::{
+    env::{self, VarError},
+    fmt,
+};
 
-use http::Uri;
+use bytes::Bytes;
+use http::{HeaderValue, Uri, uri::Scheme};
+use http_body_util::Full;
 use tower::{BoxError, ServiceBuilder};
 use tower_oidc_cc::{
-    BearerAuthLayer, ConfigError, Origin, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
+    BearerAuthLayer, ConfigError, Credentials, Origin, Provider, TokenEndpoint, TokenSource,
+    TokenSourceBuilder,
 };
 use tower_tds_errors::{ClassifyLayer, GuardLayer, RetryLayer};
 use tower_tds_limits::{DetachLayer, Limits, RequestLimitLayer};
 
 use crate::{
     BuildError, Client,
+    base::Base,
     client::Translate,
     compression::Compression,
     limiters::Limiters,
     misdirected::Misdirected,
+    proxy::Proxies,
+    request::ReplayBytes,
+    tls::Tls,
     translate::{ReadError, into_error},
-    transport::{Schemes, connector, pooled, unpooled},
+    transport::{Http, Schemes, connector, pooled, unpooled},
 };
 
 /// Puts a [`Client`] together: what cannot be defaulted is in [`Client::builder`], the rest here.
@@ -47,6 +57,9 @@ pub struct Builder {
     guard: GuardLayer,
     schemes: Schemes,
     compression: Compression,
+    user_agent: String,
+    tls: Tls,
+    proxies: Proxies,
 }
 
 /// What the user makes of the token's settings, which only exist once the addresses are read.
@@ -67,7 +80,35 @@ impl Builder {
             guard: GuardLayer::new(),
             schemes: Schemes::HttpsOnly,
             compression: Compression::Off,
+            user_agent: USER_AGENT.to_owned(),
+            tls: Tls::default(),
+            proxies: Proxies::default(),
         }
+    }
+
+    /// Begins with what the environment says: `TDS_AUTH_URL`, `TDS_BASE_URL`, `TDS_CLIENT_ID`, and
+    /// `TDS_CLIENT_SECRET` or the path of a file with it in `TDS_CLIENT_SECRET_FILE`.
+    ///
+    /// # Errors
+    /// If one of them is missing, or is not text: the error names it.
+    pub fn from_env() -> Result<Self, BuildError> {
+        let auth_url = variable("TDS_AUTH_URL")?;
+        let base_url = variable("TDS_BASE_URL")?;
+        let id = variable("TDS_CLIENT_ID")?;
+        let credentials = match env::var_os("TDS_CLIENT_SECRET_FILE") {
+            Some(path) if env::var_os("TDS_CLIENT_SECRET").is_none() => Provider::file(id, path),
+            Some(_) => {
+                return Err(BuildError::new(
+                    "TDS_CLIENT_SECRET and TDS_CLIENT_SECRET_FILE are both set: one would be ignored",
+                ));
+            }
+            None => Credentials::new(id, variable("TDS_CLIENT_SECRET")?)
+                .map_err(|error| {
+                    BuildError::because("TDS_CLIENT_ID or TDS_CLIENT_SECRET is not usable", error)
+                })?
+                .into(),
+        };
+        Ok(Self::new(&auth_url, &base_url, credentials))
     }
 
     /// Keeps within other limits than the contract's.
@@ -169,6 +210,61 @@ impl Builder {
         self
     }
 
+    /// Says who calls (RFC 9110, section 10.1.5). The default is `tower-tds/` with the version.
+    #[must_use]
+    pub fn user_agent(mut self, user_agent: impl Into<String>) -> Self {
+        self.user_agent = user_agent.into();
+        self
+    }
+
+    /// Believes servers by these certificates, too: a company's own authority, in PEM.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # fn run(builder: tower_tds::Builder) -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = builder
+    ///     .root_certificate(&std::fs::read("/etc/ssl/company.pem")?)
+    ///     .proxy("http://proxy.example.org:3128");
+    /// # drop(builder);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn root_certificate(mut self, pem: &[u8]) -> Self {
+        self.tls.believe(pem);
+        self
+    }
+
+    /// Shows a certificate to servers that ask for one: its chain and its key, in PEM.
+    #[must_use]
+    pub fn client_certificate(mut self, chain: &[u8], key: &[u8]) -> Self {
+        self.tls.show(chain, key);
+        self
+    }
+
+    /// Speaks TLS by this configuration alone.
+    #[must_use]
+    pub fn tls(mut self, config: rustls::ClientConfig) -> Self {
+        self.tls.replace(config);
+        self
+    }
+
+    /// Reaches all addresses through the tunnel of this proxy: `http://host:port`, with user and
+    /// password in front of the host if it asks for them. Its connections count as the service's.
+    #[must_use]
+    pub fn proxy(mut self, url: &str) -> Self {
+        self.proxies = Proxies::one(url);
+        self
+    }
+
+    /// Reaches addresses through the proxies that `HTTPS_PROXY`, `HTTP_PROXY` and `ALL_PROXY` name,
+    /// but for those in `NO_PROXY`. Otherwise the environment is not looked at.
+    #[must_use]
+    pub fn env_proxies(mut self) -> Self {
+        self.proxies = Proxies::from_env();
+        self
+    }
+
     /// Lets plain http through to hosts of this machine, for development and tests.
     #[must_use]
     pub fn loopback_http(mut self) -> Self {
@@ -180,14 +276,18 @@ impl Builder {
     ///
     /// # Errors
     /// If an address is not https (or loopback http where that is let through), if the limits
-    /// leave no connection beside the token's, or if there are no root certificates: `SSL_CERT_FILE`
-    /// can name some. One that cannot be read is told only where there are no others.
+    /// leave no connection beside the token's, if a certificate, a proxy or the user agent cannot be
+    /// used, or if there are no root certificates. What `SSL_CERT_FILE` names has to be readable.
     pub fn build(self) -> Result<Client, BuildError> {
         let base = self.base_url.parse::<Uri>().map_err(|error| {
             BuildError::because("the base URL is not usable: give https://host", error)
         })?;
         let origin = self.origin(&base)?;
+        let base_url = base.clone();
+        let base = Base::new(base)?;
         let endpoint = self.endpoint()?;
+        let user_agent = HeaderValue::try_from(&self.user_agent)
+            .map_err(|error| BuildError::because("the user agent is no header's value", error))?;
 
         let limiters = match self.shared {
             Some(limiters) => limiters,
@@ -200,12 +300,16 @@ impl Builder {
             bodies,
         } = limiters.clone();
 
-        let roots = "no root certificates: install the platform's, or name a file in SSL_CERT_FILE";
-        let connector = |limiter| {
-            connector(limiter, self.schemes).map_err(|error| BuildError::because(roots, error))
-        };
-        let token_http = pooled(connector(token_sockets)?);
-        let connector = connector(data.clone())?;
+        let token_url = self.auth_url.parse::<Uri>().unwrap_or_default();
+        let secure = |uri: &Uri| uri.scheme() != Some(&Scheme::HTTP);
+        let tls = self.tls.config(secure(&base_url) || secure(&token_url))?;
+        for target in [&base_url, &token_url] {
+            let checked = self.proxies.check(target);
+            checked.map_err(|error| BuildError::because("the proxy is not usable", error))?;
+        }
+        let connector = |limiter| connector(limiter, self.schemes, tls.clone(), &self.proxies);
+        let token_http: Http<Full<Bytes>> = pooled(connector(token_sockets));
+        let connector = connector(data.clone());
         let data_http = Misdirected::new(pooled(connector.clone()), unpooled(connector));
 
         // A gateway before both counts both; and whoever waits for a permit may wait for a token.
@@ -222,13 +326,13 @@ impl Builder {
             .layer(ClassifyLayer::new())
             .service(data_http);
         let stack = ServiceBuilder::new()
-            .layer(self.retry.bodies(bodies))
+            .layer(self.retry.bodies(bodies).replay(ReplayBytes))
             .map_err(translate)
             .layer(BearerAuthLayer::new(tokens.clone(), [origin]).judge(ReadError))
             .layer(DetachLayer::new())
             .layer(RequestLimitLayer::new(data).feedback(ReadError))
             .service(self.compression.around(read));
-        Ok(Client::new(stack, tokens, limiters))
+        Ok(Client::new(stack, base, user_agent, tokens, limiters))
     }
 
     fn origin(&self, base: &Uri) -> Result<Origin, BuildError> {
@@ -266,6 +370,18 @@ fn unwrapped<E: Into<BoxError>>(error: tower_tds_limits::Error<E>) -> BoxError {
         Err(limit) => limit.into(),
     }
 }
+
+/// A variable of the environment that has to be there.
+fn variable(name: &'static str) -> Result<String, BuildError> {
+    match env::var(name) {
+        Ok(value) if !value.trim().is_empty() => Ok(value),
+        Ok(_) | Err(VarError::NotPresent) => Err(BuildError::missing(name)),
+        // That error's own text shows the value, which may be the secret.
+        Err(VarError::NotUnicode(_)) => Err(BuildError::unreadable(name)),
+    }
+}
+
+const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
 /// Contract, "Token endpoint": the realm in its path.
 const REALM: &str = "ServiceConnect";

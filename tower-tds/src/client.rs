@@ -3,23 +3,28 @@
 use std::{
     fmt,
     future::Future,
+    mem,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
+    time::Duration,
 };
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::Full;
+use http::{HeaderValue, Method, Request, Response, header::USER_AGENT};
 use hyper::body::Incoming;
+use tokio::time::timeout;
 use tower::util::MapErr;
 use tower_oidc_cc::{BearerAuth, Provider, TokenSource};
 use tower_service::Service;
-use tower_tds_errors::{Classify, Error, Guard, GuardBody, Retry};
+use tower_tds_errors::{Classify, Error, Guard, GuardBody, Kind, Retry};
 use tower_tds_limits::{Detach, Limiter, RequestLimit, TrackBody};
 
 use crate::{
-    Builder, ResponseBody, compression::Compressed, limiters::Limiters, misdirected::Misdirected,
-    translate::ReadError,
+    BuildError, Builder, Call, RequestBody, ResponseBody, base::Base, compression::Compressed,
+    limiters::Limiters, misdirected::Misdirected, request::ReplayBytes, translate::ReadError,
 };
 
 /// A client of the service: always a valid token, never beyond the limits, typed errors.
@@ -44,12 +49,13 @@ use crate::{
 #[derive(Clone)]
 pub struct Client {
     stack: Stack,
+    base: Base,
+    user_agent: HeaderValue,
+    /// Of all clones. A call that begins while it is set elsewhere may still pass.
+    closed: Arc<AtomicBool>,
     tokens: TokenSource,
     limiters: Limiters,
 }
-
-/// The body of a request; `RequestBody::default()` is that of a GET.
-pub type RequestBody = Full<Bytes>;
 
 /// Errors are read below the decoder, which has no bounds; bodies are watched there too, since
 /// what is announced is counted as it is on the wire.
@@ -58,7 +64,7 @@ type Limited = Detach<RequestLimit<Classified, ReadError>>;
 type Tokened = BearerAuth<Limited, ReadError>;
 type LayerError = <Tokened as Service<Request<RequestBody>>>::Error;
 pub(crate) type Translate = fn(LayerError) -> Error;
-pub(crate) type Stack = Retry<MapErr<Tokened, Translate>>;
+pub(crate) type Stack = Retry<MapErr<Tokened, Translate>, ReplayBytes>;
 
 // === impl Client ===
 
@@ -73,12 +79,102 @@ impl Client {
         Builder::new(auth_url, base_url, credentials.into())
     }
 
-    pub(crate) fn new(stack: Stack, tokens: TokenSource, limiters: Limiters) -> Self {
+    pub(crate) fn new(
+        stack: Stack,
+        base: Base,
+        user_agent: HeaderValue,
+        tokens: TokenSource,
+        limiters: Limiters,
+    ) -> Self {
         Self {
             stack,
+            base,
+            user_agent,
+            closed: Arc::default(),
             tokens,
             limiters,
         }
+    }
+
+    /// Builds one from the environment: see [`Builder::from_env`].
+    ///
+    /// # Errors
+    /// As of [`Builder::from_env`] and [`Builder::build`].
+    pub fn from_env() -> Result<Self, BuildError> {
+        Builder::from_env()?.build()
+    }
+
+    /// Takes no more calls, of any clone, and waits for what is under way: calls, also those that
+    /// nobody waits for any more, and a token request. Says whether all of it has ended in time.
+    ///
+    /// A response that is kept is under way until its body has been read or dropped.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves the client closed.
+    pub async fn shutdown(&self, within: Duration) -> bool {
+        self.closed.store(true, Ordering::Relaxed);
+        timeout(within, self.limiters.data.idle()).await.is_ok()
+    }
+
+    /// Gets `target`: a path, which is put under the base URL byte for byte, or a whole address of the
+    /// service.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn run(client: tower_tds::Client) -> Result<(), tower_tds::Error> {
+    /// let bus = client.get("/v1/live/bus?$filter=line%20eq%20'307'").await?;
+    /// println!("{}", bus.text().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get(&self, target: &str) -> Call {
+        self.with(Method::GET, target)
+    }
+
+    /// Asks for the head that a [`get`](Self::get) would be answered with.
+    pub fn head(&self, target: &str) -> Call {
+        self.with(Method::HEAD, target)
+    }
+
+    /// Sends any request. Its URI is a path, which is put under the base URL, or a whole address of
+    /// the service.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn run(client: tower_tds::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let search = http::Request::post("/v1/search").body(r#"{"line":307}"#)?;
+    /// let found = client.request(search).await?;
+    /// # drop(found);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn request<B: Into<RequestBody>>(&self, request: Request<B>) -> Call {
+        Call::new(self.clone(), Ok(request.map(Into::into)))
+    }
+
+    fn with(&self, method: Method, target: &str) -> Call {
+        let request = self.base.parse(target).map(|uri| {
+            let mut request = Request::new(RequestBody::default());
+            *request.method_mut() = method;
+            *request.uri_mut() = uri;
+            request
+        });
+        Call::new(self.clone(), request)
+    }
+
+    /// The request as it is sent: to a whole address, by a name.
+    fn whole(&self, mut request: Request<RequestBody>) -> Result<Request<RequestBody>, Error> {
+        if self.closed.load(Ordering::Relaxed) {
+            let closed = "the client was shut down: it takes no more calls";
+            return Err(Error::new(Kind::InvalidRequest, closed));
+        }
+        let target = mem::take(request.uri_mut());
+        *request.uri_mut() = self.base.resolve(target)?;
+        let headers = request.headers_mut();
+        headers
+            .entry(USER_AGENT)
+            .or_insert_with(|| self.user_agent.clone());
+        Ok(request)
     }
 
     pub(crate) fn limiters(&self) -> &Limiters {
@@ -109,7 +205,12 @@ impl Service<Request<RequestBody>> for Client {
 
     fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
         ResponseFuture {
-            inner: self.stack.call(request),
+            state: match self.whole(request) {
+                Ok(request) => State::Called {
+                    inner: self.stack.call(request),
+                },
+                Err(error) => State::Refused { error: Some(error) },
+            },
         }
     }
 }
@@ -129,7 +230,17 @@ pin_project_lite::pin_project! {
     /// What was sent is seen to its end in the background, and frees what it holds then.
     pub struct ResponseFuture {
         #[pin]
-        inner: <Stack as Service<Request<RequestBody>>>::Future,
+        state: State,
+    }
+}
+
+pin_project_lite::pin_project! {
+    #[project = StateProjection]
+    enum State {
+        // ## Called => done
+        Called { #[pin] inner: <Stack as Service<Request<RequestBody>>>::Future },
+        // ## Refused => done
+        Refused { error: Option<Error> },
     }
 }
 
@@ -139,8 +250,17 @@ impl Future for ResponseFuture {
     type Output = Result<Response<ResponseBody>, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answered = self.project().inner.poll(cx);
-        answered.map_ok(|response| response.map(ResponseBody::new))
+        match self.project().state.project() {
+            StateProjection::Called { inner } => {
+                let answered = inner.poll(cx);
+                answered.map_ok(|response| response.map(ResponseBody::new))
+            }
+            // Polled after it was ready, which a future's contract leaves open.
+            StateProjection::Refused { error } => match error.take() {
+                Some(error) => Poll::Ready(Err(error)),
+                None => Poll::Pending,
+            },
+        }
     }
 }
 

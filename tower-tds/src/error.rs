@@ -1,6 +1,6 @@
 //! Why there is no client.
 
-use std::{error, fmt};
+use std::{borrow::Cow, error, fmt};
 
 /// Why a client could not be built: a setting that cannot be right.
 ///
@@ -19,7 +19,7 @@ use std::{error, fmt};
 /// ```
 #[derive(Debug)]
 pub struct BuildError {
-    what: &'static str,
+    what: Cow<'static, str>,
     source: Option<Box<dyn error::Error + Send + Sync>>,
 }
 
@@ -27,7 +27,24 @@ pub struct BuildError {
 
 impl BuildError {
     pub(crate) fn new(what: &'static str) -> Self {
-        Self { what, source: None }
+        Self {
+            what: what.into(),
+            source: None,
+        }
+    }
+
+    pub(crate) fn missing(variable: &str) -> Self {
+        Self {
+            what: format!("{variable} is not set").into(),
+            source: None,
+        }
+    }
+
+    pub(crate) fn unreadable(variable: &str) -> Self {
+        Self {
+            what: format!("{variable} is not text").into(),
+            source: None,
+        }
     }
 
     pub(crate) fn because(
@@ -35,7 +52,7 @@ impl BuildError {
         source: impl Into<Box<dyn error::Error + Send + Sync>>,
     ) -> Self {
         Self {
-            what,
+            what: what.into(),
             source: Some(source.into()),
         }
     }
@@ -43,7 +60,7 @@ impl BuildError {
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.what)
+        f.write_str(&self.what)
     }
 }
 

@@ -50,14 +50,20 @@
 //! - Proxies: `HTTP_PROXY` and its like are not read. A stack of one's own ([`layers`]) takes any
 //!   connector.
 
+mod base;
 mod body;
 mod builder;
+mod call;
 mod client;
 mod compression;
 mod error;
 pub mod layers;
 mod limiters;
 mod misdirected;
+mod proxy;
+mod request;
+mod response;
+mod tls;
 mod translate;
 mod transport;
 
@@ -68,8 +74,11 @@ pub use tower_tds_limits::{Limiter, Limits, Proof, Quota};
 pub use self::{
     body::ResponseBody,
     builder::Builder,
-    client::{Client, RequestBody, ResponseFuture},
+    call::{Call, CallFuture},
+    client::{Client, ResponseFuture},
     error::BuildError,
+    request::RequestBody,
+    response::Response,
 };
 
 #[cfg(doctest)]

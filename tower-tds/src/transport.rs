@@ -1,14 +1,15 @@
 //! The hyper client: rustls with the platform's roots, and a permit in each socket.
 
-use std::{io, pin::Pin, time::Duration};
+use std::{pin::Pin, time::Duration};
 
 use http::Uri;
+use http_body::Body;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use rustls::crypto::ring;
+use rustls::ClientConfig;
 use tower::{
     Layer,
     timeout::{Timeout, future::ResponseFuture as Bounded},
@@ -17,9 +18,12 @@ use tower::{
 use tower_service::Service;
 use tower_tds_limits::{Background, ConnectionLimit, ConnectionLimitLayer, Limiter};
 
-use crate::RequestBody;
+use crate::{
+    RequestBody,
+    proxy::{Proxied, Proxies},
+};
 
-pub(crate) type Http = Client<Connector, RequestBody>;
+pub(crate) type Http<B = RequestBody> = Client<Connector, B>;
 
 /// Whether plain http may be spoken; to which hosts is checked where addresses are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,35 +36,40 @@ pub(crate) enum Schemes {
 /// whatever becomes of the handshake. The wait for it is nobody's connecting, and not timed.
 type Connector = MapFuture<Timeout<Tls>, fn(Connect) -> Pin<Box<Connect>>>;
 
-type Tls = HttpsConnector<ConnectionLimit<HttpConnector>>;
+type Tls = HttpsConnector<Proxied<ConnectionLimit<HttpConnector>>>;
 
 /// Boxed by `Connector`, since hyper asks for one that can be moved.
 type Connect = Bounded<<Tls as Service<Uri>>::Future>;
 
 /// A connector whose sockets are inside `limiter`'s limit.
-pub(crate) fn connector(limiter: Limiter, schemes: Schemes) -> io::Result<Connector> {
+pub(crate) fn connector(
+    limiter: Limiter,
+    schemes: Schemes,
+    tls: ClientConfig,
+    proxies: &Proxies,
+) -> Connector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    let tls =
-        HttpsConnectorBuilder::new().with_provider_and_native_roots(ring::default_provider())?;
+    let tls = HttpsConnectorBuilder::new().with_tls_config(tls);
     let tls = match schemes {
         Schemes::HttpsOnly => tls.https_only(),
         Schemes::LoopbackHttp => tls.https_or_http(),
     };
-    let limited = ConnectionLimitLayer::new(limiter).layer(tcp);
+    // What counts is the connection to the proxy, where there is one.
+    let limited = proxies.layer(ConnectionLimitLayer::new(limiter).layer(tcp));
     let tls = tls.enable_http1().wrap_connector(limited);
     // Without it nothing bounds a handshake that goes on in the background, where a pool leaves it
     // whose request has got another socket.
-    Ok(MapFuture::new(
-        Timeout::new(tls, HANDSHAKE_TIMEOUT),
-        Box::pin,
-    ))
+    MapFuture::new(Timeout::new(tls, HANDSHAKE_TIMEOUT), Box::pin)
 }
 
 /// A client that keeps connections.
-pub(crate) fn pooled(connector: Connector) -> Http {
+pub(crate) fn pooled<B>(connector: Connector) -> Http<B>
+where
+    B: Body<Data: Send> + Send,
+{
     // Without a timer the pool never closes an idle socket, and idle ones count.
     Client::builder(Background::new(TokioExecutor::new()))
         .pool_timer(TokioTimer::new())

@@ -12,6 +12,12 @@ use tower::ServiceExt;
 use tower_tds_limits::Limits;
 
 use super::*;
+use crate::tls::Tls;
+
+fn secure(limiter: Limiter) -> Connector {
+    let tls = Tls::default().config(true).expect("roots");
+    connector(limiter, Schemes::HttpsOnly, tls, &Proxies::default())
+}
 
 #[tokio::test]
 async fn a_handshake_that_nobody_answers_ends_and_gives_its_permit_back() {
@@ -19,7 +25,7 @@ async fn a_handshake_that_nobody_answers_ends_and_gives_its_permit_back() {
     let address = silent.local_addr().expect("an address");
     let url = format!("https://{address}").parse().expect("an address");
     let limiter = Limiter::new(Limits::default());
-    let connector = connector(limiter.clone(), Schemes::HttpsOnly).expect("roots");
+    let connector = secure(limiter.clone());
     // Nobody waits for it but a task, as in a pool whose request has got another socket.
     let connect = tokio::spawn(connector.oneshot(url));
     let (mut socket, _) = silent.accept().await.expect("a socket");
@@ -66,7 +72,7 @@ async fn sockets_at(
     });
     let one = Limits::default().connections(std::num::NonZeroU32::MIN);
     let limiter = Limiter::new(one);
-    let connector = connector(limiter, Schemes::HttpsOnly).expect("roots");
+    let connector = secure(limiter);
     let url: Uri = format!("https://{address}").parse().expect("an address");
     for _ in 0..connects {
         let connected = connector.clone().oneshot(url.clone()).await;

@@ -174,8 +174,9 @@ pub(crate) fn deaf(service: &Server, _: SocketAddr) -> impl Caller + use<> {
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
     let http: legacy::Client<_, RequestBody> =
         legacy::Client::builder(Background::new(TokioExecutor::new())).build(connector);
+    let empty = |body: &RequestBody| body.is_end_stream().then(RequestBody::default);
     ServiceBuilder::new()
-        .layer(errors::RetryLayer::new())
+        .layer(errors::RetryLayer::new().replay(empty))
         .map_err(|error: limits::Error<errors::Error>| match error {
             limits::Error::Inner(error) => error,
             limits::Error::Limit(error) => errors::Error::new(Kind::LimitTimeout, error),

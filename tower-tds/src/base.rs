@@ -1,0 +1,90 @@
+//! The base URL, under which paths are put.
+
+use bytes::Bytes;
+use http::{
+    Uri,
+    uri::{Authority, PathAndQuery, Scheme},
+};
+use tower_tds_errors::{Error, Kind};
+
+use crate::BuildError;
+
+/// Scheme and authority of the service, and the path that stands before all of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct Base {
+    scheme: Scheme,
+    authority: Authority,
+    /// Without a slash at its end.
+    prefix: Bytes,
+}
+
+// === impl Base ===
+
+impl Base {
+    pub(crate) fn new(uri: Uri) -> Result<Self, BuildError> {
+        let parts = uri.into_parts();
+        let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
+            return Err(BuildError::new(
+                "the base URL is not usable: give https://host",
+            ));
+        };
+        let path = parts.path_and_query.as_ref();
+        if path.is_some_and(|path| path.query().is_some()) {
+            return Err(BuildError::new(
+                "the base URL has a query: give it with each call",
+            ));
+        }
+        let prefix = path.map_or("", PathAndQuery::path).trim_end_matches('/');
+        Ok(Self {
+            scheme,
+            authority,
+            prefix: Bytes::copy_from_slice(prefix.as_bytes()),
+        })
+    }
+
+    /// The whole address of a target: a path, byte for byte as it is given, or an address that is whole
+    /// already.
+    pub(crate) fn resolve(&self, target: Uri) -> Result<Uri, Error> {
+        if target.scheme().is_some() {
+            // Whether it is the service's is for the token layer to say.
+            return Ok(target);
+        }
+        let mut parts = target.into_parts();
+        let (None, Some(path)) = (&parts.authority, parts.path_and_query) else {
+            return Err(refused(
+                "a target is a path that begins with /, or a whole address",
+            ));
+        };
+        parts.path_and_query = Some(if self.prefix.is_empty() {
+            path
+        } else {
+            let whole = [&*self.prefix, path.as_str().as_bytes()].concat();
+            PathAndQuery::from_maybe_shared(Bytes::from(whole)).map_err(invalid)?
+        });
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(self.authority.clone());
+        Uri::from_parts(parts).map_err(invalid)
+    }
+
+    /// As [`resolve`](Self::resolve), of text.
+    pub(crate) fn parse(&self, target: &str) -> Result<Uri, Error> {
+        // What is no path and no whole address would be read as a host.
+        if !target.starts_with('/') && !target.contains("://") {
+            return Err(refused(
+                "a target is a path that begins with /, or a whole address",
+            ));
+        }
+        self.resolve(target.parse().map_err(invalid)?)
+    }
+}
+
+fn refused(text: &'static str) -> Error {
+    Error::new(Kind::InvalidRequest, text)
+}
+
+fn invalid(error: impl Into<tower::BoxError>) -> Error {
+    Error::new(Kind::InvalidRequest, error)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+use super::*;
+
+fn base(url: &str) -> Base {
+    Base::new(url.parse().expect("an address")).expect("a base")
+}
+
+#[test]
+fn a_path_is_put_under_the_base_byte_for_byte() {
+    let cases = [
+        ("https://d", "/v1/bus", "https://d/v1/bus"),
+        ("https://d/", "/v1/bus", "https://d/v1/bus"),
+        ("https://d:8443/api/v2", "/bus", "https://d:8443/api/v2/bus"),
+        ("https://d/api/v2/", "/bus?a=b", "https://d/api/v2/bus?a=b"),
+        (
+            "https://d/api",
+            "/live/bus?$filter=line%20eq%20'307'&x=%2f//..;v=1",
+            "https://d/api/live/bus?$filter=line%20eq%20'307'&x=%2f//..;v=1",
+        ),
+        ("https://d/api", "//e/bus", "https://d/api//e/bus"),
+        ("https://d/api", "https://d/other?x", "https://d/other?x"),
+    ];
+    for (url, target, whole) in cases {
+        let resolved = base(url).parse(target).expect(target);
+        assert_eq!(resolved.to_string(), whole);
+    }
+}
+
+#[test]
+fn what_is_no_path_and_no_address_is_refused_with_what_to_write() {
+    for target in ["v1/bus", "", "d.example", "?a=b", "*"] {
+        let error = base("https://d").parse(target).expect_err(target);
+        assert_eq!(error.kind(), Kind::InvalidRequest);
+        let why = std::error::Error::source(&error).map(ToString::to_string);
+        assert!(why.is_some_and(|why| why.contains("begins with /")));
+    }
+    for target in ["/a b", "https://[d/", "/\u{7f}"] {
+        let error = base("https://d").parse(target).expect_err(target);
+        assert_eq!(error.kind(), Kind::InvalidRequest, "{target}");
+    }
+}
+
+#[test]
+fn a_base_with_a_query_is_refused() {
+    let uri = "https://d/api?key=1".parse().expect("an address");
+    let error = Base::new(uri).expect_err("a query");
+    assert!(error.to_string().contains("query"), "{error}");
+}

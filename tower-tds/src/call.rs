@@ -1,0 +1,128 @@
+//! One call of a client, before it is awaited.
+
+use std::{
+    fmt,
+    future::{Future, IntoFuture},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use http::{HeaderName, HeaderValue, Request};
+use pin_project_lite::pin_project;
+use tower::{BoxError, ServiceExt, util::Oneshot};
+use tower_tds_errors::{Error, Kind};
+
+use crate::{Client, RequestBody, Response};
+
+/// A call that is sent when it is awaited: [`Client::get`], [`Client::head`], [`Client::request`].
+///
+/// What is wrong with it is told when it is awaited, too.
+///
+/// # Examples
+/// ```no_run
+/// # async fn run(client: tower_tds::Client) -> Result<(), tower_tds::Error> {
+/// let bus = client
+///     .get("/v1/live/bus")
+///     .header("accept", "application/json")
+///     .await?;
+/// println!("{}", bus.text().await?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "a call is sent when it is awaited"]
+pub struct Call {
+    client: Client,
+    request: Result<Request<RequestBody>, Error>,
+}
+
+pin_project! {
+    /// A [`Call`] under way.
+    ///
+    /// # Cancel safety
+    /// As of [`Client`]: what was sent is seen to its end in the background.
+    pub struct CallFuture {
+        #[pin]
+        state: State,
+    }
+}
+
+pin_project! {
+    #[project = StateProjection]
+    enum State {
+        // ## Sent => done
+        Sent { #[pin] call: Oneshot<Client, Request<RequestBody>> },
+        // ## Refused => done
+        Refused { error: Option<Error> },
+    }
+}
+
+// === impl Call ===
+
+impl Call {
+    pub(crate) fn new(client: Client, request: Result<Request<RequestBody>, Error>) -> Self {
+        Self { client, request }
+    }
+
+    /// Sends a header with it, in place of one of that name.
+    pub fn header<N, V>(mut self, name: N, value: V) -> Self
+    where
+        N: TryInto<HeaderName, Error: Into<BoxError>>,
+        V: TryInto<HeaderValue, Error: Into<BoxError>>,
+    {
+        let set = |mut request: Request<RequestBody>| {
+            let name = name.try_into().map_err(unusable)?;
+            let value = value.try_into().map_err(unusable)?;
+            request.headers_mut().insert(name, value);
+            Ok(request)
+        };
+        self.request = self.request.and_then(set);
+        self
+    }
+}
+
+impl IntoFuture for Call {
+    type Output = Result<Response, Error>;
+    type IntoFuture = CallFuture;
+
+    fn into_future(self) -> CallFuture {
+        CallFuture {
+            state: match self.request {
+                Ok(request) => State::Sent {
+                    call: self.client.oneshot(request),
+                },
+                Err(error) => State::Refused { error: Some(error) },
+            },
+        }
+    }
+}
+
+fn unusable(error: impl Into<BoxError>) -> Error {
+    Error::new(Kind::InvalidRequest, error)
+}
+
+// === impl CallFuture ===
+
+impl Future for CallFuture {
+    type Output = Result<Response, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().state.project() {
+            StateProjection::Sent { call } => {
+                let answered = ready!(call.poll(cx));
+                Poll::Ready(answered.map(Response::from))
+            }
+            // Polled after it was ready, which a future's contract leaves open.
+            StateProjection::Refused { error } => match error.take() {
+                Some(error) => Poll::Ready(Err(error)),
+                None => Poll::Pending,
+            },
+        }
+    }
+}
+
+impl fmt::Debug for CallFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallFuture").finish_non_exhaustive()
+    }
+}

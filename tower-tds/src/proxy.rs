@@ -1,0 +1,134 @@
+//! Through a proxy's tunnel (RFC 9110, section 9.3.6), or straight there.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use http::{Uri, uri::Scheme};
+use hyper::rt::{Read, Write};
+use hyper_util::client::{legacy::connect::proxy::Tunnel, proxy::matcher::Matcher};
+use tower::{BoxError, Layer};
+use tower_service::Service;
+
+/// Which proxies there are.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Proxies {
+    #[default]
+    None,
+    /// One for all addresses.
+    One(Arc<Matcher>),
+    /// Those of the environment.
+    Named(Arc<Matcher>),
+}
+
+/// A connector whose connections lead through proxies.
+#[derive(Clone)]
+pub(crate) struct Proxied<C> {
+    inner: C,
+    proxies: Proxies,
+}
+
+// === impl Proxies ===
+
+impl Proxies {
+    /// One for all addresses.
+    pub(crate) fn one(url: &str) -> Self {
+        Self::One(Arc::new(Matcher::builder().all(url).build()))
+    }
+
+    /// Those that the environment names, as curl reads it.
+    pub(crate) fn from_env() -> Self {
+        Self::Named(Arc::new(Matcher::from_env()))
+    }
+
+    /// The proxy for `target`, if there is one, and what it is shown.
+    fn of(&self, target: &Uri) -> Result<Option<Tunnelled>, BoxError> {
+        let proxy = match self {
+            Self::None => return Ok(None),
+            // What cannot be read as an address would be no proxy at all.
+            Self::One(all) => Some(all.intercept(target).ok_or(UNUSABLE)?),
+            Self::Named(some) => some.intercept(target),
+        };
+        let Some(proxy) = proxy else {
+            return Ok(None);
+        };
+        if proxy.uri().scheme() != Some(&Scheme::HTTP) {
+            return Err(UNUSABLE.into());
+        }
+        Ok(Some(Tunnelled {
+            proxy: proxy.uri().clone(),
+            shown: proxy.basic_auth().cloned(),
+        }))
+    }
+
+    /// Whether what was set can be used for `target`.
+    pub(crate) fn check(&self, target: &Uri) -> Result<(), BoxError> {
+        self.of(target).map(drop)
+    }
+}
+
+impl<C> Layer<C> for Proxies {
+    type Service = Proxied<C>;
+
+    fn layer(&self, inner: C) -> Proxied<C> {
+        Proxied {
+            inner,
+            proxies: self.clone(),
+        }
+    }
+}
+
+/// A proxy, and the credentials that it is shown.
+struct Tunnelled {
+    proxy: Uri,
+    shown: Option<http::HeaderValue>,
+}
+
+// === impl Proxied ===
+
+impl<C> Service<Uri> for Proxied<C>
+where
+    C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static> + Clone,
+    C::Response: Read + Write + Unpin + Send + 'static,
+{
+    type Response = C::Response;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<C::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, target: Uri) -> Self::Future {
+        match self.proxies.of(&target) {
+            Ok(None) => {
+                let connecting = self.inner.call(target);
+                Box::pin(async move { connecting.await.map_err(Into::into) })
+            }
+            Ok(Some(Tunnelled { proxy, shown })) => {
+                // The one that is ready goes, and another is made ready for whoever comes next.
+                let another = self.inner.clone();
+                let ready = std::mem::replace(&mut self.inner, another);
+                let mut tunnel = Tunnel::new(proxy, ready);
+                if let Some(shown) = shown {
+                    tunnel = tunnel.with_auth(shown);
+                }
+                let connecting = tunnel.call(target);
+                Box::pin(async move { connecting.await.map_err(Into::into) })
+            }
+            Err(error) => Box::pin(async move { Err(error) }),
+        }
+    }
+}
+
+impl<C> fmt::Debug for Proxied<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxied").finish_non_exhaustive()
+    }
+}
+
+const UNUSABLE: &str = "write it as http://host:port; what it tunnels is encrypted all the same";

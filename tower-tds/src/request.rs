@@ -1,0 +1,161 @@
+//! The body of a request: bytes, or a stream that goes once.
+
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
+use tower::BoxError;
+use tower_tds_errors::Replay;
+
+/// The body of a request.
+///
+/// Bytes of any kind can be sent again by a retry: `()`, `&str`, `String`, `Bytes`, `Vec<u8>`, `Full` and `Empty`
+/// become one by `into`. A [stream](Self::stream) goes once, and the error of a call that could have been
+/// retried says so.
+///
+/// # Examples
+/// ```
+/// use tower_tds::RequestBody;
+///
+/// let nothing = RequestBody::default();
+/// let text = RequestBody::from("{\"line\":307}");
+/// # drop((nothing, text));
+/// ```
+pub struct RequestBody(Inner);
+
+enum Inner {
+    Bytes(Full<Bytes>),
+    Stream(UnsyncBoxBody<Bytes, BoxError>),
+}
+
+/// Sends bytes as often as it takes, and streams once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReplayBytes;
+
+// === impl RequestBody ===
+
+impl RequestBody {
+    /// Sends what `body` yields, once.
+    ///
+    /// # Examples
+    /// ```
+    /// use bytes::Bytes;
+    /// use http_body_util::Full;
+    /// use tower_tds::RequestBody;
+    ///
+    /// let upload = RequestBody::stream(Full::<Bytes>::from("a file, say"));
+    /// # drop(upload);
+    /// ```
+    pub fn stream<B>(body: B) -> Self
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self(Inner::Stream(body.map_err(Into::into).boxed_unsync()))
+    }
+}
+
+impl Default for RequestBody {
+    fn default() -> Self {
+        Self(Inner::Bytes(Full::default()))
+    }
+}
+
+impl From<Full<Bytes>> for RequestBody {
+    fn from(body: Full<Bytes>) -> Self {
+        Self(Inner::Bytes(body))
+    }
+}
+
+impl From<Bytes> for RequestBody {
+    fn from(bytes: Bytes) -> Self {
+        Full::new(bytes).into()
+    }
+}
+
+impl From<Empty<Bytes>> for RequestBody {
+    fn from(_: Empty<Bytes>) -> Self {
+        Self::default()
+    }
+}
+
+impl From<()> for RequestBody {
+    fn from((): ()) -> Self {
+        Self::default()
+    }
+}
+
+impl From<&'static str> for RequestBody {
+    fn from(text: &'static str) -> Self {
+        Bytes::from_static(text.as_bytes()).into()
+    }
+}
+
+impl From<String> for RequestBody {
+    fn from(text: String) -> Self {
+        Bytes::from(text).into()
+    }
+}
+
+impl From<Vec<u8>> for RequestBody {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes::from(bytes).into()
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.get_mut().0 {
+            Inner::Bytes(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map_err(|never| match never {}),
+            Inner::Stream(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Inner::Bytes(body) => body.is_end_stream(),
+            Inner::Stream(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Inner::Bytes(body) => body.size_hint(),
+            Inner::Stream(body) => body.size_hint(),
+        }
+    }
+}
+
+impl fmt::Debug for RequestBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What is sent may be secret.
+        f.write_str(match self.0 {
+            Inner::Bytes(_) => "RequestBody(bytes)",
+            Inner::Stream(_) => "RequestBody(stream)",
+        })
+    }
+}
+
+// === impl ReplayBytes ===
+
+impl Replay<RequestBody> for ReplayBytes {
+    fn replay(&self, body: &RequestBody) -> Option<RequestBody> {
+        match &body.0 {
+            Inner::Bytes(body) => Some(RequestBody(Inner::Bytes(body.clone()))),
+            Inner::Stream(_) => None,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! TLS: whose certificates are believed, and which one is shown.
+
+use std::{env, fmt, sync::Arc};
+
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use rustls_native_certs::load_native_certs;
+
+use crate::BuildError;
+
+/// The settings of TLS.
+#[derive(Clone, Default)]
+pub(crate) struct Tls {
+    /// Certificates in PEM, beside the platform's.
+    roots: Vec<Vec<u8>>,
+    /// The chain and the key that the client shows, in PEM.
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+    whole: Option<ClientConfig>,
+}
+
+// === impl Tls ===
+
+impl Tls {
+    pub(crate) fn believe(&mut self, pem: &[u8]) {
+        self.roots.push(pem.to_vec());
+    }
+
+    pub(crate) fn show(&mut self, chain: &[u8], key: &[u8]) {
+        self.identity = Some((chain.to_vec(), key.to_vec()));
+    }
+
+    pub(crate) fn replace(&mut self, whole: ClientConfig) {
+        self.whole = Some(whole);
+    }
+
+    /// What rustls makes of them. Whoever speaks no TLS needs no root certificates.
+    pub(crate) fn config(self, speaks_tls: bool) -> Result<ClientConfig, BuildError> {
+        if let Some(whole) = self.whole {
+            if !self.roots.is_empty() || self.identity.is_some() {
+                return Err(BuildError::new(
+                    "certificates are ignored where the whole TLS configuration is given: put them into it",
+                ));
+            }
+            return Ok(whole);
+        }
+        let mut roots = RootCertStore::empty();
+        for pem in &self.roots {
+            believe(&mut roots, pem)?;
+        }
+        if speaks_tls {
+            believe_the_platform(&mut roots)?;
+        }
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| BuildError::because("TLS cannot be set up", error))?
+            .with_root_certificates(roots);
+        let Some((chain, key)) = self.identity else {
+            return Ok(builder.with_no_client_auth());
+        };
+        let unusable = "the client certificate is not usable: give its chain and its key, in PEM";
+        let because = |error| BuildError::because(unusable, error);
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&chain).collect();
+        let key = PrivateKeyDer::from_pem_slice(&key).map_err(because)?;
+        builder
+            .with_client_auth_cert(chain.map_err(because)?, key)
+            .map_err(|error| BuildError::because(unusable, error))
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("roots", &self.roots.len())
+            .field("identity", &self.identity.is_some())
+            .field("whole", &self.whole.is_some())
+            .finish()
+    }
+}
+
+fn believe(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), BuildError> {
+    let unusable = "a root certificate is not usable: give it in PEM, as BEGIN CERTIFICATE has it";
+    let before = roots.len();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| BuildError::because(unusable, error))?;
+        let added = roots.add(certificate);
+        added.map_err(|error| BuildError::because(unusable, error))?;
+    }
+    if roots.len() == before {
+        return Err(BuildError::new(unusable));
+    }
+    Ok(())
+}
+
+/// What was named and cannot be read is an error; of what a platform has, some may be odd.
+fn believe_the_platform(roots: &mut RootCertStore) -> Result<(), BuildError> {
+    let found = load_native_certs();
+    let named = env::var_os("SSL_CERT_FILE").or_else(|| env::var_os("SSL_CERT_DIR"));
+    roots.add_parsable_certificates(found.certs);
+    match found.errors.into_iter().next() {
+        Some(error) if named.is_some() => Err(BuildError::because(
+            "SSL_CERT_FILE or SSL_CERT_DIR names what cannot be read",
+            error,
+        )),
+        Some(error) if roots.is_empty() => Err(BuildError::because(NO_ROOTS, error)),
+        None if roots.is_empty() => Err(BuildError::new(NO_ROOTS)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+const NO_ROOTS: &str = "no root certificates: install the platform's, name a file in SSL_CERT_FILE, or \
+     give one by Builder::root_certificate";

@@ -1,0 +1,388 @@
+//! The client as its users meet it: paths, bodies, certificates, proxies, the end.
+
+#![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
+
+use std::{future::poll_fn, pin::Pin, time::Duration};
+
+use bytes::Bytes;
+use futures_core::Stream;
+use http::{Request, Response, StatusCode, header::USER_AGENT};
+use http_body_util::Full;
+use tds_sim::{Config, DataFault, Faults, Scripted, Server, Tls, When};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
+    net::{TcpListener, TcpStream},
+};
+use tower::{Service, ServiceExt, service_fn};
+use tower_tds::{Builder, Client, Credentials, Error, Kind, RequestBody, ResponseBody};
+
+async fn start(config: Config) -> Server {
+    Server::start(config).await.expect("a free port")
+}
+
+fn builder(server: &Server, base: &str) -> Builder {
+    let credentials = Credentials::new(server.client_id(), server.client_secret());
+    let credentials = credentials.expect("the simulator's are usable");
+    Client::builder(server.auth_url(), base, credentials)
+}
+
+fn client(server: &Server, base: &str) -> Client {
+    let built = builder(server, base).loopback_http().build();
+    built.expect("loopback is let through")
+}
+
+#[derive(Debug, serde::Deserialize)]
+struct Named {
+    name: String,
+}
+
+#[tokio::test]
+async fn a_path_a_whole_address_and_a_request_reach_the_service() {
+    let server = start(Config::default()).await;
+    let client = client(&server, server.base_url());
+    let text = client.get("/v1/live/bus").await.expect("data").text().await;
+    assert!(text.expect("a whole body").starts_with("{\"name\":\"bus\""));
+    let whole = format!("{}/v1/live/bus?a=%2F", server.base_url());
+    let named: Named = client
+        .get(&whole)
+        .await
+        .expect("data")
+        .json()
+        .await
+        .expect("JSON");
+    assert_eq!(named.name, "bus");
+    // Contract, "Data endpoints": they are for GET.
+    let refused = client.head("/v1/live/bus").await.expect_err("no GET");
+    assert_eq!(refused.status(), Some(StatusCode::METHOD_NOT_ALLOWED));
+    let request = Request::get("/v1/live/bus?b").body(()).expect("a request");
+    let response = client.request(request).await.expect("data").into_http();
+    drop(response);
+    let targets: Vec<_> = server
+        .ledger()
+        .arrivals()
+        .iter()
+        .map(|arrival| arrival.target.to_string())
+        .collect();
+    let path = "/v1/live/bus";
+    assert_eq!(
+        targets,
+        [path, "/v1/live/bus?a=%2F", path, "/v1/live/bus?b"]
+    );
+}
+
+#[tokio::test]
+async fn the_base_url_may_have_a_path_of_its_own() {
+    let server = start(Config::default()).await;
+    let base = format!("{}/v1/", server.base_url());
+    let client = client(&server, &base);
+    client
+        .get("/live/bus?$filter=line%20eq%20'307'")
+        .await
+        .expect("data");
+    let arrivals = server.ledger().arrivals();
+    let target = arrivals.first().map(|arrival| &*arrival.target);
+    assert_eq!(target, Some("/v1/live/bus?$filter=line%20eq%20'307'"));
+}
+
+#[tokio::test]
+async fn what_is_not_the_services_is_refused_and_not_sent() {
+    let server = start(Config::default()).await;
+    let other = start(Config::default()).await;
+    let client = client(&server, server.base_url());
+    let foreign = format!("{}/v1/live/bus", other.base_url());
+    for target in [&*foreign, "v1/live/bus", "/a b", ""] {
+        let error = client.get(target).await.expect_err(target);
+        assert_eq!(error.kind(), Kind::InvalidRequest, "{target}: {error}");
+    }
+    let error = client.get("/v1/live/bus").header("a b", "c").await;
+    assert_eq!(error.expect_err("no name").kind(), Kind::InvalidRequest);
+    for ledger in [server.ledger(), other.ledger()] {
+        assert_eq!(ledger.summary().data_calls, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_body_comes_whole_in_pieces_or_as_a_stream() {
+    let server = start(Config::default()).await;
+    let client = client(&server, server.base_url());
+    let path = "/v1/live/bus";
+    let whole = client
+        .get(path)
+        .await
+        .expect("data")
+        .bytes()
+        .await
+        .expect("a body");
+    let mut response = client.get(path).await.expect("data");
+    let mut pieces = Vec::new();
+    while let Some(piece) = response.chunk().await.expect("a body") {
+        pieces.extend_from_slice(&piece);
+    }
+    let mut body = client
+        .get(path)
+        .await
+        .expect("data")
+        .into_http()
+        .into_body();
+    let mut streamed = Vec::new();
+    while let Some(piece) = poll_fn(|cx| Pin::new(&mut body).poll_next(cx)).await {
+        streamed.extend_from_slice(&piece.expect("a body"));
+    }
+    // The service has fresh data each time, of the same shape.
+    for body in [&*whole, &*pieces, &*streamed] {
+        assert!(body.starts_with(b"{\"name\":\"bus\""), "{body:?}");
+    }
+}
+
+#[tokio::test]
+async fn bytes_go_again_and_a_stream_goes_once_and_says_so() {
+    let server = start(Config::default()).await;
+    let mut faults = Faults::default();
+    let busy = DataFault::Status {
+        status: 503,
+        burst: 1,
+    };
+    faults.data.push(Scripted::new(
+        busy,
+        When::Every(std::num::NonZeroU64::new(2).expect("two")),
+    ));
+    server.sim().set_faults(faults);
+    let client = client(&server, server.base_url());
+    client
+        .get("/v1/live/bus")
+        .await
+        .expect("the first is answered");
+    let again = Request::get("/v1/live/bus")
+        .body("bytes")
+        .expect("a request");
+    client.request(again).await.expect("the second attempt");
+    let once = RequestBody::stream(Full::<Bytes>::from("once"));
+    let once = Request::get("/v1/live/bus").body(once).expect("a request");
+    let error = client.request(once).await.expect_err("the fourth call");
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(server.ledger().summary().data_calls, 4);
+}
+
+/// Answers one request of each connection, and gives the heads that it saw.
+async fn echo() -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let (saw, seen) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let head = head(&mut socket).await;
+            if saw.send(head).is_err() {
+                return;
+            }
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            socket.write_all(answer).await.expect("the client reads");
+        }
+    });
+    (url, seen)
+}
+
+async fn head(socket: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(socket.read_u8().await.expect("a head"));
+    }
+    String::from_utf8(head).expect("a head is text")
+}
+
+#[tokio::test]
+async fn it_says_who_calls() {
+    let server = start(Config::default()).await;
+    let (url, mut seen) = echo().await;
+    let version = concat!("user-agent: tower-tds/", env!("CARGO_PKG_VERSION"));
+    client(&server, &url).get("/").await.expect("an answer");
+    let head = seen.recv().await.expect("a head").to_lowercase();
+    assert!(head.contains(version), "{head}");
+    let named = builder(&server, &url)
+        .loopback_http()
+        .user_agent("timetable/2");
+    let named = named.build().expect("loopback is let through");
+    named.get("/").await.expect("an answer");
+    let head = seen.recv().await.expect("a head");
+    assert!(head.contains("timetable/2"), "{head}");
+    named
+        .get("/")
+        .header(USER_AGENT, "mine")
+        .await
+        .expect("an answer");
+    let head = seen.recv().await.expect("a head");
+    assert!(
+        head.contains("mine") && !head.contains("timetable"),
+        "{head}"
+    );
+}
+
+/// A proxy that tunnels: its address, and whom it was asked for with which credentials.
+async fn proxy() -> (
+    std::net::SocketAddr,
+    tokio::sync::mpsc::UnboundedReceiver<String>,
+) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (saw, seen) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let saw = saw.clone();
+            tokio::spawn(async move {
+                let head = head(&mut socket).await;
+                let target = head.split(' ').nth(1).map(str::to_owned);
+                let mut there = TcpStream::connect(target.expect("a target"))
+                    .await
+                    .expect("it listens");
+                drop(saw.send(head));
+                socket
+                    .write_all(b"HTTP/1.1 200 OK\r\n\r\n")
+                    .await
+                    .expect("the client reads");
+                drop(copy_bidirectional(&mut socket, &mut there).await);
+            });
+        }
+    });
+    (address, seen)
+}
+
+#[tokio::test]
+async fn a_companys_authority_and_proxy_take_two_lines() {
+    let mut config = Config::default();
+    config.tls = Tls::On;
+    let server = start(config).await;
+    let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
+    let (address, mut seen) = proxy().await;
+    let client = builder(&server, server.base_url())
+        .root_certificate(&authority)
+        .proxy(&format!("http://ann:s3cr3t@{address}"))
+        .build()
+        .expect("all of it can be used");
+    client.get("/v1/live/bus").await.expect("data");
+    for _ in 0..2 {
+        let head = seen
+            .recv()
+            .await
+            .expect("a tunnel for the token, and one for the data");
+        assert!(
+            head.starts_with("CONNECT 127.0.0.1:") || head.starts_with("CONNECT localhost:"),
+            "{head}"
+        );
+        assert!(
+            head.to_lowercase().contains("proxy-authorization: basic "),
+            "{head}"
+        );
+    }
+    assert_eq!(
+        client.limiter().snapshot().connections,
+        1,
+        "the tunnel counts"
+    );
+}
+
+#[tokio::test]
+async fn an_authority_that_nobody_named_is_not_believed() {
+    let mut config = Config::default();
+    config.tls = Tls::On;
+    let server = start(config).await;
+    let client = builder(&server, server.base_url())
+        .build()
+        .expect("the platform has roots");
+    let error = client
+        .get("/v1/live/bus")
+        .await
+        .expect_err("nobody knows it");
+    assert_eq!(error.kind(), Kind::Tls);
+    assert_eq!(server.ledger().summary().token_posts, 0);
+}
+
+#[tokio::test]
+async fn settings_that_cannot_be_used_or_would_be_ignored_are_told_when_it_is_built() {
+    let server = start(Config::default()).await;
+    let plain = || builder(&server, server.base_url()).loopback_http();
+    let tls = || {
+        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider);
+        let config = config
+            .with_safe_default_protocol_versions()
+            .expect("they are known");
+        config
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth()
+    };
+    let cases = [
+        (plain().root_certificate(b"no PEM"), "root certificate"),
+        (
+            plain().client_certificate(b"no", b"PEM"),
+            "client certificate",
+        ),
+        (plain().tls(tls()).root_certificate(b"any"), "ignored"),
+        (plain().proxy("not an address"), "proxy"),
+        (plain().proxy("socks5://127.0.0.1:1080"), "proxy"),
+        (plain().proxy("https://127.0.0.1:1080"), "proxy"),
+        (plain().user_agent("a\nb"), "user agent"),
+    ];
+    for (builder, named) in cases {
+        let error = builder.build().expect_err(named);
+        assert!(error.to_string().contains(named), "{error}");
+    }
+    plain()
+        .tls(tls())
+        .build()
+        .expect("a configuration of one's own");
+}
+
+#[tokio::test]
+async fn a_shutdown_takes_no_more_calls_and_waits_for_what_is_under_way() {
+    let server = start(Config::default()).await;
+    let mut faults = Faults::default();
+    faults.before_head = "300ms".parse().expect("a delay");
+    server.sim().set_faults(faults);
+    let client = client(&server, server.base_url());
+    client.tokens().ready().await.expect("a token");
+    let call = tokio::spawn(client.get("/v1/live/bus").into_future());
+    while server.ledger().summary().data_calls == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Nobody waits for it any more, and it is under way all the same.
+    call.abort();
+    assert!(client.shutdown(Duration::from_secs(20)).await);
+    let seen = server.ledger().summary();
+    assert_eq!((seen.data_calls, seen.complete, seen.aborted), (1, 1, 0));
+    let error = client
+        .clone()
+        .get("/v1/live/bus")
+        .await
+        .expect_err("it is closed");
+    assert_eq!(error.kind(), Kind::InvalidRequest);
+    assert_eq!(server.ledger().summary().data_calls, 1);
+}
+
+/// Code of a user that wants to be tested without a service.
+async fn lines<S>(service: S) -> Result<usize, Error>
+where
+    S: Service<Request<RequestBody>, Response = Response<ResponseBody>, Error = Error>,
+{
+    let request = Request::get("/v1/live/lines").body(RequestBody::default());
+    let response = service.oneshot(request.expect("a request")).await?;
+    Ok(response
+        .into_body()
+        .bytes()
+        .await?
+        .split(|byte| *byte == b'\n')
+        .count())
+}
+
+#[tokio::test]
+async fn a_fake_by_path_stands_for_the_client() {
+    let fake = service_fn(
+        async |request: Request<RequestBody>| match request.uri().path() {
+            "/v1/live/lines" => Ok(Response::new(ResponseBody::from("307\n52"))),
+            _ => Err(Error::new(Kind::NotFound, "no such line")),
+        },
+    );
+    assert_eq!(lines(fake).await.expect("two lines"), 2);
+    let server = start(Config::default()).await;
+    // And the client itself stands there.
+    drop(lines(client(&server, server.base_url())).await);
+    assert_eq!(server.ledger().summary().data_calls, 1);
+}
