@@ -11,7 +11,7 @@ use std::{
 use http::{Request, Uri};
 use http_body_util::BodyExt;
 use tds_examples::causes;
-use tokio::task::JoinSet;
+use tokio::{signal::ctrl_c, task::JoinSet};
 use tower::ServiceExt;
 use tower_tds::Client;
 
@@ -25,6 +25,8 @@ pub(crate) struct Calls {
     pub(crate) bytes: u64,
     /// What failed: the path and the error, with its causes.
     pub(crate) failed: Vec<(String, String)>,
+    /// Whether somebody ended it before its time.
+    pub(crate) interrupted: bool,
 }
 
 /// So many tasks want a call at the same time.
@@ -49,8 +51,19 @@ pub(crate) async fn get_all(client: &Client, targets: Vec<Uri>, progress: &Progr
         });
     }
     let mut all = Calls::default();
-    for calls in tasks.join_all().await {
-        all.add(calls);
+    while !tasks.is_empty() {
+        tokio::select! {
+            Some(calls) = tasks.join_next() => match calls {
+                Ok(calls) => all.add(calls),
+                Err(panicked) => all.failed.push(("a task".to_owned(), panicked.to_string())),
+            },
+            _ = ctrl_c(), if !all.interrupted => {
+                // Nobody takes another place; what is under way comes to its end.
+                next.store(targets.len(), Ordering::Relaxed);
+                all.interrupted = true;
+            }
+            else => {}
+        }
     }
     all
 }

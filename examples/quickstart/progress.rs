@@ -62,7 +62,8 @@ impl Progress {
     }
 }
 
-const BAR: &str = "{bar:40} {pos} of {len} calls, {per_sec}, {eta} to go";
+/// No rate: any estimate of one shows more than the limit now and then.
+const BAR: &str = "{bar:40} {pos} of {len} calls, {eta} to go";
 
 /// One line a second at the rate that the service allows.
 const LINE_EVERY: u64 = 50;

@@ -30,14 +30,26 @@ pub(crate) fn by_the_ledger(ledger: &Ledger, calls: &Calls, wanted: u32) -> Repo
         floor(wanted).as_secs_f64()
     );
     row(&mut text, "wall time", wall_time);
-    row(&mut text, "largest second", summary.largest_second);
-    row(&mut text, "peak sockets", summary.peak_sockets);
+    let (rate, sockets) = (50, 60);
+    row(
+        &mut text,
+        "largest second",
+        format!("{} of {rate}", summary.largest_second),
+    );
+    row(
+        &mut text,
+        "peak sockets",
+        format!("{} of {sockets}", summary.peak_sockets),
+    );
 
     let all = u64::from(wanted);
     let clean = summary.by_status.keys().all(|status| *status == 200)
         && summary.data_calls == all
         && summary.token_posts == 1;
     let complete = calls.answered.get(&200) == Some(&all) && calls.failed.is_empty();
+    if calls.interrupted {
+        text.push_str("  interrupted: the rest was not called\n");
+    }
     Report::new(text, calls, clean && complete)
 }
 

@@ -11,7 +11,7 @@ use tds_examples::{NAMES, environment, target};
 /// Without settings the simulated service is started on loopback. To call another service set
 /// `TDS_AUTH_URL`, `TDS_BASE_URL`, `TDS_CLIENT_ID` and `TDS_CLIENT_SECRET`, and give paths.
 #[derive(Debug, Parser)]
-#[command(name = "quickstart")]
+#[command(name = "quickstart", term_width = 80)]
 struct Arguments {
     /// How the simulated service counts: fixed, log, log-all, counter, leaky:BURST, in-flight
     /// [default: log]

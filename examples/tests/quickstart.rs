@@ -2,7 +2,10 @@
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
-use std::process::{Command, Output, Stdio};
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Output, Stdio},
+};
 
 use tds_sim::{Config, Server, Tls};
 
@@ -33,12 +36,46 @@ async fn it_runs_clean_against_the_simulated_service() {
     for line in [
         "answered 200   60",
         "token POSTs      1",
-        "largest second",
+        " of 50",
+        " of 60",
         "clean",
     ] {
         assert!(table.contains(line), "{line} is not in {table}");
     }
     assert!(err(&run).contains("60 of 60 calls done"), "plain lines");
+}
+
+#[test]
+fn its_help_fits_a_narrow_terminal() {
+    let help = Command::new(env!("CARGO_BIN_EXE_quickstart"))
+        .arg("--help")
+        .output()
+        .expect("the program starts");
+    assert!(help.status.success());
+    assert!(out(&help).lines().all(|line| line.chars().count() <= 80));
+}
+
+#[test]
+fn an_interrupt_ends_it_with_the_table_so_far() {
+    let mut run = Command::new(env!("CARGO_BIN_EXE_quickstart"))
+        .args(["--calls", "100000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut lines = BufReader::new(run.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("a line of progress");
+    assert!(line.contains("of 100000 calls done"), "{line}");
+    let pid = run.id().to_string();
+    let interrupt = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(interrupt.expect("kill is there").success());
+    let run = run.wait_with_output().expect("it ends");
+    assert_eq!(run.status.code(), Some(1));
+    let table = out(&run);
+    for line in ["what the server saw", " of 50", "interrupted", "NOT clean"] {
+        assert!(table.contains(line), "{line} is not in {table}");
+    }
 }
 
 #[tokio::test]
