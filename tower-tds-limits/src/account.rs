@@ -151,7 +151,12 @@ impl Account {
                     lag.saturating_add(self.lost_after)
                 }
             });
-            self.prove_by(now, grant, outcome, lag);
+            // How long the service had it says nothing of when its body ended.
+            let told = match self.proof {
+                Proof::Head => outcome,
+                Proof::End => Outcome::Answered,
+            };
+            self.prove_by(now, grant, told, lag);
         }
         if whole {
             self.end();
@@ -316,12 +321,8 @@ impl Account {
                 self.hush(now);
                 rung
             }
-            Outcome::ConnectionsExceeded => {
-                self.ladder.hush(now);
-                self.hush(now);
-                None
-            }
-            Outcome::GatewayFailed
+            Outcome::ConnectionsExceeded
+            | Outcome::GatewayFailed
             | Outcome::GatewayTimedOut
             | Outcome::QuotaExceeded(_)
             | Outcome::Unsent
@@ -334,6 +335,14 @@ impl Account {
             self.quotas.keep(&self.ladder, waiting);
         }
         rung
+    }
+
+    /// Nothing is sent for a second: as far as can be told there are too many connections.
+    #[cold]
+    pub(crate) fn silence(&mut self, now: Instant) {
+        let now = self.see(now);
+        self.ladder.hush(now);
+        self.hush(now);
     }
 
     /// Nothing that was granted is sent into a silence.

@@ -283,7 +283,10 @@ impl Drop for Waits {
     }
 }
 
-/// The service has answered that there are too many connections.
-pub(crate) fn refused(queue: &Queue<Connections>) {
-    wake_readers(queue.update_now(Connections::refused));
+/// The service has answered that there are too many connections. Says whether nothing is to be sent for
+/// a while, as far as its refusals tell.
+pub(crate) fn refused(queue: &Queue<Connections>) -> bool {
+    let (leaving, silent) = queue.update_now(Connections::refused);
+    wake_readers(leaving);
+    silent
 }

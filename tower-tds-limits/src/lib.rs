@@ -53,7 +53,8 @@
 //!   passed over after 5 ms.
 //! - A call that is slow, lost, kept or not polled costs its own place and nobody else's: with ten
 //!   requests unproven for long the others have 40 of 50, 36 a second where answers take 80 ms. It
-//!   takes a second to tell slow from quick, in which ten of them can stop the default's bucket.
+//!   takes a second to tell slow from quick, in which ten of them can stop the default's bucket; more than
+//!   ten that are made together can stop it for three to six, because a network that stands still looks the same.
 //!
 //! # The argument
 //! A request is counted at some time between its grant and its proof, the response. Take any

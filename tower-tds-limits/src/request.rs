@@ -53,8 +53,9 @@ pub struct RequestLimitLayer<F = ReadStatus> {
 /// A readied instance that is kept costs the others its own place, in flight and in the quota's
 /// window, and nothing else: after 50 ms its moment in a bucket and in the even spacing is lost, and
 /// its call waits for another in the response future. The inner service's future is made by then
-/// and not polled until the moment is there; an inner service that sends in `call` itself, as a
-/// `Buffer` does, is not held back by that. A response that is kept while nobody reads its body
+/// and not polled until the moment is there; an inner service that sends in `call` itself, as
+/// hyper's own `SendRequest` does, is not held back by that. With a longest wait of zero it is not called.
+/// One that was readied before a 429 is sent into the pause. A response that is kept while nobody reads its body
 /// keeps its place in flight too: whoever makes many calls at once reads each body where the call
 /// was made, and does not wait for all responses first.
 ///
@@ -249,8 +250,13 @@ where
         match self.readiness.take() {
             Ok(mut permit) => {
                 let waits = permit.send(self.probe.take(), self.readiness.max_wait());
-                let response = self.inner.call(request);
-                ResponseFuture::called(response, permit, waits, self.feedback.clone())
+                match waits {
+                    Ok(moment) => {
+                        let response = self.inner.call(request);
+                        ResponseFuture::called(response, permit, moment, self.feedback.clone())
+                    }
+                    Err(error) => ResponseFuture::refused(error),
+                }
             }
             Err(error) => ResponseFuture::refused(error),
         }

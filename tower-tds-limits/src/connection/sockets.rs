@@ -214,8 +214,9 @@ impl Connections {
         self.maybe_refused = Some((key, evidence));
     }
 
-    /// The service has too many connections at `now`, as a request was told.
-    pub(super) fn refused(&mut self, now: Instant) -> Vec<Arc<Usage>> {
+    /// The service has too many connections at `now`, as a request was told. Gives who is to leave, and
+    /// whether there is a silence.
+    pub(super) fn refused(&mut self, now: Instant) -> (Vec<Arc<Usage>>, bool) {
         let (key, evidence) = match self.maybe_refused.take() {
             // While one is tried at a time, that one may be what makes all of them too many.
             Some((key, _)) if self.refusals.is_suspect(now) && self.untried > 0 => {
@@ -228,17 +229,16 @@ impl Connections {
             socket.condemned = true;
         }
         let (open, most) = (self.open, self.most);
-        if !self.refusals.refused(now, evidence, open, most) {
-            return Vec::new();
-        }
+        let news = self.refusals.refused(now, evidence, open, most);
         let silent = self.silent_until(now).is_some();
+        if !news {
+            return (Vec::new(), silent);
+        }
         let unused = |from| now.saturating_duration_since(from) >= UNUSED;
         let leaving = self.free.iter().filter(|(from, _)| silent || unused(*from));
         let leaving: Vec<_> = leaving.map(|(_, key)| SocketKey(*key)).collect();
-        leaving
-            .into_iter()
-            .filter_map(|key| self.ask(key))
-            .collect()
+        let leaving = leaving.into_iter().filter_map(|key| self.ask(key));
+        (leaving.collect(), silent)
     }
 
     /// The socket has ended on this side at `now`.

@@ -95,7 +95,7 @@ impl Pause {
         // One that was given up says no more than others do.
         let tried = tried == Some(self.last);
         if let Some(hint) = hint {
-            let end = now.checked_add(hint).filter(|_| hint > LONGEST);
+            let end = now.checked_add(hint.min(YEAR)).filter(|_| hint > LONGEST);
             self.told = if tried { end } else { end.max(self.told) };
         }
         let hint = hint.map(|hint| hint.min(LONGEST));
@@ -190,6 +190,9 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// One request a minute finds out whether a quota of a day is there again, and is no load. Nobody
 /// else waits for so long: they are told.
 const LONGEST: Duration = Duration::from_secs(60);
+
+/// Whoever is told more has waited for long enough to be told again.
+const YEAR: Duration = Duration::from_secs(366 * 86_400);
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 //!
 //! Doubly linked lists by index in one slab: no allocation for each waiter, no tombstones.
 
-use std::{mem, task::Waker};
+use std::{mem, task::Waker, time::Duration};
 
 use tokio::time::Instant;
 
@@ -22,6 +22,8 @@ pub(super) struct Rows {
     len: usize,
     /// How many have ever come.
     came: u64,
+    /// The last that went back to its line, after which the next one of those often belongs.
+    called_off: usize,
 }
 
 /// A list's ends.
@@ -40,6 +42,10 @@ pub(crate) struct Node {
     next: usize,
     line: Line,
     called: bool,
+    /// When it was last called.
+    called_at: Instant,
+    /// Whether it did not look in time when it was called, and nobody waits for it.
+    late: bool,
     /// Its number among all that have ever come, which tells it from who had the place before.
     pub(crate) number: u64,
     /// When it came.
@@ -63,6 +69,7 @@ impl Rows {
             }; 4],
             len: 0,
             came: 0,
+            called_off: NONE,
         }
     }
 
@@ -115,6 +122,8 @@ impl Rows {
             next: NONE,
             line,
             called: false,
+            called_at: since,
+            late: false,
             number: self.came,
             since,
             cause,
@@ -151,22 +160,68 @@ impl Rows {
         self.nodes.get_mut(key.0)?.waker.take()
     }
 
+    /// Whether nobody waits for it when it is called.
+    pub(super) fn is_late(&self, key: Key) -> bool {
+        self.get(key).is_some_and(|node| node.late)
+    }
+
+    /// It has not looked when it was called.
+    pub(super) fn is_missed(&mut self, key: Key) {
+        if let Some(node) = self.nodes.get_mut(key.0) {
+            node.late = node.called;
+        }
+    }
+
     /// It has been called; gives whom to wake.
-    pub(super) fn call(&mut self, key: Key) -> Option<Waker> {
+    pub(super) fn call(&mut self, key: Key, now: Instant) -> Option<Waker> {
         self.unlink(key.0);
         self.link_back(key.0, CALLED);
         let node = self.nodes.get_mut(key.0)?;
         node.called = true;
+        node.called_at = now;
         node.waker.take()
     }
 
-    /// It has looked and could not pass: it is the first of its line again.
-    pub(super) fn call_off(&mut self, key: Key) {
+    /// It has looked and could not pass: it has its place in the line again. Whoever looks within
+    /// `patience` is waited for the next time.
+    pub(super) fn call_off(&mut self, key: Key, now: Instant, patience: Duration) {
         self.unlink(key.0);
-        if let Some(node) = self.nodes.get_mut(key.0) {
-            node.called = false;
-            let row = row(node.line);
-            self.link_front(key.0, row);
+        let Some(node) = self.nodes.get_mut(key.0) else {
+            return;
+        };
+        node.called = false;
+        if now.saturating_duration_since(node.called_at) < patience {
+            node.late = false;
+        }
+        let (line, number) = (node.line, node.number);
+        match line {
+            Line::Front => self.link_front(key.0, row(line)),
+            Line::Sender | Line::Back => {
+                let before = self.last_before(line, number);
+                self.link_after(key.0, before, row(line));
+            }
+        }
+        self.called_off = key.0;
+    }
+
+    /// The last in a line that came before this number.
+    fn last_before(&self, line: Line, number: u64) -> usize {
+        let stands = |at: &usize| {
+            let node = self.nodes.get(*at);
+            node.is_some_and(|node| {
+                !node.called && node.number != 0 && node.number < number && node.line == line
+            })
+        };
+        let mut before = Some(self.called_off).filter(stands).unwrap_or(NONE);
+        loop {
+            let next = match self.nodes.get(before) {
+                Some(node) => node.next,
+                None => self.rows.get(row(line)).map_or(NONE, |row| row.front),
+            };
+            if !stands(&next) {
+                return before;
+            }
+            before = next;
         }
     }
 
@@ -217,6 +272,20 @@ impl Rows {
         match self.nodes.get_mut(back) {
             Some(back) => back.next = at,
             None => self.row(row).front = at,
+        }
+    }
+
+    /// Behind another one, or at the front if there is none.
+    fn link_after(&mut self, at: usize, before: usize, row: usize) {
+        let Some(node) = self.nodes.get_mut(before) else {
+            self.link_front(at, row);
+            return;
+        };
+        let next = mem::replace(&mut node.next, at);
+        self.link(at, before, next);
+        match self.nodes.get_mut(next) {
+            Some(next) => next.previous = at,
+            None => self.row(row).back = at,
         }
     }
 

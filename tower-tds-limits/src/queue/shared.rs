@@ -24,6 +24,8 @@ struct State<L> {
     rows: Rows,
     /// The last that was called and has not looked, and until when it is waited for.
     called: Option<(Key, Line, Instant)>,
+    /// How many in a row have not looked in time.
+    missed: u32,
     /// When to look next, whatever happens until then.
     look_at: Option<Instant>,
     /// One for each runtime in which somebody has waited lately.
@@ -76,6 +78,7 @@ impl<L: Limit> Queue<L> {
                 limit,
                 rows: Rows::new(),
                 called: None,
+                missed: 0,
                 look_at: None,
                 alarms: Vec::new(),
                 empty_since: None,
@@ -155,6 +158,11 @@ impl<L: Limit> Queue<L> {
         open.then(|| state.limit.admit(line, now))
     }
 
+    /// What one in this line would wait for, and for how long if that is known.
+    pub(crate) fn waits_for(&self, line: Line) -> (WaitCause, Option<Duration>) {
+        self.lock().waits_for(line, clock::now())
+    }
+
     fn pass_now(
         mut state: MutexGuard<'_, State<L>>,
         place: &mut Option<Key>,
@@ -165,6 +173,7 @@ impl<L: Limit> Queue<L> {
         let was_called = place.is_some_and(|key| state.rows.is_called(key));
         if state.called.is_some_and(|(key, ..)| Some(key) == *place) {
             state.called = None;
+            state.missed = 0;
         }
         let next = was_called
             || match *place {
@@ -188,7 +197,7 @@ impl<L: Limit> Queue<L> {
         let replaced = match *place {
             Some(key) => {
                 if was_called {
-                    state.rows.call_off(key);
+                    state.rows.call_off(key, now, PATIENCE);
                 }
                 state.rows.set_waker(key, waker)
             }
@@ -223,11 +232,7 @@ impl<L: Limit> Queue<L> {
             state.called = None;
         }
         let node = state.rows.remove(key);
-        let cause = state.limit.cause(line, now);
-        let opens = match state.limit.opens(line, now) {
-            Opens::At(at) => Some(at.saturating_duration_since(now)),
-            Opens::Now | Opens::OnReturn => None,
-        };
+        let waits_for = state.waits_for(line, now);
         if let Some(node) = &node {
             let _rejected_or_gone = state.waits.over(node, now);
         }
@@ -237,7 +242,7 @@ impl<L: Limit> Queue<L> {
         wakers.wake();
         // What a waker drops may look at the queue.
         drop(node);
-        (cause, opens)
+        waits_for
     }
 
     /// Waits until nothing is under way.
@@ -364,6 +369,14 @@ impl<L> fmt::Debug for Queue<L> {
 // === impl State ===
 
 impl<L: Limit> State<L> {
+    fn waits_for(&mut self, line: Line, now: Instant) -> (WaitCause, Option<Duration>) {
+        let opens = match self.limit.opens(line, now) {
+            Opens::At(at) => Some(at.saturating_duration_since(now)),
+            Opens::Now | Opens::OnReturn => None,
+        };
+        (self.limit.cause(line, now), opens)
+    }
+
     /// Whether one who comes to this line now has nobody before it.
     fn is_next(&self, line: Line, now: Instant) -> bool {
         match line {
@@ -418,6 +431,45 @@ impl<L: Limit> State<L> {
         late
     }
 
+    /// Whoever was called last is waited for no more.
+    fn give_up(&mut self) {
+        if let Some((key, ..)) = self.called.take() {
+            self.rows.is_missed(key);
+            self.missed = self.missed.saturating_add(1);
+        }
+    }
+
+    /// Calls this one, and with it the next ones, up to one that is waited for. Gives until when.
+    ///
+    /// Those who did not look the last time are not waited for, and the others for half as long after
+    /// each that did not look. So a thousand who sleep cost little more than one.
+    fn call_some(&mut self, wakers: &mut Wakers, next: (Key, Line), now: Instant) -> Instant {
+        let mut next = Some(next);
+        for _ in 0..AT_ONCE {
+            let Some((key, line)) = next else {
+                break;
+            };
+            let late = self.rows.is_late(key);
+            let patience = PATIENCE
+                .checked_div(1 << self.missed.min(10))
+                .unwrap_or_default();
+            let waker = self.rows.call(key, now);
+            if !late && patience >= LEAST_PATIENCE {
+                let until = now.checked_add(patience).unwrap_or(now);
+                self.called = Some((key, line, until));
+                wakers.called = waker;
+                return until;
+            }
+            if !late {
+                self.rows.is_missed(key);
+            }
+            wakers.others.extend(waker);
+            let open = |(_, line): &(Key, Line)| self.limit.opens(*line, now) == Opens::Now;
+            next = self.rows.next().filter(open);
+        }
+        now.checked_add(LEAST_PATIENCE).unwrap_or(now)
+    }
+
     /// Calls the next waiter if it may pass, and sets the time of the next look.
     fn settle(&mut self, now: Instant) -> Wakers {
         let mut wakers = Wakers::default();
@@ -426,10 +478,9 @@ impl<L: Limit> State<L> {
             self.look_at = match self.limit.opens(line, now) {
                 Opens::Now if self.is_awaited(line, now) => self.called.map(|(.., until)| until),
                 Opens::Now => {
-                    let until = now.checked_add(PATIENCE).unwrap_or(now);
-                    self.called = Some((key, line, until));
-                    wakers.called = self.rows.call(key);
-                    // If it does not look, the next one is called.
+                    self.give_up();
+                    let until = self.call_some(&mut wakers, (key, line), now);
+                    // If nobody looks, the next one is called.
                     self.rows.next().map(|_| until)
                 }
                 opens @ (Opens::At(_) | Opens::OnReturn) => {
@@ -481,3 +532,9 @@ const LINGER: Duration = Duration::from_millis(500);
 /// and a quarter of the even spacing of 50 a second: where it is passed over all the same, two
 /// change places.
 pub(super) const PATIENCE: Duration = Duration::from_millis(5);
+
+/// What a timer tells apart.
+const LEAST_PATIENCE: Duration = Duration::from_millis(1);
+
+/// So many are called together where nobody is waited for.
+const AT_ONCE: usize = 16;

@@ -417,7 +417,7 @@ async fn those_who_do_not_look_when_it_is_their_turn_are_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_passed_over_and_looks_too_late_is_the_first_again() {
+async fn one_that_was_passed_over_and_looks_too_late_is_the_first_again_and_not_waited_for() {
     let queue = queue(0);
     let mut slow = pass!(waiter(&queue));
     let mut second = pass!(waiter(&queue));
@@ -430,8 +430,9 @@ async fn one_that_was_passed_over_and_looks_too_late_is_the_first_again() {
     assert_ready_ok!(second.poll());
     assert_pending!(slow.poll());
     put_back(&queue);
-    assert!(slow.is_woken() && !third.is_woken());
+    assert!(slow.is_woken() && third.is_woken());
     assert_ready_ok!(slow.poll());
+    assert_pending!(third.poll());
 }
 
 #[test]
@@ -562,4 +563,64 @@ async fn an_idle_wait_that_is_dropped_leaves_no_waker() {
     );
     drop((idle, waker));
     assert_eq!(Arc::strong_count(&waits), 1);
+}
+
+async fn passes(queue: &Arc<Queue<Script>>) -> Result<(), crate::LimitError> {
+    let mut waiter = waiter(queue);
+    poll_fn(|cx| waiter.poll_pass(cx)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_who_do_not_look_cost_little_more_than_one() {
+    let queue = queue(0);
+    let mut sleepers = Vec::new();
+    for _ in 0..1_000 {
+        let mut sleeper = pass!(waiter(&queue));
+        assert_pending!(sleeper.poll());
+        sleepers.push(sleeper);
+    }
+    let begin = Instant::now();
+    let other = Arc::clone(&queue);
+    let looks = tokio::spawn(async move { passes(&other).await });
+    tokio::task::yield_now().await;
+    put_back(&queue);
+    looks.await.expect("no panic").expect("a place");
+    let first = begin.elapsed();
+    assert!(first <= Duration::from_millis(150), "{first:?}");
+    // And the next time nothing.
+    let begin = Instant::now();
+    for sleeper in &mut sleepers {
+        assert_pending!(sleeper.poll());
+    }
+    let other = Arc::clone(&queue);
+    let looks = tokio::spawn(async move { passes(&other).await });
+    tokio::task::yield_now().await;
+    put_back(&queue);
+    looks.await.expect("no panic").expect("a place");
+    let second = begin.elapsed();
+    assert!(second <= Duration::from_millis(150), "{second:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_were_passed_over_pass_in_the_order_they_came() {
+    let queue = queue(0);
+    let mut late: Vec<_> = (0..10).map(|_| pass!(waiter(&queue))).collect();
+    for late in &mut late {
+        assert_pending!(late.poll());
+    }
+    put_back(&queue);
+    advance(Duration::from_millis(500)).await;
+    tokio::task::yield_now().await;
+    queue.update(|script| script.free = 0);
+    // They look at last, and cannot pass.
+    for late in &mut late {
+        assert_pending!(late.poll());
+    }
+    for passed in 0..10 {
+        put_back(&queue);
+        assert_ready_ok!(late[passed].poll());
+        for later in &mut late[passed + 1..] {
+            assert_pending!(later.poll());
+        }
+    }
 }

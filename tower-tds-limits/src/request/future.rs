@@ -84,7 +84,8 @@ where
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
+        let mut this = self.project();
+        match this.state.as_mut().project() {
             StateProjection::Called {
                 response,
                 permit,
@@ -94,7 +95,10 @@ where
                 if let (Some(wait), Some(permit)) = (moment.as_mut(), permit.as_mut()) {
                     let passed = ready!(permit.poll_send(wait, cx));
                     *moment = None;
-                    passed.map_err(Error::Limit)?;
+                    if let Err(error) = passed {
+                        this.state.set(State::Refused { error: None });
+                        return Poll::Ready(Err(Error::Limit(error)));
+                    }
                 }
                 match ready!(response.poll(cx)) {
                     Ok(mut response) => {

@@ -51,32 +51,42 @@ enum Stage {
 
 impl RequestPermit {
     /// The request is about to be sent, at once or when a moment is there that must be waited for.
+    ///
+    /// # Errors
+    /// There is none, and nobody is to wait: nothing is sent.
     #[inline]
     pub(crate) fn send(
         &mut self,
         probe: Option<Probe>,
         max_wait: Option<Duration>,
-    ) -> Option<Moment> {
+    ) -> Result<Option<Moment>, LimitError> {
         self.tries = probe.map(Probe::hand_over);
         let queue = self.credential.account();
         if queue.update(|account| account.send(self.grant)) {
             self.stage = Stage::Sent;
-            return None;
+            return Ok(None);
         }
         self.wait_for_moment(max_wait)
     }
 
     /// Its own was lost: another at once, if there is one and nobody else waits for it, or later.
     #[cold]
-    fn wait_for_moment(&mut self, max_wait: Option<Duration>) -> Option<Moment> {
+    fn wait_for_moment(
+        &mut self,
+        max_wait: Option<Duration>,
+    ) -> Result<Option<Moment>, LimitError> {
         let queue = self.credential.account();
         if let Some(grant) = queue.try_pass(Line::Sender) {
             self.sent(grant);
-            return None;
+            return Ok(None);
+        }
+        if max_wait == Some(Duration::ZERO) {
+            let (cause, wait) = queue.waits_for(Line::Sender);
+            return Err(LimitError::rejected(cause, wait));
         }
         self.stage = Stage::Waiting;
         let waiter = Waiter::new(Arc::clone(queue), Line::Sender, max_wait);
-        Some(Moment(Box::new(waiter)))
+        Ok(Some(Moment(Box::new(waiter))))
     }
 
     /// Waits until it may be sent.
@@ -170,7 +180,10 @@ impl RequestPermit {
         }
         if outcome == Outcome::ConnectionsExceeded {
             events::connections_refused();
-            refused(self.credential.connections());
+            if refused(self.credential.connections()) {
+                let account = self.credential.account();
+                account.update_now(Account::silence);
+            }
         }
         let tried = self.tries.take();
         if let Outcome::QuotaExceeded(hint) = outcome {

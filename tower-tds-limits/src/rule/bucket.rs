@@ -247,7 +247,7 @@ impl Young {
         *newest = (now, 0);
         let [.., (since, left)] = self.generations;
         let long_since = now.since(since).checked_sub(long).filter(|_| left > 0);
-        self.probes = long_since.map_or(0, |more| (more / ANOTHER_PROBE).saturating_add(1));
+        self.probes = long_since.map_or(0, probes);
         self.turns_at = now.plus(long / OTHERS);
     }
 }
@@ -279,9 +279,23 @@ const LONG: u64 = 1_000_000_000;
 /// And so many usual answers: of lognormal ones (sigma 0.5) one in 60,000 takes longer.
 const USUAL_ANSWERS: u64 = 8;
 
-/// Five seconds: the study's stalls of three are over by then. If the one that was sent to find out
-/// is slow itself, there is another.
-const ANOTHER_PROBE: u64 = 5_000_000_000;
+/// How many may be sent to find out whether anything is answered, so long after the first: if that one is
+/// slow itself there are more, and soon many more, because a network seldom stands still for so long and
+/// twenty slow calls are often made together.
+fn probes(more: u64) -> u64 {
+    match more.checked_sub(MORE_PROBES) {
+        None => 1,
+        Some(later) => 1_u64
+            .checked_shl(u32::try_from(later / DOUBLED).unwrap_or(u32::MAX))
+            .unwrap_or(u64::MAX)
+            .saturating_add(1),
+    }
+}
+
+/// The study's stalls of three seconds are over by then.
+const MORE_PROBES: u64 = 2_500_000_000;
+
+const DOUBLED: u64 = 500_000_000;
 
 /// What is old is older than all generations but the one in which it was granted.
 const GENERATIONS: usize = 9;

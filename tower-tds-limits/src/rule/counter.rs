@@ -101,14 +101,15 @@ impl Counter {
     }
 
     fn say(&mut self, number: u64) -> Tick {
-        let (begin, opens) = if self.last.number == number {
+        let (heard, opens) = if self.last.number == number {
             let since = usize::try_from(self.count - self.last.count).unwrap_or(usize::MAX);
             (self.chords.len().saturating_sub(since), self.last.opens)
         } else {
-            // What ends before the proof of that number has nothing to say.
-            let below = |chord: &Chord| chord.until < number;
-            (self.chords.partition_point(below), Tick::ZERO)
+            (0, Tick::ZERO)
         };
+        // What ends before the proof of that number has nothing to say.
+        let below = self.chords.partition_point(|chord| chord.until < number);
+        let begin = heard.max(below);
         // What begins after it has nothing to say either.
         let end = self.chords.partition_point(|chord| chord.before < number);
         let chords = self.chords.range(begin.min(end)..end);

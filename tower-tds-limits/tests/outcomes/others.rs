@@ -2,14 +2,17 @@
 
 use std::{
     convert::Infallible,
+    future::poll_fn,
     io,
     num::NonZeroU32,
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Waker},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use bytes::Bytes;
+use futures_util::stream::{FuturesUnordered, Stream};
 use http::{Request, Response, StatusCode};
 use http_body_util::Empty;
 use tokio::{
@@ -25,7 +28,7 @@ use tower_tds_limits::{
 };
 
 use crate::{
-    limited::Limited,
+    limited::{Limited, unsent},
     ms, secs,
     service::{Answer, Scripted, request},
 };
@@ -85,6 +88,10 @@ async fn served(
 /// Ten loops of quick calls; ten others are made after three seconds. Gives how many quick ones came
 /// in each second from then on.
 async fn beside_ten(fate: Fate, rules: Rules) -> Vec<usize> {
+    beside_some(10, fate, rules).await
+}
+
+async fn beside_some(others: usize, fate: Fate, rules: Rules) -> Vec<usize> {
     let arrivals = Arrivals::default();
     let noted = arrivals.clone();
     let limiter = Limiter::new(Limits::default().rules(rules));
@@ -101,7 +108,7 @@ async fn beside_ten(fate: Fate, rules: Rules) -> Vec<usize> {
     }
     sleep(secs(3)).await;
     let begin = Instant::now();
-    for _ in 0..10 {
+    for _ in 0..others {
         let call = service.clone().oneshot(Request::new(fate));
         tasks.spawn(async move { drop(call.await) });
     }
@@ -114,6 +121,42 @@ async fn ten_slow_calls_cost_their_own_places_from_the_second_second_on() {
     for fate in [Fate::Slow, Fate::Never] {
         let seconds = beside_ten(fate, Rules::recommended()).await;
         assert!(seconds[1..].iter().all(|n| *n >= 25), "{seconds:?}");
+    }
+}
+
+/// Eleven cannot be told from a network that stands still before three seconds are over.
+#[tokio::test(start_paused = true)]
+async fn more_than_ten_slow_calls_made_together_stop_the_others_for_some_seconds_and_no_longer() {
+    for slow in [11, 15, 20, 25] {
+        for fate in [Fate::Slow, Fate::Never] {
+            let seconds = beside_some(slow, fate, Rules::recommended()).await;
+            assert!(seconds[8..].iter().all(|n| *n >= 15), "{slow}: {seconds:?}");
+        }
+    }
+}
+
+/// A stream of calls that is polled when its consumer has time, as `while let Some(answer) = stream.next()` does.
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_hundreds_of_calls_that_is_polled_slowly_stops_nobody() {
+    for (calls, work) in [(200, ms(1_000)), (200, ms(100)), (500, ms(300))] {
+        let seconds = beside(async |limited| {
+            let mut stream = FuturesUnordered::new();
+            for _ in 0..calls {
+                stream.push(limited.caller().oneshot(request()));
+            }
+            let end = Instant::now() + secs(20);
+            while Instant::now() < end {
+                drop(poll_fn(|cx| Poll::Ready(Pin::new(&mut stream).poll_next(cx))).await);
+                stream.push(limited.caller().oneshot(request()));
+                sleep(work).await;
+            }
+        })
+        .await;
+        println!("{calls} {work:?} {seconds:?}");
+        assert!(
+            seconds[1..].iter().all(|n| *n >= 20),
+            "{calls}: {seconds:?}"
+        );
     }
 }
 
@@ -209,7 +252,7 @@ async fn beside(disturb: impl AsyncFnOnce(&Limited)) -> Vec<usize> {
     counts
 }
 
-fn poll_once<F: Future>(future: F) -> std::pin::Pin<Box<F>> {
+fn poll_once<F: Future>(future: F) -> Pin<Box<F>> {
     let mut future = Box::pin(future);
     let polled = future
         .as_mut()
@@ -237,7 +280,7 @@ async fn waits_that_time_out_on_a_clone_that_is_kept_stop_nobody() {
         let mut kept: Vec<_> = (0..10).map(|_| limited.caller()).collect();
         for service in &mut kept {
             let ready = Service::<Request<Empty<Bytes>>>::poll_ready;
-            let ready = std::future::poll_fn(|cx| ready(service, cx));
+            let ready = poll_fn(|cx| ready(service, cx));
             drop(timeout(ms(5), ready).await);
         }
         sleep(secs(12)).await;
@@ -451,8 +494,14 @@ async fn a_hint_of_all_the_seconds_there_are_is_told_and_shuts_no_gate_for_ever(
         paused.is_some_and(|paused| paused >= secs(59)),
         "{paused:?}"
     );
+    let told = unsent(limited.caller().oneshot(request()).await).expect("nobody waits a year");
+    assert!(
+        told.is_rejected() && told.retry_after() > Some(secs(86_400)),
+        "{told}"
+    );
     sleep(secs(61)).await;
-    limited.calls(2).await;
+    limited.calls(1).await;
+    limited.calls(1).await;
     assert_eq!(limited.limiter.snapshot().paused_for, None);
 }
 

@@ -153,3 +153,15 @@ fn a_try_that_is_never_answered_is_given_up() {
         assert_eq!(pause.opens(Line::Back, over), Opens::Now);
     }
 }
+
+#[test]
+fn a_hint_that_no_clock_reaches_is_told_as_a_year() {
+    let now = Instant::now();
+    let mut pause = Pause::new();
+    pause.refuse(now, Some(Duration::from_secs(u64::MAX)), None);
+    assert!(
+        pause
+            .told()
+            .is_some_and(|told| told > now + secs(300 * 86_400))
+    );
+}

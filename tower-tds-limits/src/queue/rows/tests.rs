@@ -34,6 +34,10 @@ fn push(rows: &mut Rows, line: Line) -> Key {
         .0
 }
 
+fn number(rows: &Rows, key: Key) -> u64 {
+    rows.get(key).expect("it waits").number
+}
+
 proptest! {
     #[test]
     fn behaves_as_rows_that_any_one_can_leave(steps in prop::collection::vec(step(), 0..200)) {
@@ -59,14 +63,19 @@ proptest! {
                     };
                     let key = model[at].pop_front().expect("it is not empty");
                     prop_assert_eq!(rows.next(), Some((key, lines[at])));
-                    prop_assert!(rows.call(key).is_some(), "it has a waker");
+                    prop_assert!(rows.call(key, Instant::now()).is_some(), "it has a waker");
                     called.push((key, at));
                 }
                 Step::CallOff(which) if !called.is_empty() => {
                     let (key, at) = called.swap_remove(which.index(called.len()));
                     rows.set_waker(key, Waker::noop());
-                    rows.call_off(key);
-                    model[at].push_front(key);
+                    rows.call_off(key, Instant::now(), Duration::ZERO);
+                    let row = &mut model[at];
+                    // Those who came before it stay before it, but in the line of the last to come.
+                    let earlier = row.iter().take_while(|other| {
+                        lines[at] != Line::Front && number(&rows, **other) < number(&rows, key)
+                    });
+                    row.insert(earlier.count(), key);
                 }
                 Step::Remove(which) if !rows.is_empty() => {
                     let all: Vec<Key> = model.iter().flatten().copied()

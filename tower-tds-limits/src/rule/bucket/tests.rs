@@ -138,7 +138,7 @@ fn what_is_unproven_for_long_leaves_an_automatic_burst_and_no_other() {
         if leaves {
             let sent = now;
             bucket.grant();
-            until(&mut bucket, &mut now, START + second * 4);
+            until(&mut bucket, &mut now, START + second * 7 / 2);
             assert_eq!(bucket.opens_at(), None, "a network that stands still");
             bucket.prove(now, sent);
             bucket.answered(sent);
@@ -148,7 +148,7 @@ fn what_is_unproven_for_long_leaves_an_automatic_burst_and_no_other() {
             );
             let sent = now;
             bucket.grant();
-            until(&mut bucket, &mut now, START + second * 41 / 10);
+            until(&mut bucket, &mut now, START + second * 37 / 10);
             bucket.prove(now, sent);
             bucket.answered(sent);
             until(&mut bucket, &mut now, START + second * 9 / 2);

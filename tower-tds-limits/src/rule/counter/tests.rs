@@ -161,6 +161,26 @@ fn a_large_window_is_coarser_and_as_safe() {
     assert!(sum <= 2_000.0 + 1e-6, "{sum}");
 }
 
+#[test]
+fn a_lower_limit_is_shut_for_no_longer_than_its_window_where_proofs_are_rounded() {
+    let at = |ms: u64| START.plus(ms * 1_000_000);
+    let mut rule = Rule::new(1_000);
+    for _ in 0..1_000 {
+        rule.grant();
+    }
+    rule.prove(at(1));
+    for _ in 0..500 {
+        rule.prove(at(20));
+    }
+    rule.window.limit_to(Quota::per_second(
+        NonZeroU32::new(800).expect("800 is not zero"),
+    ));
+    for now in [21, 30, 40] {
+        let opens = rule.opens_at(at(now)).expect("as many are proven");
+        assert!(opens <= at(2_100), "{opens:?} at {now} ms");
+    }
+}
+
 /// What happens to a request after its grant.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
