@@ -3,6 +3,7 @@
 use std::{
     fmt,
     future::poll_fn,
+    mem,
     sync::Arc,
     task::{Context, Poll},
     time::{Duration, SystemTime},
@@ -11,21 +12,23 @@ use std::{
 use http::HeaderValue;
 
 pub use self::builder::TokenSourceBuilder;
-use self::shared::Shared;
 pub(crate) use self::{
+    sent::Sent,
     shared::Outcome,
-    slot::{Lane, header, token},
+    slot::{header, token},
     wait::Wait,
 };
+use self::{shared::Shared, slot::Lane};
 use crate::{
     Health, Provider, TokenEndpoint, TokenError,
     clock::Clock,
-    state::Complaint,
+    state::{Call, Complaint},
     store::{BOUND, Named},
 };
 
 mod builder;
 mod refresh;
+mod sent;
 mod shared;
 mod slot;
 mod sync;
@@ -92,6 +95,16 @@ pub struct AccessToken {
     header: HeaderValue,
     generation: u64,
     expires_at: SystemTime,
+}
+
+/// What a service keeps of the token between its calls: while that is in use, the next call needs
+/// to look for no other.
+#[derive(Default)]
+pub(crate) struct Kept {
+    lane: Option<Arc<Lane>>,
+    /// Whether it has been looked for: a service that is cloned for each call, and then dropped,
+    /// has no use for it.
+    again: bool,
 }
 
 /// What the task that asks goes by.
@@ -164,10 +177,10 @@ impl TokenSource {
     /// It asks for none. Once there was one, the task that renews it goes on by itself.
     #[must_use]
     pub fn try_token(&self) -> Option<AccessToken> {
-        let (lane, expires_at) = self.shared.take()?;
+        let (header, generation, expires_at) = self.shared.take()?;
         Some(AccessToken {
-            header: lane.header.clone(),
-            generation: lane.generation,
+            header,
+            generation,
             expires_at: expires_at.wall,
         })
     }
@@ -236,15 +249,33 @@ impl TokenSource {
         self.shared.health()
     }
 
-    /// The number of the token that may be sent at this moment; 0 if there is none.
+    /// Whether there is a token that may be sent at this moment, as far as a quick look says.
     #[inline]
-    pub(crate) fn current(&self) -> u64 {
-        self.shared.current()
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.shared.current() != 0
     }
 
-    /// What a call takes of the token with this number, or of that of this moment.
-    pub(crate) fn lane(&self, current: u64) -> Option<Arc<Lane>> {
-        self.shared.lane(current)
+    /// Gives the header of this moment to `send`, and what to remember until the call is answered.
+    #[inline]
+    pub(crate) fn lend(
+        &self,
+        kept: &mut Kept,
+        call: Call,
+        send: impl FnOnce(HeaderValue),
+    ) -> Option<Sent> {
+        let current = self.shared.current();
+        let generation = match &kept.lane {
+            Some(lane) if current != 0 && lane.generation == current => {
+                send(lane.header.clone());
+                current
+            }
+            _ => self.shared.with(current, |lane| {
+                kept.keep(lane);
+                send(lane.header.clone());
+                lane.generation
+            })?,
+        };
+        Some(self.shared.sent(generation, call))
     }
 
     pub(crate) fn poll(
@@ -259,7 +290,7 @@ impl TokenSource {
 impl fmt::Debug for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenSource")
-            .field("fresh", &(self.current() != 0))
+            .field("fresh", &self.is_fresh())
             .finish_non_exhaustive()
     }
 }
@@ -292,6 +323,22 @@ impl fmt::Debug for AccessToken {
             .field("header", &"[redacted]")
             .field("expires_at", &self.expires_at)
             .finish_non_exhaustive()
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    fn keep(&mut self, lane: &Arc<Lane>) {
+        if mem::replace(&mut self.again, true) {
+            self.lane = Some(Arc::clone(lane));
+        }
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kept")
     }
 }
 

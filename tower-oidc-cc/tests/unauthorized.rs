@@ -351,7 +351,9 @@ const JWT: &str = "eyJhbGciOiJub25lIn0.eyJyZWFsbV9hY2Nlc3MiOnsicm9sZXMiOlsibGl2Z
 async fn a_missing_role_names_the_roles_that_the_token_does_carry() {
     let reply = format!(r#"{{"access_token":"{JWT}","token_type":"Bearer"}}"#);
     let endpoint = Endpoint::always(Reply::body(200, reply));
-    let service = layer(&tokens(&endpoint)).layer(always("insufficient_scope"));
+    // They are read of the token in use, for which there has to be a handle.
+    let tokens = tokens(&endpoint);
+    let service = layer(&tokens).layer(always("insufficient_scope"));
     let response = service.oneshot(get(DATA)).await.unwrap();
     let finding = found(&response);
     assert_eq!(finding.realm_roles().unwrap(), ["live", "offline_access"]);

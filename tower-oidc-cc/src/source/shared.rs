@@ -7,11 +7,13 @@ use std::{
     time::Duration,
 };
 
+use http::HeaderValue;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
     Settings,
     refresh::Refresh,
+    sent::{Number, Sent},
     slot::{Bearer, Lane, Slot},
     sync::{Handle, Mutex, MutexGuard, mpsc, oneshot},
 };
@@ -32,6 +34,7 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     pub(super) grant: Arc<dyn Grant>,
     pub(super) settings: Settings,
+    number: Number,
     this: Weak<Self>,
 }
 
@@ -104,6 +107,7 @@ impl Shared {
             }),
             grant,
             settings,
+            number: Number::enrol(this),
             this: Weak::clone(this),
         })
     }
@@ -111,29 +115,45 @@ impl Shared {
     /// The number of the token that may be sent at this moment; 0 if there is none.
     #[inline]
     pub(super) fn current(&self) -> u64 {
-        self.slot.current_at(self.settings.clock.millis())
+        self.slot.current_at(self.settings.clock.seconds())
     }
 
     /// What a call takes of the token of this moment: from the slot, or else by both clocks.
-    pub(super) fn lane(&self, current: u64) -> Option<Arc<Lane>> {
+    pub(super) fn with<T>(&self, current: u64, take: impl FnOnce(&Arc<Lane>) -> T) -> Option<T> {
         if current != 0
             && let Some(token) = self.slot.load().as_ref()
         {
-            return Some(Arc::clone(token.lane()));
+            return Some(take(token.lane()));
         }
         let now = self.now();
         let state = self.lock();
         state.life.fresh_at(now)?;
-        state.token.as_ref().map(|token| Arc::clone(token.lane()))
+        state.token.as_ref().map(|token| take(token.lane()))
     }
 
-    /// The same with its expiry, for those who send it themselves.
-    pub(super) fn take(&self) -> Option<(Arc<Lane>, Timestamp)> {
+    /// What such a call remembers until it is answered.
+    #[inline]
+    pub(super) fn sent(&self, generation: u64, call: Call) -> Sent {
+        let known = self.slot.has_accepted(call);
+        Sent::new(self.number, generation, call, known)
+    }
+
+    /// The header of the token of this number, while it is here.
+    #[cfg(feature = "claims")]
+    pub(super) fn header(&self, generation: u64) -> Option<HeaderValue> {
+        let state = self.lock();
+        let token = state.token.as_ref();
+        let token = token.filter(|token| token.generation == generation)?;
+        Some(token.lane().header.clone())
+    }
+
+    /// The token with its number and its expiry, for those who send it themselves.
+    pub(super) fn take(&self) -> Option<(HeaderValue, u64, Timestamp)> {
         let now = self.now();
         let state = self.lock();
-        let (_, lifetime) = state.life.fresh_at(now)?;
+        let (generation, lifetime) = state.life.fresh_at(now)?;
         let token = state.token.as_ref()?;
-        Some((Arc::clone(token.lane()), lifetime.expires_at))
+        Some((token.lane().header.clone(), generation, lifetime.expires_at))
     }
 
     /// Looks for a token, and joins or starts the request that brings one.
@@ -156,7 +176,7 @@ impl Shared {
     }
 
     /// Acts on a complaint about the token of this number.
-    pub(crate) fn complain(self: &Arc<Self>, generation: u64, complaint: Complaint) -> Outcome {
+    pub(super) fn complain(self: &Arc<Self>, generation: u64, complaint: Complaint) -> Outcome {
         let now = self.now();
         let mut state = self.lock();
         let action = state.life.on(Event::Refused(generation, complaint), now);
@@ -172,13 +192,16 @@ impl Shared {
     }
 
     /// A call was accepted. It waits for nobody: if the lock is taken, the next call may say so.
-    pub(super) fn accept(&self, generation: u64, call: Call) -> bool {
+    pub(super) fn accept(&self, generation: u64, call: Call) {
         let now = self.now();
         let Ok(mut state) = self.state.try_lock() else {
-            return false;
+            return;
         };
         state.life.on(Event::Accepted(generation, call), now);
-        true
+        let token = state.token.as_ref();
+        if token.is_some_and(|token| token.generation == generation) {
+            self.slot.accept(call);
+        }
     }
 
     /// Brings the slot up to date, and says what is due. Only a running task may call this: it is
@@ -253,8 +276,7 @@ impl Shared {
         };
         let answer = match (state.life.on(event, now), header) {
             (Action::Use(generation, lifetime), Some(header)) => {
-                let numbers = (generation, lifetime.expires_at);
-                let token = Arc::new(Bearer::new(&header, numbers, &self.this));
+                let token = Arc::new(Bearer::new(&header, generation, lifetime.expires_at));
                 state.token = Some(Arc::clone(&token));
                 self.slot.fill(token);
                 Ok(())
@@ -354,6 +376,12 @@ impl Shared {
     /// A panic under the lock leaves no half-made state, so poison is no reason to stop.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.number.strike();
     }
 }
 

@@ -50,14 +50,6 @@ impl Wait {
         Self::Over
     }
 
-    /// Ends a wait that is no longer needed: what it would have heard is old by the next one.
-    #[inline]
-    pub(crate) fn rest(&mut self) {
-        if let Self::Waiting(_) = self {
-            *self = Self::Idle;
-        }
-    }
-
     /// Resolves when there is a token, or when the request that was waited for has failed and the
     /// endpoint is left alone for it.
     pub(super) fn poll(&mut self, shared: &Shared, cx: &mut Context<'_>) -> Poll<Answer> {
