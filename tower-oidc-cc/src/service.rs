@@ -152,10 +152,15 @@ where
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // Called without readiness? The token may be there nevertheless.
-        if let Phase::Failed(error) = mem::take(&mut self.phase) {
-            return ResponseFuture::refused(error);
-        }
         let Bound { source, rules } = &*self.bound;
+        if let Phase::Failed(error) = mem::take(&mut self.phase) {
+            return ResponseFuture::refused(if source.is_fresh() {
+                // That was long ago. The service below is not ready, so that call cannot be made.
+                TokenError::new(Kind::Expired)
+            } else {
+                error
+            });
+        }
         let sent = match rules.admit(&request) {
             Ok(Some(call)) => {
                 // Insert replaces every value there was: a server that sees two takes either.

@@ -12,13 +12,13 @@ use std::{
 use http::HeaderValue;
 
 pub use self::builder::TokenSourceBuilder;
+use self::{sent::Number, shared::Shared, slot::Lane};
 pub(crate) use self::{
     sent::Sent,
     shared::Outcome,
     slot::{header, token},
     wait::Wait,
 };
-use self::{shared::Shared, slot::Lane};
 use crate::{
     Health, Provider, TokenEndpoint, TokenError,
     clock::Clock,
@@ -93,6 +93,7 @@ pub struct TokenSource {
 #[derive(Clone)]
 pub struct AccessToken {
     header: HeaderValue,
+    source: Number,
     generation: u64,
     expires_at: SystemTime,
 }
@@ -172,14 +173,17 @@ impl TokenSource {
     }
 
     /// Gives the token of this moment if there is one, and waits for nothing: for interceptors that
-    /// cannot wait, after [`ready`](Self::ready).
-    ///
-    /// It asks for none. Once there was one, the task that renews it goes on by itself.
+    /// cannot wait. Where there is none it is asked for, and a later look finds it.
     #[must_use]
     pub fn try_token(&self) -> Option<AccessToken> {
-        let (header, generation, expires_at) = self.shared.take()?;
+        let Some((header, generation, expires_at)) = self.shared.take() else {
+            // Whoever waits is told; nobody does.
+            drop(self.shared.enter());
+            return None;
+        };
         Some(AccessToken {
             header,
+            source: self.shared.number(),
             generation,
             expires_at: expires_at.wall,
         })
@@ -188,11 +192,13 @@ impl TokenSource {
     /// Says that a call was refused for this token: its successor is asked for in the background,
     /// and the token stays in use until that is there.
     ///
-    /// The manual remedy, for calls that go without the layer. A token that was replaced since is
-    /// left alone. One that had served for a minute is replaced at once; where successors are
+    /// The manual remedy, for calls that go without the layer. A token that was replaced since, or
+    /// is another handle's, says nothing. One that had served for a minute is replaced at once; where successors are
     /// invalidated as soon as they come, the distance between requests grows, up to five minutes.
     pub fn invalidate(&self, token: &AccessToken) {
-        drop(self.shared.complain(token.generation, Complaint::ByHand));
+        if token.source == self.shared.number() {
+            drop(self.shared.complain(token.generation, Complaint::ByHand));
+        }
     }
 
     /// Waits until no token request is under way: for a program that is about to end.

@@ -34,9 +34,9 @@ pub(super) struct Slot {
     /// When that token expires, in whole seconds on the wall clock. Relaxed as `current` is: a
     /// reader who sees an older one sees a token that is gone, and takes the slow way.
     expires: Bits,
-    /// A bit for each group of places that were accepted with it, so that each is reported once.
-    /// Relaxed: one report too many does no harm, and a group whose report is missed has another.
-    accepted: Bits,
+    /// A bit for each group of places whose acceptance is no news. Relaxed: one report too many
+    /// does no harm, and a group whose report is missed has another.
+    heard: Bits,
 }
 
 /// One token: its header, once for each lane of threads.
@@ -71,7 +71,7 @@ impl Slot {
             token: ArcSwapOption::const_empty(),
             current: AtomicU64::new(0),
             expires: Bits::new(0),
-            accepted: Bits::new(0),
+            heard: Bits::new(0),
         }
     }
 
@@ -99,7 +99,6 @@ impl Slot {
         let wall = token.expires_at.wall.checked_sub(COARSE);
         self.token.store(Some(token));
         self.expires.store(wall.map_or(0, seconds), Order::Relaxed);
-        self.accepted.store(0, Order::Relaxed);
         self.current.store(generation, Ordering::Relaxed);
     }
 
@@ -108,15 +107,17 @@ impl Slot {
         self.token.store(None);
     }
 
-    /// Whether calls of this group were accepted with the token in the slot.
+    /// Whether it is no news that a call of this place is accepted.
     #[inline]
-    pub(super) fn has_accepted(&self, call: Call) -> bool {
-        self.accepted.load(Order::Relaxed) & group(call) != 0
+    pub(super) fn is_heard(&self, call: Call) -> bool {
+        self.heard.load(Order::Relaxed) & group(call) != 0
     }
 
-    /// One of them was.
-    pub(super) fn accept(&self, call: Call) {
-        self.accepted.fetch_or(group(call), Order::Relaxed);
+    /// Of these groups it is not.
+    pub(super) fn hear(&self, groups: u64) {
+        if self.heard.load(Order::Relaxed) != groups {
+            self.heard.store(groups, Order::Relaxed);
+        }
     }
 }
 

@@ -31,17 +31,17 @@ pub(crate) struct Waiting {
     task: u64,
     /// How long it is waited for.
     patience: Patience,
-    /// For a successor of the token that was refused, and not for any token.
-    held: Option<Arc<Shared>>,
+    /// For a successor of the token of this number, which was refused, and not for any token.
+    held: Option<(Arc<Shared>, u64)>,
 }
 
 // === impl Wait ===
 
 impl Wait {
     /// For the end of the request that brings a successor.
-    pub(super) fn held(shared: Arc<Shared>, awaited: Awaited) -> Self {
+    pub(super) fn held(shared: Arc<Shared>, generation: u64, awaited: Awaited) -> Self {
         let mut waiting = Waiting::new(&shared, awaited);
-        waiting.held = Some(shared);
+        waiting.held = Some((shared, generation));
         Self::Waiting(Box::new(waiting))
     }
 
@@ -87,11 +87,11 @@ impl Wait {
             Self::Over => return Poll::Ready(true),
             Self::Waiting(waiting) => waiting,
         };
-        let Some(shared) = waiting.held.clone() else {
+        let Some((shared, generation)) = waiting.held.clone() else {
             return Poll::Ready(false);
         };
         let polled = waiting.poll(&shared, cx);
-        polled.map(|answer| matches!(answer, Some(Ok(()))))
+        polled.map(|_| shared.supersedes(generation))
     }
 }
 

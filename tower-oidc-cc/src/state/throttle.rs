@@ -64,6 +64,8 @@ pub(crate) struct Account {
     /// When all of the requests that were made are paid for.
     paid_at: Option<Instant>,
     last: Option<Instant>,
+    /// What the last request has cost, as far as it was not given back.
+    cost: Duration,
 }
 
 /// Whom the next request is for.
@@ -154,6 +156,7 @@ impl Account {
             budget,
             paid_at: None,
             last: None,
+            cost: Duration::ZERO,
         }
     }
 
@@ -181,6 +184,7 @@ impl Account {
 
     pub(crate) fn spend_at(&mut self, now: Instant) {
         self.last = Some(now);
+        self.cost = self.budget.price();
         let unpaid = self.unpaid_at(now).saturating_add(self.budget.price());
         self.paid_at = now.checked_add(unpaid);
     }
@@ -191,7 +195,8 @@ impl Account {
             Bound::Hard => return,
             Bound::ByLife => life.mul_f64(0.5).max(SOONEST),
         };
-        let back = self.budget.price().saturating_sub(worth);
+        let back = self.cost.saturating_sub(worth);
+        self.cost = self.cost.saturating_sub(back);
         self.paid_at = self.paid_at.and_then(|at| at.checked_sub(back));
     }
 
