@@ -207,7 +207,9 @@ fn keycloak(auth_url: &str, realm: &str) -> Result<Uri, ConfigError> {
             "the auth URL has a query or a fragment: use the part before it",
         ));
     }
-    if base.ends_with("/auth") || base.contains("/realms/") {
+    // A host may have that name, too.
+    let named = base.split_once("://").map_or(base, |(_, named)| named);
+    if named.ends_with("/auth") || named.contains("/realms/") {
         return Err(ConfigError::new(
             "the auth URL already has the path that is appended to it: use the part before /auth",
         ));

@@ -9,7 +9,7 @@ pub(crate) mod token;
 
 /// Says whether a call failed for want of a token or in the service below.
 ///
-/// A [`Token`](crate::BearerAuth) service has these two ways to fail and no third, so the enum is
+/// A [`BearerAuth`](crate::BearerAuth) service has these two ways to fail and no third, so the enum is
 /// exhaustive: match on it, and the inner service's own error is there, with no downcast.
 ///
 /// It becomes a `Box<dyn Error + Send + Sync>` wherever the inner error does, boxed errors among

@@ -95,7 +95,6 @@ pub enum Judgement {
 /// | dead token | `invalid_token` | `invalid token`, `invalid cached token`, `JWT expired` |
 /// | missing role | `insufficient_scope` | a text with `Missing required realm role` in it |
 /// | no header | | `no Authorization header found`, `no Bearer authorization header value found`, `no Bearer access token value found` |
-///
 /// | nothing | | texts of a gateway that could not ask its identity server |
 /// | unexplained | any other | any other, or no challenge at all |
 ///

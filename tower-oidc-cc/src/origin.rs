@@ -130,10 +130,9 @@ impl Places {
     /// why it may not have the token.
     #[inline]
     fn place(&self, uri: &Uri, headers: &HeaderMap) -> Result<Call, Kind> {
-        let host = host(headers);
+        let host = has_host(headers);
         let authority = uri.authority();
-        if let (Some(host), Some(authority)) = (host, authority)
-            && !names(host, authority)
+        if host && authority.is_some() && !headers.get_all(HOST).iter().all(|host| names(host, uri))
         {
             return Err(Kind::OtherHost);
         }
@@ -150,7 +149,8 @@ impl Places {
                 0
             }
             Self::One(origin) => {
-                if host.is_some_and(|host| !origin.is_named(host)) {
+                let mut hosts = headers.get_all(HOST).iter();
+                if host && !hosts.all(|host| origin.is_named(host)) {
                     return Err(Kind::OtherHost);
                 }
                 0
@@ -281,21 +281,28 @@ impl fmt::Debug for Origin {
     }
 }
 
-/// The `Host` header. Most requests have none and few headers, whose names are looked through
-/// sooner than a hash is made of one.
+/// Whether there is a `Host` header. Most requests have none and few headers, whose names are
+/// looked through sooner than a hash is made of one.
 #[inline]
-fn host(headers: &HeaderMap) -> Option<&HeaderValue> {
-    if headers.keys_len() <= FEW && !headers.keys().any(|name| *name == HOST) {
-        return None;
+fn has_host(headers: &HeaderMap) -> bool {
+    if headers.keys_len() <= FEW {
+        headers.keys().any(|name| *name == HOST)
+    } else {
+        headers.contains_key(HOST)
     }
-    headers.get(HOST)
 }
 
-/// Whether a `Host` header names the authority of the address (RFC 9110, section 7.2).
-#[inline]
-fn names(host: &HeaderValue, authority: &Authority) -> bool {
-    host.as_bytes()
-        .eq_ignore_ascii_case(authority.as_str().as_bytes())
+/// Whether a `Host` header names the authority of the address (RFC 9110, section 7.2), with or
+/// without the port that goes without saying.
+#[cold]
+fn names(host: &HeaderValue, uri: &Uri) -> bool {
+    let (Ok(host), Some(authority)) = (Authority::try_from(host.as_bytes()), uri.authority())
+    else {
+        return false;
+    };
+    let default = uri.scheme().and_then(default_port).unwrap_or_default();
+    host.host().eq_ignore_ascii_case(authority.host())
+        && port(&host, default).is_some_and(|it| Some(it) == port(authority, default))
 }
 
 #[inline]

@@ -48,7 +48,7 @@ mod wait;
 /// A token request belongs to that task. Dropping a caller that waits, the one that caused the
 /// request too, only gives up its own wait. If its runtime is shut down, the next
 /// use starts a task on its own runtime, and a token that is still valid stays in use. A runtime
-/// that is kept but not driven is given up after four times the timeout of a token request, by
+/// that is kept but not driven is given up after eight times the timeout of a token request, by
 /// those who wait; they need a runtime with a timer for that.
 ///
 /// # Clone
@@ -357,15 +357,13 @@ impl Settings {
         self.timeout.saturating_add(BOUND.saturating_mul(3))
     }
 
-    /// Longer than any request: credentials may take a timeout to come and another to be tried, both
-    /// twice, and in between the client has to be ready, and the endpoint may have to be looked up.
-    /// With a store another process may be waited for first.
+    /// Longer than any request: credentials may take a timeout to come, the client has to be ready
+    /// and a request is made, all of it twice; and the endpoint may have to be looked up. With a
+    /// store another process may be waited for first.
     pub(crate) fn patience(&self) -> Duration {
-        let each = self
-            .timeout
-            .saturating_mul(2)
-            .saturating_add(self.readiness);
-        let own = each.saturating_add(self.timeout);
+        let request = self.timeout.saturating_add(self.readiness);
+        let each = self.timeout.saturating_add(request);
+        let own = each.saturating_mul(2).saturating_add(request);
         match &self.store {
             Some(_) => own.saturating_add(self.term().saturating_mul(2)),
             None => own,

@@ -75,8 +75,8 @@ struct Failure {
     until: Instant,
     /// When the first of these failures was.
     since: Timestamp,
-    /// When other credentials were last tried for it.
-    forgiven: Option<Timestamp>,
+    /// How often other credentials were tried for it at once, and since when.
+    forgiven: Option<(u32, Timestamp)>,
 }
 
 /// What is worth a line in a log: told when nobody holds the life any more, since those who listen
@@ -517,11 +517,12 @@ impl Life {
         let Some(failure) = &mut self.failure else {
             return Action::Rest;
         };
-        let lately = failure.forgiven.is_some_and(|at| at.age_at(now) < SEVERAL);
-        if lately || !failure.error.is_about_credentials() {
+        let lately = failure.forgiven.filter(|(_, at)| at.age_at(now) < WHILE);
+        let (times, since) = lately.unwrap_or((0, now));
+        if times >= SEVERAL || !failure.error.is_about_credentials() {
             return Action::Rest;
         }
-        failure.forgiven = Some(now);
+        failure.forgiven = Some((times.saturating_add(1), since));
         failure.until = now.steady;
         self.notices.push(Notice::NewCredentials);
         Action::Request
@@ -693,8 +694,10 @@ pub(crate) fn group(call: Call) -> u64 {
 /// An administrator acts in minutes at best, and a service that lacks a role for good, or does not
 /// say why it refuses, costs 24 requests a day this way.
 const HOURLY: Duration = Duration::from_secs(60 * 60);
-/// How long credentials that are refused, and are others than before, are not tried at once again.
-const SEVERAL: Duration = Duration::from_secs(10 * 60);
+/// So often credentials that are others than the refused ones are tried at once in ten minutes: by
+/// somebody who tries several. Those that are made anew each time are others each time.
+const SEVERAL: u32 = 3;
+const WHILE: Duration = Duration::from_secs(10 * 60);
 /// A token that is refused older than this is not refused for what its predecessor was.
 const A_MINUTE: Duration = Duration::from_secs(60);
 /// How many places are remembered of those that accepted a token; there are 64 groups of them.

@@ -115,9 +115,11 @@ impl Doubts {
 
     /// By hand: a token that served for a while has worked, for all that is known.
     fn refused_by_hand(&mut self, now: Timestamp, age: Duration) -> Duration {
+        let first = self.lives.is_none();
+        self.lives.get_or_insert(age);
         if age < LONG_ENOUGH {
             self.grow();
-        } else if self.lives.replace(age).is_none() {
+        } else if first {
             self.level = 0;
             self.deaths.add_at(now, age);
             return Duration::ZERO;
@@ -174,7 +176,7 @@ impl Doubts {
         }
         self.unheard = 0;
         self.helped = true;
-        let age = self.lived.take()?;
+        let age = self.lived.take().filter(|age| *age >= OLD_ENOUGH)?;
         self.deaths.add_at(now, age);
         Some(age)
     }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{StoredToken, TokenStore};
-use crate::provider::file::detached;
+use crate::provider::file::Threads;
 
 /// Keeps one token in one file, so that a program that is started ten times asks for one.
 ///
@@ -39,6 +39,7 @@ pub struct File {
     /// Guards the lock file while this process holds its lock; nothing else happens under it.
     leased: Mutex<Option<fs::File>>,
     warned: AtomicBool,
+    threads: Threads,
 }
 
 #[derive(Debug)]
@@ -63,6 +64,7 @@ impl File {
             }),
             leased: Mutex::default(),
             warned: AtomicBool::new(false),
+            threads: Threads::default(),
         }
     }
 
@@ -72,7 +74,8 @@ impl File {
         work: impl FnOnce(&Paths) -> io::Result<T> + Send + 'static,
     ) -> Option<T> {
         let paths = Arc::clone(&self.paths);
-        let done = detached(move || work(&paths)).await.flatten();
+        let done = self.threads.detached(move || work(&paths)).await;
+        let done = done.flatten();
         done.inspect_err(|error| self.warn(error)).ok()
     }
 
@@ -101,10 +104,14 @@ impl TokenStore for File {
     }
 
     async fn save(&self, _: &str, token: &StoredToken) -> Result<(), Box<dyn Error + Send + Sync>> {
-        let token = token.clone();
-        self.on_disk(move |paths| write(&paths.token, token.as_bytes()))
-            .await;
-        drop(self.leased().take());
+        // The lock ends with the write, whoever still waits for it.
+        let (token, lock) = (token.clone(), self.leased().take());
+        let write = move |paths: &Paths| {
+            let written = write(&paths.token, token.as_bytes());
+            drop(lock);
+            written
+        };
+        self.on_disk(write).await;
         Ok(())
     }
 
@@ -133,10 +140,30 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
+    check_mode(&file.metadata()?)?;
     let mut bytes = Vec::with_capacity(LARGEST);
     let limit = u64::try_from(LARGEST).unwrap_or(u64::MAX);
     file.take(limit).read_to_end(&mut bytes)?;
     Ok(Some(bytes))
+}
+
+/// A token that others could have put there is not believed.
+#[cfg(unix)]
+fn check_mode(metadata: &fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    if metadata.permissions().mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "others than its owner may write it",
+    ))
+}
+
+#[cfg(not(unix))]
+fn check_mode(_: &fs::Metadata) -> io::Result<()> {
+    Ok(())
 }
 
 /// Beside the old one, and then in its place.
