@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tower_layer::Layer;
 
 use crate::{
-    BearerAuth, BearerReplayLayer, Challenge, Existing, Foreign, Origin, TokenSource,
+    BearerAuth, BearerReplayLayer, Challenge, Foreign, Origin, TokenSource,
     origin::{Places, Rules},
     service::Bound,
 };
@@ -81,13 +81,6 @@ impl<J> BearerAuthLayer<J> {
     #[must_use]
     pub fn foreign(mut self, foreign: Foreign) -> Self {
         Arc::make_mut(&mut self.bound).rules.foreign = foreign;
-        self
-    }
-
-    /// Chooses what becomes of a header that is there already; [`Existing::Replace`] by default.
-    #[must_use]
-    pub fn existing(mut self, existing: Existing) -> Self {
-        Arc::make_mut(&mut self.bound).rules.existing = existing;
         self
     }
 

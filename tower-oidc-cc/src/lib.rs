@@ -118,7 +118,6 @@
 //! | [`TokenError::is_over_budget`] | wait; find out what spends the requests; allow more |
 //! | [`TokenError::is_timeout`] | as transient; allow more by [`TokenSourceBuilder::timeout`] or [`readiness`](TokenSourceBuilder::readiness) |
 //! | [`TokenError::is_foreign_origin`] | list the origin, choose [`Foreign::Pass`], or see [`BearerAuthLayer::for_origin`] |
-//! | [`TokenError::is_already_authorized`] | leave the header to this layer |
 //! | [`Error::Inner`] | it is your HTTP client's own |
 //! | a 401 with [`Judgement::DeadToken`] | call again if [`Rejection::is_replaced`], or let [`BearerAuthLayer::replay`] do so |
 //! | a 401 or 403 with [`Judgement::MissingRole`] | ask an administrator for the role; no retry can help |
@@ -145,7 +144,7 @@ pub use self::{
     health::Health,
     judge::{Challenge, Judge, Judgement},
     layer::BearerAuthLayer,
-    origin::{Existing, Foreign, Origin},
+    origin::{Foreign, Origin},
     parameters::Parameters,
     provider::Provider,
     rejection::Rejection,

@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr};
 
 use http::{
     HeaderMap, HeaderValue, Request, Uri,
-    header::{AUTHORIZATION, HOST},
+    header::HOST,
     uri::{Authority, Scheme},
 };
 
@@ -55,25 +55,11 @@ pub enum Foreign {
     Pass,
 }
 
-/// Says what becomes of an `Authorization` header that a request comes with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Existing {
-    /// The token replaces it, all values of it.
-    #[default]
-    Replace,
-    /// It stays, and the token is not sent.
-    Keep,
-    /// The request is not sent: [`TokenError::is_already_authorized`].
-    Refuse,
-}
-
 /// Which requests get the token, and what becomes of the others.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) places: Places,
     pub(crate) foreign: Foreign,
-    pub(crate) existing: Existing,
 }
 
 #[derive(Clone, Debug)]
@@ -93,25 +79,14 @@ impl Rules {
         Self {
             places,
             foreign: Foreign::default(),
-            existing: Existing::default(),
         }
     }
 
     /// The place of a request that gets the token.
     #[inline]
     pub(crate) fn admit<B>(&self, request: &Request<B>) -> Result<Option<Call>, TokenError> {
-        let headers = request.headers();
-        let call = match self.places.place(request.uri(), headers) {
-            Ok(call) => call,
-            Err(kind) => return self.foreign(kind),
-        };
-        match self.existing {
-            // The usual choice needs no look at the headers: inserting replaces.
-            Existing::Replace => Ok(Some(call)),
-            _ if !headers.contains_key(AUTHORIZATION) => Ok(Some(call)),
-            Existing::Keep => Ok(None),
-            Existing::Refuse => Err(TokenError::new(Kind::AlreadyAuthorized)),
-        }
+        let place = self.places.place(request.uri(), request.headers());
+        place.map_or_else(|kind| self.foreign(kind), |call| Ok(Some(call)))
     }
 
     #[cold]

@@ -179,11 +179,6 @@ impl<S, J> BearerReplay<S, J> {
     fn new(token: BearerAuth<S, J>, methods: Methods) -> Self {
         Self { token, methods }
     }
-
-    /// The service below, with its token.
-    pub fn get_ref(&self) -> &BearerAuth<S, J> {
-        &self.token
-    }
 }
 
 impl<S, J, B> Service<Request<B>> for BearerReplay<S, J>

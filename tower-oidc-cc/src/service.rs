@@ -95,17 +95,6 @@ impl<S, J> BearerAuth<S, J> {
         &self.inner
     }
 
-    /// The service below, mutably.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The service below, alone.
-    #[must_use]
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
-
     /// Waits for the first token, or for the next one after an expiry.
     #[cold]
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Phase> {

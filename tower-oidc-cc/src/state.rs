@@ -356,7 +356,6 @@ impl Life {
         Health {
             phase: self.phase_at(now),
             generation: self.generation,
-            age: token.map(|token| token.born.age_at(now)),
             life_left: token.map(|token| token.lifetime.expires_at.left_at(now)),
             last_error: self.failure.as_ref().map(|failure| failure.error.clone()),
             next_attempt: due.max(self.quiet_at(now)),
