@@ -13,6 +13,19 @@ mod tests;
 
 /// Names the token endpoint of an authorization server.
 ///
+/// # Replies
+///
+/// | what the endpoint sends | what is made of it |
+/// |---|---|
+/// | a byte-order mark before the object | stepped over |
+/// | `expires_in` as `60`, `60.0`, `"60"`, `"60.0"` | 60 seconds; fractions are cut off |
+/// | `expires_in` absent or null | [`TokenSourceBuilder::default_lifetime`](crate::TokenSourceBuilder::default_lifetime) |
+/// | a member twice | the last one counts |
+/// | `error` false, null or no text, beside a token | ignored |
+/// | unknown members, `refresh_token` | ignored |
+/// | `token_type` in any case of letters; another type than Bearer | taken; refused |
+/// | HTML, a list, a torn or empty body, more than 64 KiB | transient: tried again |
+///
 /// # Examples
 ///
 /// ```

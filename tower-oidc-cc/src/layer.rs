@@ -84,7 +84,7 @@ impl<J> BearerAuthLayer<J> {
         self
     }
 
-    /// Sends a request once more, with a new token, if the first one was refused as dead.
+    /// Sends a request once more if its token was refused and there is another.
     ///
     /// Use it where no retry layer outside does that already.
     #[must_use]

@@ -43,6 +43,24 @@ mod wait;
 /// way. Building needs no runtime. One handle is one credential: give a second
 /// credential a second handle.
 ///
+/// # Load
+///
+/// What the token endpoint sees of one handle, for tokens of 24 hours.
+///
+/// | what happens | token requests |
+/// |---|---|
+/// | a day under [`RefreshPolicy::Ahead`](crate::RefreshPolicy::Ahead), the default; under [`RefreshPolicy::OnExpiry`](crate::RefreshPolicy::OnExpiry) | 2 |
+/// | a day under [`RefreshPolicy::Interval`](crate::RefreshPolicy::Interval) of 4 hours, of 6 | 7, 5 at most |
+/// | a thousand calls at once with no token, or with a token that is refused | 1 |
+/// | a day of any number of processes that share a [`TokenStore`](crate::TokenStore) | 2 |
+/// | the endpoint is down for an hour, under load | 240 in the mean, at growing distances |
+/// | the credentials are wrong | 1 in one to two minutes; if they are others each time, twice that |
+/// | the service refuses all tokens, for an hour | 16 at most: at 0, 0, 1, 3, 7, 12, 17, ... min |
+/// | calls are refused without a reason, or for a missing role | 1 an hour |
+/// | the gateway's own identity check fails | 0 |
+/// | tokens that work die early, ten seconds old or more | 1 for each life |
+/// | anything else, and all of these together | the [`TokenBudget`](crate::TokenBudget): 240 an hour unless you say otherwise |
+///
 /// # Cancel safety
 ///
 /// A token request belongs to that task. Dropping a caller that waits, the one that caused the

@@ -137,6 +137,19 @@ async fn a_token_that_others_could_have_put_there_is_not_believed() {
 }
 
 #[tokio::test]
+async fn what_a_killed_program_left_beside_the_file_is_tidied_up() {
+    let (dir, endpoint) = (Dir::new("killed"), Endpoint::default());
+    let left = dir.0.join("token.json.new");
+    fs::write(&left, "half a tok").unwrap();
+    token(&process(&dir, &endpoint)).await;
+    assert!(!left.exists());
+    let names = fs::read_dir(&dir.0).unwrap();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["token.json", "token.json.lock"]);
+}
+
+#[tokio::test]
 async fn a_life_beyond_all_measure_keeps_no_lock() {
     let (dir, endpoint) = (Dir::new("measure"), Endpoint::default());
     endpoint.set(Reply::body(

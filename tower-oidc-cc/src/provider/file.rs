@@ -9,11 +9,14 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync, task::spawn_blocking, time::Instant};
+use tokio::{sync, task::spawn_blocking};
 use zeroize::Zeroizing;
 
 use super::{Provided, Providing};
-use crate::Credentials;
+use crate::{
+    Credentials,
+    clock::{Clock, Timestamp},
+};
 
 /// A path, and what was last read there.
 #[derive(Debug)]
@@ -28,7 +31,7 @@ pub(super) struct File {
     /// one shall.
     reading: Arc<sync::Mutex<()>>,
     /// Guards the time at which the last one began; nothing else happens under it.
-    started: Arc<Mutex<Option<Instant>>>,
+    started: Arc<Mutex<Option<Timestamp>>>,
     threads: Threads,
 }
 
@@ -79,7 +82,8 @@ impl File {
         Box::pin(async move {
             let begun = || started.lock().unwrap_or_else(PoisonError::into_inner);
             // A read that is written off: there may be another file by now.
-            let stuck = || begun().is_some_and(|at| at.elapsed() >= STUCK);
+            let now = Clock::default().now();
+            let stuck = || begun().is_some_and(|at| at.age_at(now) >= STUCK);
             let (turn, last) = (Arc::clone(&reading).try_lock_owned().ok(), last(&good));
             let (turn, last) = match (turn, last) {
                 (Some(turn), _) => (Some(turn), None),
@@ -87,7 +91,7 @@ impl File {
                 (None, Some(last)) => return Ok(last),
                 (None, None) => (Some(reading.lock_owned().await), None),
             };
-            *begun() = Some(Instant::now());
+            *begun() = Some(now);
             // All of it, so that a read that nobody waits for any more is not in vain.
             let read = move || {
                 let read = read(&path, refused).and_then(|text| {

@@ -23,6 +23,9 @@ use crate::provider::file::Threads;
 /// warning: a folder that cannot be written to serves, too, and shares nothing. One file holds one
 /// token: give each client, endpoint and scope its own.
 ///
+/// What is got is saved after those who wait for it have been answered: let a program that ends at
+/// once wait for [`TokenSource::idle`](crate::TokenSource::idle) first.
+///
 /// # Examples
 ///
 /// ```
@@ -107,7 +110,12 @@ impl TokenStore for File {
         // The lock ends with the write, whoever still waits for it.
         let (token, lock) = (token.clone(), self.leased().take());
         let write = move |paths: &Paths| {
-            let written = write(&paths.token, token.as_bytes());
+            // Who has the lock is alone, and tidies up after one who was killed in mid-write.
+            let beside = match &lock {
+                Some(_) => String::from(".new"),
+                None => format!(".{:x}", fastrand::u64(..)),
+            };
+            let written = write(&paths.token, &beside, token.as_bytes());
             drop(lock);
             written
         };
@@ -167,9 +175,10 @@ fn check_mode(_: &fs::Metadata) -> io::Result<()> {
 }
 
 /// Beside the old one, and then in its place.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write(path: &Path, suffix: &str, bytes: &[u8]) -> io::Result<()> {
     let mut beside = path.to_path_buf().into_os_string();
-    beside.push(format!(".{:x}", fastrand::u64(..)));
+    beside.push(suffix);
+    drop(fs::remove_file(&beside));
     let written = private(&beside.clone().into(), true).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()?;
