@@ -81,8 +81,10 @@ impl Doubts {
         let Some(call) = refusal.call else {
             return self.refused_by_hand(now, refusal.age);
         };
+        // Where so many refuse it, it did not work before this call found it dead.
+        let crowded = self.refused.len() >= CALLS;
         let news = !self.refused.contains(&call);
-        if self.mixed.contain(call) {
+        if self.is_mixed(call) {
             self.mixed.remember(call, now);
             self.grow();
             return self.distance_at(now);
@@ -95,7 +97,7 @@ impl Doubts {
             if !self.helped {
                 self.grow();
             }
-        } else if news && refusal.age >= OLD_ENOUGH && self.is_death(refusal) {
+        } else if news && !crowded && refusal.age >= OLD_ENOUGH && self.is_death(refusal) {
             let first = self.lives.is_none() && !refusal.call_was_accepted;
             self.unheard = self.unheard.saturating_add(usize::from(first));
             self.lives.get_or_insert(refusal.age);
@@ -181,9 +183,10 @@ impl Doubts {
         Some(age)
     }
 
-    /// Whether this place says yes and no to one and the same token, which says nothing against it.
+    /// Whether this place says yes and no to one and the same token, which says nothing against it;
+    /// or so many do that any may.
     pub(crate) fn is_mixed(&self, call: Call) -> bool {
-        self.mixed.contain(call)
+        self.mixed.contain(call) || self.mixed.0.len() >= CALLS
     }
 
     /// The places whose next acceptance is news.
