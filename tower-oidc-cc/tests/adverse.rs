@@ -261,6 +261,8 @@ fn whoever_hears_an_event_may_ask_for_the_health() {
     use tracing_subscriber::layer::SubscriberExt as _;
     let asks = Asks::default();
     let heard = Arc::clone(&asks.heard);
+    // With one alone, an event that another thread meets first is told to nobody, for good.
+    let _other = tracing::Dispatch::new(tracing_subscriber::registry());
     let (done, over) = std::sync::mpsc::channel();
     // On a thread of its own, so that one that hangs is seen to.
     std::thread::spawn(move || {

@@ -178,6 +178,8 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Warnings {
 async fn a_file_of_no_use_is_told_of_once() {
     use tracing_subscriber::layer::SubscriberExt as _;
     let warnings = Warnings::default();
+    // With one alone, an event that another thread meets first is told to nobody, for good.
+    let _other = tracing::Dispatch::new(tracing_subscriber::registry());
     let subscriber = tracing_subscriber::registry().with(warnings.clone());
     let _guard = tracing::subscriber::set_default(subscriber);
     let (dir, endpoint) = (Dir::new("warned"), Endpoint::default());
