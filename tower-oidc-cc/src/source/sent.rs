@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+#[cfg(feature = "claims")]
 use http::HeaderValue;
 
 use super::shared::{Outcome, Shared};
