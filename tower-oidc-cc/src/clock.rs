@@ -44,13 +44,13 @@ impl Clock {
         }
     }
 
-    /// Milliseconds since 1970, for the look at a token's expiry that each call takes. It may be
+    /// Whole seconds since 1970, for the look at a token's expiry that each call takes. It may be
     /// behind by [`COARSE`].
     #[inline]
-    pub(crate) fn millis(&self) -> u64 {
+    pub(crate) fn seconds(&self) -> u64 {
         match &self.wall {
             None => coarse(),
-            Some(wall) => millis(wall()),
+            Some(wall) => seconds(wall()),
         }
     }
 
@@ -115,27 +115,22 @@ impl Timestamp {
 #[inline]
 fn coarse() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    let millis = |secs: u64, nanos: u64| secs.saturating_mul(1_000).saturating_add(nanos >> 20);
-    // A mebi-nanosecond is 1.05 ms: less is behind, and within the bound.
-    millis(
-        now.tv_sec.try_into().unwrap_or(0),
-        now.tv_nsec.try_into().unwrap_or(0),
-    )
+    // Before 1970 there is no time: what is later than all else is no token's.
+    now.tv_sec.try_into().unwrap_or(u64::MAX)
 }
 
 #[cfg(not(target_os = "linux"))]
 #[inline]
 fn coarse() -> u64 {
-    millis(Clock::default().wall())
+    seconds(Clock::default().wall())
 }
 
-/// How far behind the coarse clock may be: a tick of 100 Hz, what the shift above loses of a second,
-/// and as much again. Other clocks are looked at exactly, and tokens end this much too early for a
-/// call that looks: it then asks both clocks.
-pub(crate) const COARSE: u64 = 100;
+/// How far behind the coarse clock may be: a tick of 100 Hz, ten times over. Tokens end this much
+/// too early, and up to a second, for a call that looks: it then asks both clocks.
+pub(crate) const COARSE: Duration = Duration::from_millis(100);
 
-/// Milliseconds since 1970; none before it.
-pub(crate) fn millis(wall: SystemTime) -> u64 {
-    let since = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+/// Whole seconds since 1970; none before it.
+pub(crate) fn seconds(wall: SystemTime) -> u64 {
+    let since = wall.duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }

@@ -13,6 +13,19 @@ mod tests;
 
 /// Names the token endpoint of an authorization server.
 ///
+/// # Replies
+///
+/// | what the endpoint sends | what is made of it |
+/// |---|---|
+/// | a byte-order mark before the object | stepped over |
+/// | `expires_in` as `60`, `60.0`, `"60"`, `"60.0"` | 60 seconds; fractions are cut off |
+/// | `expires_in` absent or null | [`TokenSourceBuilder::default_lifetime`](crate::TokenSourceBuilder::default_lifetime) |
+/// | a member twice | the last one counts |
+/// | `error` false, null or no text, beside a token | ignored |
+/// | unknown members, `refresh_token` | ignored |
+/// | `token_type` in any case of letters; another type than Bearer | taken; refused |
+/// | HTML, a list, a torn or empty body, more than 64 KiB | transient: tried again |
+///
 /// # Examples
 ///
 /// ```
@@ -207,7 +220,9 @@ fn keycloak(auth_url: &str, realm: &str) -> Result<Uri, ConfigError> {
             "the auth URL has a query or a fragment: use the part before it",
         ));
     }
-    if base.ends_with("/auth") || base.contains("/realms/") {
+    // A host may have that name, too.
+    let named = base.split_once("://").map_or(base, |(_, named)| named);
+    if named.ends_with("/auth") || named.contains("/realms/") {
         return Err(ConfigError::new(
             "the auth URL already has the path that is appended to it: use the part before /auth",
         ));

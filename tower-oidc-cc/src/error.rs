@@ -9,12 +9,28 @@ pub(crate) mod token;
 
 /// Says whether a call failed for want of a token or in the service below.
 ///
-/// A [`Token`](crate::BearerAuth) service has these two ways to fail and no third, so the enum is
+/// A [`BearerAuth`](crate::BearerAuth) service has these two ways to fail and no third, so the enum is
 /// exhaustive: match on it, and the inner service's own error is there, with no downcast.
 ///
 /// It becomes a `Box<dyn Error + Send + Sync>` wherever the inner error does, boxed errors among
 /// them (`Buffer`, `LoadShed`, `Timeout`): `?` and `Into` box whichever of the two it is. For that
 /// it is no [`std::error::Error`] itself, as a boxed error is none.
+///
+/// # Errors
+///
+/// | what you see | what it asks of you |
+/// |---|---|
+/// | [`TokenError::is_transient`](crate::TokenError::is_transient) | nothing was sent: call again after [`TokenError::retry_after`](crate::TokenError::retry_after) |
+/// | [`TokenError::is_rejected`](crate::TokenError::is_rejected) | correct the client id, the secret or the client's settings; a [`Provider`](crate::Provider) that yields others is heard within a second |
+/// | [`TokenError::is_missing_credentials`](crate::TokenError::is_missing_credentials) | set right the file, the variable or the vault that its text names |
+/// | [`TokenError::is_over_budget`](crate::TokenError::is_over_budget) | wait; find out what spends the requests; allow more |
+/// | [`TokenError::is_timeout`](crate::TokenError::is_timeout) | as transient; allow more by [`TokenSourceBuilder::timeout`](crate::TokenSourceBuilder::timeout) or [`readiness`](crate::TokenSourceBuilder::readiness) |
+/// | [`TokenError::is_foreign_origin`](crate::TokenError::is_foreign_origin) | list the origin, choose [`Foreign::Pass`](crate::Foreign::Pass), or see [`BearerAuthLayer::for_origin`](crate::BearerAuthLayer::for_origin) |
+/// | [`Error::Inner`] | it is your HTTP client's own |
+/// | a 401 with [`Judgement::DeadToken`](crate::Judgement::DeadToken) | call again if [`Rejection::is_replaced`](crate::Rejection::is_replaced), or let [`BearerAuthLayer::replay`](crate::BearerAuthLayer::replay) do so |
+/// | a 401 or 403 with [`Judgement::MissingRole`](crate::Judgement::MissingRole) | ask an administrator for the role; no retry can help |
+/// | a 401 with [`Judgement::NoHeader`](crate::Judgement::NoHeader) | look for a layer below, a redirect or a proxy that drops the header |
+/// | a 401 with [`Judgement::Unexplained`](crate::Judgement::Unexplained), or without a [`Rejection`](crate::Rejection) | treat it as an outage |
 ///
 /// # Examples
 ///

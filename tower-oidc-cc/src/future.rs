@@ -4,7 +4,6 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -13,8 +12,8 @@ use pin_project_lite::pin_project;
 pub use crate::replay::ReplayFuture;
 use crate::{
     Challenge, Error, Judge, Judgement, Rejection, TokenError,
-    source::{Lane, Outcome, Wait},
-    state::{Call, Complaint},
+    source::{Outcome, Sent, Wait},
+    state::Complaint,
 };
 
 pin_project! {
@@ -47,7 +46,7 @@ pin_project! {
             #[pin]
             inner: F,
             // None if the request went as it was, with no token.
-            token: Option<(Arc<Lane>, Call)>,
+            sent: Option<Sent>,
             judge: J,
         },
         Held {
@@ -65,20 +64,16 @@ struct Held<O, J> {
     judge: J,
     judgement: Judgement,
     wait: Wait,
-    token: Arc<Lane>,
+    sent: Sent,
 }
 
 // === impl ResponseFuture ===
 
 impl<F: Future, J> ResponseFuture<F, J> {
     #[inline]
-    pub(crate) fn sent(inner: F, token: Option<(Arc<Lane>, Call)>, judge: J) -> Self {
+    pub(crate) fn sent(inner: F, sent: Option<Sent>, judge: J) -> Self {
         Self {
-            state: State::Sent {
-                inner,
-                token,
-                judge,
-            },
+            state: State::Sent { inner, sent, judge },
             replaced: false,
         }
     }
@@ -108,28 +103,24 @@ where
         let mut this = self.project();
         match this.state.as_mut().project() {
             // ## Sent => (Held | done)
-            StateProj::Sent {
-                inner,
-                token,
-                judge,
-            } => {
+            StateProj::Sent { inner, sent, judge } => {
                 // Judged where it lies, since the way of nearly all outcomes is to be moved once.
                 let polled = inner.poll(cx);
                 let Poll::Ready(outcome) = &polled else {
                     return Poll::Pending;
                 };
-                let Some((token, call)) = token else {
+                let Some(sent) = *sent else {
                     return polled.map_err(Error::Inner);
                 };
                 let judgement = judge.judge(outcome.as_ref());
                 if judgement == Judgement::Accepted {
-                    token.accept(*call);
+                    sent.accept();
                 }
                 if matches!(judgement, Judgement::Accepted | Judgement::Nothing) {
                     return polled.map_err(Error::Inner);
                 }
                 let outcome = ready!(polled);
-                let held = refuse(outcome, judge.clone(), judgement, token, *call);
+                let held = refuse(outcome, judge.clone(), judgement, sent);
                 this.state.set(State::Held { held: Some(held) });
                 poll_held(this.state, this.replaced, cx)
             }
@@ -142,23 +133,13 @@ where
 
 /// Tells what the answer says against the token, and how that is answered.
 #[cold]
-fn refuse<O, J>(
-    outcome: O,
-    judge: J,
-    judgement: Judgement,
-    token: &Arc<Lane>,
-    call: Call,
-) -> Box<Held<O, J>> {
-    let complaint = match judgement {
-        Judgement::DeadToken => Some(Complaint::Dead(call)),
-        Judgement::Unexplained => Some(Complaint::Unexplained),
-        Judgement::MissingRole => Some(Complaint::Role),
+fn refuse<O, J>(outcome: O, judge: J, judgement: Judgement, sent: Sent) -> Box<Held<O, J>> {
+    let answer = match judgement {
+        Judgement::DeadToken => sent.complain(Complaint::Dead),
+        Judgement::Unexplained => sent.complain(|_| Complaint::Unexplained),
+        Judgement::MissingRole => sent.complain(|_| Complaint::Role),
         Judgement::NoHeader | Judgement::Accepted | Judgement::Nothing => None,
     };
-    let shared = token.shared();
-    let answer = shared
-        .zip(complaint)
-        .map(|(shared, complaint)| shared.complain(token.generation, complaint));
     Box::new(Held {
         outcome,
         judge,
@@ -168,7 +149,7 @@ fn refuse<O, J>(
             Some(Outcome::Superseded) => Wait::over(),
             Some(Outcome::Kept) | None => Wait::default(),
         },
-        token: Arc::clone(token),
+        sent,
     })
 }
 
@@ -197,18 +178,19 @@ where
         mut outcome,
         judge,
         judgement,
-        token,
+        sent,
         ..
     } = *held;
     let rejection = Rejection::new(judgement, *replaced);
     #[cfg(feature = "claims")]
     let rejection = if judgement == Judgement::MissingRole {
-        rejection.with_realm_roles(crate::claims::realm_roles(&token.header))
+        let header = sent.header();
+        rejection.with_realm_roles(header.as_ref().and_then(crate::claims::realm_roles))
     } else {
         rejection
     };
     tracing::debug!(
-        generation = token.generation,
+        generation = sent.generation,
         ?rejection,
         "the service refused a call"
     );

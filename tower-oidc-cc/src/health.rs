@@ -20,7 +20,6 @@ use crate::{
 pub struct Health {
     pub(crate) phase: Phase,
     pub(crate) generation: u64,
-    pub(crate) age: Option<Duration>,
     pub(crate) life_left: Option<Duration>,
     pub(crate) last_error: Option<TokenError>,
     pub(crate) next_attempt: Duration,
@@ -55,12 +54,6 @@ impl Health {
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
-    }
-
-    /// How long the token in use has been here, if there is one.
-    #[must_use]
-    pub fn age(&self) -> Option<Duration> {
-        self.age
     }
 
     /// How long the token in use still lives, if there is one.

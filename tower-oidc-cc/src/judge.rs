@@ -77,7 +77,7 @@ pub enum Judgement {
     /// for in the background.
     DeadToken,
     /// The call was refused without a reason, as behind a gateway whose own identity check fails.
-    /// The token stays; a new one is fetched in the background, once an hour at most.
+    /// The token stays; a new one is fetched, once an hour at most, and that call alone waits for it.
     Unexplained,
     /// The token is good, but lacks a role. It stays; once it is an hour old, a new one is fetched
     /// in the background, since an administrator may have granted the role meanwhile.
@@ -95,7 +95,6 @@ pub enum Judgement {
 /// | dead token | `invalid_token` | `invalid token`, `invalid cached token`, `JWT expired` |
 /// | missing role | `insufficient_scope` | a text with `Missing required realm role` in it |
 /// | no header | | `no Authorization header found`, `no Bearer authorization header value found`, `no Bearer access token value found` |
-///
 /// | nothing | | texts of a gateway that could not ask its identity server |
 /// | unexplained | any other | any other, or no challenge at all |
 ///

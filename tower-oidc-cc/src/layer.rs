@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tower_layer::Layer;
 
 use crate::{
-    BearerAuth, BearerReplayLayer, Challenge, Existing, Foreign, Origin, TokenSource,
+    BearerAuth, BearerReplayLayer, Challenge, Foreign, Origin, TokenSource,
     origin::{Places, Rules},
     service::Bound,
 };
@@ -84,14 +84,7 @@ impl<J> BearerAuthLayer<J> {
         self
     }
 
-    /// Chooses what becomes of a header that is there already; [`Existing::Replace`] by default.
-    #[must_use]
-    pub fn existing(mut self, existing: Existing) -> Self {
-        Arc::make_mut(&mut self.bound).rules.existing = existing;
-        self
-    }
-
-    /// Sends a request once more, with a new token, if the first one was refused as dead.
+    /// Sends a request once more if its token was refused and there is another.
     ///
     /// Use it where no retry layer outside does that already.
     #[must_use]

@@ -66,65 +66,22 @@
 //! - **No worse than the token.** While a token is valid, nothing that the token endpoint does
 //!   changes the result of a call or makes it wait.
 //! - **A token that dies early costs nothing.** One that was accepted and is then refused is
-//!   replaced at once, as often as that happens, and from the third time on before it does. A refused
-//!   token stays in use until its successor is there. A service that refuses all tokens, or a place
-//!   of it, sees at most 16 of them in an hour, and no other call is worse for it.
+//!   replaced at once, as often as that happens, and from the third time on mostly before it does. A
+//!   refused token stays in use until its successor is there. A service that refuses all tokens, a
+//!   place of it, or one that says yes and no, sees at most 16 of them in an hour, and no other call
+//!   is worse for it.
 //! - **No end state.** After any sequence of errors a healthy endpoint yields a token within one
 //!   backoff, two minutes after refused credentials, or within a second of their being changed.
 //! - **Fail closed.** No token that has expired and no request without one is sent; a token goes to
-//!   the listed origins alone, over https; a redirect of the token request is an error. Each call
+//!   the listed origins alone, over https unless you say loopback; a redirect of the token request is an error. Each call
 //!   looks at the wall clock, and the task at both.
 //! - **Silence.** No secret and no token is in any `Debug`, error, event or panic of ours. Their
 //!   memory is wiped when the last that holds them is dropped; what others copy is theirs to wipe.
 //!
-//! # Load
-//!
-//! What the token endpoint sees of one handle, for tokens of 24 hours.
-//!
-//! | what happens | token requests |
-//! |---|---|
-//! | a day under [`RefreshPolicy::Ahead`], the default; under [`RefreshPolicy::OnExpiry`] | 2 |
-//! | a day under [`RefreshPolicy::Interval`] of 4 hours, of 6 | 7, 5 at most |
-//! | a thousand calls at once with no token, or with a token that is refused | 1 |
-//! | a day of any number of processes that share a [`TokenStore`] | 2 |
-//! | the endpoint is down for an hour, under load | 240 in the mean, at growing distances |
-//! | the credentials are wrong | 1 in one to two minutes |
-//! | the service refuses all tokens, for an hour | 16 at most: at 0, 0, 1, 3, 7, 12, 17, ... min |
-//! | calls are refused without a reason, or for a missing role | 1 an hour |
-//! | the gateway's own identity check fails | 0 |
-//! | tokens that work die early | 1 for each death, and then 1 for each life |
-//! | anything else, and all of these together | the [`TokenBudget`]: 240 an hour unless you say otherwise |
-//!
-//! # Replies
-//!
-//! | what the endpoint sends | what is made of it |
-//! |---|---|
-//! | a byte-order mark before the object | stepped over |
-//! | `expires_in` as `60`, `60.0`, `"60"`, `"60.0"` | 60 seconds; fractions are cut off |
-//! | `expires_in` absent or null | [`TokenSourceBuilder::default_lifetime`] |
-//! | a member twice | the last one counts |
-//! | `error` false, null or no text, beside a token | ignored |
-//! | unknown members, `refresh_token` | ignored |
-//! | `token_type` in any case of letters; another type than Bearer | taken; refused |
-//! | HTML, a list, a torn or empty body, more than 64 KiB | transient: tried again |
-//!
 //! # Errors
 //!
-//! | what you see | what it asks of you |
-//! |---|---|
-//! | [`TokenError::is_transient`] | nothing was sent: call again after [`TokenError::retry_after`] |
-//! | [`TokenError::is_rejected`] | correct the client id, the secret or the client's settings; a [`Provider`] that yields others is heard within a second |
-//! | [`TokenError::is_missing_credentials`] | set right the file, the variable or the vault that its text names |
-//! | [`TokenError::is_over_budget`] | wait; find out what spends the requests; allow more |
-//! | [`TokenError::is_timeout`] | as transient; allow more by [`TokenSourceBuilder::timeout`] or [`readiness`](TokenSourceBuilder::readiness) |
-//! | [`TokenError::is_foreign_origin`] | list the origin, choose [`Foreign::Pass`], or see [`BearerAuthLayer::for_origin`] |
-//! | [`TokenError::is_already_authorized`] | leave the header to this layer |
-//! | [`Error::Inner`] | it is your HTTP client's own |
-//! | a 401 with [`Judgement::DeadToken`] | call again if [`Rejection::is_replaced`], or let [`BearerAuthLayer::replay`] do so |
-//! | a 401 or 403 with [`Judgement::MissingRole`] | ask an administrator for the role; no retry can help |
-//! | a 401 with [`Judgement::NoHeader`] | look for a layer below, a redirect or a proxy that drops the header |
-//! | a 401 with [`Judgement::Unexplained`], or without a [`Rejection`] | treat it as an outage |
-//!
+//! [`Error`] lists what you may see and what it asks of you, [`TokenSource`] what the token endpoint
+//! sees of you, [`TokenEndpoint`] how its replies are read.
 //! What happens is told to `tracing`: each change of state once, at info or warn.
 //! [`TokenSource::health`] says how it is.
 //!
@@ -145,7 +102,7 @@ pub use self::{
     health::Health,
     judge::{Challenge, Judge, Judgement},
     layer::BearerAuthLayer,
-    origin::{Existing, Foreign, Origin},
+    origin::{Foreign, Origin},
     parameters::Parameters,
     provider::Provider,
     rejection::Rejection,

@@ -179,11 +179,6 @@ impl<S, J> BearerReplay<S, J> {
     fn new(token: BearerAuth<S, J>, methods: Methods) -> Self {
         Self { token, methods }
     }
-
-    /// The service below, with its token.
-    pub fn get_ref(&self) -> &BearerAuth<S, J> {
-        &self.token
-    }
 }
 
 impl<S, J, B> Service<Request<B>> for BearerReplay<S, J>
@@ -206,15 +201,16 @@ where
             Methods::Idempotent => request.method().is_idempotent(),
         };
         // The one that is ready makes the first call; its clone starts unready.
-        let again = again.then(|| (self.token.clone(), request.clone()));
+        let mut copy = Some((self.token.clone(), request.clone()));
         let call = self.token.call(request);
-        if call.is_replaced()
-            && let Some((unready, _)) = &again
-        {
+        if !call.is_replaced() {
+            copy = copy.filter(|_| again);
+        } else if let Some((unready, _)) = &copy {
             // Nothing was sent. What this one reserved below, a permit say, goes back now: the
             // second try may have to wait for it, and nobody should while a token is fetched.
             self.token = unready.clone();
         }
+        let again = copy;
         ReplayFuture {
             state: State::First { call },
             again,

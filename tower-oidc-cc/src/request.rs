@@ -5,7 +5,7 @@ use std::{
     future::{Future, poll_fn},
     marker::PhantomData,
     pin::{Pin, pin},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -119,7 +119,12 @@ where
         Box::pin(async move {
             let endpoint = question.endpoint(&mut client).await?;
             let asked = question.ask(&mut client, &endpoint, &credentials).await;
-            asked.map_err(|error| error.at(endpoint.uri()))
+            asked.map_err(|error| {
+                if !error.is_about_credentials() {
+                    question.forget();
+                }
+                error.at(endpoint.uri())
+            })
         })
     }
 }
@@ -139,12 +144,7 @@ impl Question {
         if !self.endpoint.is_discovered() {
             return Ok(self.endpoint.clone());
         }
-        let known = || {
-            self.discovered
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
-        if let Some(endpoint) = &*known() {
+        if let Some(endpoint) = &*self.discovered() {
             return Ok(endpoint.clone());
         }
         let document = self.endpoint.uri();
@@ -154,8 +154,19 @@ impl Question {
         };
         let endpoint = found.map_err(|error| error.at(document))?;
         tracing::info!(?endpoint, "the token endpoint was discovered");
-        *known() = Some(endpoint.clone());
+        *self.discovered() = Some(endpoint.clone());
         Ok(endpoint)
+    }
+
+    /// What was looked up may have moved: the next request looks again.
+    fn forget(&self) {
+        *self.discovered() = None;
+    }
+
+    fn discovered(&self) -> MutexGuard<'_, Option<TokenEndpoint>> {
+        self.discovered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn ask<S, B, R>(

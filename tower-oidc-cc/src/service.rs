@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use http::{Request, Uri, header::AUTHORIZATION};
+use http::{Request, header::AUTHORIZATION};
 use tower_service::Service;
 
 use crate::{
@@ -14,8 +14,7 @@ use crate::{
     error::token::Kind,
     future::ResponseFuture,
     origin::Rules,
-    source::{Lane, Wait},
-    state::Call,
+    source::{Kept, Wait},
 };
 
 /// Puts a bearer token on each request.
@@ -52,13 +51,8 @@ pub struct BearerAuth<S, J = Challenge> {
     inner: S,
     bound: Arc<Bound>,
     judge: J,
-    /// What the last call took of its token: while that is in use, the next call needs no other.
-    lane: Option<Arc<Lane>>,
+    kept: Kept,
     phase: Phase,
-    /// Idle but in the phase of waiting for a token.
-    wait: Wait,
-    /// Full in the phase of failure alone.
-    failure: Option<TokenError>,
 }
 
 /// What all services of a layer share, behind one count.
@@ -68,18 +62,19 @@ pub(crate) struct Bound {
     pub(crate) rules: Rules,
 }
 
-/// How far readiness has come. What a phase may need stands beside it and not inside, so that a
-/// call that needs none of it has nothing to drop.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How far readiness has come.
+#[derive(Debug, Default)]
 enum Phase {
     /// No token has been seen since the last call.
     #[default]
     Token,
+    /// Nor is there one.
+    Waiting(Wait),
     /// A token has been seen. From here there is no way back to waiting: the service below may
     /// hold a permit by now, or a place in the queue for one.
     Inner,
     /// There is no token, and the next call says why.
-    Failed,
+    Failed(TokenError),
 }
 
 // === impl BearerAuth ===
@@ -90,10 +85,8 @@ impl<S, J> BearerAuth<S, J> {
             inner,
             bound,
             judge,
-            lane: None,
+            kept: Kept::default(),
             phase: Phase::default(),
-            wait: Wait::default(),
-            failure: None,
         }
     }
 
@@ -102,38 +95,18 @@ impl<S, J> BearerAuth<S, J> {
         &self.inner
     }
 
-    /// The service below, mutably.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The service below, alone.
-    #[must_use]
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
-
     /// Waits for the first token, or for the next one after an expiry.
+    #[cold]
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Phase> {
-        self.bound.source.poll(&mut self.wait, cx).map(|found| {
-            self.failure = found.err();
-            match self.failure {
-                None => Phase::Inner,
-                Some(_) => Phase::Failed,
-            }
-        })
-    }
-
-    /// The lane of this moment.
-    #[inline]
-    fn lane(&mut self) -> Result<&Arc<Lane>, TokenError> {
-        let current = self.bound.source.current();
-        let kept = self.lane.as_ref();
-        if current == 0 || kept.is_none_or(|lane| lane.generation != current) {
-            self.lane = self.bound.source.lane(current);
+        let mut wait = match mem::take(&mut self.phase) {
+            Phase::Waiting(wait) => wait,
+            Phase::Token | Phase::Inner | Phase::Failed(_) => Wait::default(),
+        };
+        let found = self.bound.source.poll(&mut wait, cx);
+        if found.is_pending() {
+            self.phase = Phase::Waiting(wait);
         }
-        let lane = self.lane.as_ref();
-        lane.ok_or_else(|| TokenError::new(Kind::Expired))
+        found.map(|found| found.map_or_else(Phase::Failed, |()| Phase::Inner))
     }
 }
 
@@ -148,16 +121,18 @@ where
 
     #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        if self.phase == Phase::Token {
-            // ## Token => (Inner | Failed)
-            self.phase = if self.bound.source.current() == 0 {
-                ready!(self.poll_first(cx))
-            } else {
-                self.wait.rest();
-                Phase::Inner
-            };
+        match self.phase {
+            // ## (Token | Waiting) => (Inner | Failed)
+            Phase::Token | Phase::Waiting(_) => {
+                self.phase = if self.bound.source.is_fresh() {
+                    Phase::Inner
+                } else {
+                    ready!(self.poll_first(cx))
+                };
+            }
+            Phase::Inner | Phase::Failed(_) => {}
         }
-        if self.phase == Phase::Failed {
+        if let Phase::Failed(_) = self.phase {
             return Poll::Ready(Ok(()));
         }
         self.inner.poll_ready(cx).map_err(Error::Inner)
@@ -166,22 +141,26 @@ where
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // Called without readiness? The token may be there nevertheless.
-        if mem::take(&mut self.phase) == Phase::Failed
-            && let Some(error) = self.failure.take()
-        {
-            return ResponseFuture::refused(error);
+        let Bound { source, rules } = &*self.bound;
+        if let Phase::Failed(error) = mem::take(&mut self.phase) {
+            return ResponseFuture::refused(if source.is_fresh() {
+                // That was long ago. The service below is not ready, so that call cannot be made.
+                TokenError::new(Kind::Expired)
+            } else {
+                error
+            });
         }
-        let lane = match self.bound.rules.admit(&request) {
-            Ok(true) => self.lane().map(Some),
-            Ok(false) => Ok(None),
-            Err(error) => Err(error),
-        };
-        let sent = match lane {
-            Ok(Some(lane)) => {
+        let sent = match rules.admit(&request) {
+            Ok(Some(call)) => {
                 // Insert replaces every value there was: a server that sees two takes either.
                 let headers = request.headers_mut();
-                headers.insert(AUTHORIZATION, lane.header.clone());
-                Some((Arc::clone(lane), place(request.uri())))
+                let sent = source.lend(&mut self.kept, call, |header| {
+                    headers.insert(AUTHORIZATION, header);
+                });
+                if sent.is_none() {
+                    return ResponseFuture::refused(TokenError::new(Kind::Expired));
+                }
+                sent
             }
             Ok(None) => None,
             Err(error) => return ResponseFuture::refused(error),
@@ -199,30 +178,3 @@ impl<S: Clone, J: Clone> Clone for BearerAuth<S, J> {
         )
     }
 }
-
-/// The place that a request goes to, without its query: the same number for the same place.
-#[inline]
-fn place(uri: &Uri) -> Call {
-    let authority = uri.authority().map_or("", |authority| authority.as_str());
-    mix(mix(0, authority.as_bytes()), uri.path().as_bytes())
-}
-
-/// As rustc's own hash does it, eight bytes at a time: nobody gains by a collision here, which
-/// costs a token request.
-#[inline]
-fn mix(mut state: u64, bytes: &[u8]) -> u64 {
-    let mut step = |word: u64| state = (state.rotate_left(5) ^ word).wrapping_mul(SPREAD);
-    let (words, rest) = bytes.as_chunks::<8>();
-    for word in words {
-        step(u64::from_le_bytes(*word));
-    }
-    // The last eight, some of them again: no loop over single bytes where there are eight.
-    match bytes.last_chunk::<8>() {
-        Some(last) => step(u64::from_le_bytes(*last)),
-        None => rest.iter().for_each(|byte| step(u64::from(*byte))),
-    }
-    state
-}
-
-/// 2^64 divided by the golden ratio, made odd.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

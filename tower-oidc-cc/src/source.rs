@@ -3,6 +3,7 @@
 use std::{
     fmt,
     future::poll_fn,
+    mem,
     sync::Arc,
     task::{Context, Poll},
     time::{Duration, SystemTime},
@@ -11,21 +12,23 @@ use std::{
 use http::HeaderValue;
 
 pub use self::builder::TokenSourceBuilder;
-use self::shared::Shared;
+use self::{sent::Number, shared::Shared, slot::Lane};
 pub(crate) use self::{
+    sent::Sent,
     shared::Outcome,
-    slot::{Lane, header, token},
+    slot::{header, token},
     wait::Wait,
 };
 use crate::{
     Health, Provider, TokenEndpoint, TokenError,
     clock::Clock,
-    state::Complaint,
+    state::{Call, Complaint},
     store::{BOUND, Named},
 };
 
 mod builder;
 mod refresh;
+mod sent;
 mod shared;
 mod slot;
 mod sync;
@@ -40,12 +43,30 @@ mod wait;
 /// way. Building needs no runtime. One handle is one credential: give a second
 /// credential a second handle.
 ///
+/// # Load
+///
+/// What the token endpoint sees of one handle, for tokens of 24 hours.
+///
+/// | what happens | token requests |
+/// |---|---|
+/// | a day under [`RefreshPolicy::Ahead`](crate::RefreshPolicy::Ahead), the default; under [`RefreshPolicy::OnExpiry`](crate::RefreshPolicy::OnExpiry) | 2 |
+/// | a day under [`RefreshPolicy::Interval`](crate::RefreshPolicy::Interval) of 4 hours, of 6 | 7, 5 at most |
+/// | a thousand calls at once with no token, or with a token that is refused | 1 |
+/// | a day of any number of processes that share a [`TokenStore`](crate::TokenStore) | 2 |
+/// | the endpoint is down for an hour, under load | 240 in the mean, at growing distances |
+/// | the credentials are wrong | 1 in one to two minutes; if they are others each time, twice that |
+/// | the service refuses all tokens, for an hour | 16 at most: at 0, 0, 1, 3, 7, 12, 17, ... min |
+/// | calls are refused without a reason, or for a missing role | 1 an hour |
+/// | the gateway's own identity check fails | 0 |
+/// | tokens that work die early, ten seconds old or more | 1 for each life |
+/// | anything else, and all of these together | the [`TokenBudget`](crate::TokenBudget): 240 an hour unless you say otherwise |
+///
 /// # Cancel safety
 ///
 /// A token request belongs to that task. Dropping a caller that waits, the one that caused the
 /// request too, only gives up its own wait. If its runtime is shut down, the next
 /// use starts a task on its own runtime, and a token that is still valid stays in use. A runtime
-/// that is kept but not driven is given up after four times the timeout of a token request, by
+/// that is kept but not driven is given up after eight times the timeout of a token request, by
 /// those who wait; they need a runtime with a timer for that.
 ///
 /// # Clone
@@ -90,8 +111,19 @@ pub struct TokenSource {
 #[derive(Clone)]
 pub struct AccessToken {
     header: HeaderValue,
+    source: Number,
     generation: u64,
     expires_at: SystemTime,
+}
+
+/// What a service keeps of the token between its calls: while that is in use, the next call needs
+/// to look for no other.
+#[derive(Default)]
+pub(crate) struct Kept {
+    lane: Option<Arc<Lane>>,
+    /// Whether it has been looked for: a service that is cloned for each call, and then dropped,
+    /// has no use for it.
+    again: bool,
 }
 
 /// What the task that asks goes by.
@@ -159,15 +191,18 @@ impl TokenSource {
     }
 
     /// Gives the token of this moment if there is one, and waits for nothing: for interceptors that
-    /// cannot wait, after [`ready`](Self::ready).
-    ///
-    /// It asks for none. Once there was one, the task that renews it goes on by itself.
+    /// cannot wait. Where there is none it is asked for, and a later look finds it.
     #[must_use]
     pub fn try_token(&self) -> Option<AccessToken> {
-        let (lane, expires_at) = self.shared.take()?;
+        let Some((header, generation, expires_at)) = self.shared.take() else {
+            // Whoever waits is told; nobody does.
+            drop(self.shared.enter());
+            return None;
+        };
         Some(AccessToken {
-            header: lane.header.clone(),
-            generation: lane.generation,
+            header,
+            source: self.shared.number(),
+            generation,
             expires_at: expires_at.wall,
         })
     }
@@ -175,11 +210,13 @@ impl TokenSource {
     /// Says that a call was refused for this token: its successor is asked for in the background,
     /// and the token stays in use until that is there.
     ///
-    /// The manual remedy, for calls that go without the layer. A token that was replaced since is
-    /// left alone. One that had served for a minute is replaced at once; where successors are
+    /// The manual remedy, for calls that go without the layer. A token that was replaced since, or
+    /// is another handle's, says nothing. One that had served for a minute is replaced at once; where successors are
     /// invalidated as soon as they come, the distance between requests grows, up to five minutes.
     pub fn invalidate(&self, token: &AccessToken) {
-        drop(self.shared.complain(token.generation, Complaint::ByHand));
+        if token.source == self.shared.number() {
+            drop(self.shared.complain(token.generation, Complaint::ByHand));
+        }
     }
 
     /// Waits until no token request is under way: for a program that is about to end.
@@ -236,15 +273,33 @@ impl TokenSource {
         self.shared.health()
     }
 
-    /// The number of the token that may be sent at this moment; 0 if there is none.
+    /// Whether there is a token that may be sent at this moment, as far as a quick look says.
     #[inline]
-    pub(crate) fn current(&self) -> u64 {
-        self.shared.current()
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.shared.current() != 0
     }
 
-    /// What a call takes of the token with this number, or of that of this moment.
-    pub(crate) fn lane(&self, current: u64) -> Option<Arc<Lane>> {
-        self.shared.lane(current)
+    /// Gives the header of this moment to `send`, and what to remember until the call is answered.
+    #[inline]
+    pub(crate) fn lend(
+        &self,
+        kept: &mut Kept,
+        call: Call,
+        send: impl FnOnce(HeaderValue),
+    ) -> Option<Sent> {
+        let current = self.shared.current();
+        let generation = match &kept.lane {
+            Some(lane) if current != 0 && lane.generation == current => {
+                send(lane.header.clone());
+                current
+            }
+            _ => self.shared.with(current, |lane| {
+                kept.keep(lane);
+                send(lane.header.clone());
+                lane.generation
+            })?,
+        };
+        Some(self.shared.sent(generation, call))
     }
 
     pub(crate) fn poll(
@@ -259,7 +314,7 @@ impl TokenSource {
 impl fmt::Debug for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenSource")
-            .field("fresh", &(self.current() != 0))
+            .field("fresh", &self.is_fresh())
             .finish_non_exhaustive()
     }
 }
@@ -295,6 +350,22 @@ impl fmt::Debug for AccessToken {
     }
 }
 
+// === impl Kept ===
+
+impl Kept {
+    fn keep(&mut self, lane: &Arc<Lane>) {
+        if mem::replace(&mut self.again, true) {
+            self.lane = Some(Arc::clone(lane));
+        }
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kept")
+    }
+}
+
 // === impl Settings ===
 
 impl Settings {
@@ -304,15 +375,13 @@ impl Settings {
         self.timeout.saturating_add(BOUND.saturating_mul(3))
     }
 
-    /// Longer than any request: credentials may take a timeout to come and another to be tried, both
-    /// twice, and in between the client has to be ready, and the endpoint may have to be looked up.
-    /// With a store another process may be waited for first.
+    /// Longer than any request: credentials may take a timeout to come, the client has to be ready
+    /// and a request is made, all of it twice; and the endpoint may have to be looked up. With a
+    /// store another process may be waited for first.
     pub(crate) fn patience(&self) -> Duration {
-        let each = self
-            .timeout
-            .saturating_mul(2)
-            .saturating_add(self.readiness);
-        let own = each.saturating_add(self.timeout);
+        let request = self.timeout.saturating_add(self.readiness);
+        let each = self.timeout.saturating_add(request);
+        let own = each.saturating_mul(2).saturating_add(request);
         match &self.store {
             Some(_) => own.saturating_add(self.term().saturating_mul(2)),
             None => own,

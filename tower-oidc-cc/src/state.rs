@@ -48,6 +48,8 @@ pub(crate) struct Life {
     succeeded_at: Option<Timestamp>,
     /// Fingerprints of the tokens that were refused last: a store may still have them.
     dead: VecDeque<u64>,
+    /// What has not been told yet.
+    notices: Vec<Notice>,
 }
 
 /// The token in use.
@@ -57,9 +59,11 @@ struct Token {
     fingerprint: u64,
     born: Timestamp,
     lifetime: Lifetime,
-    /// A bit for each group of places whose calls were accepted with it.
-    accepted: u64,
+    /// Whose calls were accepted with it, the first of each group of places at least.
+    accepted: Vec<Call>,
     refused: bool,
+    /// Whether its renewal comes before an age at which its like have died.
+    hurried: bool,
     /// When its successor is asked for, ahead of the renewal, and why.
     ask: Option<(Timestamp, Reason)>,
 }
@@ -71,6 +75,23 @@ struct Failure {
     until: Instant,
     /// When the first of these failures was.
     since: Timestamp,
+    /// How often other credentials were tried for it at once, and since when.
+    forgiven: Option<(u32, Timestamp)>,
+}
+
+/// What is worth a line in a log: told when nobody holds the life any more, since those who listen
+/// may ask back.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    Renewed(u64, Reason, Duration),
+    FromStore(u64, Reason, Duration),
+    EndpointIsBack(Duration),
+    Failed(TokenError, Reason),
+    NewCredentials,
+    Expired(u64),
+    Refused(u64, Duration),
+    AcceptedAgain(u64, Duration),
+    Courtesy(u64, Reason),
 }
 
 /// How the token is.
@@ -176,6 +197,40 @@ pub(crate) enum Action {
     Superseded,
 }
 
+// === impl Notice ===
+
+impl Notice {
+    pub(crate) fn tell(self) {
+        match self {
+            Self::Renewed(generation, reason, life) => {
+                tracing::info!(generation, ?reason, ?life, "token renewed");
+            }
+            Self::FromStore(generation, reason, life) => {
+                tracing::info!(generation, ?reason, ?life, "token taken from the store");
+            }
+            Self::EndpointIsBack(down) => {
+                tracing::info!(?down, "the token endpoint gives tokens again");
+            }
+            Self::Failed(error, reason) => {
+                tracing::warn!(%error, ?reason, "token request failed");
+            }
+            Self::NewCredentials => {
+                tracing::info!("other credentials than the refused ones: they are tried now");
+            }
+            Self::Expired(generation) => tracing::info!(generation, "token expired"),
+            Self::Refused(generation, wait) => {
+                tracing::warn!(generation, ?wait, "the service refuses the token");
+            }
+            Self::AcceptedAgain(generation, refused) => {
+                tracing::info!(generation, ?refused, "the service accepts the token again");
+            }
+            Self::Courtesy(generation, reason) => {
+                tracing::info!(generation, ?reason, "a new token is asked for");
+            }
+        }
+    }
+}
+
 // === impl Action ===
 
 impl Action {
@@ -218,6 +273,7 @@ impl Life {
             refused_since: None,
             succeeded_at: None,
             dead: VecDeque::new(),
+            notices: Vec::new(),
         }
     }
 
@@ -230,7 +286,7 @@ impl Life {
             Event::Sending => self.sending(now),
             Event::Fetched(token) => self.fetched(token, now),
             Event::Failed(error) => self.failed(&error, now),
-            Event::NewCredentials => self.new_credentials(),
+            Event::NewCredentials => self.new_credentials(now),
             Event::Abandoned => {
                 self.under_way = None;
                 Action::Rest
@@ -238,6 +294,19 @@ impl Life {
             Event::Accepted(generation, call) => self.accepted(generation, call, now),
             Event::Refused(generation, complaint) => self.refused(generation, complaint, now),
         }
+    }
+
+    /// Takes what is to be told.
+    pub(crate) fn notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// A bit for each group of places of which an acceptance is no news.
+    pub(crate) fn heard(&self) -> u64 {
+        let accepted = self.token.iter().flat_map(|token| &token.accepted);
+        let heard = accepted.fold(0, |heard, call| heard | group(*call));
+        let awaited = self.doubts.awaited();
+        heard & !awaited.fold(0, |awaited, call| awaited | group(call))
     }
 
     /// The number and the life of the token that may be sent.
@@ -254,12 +323,12 @@ impl Life {
         }
         let token = self.token.as_ref();
         let good = |token: &&Token| !token.refused && token.lifetime.is_fresh_at(now);
-        let Some(token) = token.filter(good) else {
-            return true;
-        };
+        let ours = token.filter(good);
+        let ours = ours.map_or(Duration::ZERO, |token| {
+            token.lifetime.expires_at.left_at(now)
+        });
         let expires_at = other.sent.checked_add(other.life);
-        let left = expires_at.map_or(Duration::ZERO, |at| at.left_at(now));
-        left > token.lifetime.expires_at.left_at(now)
+        expires_at.is_some_and(|at| at.left_at(now) > ours)
     }
 
     pub(crate) fn phase_at(&self, now: Timestamp) -> Phase {
@@ -287,12 +356,14 @@ impl Life {
         Health {
             phase: self.phase_at(now),
             generation: self.generation,
-            age: token.map(|token| token.born.age_at(now)),
             life_left: token.map(|token| token.lifetime.expires_at.left_at(now)),
             last_error: self.failure.as_ref().map(|failure| failure.error.clone()),
             next_attempt: due.max(self.quiet_at(now)),
             reason,
-            refused_for: self.refused_since.map(|since| since.age_at(now)),
+            refused_for: token
+                .filter(|token| token.refused)
+                .and(self.refused_since)
+                .map(|since| since.age_at(now)),
             last_success: self.succeeded_at.map(|at| at.age_at(now)),
             budget_left: self.account.left_at(now.steady),
         }
@@ -362,81 +433,118 @@ impl Life {
             let over = TokenError::new(Kind::Malformed("the token was expired on arrival"));
             return self.failed(&over, now);
         };
-        if let Some(age) = self.doubts.real_life_at(now) {
-            lifetime = lifetime.renewed_before(now, fetched.sent, age, draw);
-        }
-        if fetched.own {
-            self.account.refund(fetched.life);
-        }
         let reason = self.under_way.take().unwrap_or(self.loss);
         if let Some(failure) = self.failure.take() {
             let down = failure.since.age_at(now);
-            tracing::info!(?down, "the token endpoint gives tokens again");
+            self.notices.push(Notice::EndpointIsBack(down));
         }
         self.backoff.succeed();
-        self.doubts.succeed();
         self.wanted = false;
         self.succeeded_at = Some(now);
+        if fetched.own {
+            self.account.refund(fetched.life);
+        }
+        if let Some(token) = &mut self.token
+            && token.refused
+            && token.fingerprint == fetched.fingerprint
+        {
+            // No successor: whoever was refused with it would be refused again.
+            token.lifetime = lifetime;
+            let wait = self.doubts.repeat_at(now);
+            token.ask = now.checked_add(wait).map(|at| (at, Reason::Refused));
+            return Action::Use(token.generation, lifetime);
+        }
+        let old = self.token.as_ref();
+        if reason == Reason::Schedule && old.is_some_and(|old| !old.hurried && !old.refused) {
+            self.doubts.outlived();
+        }
+        self.doubts.succeed();
+        let real = self.doubts.real_life_at(now);
+        if let Some(age) = real {
+            lifetime = lifetime.renewed_before(now, fetched.sent, age, draw);
+        }
         self.generation = self.generation.saturating_add(1);
         self.token = Some(Token {
             generation: self.generation,
             fingerprint: fetched.fingerprint,
             born: now,
             lifetime,
-            accepted: 0,
+            accepted: Vec::new(),
             refused: false,
+            hurried: real.is_some(),
             ask: None,
         });
         let (generation, life) = (self.generation, lifetime.expires_at.left_at(now));
-        if fetched.own {
-            tracing::info!(generation, ?reason, ?life, "token renewed");
+        self.notices.push(if fetched.own {
+            Notice::Renewed(generation, reason, life)
         } else {
-            tracing::info!(generation, ?reason, ?life, "token taken from the store");
-        }
+            Notice::FromStore(generation, reason, life)
+        });
         Action::Use(generation, lifetime)
     }
 
     fn failed(&mut self, error: &TokenError, now: Timestamp) -> Action {
         let reason = self.under_way.take().unwrap_or(self.loss);
         self.wanted = false;
-        let wait = if error.is_over_budget() {
+        let before = self.failure.take();
+        let spent = error.is_over_budget();
+        let wait = if spent {
             // Nothing was asked, so nothing has failed.
             error.retry_after().unwrap_or_default()
         } else {
             let hint = error.retry_after();
             self.backoff.fail(error.is_transient(), hint, (self.draw)())
         };
-        let since = self.failure.as_ref().map_or(now, |failure| failure.since);
-        let error = error.failing_for(since.age_at(now)).with_retry_after(wait);
-        tracing::warn!(%error, ?reason, "token request failed");
+        let since = before.as_ref().map_or(now, |before| before.since);
+        let why = before.as_ref().filter(|_| spent);
+        let why = why.map_or(error, |before| &before.error);
+        let error = why.failing_for(since.age_at(now)).with_retry_after(wait);
+        self.notices.push(Notice::Failed(error.clone(), reason));
         let until = now.steady.checked_add(wait).unwrap_or(now.steady);
         self.failure = Some(Failure {
             error: error.clone(),
             until,
             since,
+            forgiven: before.and_then(|before| before.forgiven),
         });
         Action::Fail(error)
     }
 
-    /// Forgets a failure that other credentials may mend.
-    fn new_credentials(&mut self) -> Action {
-        if let Some(failure) = &mut self.failure
-            && failure.error.is_about_credentials()
-        {
-            failure.until = failure.since.steady;
-            tracing::info!("other credentials than the refused ones: they are tried now");
+    /// Forgets a failure that other credentials may mend. Those that are other ones each time are
+    /// not tried each time.
+    fn new_credentials(&mut self, now: Timestamp) -> Action {
+        let Some(failure) = &mut self.failure else {
+            return Action::Rest;
+        };
+        let lately = failure.forgiven.filter(|(_, at)| at.age_at(now) < WHILE);
+        let (times, since) = lately.unwrap_or((0, now));
+        if times >= SEVERAL || !failure.error.is_about_credentials() {
+            return Action::Rest;
         }
-        Action::Rest
+        failure.forgiven = Some((times.saturating_add(1), since));
+        failure.until = now.steady;
+        self.notices.push(Notice::NewCredentials);
+        Action::Request
     }
 
     fn accepted(&mut self, generation: u64, call: Call, now: Timestamp) -> Action {
         let Some(token) = self.token.as_mut().filter(|t| t.generation == generation) else {
             return Action::Rest;
         };
-        let first = token.accepted == 0;
-        token.accepted |= group(call);
+        let first = token.accepted.is_empty();
+        if !token.accepted.contains(&call) && token.accepted.len() < PLACES {
+            token.accepted.push(call);
+        }
         if let Some(lived) = self.doubts.accepted_at(now, call, first) {
             self.account.refund(lived);
+            // Its own renewal may have to come before such a death already.
+            if !token.hurried
+                && let Some(age) = self.doubts.real_life_at(now)
+            {
+                let (born, draw) = (token.born, (self.draw)());
+                token.lifetime = token.lifetime.renewed_before(now, born, age, draw);
+                token.hurried = true;
+            }
         }
         if token.refused && self.doubts.is_cleared() {
             token.refused = false;
@@ -446,7 +554,8 @@ impl Life {
             && let Some(since) = self.refused_since.take()
         {
             let refused = since.age_at(now);
-            tracing::info!(generation, ?refused, "the service accepts the token again");
+            self.notices
+                .push(Notice::AcceptedAgain(generation, refused));
         }
         Action::Rest
     }
@@ -470,17 +579,22 @@ impl Life {
             now,
             Refusal {
                 call,
-                call_was_accepted: call.is_some_and(|call| token.accepted & group(call) != 0),
-                any_was_accepted: token.accepted != 0,
+                call_was_accepted: call.is_some_and(|call| token.accepted.contains(&call)),
+                any_was_accepted: !token.accepted.is_empty(),
                 age,
             },
         );
-        if !token.refused {
+        let mixed = call.is_some_and(|call| self.doubts.is_mixed(call));
+        if !token.refused && !mixed {
             token.refused = true;
             self.dead.truncate(DEAD.saturating_sub(1));
             self.dead.push_front(token.fingerprint);
+            if !token.accepted.is_empty() || age >= A_MINUTE {
+                // Its predecessor's refusal is another story.
+                self.refused_since = None;
+            }
             self.refused_since.get_or_insert(now);
-            tracing::warn!(generation, ?wait, "the service refuses the token");
+            self.notices.push(Notice::Refused(generation, wait));
         }
         let at = now.checked_add(wait).unwrap_or(now);
         match &mut token.ask {
@@ -498,9 +612,12 @@ impl Life {
             && let Some(token) = &mut self.token
         {
             self.courtesy = Some(now);
-            token.ask.get_or_insert((now, reason));
-            let generation = token.generation;
-            tracing::info!(generation, ?reason, "a new token is asked for");
+            match &mut token.ask {
+                Some((at, _)) if at.has_come_at(now) => {}
+                ask => *ask = Some((now, reason)),
+            }
+            let notice = Notice::Courtesy(token.generation, reason);
+            self.notices.push(notice);
             return Action::Wait;
         }
         Action::Rest
@@ -556,7 +673,7 @@ impl Life {
             && let Some(token) = self.token.take()
         {
             self.loss = Reason::Expiry;
-            tracing::info!(generation = token.generation, "token expired");
+            self.notices.push(Notice::Expired(token.generation));
         }
     }
 
@@ -576,6 +693,14 @@ pub(crate) fn group(call: Call) -> u64 {
 /// An administrator acts in minutes at best, and a service that lacks a role for good, or does not
 /// say why it refuses, costs 24 requests a day this way.
 const HOURLY: Duration = Duration::from_secs(60 * 60);
+/// So often credentials that are others than the refused ones are tried at once in ten minutes: by
+/// somebody who tries several. Those that are made anew each time are others each time.
+const SEVERAL: u32 = 3;
+const WHILE: Duration = Duration::from_secs(10 * 60);
+/// A token that is refused older than this is not refused for what its predecessor was.
+const A_MINUTE: Duration = Duration::from_secs(60);
+/// How many places are remembered of those that accepted a token; there are 64 groups of them.
+const PLACES: usize = 128;
 /// How many refused tokens are remembered. A process that saves one which it got before the last of
 /// these is very late.
 const DEAD: usize = 4;

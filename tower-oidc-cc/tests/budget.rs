@@ -106,22 +106,6 @@ async fn the_last_request_is_kept_for_when_there_is_no_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_keep_the_gap() {
-    let endpoint = Endpoint::always(Reply::down());
-    let tokens = builder()
-        .budget(TokenBudget::default().gap(secs(20)))
-        .build(endpoint.clone());
-    for _ in 0..600 {
-        drop(tokens.ready().await);
-        sleep(secs(1)).await;
-    }
-    for pair in endpoint.posts().windows(2) {
-        assert!(pair[1].at - pair[0].at >= secs(20));
-    }
-    assert!(endpoint.count() > 10);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_valid_token_serves_while_the_budget_is_spent() {
     let endpoint = Endpoint::always(Reply::token(1_000));
     let service = layer(&with(1, &endpoint)).layer(echo());

@@ -121,9 +121,21 @@ async fn a_host_header_that_names_another_gets_no_token() {
             .layer(echo())
             .oneshot(with_host(DATA, "api.example.com"));
         assert_eq!(same.await.unwrap().into_body(), "Bearer canary-token-1");
+        for (uri, host) in [
+            (DATA, "API.example.com:443"),
+            ("https://api.example.com:443/data", "api.example.com"),
+        ] {
+            let same = layer.layer(echo()).oneshot(with_host(uri, host)).await;
+            assert_eq!(same.unwrap().into_body(), "Bearer canary-token-1", "{host}");
+        }
         let other = || with_host(DATA, "evil.example.com");
-        let error = layer.layer(echo()).oneshot(other()).await.unwrap_err();
-        assert!(error.to_string().contains("Host"), "{error}");
+        let mut two = with_host(DATA, "api.example.com");
+        let second = "evil.example.com".parse().unwrap();
+        two.headers_mut().append("host", second);
+        for request in [other(), two, with_host(DATA, "api.example.com:80")] {
+            let error = layer.layer(echo()).oneshot(request).await.unwrap_err();
+            assert!(error.to_string().contains("Host"), "{error}");
+        }
         let passed = layer.foreign(Foreign::Pass).layer(echo()).oneshot(other());
         assert_eq!(passed.await.unwrap().into_body(), "-");
     }
@@ -177,6 +189,43 @@ async fn an_issuer_is_asked_once_for_its_token_endpoint() {
     }
     assert!(TokenEndpoint::discover("http://sso.example.com").is_err());
     assert!(TokenEndpoint::discover("https://sso.example.com?x").is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_has_moved_is_looked_up_again() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&asked);
+    let token = Endpoint::always(Reply::token(100));
+    let client = service_fn(move |request: Request<Body>| {
+        let mut asked = list.lock().unwrap();
+        asked.push(request.uri().path().to_owned());
+        let moved = asked.len() > 2;
+        let token = token.clone();
+        async move {
+            let at = if moved { "/b" } else { "/a" };
+            if request.method() == http::Method::GET {
+                let document = format!(
+                    r#"{{"issuer":"https://sso.example.com","token_endpoint":"https://sso.example.com{at}"}}"#
+                );
+                return Ok(Response::new(Body::from(document)));
+            }
+            if request.uri().path() == at {
+                return token.oneshot(request).await;
+            }
+            let mut gone = Response::new(Body::default());
+            *gone.status_mut() = http::StatusCode::NOT_FOUND;
+            Ok(gone)
+        }
+    });
+    let endpoint = TokenEndpoint::discover("https://sso.example.com").unwrap();
+    let source = TokenSource::builder(endpoint, Credentials::new("id", "secret").unwrap());
+    let source = source.build(client);
+    source.ready().await.unwrap();
+    sleep(secs(300)).await;
+    source.ready().await.unwrap();
+    let well_known = "/.well-known/openid-configuration";
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked[..5], [well_known, "/a", "/a", well_known, "/b"]);
 }
 
 #[tokio::test(start_paused = true)]

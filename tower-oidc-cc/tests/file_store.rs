@@ -118,3 +118,82 @@ async fn a_failed_request_leaves_the_lease_to_others_at_once() {
         "nobody waits for a lease to end"
     );
 }
+
+#[tokio::test]
+async fn a_token_that_others_could_have_put_there_is_not_believed() {
+    let (dir, endpoint) = (Dir::new("planted"), Endpoint::default());
+    token(&process(&dir, &endpoint)).await;
+    fs::set_permissions(dir.token(), fs::Permissions::from_mode(0o622)).unwrap();
+    token(&process(&dir, &endpoint)).await;
+    assert_eq!(endpoint.count(), 2);
+    let mode = fs::metadata(dir.token()).unwrap().permissions().mode();
+    assert_eq!(
+        mode & 0o777,
+        0o600,
+        "and is replaced by one for its owner alone"
+    );
+    token(&process(&dir, &endpoint)).await;
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test]
+async fn what_a_killed_program_left_beside_the_file_is_tidied_up() {
+    let (dir, endpoint) = (Dir::new("killed"), Endpoint::default());
+    let left = dir.0.join("token.json.new");
+    fs::write(&left, "half a tok").unwrap();
+    token(&process(&dir, &endpoint)).await;
+    assert!(!left.exists());
+    let names = fs::read_dir(&dir.0).unwrap();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["token.json", "token.json.lock"]);
+}
+
+#[tokio::test]
+async fn a_life_beyond_all_measure_keeps_no_lock() {
+    let (dir, endpoint) = (Dir::new("measure"), Endpoint::default());
+    endpoint.set(Reply::body(
+        200,
+        r#"{"access_token":"t","token_type":"Bearer","expires_in":9223372036854775807}"#,
+    ));
+    let first = process(&dir, &endpoint);
+    token(&first).await;
+    token(&process(&dir, &endpoint)).await;
+    assert_eq!(endpoint.count(), 1, "it was saved");
+}
+
+/// What is told at `warn`.
+#[derive(Clone, Default)]
+struct Warnings(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Warnings {
+    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        if *event.metadata().level() == tracing::Level::WARN {
+            self.0.lock().unwrap().push(format!("{event:?}"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_no_use_is_told_of_once() {
+    use tracing_subscriber::layer::SubscriberExt as _;
+    let warnings = Warnings::default();
+    // With one alone, an event that another thread meets first is told to nobody, for good.
+    let _other = tracing::Dispatch::new(tracing_subscriber::registry());
+    let subscriber = tracing_subscriber::registry().with(warnings.clone());
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let (dir, endpoint) = (Dir::new("warned"), Endpoint::default());
+    fs::create_dir(dir.token()).unwrap();
+    let source = process(&dir, &endpoint);
+    for _ in 0..3 {
+        let token = source.token().await.unwrap();
+        source.idle().await;
+        source.invalidate(&token);
+        source.ready().await.unwrap();
+        settle().await;
+        source.idle().await;
+    }
+    let warnings = warnings.0.lock().unwrap();
+    let of_file = warnings.iter().filter(|line| line.contains("of no use"));
+    assert_eq!(of_file.count(), 1, "{warnings:?}");
+}

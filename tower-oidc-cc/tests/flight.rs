@@ -249,7 +249,7 @@ fn a_runtime_that_nobody_drives_is_given_up_by_those_who_wait() {
             waiters.spawn(async move { tokens.ready().await });
         }
         assert!(waiters.join_all().await.iter().all(Result::is_ok));
-        assert!(start.elapsed() <= secs(41), "{:?}", start.elapsed());
+        assert!(start.elapsed() <= secs(81), "{:?}", start.elapsed());
         let response = service.clone().oneshot(get(DATA)).await.unwrap();
         assert_eq!(response.into_body(), "Bearer canary-token-2");
     });

@@ -39,7 +39,7 @@ async fn health_follows_a_token_through_its_life() {
     let health = tokens.health();
     assert!(health.is_ready() && health.last_error().is_none());
     assert_eq!(health.generation(), 1);
-    assert_eq!(health.age(), Some(secs(100)));
+    assert_eq!(health.last_success(), Some(secs(100)));
     assert!(health.life_left().unwrap() <= secs(900));
     assert!(secs(600) <= health.next_attempt() && health.next_attempt() <= secs(700));
 
@@ -49,7 +49,7 @@ async fn health_follows_a_token_through_its_life() {
     assert!(health.is_ready() && health.last_error().unwrap().is_rejected());
     sleep(secs(200)).await;
     assert!(!tokens.health().is_ready());
-    assert_eq!(tokens.health().age(), None);
+    assert_eq!(tokens.health().life_left(), None);
 }
 
 #[tokio::test(start_paused = true)]

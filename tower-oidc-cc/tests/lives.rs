@@ -78,13 +78,13 @@ async fn refused(
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_dies_early_costs_no_call_that_is_replayed() {
-    for (life, most) in [(5 * 60, 125), (20 * 60, 33), (45 * 60, 15)] {
+    for (life, most) in [(5 * 60, 430), (20 * 60, 110), (45 * 60, 50)] {
         let endpoint = Endpoint::default();
         let tokens = builder().build(endpoint.clone());
         let service = layer(&tokens)
             .replay()
             .layer(lasting(&endpoint, secs(life)));
-        let failed = refused(&service, secs(1), secs(DAY / 4)).await;
+        let failed = refused(&service, secs(1), secs(DAY)).await;
         assert_eq!(failed, 0, "a real life of {life} s");
         assert!(endpoint.count() <= most, "{life}: {}", endpoint.count());
     }
@@ -92,13 +92,14 @@ async fn a_token_that_dies_early_costs_no_call_that_is_replayed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_dies_early_costs_one_call_that_is_not_replayed_and_the_third_none() {
-    for life in [5 * 60, 20 * 60, 45 * 60] {
+    for (life, most) in [(5 * 60, 13), (20 * 60, 8), (45 * 60, 7)] {
         let endpoint = Endpoint::default();
         let tokens = builder().build(endpoint.clone());
         let service = layer(&tokens).layer(lasting(&endpoint, secs(life)));
-        let failed = refused(&service, secs(1), secs(DAY / 4)).await;
-        // From the third death on, the renewal comes before it.
-        assert!((1..=6).contains(&failed), "{life}: {failed} failed");
+        let failed = refused(&service, secs(1), secs(DAY)).await;
+        // From the third death on, the renewal comes before it; now and then a token is left to
+        // show how long it lives.
+        assert!((1..=most).contains(&failed), "{life}: {failed} failed");
     }
 }
 

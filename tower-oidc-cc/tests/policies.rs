@@ -5,7 +5,7 @@
 #[path = "support/support.rs"]
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use support::{DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, secs};
 use tokio::time::{Instant, sleep};
@@ -89,8 +89,10 @@ async fn a_schedule_longer_than_the_token_lives_lets_no_call_wait() {
 async fn a_token_draws_the_moment_of_its_renewal_once() {
     for life in [20, 1_000, 86_400] {
         let endpoint = Endpoint::always(Reply::token(life));
-        let tokens = builder().build(endpoint.clone());
         let start = Instant::now();
+        // The machine's own wall clock goes on meanwhile.
+        let wall = move || SystemTime::UNIX_EPOCH + secs(1_700_000_000) + start.elapsed();
+        let tokens = builder().wall_clock(wall).build(endpoint.clone());
         tokens.ready().await.unwrap();
         let renewal = tokens.health().next_attempt();
         // However often it is looked at, by callers and by the driver's own beat.

@@ -158,3 +158,112 @@ async fn the_layer_stands_under_tonics_own_clients() {
     let channel = tonic::transport::Endpoint::from_shared(server.base_url().to_owned());
     fits(&layer.layer(channel.unwrap().connect_lazy()));
 }
+
+/// An error of a program's own, around another.
+#[derive(Debug)]
+struct Outer(Box<dyn std::error::Error + Send + Sync>);
+
+impl std::fmt::Display for Outer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no timetable")
+    }
+}
+
+impl std::error::Error for Outer {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+/// The whole chain on one line, as `anyhow` prints it by `{:#}`.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let links = std::iter::successors(Some(error), |link| link.source());
+    let links: Vec<_> = links.map(ToString::to_string).collect();
+    links.join(": ")
+}
+
+#[tokio::test]
+async fn an_error_names_the_place_and_the_root_wherever_it_is_printed() {
+    // What a resolver says of a name that nobody has.
+    let resolver = tower::service_fn(async |_: hyper_util::client::legacy::connect::dns::Name| {
+        let error = "failed to lookup address information: Name or service not known";
+        Err::<std::vec::IntoIter<std::net::SocketAddr>, _>(std::io::Error::other(error))
+    });
+    let mut connector =
+        hyper_util::client::legacy::connect::HttpConnector::new_with_resolver(resolver);
+    connector.enforce_http(false);
+    let client = Client::builder(TokioExecutor::new()).build::<_, Full<Bytes>>(connector);
+    let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect").unwrap();
+    let credentials = Credentials::new("id", "canary-secret").unwrap();
+    let source = TokenSource::builder(endpoint, credentials).build(client);
+    let error = source.token().await.unwrap_err();
+    let place = "(https://auth.example.org/auth/realms/ServiceConnect/protocol/openid-connect/token): dns: no such host auth.example.org";
+    assert!(error.to_string().contains(place), "{error}");
+    assert!(format!("{error:#}").contains(place), "{error:#}");
+    assert_eq!(format!("{error:?}").lines().count(), 2, "{error:?}");
+    let service = BearerAuthLayer::any_origin(source).layer(http());
+    let request = Request::get("https://api.example.org").body(Full::default());
+    let error = service.oneshot(request.unwrap()).await.unwrap_err();
+    // As the layers above wrap it: boxed, in a program's own error.
+    let outer = Outer(error.into());
+    assert_eq!(outer.to_string(), "no timetable");
+    let printed = chain(&outer);
+    assert!(printed.contains(place), "{printed}");
+    assert!(!printed.contains("canary"), "{printed}");
+    let debug = format!("{outer:?}");
+    assert!(
+        debug.contains("dns: no such host auth.example.org"),
+        "{debug}"
+    );
+}
+
+/// A 401 means a dead token here; the simulated service says so in its body.
+#[derive(Clone)]
+struct By401;
+
+impl<B, E> tower_oidc_cc::Judge<Response<B>, E> for By401 {
+    fn judge(&self, outcome: Result<&Response<B>, &E>) -> tower_oidc_cc::Judgement {
+        match outcome {
+            Ok(response) if response.status() == 401 => tower_oidc_cc::Judgement::DeadToken,
+            Ok(_) => tower_oidc_cc::Judgement::Accepted,
+            Err(_) => tower_oidc_cc::Judgement::Nothing,
+        }
+    }
+}
+
+#[tokio::test]
+#[ignore = "it takes 100 s: lives of seconds are real ones here"]
+async fn fifteen_seconds_of_real_life_over_sockets() {
+    let mut config = Config::default();
+    config.expires_in = 15;
+    // The reply does not say so, and is taken for a day's.
+    config
+        .faults
+        .token
+        .push("expires-in:absent".parse().unwrap());
+    let server = Server::start(config).await.unwrap();
+    let endpoint = TokenEndpoint::keycloak_loopback(server.auth_url(), "ServiceConnect").unwrap();
+    let credentials = Credentials::new(server.client_id(), server.client_secret()).unwrap();
+    let source = TokenSource::builder(endpoint, credentials)
+        .default_lifetime(std::time::Duration::from_secs(86_400))
+        .build(http());
+    let layer = BearerAuthLayer::new(source, [origin(&server)]).judge(By401);
+    let service = layer.layer(http());
+    let (mut calls, mut failed) = (0_u32, 0_u32);
+    let over = tokio::time::sleep(std::time::Duration::from_secs(100));
+    let mut over = std::pin::pin!(over);
+    loop {
+        let request = Request::get(data(&server)).body(Full::default()).unwrap();
+        let response = service.clone().oneshot(request).await.unwrap();
+        calls = calls.saturating_add(1);
+        failed = failed.saturating_add(u32::from(response.status() != 200));
+        let pause = tokio::time::sleep(std::time::Duration::from_millis(100));
+        tokio::select! {
+            () = &mut over => break,
+            () = pause => {}
+        }
+    }
+    let posts = server.ledger().summary().token_posts;
+    assert!(failed <= calls / 100, "{failed} of {calls}");
+    assert!(posts <= 12, "{posts}");
+}

@@ -255,7 +255,7 @@ impl Drop for Hanging {
 
 #[cfg(unix)]
 #[tokio::test(start_paused = true)]
-async fn a_file_that_hangs_leaves_the_last_good_secret_and_is_opened_once() {
+async fn a_file_that_hangs_leaves_the_last_good_secret_and_delays_one_call() {
     let dir = Dir::new("hangs");
     dir.swap("good");
     let endpoint = Endpoint::always(Reply::token(100));
@@ -279,6 +279,51 @@ async fn a_file_that_hangs_leaves_the_last_good_secret_and_is_opened_once() {
         call.await.unwrap().unwrap();
     }
     assert_eq!(secrets(&endpoint), ["good"; 4]);
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn a_file_that_hung_once_is_read_again() {
+    let dir = Dir::new("hung");
+    dir.swap("never read");
+    let endpoint = Endpoint::default();
+    let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+    let tokens =
+        TokenSource::builder(uri, Provider::file("client", dir.secret())).build(endpoint.clone());
+    let hanging = Hanging::at(dir.secret());
+    let refused = tokio::spawn({
+        let tokens = tokens.clone();
+        async move { tokens.ready().await }
+    });
+    settle().await;
+    advance(secs(11)).await;
+    assert!(refused.await.unwrap().unwrap_err().is_missing_credentials());
+    // Another file by that name; the thread that hangs still does.
+    dir.swap("good");
+    advance(secs(300)).await;
+    tokens.ready().await.unwrap();
+    assert_eq!(secrets(&endpoint), ["good"]);
+    // A pipe by another name would hold that thread for good.
+    fs::remove_file(dir.secret()).unwrap();
+    std::mem::forget(hanging);
+}
+
+#[test]
+fn a_secret_is_read_while_all_blocking_threads_are_taken() {
+    let dir = Dir::new("taken");
+    dir.swap("good");
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().max_blocking_threads(1).build();
+    let runtime = runtime.unwrap();
+    let (free, taken) = std::sync::mpsc::channel::<()>();
+    runtime.spawn_blocking(move || taken.recv().is_ok());
+    let endpoint = Endpoint::default();
+    let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+    let tokens =
+        TokenSource::builder(uri, Provider::file("client", dir.secret())).build(endpoint.clone());
+    runtime.block_on(tokens.ready()).unwrap();
+    drop(free);
+    assert_eq!(secrets(&endpoint), ["good"]);
 }
 
 #[cfg(unix)]

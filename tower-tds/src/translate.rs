@@ -71,6 +71,8 @@ impl<B> Judge<Response<B>, LimitsError> for ReadError {
             // What checks tokens may be down as well: the token layer asks once an hour for it.
             Judgement::Unexplained
         } else {
+            // A 404, too: a gateway that knows no such route says so before it looks at a token, and
+            // the contract does not name it.
             Judgement::Nothing
         }
     }

@@ -81,3 +81,13 @@ fn a_statement_is_for_the_address_without_a_port_that_goes_without_saying() {
         assert_eq!(endpoint.audience(), audience);
     }
 }
+
+#[test]
+fn a_host_may_be_called_auth() {
+    let endpoint = TokenEndpoint::keycloak("https://auth", "r").unwrap();
+    assert_eq!(
+        endpoint.uri().path(),
+        "/auth/realms/r/protocol/openid-connect/token"
+    );
+    assert!(TokenEndpoint::keycloak("https://host/auth/", "r").is_err());
+}

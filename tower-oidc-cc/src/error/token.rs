@@ -141,13 +141,6 @@ impl TokenError {
         matches!(self.0.kind, Kind::Timeout | Kind::NotReady)
     }
 
-    /// Whether the request came with an `Authorization` header, which
-    /// [`Existing::Refuse`](crate::Existing::Refuse) refuses.
-    #[must_use]
-    pub fn is_already_authorized(&self) -> bool {
-        matches!(self.0.kind, Kind::AlreadyAuthorized)
-    }
-
     /// Whether the request was meant for an origin that may not see the token, by its address or by
     /// its `Host` header.
     #[must_use]

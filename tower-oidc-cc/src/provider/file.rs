@@ -13,7 +13,10 @@ use tokio::{sync, task::spawn_blocking};
 use zeroize::Zeroizing;
 
 use super::{Provided, Providing};
-use crate::Credentials;
+use crate::{
+    Credentials,
+    clock::{Clock, Timestamp},
+};
 
 /// A path, and what was last read there.
 #[derive(Debug)]
@@ -27,6 +30,9 @@ pub(super) struct File {
     /// Held by the one read that may be under way: one that hangs keeps a thread, and no second
     /// one shall.
     reading: Arc<sync::Mutex<()>>,
+    /// Guards the time at which the last one began; nothing else happens under it.
+    started: Arc<Mutex<Option<Timestamp>>>,
+    threads: Threads,
 }
 
 /// What the file holds.
@@ -35,6 +41,10 @@ pub(super) enum Content {
     Secret,
     Assertion,
 }
+
+/// Threads that do what may hang: as many are alive as share this.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Threads(Arc<()>);
 
 /// Guards the last good credentials; nothing else happens under it.
 type Good = Arc<Mutex<Option<Arc<Credentials>>>>;
@@ -50,6 +60,8 @@ impl File {
             refused: 0o077,
             good: Arc::default(),
             reading: Arc::default(),
+            started: Arc::default(),
+            threads: Threads::default(),
         }
     }
 
@@ -66,15 +78,22 @@ impl File {
         let (client_id, path) = (self.client_id.clone(), self.path.clone());
         let (content, refused) = (self.content, self.refused);
         let (good, reading) = (Arc::clone(&self.good), Arc::clone(&self.reading));
+        let (started, threads) = (Arc::clone(&self.started), self.threads.clone());
         Box::pin(async move {
-            let turn = Arc::clone(&reading).try_lock_owned().ok();
-            let turn = match (turn, last(&good)) {
-                (Some(turn), _) => turn,
-                (None, Some(good)) => return Ok(good),
-                (None, None) => reading.lock_owned().await,
+            let begun = || started.lock().unwrap_or_else(PoisonError::into_inner);
+            // A read that is written off: there may be another file by now.
+            let now = Clock::default().now();
+            let stuck = || begun().is_some_and(|at| at.age_at(now) >= STUCK);
+            let (turn, last) = (Arc::clone(&reading).try_lock_owned().ok(), last(&good));
+            let (turn, last) = match (turn, last) {
+                (Some(turn), _) => (Some(turn), None),
+                (None, last) if stuck() => (None, last),
+                (None, Some(last)) => return Ok(last),
+                (None, None) => (Some(reading.lock_owned().await), None),
             };
+            *begun() = Some(now);
             // All of it, so that a read that nobody waits for any more is not in vain.
-            detached(move || {
+            let read = move || {
                 let read = read(&path, refused).and_then(|text| {
                     let text = text.as_str();
                     Ok(Arc::new(match content {
@@ -85,9 +104,14 @@ impl File {
                 let kept = keep(read, &good);
                 drop(turn);
                 kept
-            })
-            .await
-            .unwrap_or_else(|error| Err(error.into()))
+            };
+            if let Some(last) = last {
+                // What it brings is for the next time.
+                drop(threads.start(read));
+                return Ok(last);
+            }
+            let read = threads.detached(read).await;
+            read.unwrap_or_else(|error| Err(error.into()))
         })
     }
 
@@ -96,24 +120,42 @@ impl File {
     }
 }
 
-/// Does what may hang on a thread of its own: a runtime waits at its end for those of
-/// `spawn_blocking`, and a program for no thread.
-pub(crate) async fn detached<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<T> {
-    let (done, result) = sync::oneshot::channel();
-    let (over, quick) = std::sync::mpsc::channel::<()>();
-    let run = move || {
-        // Who has stopped waiting needs no answer.
-        drop(done.send(work()));
-        drop(over);
-    };
-    let thread = thread::Builder::new().name("tower-oidc-cc".into());
-    drop(thread.spawn(run)?);
-    // For its first moment it counts as the runtime's own, so that a paused clock stands still.
-    drop(spawn_blocking(move || quick.recv_timeout(MOMENT)).await);
-    let died = |_| io::Error::other("the thread that reads it panicked");
-    result.await.map_err(died)
+// === impl Threads ===
+
+impl Threads {
+    /// Does what may hang on a thread of its own: a runtime waits at its end for those of
+    /// `spawn_blocking`, and a program for no thread. If several hang there are no more.
+    pub(crate) async fn detached<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let died = |_| io::Error::other("the thread that reads it panicked");
+        self.start(work)?.await.map_err(died)
+    }
+
+    fn start<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<sync::oneshot::Receiver<T>> {
+        let alive = Arc::clone(&self.0);
+        if Arc::strong_count(&alive) > MOST.saturating_add(1) {
+            return Err(io::Error::other("it hangs, over and over"));
+        }
+        let (done, result) = sync::oneshot::channel();
+        let (over, quick) = std::sync::mpsc::channel::<()>();
+        let run = move || {
+            let worked = work();
+            drop(alive);
+            // Who has stopped waiting needs no answer.
+            drop(done.send(worked));
+            drop(over);
+        };
+        let thread = thread::Builder::new().name("tower-oidc-cc".into());
+        drop(thread.spawn(run)?);
+        // For its first moment it counts as the runtime's own, so that a paused clock stands still.
+        drop(spawn_blocking(move || quick.recv_timeout(MOMENT)));
+        Ok(result)
+    }
 }
 
 fn last(good: &Good) -> Option<Arc<Credentials>> {
@@ -173,6 +215,10 @@ fn check_mode(_: &fs::Metadata, _: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Of threads that hang at the same time.
+const MOST: usize = 3;
+/// A read that lasts so long is not waited for any more.
+const STUCK: Duration = Duration::from_secs(60);
 /// A read takes microseconds.
 const MOMENT: Duration = Duration::from_millis(100);
 /// A secret of a Keycloak has 32 characters; a statement of Kubernetes 1,000 to 2,000.

@@ -93,6 +93,10 @@ impl Refresh {
                 Next::Idle => None,
                 Next::End => return,
             };
+            // Nothing is due any more of what was when they came: let them look again.
+            for waiter in self.waiting.drain(..) {
+                drop(waiter.send(Ok(())));
+            }
             let reread = self.reread_at();
             // ## (Sleep | Idle) => (attend | reread | end)
             match self.woken(look.into_iter().chain(reread).min()).await {

@@ -3,15 +3,17 @@
 use std::{
     fmt,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, PoisonError, Weak},
+    sync::{Arc, PoisonError, TryLockError, Weak},
     time::Duration,
 };
 
+use http::HeaderValue;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
     Settings,
     refresh::Refresh,
+    sent::{Number, Sent},
     slot::{Bearer, Lane, Slot},
     sync::{Handle, Mutex, MutexGuard, mpsc, oneshot},
 };
@@ -20,7 +22,7 @@ use crate::{
     clock::Timestamp,
     error::token::Kind,
     request::{Grant, Issued},
-    state::{Action, Call, Complaint, Event, Fetched, Life},
+    state::{Action, Call, Complaint, Event, Fetched, Life, Notice},
     store::Wants,
 };
 
@@ -28,10 +30,11 @@ use crate::{
 pub(crate) struct Shared {
     pub(super) slot: Slot,
     /// Everything else. Whoever writes the slot holds this lock; it is never held across an
-    /// `.await`, nor while a task is spawned or a waiter woken.
+    /// `.await`, nor while a task is spawned, an outcome sent or an event told.
     state: Mutex<State>,
     pub(super) grant: Arc<dyn Grant>,
     pub(super) settings: Settings,
+    number: Number,
     this: Weak<Self>,
 }
 
@@ -104,6 +107,7 @@ impl Shared {
             }),
             grant,
             settings,
+            number: Number::enrol(this),
             this: Weak::clone(this),
         })
     }
@@ -111,125 +115,162 @@ impl Shared {
     /// The number of the token that may be sent at this moment; 0 if there is none.
     #[inline]
     pub(super) fn current(&self) -> u64 {
-        self.slot.current_at(self.settings.clock.millis())
+        self.slot.current_at(self.settings.clock.seconds())
     }
 
     /// What a call takes of the token of this moment: from the slot, or else by both clocks.
-    pub(super) fn lane(&self, current: u64) -> Option<Arc<Lane>> {
+    pub(super) fn with<T>(&self, current: u64, take: impl FnOnce(&Arc<Lane>) -> T) -> Option<T> {
         if current != 0
             && let Some(token) = self.slot.load().as_ref()
         {
-            return Some(Arc::clone(token.lane()));
+            return Some(take(token.lane()));
         }
         let now = self.now();
         let state = self.lock();
         state.life.fresh_at(now)?;
-        state.token.as_ref().map(|token| Arc::clone(token.lane()))
+        state.token.as_ref().map(|token| take(token.lane()))
     }
 
-    /// The same with its expiry, for those who send it themselves.
-    pub(super) fn take(&self) -> Option<(Arc<Lane>, Timestamp)> {
+    pub(super) fn number(&self) -> Number {
+        self.number
+    }
+
+    /// What such a call remembers until it is answered.
+    #[inline]
+    pub(super) fn sent(&self, generation: u64, call: Call) -> Sent {
+        let known = self.slot.is_heard(call);
+        Sent::new(self.number, generation, call, known)
+    }
+
+    /// The header of the token of this number, while it is here.
+    #[cfg(feature = "claims")]
+    pub(super) fn header(&self, generation: u64) -> Option<HeaderValue> {
+        let state = self.lock();
+        let token = state.token.as_ref();
+        let token = token.filter(|token| token.generation == generation)?;
+        Some(token.lane().header.clone())
+    }
+
+    /// The token with its number and its expiry, for those who send it themselves.
+    pub(super) fn take(&self) -> Option<(HeaderValue, u64, Timestamp)> {
         let now = self.now();
         let state = self.lock();
-        let (_, lifetime) = state.life.fresh_at(now)?;
+        let (generation, lifetime) = state.life.fresh_at(now)?;
         let token = state.token.as_ref()?;
-        Some((Arc::clone(token.lane()), lifetime.expires_at))
+        Some((token.lane().header.clone(), generation, lifetime.expires_at))
     }
 
     /// Looks for a token, and joins or starts the request that brings one.
     pub(super) fn enter(&self) -> Entry {
-        let now = self.now();
-        let mut state = self.lock();
-        let action = state.life.on(Event::Asked, now);
-        state.tidy(&self.slot, now);
-        if let Action::Send = action {
-            // A task is wanted all the same, for the renewal.
-            self.employ(state, None);
-            return Entry::Fresh;
-        }
-        if let Some(error) = action.failure() {
-            return Entry::Refused(error);
-        }
-        let awaited = self.demand(state);
-        let nowhere = || Entry::Refused(TokenError::new(Kind::NoRuntime));
-        awaited.map_or_else(nowhere, Entry::Waiting)
+        let (entry, spawn) = self.locked(|state, now| {
+            let action = state.life.on(Event::Asked, now);
+            state.tidy(&self.slot, now);
+            if let Action::Send = action {
+                // A task is wanted all the same, for the renewal.
+                return (Entry::Fresh, self.employ(state, None, now));
+            }
+            if let Some(error) = action.failure() {
+                return (Entry::Refused(error), None);
+            }
+            let (waiter, receiver) = oneshot::channel();
+            let spawn = self.employ(state, Some(waiter), now);
+            if state.demands.is_none() {
+                return (Entry::Refused(TokenError::new(Kind::NoRuntime)), None);
+            }
+            (Entry::Waiting((receiver, state.task)), spawn)
+        });
+        start(spawn);
+        entry
     }
 
     /// Acts on a complaint about the token of this number.
-    pub(crate) fn complain(self: &Arc<Self>, generation: u64, complaint: Complaint) -> Outcome {
-        let now = self.now();
-        let mut state = self.lock();
-        let action = state.life.on(Event::Refused(generation, complaint), now);
-        if let Action::Superseded = action {
-            return Outcome::Superseded;
-        }
-        if let Action::Wait = action
-            && let Some(awaited) = self.demand(state)
-        {
-            return Outcome::Replacing(super::Wait::held(Arc::clone(self), awaited));
-        }
-        Outcome::Kept
+    pub(super) fn complain(self: &Arc<Self>, generation: u64, complaint: Complaint) -> Outcome {
+        let (outcome, spawn) = self.locked(|state, now| {
+            let action = state.life.on(Event::Refused(generation, complaint), now);
+            if let Action::Superseded = action {
+                return (Outcome::Superseded, None);
+            }
+            if let Action::Wait = action {
+                let (waiter, receiver) = oneshot::channel();
+                let spawn = self.employ(state, Some(waiter), now);
+                if state.demands.is_some() {
+                    let awaited = (receiver, state.task);
+                    let wait = super::Wait::held(Arc::clone(self), generation, awaited);
+                    return (Outcome::Replacing(wait), spawn);
+                }
+            }
+            (Outcome::Kept, None)
+        });
+        start(spawn);
+        outcome
+    }
+
+    /// Whether there is a newer token than the one of this number.
+    pub(super) fn supersedes(&self, generation: u64) -> bool {
+        let state = self.lock();
+        let token = state.token.as_ref();
+        token.is_some_and(|token| token.generation > generation)
     }
 
     /// A call was accepted. It waits for nobody: if the lock is taken, the next call may say so.
-    pub(super) fn accept(&self, generation: u64, call: Call) -> bool {
-        let now = self.now();
-        let Ok(mut state) = self.state.try_lock() else {
-            return false;
+    pub(super) fn accept(&self, generation: u64, call: Call) {
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
         };
-        state.life.on(Event::Accepted(generation, call), now);
-        true
+        self.locked_by(state, |state, now| {
+            state.life.on(Event::Accepted(generation, call), now);
+        });
     }
 
     /// Brings the slot up to date, and says what is due. Only a running task may call this: it is
     /// the promise that somebody empties the slot in time.
     pub(super) fn attend(&self, task: u64) -> Next {
-        let now = self.now();
-        let mut state = self.lock();
-        if state.task != task {
-            return Next::End;
-        }
-        let action = state.life.on(Event::Timer, now);
-        state.tidy(&self.slot, now);
-        if self.slot.is_empty()
-            && let Some(token) = &state.token
-        {
-            self.slot.fill(Arc::clone(token));
-        }
-        if let Action::Request = action {
-            let (under_way, request) = watch::channel(());
-            state.request = Some(request);
-            return Next::Ask(under_way);
-        }
-        // Beyond the end of time there is nothing to wait for.
-        let wait = action.wait().map(|wait| wait.min(BEAT));
-        let at = wait.and_then(|wait| now.steady.checked_add(wait));
-        at.map_or(Next::Idle, Next::Sleep)
+        self.locked(|state, now| {
+            if state.task != task {
+                return Next::End;
+            }
+            let action = state.life.on(Event::Timer, now);
+            state.tidy(&self.slot, now);
+            if self.slot.is_empty()
+                && let Some(token) = &state.token
+            {
+                self.slot.fill(Arc::clone(token));
+            }
+            if let Action::Request = action {
+                let (under_way, request) = watch::channel(());
+                state.request = Some(request);
+                return Next::Ask(under_way);
+            }
+            // Beyond the end of time there is nothing to wait for.
+            let wait = action.wait().map(|wait| wait.min(BEAT));
+            let at = wait.and_then(|wait| now.steady.checked_add(wait));
+            at.map_or(Next::Idle, Next::Sleep)
+        })
     }
 
     /// Brings the slot up to date while the task is busy, and says when to look again.
     pub(super) fn look(&self, task: u64) -> Option<Instant> {
-        let now = self.now();
-        let mut state = self.lock();
-        if state.task != task {
-            return None;
-        }
-        let wait = state.life.on(Event::Busy, now).wait();
-        state.tidy(&self.slot, now);
-        now.steady.checked_add(wait?.min(BEAT))
+        self.locked(|state, now| {
+            if state.task != task {
+                return None;
+            }
+            let wait = state.life.on(Event::Busy, now).wait();
+            state.tidy(&self.slot, now);
+            now.steady.checked_add(wait?.min(BEAT))
+        })
     }
 
     /// Asks for leave to send one token request.
     pub(super) fn send(&self) -> Result<(), TokenError> {
-        let now = self.now();
-        let action = self.lock().life.on(Event::Sending, now);
+        let action = self.locked(|state, now| state.life.on(Event::Sending, now));
         action.failure().map_or(Ok(()), Err)
     }
 
     /// There are other credentials than those that were refused.
     pub(super) fn forgive(&self) {
-        let now = self.now();
-        self.lock().life.on(Event::NewCredentials, now);
+        self.locked(|state, now| state.life.on(Event::NewCredentials, now));
     }
 
     /// Records the outcome of a request and returns it with everyone who waits for it.
@@ -242,28 +283,28 @@ impl Shared {
         outcome: Result<Issued, TokenError>,
         (demands, task): (&mut mpsc::UnboundedReceiver<Waiter>, u64),
     ) -> Option<(Answer, Vec<Waiter>)> {
-        let now = self.now();
-        let mut state = self.lock();
-        if state.task != task {
-            return None;
-        }
-        let (event, header) = match outcome {
-            Ok(issued) => (Event::Fetched(fetched(&issued)), Some(issued.header)),
-            Err(error) => (Event::Failed(error), None),
-        };
-        let answer = match (state.life.on(event, now), header) {
-            (Action::Use(generation, lifetime), Some(header)) => {
-                let numbers = (generation, lifetime.expires_at);
-                let token = Arc::new(Bearer::new(&header, numbers, &self.this));
-                state.token = Some(Arc::clone(&token));
-                self.slot.fill(token);
-                Ok(())
+        self.locked(|state, now| {
+            if state.task != task {
+                return None;
             }
-            (Action::Fail(error), _) => Err(error),
-            _ => Ok(()),
-        };
-        let waiters = std::iter::from_fn(|| demands.try_recv().ok()).collect();
-        Some((answer, waiters))
+            let (event, header) = match outcome {
+                Ok(issued) => (Event::Fetched(fetched(&issued)), Some(issued.header)),
+                Err(error) => (Event::Failed(error), None),
+            };
+            let answer = match (state.life.on(event, now), header) {
+                (Action::Use(generation, lifetime), Some(header)) => {
+                    let token = Bearer::new(&header, generation, lifetime.expires_at);
+                    let token = Arc::new(token);
+                    state.token = Some(Arc::clone(&token));
+                    self.slot.fill(token);
+                    Ok(())
+                }
+                (Action::Fail(error), _) => Err(error),
+                _ => Ok(()),
+            };
+            let waiters = std::iter::from_fn(|| demands.try_recv().ok()).collect();
+            Some((answer, waiters))
+        })
     }
 
     /// The task is gone: from here on the token is used by the clocks, until there is another.
@@ -272,31 +313,34 @@ impl Shared {
         (demands, task): (&mut mpsc::UnboundedReceiver<Waiter>, u64),
         panicked: Option<&'static str>,
     ) {
-        let now = self.now();
-        let mut state = self.lock();
-        demands.close();
-        if state.task != task {
-            return;
-        }
-        self.slot.empty();
-        // Those who wait ask anew at once; without a failure, a client that always panics would be
-        // called in a loop.
-        let event = panicked.map_or(Event::Abandoned, |who| {
-            Event::Failed(TokenError::new(Kind::Panicked(who)))
+        self.locked(|state, now| {
+            demands.close();
+            if state.task != task {
+                return;
+            }
+            self.slot.empty();
+            // Those who wait ask anew at once; without a failure, a client that always panics would
+            // be called in a loop.
+            let event = panicked.map_or(Event::Abandoned, |who| {
+                Event::Failed(TokenError::new(Kind::Panicked(who)))
+            });
+            state.life.on(event, now);
         });
-        state.life.on(event, now);
     }
 
     /// Gives up the task of this number, which has not answered for longer than any request takes:
     /// its runtime is kept, and nobody drives it.
     pub(super) fn relieve(&self, task: u64) {
-        let now = self.now();
-        let mut state = self.lock();
-        if state.task == task {
+        let relieved = self.locked(|state, now| {
+            if state.task != task {
+                return false;
+            }
             state.demands = None;
             state.life.on(Event::Abandoned, now);
             self.slot.empty();
-            drop(state);
+            true
+        });
+        if relieved {
             tracing::warn!("the runtime that asks for tokens stands still: another takes over");
         }
     }
@@ -306,33 +350,31 @@ impl Shared {
     }
 
     pub(super) fn health(&self) -> Health {
-        let now = self.now();
-        self.lock().life.health_at(now)
+        self.locked(|state, now| state.life.health_at(now))
     }
 
     pub(super) fn now(&self) -> Timestamp {
         self.settings.clock.now()
     }
 
-    /// Joins those who wait for the request that is due or under way. `None` if there is no runtime
-    /// to make it on.
-    fn demand(&self, state: MutexGuard<'_, State>) -> Option<Awaited> {
-        let (waiter, receiver) = oneshot::channel();
-        let task = self.employ(state, Some(waiter))?;
-        Some((receiver, task))
-    }
-
-    /// Sees to it that there is a task, and gives it a waiter. `None` if there is none to be had.
-    fn employ(&self, mut state: MutexGuard<'_, State>, waiter: Option<Waiter>) -> Option<u64> {
+    /// Sees to it that there is a task, and gives it a waiter. Without a runtime there is none, and
+    /// nobody who listens. What this returns is to be started once the lock is given back: a
+    /// runtime that is shutting down drops a task at once, and the task's drop locks.
+    fn employ(
+        &self,
+        state: &mut State,
+        waiter: Option<Waiter>,
+        now: Timestamp,
+    ) -> Option<(Handle, Refresh)> {
         let demands = state.demands.as_ref();
-        let idle = demands.is_none_or(mpsc::UnboundedSender::is_closed);
-        let spawn = if idle {
+        let spawn = if demands.is_none_or(mpsc::UnboundedSender::is_closed) {
+            state.demands = None;
             let runtime = Handle::try_current().ok()?;
             let (sender, demands) = mpsc::unbounded_channel();
             state.demands = Some(sender);
             state.task = state.task.saturating_add(1);
             // What the last one had under way is gone with it.
-            state.life.on(Event::Abandoned, self.now());
+            state.life.on(Event::Abandoned, now);
             let refresh = Refresh::new(Weak::clone(&self.this), self, (demands, state.task));
             Some((runtime, refresh))
         } else {
@@ -342,13 +384,26 @@ impl Shared {
             // If the task has just gone, the waiter is dropped, and its receiver asks anew.
             drop(demands.send(waiter));
         }
-        let task = state.task;
-        // A runtime that is shutting down drops the task at once, and the task's drop locks.
+        spawn
+    }
+
+    /// Does something under the lock, and tells of what came of it when that is given back.
+    fn locked<T>(&self, work: impl FnOnce(&mut State, Timestamp) -> T) -> T {
+        self.locked_by(self.lock(), work)
+    }
+
+    fn locked_by<T>(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        work: impl FnOnce(&mut State, Timestamp) -> T,
+    ) -> T {
+        let done = work(&mut state, self.now());
+        self.slot.hear(state.life.heard());
+        let notices = state.life.notices();
         drop(state);
-        if let Some((runtime, refresh)) = spawn {
-            drop(runtime.spawn(refresh.run()));
-        }
-        Some(task)
+        // Whoever listens may ask back, or take its time.
+        notices.into_iter().for_each(Notice::tell);
+        done
     }
 
     /// A panic under the lock leaves no half-made state, so poison is no reason to stop.
@@ -357,10 +412,15 @@ impl Shared {
     }
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.number.strike();
+    }
+}
+
 impl Wants for Shared {
     fn wants(&self, issued: &Issued) -> bool {
-        let now = self.now();
-        self.lock().life.wants_at(now, &fetched(issued))
+        self.locked(|state, now| state.life.wants_at(now, &fetched(issued)))
     }
 }
 
@@ -379,6 +439,12 @@ impl State {
             self.token = None;
             slot.empty();
         }
+    }
+}
+
+fn start(spawn: Option<(Handle, Refresh)>) {
+    if let Some((runtime, refresh)) = spawn {
+        drop(runtime.spawn(refresh.run()));
     }
 }
 

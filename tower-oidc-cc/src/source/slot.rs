@@ -1,7 +1,7 @@
 //! The slot: the token that calls take, as a header that was made once.
 
 use std::sync::{
-    Arc, Weak,
+    Arc,
     atomic::{AtomicU64 as Bits, AtomicUsize, Ordering as Order},
 };
 
@@ -9,12 +9,9 @@ use bytes::Bytes;
 use http::HeaderValue;
 use zeroize::Zeroizing;
 
-use super::{
-    shared::Shared,
-    sync::{ArcSwapOption, AtomicU64, Guard, Ordering},
-};
+use super::sync::{ArcSwapOption, AtomicU64, Guard, Ordering};
 use crate::{
-    clock::{COARSE, Timestamp, millis},
+    clock::{COARSE, Timestamp, seconds},
     state::{Call, group},
 };
 
@@ -34,32 +31,29 @@ pub(super) struct Slot {
     /// Relaxed everywhere: it is compared with the number of a token that the reader holds
     /// already, and whoever holds none takes it from `token`, which has its own orderings.
     current: AtomicU64,
-    /// When that token expires, in milliseconds on the wall clock. Relaxed as `current` is: a
+    /// When that token expires, in whole seconds on the wall clock. Relaxed as `current` is: a
     /// reader who sees an older one sees a token that is gone, and takes the slow way.
     expires: Bits,
+    /// A bit for each group of places whose acceptance is no news. Relaxed: one report too many
+    /// does no harm, and a group whose report is missed has another.
+    heard: Bits,
 }
 
 /// One token: its header, once for each lane of threads.
 ///
-/// A header counts its users, and so do those who report what the answers to it say: with one for
-/// all, each call of each thread would write to the same cache lines, and two threads would be
-/// slower than one.
+/// A header counts its users: with one for all, each call of each thread would write to the same
+/// cache line, and two threads would be slower than one.
 pub(super) struct Bearer {
     pub(super) generation: u64,
     pub(super) expires_at: Timestamp,
     lanes: [Arc<Lane>; LANES],
 }
 
-/// What a call takes of a token: the header, and the way back for what its answer says.
+/// What a call takes of a token: the header, for one lane of threads.
 #[repr(align(128))]
-pub(crate) struct Lane {
-    pub(crate) header: HeaderValue,
-    pub(crate) generation: u64,
-    /// A bit for each group of places that were accepted, so that each is reported once. Relaxed:
-    /// one report too many does no harm.
-    accepted: Bits,
-    /// Weakly, since the shared state holds the token.
-    shared: Weak<Shared>,
+pub(super) struct Lane {
+    pub(super) header: HeaderValue,
+    pub(super) generation: u64,
 }
 
 /// The bytes of a header, with the count of their users on a cache line of their own: it stands
@@ -77,13 +71,15 @@ impl Slot {
             token: ArcSwapOption::const_empty(),
             current: AtomicU64::new(0),
             expires: Bits::new(0),
+            heard: Bits::new(0),
         }
     }
 
-    /// The number of the token that may be sent at this time of the wall clock; 0 if there is none.
+    /// The number of the token that may be sent at this second of the wall clock; 0 if there is
+    /// none.
     #[inline]
-    pub(super) fn current_at(&self, millis: u64) -> u64 {
-        if millis < self.expires.load(Order::Relaxed) {
+    pub(super) fn current_at(&self, seconds: u64) -> u64 {
+        if seconds < self.expires.load(Order::Relaxed) {
             self.current.load(Ordering::Relaxed)
         } else {
             0
@@ -100,9 +96,9 @@ impl Slot {
 
     pub(super) fn fill(&self, token: Arc<Bearer>) {
         let generation = token.generation;
-        let expires = millis(token.expires_at.wall).saturating_sub(COARSE);
+        let wall = token.expires_at.wall.checked_sub(COARSE);
         self.token.store(Some(token));
-        self.expires.store(expires, Order::Relaxed);
+        self.expires.store(wall.map_or(0, seconds), Order::Relaxed);
         self.current.store(generation, Ordering::Relaxed);
     }
 
@@ -110,22 +106,29 @@ impl Slot {
         self.current.store(0, Ordering::Relaxed);
         self.token.store(None);
     }
+
+    /// Whether it is no news that a call of this place is accepted.
+    #[inline]
+    pub(super) fn is_heard(&self, call: Call) -> bool {
+        self.heard.load(Order::Relaxed) & group(call) != 0
+    }
+
+    /// Of these groups it is not.
+    pub(super) fn hear(&self, groups: u64) {
+        if self.heard.load(Order::Relaxed) != groups {
+            self.heard.store(groups, Order::Relaxed);
+        }
+    }
 }
 
 // === impl Bearer ===
 
 impl Bearer {
-    pub(super) fn new(
-        header: &HeaderValue,
-        (generation, expires_at): (u64, Timestamp),
-        shared: &Weak<Shared>,
-    ) -> Self {
+    pub(super) fn new(header: &HeaderValue, generation: u64, expires_at: Timestamp) -> Self {
         let lane = |_| {
             Arc::new(Lane {
                 header: copy(header),
                 generation,
-                accepted: Bits::new(0),
-                shared: Weak::clone(shared),
             })
         };
         Self {
@@ -139,36 +142,6 @@ impl Bearer {
     pub(super) fn lane(&self) -> &Arc<Lane> {
         let [first, ..] = &self.lanes;
         self.lanes.get(lane()).unwrap_or(first)
-    }
-}
-
-// === impl Lane ===
-
-impl Lane {
-    /// A call of this place was accepted.
-    #[inline]
-    pub(crate) fn accept(&self, call: Call) {
-        if self.accepted.load(Order::Relaxed) & group(call) == 0 {
-            self.report(call);
-        }
-    }
-
-    #[cold]
-    fn report(&self, call: Call) {
-        let shared = self.shared.upgrade();
-        if shared.is_none_or(|shared| shared.accept(self.generation, call)) {
-            self.accepted.fetch_or(group(call), Order::Relaxed);
-        }
-    }
-
-    pub(crate) fn shared(&self) -> Option<Arc<Shared>> {
-        self.shared.upgrade()
-    }
-}
-
-impl std::fmt::Debug for Lane {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Lane")
     }
 }
 

@@ -31,31 +31,23 @@ pub(crate) struct Waiting {
     task: u64,
     /// How long it is waited for.
     patience: Patience,
-    /// For a successor of the token that was refused, and not for any token.
-    held: Option<Arc<Shared>>,
+    /// For a successor of the token of this number, which was refused, and not for any token.
+    held: Option<(Arc<Shared>, u64)>,
 }
 
 // === impl Wait ===
 
 impl Wait {
     /// For the end of the request that brings a successor.
-    pub(super) fn held(shared: Arc<Shared>, awaited: Awaited) -> Self {
+    pub(super) fn held(shared: Arc<Shared>, generation: u64, awaited: Awaited) -> Self {
         let mut waiting = Waiting::new(&shared, awaited);
-        waiting.held = Some(shared);
+        waiting.held = Some((shared, generation));
         Self::Waiting(Box::new(waiting))
     }
 
     /// For a successor that is there already.
     pub(crate) fn over() -> Self {
         Self::Over
-    }
-
-    /// Ends a wait that is no longer needed: what it would have heard is old by the next one.
-    #[inline]
-    pub(crate) fn rest(&mut self) {
-        if let Self::Waiting(_) = self {
-            *self = Self::Idle;
-        }
     }
 
     /// Resolves when there is a token, or when the request that was waited for has failed and the
@@ -95,11 +87,11 @@ impl Wait {
             Self::Over => return Poll::Ready(true),
             Self::Waiting(waiting) => waiting,
         };
-        let Some(shared) = waiting.held.clone() else {
+        let Some((shared, generation)) = waiting.held.clone() else {
             return Poll::Ready(false);
         };
         let polled = waiting.poll(&shared, cx);
-        polled.map(|answer| matches!(answer, Some(Ok(()))))
+        polled.map(|_| shared.supersedes(generation))
     }
 }
 

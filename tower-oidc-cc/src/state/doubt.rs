@@ -34,24 +34,42 @@ pub(crate) struct Doubts {
     level: usize,
     /// When the last successor was asked for.
     asked: Option<Timestamp>,
-    /// Whose calls were refused with the token in use.
+    /// Whose calls were refused with the token in use, and not accepted since.
     refused: Vec<Call>,
     /// Whose calls were refused with its predecessor, and have not been heard of since.
     found_out: Vec<Call>,
-    /// The age at which the predecessor, and the token in use, were first refused.
+    /// The age at which the predecessor, and the token in use, were found to have died.
     lived: Option<Duration>,
     lives: Option<Duration>,
-    /// Whether the successor has helped those who found out, or has let the distance grow.
-    judged: bool,
-    /// Whose calls no successor helped, and when they were last refused.
-    helpless: VecDeque<(Call, Timestamp)>,
+    /// Whether the successor has helped those who found out.
+    helped: bool,
+    /// Whether it has let the distance grow.
+    grown: bool,
+    /// Whose calls no successor helped.
+    helpless: Places,
+    /// Who says yes and no to one and the same token.
+    mixed: Places,
     /// Whether any call was accepted with the token in use, and with its predecessor.
     works: bool,
     worked: bool,
     /// How many tokens in a row were replaced at once, of which nothing was heard.
     unheard: usize,
-    /// The tokens that died early within a day: when, and how old.
-    deaths: VecDeque<(Timestamp, Duration)>,
+    deaths: Deaths,
+}
+
+/// Places, and when each was last refused.
+#[derive(Debug, Default)]
+struct Places(VecDeque<(Call, Timestamp)>);
+
+/// The tokens that died early within a day: when, and how old; and what is made of it.
+#[derive(Debug, Default)]
+struct Deaths {
+    last: VecDeque<(Timestamp, Duration)>,
+    /// How many renewals may still come before an age at which tokens died ...
+    left: usize,
+    /// ... of so many: twice as many each time. Such a renewal shows nothing, so that now and then
+    /// a token is left to show how long it lives.
+    allowed: usize,
 }
 
 // === impl Doubts ===
@@ -60,39 +78,52 @@ impl Doubts {
     /// How long the request for a successor has to wait, once the token was refused like this.
     pub(crate) fn refused_at(&mut self, now: Timestamp, refusal: Refusal) -> Duration {
         self.calm_down(now);
-        let first = self.lives.is_none();
-        self.lives.get_or_insert(refusal.age);
         let Some(call) = refusal.call else {
-            return self.refused_by_hand(now, refusal.age, first);
+            return self.refused_by_hand(now, refusal.age);
         };
-        let again = self.found_out.contains(&call) || self.is_helpless(call);
-        if !self.refused.contains(&call) && self.refused.len() < CALLS {
+        // Where so many refuse it, it did not work before this call found it dead.
+        let crowded = self.refused.len() >= CALLS;
+        let news = !self.refused.contains(&call);
+        if self.is_mixed(call) {
+            self.mixed.remember(call, now);
+            self.grow();
+            return self.distance_at(now);
+        }
+        if news && self.refused.len() < CALLS {
             self.refused.push(call);
         }
-        if again {
-            self.remember_helpless(call, now);
-        } else if refusal.call_was_accepted {
-            // It worked here, and now it does not: this is what a dead token looks like.
-            return Duration::ZERO;
-        } else if refusal.any_was_accepted
-            && self.level == 0
-            && self.unheard < UNHEARD
-            && refusal.age >= OLD_ENOUGH
-        {
+        if self.found_out.contains(&call) || self.helpless.contain(call) {
+            self.helpless.remember(call, now);
+            if !self.helped {
+                self.grow();
+            }
+        } else if news && !crowded && refusal.age >= OLD_ENOUGH && self.is_death(refusal) {
+            let first = self.lives.is_none() && !refusal.call_was_accepted;
             self.unheard = self.unheard.saturating_add(usize::from(first));
+            self.lives.get_or_insert(refusal.age);
             return Duration::ZERO;
+        } else if news {
+            self.grow();
         }
-        self.grow();
         self.distance_at(now)
     }
 
+    /// It worked here, and now it does not: this is what a dead token looks like. So may a place
+    /// that is heard of for the first time, if it does not happen over and over.
+    fn is_death(&self, refusal: Refusal) -> bool {
+        let unheard = self.level == 0 && self.unheard < UNHEARD;
+        refusal.call_was_accepted || refusal.any_was_accepted && unheard
+    }
+
     /// By hand: a token that served for a while has worked, for all that is known.
-    fn refused_by_hand(&mut self, now: Timestamp, age: Duration, first: bool) -> Duration {
+    fn refused_by_hand(&mut self, now: Timestamp, age: Duration) -> Duration {
+        let first = self.lives.is_none();
+        self.lives.get_or_insert(age);
         if age < LONG_ENOUGH {
             self.grow();
         } else if first {
             self.level = 0;
-            self.died(now, age);
+            self.deaths.add_at(now, age);
             return Duration::ZERO;
         }
         self.distance_at(now)
@@ -107,8 +138,17 @@ impl Doubts {
     pub(crate) fn succeed(&mut self) {
         self.found_out = std::mem::take(&mut self.refused);
         self.lived = self.lives.take();
-        self.judged = false;
+        self.helped = false;
+        self.grown = false;
         self.worked = std::mem::take(&mut self.works);
+    }
+
+    /// There is another token, and it is the same: it would be refused again. How long the next
+    /// request has to wait.
+    pub(crate) fn repeat_at(&mut self, now: Timestamp) -> Duration {
+        self.grown = false;
+        self.grow();
+        self.distance_at(now)
     }
 
     /// A call was accepted with the token in use; `first` if it is the first that was. Returns how
@@ -119,24 +159,40 @@ impl Doubts {
         call: Call,
         first: bool,
     ) -> Option<Duration> {
-        let helped = self.found_out.contains(&call);
+        let helps = self.found_out.contains(&call);
         self.found_out.retain(|found| *found != call);
-        self.helpless.retain(|(helpless, _)| *helpless != call);
-        self.refused.retain(|refused| *refused != call);
+        if self.refused.contains(&call) {
+            self.refused.retain(|refused| *refused != call);
+            self.mixed.remember(call, now);
+        } else {
+            self.helpless.forget(call);
+        }
         // After tokens that nobody could use, whoever can use this one ends it.
         let ends = first && !self.worked;
         self.works = true;
-        if self.helpless.is_empty() && (helped || ends) {
+        if self.helpless.is_empty() && self.mixed.is_empty() && (helps || ends) {
             self.level = 0;
         }
-        if !helped {
+        if !helps {
             return None;
         }
         self.unheard = 0;
-        self.judged = true;
-        let age = self.lived.take()?;
-        self.died(now, age);
+        self.helped = true;
+        let age = self.lived.take().filter(|age| *age >= OLD_ENOUGH)?;
+        self.deaths.add_at(now, age);
         Some(age)
+    }
+
+    /// Whether this place says yes and no to one and the same token, which says nothing against it;
+    /// or so many do that any may.
+    pub(crate) fn is_mixed(&self, call: Call) -> bool {
+        self.mixed.contain(call) || self.mixed.0.len() >= CALLS
+    }
+
+    /// The places whose next acceptance is news.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = Call> {
+        let places = self.refused.iter().chain(&self.found_out).copied();
+        places.chain(self.helpless.0.iter().map(|(call, _)| *call))
     }
 
     /// Whether nobody who was refused with the token in use is left.
@@ -149,30 +205,22 @@ impl Doubts {
         self.level > 0
     }
 
-    /// The age at which tokens die, once three of them have within a day.
-    pub(crate) fn real_life_at(&self, now: Timestamp) -> Option<Duration> {
-        let deaths = self.deaths.iter().rev();
-        let lately = deaths.take_while(|(at, _)| at.age_at(now) < DAY);
-        let ages: Vec<_> = lately.take(DEATHS).map(|(_, age)| *age).collect();
-        (ages.len() == DEATHS).then(|| ages.into_iter().min())?
+    /// The age at which tokens die, for the next of the renewals that may come before it.
+    pub(crate) fn real_life_at(&mut self, now: Timestamp) -> Option<Duration> {
+        let age = self.deaths.age_at(now)?;
+        self.deaths.left = self.deaths.left.checked_sub(1)?;
+        Some(age)
     }
 
-    /// One that was refused as it came shows nothing about how long others live.
-    fn died(&mut self, now: Timestamp, age: Duration) {
-        if age < OLD_ENOUGH {
-            return;
-        }
-        self.deaths.truncate(DEATHS);
-        self.deaths.push_back((now, age));
-        while self.deaths.len() > DEATHS {
-            self.deaths.pop_front();
-        }
+    /// A token has lived until its renewal, which came before no death.
+    pub(crate) fn outlived(&mut self) {
+        self.deaths = Deaths::default();
     }
 
-    /// Once for each token, and not at all for the first one or if a successor has helped.
+    /// Once for each token, and not at all for the first one.
     fn grow(&mut self) {
-        if !self.judged && self.asked.is_some() {
-            self.judged = true;
+        if !self.grown && self.asked.is_some() {
+            self.grown = true;
             self.level = self.level.saturating_add(1);
         }
     }
@@ -184,25 +232,67 @@ impl Doubts {
         distance.saturating_sub(since)
     }
 
-    fn is_helpless(&self, call: Call) -> bool {
-        self.helpless.iter().any(|(helpless, _)| *helpless == call)
-    }
-
-    fn remember_helpless(&mut self, call: Call, now: Timestamp) {
-        self.helpless.retain(|(helpless, _)| *helpless != call);
-        self.helpless.push_back((call, now));
-        if self.helpless.len() > CALLS {
-            self.helpless.pop_front();
-        }
-    }
-
     /// Forgets those who have not been refused for an hour.
     fn calm_down(&mut self, now: Timestamp) {
-        self.helpless.retain(|(_, at)| at.age_at(now) < CALM);
+        self.helpless.calm_down(now);
+        self.mixed.calm_down(now);
         if self.asked.is_some_and(|asked| asked.age_at(now) >= CALM) {
             self.level = 0;
             self.asked = None;
         }
+    }
+}
+
+// === impl Places ===
+
+impl Places {
+    fn contain(&self, call: Call) -> bool {
+        self.0.iter().any(|(place, _)| *place == call)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn remember(&mut self, call: Call, now: Timestamp) {
+        self.forget(call);
+        self.0.push_back((call, now));
+        if self.0.len() > CALLS {
+            self.0.pop_front();
+        }
+    }
+
+    fn forget(&mut self, call: Call) {
+        self.0.retain(|(place, _)| *place != call);
+    }
+
+    fn calm_down(&mut self, now: Timestamp) {
+        self.0.retain(|(_, at)| at.age_at(now) < CALM);
+    }
+}
+
+// === impl Deaths ===
+
+impl Deaths {
+    fn add_at(&mut self, now: Timestamp, age: Duration) {
+        self.last.push_back((now, age));
+        if self.last.len() > DEATHS {
+            self.last.pop_front();
+        }
+        if self.left == 0 && self.age_at(now).is_some() {
+            self.allowed = self
+                .allowed
+                .saturating_mul(2)
+                .clamp(RENEWALS, MOST_RENEWALS);
+            self.left = self.allowed;
+        }
+    }
+
+    /// The age at which tokens die, once three of them have within a day.
+    fn age_at(&self, now: Timestamp) -> Option<Duration> {
+        let lately = self.last.iter().filter(|(at, _)| at.age_at(now) < DAY);
+        let ages: Vec<_> = lately.map(|(_, age)| *age).collect();
+        (ages.len() == DEATHS).then(|| ages.into_iter().min())?
     }
 }
 
@@ -220,13 +310,18 @@ const DISTANCES: [Duration; 5] = [
 /// shared.
 const CALLS: usize = 16;
 /// A place that is called for the first time and refuses cannot be told from a death that a new
-/// place finds out. So often in a row it is taken for one ...
+/// place finds out. So often in a row it is taken for one.
 const UNHEARD: usize = 3;
-/// ... of a token that is not younger than this.
+/// A token that is refused younger than this, where it was accepted, has not died: the place says
+/// yes and no.
 const OLD_ENOUGH: Duration = Duration::from_secs(10);
 /// What was invalidated by hand at this age had worked.
 const LONG_ENOUGH: Duration = Duration::from_secs(60);
-/// So many early deaths within a day are the rule, and the next renewal comes before it.
+/// So many early deaths within a day are the rule, and the next renewals come before it ...
 const DEATHS: usize = 3;
+/// ... so many at first, and at most. Lives of 20 minutes then cost six calls a day that are not
+/// replayed, and a minute of flapping a dozen requests.
+const RENEWALS: usize = 8;
+const MOST_RENEWALS: usize = 64;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const CALM: Duration = Duration::from_secs(60 * 60);

@@ -141,3 +141,51 @@ fn a_refusal_of_another_generation_says_nothing() {
     let later = now.checked_add(secs(100)).unwrap();
     assert_eq!(life.phase_at(later), Phase::Expired);
 }
+
+/// An hour of a service that takes tokens or not by chance: how many token requests it makes.
+fn requests_by_chance(seed: u64, places: u64, refusals: f64, pace: Duration) -> usize {
+    let mut chance = fastrand::Rng::with_seed(seed);
+    let mut life = Life::new(RefreshPolicy::Ahead, TokenBudget::default(), || 0.5);
+    let (begin, mut now, mut requests) = (start(), start(), 0);
+    while now.age_at(begin).max(begin.age_at(now)) < secs(3_600) {
+        now = now.checked_add(pace).unwrap();
+        life.on(Event::Asked, now);
+        if let Action::Request = life.on(Event::Timer, now) {
+            if let Action::Fail(error) = life.on(Event::Sending, now) {
+                life.on(Event::Failed(error), now);
+                continue;
+            }
+            requests += 1;
+            let fetched = Fetched {
+                fingerprint: life.generation,
+                sent: now,
+                life: secs(86_400),
+                own: true,
+            };
+            life.on(Event::Fetched(fetched), now);
+        }
+        let (generation, call) = (life.generation, chance.u64(0..places) << 52);
+        if chance.f64() < refusals {
+            life.on(Event::Refused(generation, Complaint::Dead(call)), now);
+        } else if life.heard() & super::group(call) == 0 {
+            // As the layer reports it: what is no news is not heard.
+            life.on(Event::Accepted(generation, call), now);
+        }
+    }
+    requests
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_service_that_takes_tokens_by_chance_storms_nothing(
+        seed in any::<u64>(),
+        places in 1u64..2_000,
+        refusals in 0.0..1.0,
+        pace in 50u64..5_000,
+    ) {
+        let requests = requests_by_chance(seed, places, refusals, Duration::from_millis(pace));
+        prop_assert!(requests <= 240, "{}", requests);
+    }
+}

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 #[cfg(test)]
 mod tests;
 
-/// Caps the token requests: so many in any hour, and never two within a gap.
+/// Caps the token requests: so many in any hour.
 ///
 /// The backoff after failures, the distance between dead tokens and the policies are all gentler
 /// than this; it is the bound that holds if they are wrong together. Whoever meets it gets a typed
@@ -27,18 +27,17 @@ mod tests;
 /// # Examples
 ///
 /// ```
-/// use std::{num::NonZeroU32, time::Duration};
+/// use std::num::NonZeroU32;
 /// use tower_oidc_cc::TokenBudget;
 ///
 /// let ten = NonZeroU32::new(10).ok_or("zero")?;
-/// let budget = TokenBudget::per_hour(ten).gap(Duration::from_secs(5));
+/// let budget = TokenBudget::per_hour(ten);
 /// assert_ne!(budget, TokenBudget::default());
 /// # Ok::<(), &str>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBudget {
     per_hour: NonZeroU32,
-    gap: Duration,
     bound: Bound,
 }
 
@@ -57,13 +56,14 @@ pub(crate) struct Backoff {
     failures: u32,
 }
 
-/// What is spent of a budget: a virtual schedule (ITU-T I.371, annex A), and the last moment.
+/// What is spent of a budget: a virtual schedule (ITU-T I.371, annex A).
 #[derive(Debug)]
 pub(crate) struct Account {
     budget: TokenBudget,
     /// When all of the requests that were made are paid for.
     paid_at: Option<Instant>,
-    last: Option<Instant>,
+    /// What the last request has cost, as far as it was not given back.
+    cost: Duration,
 }
 
 /// Whom the next request is for.
@@ -83,17 +83,8 @@ impl TokenBudget {
     pub const fn per_hour(most: NonZeroU32) -> Self {
         Self {
             per_hour: most,
-            gap: Duration::ZERO,
             bound: Bound::Hard,
         }
-    }
-
-    /// Keeps this distance between any two requests, too; none by default.
-    ///
-    /// A hand-over from a refused key to the next one waits for it as well.
-    #[must_use]
-    pub const fn gap(self, gap: Duration) -> Self {
-        Self { gap, ..self }
     }
 
     /// How many may come at once.
@@ -153,7 +144,7 @@ impl Account {
         Self {
             budget,
             paid_at: None,
-            last: None,
+            cost: Duration::ZERO,
         }
     }
 
@@ -168,19 +159,11 @@ impl Account {
             .budget
             .price()
             .saturating_mul(burst.saturating_sub(kept));
-        let unpaid = self.unpaid_at(now).saturating_sub(credit);
-        let gap = match self.last {
-            Some(last) => {
-                let quiet = now.saturating_duration_since(last);
-                self.budget.gap.saturating_sub(quiet)
-            }
-            None => Duration::ZERO,
-        };
-        unpaid.max(gap)
+        self.unpaid_at(now).saturating_sub(credit)
     }
 
     pub(crate) fn spend_at(&mut self, now: Instant) {
-        self.last = Some(now);
+        self.cost = self.budget.price();
         let unpaid = self.unpaid_at(now).saturating_add(self.budget.price());
         self.paid_at = now.checked_add(unpaid);
     }
@@ -191,11 +174,12 @@ impl Account {
             Bound::Hard => return,
             Bound::ByLife => life.mul_f64(0.5).max(SOONEST),
         };
-        let back = self.budget.price().saturating_sub(worth);
+        let back = self.cost.saturating_sub(worth);
+        self.cost = self.cost.saturating_sub(back);
         self.paid_at = self.paid_at.and_then(|at| at.checked_sub(back));
     }
 
-    /// How many requests could be made now, the gap aside.
+    /// How many requests could be made now.
     pub(crate) fn left_at(&self, now: Instant) -> u32 {
         let burst = self.budget.burst();
         let price = self.budget.price().as_nanos().max(1);

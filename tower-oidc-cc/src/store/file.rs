@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{StoredToken, TokenStore};
-use crate::provider::file::detached;
+use crate::provider::file::Threads;
 
 /// Keeps one token in one file, so that a program that is started ten times asks for one.
 ///
@@ -22,6 +22,9 @@ use crate::provider::file::detached;
 /// Whatever is wrong, with the file, its folder or what is in it, leads to a new token and to one
 /// warning: a folder that cannot be written to serves, too, and shares nothing. One file holds one
 /// token: give each client, endpoint and scope its own.
+///
+/// What is got is saved after those who wait for it have been answered: let a program that ends at
+/// once wait for [`TokenSource::idle`](crate::TokenSource::idle) first.
 ///
 /// # Examples
 ///
@@ -39,6 +42,7 @@ pub struct File {
     /// Guards the lock file while this process holds its lock; nothing else happens under it.
     leased: Mutex<Option<fs::File>>,
     warned: AtomicBool,
+    threads: Threads,
 }
 
 #[derive(Debug)]
@@ -63,6 +67,7 @@ impl File {
             }),
             leased: Mutex::default(),
             warned: AtomicBool::new(false),
+            threads: Threads::default(),
         }
     }
 
@@ -72,7 +77,8 @@ impl File {
         work: impl FnOnce(&Paths) -> io::Result<T> + Send + 'static,
     ) -> Option<T> {
         let paths = Arc::clone(&self.paths);
-        let done = detached(move || work(&paths)).await.flatten();
+        let done = self.threads.detached(move || work(&paths)).await;
+        let done = done.flatten();
         done.inspect_err(|error| self.warn(error)).ok()
     }
 
@@ -101,10 +107,19 @@ impl TokenStore for File {
     }
 
     async fn save(&self, _: &str, token: &StoredToken) -> Result<(), Box<dyn Error + Send + Sync>> {
-        let token = token.clone();
-        self.on_disk(move |paths| write(&paths.token, token.as_bytes()))
-            .await;
-        drop(self.leased().take());
+        // The lock ends with the write, whoever still waits for it.
+        let (token, lock) = (token.clone(), self.leased().take());
+        let write = move |paths: &Paths| {
+            // Who has the lock is alone, and tidies up after one who was killed in mid-write.
+            let beside = match &lock {
+                Some(_) => String::from(".new"),
+                None => format!(".{:x}", fastrand::u64(..)),
+            };
+            let written = write(&paths.token, &beside, token.as_bytes());
+            drop(lock);
+            written
+        };
+        self.on_disk(write).await;
         Ok(())
     }
 
@@ -133,16 +148,37 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
+    check_mode(&file.metadata()?)?;
     let mut bytes = Vec::with_capacity(LARGEST);
     let limit = u64::try_from(LARGEST).unwrap_or(u64::MAX);
     file.take(limit).read_to_end(&mut bytes)?;
     Ok(Some(bytes))
 }
 
+/// A token that others could have put there is not believed.
+#[cfg(unix)]
+fn check_mode(metadata: &fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    if metadata.permissions().mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "others than its owner may write it",
+    ))
+}
+
+#[cfg(not(unix))]
+fn check_mode(_: &fs::Metadata) -> io::Result<()> {
+    Ok(())
+}
+
 /// Beside the old one, and then in its place.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write(path: &Path, suffix: &str, bytes: &[u8]) -> io::Result<()> {
     let mut beside = path.to_path_buf().into_os_string();
-    beside.push(format!(".{:x}", fastrand::u64(..)));
+    beside.push(suffix);
+    drop(fs::remove_file(&beside));
     let written = private(&beside.clone().into(), true).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()?;

@@ -77,6 +77,8 @@ impl StoredToken {
 
     /// `None` for times that no clock can show.
     pub(super) fn new(key: &str, token: &str, issued: SystemTime, life: Duration) -> Option<Self> {
+        // More is not believed of it.
+        let life = life.min(LONGEST);
         let expires_at = issued.checked_add(life)?;
         let entry = Entry {
             key: key.into(),

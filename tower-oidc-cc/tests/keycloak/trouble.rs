@@ -203,6 +203,48 @@ async fn tokens_called_back_by_their_date_while_calls_run_fail_none_that_is_made
 }
 
 #[tokio::test]
+async fn two_minutes_of_an_incident_cost_four_requests_and_end_with_it() {
+    let Some(keycloak) = Keycloak::shared().await else {
+        return;
+    };
+    let data = Data::new(keycloak, "incident", credentials("incident"));
+    assert_eq!(data.call_again().await.unwrap(), 200);
+    // All tokens are called back, those too that are issued from now on. The layer's clock is
+    // moved, so that two minutes take seconds.
+    let second = keycloak.wait_for_the_next_second().await;
+    keycloak.call_back_before("incident", second + 86_400).await;
+    for _ in 0..120 {
+        assert_eq!(data.call_again().await.unwrap(), 401);
+        skip(Duration::from_secs(1)).await;
+    }
+    let posts = keycloak.posts("incident").await;
+    assert!(posts.len() <= 5, "{posts:?}");
+    assert!(posts.iter().all(|status| *status == 200), "{posts:?}");
+    // What was refused turns good: it is still there, and sent.
+    keycloak.call_back_before("incident", 0).await;
+    assert_eq!(data.call_again().await.unwrap(), 200);
+    assert_eq!(keycloak.posts("incident").await.len(), posts.len());
+}
+
+#[tokio::test]
+async fn tokens_that_are_revoked_early_over_and_over_fail_no_call_that_is_made_again() {
+    let Some(keycloak) = Keycloak::shared().await else {
+        return;
+    };
+    let data = Data::new(keycloak, "early", credentials("early"));
+    assert_eq!(data.call_again().await.unwrap(), 200);
+    for _ in 0..6 {
+        skip(Duration::from_secs(20 * 60)).await;
+        assert_eq!(data.call_again().await.unwrap(), 200);
+        revoke(keycloak, "early", &data.last()).await;
+        assert_eq!(data.call_again().await.unwrap(), 200);
+    }
+    // One for each death, and the renewals that come before it once it is the rule.
+    let posts = keycloak.posts("early").await;
+    assert!((7..=13).contains(&posts.len()), "{posts:?}");
+}
+
+#[tokio::test]
 async fn a_server_that_stops_and_starts_again_costs_no_call_while_the_token_lives() {
     let Some(keycloak) = Keycloak::own("restarted").await else {
         return;

@@ -41,8 +41,6 @@ pub(crate) enum Kind {
     NoOrigin,
     /// The `Host` header names another than the address.
     OtherHost,
-    /// The request came with an Authorization header of its own.
-    AlreadyAuthorized,
     /// There is no tokio runtime to ask for a token on.
     NoRuntime,
     /// The runtime that asked went away, twice.
@@ -71,7 +69,6 @@ impl Kind {
             | Self::ForeignOrigin
             | Self::NoOrigin
             | Self::OtherHost
-            | Self::AlreadyAuthorized
             | Self::NoRuntime => false,
             #[cfg(feature = "_assertion")]
             Self::Unsigned => false,
@@ -129,10 +126,6 @@ impl Kind {
                  that leads",
             ),
             Self::OtherHost => f.write_str("the Host header names another host than the address"),
-            Self::AlreadyAuthorized => f.write_str(
-                "the request has an Authorization header already, and the layer was told to \
-                 refuse it",
-            ),
             Self::NoRuntime => f.write_str("no tokio runtime to ask for a token on"),
             Self::Vanished => f.write_str("the runtime that asked for a token is gone"),
         }
@@ -167,7 +160,6 @@ impl Kind {
                 "use an absolute address, or build the layer by `for_origin` or `any_origin`"
             }
             Self::OtherHost => "leave the Host header to the HTTP client",
-            Self::AlreadyAuthorized => "remove it, or send the request without the layer",
             Self::NoRuntime => "poll the service inside one",
             Self::Vanished => "call again on a running one",
         }

@@ -6,6 +6,8 @@ mod sync;
 
 #[path = "../refresh.rs"]
 mod refresh;
+#[path = "../sent.rs"]
+mod sent;
 #[path = "../shared.rs"]
 mod shared;
 #[path = "../slot.rs"]
@@ -55,8 +57,8 @@ impl TokenSource {
 
     /// The number of the token that a call would take.
     fn generation(&self) -> Option<u64> {
-        let lane = self.shared.lane(self.shared.current())?;
-        Some(lane.generation)
+        let current = self.shared.current();
+        self.shared.with(current, |lane| lane.generation)
     }
 
     /// Waits, and takes what a call would take.

@@ -105,7 +105,7 @@ fn a_place_that_refuses_all_tokens_waits_and_no_other_does() {
     for distance in [0, 60, 120, 240] {
         story.accept(1);
         assert_eq!(story.refuse(2), distance);
-        story.wait(secs(5));
+        story.wait(secs(15));
         // A death is found out beside it, and mended at once.
         assert_eq!(story.refuse(1), 0);
         story.succeed(0);
@@ -188,4 +188,51 @@ fn deaths_of_yesterday_are_no_rule() {
     assert_eq!(story.doubts.real_life_at(story.now), Some(secs(20_000)));
     story.wait(secs(50_000));
     assert_eq!(story.doubts.real_life_at(story.now), None);
+}
+
+#[test]
+fn a_renewal_that_came_before_a_death_shows_nothing() {
+    let mut story = Story::new();
+    let die = |story: &mut Story| {
+        story.accept(1);
+        story.wait(secs(1_200));
+        assert_eq!(story.refuse(1), 0);
+        story.succeed(0);
+        story.accept(1);
+    };
+    for _ in 0..3 {
+        assert_eq!(story.doubts.real_life_at(story.now), None);
+        die(&mut story);
+    }
+    for renewals in [8, 16, 32, 64, 64] {
+        for _ in 0..renewals {
+            let life = story.doubts.real_life_at(story.now);
+            assert_eq!(life, Some(secs(1_200)));
+        }
+        // One token is left alone.
+        assert_eq!(story.doubts.real_life_at(story.now), None);
+        die(&mut story);
+    }
+    story.doubts.outlived();
+    assert_eq!(story.doubts.real_life_at(story.now), None);
+}
+
+#[test]
+fn a_place_that_says_yes_and_no_grows_the_distance_and_delays_no_death() {
+    let mut story = Story::new();
+    let mut waits = Vec::new();
+    for _ in 0..6 {
+        story.accept(2);
+        story.accept(1);
+        story.wait(secs(1));
+        let wait = story.refuse(2);
+        story.accept(2);
+        assert_eq!(story.refuse(2), wait);
+        waits.push(wait);
+        story.succeed(wait);
+    }
+    assert_eq!(waits, [0, 59, 119, 239, 299, 299]);
+    story.accept(1);
+    story.wait(secs(15));
+    assert_eq!(story.refuse(1), 0, "a death beside it");
 }

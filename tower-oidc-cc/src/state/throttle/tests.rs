@@ -50,16 +50,6 @@ fn a_renewal_leaves_one_request_for_when_there_is_no_token() {
 }
 
 #[test]
-fn a_gap_is_kept() {
-    let start = Instant::now();
-    let gap = Duration::from_secs(5);
-    let mut account = Account::new(TokenBudget::default().gap(gap));
-    assert!(spend(&mut account, start, Need::Token));
-    assert_eq!(account.wait_at(start + gap / 2, Need::Token), gap / 2);
-    assert!(spend(&mut account, start + gap, Need::Token));
-}
-
-#[test]
 fn a_spent_default_still_brings_a_request_within_the_cap_of_the_backoff() {
     let start = Instant::now();
     let mut account = Account::new(TokenBudget::default());
