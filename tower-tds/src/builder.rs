@@ -1,6 +1,6 @@
 //! From addresses and credentials to a client.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use http::Uri;
 use tower::{BoxError, ServiceBuilder};
@@ -8,7 +8,7 @@ use tower_oidc_cc::{
     BearerAuthLayer, ConfigError, Origin, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
 };
 use tower_tds_errors::{ClassifyLayer, GuardLayer, RetryLayer};
-use tower_tds_limits::{DetachLayer, Limits, RequestLimitLayer};
+use tower_tds_limits::{DetachLayer, Limiter, Limits, RequestLimitLayer};
 
 use crate::{
     BuildError, Client,
@@ -197,7 +197,6 @@ impl Builder {
         let Limiters {
             data,
             token_sockets,
-            bodies,
         } = limiters.clone();
 
         let roots = "no root certificates: install the platform's, or name a file in SSL_CERT_FILE";
@@ -217,12 +216,14 @@ impl Builder {
         let tokens = TokenSource::builder(endpoint, self.credentials).readiness(longest_turn);
         let tokens = settings(tokens).build(token_http);
         let translate: Translate = into_error;
+        let (waits, permits) = (tokens.clone(), data.clone());
+        let retry = self.retry.waits_for(move || waiting(&waits, &permits));
         let read = ServiceBuilder::new()
-            .layer(self.guard.bodies(bodies.clone()))
+            .layer(self.guard)
             .layer(ClassifyLayer::new())
             .service(data_http);
         let stack = ServiceBuilder::new()
-            .layer(self.retry.bodies(bodies))
+            .layer(retry)
             .map_err(translate)
             .layer(BearerAuthLayer::new(tokens.clone(), [origin]).judge(ReadError))
             .layer(DetachLayer::new())
@@ -265,6 +266,22 @@ fn unwrapped<E: Into<BoxError>>(error: tower_tds_limits::Error<E>) -> BoxError {
         Ok(inner) => inner.into(),
         Err(limit) => limit.into(),
     }
+}
+
+/// What a call waits for that is not let through, for the error by its deadline.
+fn waiting(tokens: &TokenSource, limiter: &Limiter) -> Cow<'static, str> {
+    let now = limiter.snapshot();
+    Cow::Borrowed(if !tokens.health().is_ready() {
+        "a token"
+    } else if now.paused_for.is_some() {
+        "the end of the pause after a 429"
+    } else if now.silent_for.is_some() {
+        "the end of the silence after a refusal"
+    } else if now.in_flight >= limiter.limits().most_in_flight().get() {
+        "a place in flight: answers are slow, or bodies are not read"
+    } else {
+        "a permit of the quota"
+    })
 }
 
 /// Contract, "Token endpoint": the realm in its path.
