@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -13,8 +13,9 @@ use tower_service::Service;
 
 use self::backoff::{Backoff, Dice};
 use self::budget::Budget;
+use self::call::Call;
 use self::counts::Counts;
-use self::future::{Call, RetryFuture};
+use self::future::RetryFuture;
 #[cfg(feature = "tower-retry")]
 use self::policy::RetryPolicy;
 use self::replay::{CloneBody, Replay};
@@ -24,6 +25,7 @@ use crate::error::Error;
 
 pub(crate) mod backoff;
 pub(crate) mod budget;
+mod call;
 pub(crate) mod context;
 pub(crate) mod counts;
 pub(crate) mod future;
@@ -81,8 +83,8 @@ pub struct RetryLayer<P = CloneBody> {
 /// the service is busy: put a `LoadShed` below it, where what it sheds is retried within the
 /// deadline, and bound the calls that wait by a `ConcurrencyLimit` above it.
 ///
-/// Nothing happens before the future is polled. Each call is made by a clone of the inner service,
-/// which is made ready for each attempt.
+/// Each call is made by a clone of the inner service, which is made ready for each attempt: at once
+/// where it is ready at once, and else when the future is polled.
 ///
 /// # Cancel safety
 ///
@@ -310,8 +312,20 @@ where
             counts.note_request();
         }
         let due = settings.due(self.within, &request);
-        let call = Call::new(request, Arc::clone(&self.shared), due);
-        RetryFuture::new(self.inner.clone(), call)
+        let is_past = due.is_past();
+        let mut call = Call::new(Arc::clone(&self.shared), due);
+        let mut service = self.inner.clone();
+        // What is ready at once is called at once; for all else the future asks again, and waits.
+        let attempt = match service.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(())) if !is_past => {
+                Some(call.send_first(request, |request| service.call(request)))
+            }
+            ready => {
+                call.keep(request, ready.map_err(Into::into));
+                None
+            }
+        };
+        RetryFuture::new(service, call, attempt)
     }
 }
 
@@ -336,7 +350,8 @@ impl<S: fmt::Debug, P> fmt::Debug for Retry<S, P> {
 // === impl Settings ===
 
 impl Settings {
-    /// When a call that is made now is given up.
+    /// When a call that is made now is given up, if anybody has set that. The layer's own default
+    /// counts from the call's first wait: one that waits for nothing reads no clock.
     #[inline]
     fn due<B>(&self, within: Option<Deadline>, request: &Request<B>) -> Due {
         let own = request.extensions().get::<Deadline>().copied();
@@ -344,10 +359,10 @@ impl Settings {
             is_set: self.is_set || within.is_some() || own.is_some(),
             ..Due::default()
         };
-        if self.deadline.is_some() || due.is_set {
+        if due.is_set {
             let call = clock::now();
             due.call = Some(call);
-            for deadline in self.deadline.into_iter().chain(within).chain(own) {
+            for deadline in [self.deadline, within, own].into_iter().flatten() {
                 due.add(deadline, call);
             }
         }

@@ -143,6 +143,7 @@ async fn a_hint_that_fits_is_never_refused_for_its_jitter() {
                 "{wait:?}"
             );
             assert_eq!(probe.seen()[1].attempt, 2);
+            assert_eq!(probe.seen()[1].line, probe.seen()[0].line);
         }
     }
 }
@@ -198,14 +199,14 @@ async fn an_outer_deadline_hears_what_an_inner_retry_knows() {
 async fn a_deadline_counts_from_the_call_and_not_from_the_first_poll() {
     let probe = Probe::with(|_| Ok(status_of(200)), ms(100), usize::MAX);
     for by_request in [true, false] {
-        let mut service = RetryLayer::new();
+        let mut layer = RetryLayer::new();
         let mut request = get("/");
         if by_request {
             request.extensions_mut().insert(Deadline::after(ms(1_000)));
         } else {
-            service = service.deadline(ms(1_000));
+            layer = layer.deadline(ms(1_000));
         }
-        let mut service = service.layer(ClassifyLayer::new().layer(probe.clone()));
+        let mut service = layer.layer(ClassifyLayer::new().layer(probe.clone()));
         let call = service.ready().await.unwrap().call(request);
         tokio::time::sleep(ms(1_500)).await;
         let error = call.await.unwrap_err();
@@ -214,6 +215,23 @@ async fn a_deadline_counts_from_the_call_and_not_from_the_first_poll() {
             probe.seen().is_empty(),
             "nothing is sent after the deadline"
         );
+        // A client that is always ready sends when its future is polled, as hyper's does.
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
+        let mut eager = layer.layer(tower::service_fn(move |_: Request<()>| {
+            let count = Arc::clone(&count);
+            async move {
+                count.fetch_add(1, SeqCst);
+                Ok::<_, Error>(Response::new(()))
+            }
+        }));
+        let mut request = Request::new(());
+        request.extensions_mut().insert(Deadline::after(ms(1_000)));
+        let call = eager.ready().await.unwrap().call(request);
+        tokio::time::sleep(ms(1_500)).await;
+        let error = call.await.unwrap_err();
+        assert_eq!((error.sent(), error.attempts()), (Sent::Never, 0));
+        assert_eq!(sent.load(SeqCst), 0);
     }
 }
 

@@ -117,8 +117,10 @@ impl Error {
         }
         let causes = self.inner.source.iter().flat_map(|source| chain(&**source));
         let causes = causes.filter(|cause| !cause.is::<Self>());
+        // What stands behind a semicolon is advice, which this line has its own of.
+        let happened = |cause: &str| cause.split("; ").next().and_then(shown);
         let told: Vec<_> = causes
-            .filter_map(|cause| shown(&cause.to_string()))
+            .filter_map(|cause| happened(&cause.to_string()))
             .collect();
         let named = told.iter().position(|text| text.contains("://"));
         let at = named.or(told.len().checked_sub(1))?;

@@ -82,7 +82,7 @@ impl RetryPolicy {
             if let Some(budget) = &settings.budget {
                 budget.deposit(request.uri());
             }
-            let repeats = Repeats::of(request.method(), request.extensions());
+            let repeats = Repeats::of(request.method(), request.extensions().get().copied());
             self.state = Some(RetryState::of(repeats, settings.dice.session()));
         }
         request.clone()

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use fastrand::Rng;
-use http::{Extensions, Method};
+use http::Method;
 
 use super::backoff::{QUOTA, up_to};
 use super::request::Repeat;
@@ -108,7 +108,7 @@ impl RetryState {
     /// The state of a call whose first attempt is under way.
     #[must_use]
     pub fn new(method: &Method) -> Self {
-        Self::of(Repeats::of(method, &Extensions::new()), Rng::new())
+        Self::of(Repeats::of(method, None), Rng::new())
     }
 
     pub(super) fn of(repeat: Repeats, rng: Rng) -> Self {
@@ -258,12 +258,11 @@ impl RetryState {
 
 impl Repeats {
     /// By the method, or by the caller's word.
-    pub(super) fn of(method: &Method, extensions: &Extensions) -> Self {
-        let said = extensions.get::<Repeat>();
+    pub(super) fn of(method: &Method, said: Option<Repeat>) -> Self {
         Self {
             is_safe: method.is_safe(),
-            is_idempotent: method.is_idempotent() || said == Some(&Repeat::Allowed),
-            is_forbidden: said == Some(&Repeat::Never),
+            is_idempotent: method.is_idempotent() || said == Some(Repeat::Allowed),
+            is_forbidden: said == Some(Repeat::Never),
         }
     }
 }

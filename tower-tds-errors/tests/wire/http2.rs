@@ -101,12 +101,7 @@ async fn a_stream_that_ends_inside_its_body_is_told_from_one_that_is_reset() {
     let head = frame(HEADERS, 4, 1, &[0x88]);
     let part = [head, frame(DATA, 0, 1, b"part")].concat();
     let reset = [part.clone(), frame(RST_STREAM, 0, 1, &[0, 0, 0, 2])].concat();
-    let kind = if cfg!(feature = "http2") {
-        Kind::Truncated
-    } else {
-        Kind::Truncated
-    };
-    assert_eq!(fails(reset).await.kind(), kind);
+    assert_eq!(fails(reset).await.kind(), Kind::Truncated);
     let closed = fails(part).await;
-    assert_eq!(closed.kind(), kind, "the connection closes");
+    assert_eq!(closed.kind(), Kind::Truncated, "the connection closes");
 }

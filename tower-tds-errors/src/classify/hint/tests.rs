@@ -93,7 +93,7 @@ fn retry_after_wins_over_the_headers_that_count() {
     ];
     assert_eq!(of(429, &day).wait, Some(Duration::from_secs(5)));
     assert_eq!(of(429, &day[..2]).wait, Some(Duration::from_secs(9)));
-    assert_eq!(of(429, &day).is_long, true, "the window is named");
+    assert!(of(429, &day).is_long, "the window is named");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn only_a_429_waits_for_what_the_limits_say() {
         assert_eq!(of(status, &[("ratelimit-reset", "9")]), Hint::default());
         let asked = of(status, &[("retry-after", "86400")]);
         assert_eq!(asked.wait, Some(Duration::from_secs(86_400)), "{status}");
-        assert_eq!(asked.is_long, false, "{status}");
+        assert!(!asked.is_long, "{status}");
     }
 }
 

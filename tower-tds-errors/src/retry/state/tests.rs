@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use http::{Extensions, HeaderMap, Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use proptest::prelude::*;
 
 use super::{Again, Costs, Repeats, RetryState};
@@ -21,7 +21,7 @@ fn put(seed: u64, attempts: u32) -> RetryState {
 }
 
 fn of(method: &Method, seed: u64, attempts: u32) -> RetryState {
-    let repeats = Repeats::of(method, &Extensions::new());
+    let repeats = Repeats::of(method, None);
     let mut state = RetryState::of(repeats, Rng::with_seed(seed));
     (state.attempts, state.counted) = (attempts, attempts);
     state
@@ -98,14 +98,12 @@ fn what_rfc_9110_lets_any_method_repeat_is_repeated() {
 
 #[test]
 fn a_request_may_say_that_it_is_sent_once_or_may_be_sent_twice() {
-    let mut extensions = Extensions::new();
-    extensions.insert(Repeat::Never);
-    let mut once = RetryState::of(Repeats::of(&Method::GET, &extensions), Rng::new());
+    let of = |method, said| RetryState::of(Repeats::of(method, Some(said)), Rng::new());
+    let mut once = of(&Method::GET, Repeat::Never);
     for kind in Kind::ALL.iter().filter(|kind| kind.is_retryable()) {
         assert_eq!(wait(&mut once, &failed(*kind)), Err(GiveUp::Forbidden));
     }
-    extensions.insert(Repeat::Allowed);
-    let mut twice = RetryState::of(Repeats::of(&Method::POST, &extensions), Rng::new());
+    let mut twice = of(&Method::POST, Repeat::Allowed);
     assert!(wait(&mut twice, &failed(Kind::Timeout)).is_ok());
 }
 
