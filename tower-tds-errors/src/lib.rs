@@ -35,3 +35,8 @@ pub use self::retry::replay::{CloneBody, NeverReplay, Replay};
 pub use self::retry::request::{Attempt, Deadline, Repeat, Retried};
 pub use self::retry::state::{RetryState, decide};
 pub use self::retry::{Retry, RetryLayer};
+
+/// Terms, who owns what, and the obligations that tests carry in their names.
+#[cfg(doc)]
+#[doc = include_str!("../DESIGN.md")]
+pub mod _design {}

@@ -320,7 +320,7 @@ where
             Poll::Ready(Ok(())) if !is_past => {
                 Some(call.send_first(request, |request| service.call(request)))
             }
-            ready => {
+            ready @ (Poll::Ready(_) | Poll::Pending) => {
                 call.keep(request, ready.map_err(Into::into));
                 None
             }
