@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -83,8 +83,8 @@ pub struct RetryLayer<P = CloneBody> {
 /// the service is busy: put a `LoadShed` below it, where what it sheds is retried within the
 /// deadline, and bound the calls that wait by a `ConcurrencyLimit` above it.
 ///
-/// Each call is made by a clone of the inner service, which is made ready for each attempt: at once
-/// where it is ready at once, and else when the future is polled.
+/// Nothing happens before the future is polled. Each call is made by a clone of the inner service,
+/// which is made ready for each attempt.
 ///
 /// # Cancel safety
 ///
@@ -312,20 +312,8 @@ where
             counts.note_request();
         }
         let due = settings.due(self.within, &request);
-        let is_past = due.is_past();
-        let mut call = Call::new(Arc::clone(&self.shared), due);
-        let mut service = self.inner.clone();
-        // What is ready at once is called at once; for all else the future asks again, and waits.
-        let attempt = match service.poll_ready(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(())) if !is_past => {
-                Some(call.send_first(request, |request| service.call(request)))
-            }
-            ready @ (Poll::Ready(_) | Poll::Pending) => {
-                call.keep(request, ready.map_err(Into::into));
-                None
-            }
-        };
-        RetryFuture::new(service, call, attempt)
+        let call = Call::new(request, Arc::clone(&self.shared), due);
+        RetryFuture::new(self.inner.clone(), call)
     }
 }
 

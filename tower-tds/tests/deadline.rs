@@ -245,3 +245,24 @@ async fn over_sockets_no_call_begins_after_its_deadline() {
     sleep(Duration::from_millis(1_500)).await;
     assert_eq!(server.ledger().summary().data_calls, then);
 }
+
+#[test]
+fn a_call_that_is_made_outside_a_runtime_begins_where_it_is_polled() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let server = runtime.block_on(Server::start(Config::default()));
+    let server = server.expect("free ports");
+    let credentials = Credentials::new(server.client_id(), server.client_secret());
+    let client = Client::builder(
+        server.auth_url(),
+        server.base_url(),
+        credentials.expect("usable"),
+    );
+    let mut client = client.loopback_http().build().expect("loopback");
+    let request = Request::get(format!("{}/v1/live/bus", server.base_url()));
+    let call = client.call(request.body(Full::default()).expect("a request"));
+    let response = runtime.block_on(call).expect("data");
+    assert_eq!(response.status(), 200);
+}

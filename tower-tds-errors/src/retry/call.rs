@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use http::{Extensions, Request, Response, Version};
@@ -24,12 +23,8 @@ use crate::kind::{Kind, Sent};
 pub(super) struct Call<B, P> {
     shared: Arc<Shared<P>>,
     due: Due,
-    /// Whether the future was polled: before that nothing has left.
-    is_begun: bool,
-    /// Until the first attempt, if that had to wait.
-    request: Option<Box<Request<B>>>,
-    /// Why the service below will never be ready.
-    broken: Option<Error>,
+    /// Until the first attempt.
+    request: Option<Request<B>>,
     /// From the first attempt on.
     copy: Option<Copied<B>>,
     /// From the first failure on; most calls have none.
@@ -58,13 +53,11 @@ struct Past {
 
 impl<B, P> Call<B, P> {
     #[inline]
-    pub(super) const fn new(shared: Arc<Shared<P>>, due: Due) -> Self {
+    pub(super) const fn new(request: Request<B>, shared: Arc<Shared<P>>, due: Due) -> Self {
         Self {
             shared,
             due,
-            is_begun: false,
-            request: None,
-            broken: None,
+            request: Some(request),
             copy: None,
             past: None,
         }
@@ -82,38 +75,16 @@ impl<B, P> Call<B, P> {
         self.due
     }
 
-    /// Keeps the request for when the service below is ready, if it ever is.
-    #[cold]
-    pub(super) fn keep(&mut self, request: Request<B>, ready: Poll<Result<(), Error>>) {
-        self.request = Some(Box::new(request));
-        if let Poll::Ready(Err(error)) = ready {
-            self.broken = Some(error);
-        }
-    }
-
-    /// Notes that the call is polled, and gives the error of one that will not begin: its deadline is
-    /// over, though it was called before, or the service below is broken.
+    /// Whether time may have passed since the call: there was a wait, or its caller may have waited
+    /// with the first poll, and has set a deadline.
     #[inline]
-    pub(super) fn begin(&mut self) -> Option<Error> {
-        if self.is_begun || !(self.due.is_set || self.broken.is_some()) {
-            self.is_begun = true;
-            return None;
-        }
-        let refused = match self.broken.take() {
-            Some(error) => Some(self.not_ready(error)),
-            None => self.is_over().then(|| self.late_unsent()),
-        };
-        self.is_begun = true;
-        refused
+    pub(super) const fn may_be_over(&self) -> bool {
+        self.due.is_set || self.due.call.is_some()
     }
 
     /// Makes the first attempt, after a copy for the next one.
     #[inline]
-    pub(super) fn send_first<T>(
-        &mut self,
-        mut request: Request<B>,
-        call: impl FnOnce(Request<B>) -> T,
-    ) -> T
+    fn send_first<T>(&mut self, mut request: Request<B>, call: impl FnOnce(Request<B>) -> T) -> T
     where
         P: Replay<B>,
     {
@@ -128,16 +99,18 @@ impl<B, P> Call<B, P> {
     }
 
     /// Makes the attempt that is due.
+    #[inline]
     pub(super) fn send<T>(&mut self, call: impl FnOnce(Request<B>) -> T) -> Result<T, Error>
     where
         P: Replay<B>,
     {
         match self.request.take() {
-            Some(request) => Ok(self.send_first(*request, call)),
+            Some(request) => Ok(self.send_first(request, call)),
             None => self.send_again(call),
         }
     }
 
+    #[cold]
     fn send_again<T>(&mut self, call: impl FnOnce(Request<B>) -> T) -> Result<T, Error>
     where
         P: Replay<B>,
@@ -333,7 +306,7 @@ impl<B, P> Call<B, P> {
                 .note_request(request.method(), request.uri());
         }
         let elapsed = self.elapsed();
-        let sent = u32::from(self.copy.is_some() && self.is_begun);
+        let sent = u32::from(self.copy.is_some());
         let facts = error.facts_mut();
         facts.attempts = self
             .past

@@ -58,11 +58,10 @@ impl<S, B, P> RetryFuture<S, B, P>
 where
     S: Service<Request<B>>,
 {
-    /// With the first attempt, if one was made at once.
     #[inline]
-    pub(super) fn new(service: S, call: Call<B, P>, attempt: Option<S::Future>) -> Self {
+    pub(super) const fn new(service: S, call: Call<B, P>) -> Self {
         Self {
-            state: attempt.map_or(State::Readying, |attempt| State::Calling { attempt }),
+            state: State::Readying,
             timer: Timer::new(),
             service,
             call,
@@ -80,41 +79,7 @@ where
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // The way of nearly all calls, apart from the others so that it stays short.
-        let this = self.as_mut().project();
-        if let Some(refused) = this.call.begin() {
-            return Poll::Ready(Err(refused));
-        }
-        if let StateProj::Calling { attempt } = this.state.project() {
-            match attempt.poll(cx) {
-                Poll::Ready(Ok(response)) if this.call.is_first_success(&response) => {
-                    return Poll::Ready(Ok(response));
-                }
-                polled @ (Poll::Ready(_) | Poll::Pending) => {
-                    let polled = polled.map_err(Into::into);
-                    if let Some(response) = ready!(self.as_mut().poll_after(polled, cx))? {
-                        return Poll::Ready(Ok(response));
-                    }
-                }
-            }
-        }
-        self.poll_again(cx)
-    }
-}
-
-impl<S, B, P, R> RetryFuture<S, B, P>
-where
-    S: Service<Request<B>, Response = Response<R>>,
-    S::Error: Into<Error>,
-    P: Replay<B>,
-{
-    /// Makes attempts until one has a response or is the last. A loop: those that fail at once, and
-    /// wait for nothing, would otherwise be as many calls deep.
-    #[cold]
-    fn poll_again(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Response<R>, Error>> {
+        // A loop: attempts that fail at once, and wait for nothing, would else be as many calls deep.
         loop {
             let mut this = self.as_mut().project();
             match this.state.as_mut().project() {
@@ -127,20 +92,27 @@ where
                         Poll::Pending => return self.poll_waiting(cx),
                     }
                     // Nothing is sent after the deadline.
-                    if this.call.is_over() {
+                    if this.call.may_be_over() && this.call.is_over() {
                         return Poll::Ready(Err(this.call.late_unsent()));
                     }
-                    this.timer.set(None);
+                    if this.timer.is_set() {
+                        this.timer.set(None);
+                    }
                     let service = this.service;
                     let attempt = this.call.send(|request| service.call(request))?;
                     this.state.set(State::Calling { attempt });
                 }
-                StateProj::Calling { attempt } => {
-                    let polled = attempt.poll(cx).map_err(Into::into);
-                    if let Some(response) = ready!(self.as_mut().poll_after(polled, cx))? {
+                StateProj::Calling { attempt } => match attempt.poll(cx) {
+                    Poll::Ready(Ok(response)) if this.call.is_first_success(&response) => {
                         return Poll::Ready(Ok(response));
                     }
-                }
+                    polled @ (Poll::Ready(_) | Poll::Pending) => {
+                        let polled = polled.map_err(Into::into);
+                        if let Some(response) = ready!(self.as_mut().poll_after(polled, cx))? {
+                            return Poll::Ready(Ok(response));
+                        }
+                    }
+                },
                 StateProj::Sleeping => {
                     ready!(self.as_mut().poll_sleeping(cx))?;
                     self.as_mut().project().state.set(State::Readying);
@@ -148,7 +120,14 @@ where
             }
         }
     }
+}
 
+impl<S, B, P, R> RetryFuture<S, B, P>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: Into<Error>,
+    P: Replay<B>,
+{
     /// Goes on where the service below is not ready: until the deadline.
     #[cold]
     fn poll_waiting(

@@ -162,12 +162,6 @@ impl From<Duration> for Deadline {
 // === impl Due ===
 
 impl Due {
-    /// Whether it was over before the call.
-    #[inline]
-    pub(super) fn is_past(&self) -> bool {
-        self.head.is_some_and(|head| self.call >= Some(head))
-    }
-
     /// The earliest of each.
     pub(super) fn add(&mut self, deadline: Deadline, call: Instant) {
         let at = deadline.at(call);
