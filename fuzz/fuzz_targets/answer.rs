@@ -61,5 +61,8 @@ fuzz_target!(|input: &[u8]| {
         message.chars().count() <= 200 && !message.contains(char::is_control),
         "{message:?}"
     );
-    assert!(!error.to_string().contains(char::is_control), "one line");
+    let line = error.to_string();
+    assert!(!line.contains(char::is_control), "one line");
+    assert!(line.chars().count() <= 300 && format!("{error:?}").len() <= 2_000);
+    assert!(error.body().len() <= 16 * 1024);
 });

@@ -1,43 +1,28 @@
 //! What an answer means: a table of statuses, refined by texts.
 
-use http::header::{CONTENT_RANGE, LOCATION, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, StatusCode, Uri};
 
-use self::decode::Decoded;
-pub(crate) use self::status::is_success;
-use self::wanted::Wanted;
-use crate::clock;
-use crate::error::Error;
-use crate::error::body::Body;
-use crate::error::facts::{Facts, parts, redacted};
-use crate::error::text::{escaped, shown};
-use crate::hint::{Hint, Used, hint};
-use crate::kind::Kind;
-
-#[cfg(feature = "tower-http")]
-mod adapter;
-mod challenge;
-mod charset;
-mod decode;
-mod drain;
-mod failure;
-pub(crate) mod future;
-mod layer;
-mod message;
-mod rule;
-mod ruled;
-mod service;
-mod status;
-mod text;
-pub(crate) mod transport;
-mod wanted;
-
-#[cfg(feature = "tower-http")]
-pub use self::adapter::KindClassifier;
-pub use self::failure::Failure;
-pub use self::layer::ClassifyLayer;
+use self::coding::Decoded;
+use self::hint::Hint;
 pub use self::rule::Rule;
-pub use self::service::Classify;
+use crate::clock;
+use crate::error::redact::{self, escaped, shown};
+use crate::error::{Error, Facts};
+use crate::kind::{Kind, Sent};
+use crate::retry::saved::Asked;
+
+mod challenge;
+mod coding;
+pub(crate) mod future;
+mod hint;
+mod message;
+mod refusals;
+pub(crate) mod rule;
+pub(crate) mod service;
+#[cfg(feature = "tower-http")]
+pub(crate) mod trace;
+pub(crate) mod transport;
 
 /// What is known of an answer when it is judged.
 ///
@@ -57,123 +42,11 @@ pub struct Answer<'a> {
     status: StatusCode,
     headers: &'a HeaderMap,
     body: &'a [u8],
-    wanted: Wanted,
+    asked: Asked,
 }
 
-/// What came of an answer's judgement.
-#[derive(Clone, Debug)]
-struct Judged {
-    kind: Kind,
-    /// The text that decided, or else the body's.
-    message: Option<String>,
-    /// The coding in which the body still is.
-    coding: Option<Box<str>>,
-    hint: Hint,
-    body: Body,
-}
-
-// === impl Answer ===
-
-impl<'a> Answer<'a> {
-    /// An answer of which the head is known.
-    #[must_use]
-    pub const fn new(status: StatusCode, headers: &'a HeaderMap) -> Self {
-        Self {
-            status,
-            headers,
-            body: b"",
-            wanted: Wanted::NOTHING,
-        }
-    }
-
-    /// Adds what was read of the body, complete or not, as it came: still encoded, if the
-    /// headers say so.
-    #[must_use]
-    pub const fn body(mut self, body: &'a [u8]) -> Self {
-        self.body = body;
-        self
-    }
-
-    /// Adds the headers of the request: a 416 means something else where a `Range` was asked for,
-    /// a 423 where a lock was held, and a page where only data is accepted.
-    #[must_use]
-    pub fn asked(self, request: &HeaderMap) -> Self {
-        self.wanted(Wanted::of(request))
-    }
-
-    /// What the answer means, or `None` for a success: 2xx and 304, and an upgrade (101).
-    #[must_use]
-    pub fn kind(&self) -> Option<Kind> {
-        self.judge().map(|judged| judged.kind)
-    }
-
-    /// What the answer means as an [`Error`], or `None` for a success: with its message, the wait
-    /// it asks for, and the id to quote.
-    #[must_use]
-    pub fn error(&self) -> Option<Error> {
-        let Judged {
-            kind,
-            message,
-            coding,
-            hint,
-            body,
-        } = self.judge()?;
-        let mut facts = Facts::new(kind);
-        facts.status = Some(self.status);
-        facts.message = message.and_then(|message| shown(&message));
-        facts.coding = coding;
-        facts.request_id = request_id(self.headers);
-        facts.body = body;
-        facts.limits = limits(self.headers);
-        facts.window = hint.window;
-        if kind == Kind::UnexpectedRedirect {
-            facts.location = location(self.headers);
-        }
-        if kind == Kind::RangeNotSatisfiable {
-            facts.whole_length = whole_length(self.headers);
-        }
-        if let Some(wait) = hint.wait {
-            facts.set_retry_after(wait);
-        }
-        facts.set_kind(kind);
-        Some(Error::build(facts, None))
-    }
-
-    pub(crate) fn wanted(mut self, wanted: Wanted) -> Self {
-        self.wanted = wanted;
-        self
-    }
-
-    fn judge(&self) -> Option<Judged> {
-        let kind = status::kind(self.status, self.headers, self.wanted)?;
-        let hint = hint(self.status, self.headers, clock::wall);
-        let Decoded { bytes, unread } = decode::decoded(self.headers, self.body);
-        let kind = match (kind, hint.used) {
-            (Kind::Throttled, Used::Quota) => Kind::QuotaExhausted,
-            (Kind::RateExceeded, _) if status::is_lock(&bytes) => Kind::Locked,
-            _ => kind,
-        };
-        let text = charset::text(self.headers, &bytes).filter(|_| unread.is_none());
-        let body = text.map_or_else(Vec::new, |text| message::candidates(&text));
-        let challenges = challenge::errors(self.headers);
-        // The header comes whole where the body may be cut, generic or translated.
-        let refined = challenges.iter().chain(&body).find_map(|text| {
-            let kind = text::refine(self.status, text)?;
-            Some((kind, Some(text.clone())))
-        });
-        let (kind, message) =
-            refined.unwrap_or_else(|| (kind, body.into_iter().chain(challenges).next()));
-        Some(Judged {
-            kind,
-            message,
-            coding: unread.and_then(shown),
-            hint,
-            body: Body::new(&bytes, drain::MOST_BYTES),
-        })
-    }
-}
-
-/// Judges an answer that was read by other means than [`Classify`]: a success is `Ok`.
+/// Judges an answer that was read by other means than [`Classify`](crate::Classify): a success is
+/// `Ok`.
 ///
 /// [`Answer`] does the same where the request's headers are at hand.
 ///
@@ -203,33 +76,186 @@ pub fn classify(
     answer.error().map_or(Ok(()), Err)
 }
 
-/// Where a redirect leads. What is no URI may be anything, a secret too.
-fn location(headers: &HeaderMap) -> Option<Box<str>> {
-    let target: Uri = headers.get(LOCATION)?.to_str().ok()?.parse().ok()?;
-    Some(redacted(parts(&target)))
+// === impl Answer ===
+
+impl<'a> Answer<'a> {
+    /// An answer of which the head is known.
+    #[must_use]
+    pub const fn new(status: StatusCode, headers: &'a HeaderMap) -> Self {
+        Self {
+            status,
+            headers,
+            body: b"",
+            asked: Asked::NOTHING,
+        }
+    }
+
+    /// Adds what was read of the body, complete or not, as it came: still encoded, if the
+    /// headers say so.
+    #[must_use]
+    pub const fn body(mut self, body: &'a [u8]) -> Self {
+        self.body = body;
+        self
+    }
+
+    /// Adds the headers of the request: a 416 means something else where a `Range` was asked for,
+    /// a 423 where a lock was held, and a page where only data is accepted.
+    #[must_use]
+    pub fn asked(self, request: &HeaderMap) -> Self {
+        self.under(Asked::of(request))
+    }
+
+    /// What the answer means, or `None` for a success: 2xx and 304, and an upgrade (101).
+    #[must_use]
+    pub fn kind(&self) -> Option<Kind> {
+        self.error().map(|error| error.kind())
+    }
+
+    /// What the answer means as an [`Error`], or `None` for a success: with its message, the wait
+    /// it asks for, and the id to quote.
+    #[must_use]
+    pub fn error(&self) -> Option<Error> {
+        let (status, headers) = (self.status, self.headers);
+        let kind = by_head(status, headers, self.asked)?;
+        let Hint { wait, is_long } = hint::hint(status, headers, clock::wall);
+        let Decoded { bytes, unread } = coding::decoded(headers, self.body);
+        let kind = if kind == Kind::Throttled && is_long {
+            Kind::QuotaExhausted
+        } else if kind == Kind::RateExceeded && is_lock(&bytes) {
+            Kind::Rejected
+        } else {
+            kind
+        };
+        let text = message::text(&bytes).filter(|_| unread.is_none());
+        let said = text.map_or_else(Vec::new, |text| message::candidates(&text));
+        // The header comes whole where the body may be cut, generic or translated.
+        let challenges = challenge::errors(headers);
+        let refined = challenges.iter().chain(&said).find_map(|text| {
+            let kind = refusals::refine(status, text)?;
+            Some((kind, Some(text.clone())))
+        });
+        let (kind, message) =
+            refined.unwrap_or_else(|| (kind, said.into_iter().chain(challenges).next()));
+
+        let mut facts = Facts::new(kind);
+        // A proxy (407) let nothing through.
+        let proxy = status == StatusCode::PROXY_AUTHENTICATION_REQUIRED;
+        facts.sent = if proxy { Sent::Never } else { Sent::Answered };
+        facts.status = Some(status);
+        facts.message = message.and_then(|message| {
+            let known = refusals::is_known(&message);
+            if known {
+                Some(escaped(message.trim()))
+            } else {
+                shown(&message)
+            }
+        });
+        facts.coding = unread.and_then(shown);
+        facts.request_id = request_id(headers);
+        // No more than is read of the wire: an error may be held through a long wait.
+        let kept = bytes.get(..future::MOST_BYTES).unwrap_or(&bytes);
+        facts.is_cut = kept.len() < bytes.len();
+        facts.body = kept.to_vec().into();
+        if status.is_redirection() {
+            // What is no URI may be anything, a secret too.
+            let target: Option<Uri> =
+                text_of(headers, LOCATION.as_str()).and_then(|to| to.parse().ok());
+            facts.location = target.as_ref().map(redact::uri);
+            facts.target = target;
+        }
+        if status == StatusCode::RANGE_NOT_SATISFIABLE {
+            // `bytes */1234` (RFC 9110, section 15.5.17).
+            let range = text_of(headers, CONTENT_RANGE.as_str());
+            let length = range.and_then(|range| range.rsplit_once('/'));
+            facts.whole_length = length.and_then(|(_, length)| length.trim().parse().ok());
+        }
+        if let Some(wait) = wait {
+            facts.set_retry_after(wait);
+        }
+        facts.set_kind(kind);
+        Some(Error::build(facts, None))
+    }
+
+    pub(crate) fn under(mut self, asked: Asked) -> Self {
+        self.asked = asked;
+        self
+    }
 }
 
-/// `bytes */1234` (RFC 9110, section 15.5.17).
-fn whole_length(headers: &HeaderMap) -> Option<u64> {
-    let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
-    let (_, length) = range.rsplit_once('/')?;
-    length.trim().parse().ok()
+/// What the head means, or `None` for a success.
+///
+/// A status that nobody registered is read as the first of its class (RFC 9110, section 15).
+fn by_head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Option<Kind> {
+    if is_success(status) {
+        return is_page(status, headers, asked).then_some(Kind::UnexpectedAnswer);
+    }
+    let ranged = headers.contains_key(CONTENT_RANGE);
+    Some(match status.as_u16() {
+        300..=399 | 511 => Kind::UnexpectedAnswer,
+        401 => Kind::Unauthorized,
+        404 | 410 => Kind::NotFound,
+        408 | 425 => Kind::Unavailable,
+        // For a while only, says its hint (RFC 9110, section 15.5.14).
+        413 if headers.contains_key(RETRY_AFTER) => Kind::Unavailable,
+        // This one and 423 are the service's own, and mean nothing like it in RFC 9110 and RFC 4918.
+        416 if !asked.part => Kind::ConnectionLimit,
+        416 if !ranged => Kind::RangeUnclear,
+        421 => Kind::Misdirected,
+        423 if !asked.lock => Kind::RateExceeded,
+        429 => Kind::Throttled,
+        // Not implemented, wrong version, misconfigured, out of room, loop, extension.
+        501 | 505..=508 | 510 => Kind::Rejected,
+        500..=599 => Kind::Unavailable,
+        _ => Kind::Rejected,
+    })
 }
 
-fn limits(headers: &HeaderMap) -> Option<Box<HeaderMap>> {
-    let told = headers.iter().filter(|(name, _)| {
-        let limits = |start| name.as_str().starts_with(start);
-        *name == RETRY_AFTER || limits("ratelimit") || limits("x-ratelimit")
-    });
-    let told = told.map(|(name, value)| (name.clone(), value.clone()));
-    let told: HeaderMap = told.collect();
-    (!told.is_empty()).then(|| Box::new(told))
+/// Whether the caller gets the answer as it is: 2xx, what a cache asks for, and the upgrade that
+/// was asked for (RFC 9110, section 15.2.2), which is the connection's own from here on.
+#[inline]
+pub(crate) fn is_success(status: StatusCode) -> bool {
+    status.is_success()
+        || status == StatusCode::NOT_MODIFIED
+        || status == StatusCode::SWITCHING_PROTOCOLS
+}
+
+/// Whether a success has a page for people where only data is accepted. One without content has
+/// none, whatever type its head names.
+#[inline]
+pub(crate) fn is_page(status: StatusCode, headers: &HeaderMap, asked: Asked) -> bool {
+    asked.data && status.is_success() && is_html(headers) && !is_empty(status, headers)
+}
+
+fn is_empty(status: StatusCode, headers: &HeaderMap) -> bool {
+    let length = headers.get(CONTENT_LENGTH);
+    matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT)
+        || length.is_some_and(|length| length == "0")
+}
+
+fn is_html(headers: &HeaderMap) -> bool {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .map_or(&b""[..], |kind| kind.as_bytes());
+    let start = kind.get(..9);
+    start.is_some_and(|start| start.eq_ignore_ascii_case(b"text/html"))
+        && matches!(kind.get(9), None | Some(b';' | b' ' | b'\t'))
+}
+
+/// Whether an error body is a lock's: the conditions of RFC 4918, section 16, that a 423 comes with.
+fn is_lock(body: &[u8]) -> bool {
+    let has = |name: &[u8]| body.windows(name.len()).any(|part| part == name);
+    has(b"lock-token-submitted") || has(b"no-conflicting-lock")
 }
 
 fn request_id(headers: &HeaderMap) -> Option<Box<str>> {
     let names = ["x-kong-request-id", "x-request-id", "x-correlation-id"];
-    let value = names.iter().find_map(|name| headers.get(*name))?;
-    Some(escaped(value.to_str().ok()?))
+    names
+        .iter()
+        .find_map(|name| redact::id(text_of(headers, name)?))
+}
+
+fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
 }
 
 #[cfg(test)]

@@ -1,8 +1,64 @@
-//! The one place that reads a clock.
+//! The one place that reads a clock, and the one timer.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use tokio::time::Instant;
+use pin_project_lite::pin_project;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+pin_project! {
+    /// Not set until something has to be waited for: an answer that is there at once costs no timer.
+    ///
+    /// Outside a runtime there is nobody to wake who waits: then it is looked at and no more.
+    pub(crate) struct Timer {
+        at: Option<Instant>,
+        #[pin]
+        sleep: Option<Sleep>,
+    }
+}
+
+// === impl Timer ===
+
+impl Timer {
+    pub(crate) const fn new() -> Self {
+        Self {
+            at: None,
+            sleep: None,
+        }
+    }
+
+    pub(crate) const fn is_set(&self) -> bool {
+        self.at.is_some()
+    }
+
+    /// Whether somebody wakes who waits for it.
+    pub(crate) const fn has_clock(&self) -> bool {
+        self.sleep.is_some()
+    }
+
+    pub(crate) fn set(self: Pin<&mut Self>, at: Option<Instant>) {
+        let mut this = self.project();
+        *this.at = at;
+        let awaited = at.filter(|_| Handle::try_current().is_ok());
+        match (this.sleep.as_mut().as_pin_mut(), awaited) {
+            (Some(sleep), Some(at)) => sleep.reset(at),
+            (_, awaited) => this.sleep.set(awaited.map(sleep_until)),
+        }
+    }
+
+    /// Whether the time it is set to has come. It never does if it is not set.
+    pub(crate) fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        match (this.sleep.as_pin_mut(), *this.at) {
+            (Some(sleep), _) => sleep.poll(cx),
+            (None, Some(at)) if at <= now() => Poll::Ready(()),
+            (None, _) => Poll::Pending,
+        }
+    }
+}
 
 /// The monotonic clock, which a test can pause.
 pub(crate) fn now() -> Instant {

@@ -1,37 +1,30 @@
-//! The crate's error: one word wide, with the kind, the facts, and the next move.
+//! The crate's error: one word wide, with what is known of a failed call, and its caller's next move.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
-use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use http::StatusCode;
+use bytes::Bytes;
+use http::{Method, StatusCode, Uri};
 use tower::BoxError;
 
-use self::facts::Facts;
-use self::roles::Roles;
-use crate::chain;
-use crate::classify::transport;
-use crate::kind::Kind;
-use crate::kind::table::Advice;
-use crate::sent::Sent;
-use crate::stop::Stop;
+use crate::clock;
+use crate::give_up::GiveUp;
+use crate::kind::{Advice, Kind, Sent};
+use crate::retry::SILENCE;
 
-mod answer;
-pub(crate) mod body;
-mod call;
-mod convert;
-pub(crate) mod facts;
-mod roles;
-pub(crate) mod text;
+mod display;
+pub(crate) mod redact;
+pub(crate) mod source;
 
 /// Says what went wrong with a request, whether to try again, and when.
 ///
-/// No text of it has a token, a secret or the query of a URL, its `Debug` included.
-/// [`Display`](fmt::Display) is one line that says what happened and what to do next, without the
-/// source; the chain of [`source`](StdError::source) is complete.
+/// [`Display`](std::fmt::Display) is one line of at most 300 characters: the URL that failed, what
+/// happened, why, and what to do next. `{:#}` adds the chain of causes. `Debug` is that line with
+/// kind, status and attempts. None of them has a token, a secret or the query of a URL.
 ///
 /// Layers of other crates become part of the picture by [`new`](Self::new): the retry layer treats
-/// their failures like its own.
+/// their failures like its own. What an error of this type inside `source` knows stays known.
 ///
 /// # Examples
 ///
@@ -43,7 +36,8 @@ pub(crate) mod text;
 /// assert_eq!(error.sent(), Sent::Never);
 /// assert_eq!(
 ///     error.to_string(),
-///     "no permit was free in time; send less at once, or allow a longer wait",
+///     "no permit was free in time: waited 5 s for one of 60 permits; \
+///      send less at once, or allow a longer wait",
 /// );
 /// ```
 pub struct Error {
@@ -52,18 +46,73 @@ pub struct Error {
 
 struct Inner {
     facts: Facts,
-    earlier: Option<Error>,
     source: Option<BoxError>,
+}
+
+/// What is known of a failure, besides its cause.
+#[derive(Clone)]
+pub(crate) struct Facts {
+    pub(crate) kind: Kind,
+    /// Known from what happened, and not changed with the kind.
+    pub(crate) sent: Sent,
+    pub(crate) status: Option<StatusCode>,
+    /// The service's words, scrubbed.
+    pub(crate) message: Option<Box<str>>,
+    /// The coding in which the body was left.
+    pub(crate) coding: Option<Box<str>>,
+    pub(crate) request_id: Option<Box<str>>,
+    /// Where a redirect leads, redacted, and whether that is another origin.
+    pub(crate) location: Option<Box<str>>,
+    pub(crate) target: Option<Uri>,
+    pub(crate) whole_length: Option<u64>,
+    /// Those of the token that was refused, if a layer told them.
+    pub(crate) roles: Option<Box<[Box<str>]>>,
+    pub(crate) body: Bytes,
+    /// Whether there was more of the body than was read.
+    pub(crate) is_cut: bool,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) retry_at: Option<SystemTime>,
+    pub(crate) method: Option<Method>,
+    pub(crate) uri: Option<Box<str>>,
+    /// Scheme and authority as they were, to compare origins by.
+    pub(crate) origin: Option<Box<str>>,
+    pub(crate) attempts: u32,
+    pub(crate) elapsed: Option<Duration>,
+    /// The kinds of the failures before, the oldest first.
+    pub(crate) history: Box<[Kind]>,
+    pub(crate) gave_up: Option<GiveUp>,
+    /// What the deadline found the call waiting for.
+    pub(crate) waited_for: Option<Cow<'static, str>>,
+    /// Bytes of a success that came before it broke off, and how many were announced.
+    pub(crate) received: Option<u64>,
+    pub(crate) expected: Option<u64>,
+    /// What to do next, where the kind's own advice does not fit the place.
+    pub(crate) next: Option<&'static str>,
 }
 
 // === impl Error ===
 
 impl Error {
     /// An error of `kind`, caused by `source`.
+    ///
+    /// If `source` wraps an error of this type, its status, its hint and its attempts are this one's
+    /// too, and so is whether the request was sent: another word for it changes nothing of that.
     #[must_use]
     pub fn new(kind: Kind, source: impl Into<BoxError>) -> Self {
-        let source = transport::redacted(source.into());
-        Self::build(Facts::new(kind), Some(source))
+        let source = source::without_url(source.into());
+        let facts = match Self::find(&*source) {
+            Some(known) => {
+                let mut facts = known.facts().clone();
+                if facts.sent == Sent::Never {
+                    facts.sent = kind.sent();
+                }
+                facts.next = None;
+                facts.set_kind(kind);
+                facts
+            }
+            None => Facts::new(kind),
+        };
+        Self::build(facts, Some(source))
     }
 
     /// Sets the least wait before another attempt.
@@ -73,38 +122,43 @@ impl Error {
         self
     }
 
-    /// Forbids that it is retried, as a [`Rule`](crate::Rule) does: for a layer that knows that the
-    /// next attempt would meet the same, say with the same token.
+    /// Names the request that failed, where it is not the caller's own: that for a token, say.
+    #[must_use]
+    pub fn with_request(mut self, method: Method, uri: &Uri) -> Self {
+        let facts = self.facts_mut();
+        facts.method = None;
+        facts.note_request(&method, uri);
+        self
+    }
+
+    /// Says what to do next, where the advice of the kind does not fit.
+    #[must_use]
+    pub fn with_advice(mut self, next: &'static str) -> Self {
+        self.facts_mut().next = Some(next);
+        self
+    }
+
+    /// Changes what the failure means. Whether the request was sent stays what it is.
+    pub fn set_kind(&mut self, kind: Kind) {
+        self.facts_mut().set_kind(kind);
+    }
+
+    /// Forbids that it is retried: for a layer that knows that the next attempt would meet the same,
+    /// say with the same token.
     pub fn forbid_retry(&mut self) {
-        self.facts_mut().stop = Some(Stop::Vetoed);
+        self.facts_mut().gave_up = Some(GiveUp::Forbidden);
     }
 
     /// Adds the realm roles that the refused token carries: for a layer that knows the token.
-    ///
-    /// They go into the line for people, up to 200 characters of them, and into
-    /// [`realm_roles`](Self::realm_roles).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tower_tds_errors::{Error, Kind};
-    ///
-    /// let mut error = Error::new(Kind::MissingRole, "Missing required realm role");
-    /// error.set_realm_roles(&["live", "bus"]);
-    /// assert_eq!(
-    ///     error.to_string(),
-    ///     "the token lacks the role for this data, the token carries the realm roles live, bus; \
-    ///      have the role granted to the member that owns the key",
-    /// );
-    /// ```
     pub fn set_realm_roles(&mut self, roles: &[impl AsRef<str>]) {
-        self.facts_mut().roles = Some(Roles::new(roles));
+        let roles = roles.iter().map(|role| role.as_ref().into());
+        self.facts_mut().roles = Some(roles.collect());
     }
 
     /// Finds an error of this type in `error` or in what it wraps.
     #[must_use]
     pub fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
-        chain::find(error)
+        source::find(error)
     }
 
     /// What went wrong.
@@ -115,67 +169,213 @@ impl Error {
 
     /// Whether the same request, sent again, may succeed: [`Kind::is_retryable`].
     ///
-    /// It stays true when the attempts are used up; [`stopped_because`](Self::stopped_because)
-    /// says that. What forbids it makes it false, and so does a
-    /// [`Kind::Unauthorized`] whose body was cut: what came of it may have left out the reason.
+    /// It stays true when the attempts are used up; [`gave_up`](Self::gave_up) says that. What
+    /// forbids it makes it false, and so does a [`Kind::Unauthorized`] whose body was cut: what came
+    /// of it may have left out the reason.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        self.advice() != Advice::Never && self.stopped_because() != Some(Stop::Vetoed)
+        self.advice() != Advice::Never && self.gave_up() != Some(GiveUp::Forbidden)
     }
 
-    /// Whether it is about the token or the credentials: [`Kind::is_auth`].
+    /// Whether all other calls of the same job will fail by the same: a quota that is gone for longer
+    /// than a minute, credentials or a certificate that somebody has to change.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_tds_errors::{Error, Kind};
+    ///
+    /// assert!(Error::new(Kind::TokenRefused, "invalid_client").ends_the_job());
+    /// assert!(!Error::new(Kind::NotFound, "no such file").ends_the_job());
+    /// ```
+    #[must_use]
+    pub fn ends_the_job(&self) -> bool {
+        self.kind().row().ends_the_job
+    }
+
+    /// Whether it is about the token or the credentials.
     #[must_use]
     pub fn is_auth(&self) -> bool {
-        self.kind().is_auth()
+        use Kind::{
+            InvalidToken, MissingCredentials, MissingRole, TokenRefused, TokenUnavailable,
+            Unauthorized,
+        };
+        matches!(
+            self.kind(),
+            MissingCredentials
+                | InvalidToken
+                | Unauthorized
+                | MissingRole
+                | TokenUnavailable
+                | TokenRefused
+        )
     }
 
-    /// Whether a limit of the service refused it: [`Kind::is_throttled`].
-    #[must_use]
-    pub fn is_throttled(&self) -> bool {
-        self.kind().is_throttled()
-    }
-
-    /// Whether no connection could be made: [`Kind::is_connect`].
-    #[must_use]
-    pub fn is_connect(&self) -> bool {
-        self.kind().is_connect()
-    }
-
-    /// Whether something took too long: [`Kind::is_timeout`].
+    /// Whether something took too long: an attempt, a limit, the service, or the call as a whole.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        self.kind().is_timeout()
+        let late = [408, 504, 522, 524];
+        matches!(self.kind(), Kind::LimitTimeout | Kind::Timeout)
+            || self.gave_up() == Some(GiveUp::Deadline)
+            || self.status().is_some_and(|s| late.contains(&s.as_u16()))
+            || self.inner.source.as_deref().is_some_and(source::is_late)
     }
 
     /// Whether the request can have reached the service.
-    ///
-    /// An answer says so, whatever its [`kind`](Self::kind) is, a rule's too; but for that of a
-    /// proxy (407), which let nothing through.
     #[must_use]
     pub fn sent(&self) -> Sent {
-        match self.status() {
-            Some(status) if status != StatusCode::PROXY_AUTHENTICATION_REQUIRED => Sent::Answered,
-            Some(_) | None => self.kind().sent(),
-        }
+        self.facts().sent
+    }
+
+    /// The status, if the service answered.
+    #[must_use]
+    pub fn status(&self) -> Option<StatusCode> {
+        self.facts().status
+    }
+
+    /// The service's own words: at most 200 characters, control characters escaped, and whatever
+    /// may be a secret taken out.
+    #[must_use]
+    pub fn message(&self) -> Option<&str> {
+        self.facts().message.as_deref()
+    }
+
+    /// What was read of the answer's body: its coding undone, and at most 16 KiB of it.
+    ///
+    /// It may hold what the service echoed of the request. So it is in no text of this error.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.facts().body
+    }
+
+    /// Whether the body had more than was read: it broke off, or met a bound.
+    #[must_use]
+    pub fn is_body_cut(&self) -> bool {
+        self.facts().is_cut
+    }
+
+    /// Where a redirect leads: scheme, host, port and path, as far as they may be shown.
+    #[must_use]
+    pub fn location(&self) -> Option<&str> {
+        self.facts().location.as_deref()
+    }
+
+    /// Whether a redirect leads to another server than the request went to, as to a login page.
+    #[must_use]
+    pub fn leaves_host(&self) -> bool {
+        let facts = self.facts();
+        let own = facts.origin.as_deref().and_then(|own| own.parse().ok());
+        let (Some(target), Some(own)) = (&facts.target, own) else {
+            return facts.target.is_some();
+        };
+        redact::server(target, &own) != redact::server(&own, &own)
+    }
+
+    /// The least wait before another attempt, counted from when the error came: what the service
+    /// asks for, and never less than a second after [`Kind::RateExceeded`](crate::Kind::RateExceeded).
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.facts().retry_after
+    }
+
+    /// When that wait ends, on this machine's wall clock.
+    #[must_use]
+    pub fn retry_at(&self) -> Option<SystemTime> {
+        self.facts().retry_at
+    }
+
+    /// The id to quote to the service's owner, if it is one of hexadecimal digits.
+    #[must_use]
+    pub fn request_id(&self) -> Option<&str> {
+        self.facts().request_id.as_deref()
+    }
+
+    /// The length of the whole resource, where a range outside of it was asked for.
+    #[must_use]
+    pub fn whole_length(&self) -> Option<u64> {
+        self.facts().whole_length
+    }
+
+    /// The method of the request that failed.
+    #[must_use]
+    pub fn method(&self) -> Option<&Method> {
+        self.facts().method.as_ref()
+    }
+
+    /// The URI of the request that failed: scheme, host, port and path, as far as they may be shown.
+    #[must_use]
+    pub fn uri(&self) -> Option<&str> {
+        self.facts().uri.as_deref()
+    }
+
+    /// The realm roles that the refused token carries, if a layer read them from it. Nothing in them
+    /// is verified: they are for people who ask for the missing one.
+    #[must_use]
+    pub fn realm_roles(&self) -> Option<&[Box<str>]> {
+        self.facts().roles.as_deref()
+    }
+
+    /// How many attempts were made: none, if the request never got as far.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.facts().attempts
+    }
+
+    /// How long the call took, attempts and waits together, if a retry layer watched.
+    #[must_use]
+    pub fn elapsed(&self) -> Option<Duration> {
+        self.facts().elapsed
+    }
+
+    /// What the attempts before this one failed with, the oldest first: the first sixteen of them.
+    #[must_use]
+    pub fn history(&self) -> &[Kind] {
+        &self.facts().history
+    }
+
+    /// Why the retry layer gave up, if there was one. An outer retry layer leaves such an error
+    /// alone, so that nesting does not multiply requests.
+    #[must_use]
+    pub fn gave_up(&self) -> Option<GiveUp> {
+        self.facts().gave_up
+    }
+
+    /// What the deadline found the call waiting for.
+    #[must_use]
+    pub fn waited_for(&self) -> Option<&str> {
+        self.facts().waited_for.as_deref()
+    }
+
+    /// How many bytes of a success came before it broke off, told by [`Guard`](crate::Guard).
+    #[must_use]
+    pub fn received(&self) -> Option<u64> {
+        self.facts().received
+    }
+
+    /// How many bytes the success had announced, told by [`Guard`](crate::Guard).
+    #[must_use]
+    pub fn expected(&self) -> Option<u64> {
+        self.facts().expected
     }
 
     /// How it is retried: as its kind is, unless its words were cut.
     pub(crate) fn advice(&self) -> Advice {
-        if self.kind() == Kind::Unauthorized && self.facts().body.cut {
+        if self.kind() == Kind::Unauthorized && self.facts().is_cut {
             return Advice::Never;
         }
-        self.kind().advice()
+        self.kind().row().advice
+    }
+
+    /// Whether any method may be sent again after it: nothing was processed, or RFC 9110 says so (401
+    /// in 15.5.2, 408 in 15.5.9, 413 with a hint in 15.5.14, 421 in 15.5.20; 425 in RFC 8470, 5.2).
+    pub(crate) fn repeats_any_method(&self) -> bool {
+        let told = [401, 408, 413, 421, 425];
+        self.sent() == Sent::Never || self.status().is_some_and(|s| told.contains(&s.as_u16()))
     }
 
     pub(crate) fn build(facts: Facts, source: Option<BoxError>) -> Self {
-        let inner = Inner {
-            facts,
-            earlier: None,
-            source,
-        };
-        Self {
-            inner: Box::new(inner),
-        }
+        let inner = Box::new(Inner { facts, source });
+        Self { inner }
     }
 
     pub(crate) fn facts(&self) -> &Facts {
@@ -185,38 +385,63 @@ impl Error {
     pub(crate) fn facts_mut(&mut self) -> &mut Facts {
         &mut self.inner.facts
     }
-
-    pub(crate) fn set_earlier(&mut self, earlier: Option<Self>) {
-        self.inner.earlier = earlier;
-    }
 }
 
-impl StdError for Error {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        let source = self.inner.source.as_deref()?;
-        Some(source)
-    }
-}
+// === impl Facts ===
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.facts().fmt(f)
-    }
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner {
-            facts,
-            earlier,
-            source,
-        } = &*self.inner;
-        let mut f = f.debug_struct("Error");
-        f.field("facts", facts);
-        if let Some(earlier) = earlier {
-            f.field("earlier", earlier);
+impl Facts {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            sent: kind.sent(),
+            status: None,
+            message: None,
+            coding: None,
+            request_id: None,
+            location: None,
+            target: None,
+            whole_length: None,
+            roles: None,
+            body: Bytes::new(),
+            is_cut: false,
+            retry_after: None,
+            retry_at: None,
+            method: None,
+            uri: None,
+            origin: None,
+            attempts: 1,
+            elapsed: None,
+            history: Box::default(),
+            gave_up: None,
+            waited_for: None,
+            received: None,
+            expected: None,
+            next: None,
         }
-        f.field("source", source).finish()
+    }
+
+    /// Makes it another kind, with the wait that the kind has at least.
+    pub(crate) fn set_kind(&mut self, kind: Kind) {
+        self.kind = kind;
+        if kind.row().advice == Advice::Silence && self.retry_after < Some(SILENCE) {
+            self.set_retry_after(SILENCE);
+        }
+    }
+
+    pub(crate) fn set_retry_after(&mut self, wait: Duration) {
+        self.retry_after = Some(wait);
+        self.retry_at = clock::wall_after(wait);
+    }
+
+    /// Notes the request, unless a layer nearer to the failure has.
+    pub(crate) fn note_request(&mut self, method: &Method, uri: &Uri) {
+        if self.method.is_none() {
+            self.method = Some(method.clone());
+            self.uri = Some(redact::uri(uri));
+            let authority = uri.authority().map(|authority| authority.as_str());
+            let scheme = uri.scheme_str().unwrap_or("http");
+            self.origin = authority.map(|authority| format!("{scheme}://{authority}/").into());
+        }
     }
 }
 

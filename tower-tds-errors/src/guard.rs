@@ -1,17 +1,201 @@
-//! Watches the body of a success: that it goes on, and that it comes whole.
+//! Watches the body of a success: that it goes on, that it comes whole, and that it ends in time.
 
+use std::fmt;
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-pub(crate) mod bodies;
-mod body;
-pub(crate) mod future;
-mod layer;
-mod service;
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use tokio::time::Instant;
+use tower_layer::Layer;
+use tower_service::Service;
 
-pub use self::bodies::Bodies;
-pub use self::body::GuardBody;
-pub use self::layer::GuardLayer;
-pub use self::service::Guard;
+use self::body::GuardBody;
+use crate::retry::request::{SeenTo, Until};
+
+pub(crate) mod body;
+
+/// Watches the bodies of successes, whose errors become this crate's.
+///
+/// Use it right over [`Classify`](crate::Classify), below decompression: what is counted are the
+/// bytes that the service announced. Without it a body's errors are the client's own, and a body
+/// that stalls is waited for without end.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use http::{Request, Response};
+/// use http_body_util::{BodyExt, channel::Channel};
+/// use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
+/// use tower_tds_errors::{ClassifyLayer, GuardLayer, Kind};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let silent = service_fn(async |_: Request<()>| {
+///     let (mut bytes, body) = Channel::<&[u8], BoxError>::new(1);
+///     bytes.send_data(b"half").await.ok();
+///     std::mem::forget(bytes);
+///     Ok::<_, BoxError>(Response::new(body))
+/// });
+/// let stack = ServiceBuilder::new()
+///     .layer(GuardLayer::new().idle(Duration::from_secs(5)))
+///     .layer(ClassifyLayer::new())
+///     .service(silent);
+/// let response = stack.oneshot(Request::new(())).await.unwrap();
+/// let error = response.into_body().collect().await.map(drop).unwrap_err();
+/// assert_eq!((error.kind(), error.received()), (Kind::Truncated, Some(4)));
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct GuardLayer {
+    bounds: Bounds,
+}
+
+/// Watches the bodies of successes.
+///
+/// # Backpressure
+///
+/// Readiness is the inner service's own.
+///
+/// # Cancel safety
+///
+/// Dropping the future or the body drops the inner one.
+///
+/// # Clone
+///
+/// As the inner service's.
+///
+/// # Errors
+///
+/// The inner service's own. Those of the body say what came of it: [`GuardBody`].
+#[derive(Clone, Debug)]
+pub struct Guard<S> {
+    inner: S,
+    bounds: Bounds,
+}
+
+/// What a body has to keep to while it is waited for.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// The longest silence.
+    idle: Duration,
+    /// The fewest bytes a second, over as long as that.
+    least: Option<NonZeroU32>,
+}
+
+pin_project! {
+    /// The future of [`Guard`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it drops the inner one.
+    pub struct GuardFuture<F> {
+        #[pin]
+        inner: F,
+        bounds: Bounds,
+        until: Option<Instant>,
+    }
+}
+
+// === impl GuardLayer ===
+
+impl GuardLayer {
+    /// Bodies may say nothing for 30 s, and be as slow as they like.
+    #[must_use]
+    pub const fn new() -> Self {
+        let bounds = Bounds {
+            idle: IDLE,
+            least: None,
+        };
+        Self { bounds }
+    }
+
+    /// Sets how long a body may say nothing while it is waited for.
+    #[must_use]
+    pub const fn idle(mut self, idle: Duration) -> Self {
+        self.bounds.idle = idle;
+        self
+    }
+
+    /// Sets how many bytes a second have to come, as a mean over waits that together last as long as
+    /// a silence may. A reader who takes his time is not counted.
+    #[must_use]
+    pub const fn least_rate(mut self, bytes: NonZeroU32) -> Self {
+        self.bounds.least = Some(bytes);
+        self
+    }
+}
+
+impl Default for GuardLayer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S> Layer<S> for GuardLayer {
+    type Service = Guard<S>;
+
+    fn layer(&self, inner: S) -> Guard<S> {
+        let bounds = self.bounds;
+        Guard { inner, bounds }
+    }
+}
+
+// === impl Guard ===
+
+impl<S, B, R> Service<Request<B>> for Guard<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: Body,
+{
+    type Response = Response<GuardBody<R>>;
+    type Error = S::Error;
+    type Future = GuardFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let until = request.extensions().get::<Until>();
+        GuardFuture {
+            until: until.map(|until| until.0),
+            bounds: self.bounds,
+            inner: self.inner.call(request),
+        }
+    }
+}
+
+// === impl GuardFuture ===
+
+impl<F, R, E> Future for GuardFuture<F>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: Body,
+{
+    type Output = Result<Response<GuardBody<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let (mut head, body) = ready!(this.inner.poll(cx))?.into_parts();
+        if this.until.is_some() {
+            head.extensions.insert(SeenTo);
+        }
+        let body = GuardBody::new(&head, body, *this.bounds, *this.until);
+        Poll::Ready(Ok(Response::from_parts(head, body)))
+    }
+}
+
+impl<F> fmt::Debug for GuardFuture<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuardFuture").finish_non_exhaustive()
+    }
+}
 
 /// Half of what gateways wait for the next bytes of a server (nginx, `proxy_read_timeout`): who
 /// waits longer waits for a connection that is dead.

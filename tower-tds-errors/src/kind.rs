@@ -2,15 +2,10 @@
 
 use std::fmt;
 
-use self::table::{Advice, Row, row};
-use crate::sent::Sent;
-
-pub(crate) mod table;
-
-/// Names what went wrong, as far as the caller's next move differs.
+/// Names what went wrong, as far as somebody acts on the difference.
 ///
-/// A kind is decided by the status alone, or by the type of a transport error; texts only refine
-/// it. The crate's front page has the table with what to do about each.
+/// The status alone, or the type of a transport error, decides it; texts only refine it. The crate's
+/// front page has the table with how each is retried and what to do about it.
 ///
 /// # Examples
 ///
@@ -24,102 +19,137 @@ pub(crate) mod table;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The request carried no token.
+    /// The request came without its token. No token is at fault, so none is thrown away.
     MissingCredentials,
-    /// The token is invalid, revoked or expired.
+    /// The token is invalid, revoked or expired. The token layer has the cure.
     InvalidToken,
-    /// The token is good, but lacks the role for this kind of data.
-    MissingRole,
-    /// The gateway could not check the token, because its own identity server fails.
-    IdentityUnavailable,
-    /// A 401 that does not say why.
+    /// A 401 that does not say why. The token layer doubts the token, and throws none away.
     Unauthorized,
-    /// No token could be had just now.
+    /// The token is good, but lacks the role for this kind of data. A person has to grant it.
+    MissingRole,
+    /// No token could be had just now. The token endpoint is at fault, not the service.
     TokenUnavailable,
-    /// The client credentials were refused.
+    /// The client credentials were refused. All other calls will be, too.
     TokenRefused,
-    /// More calls than the key may make (429), in a window of a minute at most, as far as is known.
+    /// More calls than the key may make (429). The limiter pauses this key.
     Throttled,
-    /// The key has used up its calls for an hour, a day or longer (429 with headers that say so).
+    /// The key has used up its calls for longer than a minute (429). That ends a job.
     QuotaExhausted,
-    /// More requests a second than the address may send (423).
+    /// More requests a second than the address may send (423). The limiter slows the address.
     RateExceeded,
-    /// More connections at once than the address may hold (416 to a request without `Range`).
+    /// More connections than the address may hold (416 without `Range`). The limiter sheds some.
     ConnectionLimit,
-    /// A limit on this side gave no permit in time, or shed the request at once.
-    LimitTimeout,
-    /// The service or its gateway fails (500, 502, 503, 520 and their like).
-    Unavailable,
-    /// The service or its gateway took too long (408, 504, 522, 524).
-    ServerTimeout,
-    /// The service will not risk an early request (425).
-    TooEarly,
-    /// The asked range lies outside the resource (416 with `Content-Range` to a request with
-    /// `Range`).
-    RangeNotSatisfiable,
-    /// Either a range outside the resource or too many connections (416 to a request with `Range`,
-    /// without the `Content-Range` that would tell).
+    /// A range outside the resource, or too many connections: a 416 to a request with `Range`, without
+    /// the `Content-Range` that would tell. It is tried once more, since it may be either.
     RangeUnclear,
-    /// The resource is locked by somebody (423 as RFC 4918 means it).
-    Locked,
-    /// The connection led to a server that is not responsible (421).
+    /// A limit on this side gave no permit in time, or shed the request. This program is too fast.
+    LimitTimeout,
+    /// The service or its gateway fails, or takes too long (5xx, 408, 425; a gateway that cannot check
+    /// tokens). Time mends it.
+    Unavailable,
+    /// The connection led to a server that is not responsible (421). It takes another connection.
     Misdirected,
-    /// A network on the way wants a login first (511).
-    CaptivePortal,
-    /// A page for people where data was asked for (2xx `text/html` to a request that accepts JSON
-    /// or XML only).
-    UnexpectedContent,
-    /// A redirect that nothing followed: often a login page.
-    UnexpectedRedirect,
-    /// The service understood, and refuses (403).
-    Forbidden,
-    /// There is no such resource (404, 410).
+    /// A redirect, a page or a network's login, where data was asked for. An address is wrong.
+    UnexpectedAnswer,
+    /// There is no such resource (404, 410). Programs skip it.
     NotFound,
     /// Any other refusal: see the status.
     Rejected,
-    /// The request was never valid: a relative URI, or a body that failed while it was read.
+    /// The request was never one that can be sent. Its caller is at fault.
     InvalidRequest,
-    /// No connection could be made.
+    /// No connection, or none that took the request. It was never sent, whatever its method.
     Connect,
-    /// The host's name could not be resolved.
-    Dns,
-    /// A proxy on the way refused or failed (407, or no tunnel).
-    Proxy,
-    /// No connection could be made in time.
-    ConnectTimeout,
-    /// The TLS handshake failed: a certificate, a version, a name.
+    /// The TLS handshake failed: a certificate, a version, a name. Trying again changes nothing.
     Tls,
-    /// The connection went away before the request was written to it.
-    Unsent,
-    /// The server refused the HTTP/2 stream before it processed anything.
-    StreamRefused,
-    /// The server closes the HTTP/2 connection, and has not processed the request.
-    GoAway,
-    /// No answer came in time.
+    /// No answer came in time. The service may have seen the request.
     Timeout,
-    /// The connection was reset before the head of the answer.
+    /// The connection ended before the answer. A pool's idle connection may have: once more at once.
     Reset,
-    /// The connection was closed before the head of the answer was complete.
-    Incomplete,
-    /// The connection ended inside the answer.
+    /// The answer broke off, or went silent, after its head. Its caller has the part.
     Truncated,
-    /// The connection was reset inside the answer's body.
-    BodyReset,
-    /// The answer's body did not go on in time.
-    Stalled,
-    /// The answer's body is not what its coding says.
-    Decode,
-    /// The answer is not HTTP.
+    /// The answer is not HTTP, or not in the coding that it declares.
     Malformed,
     /// An error of a type that this crate does not know.
     Unrecognized,
+}
+
+/// Says whether a failed request can have reached the service.
+///
+/// A limiter reads it to know which permits come back at once; the retry layer reads it to know
+/// whether a request that may not run twice may be sent again. No rule and no wrapper improves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Sent {
+    /// The service answered, so it has seen and counted the request.
+    Answered,
+    /// Nothing of the request reached the service, or the server says that it processed none of it.
+    Never,
+    /// It may have arrived, and no answer tells.
+    Unknown,
+}
+
+/// How a kind is retried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Advice {
+    /// Trying again cannot help.
+    Never,
+    /// Once and at once: a layer below has the cure, a new token or another connection.
+    Once,
+    /// Once, with full jitter.
+    OnceLater,
+    /// With full jitter.
+    Backoff,
+    /// With full jitter after a second of silence.
+    Silence,
+    /// With the long backoff for used-up quotas, after a second of silence.
+    Quota,
+}
+
+/// What is known of a kind.
+#[derive(Clone, Copy)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) advice: Advice,
+    /// Where no answer came: whether the request can have reached the service.
+    pub(crate) sent: Sent,
+    /// Whether all other calls of a job will meet the same.
+    pub(crate) ends_the_job: bool,
+    /// What happened, and what to do next, for people.
+    pub(crate) what: &'static str,
+    pub(crate) next: &'static str,
 }
 
 // === impl Kind ===
 
 impl Kind {
     /// Every kind, for tables and metrics that are set up ahead.
-    pub const ALL: &'static [Self] = table::ALL;
+    pub const ALL: &'static [Self] = &[
+        Self::MissingCredentials,
+        Self::InvalidToken,
+        Self::Unauthorized,
+        Self::MissingRole,
+        Self::TokenUnavailable,
+        Self::TokenRefused,
+        Self::Throttled,
+        Self::QuotaExhausted,
+        Self::RateExceeded,
+        Self::ConnectionLimit,
+        Self::RangeUnclear,
+        Self::LimitTimeout,
+        Self::Unavailable,
+        Self::Misdirected,
+        Self::UnexpectedAnswer,
+        Self::NotFound,
+        Self::Rejected,
+        Self::InvalidRequest,
+        Self::Connect,
+        Self::Tls,
+        Self::Timeout,
+        Self::Reset,
+        Self::Truncated,
+        Self::Malformed,
+        Self::Unrecognized,
+    ];
 
     /// The stable name, for logs and metrics.
     #[must_use]
@@ -133,70 +163,132 @@ impl Kind {
         !matches!(self.row().advice, Advice::Never)
     }
 
-    /// Whether it is about the token or the credentials.
-    #[must_use]
-    pub const fn is_auth(self) -> bool {
-        matches!(
-            self,
-            Self::MissingCredentials
-                | Self::InvalidToken
-                | Self::MissingRole
-                | Self::IdentityUnavailable
-                | Self::Unauthorized
-                | Self::TokenUnavailable
-                | Self::TokenRefused
-        )
-    }
-
-    /// Whether a limit of the service refused it: of the key, or of the address.
-    #[must_use]
-    pub const fn is_throttled(self) -> bool {
-        matches!(
-            self,
-            Self::Throttled | Self::QuotaExhausted | Self::RateExceeded | Self::ConnectionLimit
-        )
-    }
-
-    /// Whether no connection could be made.
-    #[must_use]
-    pub const fn is_connect(self) -> bool {
-        matches!(
-            self,
-            Self::Connect | Self::Dns | Self::Proxy | Self::ConnectTimeout | Self::Tls
-        )
-    }
-
-    /// Whether something took too long, on either side.
-    #[must_use]
-    pub const fn is_timeout(self) -> bool {
-        matches!(
-            self,
-            Self::ServerTimeout
-                | Self::LimitTimeout
-                | Self::ConnectTimeout
-                | Self::Timeout
-                | Self::Stalled
-        )
-    }
-
-    /// What a failure of this kind says about the request's having been sent.
+    /// What a failure of this kind says about the request's having been sent, where no answer came.
     #[must_use]
     pub const fn sent(self) -> Sent {
         self.row().sent
     }
 
-    pub(crate) const fn advice(self) -> Advice {
-        self.row().advice
-    }
-
+    #[rustfmt::skip] // A table reads in columns.
     pub(crate) const fn row(self) -> Row {
-        row(self)
+        use Advice::{Backoff, Once, OnceLater, Quota, Silence};
+        use Sent::{Answered, Unknown};
+        const NO: Advice = Advice::Never;
+        const UNSENT: Sent = Sent::Never;
+        match self {
+            Self::MissingCredentials => Row::new("missing_credentials", NO, Answered, false,
+                "the request came without its token",
+                "see whether a proxy on the way strips the authorization header; if none was sent, send a token"),
+            Self::InvalidToken => Row::new("invalid_token", Once, Answered, false,
+                "the token is invalid or expired",
+                "get a new token; if a new one fails too, check realm and clock"),
+            Self::Unauthorized => Row::new("unauthorized", Once, Answered, false,
+                "the service refused the credentials without saying why",
+                "get a new token; if a new one fails too, check the key on the service's site"),
+            Self::MissingRole => Row::new("missing_role", NO, Answered, false,
+                "the token lacks the role for this data",
+                "have the role granted to the member that owns the key"),
+            Self::TokenUnavailable => Row::new("token_unavailable", Backoff, UNSENT, false,
+                "no token could be had",
+                "try again later"),
+            Self::TokenRefused => Row::new("token_refused", NO, UNSENT, true,
+                "the client credentials were refused",
+                "check client id and secret"),
+            Self::Throttled => Row::new("throttled", Quota, Answered, false,
+                "the key has used up its calls",
+                "wait until the quota resets"),
+            Self::QuotaExhausted => Row::new("quota_exhausted", Quota, Answered, true,
+                "the key has used up its calls for longer than a minute",
+                "come back when the quota resets"),
+            Self::RateExceeded => Row::new("rate_exceeded", Silence, Answered, false,
+                "too many requests a second from this address",
+                "send nothing for a second, then slower; share one limiter"),
+            Self::ConnectionLimit => Row::new("connection_limit", Backoff, Answered, false,
+                "too many connections from this address",
+                "close some, or share one client; another key does not help"),
+            Self::RangeUnclear => Row::new("range_unclear", OnceLater, Answered, false,
+                "the range lies outside the resource, or there are too many connections",
+                "check the range; share one client"),
+            Self::LimitTimeout => Row::new("limit_timeout", Backoff, UNSENT, false,
+                "no permit was free in time",
+                "send less at once, or allow a longer wait"),
+            Self::Unavailable => Row::new("unavailable", Backoff, Answered, false,
+                "the service is failing",
+                "try again later"),
+            Self::Misdirected => Row::new("misdirected", Once, Answered, false,
+                "the connection led to a server that is not responsible",
+                "try again on a new connection"),
+            Self::UnexpectedAnswer => Row::new("unexpected_answer", NO, Answered, false,
+                "a redirect or a page came where data was asked for",
+                "check the base url; a login page means a missing token, or a network that wants a login"),
+            Self::NotFound => Row::new("not_found", NO, Answered, false,
+                "there is no such resource",
+                "check the path"),
+            Self::Rejected => Row::new("rejected", NO, Answered, false,
+                "the service rejects this request",
+                "change the request"),
+            Self::InvalidRequest => Row::new("invalid_request", NO, Unknown, false,
+                "the request cannot be sent as it is",
+                "use an absolute uri, a scheme that the client speaks, and a body that does not fail"),
+            Self::Connect => Row::new("connect", Backoff, UNSENT, false,
+                "no connection could be made",
+                "check host and network, then try again"),
+            Self::Tls => Row::new("tls", NO, UNSENT, true,
+                "the tls handshake failed",
+                "check certificates, clock and host name, and that https is spoken there"),
+            Self::Timeout => Row::new("timeout", Backoff, Unknown, false,
+                "no answer came in time",
+                "try again, ask for less, or allow more time"),
+            Self::Reset => Row::new("reset", Backoff, Unknown, false,
+                "the connection ended before an answer",
+                "try again if the request may run twice"),
+            Self::Truncated => Row::new("truncated", Backoff, Unknown, false,
+                "the answer broke off",
+                "fetch it again, and discard the part"),
+            Self::Malformed => Row::new("malformed", NO, Unknown, false,
+                "the answer is not what it says that it is",
+                "check scheme, host and port, or ask for another coding"),
+            Self::Unrecognized => Row::new("unrecognized", NO, Unknown, false,
+                "the request failed",
+                "see the source of this error"),
+        }
     }
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+// === impl Advice ===
+
+impl Advice {
+    /// Whether a second failure of such a kind is final.
+    pub(crate) const fn is_once(self) -> bool {
+        matches!(self, Self::Once | Self::OnceLater)
+    }
+}
+
+// === impl Row ===
+
+impl Row {
+    const fn new(
+        name: &'static str,
+        advice: Advice,
+        sent: Sent,
+        ends_the_job: bool,
+        what: &'static str,
+        next: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            advice,
+            sent,
+            ends_the_job,
+            what,
+            next,
+        }
     }
 }
 

@@ -1,28 +1,405 @@
-//! Sends again what may succeed then: the layer, the service, the future, and the pure decision.
+//! Sends again what may succeed then: the layer, which is data, and the service.
 
+use std::borrow::Cow;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http::{Request, Response};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use self::backoff::{Backoff, Dice};
+use self::budget::Budget;
+use self::call::Call;
+use self::counts::Counts;
+use self::future::RetryFuture;
 #[cfg(feature = "tower-retry")]
-pub(crate) mod adapter;
-pub(crate) mod attempt;
+use self::policy::RetryPolicy;
+use self::replay::{CloneBody, Replay};
+use self::request::{Deadline, Due};
+use crate::clock;
+use crate::error::Error;
+
 pub(crate) mod backoff;
 pub(crate) mod budget;
+mod call;
+pub(crate) mod context;
 pub(crate) mod counts;
 pub(crate) mod future;
-mod kept;
-mod layer;
-mod past;
-mod policy;
+#[cfg(feature = "tower-retry")]
+pub(crate) mod policy;
 pub(crate) mod replay;
-mod service;
-mod session;
-mod shared;
-mod timer;
-mod verdict;
+pub(crate) mod request;
+pub(crate) mod saved;
+pub(crate) mod state;
 
-pub use self::layer::RetryLayer;
-pub use self::service::Retry;
+/// Sends a request again if that can help, a few times, after waits that the service asks for or
+/// that are drawn at random, all within one deadline.
+///
+/// Use it outermost: each attempt then takes the current token, a new permit and, if need be, a
+/// new connection. Which failures are retried, and how, stands on the crate's front page.
+///
+/// The service below has to fail with what is `Into<Error>`. If the compiler misses a `From` for
+/// [`Error`](crate::Error), put [`ClassifyLayer`](crate::ClassifyLayer) below, and make the errors
+/// of what is in between into this one by `map_err` and [`Error::new`](crate::Error::new).
+///
+/// # Examples
+///
+/// ```
+/// use std::num::NonZeroU32;
+/// use std::time::Duration;
+/// use http::{Request, Response};
+/// use tower::{Layer, ServiceExt, service_fn};
+/// use tower_tds_errors::{Error, GiveUp, Kind, RetryLayer};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let busy = service_fn(async |_: Request<()>| {
+///     Err::<Response<()>, _>(Error::new(Kind::Unavailable, "busy"))
+/// });
+/// let layer = RetryLayer::new()
+///     .attempts(NonZeroU32::new(5).unwrap())
+///     .deadline(Duration::from_secs(30));
+/// let error = layer.layer(busy).oneshot(Request::new(())).await.unwrap_err();
+/// assert_eq!(error.attempts(), 5);
+/// assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RetryLayer<P = CloneBody> {
+    settings: Settings,
+    replay: P,
+}
+
+/// Sends a request again if that can help.
+///
+/// # Backpressure
+///
+/// It is always ready, and backpressure ends here: the wait for the service below is part of the
+/// call, and counts towards its [`Deadline`]. A `LoadShed` or a `Buffer` above it never sees that
+/// the service is busy: put a `LoadShed` below it, where what it sheds is retried within the
+/// deadline, and bound the calls that wait by a `ConcurrencyLimit` above it.
+///
+/// Nothing happens before the future is polled. Each call is made by a clone of the inner service,
+/// which is made ready for each attempt.
+///
+/// # Cancel safety
+///
+/// Dropping the future drops the wait or the attempt that is under way, and nothing is sent after.
+/// During a wait it holds the request's copy and the last error: no response, no permit of a layer
+/// below.
+///
+/// # Clone
+///
+/// Clones share settings.
+///
+/// # Errors
+///
+/// The last attempt's error, with [`attempts`](Error::attempts), [`elapsed`](Error::elapsed) and
+/// [`gave_up`](Error::gave_up). One by the deadline says what was [waited
+/// for](Error::waited_for), and is of the kind of the last answer, if there was one. A response that
+/// is no success, from a service below that is not classified, is an error by its status.
+pub struct Retry<S, P = CloneBody> {
+    inner: S,
+    shared: Arc<Shared<P>>,
+    within: Option<Deadline>,
+}
+
+/// What a layer's clones, their services and their futures share.
+#[derive(Debug)]
+struct Shared<P> {
+    settings: Settings,
+    replay: P,
+}
+
+#[derive(Clone)]
+struct Settings {
+    attempts: NonZeroU32,
+    deadline: Option<Deadline>,
+    /// Whether the deadline is the user's own.
+    is_set: bool,
+    attempt: Option<Duration>,
+    longest_wait: Duration,
+    backoff: Backoff,
+    budget: Option<Budget>,
+    counts: Option<Counts>,
+    dice: Dice,
+    waits: Option<Arc<dyn Fn() -> Cow<'static, str> + Send + Sync>>,
+}
+
+// === impl RetryLayer ===
+
+impl RetryLayer {
+    /// Three attempts of up to a minute each, two minutes for all, the default [`Backoff`], waits of
+    /// up to 30 s, and bodies that are cloned.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            settings: Settings::default(),
+            replay: CloneBody::new(),
+        }
+    }
+}
+
+impl Default for RetryLayer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P> RetryLayer<P> {
+    /// Sets how often a request is sent at most, the first time included.
+    #[must_use]
+    pub const fn attempts(mut self, attempts: NonZeroU32) -> Self {
+        self.settings.attempts = attempts;
+        self
+    }
+
+    /// Sets the deadline of calls that bring none that is earlier: see [`Deadline`].
+    #[must_use]
+    pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
+        self.settings.deadline = Some(deadline.into());
+        self.settings.is_set = true;
+        self
+    }
+
+    /// Bounds each attempt, which is cut off as a [`Timeout`](crate::Kind::Timeout) and tried again
+    /// like one, unless its status is known. An attempt never has more than is left to the deadline.
+    #[must_use]
+    pub const fn attempt_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.attempt = Some(timeout);
+        self
+    }
+
+    /// Cuts nothing off: no deadline and no timeout for attempts.
+    ///
+    /// For services that answer when they like; a request has its own [`Deadline`] still.
+    #[must_use]
+    pub const fn untimed(mut self) -> Self {
+        self.settings.deadline = None;
+        self.settings.attempt = None;
+        self
+    }
+
+    /// Sets the waits before retries of transient failures.
+    #[must_use]
+    pub const fn backoff(mut self, backoff: Backoff) -> Self {
+        self.settings.backoff = backoff;
+        self
+    }
+
+    /// Sets the longest wait, jitter included.
+    ///
+    /// If the service asks for more, the error comes at once, with
+    /// [`retry_at`](crate::Error::retry_at): a shorter wait would come too early, and a quota of a day
+    /// is not slept through. The second after a 423 is kept in any case.
+    #[must_use]
+    pub const fn longest_wait(mut self, longest: Duration) -> Self {
+        self.settings.longest_wait = longest;
+        self
+    }
+
+    /// Sets what retries a host bears. The services of this layer and of its clones share it.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.settings.budget = Some(budget);
+        self
+    }
+
+    /// Retries whatever load that makes: for a host that has this one client, or for none but tests.
+    #[must_use]
+    pub fn unbudgeted(mut self) -> Self {
+        self.settings.budget = None;
+        self
+    }
+
+    /// Counts what becomes of the calls.
+    #[must_use]
+    pub fn counts(mut self, counts: Counts) -> Self {
+        self.settings.counts = Some(counts);
+        self
+    }
+
+    /// Draws all waits from `seed`, so that a test can repeat them.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.settings.dice = Dice::seeded(seed);
+        self
+    }
+
+    /// Names what the services below wait for while they are not ready, as in "a permit". It is asked
+    /// when a deadline has passed, for [`Error::waited_for`].
+    #[must_use]
+    pub fn waits_for(
+        mut self,
+        name: impl Fn() -> Cow<'static, str> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.waits = Some(Arc::new(name));
+        self
+    }
+
+    /// Sets how bodies are sent twice: by a closure, or by [`NeverReplay`](crate::NeverReplay).
+    ///
+    /// A closure names the type of the body: `|body: &Full<Bytes>| ..`; see
+    /// [`Replay`](crate::Replay).
+    #[must_use]
+    pub fn replay<Q>(self, replay: Q) -> RetryLayer<Q> {
+        RetryLayer {
+            settings: self.settings,
+            replay,
+        }
+    }
+
+    /// The same decisions as a policy for tower's own retry layer, which knows no deadline.
+    #[cfg(feature = "tower-retry")]
+    #[must_use]
+    pub fn policy(&self) -> RetryPolicy {
+        RetryPolicy::new(self.settings.clone())
+    }
+}
+
+impl<S, P: Clone> Layer<S> for RetryLayer<P> {
+    type Service = Retry<S, P>;
+
+    fn layer(&self, inner: S) -> Retry<S, P> {
+        let shared = Shared {
+            settings: self.settings.clone(),
+            replay: self.replay.clone(),
+        };
+        Retry {
+            inner,
+            shared: Arc::new(shared),
+            within: None,
+        }
+    }
+}
+
+// === impl Retry ===
+
+impl<S, P> Retry<S, P> {
+    /// The same service, whose calls have this deadline if no other is earlier.
+    #[must_use]
+    pub fn within(mut self, deadline: impl Into<Deadline>) -> Self {
+        self.within = Some(deadline.into());
+        self
+    }
+}
+
+impl<S, P, B, R> Service<Request<B>> for Retry<S, P>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    S::Error: Into<Error>,
+    P: Replay<B>,
+{
+    type Response = Response<R>;
+    type Error = Error;
+    type Future = RetryFuture<S, B, P>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    #[inline]
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let settings = &self.shared.settings;
+        if let Some(budget) = &settings.budget {
+            budget.deposit(request.uri());
+        }
+        if let Some(counts) = &settings.counts {
+            counts.note_request();
+        }
+        let due = settings.due(self.within, &request);
+        let call = Call::new(request, Arc::clone(&self.shared), due);
+        RetryFuture::new(self.inner.clone(), call)
+    }
+}
+
+impl<S: Clone, P> Clone for Retry<S, P> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            shared: Arc::clone(&self.shared),
+            within: self.within,
+        }
+    }
+}
+
+impl<S: fmt::Debug, P> fmt::Debug for Retry<S, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("Retry");
+        f.field("inner", &self.inner);
+        f.field("settings", &self.shared.settings).finish()
+    }
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// When a call that is made now is given up, if anybody has set that. The layer's own default
+    /// counts from the call's first wait: one that waits for nothing reads no clock.
+    #[inline]
+    fn due<B>(&self, within: Option<Deadline>, request: &Request<B>) -> Due {
+        let own = request.extensions().get::<Deadline>().copied();
+        let mut due = Due {
+            is_set: self.is_set || within.is_some() || own.is_some(),
+            ..Due::default()
+        };
+        if due.is_set {
+            let call = clock::now();
+            due.call = Some(call);
+            for deadline in [self.deadline, within, own].into_iter().flatten() {
+                due.add(deadline, call);
+            }
+        }
+        due
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            attempts: THREE,
+            deadline: Some(Deadline::after(DEADLINE)),
+            is_set: false,
+            attempt: Some(ATTEMPT),
+            longest_wait: LONGEST_WAIT,
+            backoff: Backoff::default(),
+            budget: Some(Budget::default()),
+            counts: None,
+            dice: Dice::default(),
+            waits: None,
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("Settings");
+        f.field("attempts", &self.attempts);
+        f.field("deadline", &self.deadline);
+        f.field("attempt", &self.attempt);
+        f.field("longest_wait", &self.longest_wait);
+        f.field("backoff", &self.backoff);
+        f.field("budget", &self.budget).finish_non_exhaustive()
+    }
+}
 
 /// The least wait after a 423. Each counter of the service forgets within a second, and a request
 /// inside it may count as one more, refused or not.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
+
+/// The SRE book's rule for one level of retries ("Handling Overload").
+const THREE: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
+
+/// Twice the longest wait that is slept through, and as long again for the attempts.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// What proxies wait for a head by default (nginx, `proxy_read_timeout`; Kong, `read_timeout`):
+/// after that the gateway has given up, and what is waited for is a connection that is dead.
+const ATTEMPT: Duration = Duration::from_secs(60);
+
+/// What a caller can be made to wait without being asked; a window of a minute is above it.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);

@@ -16,7 +16,8 @@ use tower::retry::RetryLayer;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tower_http::classify::{ClassifiedResponse, ClassifyResponse, MakeClassifier};
 use tower_tds_errors::{
-    Budget, ClassifyLayer, Error, Kind, KindClassifier, Repeatable, RetryPolicy, Rule, Stop,
+    Budget, ClassifyLayer, Error, GiveUp, Kind, KindClassifier, Repeat, RetryLayer as Ours,
+    RetryPolicy, Rule,
 };
 
 /// The error that a service with this status ends in, and when it was asked.
@@ -34,20 +35,20 @@ async fn tried(status: u16, policy: RetryPolicy, method: Method) -> (Error, Vec<
 
 #[tokio::test(start_paused = true)]
 async fn the_policy_tries_again_what_can_help_and_says_why_it_stops() {
-    let one = RetryPolicy::new().attempts(NonZeroU32::MIN);
+    let one = Ours::new().attempts(NonZeroU32::MIN).policy();
     for (status, policy, method, attempts, stop) in [
-        (503, RetryPolicy::new(), Method::GET, 3, Stop::Attempts),
-        (423, RetryPolicy::new(), Method::GET, 3, Stop::Attempts),
-        (404, RetryPolicy::new(), Method::GET, 1, Stop::Fatal),
-        (503, one, Method::GET, 1, Stop::Attempts),
+        (503, Ours::new().policy(), Method::GET, 3, GiveUp::Attempts),
+        (423, Ours::new().policy(), Method::GET, 3, GiveUp::Attempts),
+        (404, Ours::new().policy(), Method::GET, 1, GiveUp::Fatal),
+        (503, one, Method::GET, 1, GiveUp::Attempts),
         (
             503,
-            RetryPolicy::new(),
+            Ours::new().policy(),
             Method::POST,
             1,
-            Stop::NotIdempotent,
+            GiveUp::NotIdempotent,
         ),
-        (421, RetryPolicy::new(), Method::GET, 2, Stop::Fatal),
+        (421, Ours::new().policy(), Method::GET, 2, GiveUp::Fatal),
     ] {
         let (error, seen) = tried(status, policy, method).await;
         assert_eq!(
@@ -55,7 +56,7 @@ async fn the_policy_tries_again_what_can_help_and_says_why_it_stops() {
             (attempts, seen.len()),
             "{status}"
         );
-        assert_eq!(error.stopped_because(), Some(stop), "{status}");
+        assert_eq!(error.gave_up(), Some(stop), "{status}");
         assert_eq!(u32::try_from(seen.len()).unwrap(), attempts, "{status}");
         let silent = seen
             .windows(2)
@@ -68,14 +69,14 @@ async fn the_policy_tries_again_what_can_help_and_says_why_it_stops() {
 async fn the_policy_retries_a_post_by_consent_of_its_caller() {
     let probe = Probe::always(503);
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new(RetryPolicy::new()))
+        .layer(RetryLayer::new(Ours::new().policy()))
         .layer(ClassifyLayer::new());
     let mut request = get("/v2");
     *request.method_mut() = Method::POST;
-    request.extensions_mut().insert(Repeatable::new());
+    request.extensions_mut().insert(Repeat::Allowed);
     let call = stack.service(probe.clone()).oneshot(request);
     let error = call.await.unwrap_err();
-    assert_eq!(error.stopped_because(), Some(Stop::Attempts));
+    assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
     assert_eq!(probe.seen().len(), 3);
 }
 
@@ -84,21 +85,21 @@ async fn three_times_three_nested_with_towers_own_retry_send_three() {
     let probe = Probe::always(503);
     let ours = tower_tds_errors::RetryLayer::new;
     let outside = ServiceBuilder::new()
-        .layer(RetryLayer::new(RetryPolicy::new()))
+        .layer(RetryLayer::new(Ours::new().policy()))
         .layer(ours())
         .layer(ClassifyLayer::new());
     let error = outside.service(probe.clone()).oneshot(get("/v2")).await;
     let error = error.unwrap_err();
-    assert_eq!(error.stopped_because(), Some(Stop::Attempts));
+    assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
     assert_eq!((probe.seen().len(), error.attempts()), (3, 3));
     let probe = Probe::always(503);
     let inside = ServiceBuilder::new()
         .layer(ours())
-        .layer(RetryLayer::new(RetryPolicy::new()))
+        .layer(RetryLayer::new(Ours::new().policy()))
         .layer(ClassifyLayer::new());
     let error = inside.service(probe.clone()).oneshot(get("/v2")).await;
     let error = error.unwrap_err();
-    assert_eq!(error.stopped_because(), Some(Stop::Attempts));
+    assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
     assert_eq!((probe.seen().len(), error.attempts()), (3, 3));
 }
 
@@ -116,12 +117,12 @@ async fn the_policy_neither_cuts_short_nor_sleeps_through_a_long_wait() {
             .layer(ClassifyLayer::new())
             .service(probe.clone())
     };
-    let error = stack(RetryPolicy::new())
+    let error = stack(Ours::new().policy())
         .oneshot(get("/"))
         .await
         .unwrap_err();
-    assert_eq!(error.stopped_because(), Some(Stop::HintTooLong));
-    let patient = RetryPolicy::new().longest_wait(Duration::from_secs(60));
+    assert_eq!(error.gave_up(), Some(GiveUp::HintTooLong));
+    let patient = Ours::new().longest_wait(Duration::from_secs(60)).policy();
     stack(patient).oneshot(get("/")).await.unwrap_err();
     let seen: Vec<_> = probe.seen().iter().map(|seen| seen.at).collect();
     assert_eq!(seen.len(), 4);
@@ -134,13 +135,13 @@ async fn the_policy_keeps_to_a_budget_that_its_clones_share() {
     let probe = Probe::always(503);
     let budget = Budget::new(60, n(100)).per_second(0);
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new(RetryPolicy::new().budget(budget)))
+        .layer(RetryLayer::new(Ours::new().budget(budget).policy()))
         .layer(ClassifyLayer::new())
         .service(probe.clone());
     for _ in 0..1000 {
         let error = stack.clone().oneshot(get("http://a/")).await.unwrap_err();
-        let stop = error.stopped_because();
-        assert!(matches!(stop, Some(Stop::Budget | Stop::Attempts)));
+        let stop = error.gave_up();
+        assert!(matches!(stop, Some(GiveUp::Budget | GiveUp::Attempts)));
     }
     // Ten at once, and a share of each request after the first.
     let sent = probe.seen().len();
@@ -152,7 +153,7 @@ async fn what_a_dropped_wait_of_the_policy_was_to_cost_comes_back() {
     let n = |n| NonZeroU32::new(n).unwrap();
     let one = || Budget::new(0, n(1)).per_second(0).burst(n(1));
     let probe = Probe::always(503);
-    let policy = RetryPolicy::new().budget(one());
+    let policy = Ours::new().budget(one()).policy();
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new(policy))
         .layer(ClassifyLayer::new())
@@ -165,8 +166,8 @@ async fn what_a_dropped_wait_of_the_policy_was_to_cost_comes_back() {
     }
     let error = stack.oneshot(get("/")).await.unwrap_err();
     assert_eq!(
-        (error.attempts(), error.stopped_because()),
-        (2, Some(Stop::Budget))
+        (error.attempts(), error.gave_up()),
+        (2, Some(GiveUp::Budget))
     );
 
     // What met a closed connection is paid back where that was all.
@@ -179,7 +180,7 @@ async fn what_a_dropped_wait_of_the_policy_was_to_cost_comes_back() {
         }
     });
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new(RetryPolicy::new().budget(one())))
+        .layer(RetryLayer::new(Ours::new().budget(one()).policy()))
         .layer(ClassifyLayer::new())
         .service(probe);
     for _ in 0..20 {
@@ -188,14 +189,14 @@ async fn what_a_dropped_wait_of_the_policy_was_to_cost_comes_back() {
     // And what met a failure is not.
     let probe = Probe::new(|n| Ok(status_of(if n == 1 { 200 } else { 503 })));
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new(RetryPolicy::new().budget(one())))
+        .layer(RetryLayer::new(Ours::new().budget(one()).policy()))
         .layer(ClassifyLayer::new())
         .service(probe);
     stack.clone().oneshot(get("/")).await.unwrap();
     let error = stack.oneshot(get("/")).await.unwrap_err();
     assert_eq!(
-        (error.attempts(), error.stopped_because()),
-        (1, Some(Stop::Budget))
+        (error.attempts(), error.gave_up()),
+        (1, Some(GiveUp::Budget))
     );
 }
 
@@ -207,19 +208,19 @@ async fn the_policy_pays_for_nothing_that_was_not_sent_and_meets_idle_connection
         (
             Method::GET,
             io::ErrorKind::ConnectionRefused,
-            RetryPolicy::new().budget(one()),
+            Ours::new().budget(one()).policy(),
             3,
         ),
         (
             Method::PUT,
             io::ErrorKind::ConnectionReset,
-            RetryPolicy::new(),
+            Ours::new().policy(),
             3,
         ),
         (
             Method::GET,
             io::ErrorKind::ConnectionReset,
-            RetryPolicy::new(),
+            Ours::new().policy(),
             4,
         ),
     ] {
@@ -231,7 +232,7 @@ async fn the_policy_pays_for_nothing_that_was_not_sent_and_meets_idle_connection
         let mut request = get("/");
         *request.method_mut() = method;
         let error = stack.oneshot(request).await.unwrap_err();
-        assert_eq!(error.stopped_because(), Some(Stop::Attempts));
+        assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
         assert_eq!(error.attempts(), attempts, "{kind:?}");
     }
 }
@@ -240,7 +241,7 @@ async fn the_policy_pays_for_nothing_that_was_not_sent_and_meets_idle_connection
 async fn the_policy_works_over_buffer_and_honours_a_veto() {
     let probe = Probe::new(|n| Ok(status_of(if n < 2 { 503 } else { 200 })));
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new(RetryPolicy::new()))
+        .layer(RetryLayer::new(Ours::new().policy()))
         .layer(BufferLayer::new(4))
         .layer(ClassifyLayer::new())
         .service(probe.clone());
@@ -253,14 +254,14 @@ async fn the_policy_works_over_buffer_and_honours_a_veto() {
     assert_eq!(attempts, [true; 3]);
     let probe = Probe::always(503);
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new(RetryPolicy::new()))
+        .layer(RetryLayer::new(Ours::new().policy()))
         .layer(ClassifyLayer::new().rule(Rule::veto()));
     let error = stack
         .service(probe.clone())
         .oneshot(get("/"))
         .await
         .unwrap_err();
-    assert_eq!(error.stopped_because(), Some(Stop::Vetoed));
+    assert_eq!(error.gave_up(), Some(GiveUp::Forbidden));
     assert_eq!(probe.seen().first().map(|seen| seen.attempt), Some(1));
     assert_eq!(probe.seen().len(), 1);
 }

@@ -11,7 +11,7 @@ use tds_sim::{Config, Sim};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower::{BoxError, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer, Stop};
+use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, RetryLayer};
 
 /// A service that gives every call the same failure, in the contract's ways and the network's.
 fn failing(way: &str) -> Sim {
@@ -44,7 +44,7 @@ async fn offer(sim: &Sim, way: &str, calls: u32, pause: Duration) -> Vec<Error> 
         .map_err(move |error: tds_sim::Error| -> BoxError {
             assert!(error.is_reset(), "{error}");
             if refuses {
-                return Error::new(Kind::StreamRefused, error).into();
+                return Error::new(Kind::Unavailable, error).into();
             }
             io::Error::from(io::ErrorKind::ConnectionReset).into()
         })
@@ -68,7 +68,7 @@ const WAYS: [(&str, Kind); 6] = [
     ("416", Kind::ConnectionLimit),
     ("503", Kind::Unavailable),
     ("reset-head", Kind::Reset),
-    ("refused-stream", Kind::StreamRefused),
+    ("refused-stream", Kind::Unavailable),
 ];
 
 #[tokio::test(start_paused = true)]
@@ -85,7 +85,7 @@ async fn a_service_that_always_fails_is_sent_its_load_and_the_budget_and_no_more
         assert!(seen <= most, "{way}: {seen} of {most}");
         // And not for want of trying.
         assert!(seen >= 3_000 + 300, "{way}: {seen}");
-        let denied = |error: &&Error| error.stopped_because() == Some(Stop::Budget);
+        let denied = |error: &&Error| error.gave_up() == Some(GiveUp::Budget);
         assert!(errors.iter().filter(denied).count() > 2_000, "{way}");
     }
 }
@@ -123,7 +123,7 @@ async fn three_times_three_nested_attempts_send_three() {
         .await
         .map(drop)
         .expect_err("it fails");
-    assert_eq!(error.stopped_because(), Some(Stop::Attempts));
+    assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
     assert_eq!(sim.ledger().summary().data_calls, 3);
 }
 
@@ -134,7 +134,7 @@ async fn a_quota_of_a_day_is_not_asked_again() {
     config.retry_after = tds_sim::RetryAfter::Seconds;
     let (sim, start) = (Sim::new(config), Instant::now());
     for error in offer(&sim, "429", 10, Duration::ZERO).await {
-        assert_eq!(error.stopped_because(), Some(Stop::HintTooLong));
+        assert_eq!(error.gave_up(), Some(GiveUp::HintTooLong));
         assert!(error.retry_at().is_some());
     }
     assert_eq!(sim.ledger().summary().data_calls, 10);

@@ -11,8 +11,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tower::{Service, ServiceBuilder};
 use tower_tds_errors::{
-    Backoff, Bodies, Budget, Classify, ClassifyLayer, Deadline, Error, Guard, GuardBody,
-    GuardLayer, Kind, NeverReplay, Retry, RetryLayer, Sent, Stop,
+    Backoff, Budget, Classify, ClassifyLayer, Deadline, Error, GiveUp, Guard, GuardBody,
+    GuardLayer, Kind, NeverReplay, Retry, RetryLayer, Sent,
 };
 
 const _: () = assert!(size_of::<Error>() == size_of::<usize>());
@@ -33,14 +33,13 @@ fn types_cross_threads() {
     is_plain::<Error>();
     is_plain::<Kind>();
     is_plain::<Sent>();
-    is_plain::<Stop>();
+    is_plain::<GiveUp>();
     is_plain::<RetryLayer>();
     is_plain::<RetryLayer<NeverReplay>>();
     is_plain::<ClassifyLayer>();
     is_plain::<Retry<Classify<()>>>();
     is_plain::<Guard<()>>();
     is_plain::<GuardLayer>();
-    is_plain::<Bodies>();
     is_plain::<Budget>();
     is_plain::<Deadline>();
     // As `Incoming` is: no pin needed to read a frame.

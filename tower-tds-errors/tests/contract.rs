@@ -20,7 +20,7 @@ use tower::buffer::BufferLayer;
 use tower::limit::ConcurrencyLimitLayer;
 use tower::load_shed::LoadShedLayer;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer, Stop};
+use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, RetryLayer};
 
 /// Two failures, then a success, over and over.
 fn flaky() -> Probe {
@@ -109,8 +109,8 @@ async fn a_shed_request_was_never_sent_and_is_tried_again() {
             .extensions()
             .get()
             .map(|r: &tower_tds_errors::Retried| r.attempts()),
-        // The instance that made the first attempt, then the one that makes all others, twice.
-        Some(3)
+        // It is the same instance that is asked again.
+        Some(2)
     );
     let shed = ServiceBuilder::new()
         .layer(ClassifyLayer::new())
@@ -124,17 +124,19 @@ async fn a_shed_request_was_never_sent_and_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_readiness_error_comes_through_poll_ready() {
+async fn a_retry_is_always_ready_and_a_readiness_error_comes_out_of_the_call() {
     let broken = Probe::with(|_| unreachable!(), Duration::ZERO, 0);
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())
         .layer(ClassifyLayer::new());
-    let mut stack = stack.service(broken);
-    let error = stack.ready().await.map(drop).unwrap_err();
+    let mut stack = stack.service(broken.clone());
+    let called = stack.ready().await.unwrap().call(get("/v2")).await;
+    let error = called.unwrap_err();
     assert_eq!(
-        (error.kind(), error.stopped_because()),
-        (Kind::Unrecognized, None)
+        (error.kind(), error.gave_up(), error.attempts()),
+        (Kind::Unrecognized, Some(GiveUp::NotReady), 0)
     );
+    assert!(error.uri() == Some("/v2") && broken.seen().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,9 +146,8 @@ async fn a_readiness_error_between_attempts_keeps_the_failure_before() {
         .layer(RetryLayer::new())
         .layer(ClassifyLayer::new());
     let error = stack.service(breaks).oneshot(get("/")).await.unwrap_err();
-    assert_eq!(error.stopped_because(), Some(Stop::NotReady));
-    assert_eq!(error.earlier().map(Error::kind), Some(Kind::Unavailable));
-    assert_eq!(error.attempts(), 1);
+    assert_eq!(error.gave_up(), Some(GiveUp::NotReady));
+    assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,8 +10,10 @@
 mod server;
 
 use std::collections::VecDeque;
+use std::future::Future;
+use std::num::NonZeroU32;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,7 +25,7 @@ use server::{Act, Server};
 use tokio::time::{Instant, sleep};
 use tower::{BoxError, Layer, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{
-    Bodies, ClassifyLayer, Error, GuardBody, GuardLayer, Kind, Retried, RetryLayer, Stop,
+    ClassifyLayer, Deadline, Error, GiveUp, GuardBody, GuardLayer, Kind, RetryLayer,
 };
 
 /// Says these, one a poll, and then nothing, or that it ends.
@@ -89,7 +91,8 @@ async fn a_body_that_ends_early_is_truncated_with_received_and_expected() {
     assert_eq!((error.received(), error.expected()), (Some(6), Some(10)));
     assert_eq!(
         error.to_string(),
-        "the answer ended early after 6 of 10 bytes; fetch it again, and discard the part"
+        "the answer broke off: fewer bytes came than were announced after 6 of 10 bytes; \
+         fetch it again, and discard the part"
     );
 }
 
@@ -111,7 +114,7 @@ async fn a_body_that_says_nothing_for_the_idle_limit_stalls() {
     sleep(Duration::from_secs(60)).await;
     let start = Instant::now();
     let error = body.frame().await.unwrap().unwrap_err();
-    assert_eq!((error.kind(), error.received()), (Kind::Stalled, Some(3)));
+    assert_eq!((error.kind(), error.received()), (Kind::Truncated, Some(3)));
     assert!(error.is_timeout() && error.is_retryable());
     assert_eq!(
         (start.elapsed(), error.expected()),
@@ -156,57 +159,43 @@ impl Body for Late {
     }
 }
 
-async fn late(bodies: &Bodies, last: fn() -> Polled) -> GuardBody<Late> {
+async fn late(last: fn() -> Polled) -> GuardBody<Late> {
     let service = tower::service_fn(move |_: Request<()>| {
         std::future::ready(Ok::<_, BoxError>(Response::new(Late { polls: 0, last })))
     });
-    let layer = GuardLayer::new()
-        .idle(Duration::from_secs(5))
-        .bodies(bodies.clone());
+    let layer = GuardLayer::new().idle(Duration::from_secs(5));
     let response = layer.layer(service).oneshot(Request::new(())).await;
     response.unwrap().into_body()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_silence_begins_when_it_is_waited_for_again() {
-    let mut body = late(&Bodies::new(), || Poll::Pending).await;
+    let mut body = late(|| Poll::Pending).await;
     body.frame().await.unwrap().unwrap();
     sleep(Duration::from_secs(60)).await;
     let start = Instant::now();
     assert_eq!(
         body.frame().await.unwrap().unwrap_err().kind(),
-        Kind::Stalled
+        Kind::Truncated
     );
     assert_eq!(start.elapsed(), Duration::from_secs(5));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_has_ended_is_not_open_though_it_is_still_held() {
+async fn a_body_that_breaks_off_has_ended_though_it_is_still_held() {
     let incomplete = || {
-        let error = Error::new(Kind::Incomplete, "closed");
+        let error = Error::new(Kind::Reset, "closed");
         Poll::Ready(Some(Err(BoxError::from(error))))
     };
     for last in [|| Poll::Ready(None), incomplete] {
-        let bodies = Bodies::new();
-        let mut body = late(&bodies, last).await;
+        let mut body = late(last).await;
         body.frame().await.unwrap().unwrap();
-        assert_eq!((bodies.open(), body.is_end_stream()), (1, false));
+        assert!(!body.is_end_stream());
         // After the head an answer is cut short, whatever its client calls it.
         let error = body.frame().await.unwrap().unwrap_err();
         assert_eq!(error.kind(), Kind::Truncated);
-        assert_eq!((bodies.open(), body.is_end_stream()), (0, true));
+        assert!(body.is_end_stream());
     }
-    let bodies = Bodies::new();
-    let layer = GuardLayer::new().bodies(bodies.clone());
-    let whole = tower::service_fn(|_: Request<()>| {
-        let body = Full::<Bytes>::from("bus");
-        std::future::ready(Ok::<_, BoxError>(Response::new(body)))
-    });
-    let response = layer.layer(whole).oneshot(Request::new(())).await;
-    let mut body = response.unwrap().into_body();
-    body.frame().await.unwrap().unwrap();
-    assert!(body.frame().await.is_none());
-    assert_eq!(bodies.open(), 0);
 }
 
 async fn over_a_socket(bytes: &str) -> (bool, Result<Bytes, Error>) {
@@ -254,8 +243,7 @@ async fn an_answer_cut_off_after_its_head_is_not_asked_for_again_by_the_retry_la
         let request = Request::get(server.uri()).body(Full::default()).unwrap();
         let response = stack.oneshot(request).await.unwrap();
         let error = response.into_body().collect().await.map(drop).unwrap_err();
-        let broken = matches!(error.kind(), Kind::Truncated | Kind::BodyReset);
-        assert!(broken && error.is_retryable(), "{error:?}");
+        assert_eq!(error.kind(), Kind::Truncated, "{error:?}");
         assert_eq!((server.connections(), server.requests()), (1, 1));
     }
 }
@@ -267,126 +255,121 @@ async fn an_answer_that_ends_with_its_connection_is_marked() {
     assert_eq!(body.unwrap(), "half, or all");
 }
 
-/// Refuses all but one at a time, as a service with one connection does.
-#[tokio::test(start_paused = true)]
-async fn a_call_refused_for_its_connections_waits_until_one_of_our_bodies_ends() {
-    let bodies = Bodies::new();
-    let served = Arc::new(Mutex::new(Vec::new()));
-    let (open, seen) = (bodies.clone(), Arc::clone(&served));
-    let service = tower::service_fn(move |_: Request<()>| {
-        seen.lock().unwrap().push(Instant::now());
-        let status = if open.open() < 2 { 200 } else { 416 };
-        let body = Response::builder()
-            .status(status)
-            .body(Full::<Bytes>::from("bus"));
-        std::future::ready(Ok::<_, BoxError>(body.unwrap()))
-    });
-    let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new().bodies(bodies.clone()))
-        .layer(GuardLayer::new().bodies(bodies.clone()))
-        .layer(ClassifyLayer::new())
-        .service(service);
-    let call = || stack.clone().oneshot(Request::new(()));
-    let (first, second) = (call().await.unwrap(), call().await.unwrap());
-    assert_eq!(bodies.open(), 2);
-    // One that ended before anybody waited frees nobody who waits later.
-    drop(first);
-    let first = call().await.unwrap();
-    let start = Instant::now();
-    let waiting = [tokio::spawn(call()), tokio::spawn(call())];
-    sleep(Duration::from_secs(20)).await;
-    assert_eq!(
-        served.lock().unwrap().len(),
-        5,
-        "both were refused, and wait"
-    );
-    // A body that is read to its end, and one that is dropped.
-    first.into_body().collect().await.unwrap();
-    sleep(Duration::from_secs(1)).await;
-    assert_eq!(served.lock().unwrap().len(), 6, "each end lets one go on");
-    drop(second);
-    for call in waiting {
-        let response = call.await.unwrap().unwrap();
-        assert_eq!(
-            response.extensions().get().map(|r: &Retried| r.attempts()),
-            Some(2)
-        );
+/// A byte at each of these distances, for ever.
+struct Drip(Pin<Box<tokio::time::Sleep>>, Duration);
+
+impl Body for Drip {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Byte>> {
+        std::task::ready!(self.0.as_mut().poll(cx));
+        self.0 = Box::pin(sleep(self.1));
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"x")))))
     }
-    assert!(start.elapsed() < Duration::from_secs(22));
-    assert_eq!(bodies.open(), 0);
-    // Where none is open there is nothing to wait for but time.
-    let alone = tower::service_fn(|_: Request<()>| {
-        let refused = Response::builder()
-            .status(416)
-            .body(Full::<Bytes>::default());
-        std::future::ready(Ok::<_, BoxError>(refused.unwrap()))
-    });
-    let layer = RetryLayer::new().bodies(bodies);
-    let error = layer
-        .layer(ClassifyLayer::new().layer(alone))
-        .oneshot(Request::new(()))
-        .await;
-    assert!(error.unwrap_err().elapsed() < Some(Duration::from_secs(1)));
+}
+
+type Byte = Result<Frame<Bytes>, BoxError>;
+
+fn dripping(
+    gap: Duration,
+) -> impl Clone + tower::Service<Request<()>, Response = Response<Drip>, Error = BoxError> {
+    tower::service_fn(move |_: Request<()>| {
+        let body = Drip(Box::pin(sleep(gap)), gap);
+        std::future::ready(Ok::<_, BoxError>(Response::new(body)))
+    })
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_failures_wait_for_no_body() {
-    let bodies = Bodies::new();
+async fn a_drip_is_cut_by_the_least_rate_that_is_asked_for() {
+    let rate = NonZeroU32::new(2).unwrap();
+    let layer = GuardLayer::new()
+        .idle(Duration::from_secs(30))
+        .least_rate(rate);
+    let start = Instant::now();
+    let call = layer
+        .layer(dripping(Duration::from_secs(1)))
+        .oneshot(Request::new(()));
+    let error = call
+        .await
+        .unwrap()
+        .into_body()
+        .collect()
+        .await
+        .map(drop)
+        .unwrap_err();
+    assert_eq!(error.kind(), Kind::Truncated);
+    assert!((29..=30).contains(&error.received().unwrap()), "{error}");
+    assert_eq!(start.elapsed(), Duration::from_secs(30));
+
+    // A faster one goes on, and so does one whose reader takes his time.
+    for (gap, pause) in [
+        (Duration::from_millis(400), Duration::ZERO),
+        (Duration::from_millis(1), Duration::from_secs(2)),
+    ] {
+        let call = layer.layer(dripping(gap)).oneshot(Request::new(()));
+        let mut body = call.await.unwrap().into_body();
+        for _ in 0..500 {
+            body.frame().await.unwrap().unwrap();
+            sleep(pause).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drip_is_cut_at_the_deadline_that_counts_until_the_end_of_the_body() {
+    for gap in [Duration::from_millis(300), Duration::from_secs(29)] {
+        let deadline = Deadline::after(Duration::from_secs(40)).whole();
+        let stack = ServiceBuilder::new()
+            .layer(RetryLayer::new().deadline(deadline))
+            .layer(GuardLayer::new())
+            .layer(ClassifyLayer::new())
+            .service(dripping(gap));
+        let start = Instant::now();
+        let response = stack.oneshot(Request::new(())).await.unwrap();
+        assert!(response.extensions().is_empty());
+        let error = response.into_body().collect().await.map(drop).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.gave_up()),
+            (Kind::Timeout, Some(GiveUp::Deadline))
+        );
+        assert_eq!(error.waited_for(), Some("the rest of the body"));
+        assert_eq!(start.elapsed(), Duration::from_secs(40));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_until_the_end_of_the_body_without_a_guard_fails_the_first_call() {
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .service(dripping(Duration::from_secs(1)));
+    let mut request = Request::new(());
+    let deadline = Deadline::after(Duration::from_secs(5)).whole();
+    request.extensions_mut().insert(deadline);
+    let error = stack.oneshot(request).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), Kind::InvalidRequest);
+    assert!(error.to_string().contains("GuardLayer"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_416_beside_a_long_open_body_is_tried_again_by_backoff() {
     let service = tower::service_fn(|request: Request<()>| {
-        let status = if request.uri() == "/held" { 200 } else { 503 };
+        let status = if request.uri() == "/held" { 200 } else { 416 };
         let answer = Response::builder().status(status);
         std::future::ready(Ok::<_, BoxError>(
             answer.body(Full::<Bytes>::from("bus")).unwrap(),
         ))
     });
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new().bodies(bodies.clone()))
-        .layer(GuardLayer::new().bodies(bodies))
+        .layer(RetryLayer::new())
+        .layer(GuardLayer::new())
         .layer(ClassifyLayer::new())
         .service(service);
     let held = Request::get("/held").body(()).unwrap();
     let held = stack.clone().oneshot(held).await.unwrap();
     let error = stack.oneshot(Request::new(())).await.unwrap_err();
-    assert_eq!(error.attempts(), 3);
+    assert_eq!((error.kind(), error.attempts()), (Kind::ConnectionLimit, 3));
     assert!(error.elapsed() < Some(Duration::from_secs(1)));
     drop(held);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_waits_for_a_body_is_given_up_at_its_deadline_and_goes_on_without_one() {
-    for (deadline, stop, elapsed) in [
-        (10, Stop::Deadline, 10..11),
-        // Two waits of 30 s for a body that does not end.
-        (100, Stop::Attempts, 60..61),
-    ] {
-        let bodies = Bodies::new();
-        let refusing = tower::service_fn(|request: Request<()>| {
-            let status = if request.uri() == "/held" { 200 } else { 416 };
-            let answer = Response::builder()
-                .status(status)
-                .body(Full::<Bytes>::from("bus"));
-            std::future::ready(Ok::<_, BoxError>(answer.unwrap()))
-        });
-        let stack = ServiceBuilder::new()
-            .layer(
-                RetryLayer::new()
-                    .bodies(bodies.clone())
-                    .deadline(Duration::from_secs(deadline)),
-            )
-            .layer(GuardLayer::new().bodies(bodies))
-            .layer(ClassifyLayer::new())
-            .service(refusing);
-        let held = Request::get("/held").body(()).unwrap();
-        let held = stack.clone().oneshot(held).await.unwrap();
-        let error = stack.oneshot(Request::new(())).await.unwrap_err();
-        assert_eq!(
-            (error.kind(), error.stopped_because()),
-            (Kind::ConnectionLimit, Some(stop))
-        );
-        assert!(
-            elapsed.contains(&error.elapsed().unwrap().as_secs()),
-            "{error:?}"
-        );
-        drop(held);
-    }
 }

@@ -21,8 +21,8 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{
-    Attempt, Backoff, ClassifyLayer, Error, Kind, NeverReplay, Repeatable, Retried, RetryLayer,
-    Rule, Sent, Stop,
+    Attempt, Backoff, ClassifyLayer, Error, GiveUp, Kind, NeverReplay, Repeat, Retried, RetryLayer,
+    Rule, Sent,
 };
 
 type Answer = Result<Response<Full<Bytes>>, Error>;
@@ -70,7 +70,7 @@ async fn the_last_answer_is_an_error_and_attempts_are_as_configured() {
             let probe = Probe::always(status);
             let error = fails(attempts(most), &probe).await;
             assert_eq!(error.status().map(|status| status.as_u16()), Some(status));
-            assert_eq!(error.stopped_because(), Some(Stop::Attempts));
+            assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
             assert_eq!(error.attempts(), most);
             assert_eq!(probe.seen().len(), usize::try_from(most).unwrap());
         }
@@ -82,7 +82,7 @@ async fn fatal_answers_are_sent_once_whatever_they_hint() {
     for status in [301, 400, 403, 404, 501, 505] {
         let probe = Probe::new(move |_| Ok(with(status, &[("retry-after", "1")])));
         let error = fails(RetryLayer::new(), &probe).await;
-        assert_eq!(error.stopped_because(), Some(Stop::Fatal));
+        assert_eq!(error.gave_up(), Some(GiveUp::Fatal));
         assert_eq!(probe.seen().len(), 1, "{status}");
     }
 }
@@ -97,7 +97,7 @@ async fn a_refused_token_is_tried_once_more_at_once_and_no_third_time() {
     let probe = Probe::new(move |_| refused());
     let error = fails(attempts(9), &probe).await;
     assert_eq!((error.kind(), error.attempts()), (Kind::InvalidToken, 2));
-    assert_eq!(error.stopped_because(), Some(Stop::Fatal));
+    assert_eq!(error.gave_up(), Some(GiveUp::Fatal));
     assert_eq!(gaps(&probe), [Duration::ZERO]);
 
     let probe = Probe::new(move |n| {
@@ -115,7 +115,7 @@ async fn a_401_that_does_not_say_why_is_tried_once_more_and_one_whose_body_was_c
     let probe = Probe::new(|_| Ok(with(401, &[])));
     let error = fails(attempts(9), &probe).await;
     assert_eq!((error.kind(), error.attempts()), (Kind::Unauthorized, 2));
-    assert_eq!(error.stopped_because(), Some(Stop::Fatal));
+    assert_eq!(error.gave_up(), Some(GiveUp::Fatal));
     assert_eq!(gaps(&probe), [Duration::ZERO]);
 
     let long = || {
@@ -134,7 +134,7 @@ async fn a_421_is_tried_once_more_at_once_as_a_fresh_connection_may_lead_elsewhe
     let probe = Probe::always(421);
     let error = fails(attempts(9), &probe).await;
     assert_eq!((error.kind(), error.attempts()), (Kind::Misdirected, 2));
-    assert_eq!(error.stopped_because(), Some(Stop::Fatal));
+    assert_eq!(error.gave_up(), Some(GiveUp::Fatal));
     assert_eq!(gaps(&probe), [Duration::ZERO]);
     assert!(error.is_retryable() && error.to_string().contains("on a new connection"));
 
@@ -153,7 +153,7 @@ async fn a_416_that_may_be_about_the_range_is_tried_once_more_after_a_wait() {
         .await
         .unwrap_err();
     assert_eq!((error.kind(), error.attempts()), (Kind::RangeUnclear, 2));
-    assert_eq!(error.stopped_because(), Some(Stop::Fatal));
+    assert_eq!(error.gave_up(), Some(GiveUp::Fatal));
     assert!(gaps(&probe)[0] > Duration::ZERO && gaps(&probe)[0] < secs(1));
 }
 
@@ -223,7 +223,7 @@ async fn a_wait_too_long_ends_at_once_with_its_end() {
         let probe = Probe::new(move |_| Ok(with(429, &[("retry-after", value)])));
         let start = Instant::now();
         let error = fails(RetryLayer::new(), &probe).await;
-        assert_eq!(error.stopped_because(), Some(Stop::HintTooLong));
+        assert_eq!(error.gave_up(), Some(GiveUp::HintTooLong));
         assert_eq!(error.retry_at().is_some(), value.len() < 9);
         assert!(error.retry_after() >= Some(secs(31)));
         assert_eq!((start.elapsed(), probe.seen().len()), (Duration::ZERO, 1));
@@ -235,7 +235,7 @@ async fn a_wait_beyond_the_clock_is_not_begun() {
     let probe = Probe::new(|_| Ok(with(503, &[("retry-after", "99999999999999999999")])));
     let layer = RetryLayer::new().untimed().longest_wait(Duration::MAX);
     let error = fails(layer, &probe).await;
-    assert_eq!(error.stopped_because(), Some(Stop::HintTooLong));
+    assert_eq!(error.gave_up(), Some(GiveUp::HintTooLong));
     assert_eq!(probe.seen().len(), 1);
 }
 
@@ -274,8 +274,8 @@ async fn a_wait_beyond_the_deadline_is_not_begun() {
     let start = Instant::now();
     let error = fails(RetryLayer::new().deadline(secs(10)), &probe).await;
     assert_eq!(
-        (error.kind(), error.stopped_because()),
-        (Kind::Throttled, Some(Stop::Deadline))
+        (error.kind(), error.gave_up()),
+        (Kind::Throttled, Some(GiveUp::Deadline))
     );
     assert_eq!((start.elapsed(), probe.seen().len()), (Duration::ZERO, 1));
 }
@@ -285,9 +285,14 @@ async fn an_attempt_is_cut_off_at_the_deadline_and_keeps_the_failure_before() {
     let probe = Probe::with(|_| Ok(status_of(503)), secs(4), usize::MAX);
     let start = Instant::now();
     let error = fails(attempts(9).deadline(secs(6)), &probe).await;
-    assert_eq!((error.kind(), error.sent()), (Kind::Timeout, Sent::Unknown));
-    assert_eq!(error.stopped_because(), Some(Stop::Deadline));
-    assert_eq!(error.earlier().map(Error::kind), Some(Kind::Unavailable));
+    // What the service has said stays known.
+    assert_eq!(
+        (error.kind(), error.sent()),
+        (Kind::Unavailable, Sent::Unknown)
+    );
+    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+    assert_eq!(error.waited_for(), Some("an answer"));
+    assert!(error.is_timeout());
     assert_eq!((start.elapsed(), error.elapsed()), (secs(6), Some(secs(6))));
     assert_eq!((error.attempts(), probe.seen().len()), (2, 2));
 }
@@ -307,24 +312,24 @@ async fn only_an_unsent_request_of_a_method_with_effects_goes_out_again() {
         *request.method_mut() = method.clone();
         let error = send(RetryLayer::new(), &probe, request).await.unwrap_err();
         let stop = if sends == 1 {
-            Stop::NotIdempotent
+            GiveUp::NotIdempotent
         } else {
-            Stop::Attempts
+            GiveUp::Attempts
         };
-        assert_eq!(error.stopped_because(), Some(stop));
+        assert_eq!(error.gave_up(), Some(stop));
         assert_eq!(probe.seen().len(), sends, "{method} {kind:?}");
     }
 }
 
 /// How often a request of `method` goes out where each attempt fails with `kind`.
-async fn sends(method: &Method, kind: Kind) -> (u32, Option<Stop>) {
+async fn sends(method: &Method, kind: Kind) -> (u32, Option<GiveUp>) {
     let service = tower::service_fn(|_: Request<()>| {
         std::future::ready(Err::<Response<()>, _>(Error::new(kind, "no")))
     });
     let request = Request::builder().method(method).body(()).unwrap();
     let stack = ServiceBuilder::new().layer(attempts(3).unbudgeted());
     let error = stack.service(service).oneshot(request).await.unwrap_err();
-    (error.attempts(), error.stopped_because())
+    (error.attempts(), error.gave_up())
 }
 
 #[tokio::test(start_paused = true)]
@@ -336,7 +341,7 @@ async fn get_head_options_trace_put_and_delete_are_retried_whatever_may_have_bee
         let once = once.contains(kind) || *kind == Kind::RangeUnclear;
         let usual = if once { 2 } else { 3 };
         // It may have met a connection that had been idle: once more, for free.
-        let closed = matches!(kind, Kind::Incomplete | Kind::Reset);
+        let closed = *kind == Kind::Reset;
         for method in safe.iter().chain(&twice) {
             let free = u32::from(closed && safe.contains(method));
             let (sent, _) = sends(method, *kind).await;
@@ -351,9 +356,9 @@ async fn post_and_patch_are_retried_only_if_never_sent() {
     for method in [Method::POST, Method::PATCH, Method::CONNECT, own] {
         for kind in Kind::ALL.iter().filter(|kind| kind.is_retryable()) {
             let expected = if kind.sent() == Sent::Never {
-                (3, Some(Stop::Attempts))
+                (3, Some(GiveUp::Attempts))
             } else {
-                (1, Some(Stop::NotIdempotent))
+                (1, Some(GiveUp::NotIdempotent))
             };
             assert_eq!(sends(&method, *kind).await, expected, "{method} {kind}");
         }
@@ -365,7 +370,7 @@ async fn post_and_patch_are_retried_by_consent_of_their_caller() {
     let with_consent = |method: Method| {
         let mut request = get("/");
         *request.method_mut() = method;
-        request.extensions_mut().insert(Repeatable::new());
+        request.extensions_mut().insert(Repeat::Allowed);
         request
     };
     for method in [Method::POST, Method::PATCH] {
@@ -377,7 +382,7 @@ async fn post_and_patch_are_retried_by_consent_of_their_caller() {
             });
             let request = with_consent(method.clone());
             let error = send(attempts(3), &probe, request).await.unwrap_err();
-            assert_eq!(error.stopped_because(), Some(Stop::Attempts));
+            assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
             assert_eq!(probe.seen().len(), 3, "{method}");
         }
     }
@@ -385,7 +390,7 @@ async fn post_and_patch_are_retried_by_consent_of_their_caller() {
     let probe = Probe::always(503);
     let request = with_consent(Method::POST);
     let error = send(attempts(1), &probe, request).await.unwrap_err();
-    assert_eq!(error.stopped_because(), Some(Stop::Attempts));
+    assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
 }
 
 #[tokio::test(start_paused = true)]
@@ -396,7 +401,7 @@ async fn a_request_that_cannot_be_copied_is_sent_once_and_says_so() {
         .layer(ClassifyLayer::new())
         .service(probe.clone());
     let error = stack.oneshot(get("/")).await.unwrap_err();
-    assert_eq!(error.stopped_because(), Some(Stop::NotReplayable));
+    assert_eq!(error.gave_up(), Some(GiveUp::NotReplayable));
     assert_eq!(probe.seen().len(), 1);
 }
 
@@ -553,7 +558,7 @@ proptest! {
             assert!(start.elapsed() <= secs(deadline) + Duration::from_millis(1));
             match result {
                 Ok(response) => assert_eq!(response.status(), 200),
-                Err(error) => assert!(error.stopped_because().is_some()),
+                Err(error) => assert!(error.gave_up().is_some()),
             }
         });
     }

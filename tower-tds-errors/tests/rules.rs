@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use http::{HeaderName, Method, StatusCode};
 use probe::{Probe, get, status_of};
-use tower::{BoxError, Layer, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{ClassifyLayer, Error, Failure, Kind, RetryLayer, Rule, Stop};
+use tower::{Layer, ServiceBuilder, ServiceExt};
+use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, RetryLayer, Rule, Sent};
 
 /// The error of three attempts at a service that says `status`, and how often it was asked.
 async fn tried(status: u16, rules: ClassifyLayer) -> (Error, usize) {
@@ -34,8 +34,8 @@ async fn a_rule_makes_a_fatal_answer_worth_a_retry_and_the_other_way_round() {
 #[tokio::test(start_paused = true)]
 async fn the_last_rule_that_holds_decides() {
     let rules = ClassifyLayer::new()
-        .rule(Rule::means(Kind::Locked))
-        .rule(Rule::means(Kind::Unavailable).when(|seen| seen.error().kind() == Kind::Locked))
+        .rule(Rule::means(Kind::Rejected))
+        .rule(Rule::means(Kind::Unavailable))
         .rule(Rule::means(Kind::NotFound).status(StatusCode::GONE));
     assert_eq!(tried(418, rules).await.0.kind(), Kind::Unavailable);
 }
@@ -50,21 +50,23 @@ async fn a_veto_is_not_undone_by_later_rules() {
     ] {
         let (error, sent) = tried(503, rules).await;
         assert_eq!((sent, error.is_retryable()), (1, false));
-        assert_eq!(error.stopped_because(), Some(Stop::Vetoed));
+        assert_eq!(error.gave_up(), Some(GiveUp::Forbidden));
         assert!(
             error
                 .to_string()
-                .ends_with("not retried as a rule or a layer below forbids it")
+                .ends_with("not retried as that is forbidden")
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_veto_by_host_and_path_holds_for_the_first_retry_too() {
-    let data = |seen: &Failure<'_>| {
-        seen.uri().host() == Some("api.example") && seen.uri().path().starts_with("/v2/")
-    };
-    let rules = ClassifyLayer::new().rule(Rule::veto().when(move |seen| !data(seen)));
+    let rules = ClassifyLayer::new().hook(|error, _| {
+        let data = "https://api.example/v2/";
+        if !error.uri().is_some_and(|uri| uri.starts_with(data)) {
+            error.forbid_retry();
+        }
+    });
     for (uri, times) in [
         ("https://api.example/v2/rail", 3),
         ("https://api.example/v1/rail", 1),
@@ -84,46 +86,24 @@ async fn a_veto_by_host_and_path_holds_for_the_first_retry_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_sees_the_request_and_which_attempt_it_is() {
-    let rules = ClassifyLayer::new().rule(Rule::veto().when(|seen| {
-        seen.attempt().number() == 2
-            && seen.method() == Method::GET
-            && seen.uri().query() == Some("key=1")
-            && seen.asked().contains_key("x-flag")
-            && seen.headers().is_some_and(http::HeaderMap::is_empty)
-    }));
-    let probe = Probe::always(503);
-    let stack = ServiceBuilder::new().layer(RetryLayer::new()).layer(rules);
-    let mut request = get("/v2?key=1");
-    request.headers_mut().insert("x-flag", "1".parse().unwrap());
-    let error = stack.service(probe.clone()).oneshot(request).await;
-    let error = error.unwrap_err();
-    assert_eq!(error.stopped_because(), Some(Stop::Vetoed));
-    assert_eq!(
-        (error.attempts(), error.history()),
-        (2, &[Kind::Unavailable][..])
-    );
-    assert!(error.elapsed().is_some());
-    let attempts: Vec<_> = probe.seen().iter().map(|seen| seen.attempt).collect();
-    assert_eq!(attempts, [1, 2]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_rule_judges_transport_errors_by_their_types() {
-    let reset = |_| {
-        Err(BoxError::from(io::Error::from(
-            io::ErrorKind::ConnectionReset,
-        )))
-    };
-    let is_reset = |error: &Error| {
-        let source = std::error::Error::source(error);
-        source.is_some_and(|source| source.is::<io::Error>())
-    };
-    let rules = ClassifyLayer::new()
-        .rule(Rule::veto().when(move |seen| seen.headers().is_none() && is_reset(seen.error())));
-    let probe = Probe::new(reset);
-    let error = rules.layer(probe).oneshot(get("/")).await.unwrap_err();
-    assert_eq!((error.kind(), error.is_retryable()), (Kind::Reset, false));
+async fn a_rule_that_calls_a_reset_a_failed_connect_sends_no_post_again() {
+    for kind in [Kind::Connect, Kind::LimitTimeout, Kind::TokenUnavailable] {
+        let layers = [
+            ClassifyLayer::new().rule(Rule::means(kind)),
+            ClassifyLayer::new().hook(move |error, _| error.set_kind(kind)),
+        ];
+        for rules in layers {
+            let probe = Probe::new(|_| Err(io::Error::from(io::ErrorKind::ConnectionReset).into()));
+            let stack = ServiceBuilder::new().layer(RetryLayer::new()).layer(rules);
+            let mut request = get("/");
+            *request.method_mut() = Method::POST;
+            let error = stack.service(probe.clone()).oneshot(request).await;
+            let error = error.unwrap_err();
+            assert_eq!((error.kind(), error.sent()), (kind, Sent::Unknown));
+            assert_eq!(error.gave_up(), Some(GiveUp::NotIdempotent));
+            assert_eq!((probe.seen().len(), probe.seen()[0].attempt), (1, 1));
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

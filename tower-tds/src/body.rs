@@ -26,11 +26,10 @@ pin_project! {
     /// One that breaks off is no body: what came of it is not to be used. The error has
     /// [`received`](Error::received), and [`expected`](Error::expected) where the service announced
     /// a length, both as they were on the wire.
-    /// - [`Kind::Truncated`](crate::Kind::Truncated), [`Kind::BodyReset`](crate::Kind::BodyReset):
-    ///   it ended early. Fetch it again.
-    /// - [`Kind::Stalled`](crate::Kind::Stalled): nothing came for as long as
+    /// - [`Kind::Truncated`](crate::Kind::Truncated): it ended early, or nothing came for as long as
     ///   [`Builder::guard`](crate::Builder::guard) allows, 30 s by default. Fetch it again.
-    /// - [`Kind::Decode`](crate::Kind::Decode): it is not in the coding that it declares.
+    /// - [`Kind::Timeout`](crate::Kind::Timeout): it had not ended at a deadline for the whole.
+    /// - [`Kind::Malformed`](crate::Kind::Malformed): it is not in the coding that it declares.
     ///
     /// # Examples
     /// Unit tests make bodies of their own:

@@ -1,6 +1,7 @@
 //! From addresses and credentials to a client.
 
 use std::{
+    borrow::Cow,
     env::{self, VarError},
     fmt,
 };
@@ -14,7 +15,7 @@ use tower_oidc_cc::{
     TokenSourceBuilder,
 };
 use tower_tds_errors::{ClassifyLayer, GuardLayer, RetryLayer};
-use tower_tds_limits::{DetachLayer, Limits, RequestLimitLayer};
+use tower_tds_limits::{DetachLayer, Limiter, Limits, RequestLimitLayer};
 
 use crate::{
     BuildError, Client,
@@ -297,7 +298,6 @@ impl Builder {
         let Limiters {
             data,
             token_sockets,
-            bodies,
         } = limiters.clone();
 
         let token_url = self.auth_url.parse::<Uri>().unwrap_or_default();
@@ -321,12 +321,14 @@ impl Builder {
         let tokens = TokenSource::builder(endpoint, self.credentials).readiness(longest_turn);
         let tokens = settings(tokens).build(token_http);
         let translate: Translate = into_error;
+        let (waits, permits) = (tokens.clone(), data.clone());
+        let retry = self.retry.waits_for(move || waiting(&waits, &permits));
         let read = ServiceBuilder::new()
-            .layer(self.guard.bodies(bodies.clone()))
+            .layer(self.guard)
             .layer(ClassifyLayer::new())
             .service(data_http);
         let stack = ServiceBuilder::new()
-            .layer(self.retry.bodies(bodies).replay(ReplayBytes))
+            .layer(retry.replay(ReplayBytes))
             .map_err(translate)
             .layer(BearerAuthLayer::new(tokens.clone(), [origin]).judge(ReadError))
             .layer(DetachLayer::new())
@@ -382,6 +384,22 @@ fn variable(name: &'static str) -> Result<String, BuildError> {
 }
 
 const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+
+/// What a call waits for that is not let through, for the error by its deadline.
+fn waiting(tokens: &TokenSource, limiter: &Limiter) -> Cow<'static, str> {
+    let now = limiter.snapshot();
+    Cow::Borrowed(if !tokens.health().is_ready() {
+        "a token"
+    } else if now.paused_for.is_some() {
+        "the end of the pause after a 429"
+    } else if now.silent_for.is_some() {
+        "the end of the silence after a refusal"
+    } else if now.in_flight >= limiter.limits().most_in_flight().get() {
+        "a place in flight: answers are slow, or bodies are not read"
+    } else {
+        "a permit of the quota"
+    })
+}
 
 /// Contract, "Token endpoint": the realm in its path.
 const REALM: &str = "ServiceConnect";

@@ -39,6 +39,8 @@ impl Compression {
     pub(crate) fn around<S, B: Body>(self, inner: S) -> Compressed<S, B> {
         let (hide, show): (Change<B>, Change<_>) = (hide, show);
         let decode = Decompression::new(MapResponse::new(inner, hide));
+        // What another crate of the program turns on is no part of this client.
+        let decode = decode.no_deflate().no_zstd();
         let (decode, asks): (_, Ask) = match self {
             Self::On => (decode, ask),
             // It asks for nothing then, and leaves alone what comes.

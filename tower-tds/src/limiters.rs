@@ -2,7 +2,6 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use tower_tds_errors::Bodies;
 use tower_tds_limits::{Limiter, Limits, Quota};
 
 use crate::BuildError;
@@ -13,8 +12,6 @@ pub(crate) struct Limiters {
     pub(crate) data: Limiter,
     /// For the sockets of token calls alone.
     pub(crate) token_sockets: Limiter,
-    /// Those that are being read: what a call waits for that was refused for its connections.
-    pub(crate) bodies: Bodies,
 }
 
 // === impl Limiters ===
@@ -42,7 +39,6 @@ impl Limiters {
         Ok(Self {
             data: Limiter::new(limits.connections(data).in_flight(in_flight)),
             token_sockets: Limiter::new(Limits::default().connections(tokens)),
-            bodies: Bodies::new(),
         })
     }
 
@@ -59,7 +55,6 @@ impl Limiters {
         Self {
             data: self.data.another_credential(),
             token_sockets: self.token_sockets.clone(),
-            bodies: self.bodies.clone(),
         }
     }
 }

@@ -116,7 +116,8 @@ fn refused(error: &Error) -> Option<Outcome> {
         Some(Outcome::RateExceeded)
     } else if kind == Kind::Throttled || kind == Kind::QuotaExhausted {
         Some(Outcome::QuotaExceeded(error.retry_after()))
-    } else if kind == Kind::ConnectionLimit {
+    } else if kind == Kind::ConnectionLimit || kind == Kind::RangeUnclear {
+        // The second may be about connections, and the limits weigh it.
         Some(Outcome::ConnectionsExceeded)
     } else {
         None
@@ -181,13 +182,20 @@ fn from_token(error: TokenError) -> Error {
     } else {
         Kind::TokenRefused
     };
-    let wait = error.retry_after();
-    let error = Error::new(kind, error);
+    let (wait, is_foreign) = (error.retry_after(), error.is_foreign_origin());
+    let mut error = Error::new(kind, error);
+    if is_foreign {
+        error = error.with_advice(FOREIGN);
+    }
     match wait {
         Some(wait) => error.with_retry_after(wait),
         None => error,
     }
 }
+
+/// The token is for the origin of the base URL alone.
+const FOREIGN: &str =
+    "it goes to a foreign origin: ask the origin of the base url, or build a client for that one";
 
 /// What is used up for longer is a quota's of an hour or a day, as `Kind::QuotaExhausted` has it.
 const SHORT_QUOTA: Duration = Duration::from_secs(60);

@@ -10,11 +10,14 @@ use std::{num::NonZeroU32, time::Duration};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use server::Server;
-use tokio::time::{Instant, pause, resume, sleep};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, pause, resume, sleep},
+};
 use tower::ServiceExt;
 use tower_tds::{
     Builder, Client, Credentials, Error, Kind, Limits, RequestBody, ResponseBody,
-    layers::errors::GuardLayer,
+    layers::errors::{GuardLayer, RetryLayer, Sent},
 };
 
 fn builder(server: &Server) -> Builder {
@@ -26,7 +29,9 @@ fn built(builder: Builder) -> Client {
     builder.build().expect("loopback is let through")
 }
 
-async fn get(client: &Client, url: String) -> Result<Response<ResponseBody>, Error> {
+type Outcome = Result<Response<ResponseBody>, Error>;
+
+async fn get(client: &Client, url: String) -> Outcome {
     let request = Request::get(url).body(RequestBody::default());
     client.clone().oneshot(request.expect("a request")).await
 }
@@ -83,7 +88,7 @@ async fn a_body_that_is_not_in_its_coding_is_told_from_one_that_breaks_off() {
     let mut broken = GZIP.to_vec();
     broken[15] ^= 0xff;
     let error = body_of(&gzip(&broken)).await.collect().await;
-    assert_eq!(error.expect_err("its check fails").kind(), Kind::Decode);
+    assert_eq!(error.expect_err("its check fails").kind(), Kind::Malformed);
 }
 
 #[tokio::test]
@@ -110,7 +115,7 @@ async fn a_body_that_goes_silent_ends_by_an_error() {
         pause();
         let start = Instant::now();
         let error = body.frame().await.expect("an end").expect_err("of silence");
-        assert_eq!(error.kind(), Kind::Stalled, "{error:?}");
+        assert_eq!(error.kind(), Kind::Truncated, "{error:?}");
         assert_eq!((error.received(), error.expected()), (Some(4), Some(100)));
         assert_eq!(start.elapsed().as_secs(), limit);
         assert!(body.frame().await.is_none());
@@ -120,23 +125,30 @@ async fn a_body_that_goes_silent_ends_by_an_error() {
     }
 }
 
-#[tokio::test]
-async fn a_call_beyond_the_sockets_waits_for_a_download_to_end_and_does_not_time_out() {
-    let server = Server::start(LENGTH.as_bytes()).await;
+/// A client of three data sockets that are all in use, and one more call.
+async fn crowded(
+    server: &Server,
+    retry: RetryLayer,
+) -> (Client, Vec<Response<ResponseBody>>, JoinHandle<Outcome>) {
     let connections = NonZeroU32::new(4).expect("four");
-    let client = built(builder(&server).limits(Limits::default().connections(connections)));
+    let limits = Limits::default().connections(connections);
+    let client = built(builder(server).limits(limits).retry(retry));
     let url = format!("{}/hold", server.url());
     let mut held = Vec::new();
     while held.len() < 3 {
         let response = get(&client, url.clone()).await;
         held.push(response.expect("the head of a success"));
     }
-    let call = {
-        let client = client.clone();
-        tokio::spawn(async move { get(&client, url).await })
-    };
+    let another = client.clone();
+    let call = tokio::spawn(async move { get(&another, url).await });
+    (client, held, call)
+}
+
+#[tokio::test]
+async fn a_call_beyond_the_sockets_waits_for_a_download_to_end_if_it_has_time() {
+    let server = Server::start(LENGTH.as_bytes()).await;
+    let (client, mut held, call) = crowded(&server, RetryLayer::new().untimed()).await;
     pause();
-    // Longer than all attempts of a call and their timeouts.
     sleep(Duration::from_secs(600)).await;
     assert!(!call.is_finished());
     let now = client.limiter().snapshot();
@@ -150,34 +162,16 @@ async fn a_call_beyond_the_sockets_waits_for_a_download_to_end_and_does_not_time
     assert_eq!(server.seen(), ["POST", "t1", "t1", "t1", "t1"]);
 }
 
-async fn a_refused_call_waits_for(first: &Client, second: Client, server: &Server) {
-    let held = get(first, format!("{}/hold", server.url())).await;
-    let held = held.expect("the head of a success").into_body();
-    let refused = format!("{}/refuse", server.url());
-    let call = tokio::spawn(async move { get(&second, refused).await });
-    server.refusal().await;
+#[tokio::test]
+async fn a_call_beyond_the_sockets_says_at_its_deadline_that_bodies_are_not_read() {
+    let server = Server::start(LENGTH.as_bytes()).await;
+    let (client, held, call) = crowded(&server, RetryLayer::new()).await;
     pause();
-    sleep(Duration::from_secs(20)).await;
-    assert_eq!(server.refused(), 1, "it waits");
-    assert!(!call.is_finished());
-    resume();
-    server.relent();
-    drop(held);
-    let response = call.await.expect("no panic").expect("data");
-    assert_eq!(response.status(), 200);
-}
-
-#[tokio::test]
-async fn a_call_refused_for_its_connections_waits_until_a_body_of_its_client_ends() {
-    let server = Server::start(LENGTH.as_bytes()).await;
-    let client = built(builder(&server));
-    a_refused_call_waits_for(&client, client.clone(), &server).await;
-}
-
-#[tokio::test]
-async fn a_call_refused_for_its_connections_waits_until_a_body_of_a_client_beside_ends() {
-    let server = Server::start(LENGTH.as_bytes()).await;
-    let client = built(builder(&server));
-    let beside = built(builder(&server).beside(&client));
-    a_refused_call_waits_for(&client, beside, &server).await;
+    sleep(Duration::from_secs(121)).await;
+    let error = call.await.expect("no panic").expect_err("its deadline");
+    assert_eq!((error.kind(), error.sent()), (Kind::Timeout, Sent::Never));
+    let waited = error.waited_for().expect("it waited");
+    assert!(waited.contains("a place in flight"), "{error}");
+    assert_eq!(client.limiter().snapshot().waiting, 0);
+    assert_eq!((server.seen().len(), held.len()), (4, 3));
 }

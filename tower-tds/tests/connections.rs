@@ -202,7 +202,7 @@ async fn a_call_with_effects_that_met_a_closed_connection_is_not_sent_again() {
     for method in [Method::POST, Method::PATCH] {
         let (called, connections) = meets_a_closed_connection(&method).await;
         let error = called.expect_err("it may have run");
-        assert_eq!((error.kind(), error.attempts()), (Kind::Incomplete, 1));
+        assert_eq!((error.kind(), error.attempts()), (Kind::Reset, 1));
         assert_eq!(connections, [1, 1], "{method}");
     }
 }
@@ -230,7 +230,7 @@ async fn an_address_that_takes_no_connection_is_a_timeout_after_which_nothing_wa
     let request = Request::post(&url).body(RequestBody::default());
     let called = client.oneshot(request.expect("a request")).await;
     let error = called.map(drop).expect_err("nobody answers");
-    assert_eq!((error.kind(), error.attempts()), (Kind::ConnectTimeout, 3));
+    assert_eq!((error.kind(), error.attempts()), (Kind::Connect, 3));
     assert_eq!((error.sent(), start.elapsed().as_secs()), (Sent::Never, 30));
     drop((queued, full));
 }

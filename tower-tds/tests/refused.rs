@@ -2,13 +2,12 @@
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
 #[path = "support/server.rs"]
-#[expect(dead_code, reason = "the other tests need more of it")]
 mod server;
 
 use http::Request;
 use server::Server;
 use tower::ServiceExt;
-use tower_tds::{Client, Credentials, Error, Kind, RequestBody, layers::errors::Stop};
+use tower_tds::{Client, Credentials, Error, Kind, RequestBody, layers::errors::GiveUp};
 
 fn client(server: &Server) -> Client {
     let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
@@ -45,7 +44,7 @@ async fn a_401_brings_one_new_token_and_one_more_attempt_whether_it_says_why_or_
         for _ in 0..3 {
             let error = refused(&client, &server).await;
             assert_eq!((error.kind(), error.attempts()), (kind, 1), "{body}");
-            assert_eq!(error.stopped_because(), Some(Stop::Vetoed), "{body}");
+            assert_eq!(error.gave_up(), Some(GiveUp::Forbidden), "{body}");
         }
         assert_eq!(
             server.seen(),
@@ -62,7 +61,7 @@ async fn a_401_that_no_token_can_help_brings_none() {
         ("Missing required realm role", Kind::MissingRole, 1),
         (
             "accessing introspection endpoint failed",
-            Kind::IdentityUnavailable,
+            Kind::Unavailable,
             3,
         ),
     ] {

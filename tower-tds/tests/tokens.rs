@@ -2,7 +2,6 @@
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
 #[path = "support/server.rs"]
-#[expect(dead_code, reason = "the other tests need more of it")]
 mod server;
 
 use std::{num::NonZeroU32, time::Duration};

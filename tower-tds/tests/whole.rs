@@ -343,7 +343,7 @@ async fn a_missing_role_is_told_beside_those_that_the_token_carries() {
         let roles = error.realm_roles().expect("the token can be read");
         assert_eq!(roles, ["live".into(), "two\nlines".into()]);
         let line = error.to_string();
-        let told = ", the token carries the realm roles live, two\\nlines; ";
+        let told = ", the token carries the realm roles live, two\\nlines, ";
         assert!(line.contains(told), "{line}");
     }
     let seen = server.ledger().summary();

@@ -3,22 +3,23 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
+use bytes::Buf;
 use http::{HeaderMap, Response, response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tower::BoxError;
 
-use super::Answer;
-use super::drain::{Drain, Drained};
-use super::ruled::Ruled;
-use super::status::{is_page, is_success};
-use super::wanted::Wanted;
-use crate::error::Error;
-use crate::error::facts::Facts;
+use super::rule::Rules;
+use super::{Answer, is_page, is_success};
+use crate::clock::{self, Timer};
+use crate::error::{Error, Facts};
 use crate::kind::Kind;
-use crate::tape::Tape;
+use crate::retry::context;
+use crate::retry::saved::{Asked, Saved};
 
 pin_project! {
     /// The future of [`Classify`](crate::Classify).
@@ -26,10 +27,10 @@ pin_project! {
     /// # Cancel safety
     ///
     /// Dropping it drops the inner future, or the body that is being read and with it its connection.
-    pub struct ResponseFuture<F, R> {
+    pub struct ClassifyFuture<F, R> {
         #[pin]
         state: State<F, R>,
-        asked: Asked,
+        noted: Noted,
     }
 }
 
@@ -44,35 +45,45 @@ pin_project! {
         // ## Draining => done
         // Boxed: only errors come here, and the future of a success stays small.
         Draining {
-            reading: Box<Reading<R>>,
+            drain: Pin<Box<Drain<R>>>,
         },
     }
 }
 
-struct Reading<R> {
-    head: response::Parts,
-    drain: Pin<Box<Drain<R>>>,
-}
-
-/// What the error will need of the request.
-pub(super) struct Asked {
-    pub(super) line: Tape,
-    pub(super) wanted: Wanted,
-    pub(super) ruled: Option<Box<Ruled>>,
-}
-
-// === impl ResponseFuture ===
-
-impl<F, R> ResponseFuture<F, R> {
-    pub(super) fn new(inner: F, asked: Asked) -> Self {
-        Self {
-            state: State::Calling { inner },
-            asked,
-        }
+pin_project! {
+    /// An error body that is read to its end, within bounds.
+    ///
+    /// A body that ended lets its connection be used again; the others are dropped, and their
+    /// connections with them.
+    struct Drain<R> {
+        head: response::Parts,
+        #[pin]
+        body: R,
+        #[pin]
+        bound: Timer,
+        left: usize,
+        bytes: Vec<u8>,
     }
 }
 
-impl<F, R, E> Future for ResponseFuture<F, R>
+/// What the error will need of the request.
+pub(super) struct Noted {
+    pub(super) asked: Asked,
+    /// Nothing where a retry above has it.
+    pub(super) line: Option<Saved>,
+    pub(super) rules: Option<Arc<Rules>>,
+}
+
+// === impl ClassifyFuture ===
+
+impl<F, R> ClassifyFuture<F, R> {
+    pub(super) fn new(inner: F, noted: Noted) -> Self {
+        let state = State::Calling { inner };
+        Self { state, noted }
+    }
+}
+
+impl<F, R, E> Future for ClassifyFuture<F, R>
 where
     F: Future<Output = Result<Response<R>, E>>,
     E: Into<BoxError>,
@@ -86,7 +97,7 @@ where
         let this = self.as_mut().project();
         if let StateProj::Calling { inner } = this.state.project() {
             match ready!(inner.poll(cx)) {
-                Ok(response) if this.asked.is_answered(&response) => {
+                Ok(response) if this.noted.is_answered(&response) => {
                     return Poll::Ready(Ok(response));
                 }
                 outcome => return self.poll_refused(outcome, cx),
@@ -96,7 +107,7 @@ where
     }
 }
 
-impl<F, R: Body> ResponseFuture<F, R> {
+impl<F, R: Body> ClassifyFuture<F, R> {
     /// Goes on with an error, or with an answer that is one.
     #[cold]
     fn poll_refused<E: Into<BoxError>>(
@@ -107,11 +118,15 @@ impl<F, R: Body> ResponseFuture<F, R> {
         let mut this = self.as_mut().project();
         match outcome {
             Ok(response) => {
-                let reading = Box::new(Reading::new(response));
-                this.state.set(State::Draining { reading });
+                let drain = Box::pin(Drain::new(response));
+                this.state.set(State::Draining { drain });
                 self.poll_draining(cx)
             }
-            Err(error) => Poll::Ready(Err(this.asked.failed(error.into()))),
+            Err(error) => {
+                let mut error = Error::from(error.into());
+                this.noted.note(&mut error, None);
+                Poll::Ready(Err(error))
+            }
         }
     }
 
@@ -121,62 +136,113 @@ impl<F, R: Body> ResponseFuture<F, R> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Response<R>, Error>> {
         let this = self.project();
-        let StateProj::Draining { reading } = this.state.project() else {
+        let StateProj::Draining { drain } = this.state.project() else {
             return Poll::Pending;
         };
-        let drained = ready!(reading.drain.as_mut().poll(cx));
-        Poll::Ready(Err(this.asked.refused(&reading.head, &drained)))
+        // Who has no more time gets what is there: the status is known.
+        let polled = drain.as_mut().poll(cx);
+        let is_whole = match polled {
+            Poll::Ready(is_whole) => is_whole,
+            Poll::Pending if context::is_last_poll() => false,
+            Poll::Pending => return Poll::Pending,
+        };
+        let drain = drain.as_mut().project();
+        let head = &*drain.head;
+        let answer = Answer::new(head.status, &head.headers).body(drain.bytes);
+        // A success never comes here; if it did, its status would say so.
+        let error = answer.under(this.noted.asked).error();
+        let mut error = error.unwrap_or_else(|| Error::build(Facts::new(Kind::Unrecognized), None));
+        error.facts_mut().is_cut |= !is_whole;
+        this.noted.note(&mut error, Some(&head.headers));
+        Poll::Ready(Err(error))
     }
 }
 
-impl<F, R> fmt::Debug for ResponseFuture<F, R> {
+impl<F, R> fmt::Debug for ClassifyFuture<F, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+        f.debug_struct("ClassifyFuture").finish_non_exhaustive()
     }
 }
 
-// === impl Reading ===
+// === impl Drain ===
 
-impl<R> Reading<R> {
+impl<R: Body> Drain<R> {
     fn new(response: Response<R>) -> Self {
         let (head, body) = response.into_parts();
         Self {
             head,
-            drain: Box::pin(Drain::new(body)),
+            body,
+            bound: Timer::new(),
+            left: MOST_BYTES,
+            bytes: Vec::new(),
         }
+    }
+
+    /// Whether the body was read as a whole, when there is no more to read.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+        let mut this = self.project();
+        while !this.body.is_end_stream() {
+            let Poll::Ready(frame) = this.body.as_mut().poll_frame(cx) else {
+                if !this.bound.is_set() {
+                    let bound = clock::now().checked_add(LONGEST);
+                    this.bound.as_mut().set(bound);
+                }
+                // Without a runtime there is no time to wait for.
+                if this.bound.has_clock() {
+                    ready!(this.bound.as_mut().poll(cx));
+                }
+                return Poll::Ready(false);
+            };
+            let Some(Ok(frame)) = frame else {
+                return Poll::Ready(frame.is_none());
+            };
+            let Ok(mut data) = frame.into_data() else {
+                continue;
+            };
+            let length = data.remaining();
+            while data.has_remaining() && this.bytes.len() < MOST_BYTES {
+                let room = MOST_BYTES.saturating_sub(this.bytes.len());
+                let chunk = data.chunk();
+                let chunk = chunk.get(..room).unwrap_or(chunk);
+                this.bytes.extend_from_slice(chunk);
+                data.advance(chunk.len());
+            }
+            let fits = length <= *this.left;
+            // At least one, or a body of empty frames would never meet its bound.
+            *this.left = this.left.saturating_sub(length.max(1));
+            if *this.left == 0 {
+                return Poll::Ready(fits && this.body.is_end_stream());
+            }
+        }
+        Poll::Ready(true)
     }
 }
 
-// === impl Asked ===
+// === impl Noted ===
 
-impl Asked {
-    fn failed(&self, error: BoxError) -> Error {
-        let mut error = Error::from(error);
-        self.note(&mut error, None);
-        error
-    }
-
-    fn refused(&self, head: &response::Parts, drained: &Drained) -> Error {
-        let answer = Answer::new(head.status, &head.headers).body(&drained.bytes);
-        // A success never comes here; if it did, its status would say so.
-        let error = answer.wanted(self.wanted).error();
-        let mut error = error.unwrap_or_else(|| Error::build(Facts::new(Kind::Unrecognized), None));
-        error.facts_mut().body.cut |= !drained.whole;
-        self.note(&mut error, Some(&head.headers));
-        error
-    }
-
+impl Noted {
     fn note(&self, error: &mut Error, headers: Option<&HeaderMap>) {
-        let method = self.line.method();
-        error.facts_mut().note_parts(method, self.line.parts());
-        if let Some(ruled) = &self.ruled {
-            ruled.judge(error, method, headers);
+        if let Some(line) = &self.line {
+            line.note(error);
+        }
+        if let Some(rules) = &self.rules {
+            rules.judge(error, headers);
         }
     }
 
     /// Whether the caller gets the response as it came.
     #[inline]
     fn is_answered(&self, head: &Response<impl Sized>) -> bool {
-        is_success(head.status()) && !is_page(head.status(), head.headers(), self.wanted)
+        is_success(head.status()) && !is_page(head.status(), head.headers(), self.asked)
     }
 }
+
+/// On the wire. The largest error page known of the gateways has 4 KiB; draining more costs more
+/// than the connection that it saves.
+pub(super) const MOST_BYTES: usize = 16 * 1024;
+
+/// Far above any answer that comes whole, and short against a backoff.
+const LONGEST: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,32 @@
 //! Finds the sentence in an error body, whatever the body is written in.
 
+use std::borrow::Cow;
+use std::str;
+
 use serde_json::Value;
 
-use self::markup::sentence;
+/// The text of a body, or nothing for what is none. A character that the byte bound cut in two is left
+/// out. What is in no encoding of Unicode is for who can read it: the status decides.
+pub(super) fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
+    let text = match bytes {
+        [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes),
+        [0xfe, 0xff, rest @ ..] => utf16(rest, u16::from_be_bytes),
+        _ => Cow::Borrowed(match str::from_utf8(bytes) {
+            Ok(text) => text,
+            // Any fault but the end of the bytes means that this is no UTF-8.
+            Err(error) if error.error_len().is_some() => return None,
+            Err(error) => str::from_utf8(bytes.get(..error.valid_up_to())?).ok()?,
+        }),
+    };
+    // A NUL means UTF-16 that does not say so, or an archive.
+    (!text.contains('\0')).then_some(text)
+}
 
-mod markup;
+fn utf16<'a>(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Cow<'a, str> {
+    let (pairs, _) = bytes.as_chunks::<2>();
+    let units = pairs.iter().map(|pair| unit(*pair));
+    char::decode_utf16(units).map_while(Result::ok).collect()
+}
 
 /// What the body says, best first.
 ///
@@ -59,6 +81,48 @@ fn unescaped(text: &str) -> Option<String> {
     });
     let message = rest.get(..end.unwrap_or(rest.len()))?;
     Some(message.replace("\\/", "/"))
+}
+
+/// The first telling element: Kong writes `<message>` and `<p>`, nginx only a `<title>`.
+fn sentence(text: &str) -> Option<String> {
+    let found = ["message", "p", "title"];
+    let found = found.iter().find_map(|name| element(text, name));
+    found
+        .or_else(|| Some(stripped(text)))
+        .filter(|text| !text.is_empty())
+}
+
+fn element(text: &str, name: &str) -> Option<String> {
+    // Lower case of ASCII keeps every byte where it was.
+    let lower = text.to_ascii_lowercase();
+    let open = lower.match_indices('<').find(|(at, _)| {
+        let tag = lower.get(at.saturating_add(1)..).unwrap_or_default();
+        let after = tag.strip_prefix(name).and_then(|rest| rest.chars().next());
+        after.is_some_and(|c| c == '>' || c.is_ascii_whitespace())
+    });
+    let (_, inside) = text.get(open?.0..)?.split_once('>')?;
+    let close = format!("</{name}");
+    let end = inside
+        .to_ascii_lowercase()
+        .find(&close)
+        .unwrap_or(inside.len());
+    let sentence = stripped(inside.get(..end)?);
+    (!sentence.is_empty()).then_some(sentence)
+}
+
+/// The text between the tags, its white space made single.
+fn stripped(text: &str) -> String {
+    let mut kept = String::new();
+    for (n, piece) in text.split('<').enumerate() {
+        let piece = if n == 0 {
+            piece
+        } else {
+            piece.split_once('>').map_or("", |(_, text)| text)
+        };
+        kept.push_str(piece);
+        kept.push(' ');
+    }
+    kept.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Kong and most others; OAuth; Kong's `jwt` plugin on an expired token; RFC 9457.

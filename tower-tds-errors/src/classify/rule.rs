@@ -1,35 +1,35 @@
-//! Rules of the user, over what the crate's own table says.
+//! What a user's service means instead, over what the crate's own table says.
 
 use std::fmt;
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::failure::Failure;
+use crate::error::Error;
 use crate::kind::Kind;
 
 /// Overrides what a failure means, or forbids that it is retried.
 ///
 /// A rule holds where all its conditions do. Rules are tried in the order in which a layer was
 /// given them and each sees what those before it made of the failure, so the last one that holds
-/// decides the kind. A [`veto`](Self::veto) stands, whatever comes after it.
+/// decides the kind. A [`veto`](Self::veto) stands, whatever comes after it. Whether the request was
+/// sent is no rule's to say.
 ///
 /// Rules judge failures only: what passes as a success is not theirs.
 ///
 /// # Examples
 ///
 /// ```
-/// use http::{HeaderName, Method, Request, Response, StatusCode};
+/// use http::{HeaderName, Request, Response, StatusCode};
 /// use tower::{BoxError, Layer, ServiceExt, service_fn};
-/// use tower_tds_errors::{ClassifyLayer, Kind, Rule, Stop};
+/// use tower_tds_errors::{ClassifyLayer, GiveUp, Kind, Rule};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() {
 /// let layer = ClassifyLayer::new()
 ///     // This service says 404 while it is deployed.
 ///     .rule(Rule::means(Kind::Unavailable).status(StatusCode::NOT_FOUND).message("no Route"))
-///     .rule(Rule::veto().header(HeaderName::from_static("x-should-retry"), "false"))
-///     .rule(Rule::veto().when(|failure| *failure.method() == Method::DELETE));
+///     .rule(Rule::veto().header(HeaderName::from_static("x-should-retry"), "false"));
 ///
 /// let client = service_fn(async |_: Request<()>| {
 ///     let answer = Response::builder().status(404).header("x-should-retry", "false");
@@ -38,7 +38,7 @@ use crate::kind::Kind;
 /// let error = layer.layer(client).oneshot(Request::new(())).await.unwrap_err();
 /// assert_eq!(error.kind(), Kind::Unavailable);
 /// assert!(!error.is_retryable());
-/// assert_eq!(error.stopped_because(), Some(Stop::Vetoed));
+/// assert_eq!(error.gave_up(), Some(GiveUp::Forbidden));
 /// # }
 /// ```
 #[derive(Clone, Debug)]
@@ -48,18 +48,26 @@ pub struct Rule {
     conditions: Vec<Condition>,
 }
 
+/// The rules of a layer, and its hook.
+#[derive(Clone, Default)]
+pub(crate) struct Rules {
+    pub(crate) list: Vec<Rule>,
+    pub(crate) hook: Option<Hook>,
+}
+
+pub(crate) type Hook = Arc<dyn Fn(&mut Error, Option<&HeaderMap>) + Send + Sync>;
+
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Then {
+enum Then {
     Means(Kind),
     Veto,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 enum Condition {
     Status(StatusCode),
     Header(HeaderName, Box<str>),
     Message(Box<str>),
-    When(Arc<dyn Fn(&Failure<'_>) -> bool + Send + Sync>),
 }
 
 // === impl Rule ===
@@ -91,11 +99,6 @@ impl Rule {
         self.and(Condition::Message(part.into()))
     }
 
-    /// Asks a function, which sees the request and the answer or the transport error.
-    pub fn when(self, holds: impl Fn(&Failure<'_>) -> bool + Send + Sync + 'static) -> Self {
-        self.and(Condition::When(Arc::new(holds)))
-    }
-
     const fn new(then: Then) -> Self {
         Self {
             then,
@@ -108,44 +111,56 @@ impl Rule {
         self
     }
 
-    /// What the rule says of a failure, if it holds.
-    pub(super) fn judge(&self, failure: &Failure<'_>) -> Option<Then> {
-        let mut conditions = self.conditions.iter();
-        let holds = conditions.all(|condition| condition.holds(failure));
-        holds.then_some(self.then)
+    fn holds(&self, error: &Error, headers: Option<&HeaderMap>) -> bool {
+        self.conditions.iter().all(|condition| match condition {
+            Condition::Status(status) => error.status() == Some(*status),
+            Condition::Header(name, part) => {
+                let mut values = headers
+                    .into_iter()
+                    .flat_map(|headers| headers.get_all(name));
+                values.any(|value| contains(HeaderValue::as_bytes(value), part))
+            }
+            Condition::Message(part) => {
+                let message = error.message().unwrap_or_default();
+                contains(message.as_bytes(), part)
+            }
+        })
     }
 }
 
-// === impl Condition ===
+// === impl Rules ===
 
-impl Condition {
-    fn holds(&self, failure: &Failure<'_>) -> bool {
-        match self {
-            Self::Status(status) => failure.error().status() == Some(*status),
-            Self::Header(name, part) => {
-                let headers = failure.headers().into_iter();
-                let values = headers.flat_map(|headers| headers.get_all(name));
-                values
-                    .map(HeaderValue::as_bytes)
-                    .any(|value| contains(value, part))
+impl Rules {
+    /// Lets the rules, and then the hook, change the kind of `error` and forbid that it is retried.
+    ///
+    /// An error that has stopped a retry layer below is settled.
+    pub(super) fn judge(&self, error: &mut Error, headers: Option<&HeaderMap>) {
+        if error.gave_up().is_some() {
+            return;
+        }
+        let mut vetoed = false;
+        for rule in &self.list {
+            if rule.holds(error, headers) {
+                match rule.then {
+                    Then::Means(kind) => error.set_kind(kind),
+                    Then::Veto => vetoed = true,
+                }
             }
-            Self::Message(part) => {
-                let message = failure.error().message();
-                message.is_some_and(|message| contains(message.as_bytes(), part))
-            }
-            Self::When(holds) => holds(failure),
+        }
+        if let Some(hook) = &self.hook {
+            hook(error, headers);
+        }
+        if vetoed {
+            error.forbid_retry();
         }
     }
 }
 
-impl fmt::Debug for Condition {
+impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Status(status) => f.debug_tuple("Status").field(status).finish(),
-            Self::Header(name, part) => f.debug_tuple("Header").field(name).field(part).finish(),
-            Self::Message(part) => f.debug_tuple("Message").field(part).finish(),
-            Self::When(_) => f.write_str("When(..)"),
-        }
+        let mut f = f.debug_struct("Rules");
+        f.field("list", &self.list);
+        f.field("hook", &self.hook.is_some()).finish()
     }
 }
 

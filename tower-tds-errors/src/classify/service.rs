@@ -1,19 +1,49 @@
-//! The service: it notes what the error will need of the request, and calls.
+//! The layer, which is the user's rules, and the service, which notes what an error will need.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use tower::BoxError;
+use tower_layer::Layer;
 use tower_service::Service;
 
-use super::future::{Asked, ResponseFuture};
-use super::rule::Rule;
-use super::ruled::Ruled;
-use super::wanted::Wanted;
+use super::future::{ClassifyFuture, Noted};
+use super::rule::{Rule, Rules};
 use crate::error::Error;
-use crate::tape::Tape;
+use crate::retry::context;
+use crate::retry::saved::{Asked, Saved};
+
+/// Turns every answer but a success into a typed [`Error`].
+///
+/// Use it innermost, right over the HTTP client, so that all layers above it see typed errors. See
+/// [`Classify`] for what it does to an answer.
+///
+/// # Examples
+///
+/// ```
+/// use http::{Request, Response, StatusCode};
+/// use tower::{BoxError, Layer, ServiceExt, service_fn};
+/// use tower_tds_errors::{ClassifyLayer, Kind};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let client = service_fn(async |_: Request<()>| {
+///     let mut response = Response::new(String::from("invalid token\n"));
+///     *response.status_mut() = StatusCode::UNAUTHORIZED;
+///     Ok::<_, BoxError>(response)
+/// });
+/// let error = ClassifyLayer::new().layer(client).oneshot(Request::new(())).await.unwrap_err();
+/// assert_eq!(error.kind(), Kind::InvalidToken);
+/// assert_eq!(error.message(), Some("invalid token"));
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ClassifyLayer {
+    /// Nothing for no rules: then the way of a success counts no reference.
+    rules: Option<Arc<Rules>>,
+}
 
 /// Turns every answer but a success into a typed [`Error`].
 ///
@@ -21,7 +51,8 @@ use crate::tape::Tape;
 /// and nothing allocated. The one exception is a page for people, `text/html`, where the request
 /// accepts JSON or XML only. Of every other answer the body is read within 16 KiB and a second, and
 /// to its end where that is within the bounds, so that the connection can be used again. What is
-/// compressed is undone within 64 KiB.
+/// compressed is undone within 64 KiB. Whatever cuts the read short, a [`Retry`](crate::Retry) above
+/// included, costs text and not the kind.
 ///
 /// # Backpressure
 ///
@@ -42,7 +73,47 @@ use crate::tape::Tape;
 #[derive(Clone, Debug)]
 pub struct Classify<S> {
     inner: S,
-    rules: Option<Arc<Vec<Rule>>>,
+    rules: Option<Arc<Rules>>,
+}
+
+// === impl ClassifyLayer ===
+
+impl ClassifyLayer {
+    /// The layer, with the crate's own table and no rules besides.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { rules: None }
+    }
+
+    /// Adds a rule after those that are there.
+    #[must_use]
+    pub fn rule(mut self, rule: Rule) -> Self {
+        Arc::make_mut(self.rules.get_or_insert_default())
+            .list
+            .push(rule);
+        self
+    }
+
+    /// Sets the hook, which comes after the rules: a function that may change an error by
+    /// [`set_kind`](Error::set_kind) and [`forbid_retry`](Error::forbid_retry). It sees the headers
+    /// of the answer, if there was one.
+    #[must_use]
+    pub fn hook(
+        mut self,
+        hook: impl Fn(&mut Error, Option<&HeaderMap>) + Send + Sync + 'static,
+    ) -> Self {
+        Arc::make_mut(self.rules.get_or_insert_default()).hook = Some(Arc::new(hook));
+        self
+    }
+}
+
+impl<S> Layer<S> for ClassifyLayer {
+    type Service = Classify<S>;
+
+    fn layer(&self, inner: S) -> Classify<S> {
+        let rules = self.rules.clone();
+        Classify { inner, rules }
+    }
 }
 
 // === impl Classify ===
@@ -51,11 +122,7 @@ impl<S> Classify<S> {
     /// Classifies the answers of `inner`, without rules of the user.
     #[must_use]
     pub const fn new(inner: S) -> Self {
-        Self::with(inner, None)
-    }
-
-    pub(super) const fn with(inner: S, rules: Option<Arc<Vec<Rule>>>) -> Self {
-        Self { inner, rules }
+        Self { inner, rules: None }
     }
 }
 
@@ -67,7 +134,7 @@ where
 {
     type Response = Response<R>;
     type Error = Error;
-    type Future = ResponseFuture<S::Future, R>;
+    type Future = ClassifyFuture<S::Future, R>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.inner
@@ -77,11 +144,19 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let asked = Asked {
-            line: Tape::of(request.method(), request.uri()),
-            wanted: Wanted::of(request.headers()),
-            ruled: self.rules.as_ref().map(|rules| Ruled::new(rules, &request)),
+        // A retry above has written down all that, and names the request in the error.
+        let (asked, line) = match context::asked(request.uri()) {
+            Some(asked) if self.rules.is_none() => (asked, None),
+            _ => {
+                let line = Saved::line(request.method(), request.uri());
+                (Asked::of(request.headers()), Some(line))
+            }
         };
-        ResponseFuture::new(self.inner.call(request), asked)
+        let noted = Noted {
+            asked,
+            line,
+            rules: self.rules.clone(),
+        };
+        ClassifyFuture::new(self.inner.call(request), noted)
     }
 }

@@ -1,19 +1,12 @@
 //! What a transport error means, told by its types; words only tell apart what types leave alike.
 
 use std::error::Error as StdError;
+use std::io::ErrorKind;
 
 use hyper_util::client::legacy;
-use tower::BoxError;
 
-use crate::chain::{chain, find};
-use crate::kind::Kind;
-
-#[cfg(feature = "http2")]
-mod h2;
-mod hyper;
-mod io;
-#[cfg(feature = "reqwest")]
-mod reqwest;
+use crate::error::source::{chain, find};
+use crate::kind::{Kind, Sent};
 
 /// How far the exchange had come when the error arose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,39 +26,31 @@ enum Said {
     /// Where it happened; a link below may know more.
     At(Stage),
     Kind(Kind),
+    /// Another word on its being sent than the kind has.
+    Sent(Kind, Sent),
 }
 
 /// Names the error by the first link of its chain that says something.
-pub(crate) fn kind(error: &(dyn StdError + 'static)) -> Kind {
+pub(crate) fn kind(error: &(dyn StdError + 'static)) -> (Kind, Sent) {
     let mut stage = None;
     for link in chain(error) {
         match said(link, stage) {
             Said::Nothing => {}
             Said::At(at) => stage = Some(at),
-            Said::Kind(kind) => return kind,
+            Said::Kind(kind) => return (kind, kind.sent()),
+            Said::Sent(kind, sent) => return (kind, sent),
         }
     }
-    match stage {
+    let kind = match stage {
         Some(Stage::Connecting) => Kind::Connect,
-        Some(Stage::Decoding) => Kind::Decode,
+        Some(Stage::Decoding) => Kind::Malformed,
         // A body that says no more ended before its time.
         Some(Stage::Body) => Kind::Truncated,
         // One that hyper has on a connection, and says no more of, is the end of it.
-        Some(Stage::Connected) if find::<::hyper::Error>(error).is_some() => Kind::Reset,
+        Some(Stage::Connected) if find::<hyper::Error>(error).is_some() => Kind::Reset,
         Some(Stage::Connected) | None => Kind::Unrecognized,
-    }
-}
-
-/// The error without the URI that it may show.
-#[cfg(feature = "reqwest")]
-pub(crate) fn redacted(error: BoxError) -> BoxError {
-    reqwest::redacted(error)
-}
-
-/// Without reqwest no error that is known here shows one.
-#[cfg(not(feature = "reqwest"))]
-pub(crate) const fn redacted(error: BoxError) -> BoxError {
-    error
+    };
+    (kind, kind.sent())
 }
 
 fn said(link: &(dyn StdError + 'static), stage: Option<Stage>) -> Said {
@@ -80,60 +65,177 @@ fn said(link: &(dyn StdError + 'static), stage: Option<Stage>) -> Said {
         };
     }
     if let Some(error) = link.downcast_ref() {
-        return hyper::said(error, stage);
+        return by_hyper(error, stage);
     }
     if let Some(error) = link.downcast_ref() {
-        return io::said(error, stage);
+        return by_io(error, stage);
     }
     #[cfg(feature = "http2")]
     if let Some(error) = link.downcast_ref() {
-        return h2::said(error, stage);
+        return by_h2(error, stage);
     }
     #[cfg(feature = "reqwest")]
     if let Some(error) = link.downcast_ref() {
-        return reqwest::said(error);
+        return by_reqwest(error);
+    }
+    if link.is::<tower::timeout::error::Elapsed>() || link.is::<tokio::time::error::Elapsed>() {
+        return Said::Kind(timeout(stage));
+    }
+    if link.is::<tower::load_shed::error::Overloaded>() {
+        return Said::Kind(Kind::LimitTimeout);
     }
     if stage == Some(Stage::Connecting) {
         return connecting(link);
     }
     // The second has no type, but is as fatal as what is not recognised at all.
     if link.is::<flate2::DecompressError>() || link.to_string() == "brotli error" {
-        return Said::Kind(Kind::Decode);
+        return Said::Kind(Kind::Malformed);
     }
-    tower(link, stage)
-}
-
-fn tower(link: &(dyn StdError + 'static), stage: Option<Stage>) -> Said {
-    if link.is::<tower::timeout::error::Elapsed>() || link.is::<tokio::time::error::Elapsed>() {
-        Said::Kind(timeout(stage))
-    } else if link.is::<tower::load_shed::error::Overloaded>() {
-        Said::Kind(Kind::LimitTimeout)
-    } else {
-        Said::Nothing
-    }
+    Said::Nothing
 }
 
 /// hyper-util and hyper-rustls keep the types of these to themselves. All say that there is no
 /// connection, which is known already, so their words can only make a kind finer.
 fn connecting(link: &(dyn StdError + 'static)) -> Said {
     let words = link.to_string();
-    if words == "dns error" {
-        Said::Kind(Kind::Dns)
-    } else if words.starts_with("tunnel error: ") && link.source().is_none() {
-        Said::Kind(Kind::Proxy)
+    if words.starts_with("tunnel error: ") && link.source().is_none() {
+        // A proxy on the way refused.
+        Said::Sent(Kind::Rejected, Sent::Never)
     } else if words.starts_with("invalid URL, ") || words.starts_with("unsupported scheme ") {
         Said::Kind(Kind::InvalidRequest)
     } else {
-        tower(link, Some(Stage::Connecting))
+        Said::Nothing
     }
 }
 
 /// What took too long.
 fn timeout(stage: Option<Stage>) -> Kind {
     match stage {
-        Some(Stage::Connecting) => Kind::ConnectTimeout,
-        Some(Stage::Body | Stage::Decoding) => Kind::Stalled,
+        Some(Stage::Connecting) => Kind::Connect,
+        Some(Stage::Body | Stage::Decoding) => Kind::Truncated,
         Some(Stage::Connected) | None => Kind::Timeout,
+    }
+}
+
+fn by_hyper(error: &hyper::Error, stage: Option<Stage>) -> Said {
+    if stage == Some(Stage::Connecting) {
+        // A failed handshake. Its cause may say more.
+        return Said::Nothing;
+    }
+    let kind = if error.is_timeout() {
+        timeout(stage)
+    } else if error.is_parse() {
+        Kind::Malformed
+    } else if error.is_user() {
+        Kind::InvalidRequest
+    } else if error.is_canceled() || error.is_closed() {
+        // hyper cancels only what it has not begun to write.
+        Kind::Connect
+    } else if error.is_incomplete_message() {
+        // The server may well have read the request: it is how a reused connection looks that
+        // was closed on reading it.
+        Kind::Reset
+    } else {
+        // Errors of bodies have no predicate, and no other has these words.
+        let body = error.to_string() == "error reading a body from connection";
+        return Said::At(if body { Stage::Body } else { Stage::Connected });
+    };
+    Said::Kind(kind)
+}
+
+/// The errors of sockets, and of what wraps its own in theirs.
+fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Said {
+    let connecting = stage == Some(Stage::Connecting);
+    let reading = matches!(stage, Some(Stage::Body | Stage::Decoding));
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the list of io kinds grows with every release of std"
+    )]
+    let kind = match error.kind() {
+        ErrorKind::TimedOut => timeout(stage),
+        // What rustls and native TLS stacks say of a bad certificate, version or name.
+        ErrorKind::InvalidData if connecting => Kind::Tls,
+        // And what decoders say of a body. A connection's own errors come inside of hyper's.
+        ErrorKind::InvalidData | ErrorKind::InvalidInput
+            if stage.is_none() || stage == Some(Stage::Decoding) =>
+        {
+            Kind::Malformed
+        }
+        // Only `connect` says this, so nothing was sent whoever wraps it.
+        ErrorKind::ConnectionRefused => Kind::Connect,
+        // TLS that is closed without a word looks like this, before an answer too.
+        ErrorKind::UnexpectedEof if stage == Some(Stage::Connected) => Kind::Reset,
+        ErrorKind::UnexpectedEof if !connecting => Kind::Truncated,
+        // The network may become unreachable under an established connection too.
+        ErrorKind::ConnectionReset
+        | ErrorKind::ConnectionAborted
+        | ErrorKind::BrokenPipe
+        | ErrorKind::NotConnected
+        | ErrorKind::HostUnreachable
+        | ErrorKind::NetworkUnreachable
+            if !connecting =>
+        {
+            if reading {
+                Kind::Truncated
+            } else {
+                Kind::Reset
+            }
+        }
+        _ => return Said::Nothing,
+    };
+    Said::Kind(kind)
+}
+
+#[cfg(feature = "http2")]
+fn by_h2(error: &h2::Error, stage: Option<Stage>) -> Said {
+    use h2::Reason;
+
+    if let Some(error) = error.get_io() {
+        return by_io(error, stage);
+    }
+    match error.reason() {
+        // "Closed prior to any processing having occurred" (RFC 9113, section 8.7): by a server that
+        // has too many streams.
+        Some(Reason::REFUSED_STREAM) if error.is_reset() && error.is_remote() => {
+            Said::Sent(Kind::Unavailable, Sent::Never)
+        }
+        // h2 gives it to the streams above the last one that the server took, and only to them
+        // where the server leaves in peace (RFC 9113, section 6.8).
+        Some(Reason::NO_ERROR) if error.is_go_away() && error.is_remote() => {
+            Said::Kind(Kind::Connect)
+        }
+        // The peer broke the protocol, says h2 here.
+        _ if error.is_library() => Said::Kind(Kind::Malformed),
+        _ if stage == Some(Stage::Body) => Said::Kind(Kind::Truncated),
+        _ => Said::Kind(Kind::Reset),
+    }
+}
+
+/// Most of reqwest's errors wrap those of hyper, which say more.
+#[cfg(feature = "reqwest")]
+fn by_reqwest(error: &reqwest::Error) -> Said {
+    let stage = if error.is_connect() {
+        Stage::Connecting
+    } else if error.is_decode() {
+        // The same for a body that ends early and for one in a broken coding: the cause tells.
+        Stage::Decoding
+    } else if error.is_body() {
+        Stage::Body
+    } else {
+        Stage::Connected
+    };
+    if error.is_builder() {
+        Said::Kind(Kind::InvalidRequest)
+    } else if error.is_redirect() {
+        Said::Kind(Kind::UnexpectedAnswer)
+    } else if error.is_timeout() {
+        Said::Kind(timeout(Some(stage)))
+    } else if let Some(status) = error.status() {
+        let headers = http::HeaderMap::new();
+        let kind = super::Answer::new(status, &headers).kind();
+        kind.map_or(Said::Nothing, |kind| Said::Sent(kind, Sent::Answered))
+    } else {
+        Said::At(stage)
     }
 }
 

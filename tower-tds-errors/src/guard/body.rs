@@ -1,7 +1,7 @@
 //! The body: counted, and timed while it is waited for.
 
 use std::fmt;
-use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -11,13 +11,14 @@ use http::header::TRANSFER_ENCODING;
 use http::{Version, response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::Instant;
 use tower::BoxError;
 
-use super::bodies::Open;
-use crate::clock;
-use crate::error::Error;
-use crate::kind::Kind;
+use super::Bounds;
+use crate::clock::{self, Timer};
+use crate::error::{Error, Facts};
+use crate::give_up::GiveUp;
+use crate::kind::{Kind, Sent};
 
 pin_project! {
     /// The body of a success that says how far it came when it breaks off.
@@ -31,33 +32,39 @@ pin_project! {
     /// Each has [`received`](Error::received), and [`expected`](Error::expected) where the service
     /// announced a length. The part that came is not to be used.
     ///
-    /// - [`Kind::Truncated`]: the body ended early. Fetch it again.
-    /// - [`Kind::Stalled`]: nothing came for the idle limit while it was waited for. Fetch it again,
-    ///   or allow more time.
+    /// - [`Kind::Truncated`]: the body ended early, went silent, or was too slow. Fetch it again.
+    /// - [`Kind::Timeout`]: it had not ended at the [deadline](crate::Deadline::whole) of the call.
     /// - Any other kind that a transport error has.
     pub struct GuardBody<R> {
         #[pin]
         inner: Option<R>,
         // Boxed, so that a body that needs no pinning needs none with this around it. Made by the
         // first wait, and used again by the others.
-        silence: Option<Pin<Box<Sleep>>>,
-        // When the silence has lasted too long, while there is one.
-        due: Option<Instant>,
-        idle: Duration,
+        timer: Option<Pin<Box<Timer>>>,
+        wait: Wait,
+        bounds: Bounds,
+        // The deadline of the call, if it counts until here.
+        until: Option<Instant>,
         received: u64,
         expected: Option<u64>,
-        framing: Framing,
-        // Kept for its drop, at the end of the body or with it.
-        open: Option<Open>,
+        is_verifiable: bool,
     }
 }
 
-/// Whether the end of a body says that it is whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Framing {
-    Told,
-    /// By the end of the connection, however that came about.
-    Closed,
+/// How long the body was waited for, and what came of it, since the rate was last looked at.
+#[derive(Default)]
+struct Wait {
+    /// When the wait began that is going on, if one is.
+    since: Option<Instant>,
+    before: Duration,
+    bytes: u64,
+}
+
+/// Why a body that is waited for is not waited for any longer.
+enum Late {
+    Silent,
+    Slow,
+    Over,
 }
 
 // === impl GuardBody ===
@@ -66,8 +73,8 @@ impl<R: Body> GuardBody<R> {
     pub(super) fn new(
         head: &response::Parts,
         inner: R,
-        idle: Duration,
-        open: Option<Open>,
+        bounds: Bounds,
+        until: Option<Instant>,
     ) -> Self {
         let expected = inner.size_hint().exact();
         let closed = head.version < Version::HTTP_2
@@ -75,17 +82,13 @@ impl<R: Body> GuardBody<R> {
             && !head.headers.contains_key(TRANSFER_ENCODING);
         Self {
             inner: Some(inner),
-            silence: None,
-            due: None,
-            idle,
+            timer: None,
+            wait: Wait::default(),
+            bounds,
+            until,
             received: 0,
             expected,
-            framing: if closed {
-                Framing::Closed
-            } else {
-                Framing::Told
-            },
-            open,
+            is_verifiable: !closed,
         }
     }
 
@@ -95,7 +98,7 @@ impl<R: Body> GuardBody<R> {
     /// and one that broke off looks the same.
     #[must_use]
     pub fn is_verifiable(&self) -> bool {
-        self.framing == Framing::Told
+        self.is_verifiable
     }
 }
 
@@ -107,9 +110,41 @@ impl<R> GuardBody<R> {
         facts.received = Some(*this.received);
         facts.expected = *this.expected;
         this.inner.set(None);
-        *this.silence = None;
-        *this.open = None;
+        *this.timer = None;
         error
+    }
+
+    /// Resolves when nothing more is waited for.
+    fn poll_late(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Late> {
+        let this = self.project();
+        let timer = this.timer.get_or_insert_with(|| Box::pin(Timer::new()));
+        let now = clock::now();
+        if this.wait.since.is_none() {
+            this.wait.since = Some(now);
+            let silent = now.checked_add(this.bounds.idle);
+            let end = silent
+                .into_iter()
+                .chain(*this.until)
+                .chain(this.wait.slow_at(*this.bounds, now));
+            timer.as_mut().set(end.min());
+        }
+        ready!(timer.as_mut().poll(cx));
+        let now = clock::now();
+        let since = this.wait.since.unwrap_or(now);
+        if this.until.is_some_and(|until| until <= now) {
+            return Poll::Ready(Late::Over);
+        }
+        if now.saturating_duration_since(since) >= this.bounds.idle {
+            return Poll::Ready(Late::Silent);
+        }
+        this.wait.pause(now);
+        if this.wait.is_slow(*this.bounds) {
+            return Poll::Ready(Late::Slow);
+        }
+        // A stretch of waits is over, and enough came in it.
+        *this.wait = Wait::default();
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
@@ -129,45 +164,47 @@ where
         let Some(inner) = this.inner.as_mut().as_pin_mut() else {
             return Poll::Ready(None);
         };
+        // Who reads on after the deadline reads nothing.
+        if this.until.is_some_and(|until| until <= clock::now()) {
+            let error = overdue();
+            return Poll::Ready(Some(Err(self.broken(error))));
+        }
         let error = match inner.poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let length = frame.data_ref().map_or(0, Buf::remaining);
                 let length = u64::try_from(length).unwrap_or(u64::MAX);
                 *this.received = this.received.saturating_add(length);
-                *this.due = None;
+                this.wait.bytes = this.wait.bytes.saturating_add(length);
+                if this.wait.since.is_some() {
+                    this.wait.pause(clock::now());
+                    if this.wait.is_slow(*this.bounds) {
+                        let error = late(SLOW);
+                        return Poll::Ready(Some(Err(self.broken(error))));
+                    }
+                }
                 return Poll::Ready(Some(Ok(frame)));
             }
             Poll::Ready(None) => {
                 if this.expected.is_none_or(|all| *this.received >= all) {
                     this.inner.set(None);
-                    *this.silence = None;
-                    *this.open = None;
+                    *this.timer = None;
                     return Poll::Ready(None);
                 }
-                Error::new(Kind::Truncated, "fewer bytes came than were announced")
+                truncated("fewer bytes came than were announced")
             }
             Poll::Ready(Some(Err(error))) => {
                 let mut error = Error::from(error.into());
                 // After the head the answer had begun, whatever the client calls it.
-                if error.kind() == Kind::Incomplete {
-                    error.facts_mut().kind = Kind::Truncated;
+                if error.kind() == Kind::Reset {
+                    error.set_kind(Kind::Truncated);
                 }
                 error
             }
-            Poll::Pending => {
-                // Only who waits can see a silence: a slow reader makes none.
-                let silence = this
-                    .silence
-                    .get_or_insert_with(|| Box::pin(sleep(*this.idle)));
-                if this.due.is_none() {
-                    *this.due = clock::now().checked_add(*this.idle);
-                    if let Some(due) = *this.due {
-                        silence.as_mut().reset(due);
-                    }
-                }
-                ready!(silence.as_mut().poll(cx));
-                Error::new(Kind::Stalled, "no bytes came for as long as is waited for")
-            }
+            Poll::Pending => match ready!(self.as_mut().poll_late(cx)) {
+                Late::Silent => late("no bytes came for as long as is waited for"),
+                Late::Slow => late(SLOW),
+                Late::Over => overdue(),
+            },
         };
         Poll::Ready(Some(Err(self.broken(error))))
     }
@@ -189,7 +226,55 @@ impl<R> fmt::Debug for GuardBody<R> {
         f.debug_struct("GuardBody")
             .field("received", &self.received)
             .field("expected", &self.expected)
-            .field("framing", &self.framing)
+            .field("is_verifiable", &self.is_verifiable)
             .finish_non_exhaustive()
     }
 }
+
+// === impl Wait ===
+
+impl Wait {
+    /// When the waits of this stretch will have lasted as long as a silence may, if a rate is asked.
+    fn slow_at(&self, bounds: Bounds, now: Instant) -> Option<Instant> {
+        bounds.least?;
+        now.checked_add(bounds.idle.saturating_sub(self.before))
+    }
+
+    /// Ends the wait that is going on.
+    fn pause(&mut self, now: Instant) {
+        if let Some(since) = self.since.take() {
+            let waited = now.saturating_duration_since(since);
+            self.before = self.before.saturating_add(waited);
+        }
+    }
+
+    /// Whether the stretch is over with too little. One that is over with enough begins anew.
+    fn is_slow(&mut self, bounds: Bounds) -> bool {
+        let Some(least) = bounds.least.filter(|_| self.before >= bounds.idle) else {
+            return false;
+        };
+        let asked = u128::from(least.get()).saturating_mul(self.before.as_millis());
+        let came = u128::from(self.bytes).saturating_mul(1000);
+        *self = Self::default();
+        came < asked
+    }
+}
+
+fn truncated(why: &'static str) -> Error {
+    Error::new(Kind::Truncated, why)
+}
+
+fn late(why: &'static str) -> Error {
+    let source = io::Error::new(io::ErrorKind::TimedOut, why);
+    Error::new(Kind::Truncated, source)
+}
+
+fn overdue() -> Error {
+    let mut facts = Facts::new(Kind::Timeout);
+    facts.sent = Sent::Answered;
+    facts.gave_up = Some(GiveUp::Deadline);
+    facts.waited_for = Some("the rest of the body".into());
+    Error::build(facts, None)
+}
+
+const SLOW: &str = "fewer bytes a second came than are asked for";

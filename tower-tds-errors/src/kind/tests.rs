@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use super::Kind;
-use crate::Stop;
+use crate::GiveUp;
 
 #[test]
 fn names_are_distinct_and_snake_case() {
@@ -24,50 +24,32 @@ fn names_stay_as_they_are_from_release_to_release() {
         [
             "missing_credentials",
             "invalid_token",
-            "missing_role",
-            "identity_unavailable",
             "unauthorized",
+            "missing_role",
             "token_unavailable",
             "token_refused",
             "throttled",
             "quota_exhausted",
             "rate_exceeded",
             "connection_limit",
+            "range_unclear",
             "limit_timeout",
             "unavailable",
-            "server_timeout",
-            "too_early",
-            "range_not_satisfiable",
-            "range_unclear",
-            "locked",
             "misdirected",
-            "captive_portal",
-            "unexpected_content",
-            "unexpected_redirect",
-            "forbidden",
+            "unexpected_answer",
             "not_found",
             "rejected",
             "invalid_request",
             "connect",
-            "dns",
-            "proxy",
-            "connect_timeout",
             "tls",
-            "unsent",
-            "stream_refused",
-            "go_away",
             "timeout",
             "reset",
-            "incomplete",
             "truncated",
-            "body_reset",
-            "stalled",
-            "decode",
             "malformed",
             "unrecognized",
         ]
     );
-    let stops: Vec<_> = Stop::ALL.iter().map(|stop| stop.as_str()).collect();
+    let stops: Vec<_> = GiveUp::ALL.iter().map(|stop| stop.as_str()).collect();
     assert_eq!(
         stops,
         [
@@ -79,7 +61,7 @@ fn names_stay_as_they_are_from_release_to_release() {
             "not_replayable",
             "not_idempotent",
             "not_ready",
-            "vetoed",
+            "forbidden",
         ]
     );
 }
@@ -107,20 +89,23 @@ fn fatal_kinds_are_the_ones_that_no_second_try_cures() {
             &Kind::MissingCredentials,
             &Kind::MissingRole,
             &Kind::TokenRefused,
-            &Kind::RangeNotSatisfiable,
-            &Kind::Locked,
-            &Kind::CaptivePortal,
-            &Kind::UnexpectedContent,
-            &Kind::UnexpectedRedirect,
-            &Kind::Forbidden,
+            &Kind::UnexpectedAnswer,
             &Kind::NotFound,
             &Kind::Rejected,
             &Kind::InvalidRequest,
-            &Kind::Proxy,
             &Kind::Tls,
-            &Kind::Decode,
             &Kind::Malformed,
             &Kind::Unrecognized,
         ]
+    );
+}
+
+#[test]
+fn a_job_ends_where_every_call_of_it_would_fail() {
+    let ends = Kind::ALL.iter().filter(|kind| kind.row().ends_the_job);
+    let ends: Vec<_> = ends.collect();
+    assert_eq!(
+        ends,
+        [&Kind::TokenRefused, &Kind::QuotaExhausted, &Kind::Tls]
     );
 }

@@ -1,21 +1,24 @@
 //! How many retries a host bears, so that they never make an overload worse.
 
+use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use http::Uri;
 use tokio::time::Instant;
 
-use self::host::host;
-use self::ledger::Ledger;
-use self::rates::Rates;
+use self::debts::{Ledger, Rates};
+use super::state::Costs;
 use crate::clock;
-use crate::error::facts::parts;
+use crate::give_up::GiveUp;
 
-mod host;
-mod ledger;
-mod rates;
-mod sync;
+mod debts;
+
+/// What the debts are built of; the model test puts loom's in its place.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
+    pub(super) use std::sync::{Mutex, MutexGuard, PoisonError};
+}
 
 /// Bounds the retries to each host by a share of the requests to it.
 ///
@@ -50,6 +53,16 @@ pub struct Budget {
 #[derive(Debug)]
 pub(super) struct Withdrawal {
     account: Option<Account>,
+}
+
+/// What the retries of one call cost: the price of the one that is waited for, and whose it is if the
+/// one under way succeeds. A clone is of a call that has not begun, and holds nothing.
+#[derive(Debug, Default)]
+pub(super) struct Spending {
+    /// Comes back by itself where the wait is dropped.
+    price: Option<Withdrawal>,
+    comes_back: bool,
+    lent: Option<Account>,
 }
 
 /// Whose money it was.
@@ -102,11 +115,7 @@ impl Budget {
     }
 
     /// Takes the price of a retry, if it is there.
-    pub(super) fn withdraw_at(
-        &self,
-        [_, authority, _]: [&str; 3],
-        now: Instant,
-    ) -> Option<Withdrawal> {
+    pub(super) fn withdraw_at(&self, authority: &str, now: Instant) -> Option<Withdrawal> {
         let host = host(authority);
         let lent = self.ledger.borrow(&host, &self.rates, now);
         lent.then(|| Withdrawal {
@@ -120,7 +129,7 @@ impl Budget {
     #[cold]
     fn deposit_at(&self, uri: &Uri, now: impl FnOnce() -> Instant) {
         let worth = self.rates.deposit();
-        let [_, authority, _] = parts(uri);
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
         self.ledger.repay(&host(authority), worth, &self.rates, now);
     }
 
@@ -163,6 +172,57 @@ impl Account {
     pub(super) fn refund(self) {
         let Budget { rates, ledger } = &self.budget;
         ledger.repay(&self.host, rates.price(), rates, clock::now);
+    }
+}
+
+// === impl Spending ===
+
+impl Spending {
+    /// Takes the price of the retry that is waited for from now on, if the host bears it.
+    pub(super) fn pay(
+        &mut self,
+        budget: Option<&Budget>,
+        authority: &str,
+        costs: Costs,
+        now: Instant,
+    ) -> Result<(), GiveUp> {
+        if let (Costs::Lent | Costs::Paid, Some(budget)) = (costs, budget) {
+            let price = budget.withdraw_at(authority, now);
+            self.price = Some(price.ok_or(GiveUp::Budget)?);
+            self.comes_back = costs == Costs::Lent;
+        }
+        Ok(())
+    }
+
+    /// Notes that an attempt begins.
+    pub(super) fn sent(&mut self) {
+        let account = self.price.take().and_then(Withdrawal::spend);
+        self.lent = account.filter(|_| self.comes_back);
+    }
+
+    /// Notes that it succeeded.
+    pub(super) fn succeeded(&mut self) {
+        if let Some(account) = self.lent.take() {
+            account.refund();
+        }
+    }
+}
+
+impl Clone for Spending {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+/// Host and port, in lower case (RFC 9110, section 4.2.3); one name for all URIs without any.
+fn host(authority: &str) -> Cow<'_, str> {
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    if host.is_empty() {
+        Cow::Borrowed("-")
+    } else if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(host.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(host)
     }
 }
 

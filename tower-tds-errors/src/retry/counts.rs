@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::stop::Stop;
+use crate::give_up::GiveUp;
 
 /// Counts what retry layers do, for metrics.
 ///
@@ -23,7 +23,7 @@ use crate::stop::Stop;
 /// ```
 /// use http::{Request, Response};
 /// use tower::{Layer, ServiceExt, service_fn};
-/// use tower_tds_errors::{Counts, Error, Kind, RetryLayer, Stop};
+/// use tower_tds_errors::{Counts, Error, GiveUp, Kind, RetryLayer};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() {
@@ -34,8 +34,8 @@ use crate::stop::Stop;
 /// let service = RetryLayer::new().counts(counts.clone()).layer(busy);
 /// service.oneshot(Request::new(())).await.unwrap_err();
 /// assert_eq!((counts.requests(), counts.retries(), counts.recovered()), (1, 2, 0));
-/// for stop in Stop::ALL {
-///     assert_eq!(counts.stopped(*stop), u64::from(*stop == Stop::Attempts));
+/// for stop in GiveUp::ALL {
+///     assert_eq!(counts.stopped(*stop), u64::from(*stop == GiveUp::Attempts));
 /// }
 /// # }
 /// ```
@@ -50,7 +50,7 @@ struct Shared {
     requests: AtomicU64,
     retries: AtomicU64,
     recovered: AtomicU64,
-    stopped: [AtomicU64; Stop::ALL.len()],
+    stopped: [AtomicU64; GiveUp::ALL.len()],
 }
 
 // === impl Counts ===
@@ -82,7 +82,7 @@ impl Counts {
 
     /// How many calls failed because of `stop`.
     #[must_use]
-    pub fn stopped(&self, stop: Stop) -> u64 {
+    pub fn stopped(&self, stop: GiveUp) -> u64 {
         let count = self.of(stop);
         count.map_or(0, |count| count.load(Relaxed))
     }
@@ -99,14 +99,14 @@ impl Counts {
         self.shared.recovered.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn note_stop(&self, stop: Stop) {
+    pub(super) fn note_stop(&self, stop: GiveUp) {
         if let Some(count) = self.of(stop) {
             count.fetch_add(1, Relaxed);
         }
     }
 
-    fn of(&self, stop: Stop) -> Option<&AtomicU64> {
-        let place = Stop::ALL.iter().position(|each| *each == stop)?;
+    fn of(&self, stop: GiveUp) -> Option<&AtomicU64> {
+        let place = GiveUp::ALL.iter().position(|each| *each == stop)?;
         self.shared.stopped.get(place)
     }
 }
@@ -117,7 +117,7 @@ impl fmt::Debug for Counts {
         f.field("requests", &self.requests());
         f.field("retries", &self.retries());
         f.field("recovered", &self.recovered());
-        for stop in Stop::ALL {
+        for stop in GiveUp::ALL {
             f.field(stop.as_str(), &self.stopped(*stop));
         }
         f.finish()

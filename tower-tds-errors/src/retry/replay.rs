@@ -15,7 +15,7 @@
 /// use http_body::Body;
 /// use http_body_util::Full;
 /// use tower::{Layer, ServiceExt, service_fn};
-/// use tower_tds_errors::{Error, Kind, RetryLayer, Stop};
+/// use tower_tds_errors::{Error, GiveUp, Kind, RetryLayer};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() {
@@ -26,7 +26,7 @@
 /// let upload = Request::put("/").body(Full::from("a stream, say")).unwrap();
 /// let service = RetryLayer::new().replay(if_empty).layer(busy);
 /// let error = service.oneshot(upload).await.unwrap_err();
-/// assert_eq!(error.stopped_because(), Some(Stop::NotReplayable));
+/// assert_eq!(error.gave_up(), Some(GiveUp::NotReplayable));
 /// # }
 /// ```
 pub trait Replay<B> {

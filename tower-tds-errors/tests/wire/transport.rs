@@ -44,7 +44,7 @@ async fn a_close_before_the_head_may_have_been_sent() {
         let (error, _) = fails(Act::WriteAndClose(part.into())).await;
         assert_eq!(
             (error.kind(), error.sent()),
-            (Kind::Incomplete, Sent::Unknown),
+            (Kind::Reset, Sent::Unknown),
             "{part:?}"
         );
     }
@@ -59,7 +59,7 @@ async fn a_connection_that_went_away_before_the_request_was_never_sent() {
     let client = tower::service_fn(move |request| send.send_request(request));
     let error = ClassifyLayer::new().layer(client).oneshot(get("/v2")).await;
     let error = error.map(drop).unwrap_err();
-    assert_eq!((error.kind(), error.sent()), (Kind::Unsent, Sent::Never));
+    assert_eq!((error.kind(), error.sent()), (Kind::Connect, Sent::Never));
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn a_refused_connection_was_never_sent() {
     let service = ClassifyLayer::new().layer(server::client());
     let error = service.oneshot(get(&uri)).await.unwrap_err();
     assert_eq!((error.kind(), error.sent()), (Kind::Connect, Sent::Never));
-    assert!(error.is_connect() && error.is_retryable());
+    assert!(error.is_retryable());
     assert!(!format!("{error} {error:?}").contains("CANARY"));
 }
 
@@ -108,7 +108,7 @@ async fn a_scheme_that_the_client_does_not_know_is_fatal() {
     ] {
         let error = error.map(drop).unwrap_err();
         assert_eq!(error.kind(), Kind::InvalidRequest, "{error:?}");
-        assert!(!error.is_retryable() && !error.is_connect());
+        assert!(!error.is_retryable());
         assert!(
             error
                 .to_string()
@@ -186,7 +186,7 @@ async fn a_failure_below_a_buffer_means_what_it_means_without() {
     for (uri, kind, sent) in [
         (refused, Kind::Connect, Sent::Never),
         (reset, Kind::Reset, Sent::Unknown),
-        (closed, Kind::Incomplete, Sent::Unknown),
+        (closed, Kind::Reset, Sent::Unknown),
     ] {
         let service = buffered.service(server::client());
         let error = service.oneshot(get(&uri)).await.map(drop).unwrap_err();
@@ -224,11 +224,8 @@ async fn a_connect_that_no_server_accepts_ends_by_the_connectors_timeout() {
         .layer(client)
         .oneshot(get(&format!("http://{address}/")));
     let error = call.await.map(drop).unwrap_err();
-    assert_eq!(
-        (error.kind(), error.sent()),
-        (Kind::ConnectTimeout, Sent::Never)
-    );
-    assert!(error.is_connect() && error.is_timeout() && error.is_retryable());
+    assert_eq!((error.kind(), error.sent()), (Kind::Connect, Sent::Never));
+    assert!(error.is_retryable());
     assert_eq!(start.elapsed(), Duration::from_secs(5));
     once(&error);
 }
@@ -237,7 +234,7 @@ async fn a_connect_that_no_server_accepts_ends_by_the_connectors_timeout() {
 async fn a_failing_connector_is_named_by_the_types_in_its_chain() {
     for (kind, expected) in [
         (ErrorKind::InvalidData, Kind::Tls),
-        (ErrorKind::TimedOut, Kind::ConnectTimeout),
+        (ErrorKind::TimedOut, Kind::Connect),
         (ErrorKind::ConnectionReset, Kind::Connect),
         (ErrorKind::UnexpectedEof, Kind::Connect),
         (ErrorKind::NetworkUnreachable, Kind::Connect),
@@ -280,7 +277,7 @@ async fn a_body_that_ends_early_is_truncated_and_one_that_is_reset_is_reset() {
         let reset = body_fails(Act::WriteAndReset(part.into())).await;
         assert_eq!(
             (closed, reset),
-            (Kind::Truncated, Kind::BodyReset),
+            (Kind::Truncated, Kind::Truncated),
             "{part}"
         );
     }
@@ -289,7 +286,7 @@ async fn a_body_that_ends_early_is_truncated_and_one_that_is_reset_is_reset() {
 #[tokio::test]
 async fn a_body_in_a_broken_coding_is_told_from_one_that_ends_early() {
     let gzip = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x4b\x4a\x2c\x02\0\xc2\x41\x24\x35\x03\0\0\0";
-    let br = include_bytes!("../../src/classify/decode/tests/message.br");
+    let br = include_bytes!("../../src/classify/coding/tests/message.br");
     let broken = |whole: &[u8], at: usize| {
         let mut broken = whole.to_vec();
         for byte in &mut broken[at..] {
@@ -300,10 +297,10 @@ async fn a_body_in_a_broken_coding_is_told_from_one_that_ends_early() {
     for (coding, body, expected) in [
         ("gzip", gzip[..15].to_vec(), Kind::Truncated),
         ("br", br[..20].to_vec(), Kind::Truncated),
-        ("gzip", broken(gzip, 0), Kind::Decode),
-        ("gzip", broken(gzip, 10), Kind::Decode),
-        ("gzip", broken(gzip, 15), Kind::Decode),
-        ("br", broken(br, 0), Kind::Decode),
+        ("gzip", broken(gzip, 0), Kind::Malformed),
+        ("gzip", broken(gzip, 10), Kind::Malformed),
+        ("gzip", broken(gzip, 15), Kind::Malformed),
+        ("br", broken(br, 0), Kind::Malformed),
     ] {
         let length = body.len();
         let head = format!(
@@ -345,8 +342,8 @@ async fn a_name_without_an_address_was_never_sent() {
         .oneshot(get("http://api.example/"))
         .await
         .unwrap_err();
-    assert_eq!((error.kind(), error.sent()), (Kind::Dns, Sent::Never));
-    assert!(error.is_connect());
+    assert_eq!((error.kind(), error.sent()), (Kind::Connect, Sent::Never));
+    assert!(error.is_retryable());
 }
 
 #[tokio::test]
@@ -358,7 +355,7 @@ async fn a_proxy_that_refuses_is_told_from_one_that_is_not_there() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let nobody = format!("http://{}", gone.local_addr().unwrap());
     drop(gone);
-    for (proxy, expected) in [(proxy.uri(), Kind::Proxy), (nobody, Kind::Connect)] {
+    for (proxy, expected) in [(proxy.uri(), Kind::Rejected), (nobody, Kind::Connect)] {
         let tunnel = Tunnel::new(proxy.parse().unwrap(), HttpConnector::new());
         let client = Client::builder(TokioExecutor::new()).build(tunnel);
         let service = ClassifyLayer::new().layer(client);
@@ -428,10 +425,7 @@ async fn tls_that_is_closed_without_a_word_is_a_close_before_the_head() {
             .ok();
     });
     let error = tls_fails(address, roots).await;
-    assert_eq!(
-        (error.kind(), error.sent()),
-        (Kind::Incomplete, Sent::Unknown)
-    );
+    assert_eq!((error.kind(), error.sent()), (Kind::Reset, Sent::Unknown));
 }
 
 #[tokio::test]
@@ -456,6 +450,6 @@ async fn a_handshake_that_fails_was_never_sent_and_is_fatal() {
         let error = tls_fails(address, RootCertStore::empty()).await;
         assert_eq!((error.kind(), error.sent()), (Kind::Tls, Sent::Never));
         once(&error);
-        assert!(error.is_connect() && !error.is_retryable());
+        assert!(!error.is_retryable());
     }
 }

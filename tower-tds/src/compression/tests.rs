@@ -40,6 +40,23 @@ async fn the_contracts_header_is_sent_word_for_word_beside_the_standard_one() {
     );
 }
 
+/// These tests are built with every decompression that tower-http has.
+#[tokio::test]
+async fn what_another_crate_turns_on_changes_no_request() {
+    let [_, standard] = named(Compression::On).await;
+    let standard = standard.expect("the standard header");
+    assert!(
+        !standard.contains("deflate") && !standard.contains("zstd"),
+        "{standard}"
+    );
+    for (name, value) in [("x", "1"), ("range", "bytes=5-8")] {
+        let request = Request::get("/").header(name, value);
+        let request = request.body(RequestBody::default()).expect("a request");
+        let named = named_by(Compression::Off, request).await;
+        assert_eq!(named, [None, None], "{name}");
+    }
+}
+
 #[tokio::test]
 async fn nothing_is_asked_for_by_default() {
     assert_eq!(named(Compression::Off).await, [None, None]);

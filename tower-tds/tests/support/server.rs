@@ -8,7 +8,6 @@ use std::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::watch,
 };
 
 #[derive(Clone)]
@@ -19,10 +18,6 @@ pub(crate) struct Server {
 
 struct Shared {
     answer: Vec<u8>,
-    /// How often it has said 416.
-    refused: watch::Sender<usize>,
-    /// Whether it says so.
-    refuses: watch::Sender<bool>,
     /// The tokens of data calls in order, and `POST` for each token call.
     seen: Mutex<Vec<String>>,
 }
@@ -30,14 +25,12 @@ struct Shared {
 // === impl Server ===
 
 impl Server {
-    /// Answers `/close` and `/hold` by these bytes, and `/refuse` by 416 until it relents.
+    /// Answers data calls by these bytes, and hangs up after `/close`.
     pub(crate) async fn start(answer: &[u8]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared {
             answer: answer.to_vec(),
-            refused: watch::Sender::new(0),
-            refuses: watch::Sender::new(true),
             seen: Mutex::default(),
         });
         let server = Self { address, shared };
@@ -56,21 +49,6 @@ impl Server {
 
     pub(crate) fn seen(&self) -> Vec<String> {
         self.shared.seen.lock().expect("nobody panicked").clone()
-    }
-
-    pub(crate) fn refused(&self) -> usize {
-        *self.shared.refused.borrow()
-    }
-
-    /// Waits for a refusal.
-    pub(crate) async fn refusal(&self) {
-        let mut refused = self.shared.refused.subscribe();
-        let refused = refused.wait_for(|refused| *refused > 0).await;
-        refused.expect("the server lives");
-    }
-
-    pub(crate) fn relent(&self) {
-        self.shared.refuses.send_replace(false);
     }
 }
 
@@ -96,13 +74,6 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
             let length = token.len();
             let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:";
             format!("{head} {length}\r\n\r\n{token}").into_bytes()
-        } else if has("GET /refuse") && *shared.refuses.borrow() {
-            shared
-                .refused
-                .send_modify(|refused| *refused = refused.saturating_add(1));
-            b"HTTP/1.1 416 Range Not Satisfiable\r\ncontent-length: 0\r\n\r\n".to_vec()
-        } else if has("GET /refuse") {
-            b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec()
         } else {
             let (_, token) = request.split_once("Bearer ").expect("a token");
             shared.note(token.split("\r\n").next().expect("a line"));

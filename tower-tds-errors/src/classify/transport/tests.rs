@@ -2,8 +2,11 @@ use std::io::{self, ErrorKind};
 
 use tower::BoxError;
 
-use super::kind;
 use crate::{Kind, Sent};
+
+fn kind(error: &(dyn std::error::Error + 'static)) -> Kind {
+    super::kind(error).0
+}
 
 #[test]
 fn io_errors_are_told_apart_by_their_kind() {
@@ -14,7 +17,7 @@ fn io_errors_are_told_apart_by_their_kind() {
         (ErrorKind::ConnectionReset, Kind::Reset),
         (ErrorKind::BrokenPipe, Kind::Reset),
         (ErrorKind::UnexpectedEof, Kind::Truncated),
-        (ErrorKind::InvalidData, Kind::Decode),
+        (ErrorKind::InvalidData, Kind::Malformed),
         (ErrorKind::Other, Kind::Unrecognized),
     ] {
         assert_eq!(kind(&io::Error::from(io)), expected, "{io:?}");

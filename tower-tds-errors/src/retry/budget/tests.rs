@@ -12,7 +12,6 @@ use tokio::time::Instant;
 
 use super::Budget;
 use crate::clock;
-use crate::error::facts::parts;
 
 mod model;
 
@@ -32,7 +31,7 @@ fn granted(budget: &Budget, requests: u32) -> u32 {
     let (uri, now) = (uri("a"), clock::now());
     let spent = (0..requests).filter(|_| {
         budget.deposit(&uri);
-        let withdrawn = budget.withdraw_at(parts(&uri), now);
+        let withdrawn = budget.withdraw_at(uri.authority().unwrap().as_str(), now);
         withdrawn.map(|withdrawn| drop(withdrawn.spend())).is_some()
     });
     u32::try_from(spent.count()).unwrap()
@@ -54,7 +53,7 @@ fn time_alone_earns_and_no_more_than_the_burst() {
     let mut take = |after: u64| {
         let now = start + Duration::from_millis(after);
         let mut taken = 0;
-        while let Some(withdrawn) = budget.withdraw_at(parts(&uri), now) {
+        while let Some(withdrawn) = budget.withdraw_at(uri.authority().unwrap().as_str(), now) {
             drop(withdrawn.spend());
             taken += 1;
         }
@@ -70,7 +69,7 @@ fn time_alone_earns_and_no_more_than_the_burst() {
 fn each_host_has_its_own_and_is_the_same_in_any_case() {
     let budget = budget(0, 1, 1);
     let take = |host: &str| {
-        let withdrawn = budget.withdraw_at(parts(&uri(host)), clock::now());
+        let withdrawn = budget.withdraw_at(host, clock::now());
         withdrawn.map(|withdrawn| drop(withdrawn.spend())).is_some()
     };
     assert!(take("a.example"));
@@ -82,14 +81,14 @@ fn each_host_has_its_own_and_is_the_same_in_any_case() {
 fn what_is_dropped_unspent_comes_back() {
     let budget = budget(0, 1, 1);
     let now = clock::now();
-    let withdrawn = budget.withdraw_at(parts(&uri("a")), now);
-    assert!(withdrawn.is_some() && budget.withdraw_at(parts(&uri("a")), now).is_none());
+    let withdrawn = budget.withdraw_at("a", now);
+    assert!(withdrawn.is_some() && budget.withdraw_at("a", now).is_none());
     drop(withdrawn);
     assert!(!budget.ledger.has_debts());
-    let spent = budget.withdraw_at(parts(&uri("a")), now).unwrap().spend();
-    assert!(budget.withdraw_at(parts(&uri("a")), now).is_none());
+    let spent = budget.withdraw_at("a", now).unwrap().spend();
+    assert!(budget.withdraw_at("a", now).is_none());
     spent.unwrap().refund();
-    assert!(budget.withdraw_at(parts(&uri("a")), now).is_some());
+    assert!(budget.withdraw_at("a", now).is_some());
 }
 
 #[test]
@@ -99,7 +98,7 @@ fn a_host_that_time_has_freed_is_forgotten() {
         let budget = budget(0, 1, 10).per_second(per_second);
         let start = clock::now();
         for host in 0..100 {
-            let withdrawn = budget.withdraw_at(parts(&uri(&format!("h{host}"))), start);
+            let withdrawn = budget.withdraw_at(&format!("h{host}"), start);
             drop(withdrawn.unwrap().spend());
         }
         assert!(budget.ledger.has_debts());
@@ -121,7 +120,7 @@ fn what_requests_earn_and_what_time_earns_come_off_in_any_order() {
         let (uri, start) = (uri("a"), clock::now());
         let mut take = |after: u64| {
             let now = start + Duration::from_millis(after);
-            let withdrawn = budget.withdraw_at(parts(&uri), now);
+            let withdrawn = budget.withdraw_at(uri.authority().unwrap().as_str(), now);
             withdrawn.map(|withdrawn| drop(withdrawn.spend())).is_some()
         };
         assert!([0, 0, 0].map(&mut take).iter().all(|taken| *taken));
@@ -169,9 +168,9 @@ proptest! {
                     budget.deposit_at(&uri, || now);
                 }
                 Event::Pause(ms) => now += Duration::from_millis(ms),
-                Event::Canceled => drop(budget.withdraw_at(parts(&uri), now)),
+                Event::Canceled => drop(budget.withdraw_at(uri.authority().unwrap().as_str(), now)),
                 Event::Failure => {
-                    let Some(withdrawn) = budget.withdraw_at(parts(&uri), now) else { continue };
+                    let Some(withdrawn) = budget.withdraw_at(uri.authority().unwrap().as_str(), now) else { continue };
                     drop(withdrawn.spend());
                     starts.push((now, requests, 0));
                     for (at, before, taken) in &mut starts {

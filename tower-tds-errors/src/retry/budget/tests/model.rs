@@ -6,8 +6,6 @@ use std::time::Duration;
 use loom::sync::Arc;
 use tokio::time::Instant;
 
-use crate::retry::budget::rates;
-
 mod sync {
     pub(super) use std::sync::PoisonError;
 
@@ -19,11 +17,10 @@ mod sync {
     clippy::duplicate_mod,
     reason = "the ledger as it is, on other locks and atomics"
 )]
-#[path = "../ledger.rs"]
-mod ledger;
+#[path = "../debts.rs"]
+mod debts;
 
-use ledger::Ledger;
-use rates::Rates;
+use debts::{Ledger, Rates};
 
 fn rates(deposit: u32, price: u32, burst: u32) -> Rates {
     let n = |n| NonZeroU32::new(n).unwrap();

@@ -1,0 +1,134 @@
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "a test that overflows fails"
+)]
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use http_body::{Body, Frame};
+use http_body_util::Full;
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::{Drain, LONGEST, MOST_BYTES};
+
+/// Gives `chunk` for ever, one each `gap`.
+struct Drip {
+    chunk: &'static [u8],
+    gap: Option<Duration>,
+    wait: Option<Pin<Box<Sleep>>>,
+    polls: usize,
+}
+
+impl Drip {
+    fn new(chunk: &'static [u8], gap: Option<Duration>) -> Self {
+        Self {
+            chunk,
+            gap,
+            wait: None,
+            polls: 0,
+        }
+    }
+}
+
+impl Body for Drip {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.polls += 1;
+        if let Some(gap) = self.gap {
+            let wait = self.wait.get_or_insert_with(|| Box::pin(sleep(gap)));
+            std::task::ready!(wait.as_mut().poll(cx));
+            self.wait = None;
+        }
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(self.chunk)))))
+    }
+}
+
+async fn read<B: Body>(body: B) -> (Vec<u8>, bool) {
+    let mut drain = Box::pin(Drain::new(Response::new(body)));
+    let is_whole = std::future::poll_fn(|cx| drain.as_mut().poll(cx)).await;
+    (std::mem::take(drain.as_mut().project().bytes), is_whole)
+}
+
+/// What comes of a body that is cut.
+async fn cut(body: impl Body) -> Vec<u8> {
+    let (bytes, is_whole) = read(body).await;
+    assert!(!is_whole);
+    bytes
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endless_body_is_cut_at_the_byte_bound() {
+    let text = cut(Drip::new(&[b'x'; 1000], None)).await;
+    assert_eq!(text.len(), MOST_BYTES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drip_is_cut_at_the_time_bound() {
+    let start = Instant::now();
+    let text = cut(Drip::new(b"x", Some(Duration::from_millis(300)))).await;
+    assert_eq!(text, b"xxx");
+    assert_eq!(start.elapsed(), LONGEST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_says_nothing_is_cut_at_the_time_bound() {
+    let start = Instant::now();
+    let silent = Drip::new(b"x", Some(Duration::MAX));
+    assert!(cut(silent).await.is_empty());
+    assert_eq!(start.elapsed(), LONGEST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn empty_frames_without_end_meet_the_byte_bound() {
+    let mut drip = Drip::new(b"", None);
+    assert!(cut(&mut drip).await.is_empty());
+    assert_eq!(drip.polls, MOST_BYTES);
+}
+
+#[tokio::test]
+async fn a_body_that_ends_within_the_bounds_is_whole() {
+    for length in [0, 1, MOST_BYTES] {
+        let (bytes, is_whole) = read(Full::<Bytes>::from(vec![b'x'; length])).await;
+        assert_eq!((bytes.len(), is_whole), (length, true));
+    }
+    assert_eq!(
+        cut(Full::<Bytes>::from(vec![b'x'; MOST_BYTES + 1]))
+            .await
+            .len(),
+        MOST_BYTES
+    );
+}
+
+/// Gives a part, and then an error.
+struct Breaks(usize);
+
+impl Body for Breaks {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+        self.0 += 1;
+        Poll::Ready(Some(match self.0 {
+            1 => Ok(Frame::data(Bytes::from_static(b"part"))),
+            _ => Err("reset"),
+        }))
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_cut() {
+    assert_eq!(cut(Breaks(0)).await, b"part");
+}

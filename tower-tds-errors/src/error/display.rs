@@ -1,0 +1,189 @@
+//! The error's line, its chain, and its debug text.
+
+use std::error::Error as StdError;
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use super::redact::{cut, shown};
+use super::source::chain;
+use super::{Error, Facts};
+use crate::give_up::GiveUp;
+use crate::kind::Kind;
+
+/// One line: where, what, why, and what to do next. With `{:#}` the chain of causes follows.
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line(LONGEST_LINE))?;
+        if f.alternate() {
+            let causes = self.inner.source.iter().flat_map(|source| chain(&**source));
+            for cause in causes.filter(|cause| !cause.is::<Self>()).take(DEEPEST) {
+                if let Some(text) = shown(&cause.to_string()) {
+                    write!(f, ": {text}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The line, and what a program would ask for. It is what `main` prints.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let facts = self.facts();
+        write!(f, "{self} [{}", facts.kind)?;
+        if let Some(status) = facts.status {
+            write!(f, ", status {}", status.as_str())?;
+        }
+        write!(f, ", attempts {}", facts.attempts)?;
+        if let Some(gave_up) = facts.gave_up {
+            write!(f, ", gave up: {gave_up}")?;
+        }
+        if let Some(id) = &facts.request_id {
+            write!(f, ", request id {id}")?;
+        }
+        f.write_char(']')
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        let source = self.inner.source.as_deref()?;
+        Some(source)
+    }
+}
+
+// === impl Error ===
+
+impl Error {
+    fn line(&self, most: usize) -> String {
+        let facts = self.facts();
+        let mut head = String::new();
+        if let (Some(method), Some(uri)) = (&facts.method, &facts.uri) {
+            head = format!("{method} {}: ", cut(uri, LONGEST_URI));
+        }
+        head.push_str(facts.kind.row().what);
+        if let Some(status) = facts.status {
+            head.push_str(" (status ");
+            head.push_str(status.as_str());
+            head.push(')');
+        }
+        let mut tail = String::from("; ");
+        tail.push_str(self.next());
+        let phrase = facts.gave_up.and_then(GiveUp::phrase);
+        if let Some(waited) = &facts.waited_for {
+            tail.push_str("; the deadline passed while waiting for ");
+            tail.push_str(waited);
+        } else if let Some(phrase) = phrase {
+            tail.push_str("; ");
+            tail.push_str(phrase);
+        }
+        // What happened and what to do next are there whatever is said in between.
+        let ends = head.chars().count().saturating_add(tail.chars().count());
+        let room = most.saturating_sub(ends);
+        head.push_str(&cut(&facts.between(self.root()), room));
+        head.push_str(&tail);
+        cut(&head, most)
+    }
+
+    fn next(&self) -> &'static str {
+        let facts = self.facts();
+        let kind = facts.kind;
+        if let Some(next) = facts.next {
+            return next;
+        }
+        // rustls says so of a certificate that no root vouches for.
+        let unknown = |error: &(dyn StdError + 'static)| {
+            let text = error.to_string();
+            text.contains("UnknownIssuer") || text.contains("unknown issuer")
+        };
+        let mut causes = self.inner.source.iter().flat_map(|source| chain(&**source));
+        if kind == Kind::Tls && causes.any(unknown) {
+            return "add its CA to the root certificates: name a file with it in SSL_CERT_FILE";
+        }
+        if kind == Kind::Rejected && facts.status.is_some_and(|s| s.as_u16() == 403) {
+            return "check what the key may do";
+        }
+        if kind == Kind::Rejected && facts.whole_length.is_some() {
+            return "ask for a range inside it";
+        }
+        kind.row().next
+    }
+
+    /// The words of the deepest cause, or of one that names an address: that of the token endpoint,
+    /// say. None where the service's own are there.
+    fn root(&self) -> Option<Box<str>> {
+        if self.facts().status.is_some() {
+            return None;
+        }
+        let causes = self.inner.source.iter().flat_map(|source| chain(&**source));
+        let causes = causes.filter(|cause| !cause.is::<Self>());
+        // What stands behind a semicolon is advice, which this line has its own of.
+        let happened = |cause: &str| cause.split("; ").next().and_then(shown);
+        let told: Vec<_> = causes
+            .filter_map(|cause| happened(&cause.to_string()))
+            .collect();
+        let named = told.iter().position(|text| text.contains("://"));
+        let at = named.or(told.len().checked_sub(1))?;
+        told.into_iter().nth(at)
+    }
+}
+
+// === impl Facts ===
+
+impl Facts {
+    fn between(&self, root: Option<Box<str>>) -> String {
+        let mut text = String::new();
+        let mut say = |said: fmt::Arguments<'_>| text.write_fmt(said).ok();
+        if let Some(root) = root {
+            say(format_args!(": {root}"));
+        }
+        if let Some(roles) = &self.roles {
+            let roles: Vec<_> = roles.iter().filter_map(|role| shown(role)).collect();
+            let roles = if roles.is_empty() {
+                String::from("no realm role")
+            } else {
+                format!("the realm roles {}", roles.join(", "))
+            };
+            say(format_args!(", the token carries {roles}"));
+        }
+        if let Some(message) = &self.message {
+            say(format_args!(", the service says \"{message}\""));
+        }
+        if let Some(location) = &self.location {
+            say(format_args!(", to {}", cut(location, LONGEST_URI)));
+        }
+        if let Some(coding) = &self.coding {
+            say(format_args!(
+                ", its body was not read as it is coded as \"{coding}\""
+            ));
+        }
+        match (self.received, self.expected) {
+            (Some(received), Some(expected)) => {
+                say(format_args!(" after {received} of {expected} bytes"));
+            }
+            (Some(received), None) => {
+                say(format_args!(" after {received} bytes"));
+            }
+            (None, _) => {}
+        }
+        if let (Some(elapsed), 2..) = (self.elapsed, self.attempts) {
+            say(format_args!(
+                ", {} attempts in {elapsed:.1?}",
+                self.attempts
+            ));
+        }
+        if let Some(wait) = self.retry_after.filter(|wait| *wait < Duration::MAX) {
+            say(format_args!(", not before {wait:.0?} have passed"));
+        }
+        text
+    }
+}
+
+/// What fits into a log line and a terminal.
+const LONGEST_LINE: usize = 300;
+
+/// A host, and enough of a path to know it by.
+const LONGEST_URI: usize = 100;
+
+/// Of 200 characters each, so that a debug text stays below 2 kB.
+const DEEPEST: usize = 6;

@@ -1,0 +1,76 @@
+use proptest::prelude::*;
+
+use super::{LONGEST, escaped, shown};
+
+fn clean(text: &str) -> String {
+    shown(text).map(String::from).unwrap_or_default()
+}
+
+#[test]
+fn the_texts_of_the_service_pass_unchanged() {
+    for text in [
+        "Access token does not have the required scope/role: Missing required realm role",
+        "API rate limit exceeded for 'Minute Calls'",
+        "Invalid client or Invalid client credentials",
+        "額度已用完",
+        "is it up? ask again",
+        "unknown key 0af7651916cd43dd8448eb211c80319c",
+        "unknown member 3F2504E0-4F89-11D3-9A0C-0305E82C3301",
+    ] {
+        assert_eq!(clean(text), text);
+    }
+    assert_eq!(shown(" \n "), None);
+}
+
+#[test]
+fn control_and_direction_characters_are_escaped() {
+    assert_eq!(clean("a\u{1b}[31mb\r\nc\0"), "a\\u{1b}[31mb\\r\\nc\\u{0}");
+    assert_eq!(clean("x\u{202e}y"), "x\\u{202e}y");
+}
+
+#[test]
+fn echoed_secrets_are_taken_out() {
+    for text in [
+        "bad header Bearer CANARY here",
+        "Authorization: Basic CANARY=",
+        "token eyJCANARY.x.y is dead",
+        "got grant_type=client_credentials&client_secret=CANARY",
+        "{\"client_secret\":\"CANARY\"}",
+        "client_secret: CANARY",
+        "accessing endpoint (https://idp.example/introspect?token=CANARY) failed",
+        "opaque CANARYCANARYCANARYCANARYCANARYCANARYCANARY",
+        "bad header: bearer CANARY-0a1b2c3d4e5f",
+        "cannot parse \"Bearer CANARY-0a1b2c3d4e5f\"",
+        "cannot parse 'Authorization: Bearer CANARY-0a1b2c3d4e5f'",
+        "Bearer: CANARY-0a1b2c3d4e5f is unknown",
+        "unknown secret s3cr3tCANARYMCANARYMCANARYMCANA1",
+        "no route for GET /v2/rail?key=CANARY",
+        "no route for /v2/rail?token=CANARY&x=1",
+        "client_secret is CANARY",
+        "client_secret 'CANARY' is wrong",
+        "X-Api-Key: CANARY is unknown",
+        "authorization=CANARY",
+    ] {
+        let clean = clean(text);
+        assert!(!clean.contains("CANARY"), "{clean}");
+        let address = text.contains("://");
+        assert!(address || clean.contains("[redacted]"), "{clean}");
+    }
+}
+
+#[test]
+fn a_long_text_is_cut_at_a_character_and_to_the_last_that_fits() {
+    for c in ["x", "é", "額"] {
+        assert_eq!(*escaped(&c.repeat(300)), c.repeat(LONGEST));
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_cut_to_the_longest_and_bare_of_controls(text in any::<String>()) {
+        for text in [escaped(&text).to_string(), clean(&text)] {
+            prop_assert!(text.chars().count() <= LONGEST);
+            prop_assert!(!text.chars().any(char::is_control));
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Why no further attempt is made.
+
+use std::fmt;
+
+/// Says why the retry layer made no further attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GiveUp {
+    /// Another attempt cannot help, or the one cure was tried: a second refused token.
+    Fatal,
+    /// The attempts are used up.
+    Attempts,
+    /// The deadline has passed, or leaves no time for the next wait.
+    Deadline,
+    /// The service asks for a longer wait than the layer would sleep; see
+    /// [`Error::retry_at`](crate::Error::retry_at).
+    HintTooLong,
+    /// The host has had the retries that it bears.
+    Budget,
+    /// The body cannot be sent twice.
+    NotReplayable,
+    /// The request may have arrived, and its method may not run twice; see
+    /// [`Repeat`](crate::Repeat).
+    NotIdempotent,
+    /// The service below failed to become ready again, or there is no runtime to wait in.
+    NotReady,
+    /// A [`Rule`](crate::Rule), a layer below or the request itself forbids it.
+    Forbidden,
+}
+
+// === impl GiveUp ===
+
+impl GiveUp {
+    /// Every reason, for metrics that are set up ahead.
+    pub const ALL: &'static [Self] = &[
+        Self::Fatal,
+        Self::Attempts,
+        Self::Deadline,
+        Self::HintTooLong,
+        Self::Budget,
+        Self::NotReplayable,
+        Self::NotIdempotent,
+        Self::NotReady,
+        Self::Forbidden,
+    ];
+
+    /// The stable name, for logs and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fatal => "fatal",
+            Self::Attempts => "attempts",
+            Self::Deadline => "deadline",
+            Self::HintTooLong => "hint_too_long",
+            Self::Budget => "budget",
+            Self::NotReplayable => "not_replayable",
+            Self::NotIdempotent => "not_idempotent",
+            Self::NotReady => "not_ready",
+            Self::Forbidden => "forbidden",
+        }
+    }
+
+    /// The same for people; that a fatal failure was not retried goes without saying.
+    pub(crate) const fn phrase(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Fatal => return None,
+            Self::Attempts => "all attempts are used up",
+            Self::Deadline => "the deadline leaves no time for more",
+            Self::HintTooLong => "the asked wait is too long to sleep through",
+            Self::Budget => "not retried as too many requests to this host fail",
+            Self::NotReplayable => "not retried as the body cannot be sent twice",
+            Self::NotIdempotent => "not retried as the method may not run twice",
+            Self::NotReady => "the service below did not become ready again",
+            Self::Forbidden => "not retried as that is forbidden",
+        })
+    }
+}
+
+impl fmt::Display for GiveUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,394 @@
+//! One call: its request, its deadline, what has failed so far, and how it ends.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Extensions, Request, Response, Version};
+use tokio::time::Instant;
+
+use super::budget::Spending;
+use super::replay::Replay;
+use super::request::{Attempt, Due, Repeat, Retried, SeenTo, Until};
+use super::saved::{Asked, Saved};
+use super::state::{Repeats, RetryState};
+use super::{Settings, Shared, context};
+use crate::classify::{Answer, is_success};
+use crate::clock;
+use crate::error::{Error, Facts};
+use crate::give_up::GiveUp;
+use crate::kind::{Kind, Sent};
+
+/// One call: its request, its deadline, and what has failed so far.
+pub(super) struct Call<B, P> {
+    shared: Arc<Shared<P>>,
+    due: Due,
+    /// Until the first attempt.
+    request: Option<Request<B>>,
+    /// From the first attempt on.
+    copy: Option<Copied<B>>,
+    /// From the first failure on; most calls have none.
+    past: Option<Box<Past>>,
+}
+
+/// The request as the next attempt will send it, or what its error needs if there is none.
+struct Copied<B> {
+    saved: Saved,
+    asked: Asked,
+    /// The second copy; without it there is no other attempt.
+    body: Option<B>,
+    extensions: Extensions,
+    version: Version,
+    said: Option<Repeat>,
+}
+
+struct Past {
+    state: RetryState,
+    spending: Spending,
+    /// The failure that is being waited on.
+    failure: Option<Error>,
+}
+
+// === impl Call ===
+
+impl<B, P> Call<B, P> {
+    #[inline]
+    pub(super) const fn new(request: Request<B>, shared: Arc<Shared<P>>, due: Due) -> Self {
+        Self {
+            shared,
+            due,
+            request: Some(request),
+            copy: None,
+            past: None,
+        }
+    }
+
+    /// When the call is given up, as far as it is known from its first wait on.
+    pub(super) fn due(&mut self) -> Due {
+        if self.due.call.is_none() {
+            let call = clock::now();
+            self.due.call = Some(call);
+            if let Some(deadline) = self.shared.settings.deadline {
+                self.due.add(deadline, call);
+            }
+        }
+        self.due
+    }
+
+    /// Whether time may have passed since the call: there was a wait, or its caller may have waited
+    /// with the first poll, and has set a deadline.
+    #[inline]
+    pub(super) const fn may_be_over(&self) -> bool {
+        self.due.is_set || self.due.call.is_some()
+    }
+
+    /// Makes the first attempt, after a copy for the next one.
+    #[inline]
+    fn send_first<T>(&mut self, mut request: Request<B>, call: impl FnOnce(Request<B>) -> T) -> T
+    where
+        P: Replay<B>,
+    {
+        if let Some(until) = self.due.body {
+            request.extensions_mut().insert(Until(until));
+        }
+        let more = self.shared.settings.attempts.get() > 1;
+        let copy = Copied::new(&request, more.then_some(&self.shared.replay));
+        let asked = copy.asked;
+        self.copy = Some(copy);
+        context::calling(asked, request, call)
+    }
+
+    /// Makes the attempt that is due.
+    #[inline]
+    pub(super) fn send<T>(&mut self, call: impl FnOnce(Request<B>) -> T) -> Result<T, Error>
+    where
+        P: Replay<B>,
+    {
+        match self.request.take() {
+            Some(request) => Ok(self.send_first(request, call)),
+            None => self.send_again(call),
+        }
+    }
+
+    #[cold]
+    fn send_again<T>(&mut self, call: impl FnOnce(Request<B>) -> T) -> Result<T, Error>
+    where
+        P: Replay<B>,
+    {
+        let (Some(past), Some(copy)) = (&mut self.past, &mut self.copy) else {
+            return Err(self.give_up(GiveUp::NotReplayable));
+        };
+        let number = past.state.attempts();
+        let after = past.failure.as_ref().map(Error::kind);
+        // One more than the attempts, for the one that is not counted.
+        let more = number <= self.shared.settings.attempts.get();
+        let replay = more.then_some(&self.shared.replay);
+        let Some(request) = copy.request(Attempt { number, after }, replay) else {
+            // One of its headers was never valid.
+            return Err(self.give_up(GiveUp::NotReplayable));
+        };
+        past.spending.sent();
+        if let Some(counts) = &self.shared.settings.counts {
+            counts.note_retry();
+        }
+        Ok(context::calling(copy.asked, request, call))
+    }
+
+    /// Whether the response is all that there is to say: most are.
+    #[inline]
+    pub(super) fn is_first_success<R>(&self, response: &Response<R>) -> bool {
+        self.past.is_none() && self.due.body.is_none() && is_success(response.status())
+    }
+
+    /// The response of a success, with what it took; or the error that the head of another means,
+    /// which comes where nothing below has read it.
+    pub(super) fn answered<R>(&mut self, mut response: Response<R>) -> Result<Response<R>, Error> {
+        if !is_success(response.status()) {
+            let asked = self.copy.as_ref().map_or(Asked::NOTHING, |copy| copy.asked);
+            let answer = Answer::new(response.status(), response.headers()).under(asked);
+            if let Some(error) = answer.error() {
+                return Err(error);
+            }
+        }
+        let seen_to = response.extensions_mut().remove::<SeenTo>().is_some();
+        if self.due.body.is_some() && !seen_to {
+            let mut error = Error::new(Kind::InvalidRequest, UNGUARDED).with_advice(GUARD);
+            error.facts_mut().sent = Sent::Answered;
+            return Err(error);
+        }
+        if let Some(past) = &mut self.past {
+            past.spending.succeeded();
+            let attempts = past.state.attempts();
+            let elapsed = self.elapsed();
+            tracing::debug!(attempts, "request succeeded");
+            if let Some(counts) = &self.shared.settings.counts {
+                counts.note_recovery();
+            }
+            let retried = Retried { attempts, elapsed };
+            response.extensions_mut().insert(retried);
+        }
+        Ok(response)
+    }
+
+    /// When the wait for the next attempt is over, or the error to end with.
+    pub(super) fn failed(&mut self, error: Error) -> Result<Option<Instant>, Error> {
+        // A layer below has forbidden it at this very attempt: what the call took is still to be said.
+        // Any other was settled by a retry below; twice the layers are not twice the attempts.
+        if error
+            .gave_up()
+            .is_some_and(|settled| settled != GiveUp::Forbidden || error.elapsed().is_some())
+        {
+            return Err(error);
+        }
+        let now = clock::now();
+        match self.after(&error, now) {
+            Ok(end) => {
+                if let Some(past) = &mut self.past {
+                    past.failure = Some(error);
+                }
+                Ok(end)
+            }
+            Err(stop) => Err(self.note(error, stop)),
+        }
+    }
+
+    fn after(&mut self, error: &Error, now: Instant) -> Result<Option<Instant>, GiveUp> {
+        let left = self
+            .due()
+            .head
+            .map(|end| end.saturating_duration_since(now));
+        let settings = &self.shared.settings;
+        let copy = self.copy.as_ref().ok_or(GiveUp::NotReplayable)?;
+        let past = self
+            .past
+            .get_or_insert_with(|| Box::new(Past::new(copy.repeats(), settings)));
+        let again = past
+            .state
+            .after(error, settings, copy.body.is_some(), left)?;
+        let end = now.checked_add(again.wait).ok_or(GiveUp::HintTooLong)?;
+        let (budget, authority) = (settings.budget.as_ref(), copy.saved.authority());
+        past.spending.pay(budget, authority, again.costs, now)?;
+        tracing::debug!(
+            kind = %error.kind(),
+            attempt = past.state.attempts(),
+            wait_ms = u64::try_from(again.wait.as_millis()).unwrap_or(u64::MAX),
+            "attempt failed, trying again",
+        );
+        past.state.note(error, again);
+        Ok((!again.wait.is_zero()).then_some(end))
+    }
+
+    /// When the attempt that begins now is cut off.
+    pub(super) fn attempt_end(&mut self) -> Option<Instant> {
+        let head = self.due().head;
+        let attempt = self.shared.settings.attempt;
+        let attempt = attempt.and_then(|attempt| clock::now().checked_add(attempt));
+        attempt.into_iter().chain(head).min()
+    }
+
+    pub(super) fn is_over(&mut self) -> bool {
+        self.due().head.is_some_and(|end| end <= clock::now())
+    }
+
+    /// What follows from the end of an attempt's time, where no answer has come.
+    pub(super) fn cut_off(&mut self) -> Result<Option<Instant>, Error> {
+        if !self.is_over() {
+            let error = Error::build(Facts::new(Kind::Timeout), None);
+            return self.failed(error);
+        }
+        let failure = self.past.as_mut().and_then(|past| past.failure.take());
+        let mut error = match failure {
+            // What is known stays known.
+            Some(answer) if answer.status().is_some() => answer,
+            _ => Error::build(Facts::new(Kind::Timeout), None),
+        };
+        let facts = error.facts_mut();
+        facts.sent = Sent::Unknown;
+        facts.waited_for = Some(Cow::Borrowed("an answer"));
+        Err(self.note(error, GiveUp::Deadline))
+    }
+
+    /// The error of a call whose deadline has passed while the service below was not ready.
+    pub(super) fn late_unsent(&mut self) -> Error {
+        let waits = self.shared.settings.waits.as_ref();
+        let waits = waits.map_or(
+            Cow::Borrowed("a token, a permit, or another layer below"),
+            |waits| waits(),
+        );
+        let mut error = self.unmended().unwrap_or_else(|| {
+            let mut facts = Facts::new(Kind::Timeout);
+            facts.sent = Sent::Never;
+            Error::build(facts, None)
+        });
+        error.facts_mut().waited_for = Some(waits);
+        self.note(error, GiveUp::Deadline)
+    }
+
+    /// The error for a service that did not become ready.
+    pub(super) fn not_ready(&mut self, error: Error) -> Error {
+        let error = match self.unmended() {
+            Some(failure) => failure,
+            None if error.gave_up().is_some() => return error,
+            None => error,
+        };
+        self.note(error, GiveUp::NotReady)
+    }
+
+    /// The error for a retry that cannot begin: the failure that it was to mend.
+    pub(super) fn give_up(&mut self, stop: GiveUp) -> Error {
+        let failure = self.unmended();
+        let error = failure.unwrap_or_else(|| Error::build(Facts::new(Kind::InvalidRequest), None));
+        self.note(error, stop)
+    }
+
+    /// What has failed, for a retry above that has no more time.
+    #[cold]
+    pub(super) fn known_at_the_last(&mut self) -> Option<Error> {
+        let known = context::is_last_poll() && self.past.as_ref()?.failure.is_some();
+        known.then(|| self.give_up(GiveUp::Deadline))
+    }
+
+    /// The failure that no attempt has followed after all.
+    fn unmended(&mut self) -> Option<Error> {
+        let past = self.past.as_mut()?;
+        let failure = past.failure.take()?;
+        past.state.take_back();
+        Some(failure)
+    }
+
+    /// Notes what the call took and why it ends.
+    fn note(&mut self, mut error: Error, stop: GiveUp) -> Error {
+        if let Some(copy) = &self.copy {
+            copy.saved.note(&mut error);
+        } else if let Some(request) = &self.request {
+            error
+                .facts_mut()
+                .note_request(request.method(), request.uri());
+        }
+        let elapsed = self.elapsed();
+        let sent = u32::from(self.copy.is_some());
+        let facts = error.facts_mut();
+        facts.attempts = self
+            .past
+            .as_ref()
+            .map_or(sent, |past| past.state.attempts());
+        if let Some(past) = &mut self.past {
+            facts.history = past.state.take_kinds();
+        }
+        facts.elapsed = Some(elapsed);
+        facts.gave_up = Some(stop);
+        if let Some(counts) = &self.shared.settings.counts {
+            counts.note_stop(stop);
+        }
+        tracing::debug!(
+            kind = %error.kind(),
+            attempts = error.attempts(),
+            stop = %stop,
+            "request failed",
+        );
+        error
+    }
+
+    fn elapsed(&mut self) -> Duration {
+        let call = self.due().call;
+        let now = clock::now();
+        now.saturating_duration_since(call.unwrap_or(now))
+    }
+}
+
+// === impl Copied ===
+
+impl<B> Copied<B> {
+    /// Keeps all of a request, if its body can be sent twice and if that is `wanted`.
+    #[inline]
+    fn new<P: Replay<B>>(request: &Request<B>, wanted: Option<&P>) -> Self {
+        let (saved, asked) = Saved::head(request);
+        let body = wanted.and_then(|replay| replay.replay(request.body()));
+        Self {
+            saved,
+            asked,
+            extensions: if body.is_some() {
+                request.extensions().clone()
+            } else {
+                Extensions::new()
+            },
+            body,
+            version: request.version(),
+            said: request.extensions().get().copied(),
+        }
+    }
+
+    fn repeats(&self) -> Repeats {
+        Repeats::of(self.saved.method(), self.said)
+    }
+
+    /// The request of an attempt, which can be sent once more if that is `wanted`.
+    fn request<P: Replay<B>>(
+        &mut self,
+        attempt: Attempt,
+        wanted: Option<&P>,
+    ) -> Option<Request<B>> {
+        let mut request = self.saved.request(self.body.take()?)?;
+        self.body = wanted.and_then(|replay| replay.replay(request.body()));
+        *request.version_mut() = self.version;
+        *request.extensions_mut() = self.extensions.clone();
+        request.extensions_mut().insert(attempt);
+        Some(request)
+    }
+}
+
+// === impl Past ===
+
+impl Past {
+    fn new(repeats: Repeats, settings: &Settings) -> Self {
+        Self {
+            state: RetryState::of(repeats, settings.dice.session()),
+            spending: Spending::default(),
+            failure: None,
+        }
+    }
+}
+
+const UNGUARDED: &str = "its deadline bounds the whole body, and no layer below sees to that";
+
+const GUARD: &str = "put a GuardLayer over ClassifyLayer, or leave the body out of the deadline";

@@ -1,0 +1,93 @@
+//! What a retry tells the layers below while it calls and polls them.
+//!
+//! It is told by thread: in the request's extensions it would be an allocation for each call. What
+//! calls or polls from elsewhere, the worker of a `Buffer` say, hears nothing and does without.
+
+use std::cell::Cell;
+
+use http::{Request, Uri};
+
+use super::saved::Asked;
+
+thread_local! {
+    static TOLD: Cell<Told> = const { Cell::new(Told::NOTHING) };
+}
+
+#[derive(Clone, Copy)]
+struct Told {
+    /// What is asked for, and by which URI.
+    asked: Option<(Asked, Place)>,
+    /// Whether this poll is the last before the attempt is dropped.
+    is_last: bool,
+}
+
+/// Where the bytes of a URI are, which says that it is the same one: moved, but not another.
+type Place = [*const u8; 2];
+
+/// Puts back what was told before, after a panic too.
+struct Restored(Told);
+
+/// Calls with word of what is asked for, so that nobody below writes it down once more.
+#[inline]
+pub(super) fn calling<B, T>(
+    asked: Asked,
+    request: Request<B>,
+    call: impl FnOnce(Request<B>) -> T,
+) -> T {
+    let told = Told {
+        asked: Some((asked, place(request.uri()))),
+        is_last: false,
+    };
+    telling(told, || call(request))
+}
+
+/// Polls with word that there will be no other poll: who knows a status can say so now or never.
+pub(super) fn last_poll<T>(poll: impl FnOnce() -> T) -> T {
+    let told = Told {
+        asked: None,
+        is_last: true,
+    };
+    telling(told, poll)
+}
+
+/// What the request with this URI asks for, if it is the one that a retry is calling with.
+#[inline]
+pub(crate) fn asked(uri: &Uri) -> Option<Asked> {
+    let (asked, of) = TOLD.try_with(Cell::get).ok()?.asked?;
+    (of == place(uri)).then_some(asked)
+}
+
+/// Whether this poll is the last one.
+pub(crate) fn is_last_poll() -> bool {
+    TOLD.try_with(Cell::get).is_ok_and(|told| told.is_last)
+}
+
+#[inline]
+fn telling<T>(told: Told, act: impl FnOnce() -> T) -> T {
+    // A thread that is ending tells nothing.
+    let before = TOLD.try_with(|place| place.replace(told));
+    let _restored = before.ok().map(Restored);
+    act()
+}
+
+fn place(uri: &Uri) -> Place {
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    [authority.as_ptr(), uri.path().as_ptr()]
+}
+
+// === impl Told ===
+
+impl Told {
+    const NOTHING: Self = Self {
+        asked: None,
+        is_last: false,
+    };
+}
+
+// === impl Restored ===
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        TOLD.try_with(|place| place.set(self.0)).ok();
+    }
+}

@@ -1,0 +1,216 @@
+//! What requests and responses carry in their extensions.
+
+use std::time::Duration;
+
+use http::Extensions;
+use tokio::time::Instant;
+
+use crate::clock;
+use crate::kind::Kind;
+
+/// When a call is given up at the latest.
+///
+/// It counts from `call` until the head of the answer, and covers all that is waited for in between:
+/// a token, a permit, a place in a queue, each attempt, each sleep, the read of an error's body.
+/// [`whole`](Self::whole) makes it count until the end of the body. Nothing is sent after it.
+///
+/// There are three places for it, and it means the same in each: the layer's default
+/// ([`RetryLayer::deadline`](crate::RetryLayer::deadline)), an extension of the request, and the
+/// service that is called ([`Retry::within`](crate::Retry::within)). The earliest counts.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_tds_errors::Deadline;
+///
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(Deadline::after(Duration::from_secs(5)).whole());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    time: Time,
+    is_whole: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Time {
+    /// From `call`.
+    After(Duration),
+    At(Instant),
+}
+
+/// The deadlines of one call, as times. None is one that the clock cannot reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Due {
+    /// When the call was made, if the clock was read.
+    pub(crate) call: Option<Instant>,
+    /// For the head of the answer.
+    pub(crate) head: Option<Instant>,
+    /// For the end of its body.
+    pub(crate) body: Option<Instant>,
+    /// Whether somebody set one, and it is not the layer's own default.
+    pub(crate) is_set: bool,
+}
+
+/// Until when a body may be read: from a retry to the [`Guard`](crate::Guard) below it.
+#[derive(Clone, Copy)]
+pub(crate) struct Until(pub(crate) Instant);
+
+/// That a [`Guard`](crate::Guard) sees to it: from there back to the retry.
+#[derive(Clone, Copy)]
+pub(crate) struct SeenTo;
+
+/// Whether a request may be sent more than once, where its caller knows better than its method: an
+/// extension of the request.
+///
+/// # Examples
+///
+/// ```
+/// use tower_tds_errors::Repeat;
+///
+/// // A POST that only asks, or that its service runs once however often it comes.
+/// let mut search = http::Request::post("/v2/search").body("{}").unwrap();
+/// search.extensions_mut().insert(Repeat::Allowed);
+///
+/// // What nobody would wait for.
+/// let mut live = http::Request::get("/v2/live").body("").unwrap();
+/// live.extensions_mut().insert(Repeat::Never);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Repeat {
+    /// It is retried like a PUT, whatever its method.
+    Allowed,
+    /// It is sent once, whatever comes of it.
+    Never,
+}
+
+/// Which attempt a request is, counted from 1, for layers inside the retry layer.
+///
+/// Only retries carry it, so that a first attempt allocates nothing; read it by [`of`](Self::of).
+///
+/// # Examples
+///
+/// ```
+/// use tower_tds_errors::Attempt;
+///
+/// let request = http::Request::new(());
+/// let attempt = Attempt::of(request.extensions());
+/// assert_eq!((attempt.number(), attempt.after()), (1, None));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    pub(super) number: u32,
+    pub(super) after: Option<Kind>,
+}
+
+/// What a success cost that was not the first attempt: an extension of the response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retried {
+    pub(super) attempts: u32,
+    pub(super) elapsed: Duration,
+}
+
+// === impl Deadline ===
+
+impl Deadline {
+    /// So long after the `call`. One that the clock cannot reach is none.
+    #[must_use]
+    pub const fn after(wait: Duration) -> Self {
+        let time = Time::After(wait);
+        Self {
+            time,
+            is_whole: false,
+        }
+    }
+
+    /// So long after now, whenever the `call` is: for a request that is made long before.
+    #[must_use]
+    pub fn from_now(wait: Duration) -> Self {
+        match clock::now().checked_add(wait) {
+            Some(at) => Self {
+                time: Time::At(at),
+                is_whole: false,
+            },
+            None => Self::after(Duration::MAX),
+        }
+    }
+
+    /// Counts until the end of the body, which a [`Guard`](crate::Guard) below sees to. Without one
+    /// the call fails: no body goes on without its bound.
+    #[must_use]
+    pub const fn whole(mut self) -> Self {
+        self.is_whole = true;
+        self
+    }
+
+    fn at(self, call: Instant) -> Option<Instant> {
+        match self.time {
+            Time::After(wait) => call.checked_add(wait),
+            Time::At(at) => Some(at),
+        }
+    }
+}
+
+impl From<Duration> for Deadline {
+    fn from(wait: Duration) -> Self {
+        Self::after(wait)
+    }
+}
+
+// === impl Due ===
+
+impl Due {
+    /// The earliest of each.
+    pub(super) fn add(&mut self, deadline: Deadline, call: Instant) {
+        let at = deadline.at(call);
+        let earliest = |before: Option<Instant>| before.into_iter().chain(at).min();
+        self.head = earliest(self.head);
+        if deadline.is_whole {
+            self.body = earliest(self.body);
+        }
+    }
+}
+
+// === impl Attempt ===
+
+impl Attempt {
+    /// The attempt that a request with these extensions is.
+    #[must_use]
+    pub fn of(extensions: &Extensions) -> Self {
+        let first = Self {
+            number: 1,
+            after: None,
+        };
+        extensions.get().copied().unwrap_or(first)
+    }
+
+    /// Its number, counted from 1.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.number
+    }
+
+    /// What went wrong with the attempt before it.
+    #[must_use]
+    pub const fn after(self) -> Option<Kind> {
+        self.after
+    }
+}
+
+// === impl Retried ===
+
+impl Retried {
+    /// How many attempts were made, this one included.
+    #[must_use]
+    pub const fn attempts(self) -> u32 {
+        self.attempts
+    }
+
+    /// How long all attempts and waits took.
+    #[must_use]
+    pub const fn elapsed(self) -> Duration {
+        self.elapsed
+    }
+}

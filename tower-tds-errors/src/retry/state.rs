@@ -1,0 +1,287 @@
+//! The retry state of one call, and the decision after a failed attempt: arithmetic, without clock and
+//! without I/O.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use fastrand::Rng;
+use http::Method;
+
+use super::backoff::{QUOTA, up_to};
+use super::request::Repeat;
+use super::{RetryLayer, SILENCE, Settings};
+use crate::error::Error;
+use crate::give_up::GiveUp;
+use crate::kind::{Advice, Kind, Sent};
+
+/// The attempts of one call so far.
+///
+/// It is what [`decide`] goes by and writes to: a value for a loop of one's own.
+#[derive(Clone, Debug)]
+pub struct RetryState {
+    repeat: Repeats,
+    /// How many attempts were made, and how many of them count.
+    attempts: u32,
+    counted: u32,
+    /// The wait before the last attempt.
+    waited: Duration,
+    /// Whether an attempt before has had its one cure.
+    is_cured: bool,
+    /// Whether the one retry for a connection that was closed while idle is still to be had.
+    may_be_idle: bool,
+    rng: Rng,
+    kinds: Vec<Kind>,
+}
+
+/// Whether a request may go out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Repeats {
+    /// Its method has no effects.
+    pub(super) is_safe: bool,
+    /// Twice is as good as once, or its caller says so.
+    pub(super) is_idempotent: bool,
+    /// Its caller wants it sent once.
+    pub(super) is_forbidden: bool,
+}
+
+/// Another attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Again {
+    pub(super) wait: Duration,
+    pub(super) costs: Costs,
+}
+
+/// What another attempt costs its host's budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Costs {
+    /// Nobody has had work with the one before, or a new token cures it, once a call.
+    Nothing,
+    /// The connection was closed while it was idle. Not counted, and its price comes back if it
+    /// succeeds: if it does not, it was something else.
+    Lent,
+    /// Any other: counted, and paid for.
+    Paid,
+}
+
+/// Says whether another attempt follows a failed one, and after which wait; or why none does.
+///
+/// This is the decision of [`Retry`](crate::Retry), for a loop of one's own. `left` is what is left
+/// to a deadline. The budget of the layer is no part of it.
+///
+/// # Errors
+///
+/// The reason for making no further attempt.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use http::{HeaderMap, Method, StatusCode};
+/// use tower_tds_errors::{GiveUp, RetryLayer, RetryState, classify, decide};
+///
+/// let layer = RetryLayer::new();
+/// let mut state = RetryState::new(&Method::GET);
+/// let locked = classify(StatusCode::LOCKED, &HeaderMap::new(), "").unwrap_err();
+///
+/// // After a 423 comes a second of silence, and a little more.
+/// let wait = decide(&layer, &mut state, &locked, None).unwrap();
+/// assert!(wait >= Duration::from_secs(1) && wait < Duration::from_secs(2));
+///
+/// // Which does not fit into half a second.
+/// let left = Some(Duration::from_millis(500));
+/// assert_eq!(decide(&layer, &mut state, &locked, left), Err(GiveUp::Deadline));
+/// ```
+pub fn decide<P>(
+    layer: &RetryLayer<P>,
+    state: &mut RetryState,
+    error: &Error,
+    left: Option<Duration>,
+) -> Result<Duration, GiveUp> {
+    let again = state.after(error, &layer.settings, true, left)?;
+    state.note(error, again);
+    Ok(again.wait)
+}
+
+// === impl RetryState ===
+
+impl RetryState {
+    /// The state of a call whose first attempt is under way.
+    #[must_use]
+    pub fn new(method: &Method) -> Self {
+        Self::of(Repeats::of(method, None), Rng::new())
+    }
+
+    pub(super) fn of(repeat: Repeats, rng: Rng) -> Self {
+        Self {
+            repeat,
+            attempts: 1,
+            counted: 1,
+            waited: Duration::ZERO,
+            is_cured: false,
+            may_be_idle: repeat.is_safe,
+            rng,
+            kinds: Vec::new(),
+        }
+    }
+
+    /// How many attempts were decided on, the first included.
+    #[must_use]
+    pub const fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// The kinds of the failures that another attempt followed, the oldest first.
+    pub(super) fn take_kinds(&mut self) -> Box<[Kind]> {
+        std::mem::take(&mut self.kinds).into_boxed_slice()
+    }
+
+    /// Takes back the last one: it is what the call ends with.
+    pub(super) fn take_back(&mut self) {
+        if usize::try_from(self.attempts.saturating_sub(1)) == Ok(self.kinds.len()) {
+            self.kinds.pop();
+        }
+        self.attempts = self.attempts.saturating_sub(1);
+    }
+
+    /// What follows a failure. Nothing is noted yet: who gives up after all has made no attempt.
+    pub(super) fn after(
+        &mut self,
+        error: &Error,
+        settings: &Settings,
+        is_replayable: bool,
+        left: Option<Duration>,
+    ) -> Result<Again, GiveUp> {
+        if let Some(settled) = error.gave_up() {
+            return Err(settled);
+        }
+        let advice = error.advice();
+        if advice == Advice::Never || (advice.is_once() && self.is_cured) {
+            return Err(GiveUp::Fatal);
+        }
+        if self.repeat.is_forbidden {
+            return Err(GiveUp::Forbidden);
+        }
+        if !self.repeat.is_idempotent && !error.repeats_any_method() {
+            return Err(GiveUp::NotIdempotent);
+        }
+        let costs = self.costs(error);
+        // Attempts come first: where no copy was made because none would be used, that is the reason.
+        let is_counted = costs != Costs::Lent || settings.attempts == NonZeroU32::MIN;
+        if is_counted && self.counted >= settings.attempts.get() {
+            return Err(GiveUp::Attempts);
+        }
+        if !is_replayable {
+            return Err(GiveUp::NotReplayable);
+        }
+        let floor = floor(error);
+        let longest = settings.longest_wait.max(SILENCE);
+        if floor > longest {
+            return Err(GiveUp::HintTooLong);
+        }
+        if left.is_some_and(|left| floor >= left) {
+            return Err(GiveUp::Deadline);
+        }
+        let is_at_once = advice == Advice::Once || costs == Costs::Lent;
+        if is_at_once && error.retry_after().is_none() {
+            let wait = Duration::ZERO;
+            return Ok(Again { wait, costs });
+        }
+        // Half of what is left is for the attempt: a hint that fits is never refused for its jitter.
+        let half = left.map(|left| {
+            left.saturating_sub(floor)
+                .checked_div(2)
+                .unwrap_or_default()
+        });
+        let room = longest
+            .saturating_sub(floor)
+            .min(half.unwrap_or(Duration::MAX));
+        let wait = self.draw(advice, floor, room, settings);
+        Ok(Again { wait, costs })
+    }
+
+    /// Notes that another attempt follows a failure.
+    pub(super) fn note(&mut self, error: &Error, again: Again) {
+        self.is_cured |= error.advice().is_once();
+        self.may_be_idle &= again.costs != Costs::Lent;
+        if self.kinds.len() < MOST_KINDS {
+            self.kinds.push(error.kind());
+        }
+        self.waited = again.wait;
+        self.attempts = self.attempts.saturating_add(1);
+        self.counted = self
+            .counted
+            .saturating_add(u32::from(again.costs != Costs::Lent));
+    }
+
+    /// Never before the floor, never all at once when it ends, and never beyond the room behind it.
+    fn draw(
+        &mut self,
+        advice: Advice,
+        floor: Duration,
+        room: Duration,
+        settings: &Settings,
+    ) -> Duration {
+        let backoff = if advice == Advice::Quota {
+            QUOTA
+        } else {
+            settings.backoff
+        };
+        let nth = self.counted.saturating_sub(1);
+        let drawn = backoff
+            .draw(nth, self.waited, &mut self.rng)
+            .saturating_sub(floor);
+        let spread = up_to(floor.checked_div(2).unwrap_or_default(), &mut self.rng);
+        let above = drawn.saturating_add(spread);
+        let above = if above > room {
+            up_to(room, &mut self.rng)
+        } else {
+            above
+        };
+        floor.saturating_add(above)
+    }
+
+    fn costs(&self, error: &Error) -> Costs {
+        if error.kind() == Kind::InvalidToken {
+            Costs::Nothing
+        } else if error.sent() == Sent::Never && error.kind() != Kind::Unavailable {
+            // Streams are refused by a server that has too many, and that is unavailable.
+            Costs::Nothing
+        } else if error.kind() == Kind::Reset && self.may_be_idle {
+            Costs::Lent
+        } else {
+            Costs::Paid
+        }
+    }
+}
+
+// === impl Repeats ===
+
+impl Repeats {
+    /// By the method, or by the caller's word.
+    pub(super) fn of(method: &Method, said: Option<Repeat>) -> Self {
+        Self {
+            is_safe: method.is_safe(),
+            is_idempotent: method.is_idempotent() || said == Some(Repeat::Allowed),
+            is_forbidden: said == Some(Repeat::Never),
+        }
+    }
+}
+
+/// The least wait.
+fn floor(error: &Error) -> Duration {
+    let hint = error.retry_after();
+    match error.advice() {
+        Advice::Silence => hint.unwrap_or_default().max(SILENCE),
+        // A service that says when its quota resets is believed.
+        Advice::Quota => hint.unwrap_or(SILENCE),
+        Advice::Never | Advice::Once | Advice::OnceLater | Advice::Backoff => {
+            hint.unwrap_or_default()
+        }
+    }
+}
+
+/// More attempts than anybody makes; the number of all is in the error too.
+const MOST_KINDS: usize = 16;
+
+#[cfg(test)]
+mod tests;

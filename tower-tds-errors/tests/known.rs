@@ -1,0 +1,256 @@
+//! What is known stays known: a status, a hint, and whether a request was sent.
+#![expect(clippy::unwrap_used, reason = "a test that panics fails")]
+
+#[path = "support/probe.rs"]
+mod probe;
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body::{Body, Frame};
+use probe::{Probe, get, status_of};
+use tokio::time::Instant;
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
+use tower_tds_errors::{Attempt, ClassifyLayer, Deadline, Error, GiveUp, Kind, RetryLayer, Sent};
+
+/// A body that never says anything.
+struct Hangs;
+
+impl Body for Hangs {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Poll::Pending
+    }
+}
+
+/// Answers by a status, perhaps with a hint, and a body that hangs. Counts.
+fn hanging(
+    status: u16,
+    hint: Option<&'static str>,
+) -> (
+    impl Clone + Service<Request<()>, Response = Response<Hangs>, Error = BoxError, Future: Send>,
+    Arc<AtomicUsize>,
+) {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&seen);
+    let service = tower::service_fn(move |_: Request<()>| {
+        count.fetch_add(1, SeqCst);
+        let response = Response::builder().status(status);
+        let response = match hint {
+            Some(hint) => response.header("retry-after", hint),
+            None => response,
+        };
+        std::future::ready(Ok::<_, BoxError>(response.body(Hangs).unwrap()))
+    });
+    (service, seen)
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_whose_body_hangs_is_that_status_under_any_attempt_timeout_and_deadline() {
+    for bound in [50, 200, 500, 800, 1_500, 5_000] {
+        for (status, hint, kind, sends) in [
+            (404, None, Kind::NotFound, 1..=1),
+            // What was cut off may have been the reason.
+            (401, None, Kind::Unauthorized, 1..=1),
+            (423, None, Kind::RateExceeded, 1..=3),
+            (429, Some("3600"), Kind::QuotaExhausted, 1..=1),
+            (429, None, Kind::Throttled, 1..=3),
+            (503, None, Kind::Unavailable, 1..=3),
+        ] {
+            let layers = [
+                RetryLayer::new()
+                    .attempt_timeout(ms(bound))
+                    .deadline(ms(60_000)),
+                RetryLayer::new().deadline(ms(bound)),
+            ];
+            for (n, layer) in layers.into_iter().enumerate() {
+                let (service, seen) = hanging(status, hint);
+                let stack = layer.layer(ClassifyLayer::new().layer(service));
+                let start = Instant::now();
+                let error = stack.oneshot(Request::new(())).await.map(drop).unwrap_err();
+                assert_eq!(error.kind(), kind, "{status} {bound}: {error}");
+                assert_eq!(error.status().map(|status| status.as_u16()), Some(status));
+                assert!(error.is_body_cut());
+                assert!(sends.contains(&seen.load(SeqCst)), "{status} {bound}");
+                if n == 1 {
+                    assert!(start.elapsed() <= ms(bound), "{status} {bound}");
+                } else if kind.is_retryable() && hint.is_none() && status != 401 {
+                    assert_eq!(seen.load(SeqCst), 3, "{status} {bound}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_keeps_the_last_answer_and_says_what_was_waited_for() {
+    // A 503 with a hint; the attempt after it hangs.
+    let service = tower::service_fn(async |request: Request<()>| {
+        if Attempt::of(request.extensions()).number() > 1 {
+            return std::future::pending().await;
+        }
+        let busy = Response::builder().status(503).header("retry-after", "3");
+        Ok::<_, BoxError>(busy.body(String::new()).unwrap())
+    });
+    let layer = RetryLayer::new().deadline(ms(10_000));
+    let stack = layer.layer(ClassifyLayer::new().layer(service));
+    let start = Instant::now();
+    let error = stack.oneshot(Request::new(())).await.unwrap_err();
+    assert_eq!(start.elapsed(), ms(10_000));
+    assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 2));
+    assert_eq!(error.status().map(|status| status.as_u16()), Some(503));
+    assert_eq!(error.retry_after(), Some(ms(3_000)));
+    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+    assert_eq!(error.waited_for(), Some("an answer"));
+    // Of the second attempt nobody knows.
+    assert_eq!(error.sent(), Sent::Unknown);
+    assert!(error.is_timeout() && error.to_string().contains("waiting for an answer"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_that_fits_is_never_refused_for_its_jitter() {
+    for (hint, deadline) in [("20", 22_000), ("29", 29_100), ("1", 1_050)] {
+        for seed in 0..50 {
+            let probe = Probe::new(move |n| {
+                let mut response = status_of(if n == 0 { 503 } else { 200 });
+                let hint = hint.parse().unwrap();
+                response.headers_mut().insert("retry-after", hint);
+                Ok(response)
+            });
+            let stack = ServiceBuilder::new()
+                .layer(RetryLayer::new().deadline(ms(deadline)).seed(seed))
+                .layer(ClassifyLayer::new())
+                .service(probe.clone());
+            stack.oneshot(get("/")).await.unwrap();
+            let wait = probe.seen()[1].at;
+            assert!(
+                wait >= Duration::from_secs(hint.parse().unwrap()),
+                "{wait:?}"
+            );
+            assert_eq!(probe.seen()[1].attempt, 2);
+            assert_eq!(probe.seen()[1].line, probe.seen()[0].line);
+        }
+    }
+}
+
+/// The error of a stack whose inner retry layer's error is made another by a layer between.
+async fn nested(method: Method, kind: Kind, status: u16) -> (Error, usize) {
+    let probe = Probe::always(status);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .map_err(move |error: Error| Error::new(kind, io::Error::other(error)))
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .service(probe.clone());
+    let mut request = get("https://api.example/v2");
+    *request.method_mut() = method;
+    let error = stack.oneshot(request).await.unwrap_err();
+    (error, probe.seen().len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_times_three_through_another_word_send_three() {
+    for kind in [Kind::Unavailable, Kind::Connect, Kind::LimitTimeout] {
+        let (error, sent) = nested(Method::GET, kind, 503).await;
+        assert_eq!((sent, error.attempts()), (3, 3), "{kind}");
+        assert_eq!((error.kind(), error.sent()), (kind, Sent::Answered));
+        assert_eq!(error.status().map(|status| status.as_u16()), Some(503));
+        let (error, sent) = nested(Method::POST, kind, 503).await;
+        assert_eq!((sent, error.gave_up()), (1, Some(GiveUp::NotIdempotent)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outer_deadline_hears_what_an_inner_retry_knows() {
+    let probe = Probe::always(503);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new().deadline(ms(2_000)))
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .map_response(|mut response: Response<_>| {
+            let hint = "20".parse().unwrap();
+            response.headers_mut().insert("retry-after", hint);
+            response
+        })
+        .service(probe.clone());
+    let start = Instant::now();
+    let error = stack.oneshot(get("/")).await.unwrap_err();
+    assert_eq!((start.elapsed(), probe.seen().len()), (ms(2_000), 1));
+    assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 1));
+    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_counts_from_the_call_and_not_from_the_first_poll() {
+    let probe = Probe::with(|_| Ok(status_of(200)), ms(100), usize::MAX);
+    for by_request in [true, false] {
+        let mut layer = RetryLayer::new();
+        let mut request = get("/");
+        if by_request {
+            request.extensions_mut().insert(Deadline::after(ms(1_000)));
+        } else {
+            layer = layer.deadline(ms(1_000));
+        }
+        let mut service = layer.layer(ClassifyLayer::new().layer(probe.clone()));
+        let call = service.ready().await.unwrap().call(request);
+        tokio::time::sleep(ms(1_500)).await;
+        let error = call.await.unwrap_err();
+        assert_eq!((error.sent(), error.attempts()), (Sent::Never, 0));
+        assert!(
+            probe.seen().is_empty(),
+            "nothing is sent after the deadline"
+        );
+        // A client that is always ready sends when its future is polled, as hyper's does.
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
+        let mut eager = layer.layer(tower::service_fn(move |_: Request<()>| {
+            let count = Arc::clone(&count);
+            async move {
+                count.fetch_add(1, SeqCst);
+                Ok::<_, Error>(Response::new(()))
+            }
+        }));
+        let mut request = Request::new(());
+        request.extensions_mut().insert(Deadline::after(ms(1_000)));
+        let call = eager.ready().await.unwrap().call(request);
+        tokio::time::sleep(ms(1_500)).await;
+        let error = call.await.unwrap_err();
+        assert_eq!((error.sent(), error.attempts()), (Sent::Never, 0));
+        assert_eq!(sent.load(SeqCst), 0);
+    }
+}
+
+#[test]
+fn outside_a_runtime_nothing_panics_and_a_call_ends_at_its_first_wait() {
+    let poll = |status: u16, hint: Option<&'static str>| {
+        let (service, seen) = hanging(status, hint);
+        let stack = RetryLayer::new().layer(ClassifyLayer::new().layer(service));
+        let mut call = tokio_test::task::spawn(stack.oneshot(Request::new(())));
+        match call.poll() {
+            Poll::Ready(outcome) => (outcome.map(drop).unwrap_err(), seen.load(SeqCst)),
+            Poll::Pending => unreachable!("nobody would wake it"),
+        }
+    };
+    let (error, sent) = poll(503, None);
+    assert_eq!((error.kind(), sent), (Kind::Unavailable, 1));
+    assert_eq!(error.gave_up(), Some(GiveUp::NotReady));
+    let (error, sent) = poll(404, None);
+    assert_eq!((error.kind(), sent), (Kind::NotFound, 1));
+    let (error, sent) = poll(421, None);
+    assert_eq!((error.kind(), sent), (Kind::Misdirected, 2));
+}
