@@ -13,8 +13,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
-use tower_tds::{RequestBody, 
-    Client, Credentials, Kind,
+use tower_tds::{
+    Client, Credentials, Kind, RequestBody,
     layers::{
         ReadError,
         errors::{ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, Retry, RetryLayer, Sent},
