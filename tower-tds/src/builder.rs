@@ -14,7 +14,7 @@ use tower_oidc_cc::{
     BearerAuthLayer, ConfigError, Credentials, Origin, Provider, TokenEndpoint, TokenSource,
     TokenSourceBuilder,
 };
-use tower_tds_errors::{ClassifyLayer, GuardLayer, RetryLayer};
+use tower_tds_errors::{ClassifyLayer, Deadline, GuardLayer, RetryLayer};
 use tower_tds_limits::{DetachLayer, Limiter, Limits, RequestLimitLayer};
 
 use crate::{
@@ -36,12 +36,12 @@ use crate::{
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tower_tds::{Client, Credentials, Limits, layers::errors::RetryLayer};
+/// use tower_tds::{Client, Credentials, Limits};
 ///
 /// let credentials = Credentials::new("my-client-id", "s3cr3t")?;
 /// let builder = Client::builder("https://auth.example.org", "https://data.example.org", credentials)
 ///     .limits(Limits::default().max_wait(Duration::from_secs(30)))
-///     .retry(RetryLayer::new().deadline(Duration::from_secs(60)))
+///     .deadline(Duration::from_secs(60))
 ///     .compression();
 /// # drop(builder);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -55,6 +55,7 @@ pub struct Builder {
     limits: Limits,
     shared: Option<Limiters>,
     retry: RetryLayer,
+    deadline: Option<Deadline>,
     guard: GuardLayer,
     schemes: Schemes,
     compression: Compression,
@@ -78,6 +79,7 @@ impl Builder {
             limits: Limits::default(),
             shared: None,
             retry: RetryLayer::new(),
+            deadline: None,
             guard: GuardLayer::new(),
             schemes: Schemes::HttpsOnly,
             compression: Compression::Off,
@@ -169,6 +171,14 @@ impl Builder {
         settings: impl FnOnce(TokenSourceBuilder) -> TokenSourceBuilder + Send + 'static,
     ) -> Self {
         self.renewal = Renewal(Box::new(settings));
+        self
+    }
+
+    /// Ends calls by an error when this time is over, unless they bring a deadline of their own that is
+    /// earlier. See [`Call::deadline`](crate::Call::deadline).
+    #[must_use]
+    pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
+        self.deadline = Some(deadline.into());
         self
     }
 
@@ -322,7 +332,11 @@ impl Builder {
         let tokens = settings(tokens).build(token_http);
         let translate: Translate = into_error;
         let (waits, permits) = (tokens.clone(), data.clone());
-        let retry = self.retry.waits_for(move || waiting(&waits, &permits));
+        let retry = match self.deadline {
+            Some(deadline) => self.retry.deadline(deadline),
+            None => self.retry,
+        };
+        let retry = retry.waits_for(move || waiting(&waits, &permits));
         let read = ServiceBuilder::new()
             .layer(self.guard)
             .layer(ClassifyLayer::new())

@@ -10,7 +10,7 @@ use std::{
 use http::{HeaderName, HeaderValue, Request};
 use pin_project_lite::pin_project;
 use tower::{BoxError, ServiceExt, util::Oneshot};
-use tower_tds_errors::{Error, Kind};
+use tower_tds_errors::{Deadline, Error, Kind};
 
 use crate::{Client, RequestBody, Response};
 
@@ -62,6 +62,26 @@ pin_project! {
 impl Call {
     pub(crate) fn new(client: Client, request: Result<Request<RequestBody>, Error>) -> Self {
         Self { client, request }
+    }
+
+    /// Ends it by an error when this time is over: until the head, or with
+    /// [`whole`](Deadline::whole) until the end of the body. It covers whatever a call waits for.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// # async fn run(client: tower_tds::Client) -> Result<(), tower_tds::Error> {
+    /// let bus = client.get("/v1/live/bus").deadline(Duration::from_secs(2)).await?;
+    /// # drop(bus);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
+        if let Ok(request) = &mut self.request {
+            request.extensions_mut().insert(deadline.into());
+        }
+        self
     }
 
     /// Sends a header with it, in place of one of that name.

@@ -11,20 +11,41 @@
 //! [`tower_tds_errors`], which can each be used alone; this crate only puts them in order.
 //!
 //! ```no_run
-//! use http_body_util::BodyExt;
-//! use tower::ServiceExt;
-//! use tower_tds::{Client, Credentials, RequestBody};
+//! use tower_tds::Client;
 //!
-//! # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-//! let credentials = Credentials::new("my-client-id", std::env::var("TDS_CLIENT_SECRET")?)?;
-//! let client = Client::builder("https://auth.example.org", "https://data.example.org", credentials)
-//!     .build()?;
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! // TDS_AUTH_URL, TDS_BASE_URL, TDS_CLIENT_ID and TDS_CLIENT_SECRET; or `Client::builder`.
+//! let client = Client::from_env()?;
+//! let bus = client.get("/v1/live/bus").await?.text().await?;
+//! println!("{bus}");
+//! # Ok(())
+//! # }
+//! ```
 //!
-//! let request = http::Request::get("https://data.example.org/v1/live/bus")
-//!     .body(RequestBody::default())?;
-//! let response = client.clone().oneshot(request).await?;
-//! let bus = response.into_body().collect().await?.to_bytes();
-//! # drop(bus);
+//! A path is put under the base URL byte for byte. [`Client::request`] sends any request with any
+//! [`RequestBody`]; a [`Response`] gives its bytes, text, JSON or pieces; [`Call::deadline`] bounds one
+//! call, and [`Builder::deadline`] all. The client is a `Service`, too, for stacks and fakes of one's own:
+//!
+//! ```
+//! use tower::{Service, ServiceExt, service_fn};
+//! use tower_tds::{Error, Kind, RequestBody, ResponseBody};
+//!
+//! async fn bus<S>(service: S) -> Result<bytes::Bytes, Error>
+//! where
+//!     S: Service<http::Request<RequestBody>, Response = http::Response<ResponseBody>, Error = Error>,
+//! {
+//!     let mut request = http::Request::new(RequestBody::default());
+//!     *request.uri_mut() = http::Uri::from_static("/v1/live/bus");
+//!     service.oneshot(request).await?.into_body().bytes().await
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Error> {
+//! let fake = service_fn(async |request: http::Request<RequestBody>| match request.uri().path() {
+//!     "/v1/live/bus" => Ok(http::Response::new(ResponseBody::from("{}"))),
+//!     _ => Err(Error::new(Kind::NotFound, "no such line")),
+//! });
+//! assert_eq!(bus(fake).await?, "{}");
 //! # Ok(())
 //! # }
 //! ```
@@ -40,6 +61,7 @@
 //! # Features
 //! | feature | default | adds |
 //! |---|---|---|
+//! | `json` | no | [`Response::json`] |
 //! | `claims` | no | the error of a missing role names the realm roles that the token does carry (read, **not verified**): [`Error::realm_roles`] |
 //!
 //! The rest is the whole, and [`layers`] has its parts.
@@ -47,8 +69,7 @@
 //! # Non-goals
 //! - A mode without certificate checks.
 //! - Knowing the service's data: paths, queries and payloads are the caller's.
-//! - Proxies: `HTTP_PROXY` and its like are not read. A stack of one's own ([`layers`]) takes any
-//!   connector.
+//! - Reading the environment's proxies unasked: see [`Builder::proxy`] and [`Builder::env_proxies`].
 
 mod base;
 mod body;
@@ -68,7 +89,7 @@ mod translate;
 mod transport;
 
 pub use tower_oidc_cc::{Credentials, Provider};
-pub use tower_tds_errors::{Error, Kind};
+pub use tower_tds_errors::{Deadline, Error, Kind};
 pub use tower_tds_limits::{Limiter, Limits, Proof, Quota};
 
 pub use self::{

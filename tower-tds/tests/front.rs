@@ -386,3 +386,21 @@ async fn a_fake_by_path_stands_for_the_client() {
     drop(lines(client(&server, server.base_url())).await);
     assert_eq!(server.ledger().summary().data_calls, 1);
 }
+
+#[tokio::test]
+async fn a_deadline_ends_a_call_whoever_set_it() {
+    let server = start(Config::default()).await;
+    let mut faults = Faults::default();
+    faults.before_head = "30s".parse().expect("a delay");
+    server.sim().set_faults(faults);
+    let soon = Duration::from_millis(300);
+    let plain = client(&server, server.base_url());
+    plain.tokens().ready().await.expect("a token");
+    let error = plain.get("/v1/live/bus").deadline(soon).await;
+    assert_eq!(error.expect_err("30 s").kind(), Kind::Timeout);
+    let hasty = builder(&server, server.base_url()).loopback_http();
+    let hasty = hasty.deadline(soon).build().expect("it is let through");
+    let error = hasty.get("/v1/live/bus").await.expect_err("30 s");
+    assert_eq!(error.kind(), Kind::Timeout);
+    assert_eq!(server.ledger().summary().data_calls, 2);
+}
