@@ -76,7 +76,11 @@ impl Limits {
         }
     }
 
-    /// Keeps within a further quota as well.
+    /// Keeps within a further quota as well, and by the same [`rules`](Self::rules).
+    ///
+    /// The default's bucket and its even spacing are kept for each: beside 10,000 an hour calls go at 2.8
+    /// a second after a burst. Where a long quota may be spent at once, take
+    /// `rules(Rules::window())`, which proves every quota all the same.
     #[must_use]
     pub fn also(mut self, quota: Quota) -> Self {
         self.quotas.push(quota);
@@ -112,7 +116,8 @@ impl Limits {
         self
     }
 
-    /// Chooses what proves that the service has counted a request.
+    /// Chooses what proves that the service has counted a request. By its end a service's own time
+    /// ([`ReadStatus::served`](crate::ReadStatus::served)) proves nothing, and is not looked at.
     #[must_use]
     pub fn proof(mut self, proof: Proof) -> Self {
         self.proof = proof;
@@ -156,7 +161,8 @@ impl Limits {
     /// used.
     ///
     /// For a process that comes up within an interval of its predecessor's end, and cannot know what
-    /// that one has sent. It costs the first interval.
+    /// that one has sent. It costs the first interval, which begins
+    /// with the first call.
     #[must_use]
     pub fn drained(mut self) -> Self {
         self.drained = true;

@@ -24,7 +24,7 @@ use tower::{
     BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService,
 };
 use tower_tds_limits::{
-    Burst, Error, Limiter, Limits, PermitBody, Proof, RequestLimitLayer, Rules, WaitCause,
+    Burst, Error, Limiter, Limits, PermitBody, Proof, Quota, RequestLimitLayer, Rules, WaitCause,
 };
 
 use crate::{
@@ -640,4 +640,60 @@ async fn who_comes_late_for_its_moment_does_not_overtake_another_who_did() {
     assert_eq!(arrivals.count(), 2);
     assert_pending!(first.poll());
     assert_eq!(arrivals.count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_readied_before_a_silence_sends_nothing_in_it() {
+    let arrivals = Arrivals::default();
+    let noted = arrivals.clone();
+    let layer = RequestLimitLayer::new(Limiter::new(Limits::default()));
+    let service = layer.layer(service_fn(move |_request: Request<()>| {
+        let noted = noted.clone();
+        async move {
+            noted.note();
+            let mut response = Response::new(Empty::<Bytes>::new());
+            if noted.count() == 1 {
+                *response.status_mut() = StatusCode::LOCKED;
+            }
+            Ok::<_, Infallible>(response)
+        }
+    }));
+    let mut readied = Vec::new();
+    for _ in 0..5 {
+        let mut service = service.clone();
+        service.ready().await.expect("its turn");
+        readied.push(service);
+    }
+    drop(service.clone().oneshot(Request::new(())).await);
+    let refused = Instant::now();
+    let mut calls: JoinSet<_> = readied
+        .into_iter()
+        .map(|mut service| async move { service.call(Request::new(())).await.map(drop) })
+        .collect();
+    sleep(ms(900)).await;
+    assert_eq!(arrivals.count(), 1, "it is silent");
+    while let Some(call) = calls.join_next().await {
+        call.expect("no panic").expect("an answer");
+    }
+    assert_eq!(arrivals.count(), 6);
+    assert!(refused.elapsed() >= secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_504_proves_its_count_a_second_later_and_no_sooner() {
+    let one = NonZeroU32::MIN;
+    let limits = Limits::new(Quota::per_second(one)).rules(Rules::window());
+    let answers = |n| {
+        if n == 0 {
+            Answer::status(504)
+        } else {
+            Answer::ok()
+        }
+    };
+    let limited = Limited::new(limits, Scripted::new(ms(20), answers));
+    limited.calls(2).await;
+    let arrivals = limited.service.arrivals();
+    let between = arrivals[1] - arrivals[0];
+    // The answer, the second for which it may be counted later, and the interval with its guard.
+    assert!((ms(2_022)..ms(2_030)).contains(&between), "{between:?}");
 }
