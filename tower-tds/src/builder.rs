@@ -1,7 +1,6 @@
 //! From addresses and credentials to a client.
 
 use std::{
-    borrow::Cow,
     env::{self, VarError},
     fmt,
 };
@@ -11,23 +10,20 @@ use http::{HeaderValue, Uri, uri::Scheme};
 use http_body_util::Full;
 use tower::{BoxError, ServiceBuilder};
 use tower_oidc_cc::{
-    BearerAuthLayer, ConfigError, Credentials, Origin, Provider, TokenEndpoint, TokenSource,
-    TokenSourceBuilder,
+    ConfigError, Credentials, Origin, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
 };
 use tower_tds_errors::{ClassifyLayer, Deadline, GuardLayer, RetryLayer};
-use tower_tds_limits::{DetachLayer, Limiter, Limits, RequestLimitLayer};
+use tower_tds_limits::{Limits, RequestLimitLayer};
 
 use crate::{
-    BuildError, Client,
+    BuildError, Client, TdsLayer,
     base::Base,
-    client::Translate,
     compression::Compression,
     limiters::Limiters,
     misdirected::Misdirected,
     proxy::Proxies,
     request::ReplayBytes,
     tls::Tls,
-    translate::{ReadError, into_error},
     transport::{Http, Schemes, connector, pooled, unpooled},
 };
 
@@ -330,24 +326,17 @@ impl Builder {
         let Renewal(settings) = self.renewal;
         let tokens = TokenSource::builder(endpoint, self.credentials).readiness(longest_turn);
         let tokens = settings(tokens).build(token_http);
-        let translate: Translate = into_error;
-        let (waits, permits) = (tokens.clone(), data.clone());
         let retry = match self.deadline {
             Some(deadline) => self.retry.deadline(deadline),
             None => self.retry,
         };
-        let retry = retry.waits_for(move || waiting(&waits, &permits));
         let read = ServiceBuilder::new()
             .layer(self.guard)
             .layer(ClassifyLayer::new())
             .service(data_http);
-        let stack = ServiceBuilder::new()
-            .layer(retry.replay(ReplayBytes))
-            .map_err(translate)
-            .layer(BearerAuthLayer::new(tokens.clone(), [origin]).judge(ReadError))
-            .layer(DetachLayer::new())
-            .layer(RequestLimitLayer::new(data).feedback(ReadError))
-            .service(self.compression.around(read));
+        let stack = TdsLayer::new(tokens.clone(), [origin], data)
+            .retry(retry.replay(ReplayBytes))
+            .above(self.compression.around(read));
         Ok(Client::new(stack, base, user_agent, tokens, limiters))
     }
 
@@ -398,22 +387,6 @@ fn variable(name: &'static str) -> Result<String, BuildError> {
 }
 
 const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
-
-/// What a call waits for that is not let through, for the error by its deadline.
-fn waiting(tokens: &TokenSource, limiter: &Limiter) -> Cow<'static, str> {
-    let now = limiter.snapshot();
-    Cow::Borrowed(if !tokens.health().is_ready() {
-        "a token"
-    } else if now.paused_for.is_some() {
-        "the end of the pause after a 429"
-    } else if now.silent_for.is_some() {
-        "the end of the silence after a refusal"
-    } else if now.in_flight >= limiter.limits().most_in_flight().get() {
-        "a place in flight: answers are slow, or bodies are not read"
-    } else {
-        "a permit of the quota"
-    })
-}
 
 /// Contract, "Token endpoint": the realm in its path.
 const REALM: &str = "ServiceConnect";

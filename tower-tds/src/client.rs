@@ -16,22 +16,21 @@ use std::{
 use http::{HeaderValue, Method, Request, Response, header::USER_AGENT};
 use hyper::body::Incoming;
 use tokio::time::timeout;
-use tower::util::MapErr;
-use tower_oidc_cc::{BearerAuth, Provider, TokenSource};
+use tower_oidc_cc::{Provider, TokenSource};
 use tower_service::Service;
-use tower_tds_errors::{Classify, Error, Guard, GuardBody, Kind, Retry};
-use tower_tds_limits::{Detach, Limiter, RequestLimit, TrackBody};
+use tower_tds_errors::{Classify, Error, Guard, GuardBody, Kind};
+use tower_tds_limits::{Limiter, TrackBody};
 
 use crate::{
     BuildError, Builder, Call, RequestBody, ResponseBody, base::Base, compression::Compressed,
-    limiters::Limiters, misdirected::Misdirected, request::ReplayBytes, translate::ReadError,
+    layer::Above, limiters::Limiters, misdirected::Misdirected, request::ReplayBytes,
 };
 
 /// A client of the service: always a valid token, never beyond the limits, typed errors.
 ///
 /// # Backpressure
-/// `poll_ready` waits for a token and for a permit, as its layers do; see
-/// [`tower_oidc_cc::BearerAuth`] and [`tower_tds_limits::RequestLimit`].
+/// It is always ready: a call waits for its token and its permits in its future, within its deadline. Where
+/// calls are to be refused instead, put a limit of your own in front.
 ///
 /// # Cancel safety
 /// Dropping a call that was sent sees it to its end in the background: the service counts it either
@@ -60,11 +59,7 @@ pub struct Client {
 /// Errors are read below the decoder, which has no bounds; bodies are watched there too, since
 /// what is announced is counted as it is on the wire.
 type Classified = Compressed<Guard<Classify<Misdirected>>, GuardBody<TrackBody<Incoming>>>;
-type Limited = Detach<RequestLimit<Classified, ReadError>>;
-type Tokened = BearerAuth<Limited, ReadError>;
-type LayerError = <Tokened as Service<Request<RequestBody>>>::Error;
-pub(crate) type Translate = fn(LayerError) -> Error;
-pub(crate) type Stack = Retry<MapErr<Tokened, Translate>, ReplayBytes>;
+pub(crate) type Stack = Above<Classified, ReplayBytes>;
 
 // === impl Client ===
 

@@ -64,7 +64,8 @@
 //! | `json` | no | [`Response::json`] |
 //! | `claims` | no | the error of a missing role names the realm roles that the token does carry (read, **not verified**): [`Error::realm_roles`] |
 //!
-//! The rest is the whole, and [`layers`] has its parts.
+//! The rest is the whole. [`TdsLayer`] is the same around any other client, in one line, and [`layers`] has
+//! the parts for another order.
 //!
 //! # Non-goals
 //! - A mode without certificate checks.
@@ -78,6 +79,7 @@ mod call;
 mod client;
 mod compression;
 mod error;
+mod layer;
 pub mod layers;
 mod limiters;
 mod misdirected;
@@ -98,6 +100,7 @@ pub use self::{
     call::{Call, CallFuture},
     client::{Client, ResponseFuture},
     error::BuildError,
+    layer::{TdsLayer, TdsService},
     request::RequestBody,
     response::Response,
 };
