@@ -50,7 +50,9 @@ impl Base {
             return Ok(target);
         }
         let mut parts = target.into_parts();
-        let (None, Some(path)) = (&parts.authority, parts.path_and_query) else {
+        let path = parts.path_and_query;
+        let path = path.filter(|path| path.as_str().starts_with('/'));
+        let (None, Some(path)) = (&parts.authority, path) else {
             return Err(refused(
                 "a target is a path that begins with /, or a whole address",
             ));
@@ -68,6 +70,9 @@ impl Base {
 
     /// As [`resolve`](Self::resolve), of text.
     pub(crate) fn parse(&self, target: &str) -> Result<Uri, Error> {
+        if target.contains('#') {
+            return Err(refused("a fragment is not sent: write # as %23"));
+        }
         // What is no path and no whole address would be read as a host.
         if !target.starts_with('/') && !target.contains("://") {
             return Err(refused(

@@ -94,8 +94,9 @@ impl Builder {
         let auth_url = variable("TDS_AUTH_URL")?;
         let base_url = variable("TDS_BASE_URL")?;
         let id = variable("TDS_CLIENT_ID")?;
-        let credentials = match env::var_os("TDS_CLIENT_SECRET_FILE") {
-            Some(path) if env::var_os("TDS_CLIENT_SECRET").is_none() => Provider::file(id, path),
+        let set = |name| env::var_os(name).filter(|value| !value.is_empty());
+        let credentials = match set("TDS_CLIENT_SECRET_FILE") {
+            Some(path) if set("TDS_CLIENT_SECRET").is_none() => Provider::file(id, path),
             Some(_) => {
                 return Err(BuildError::new(
                     "TDS_CLIENT_SECRET and TDS_CLIENT_SECRET_FILE are both set: one would be ignored",
@@ -290,6 +291,11 @@ impl Builder {
             BuildError::because("the base URL is not usable: give https://host", error)
         })?;
         let origin = self.origin(&base)?;
+        if self.base_url.contains('#') {
+            return Err(BuildError::new(
+                "the base URL has a fragment, which is not sent",
+            ));
+        }
         let base_url = base.clone();
         let base = Base::new(base)?;
         let endpoint = self.endpoint()?;

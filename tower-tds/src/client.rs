@@ -5,10 +5,7 @@ use std::{
     future::Future,
     mem,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -22,8 +19,14 @@ use tower_tds_errors::{Classify, Error, Guard, GuardBody, Kind};
 use tower_tds_limits::{Limiter, TrackBody};
 
 use crate::{
-    BuildError, Builder, Call, RequestBody, ResponseBody, base::Base, compression::Compressed,
-    layer::Above, limiters::Limiters, misdirected::Misdirected, request::ReplayBytes,
+    BuildError, Builder, Call, RequestBody, ResponseBody,
+    base::Base,
+    calls::{Calls, UnderWay},
+    compression::Compressed,
+    layer::Above,
+    limiters::Limiters,
+    misdirected::Misdirected,
+    request::ReplayBytes,
 };
 
 /// A client of the service: always a valid token, never beyond the limits, typed errors.
@@ -50,8 +53,7 @@ pub struct Client {
     stack: Stack,
     base: Base,
     user_agent: HeaderValue,
-    /// Of all clones. A call that begins while it is set elsewhere may still pass.
-    closed: Arc<AtomicBool>,
+    calls: Arc<Calls>,
     tokens: TokenSource,
     limiters: Limiters,
 }
@@ -85,7 +87,7 @@ impl Client {
             stack,
             base,
             user_agent,
-            closed: Arc::default(),
+            calls: Arc::default(),
             tokens,
             limiters,
         }
@@ -107,8 +109,13 @@ impl Client {
     /// # Cancel safety
     /// Dropping it leaves the client closed.
     pub async fn shutdown(&self, within: Duration) -> bool {
-        self.closed.store(true, Ordering::Relaxed);
-        timeout(within, self.limiters.data.idle()).await.is_ok()
+        self.calls.close();
+        let ended = async {
+            // A call that sleeps, or waits for its turn, holds no place.
+            self.calls.ended().await;
+            self.limiters.data.idle().await;
+        };
+        timeout(within, ended).await.is_ok()
     }
 
     /// Gets `target`: a path, which is put under the base URL byte for byte, or a whole address of the
@@ -157,12 +164,19 @@ impl Client {
         Call::new(self.clone(), request)
     }
 
+    fn begin(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Result<(Request<RequestBody>, UnderWay), Error> {
+        let under_way = Calls::begin(&self.calls).ok_or_else(|| {
+            let closed = "the client was shut down: it takes no more calls";
+            Error::new(Kind::InvalidRequest, closed)
+        })?;
+        Ok((self.whole(request)?, under_way))
+    }
+
     /// The request as it is sent: to a whole address, by a name.
     fn whole(&self, mut request: Request<RequestBody>) -> Result<Request<RequestBody>, Error> {
-        if self.closed.load(Ordering::Relaxed) {
-            let closed = "the client was shut down: it takes no more calls";
-            return Err(Error::new(Kind::InvalidRequest, closed));
-        }
         let target = mem::take(request.uri_mut());
         *request.uri_mut() = self.base.resolve(target)?;
         let headers = request.headers_mut();
@@ -200,9 +214,10 @@ impl Service<Request<RequestBody>> for Client {
 
     fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
         ResponseFuture {
-            state: match self.whole(request) {
-                Ok(request) => State::Called {
+            state: match self.begin(request) {
+                Ok((request, under_way)) => State::Called {
                     inner: self.stack.call(request),
+                    under_way,
                 },
                 Err(error) => State::Refused { error: Some(error) },
             },
@@ -233,7 +248,12 @@ pin_project_lite::pin_project! {
     #[project = StateProjection]
     enum State {
         // ## Called => done
-        Called { #[pin] inner: <Stack as Service<Request<RequestBody>>>::Future },
+        Called {
+            #[pin]
+            inner: <Stack as Service<Request<RequestBody>>>::Future,
+            // Kept for its drop.
+            under_way: UnderWay,
+        },
         // ## Refused => done
         Refused { error: Option<Error> },
     }
@@ -246,7 +266,7 @@ impl Future for ResponseFuture {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
-            StateProjection::Called { inner } => {
+            StateProjection::Called { inner, .. } => {
                 let answered = inner.poll(cx);
                 answered.map_ok(|response| response.map(ResponseBody::new))
             }

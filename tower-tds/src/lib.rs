@@ -76,6 +76,7 @@ mod base;
 mod body;
 mod builder;
 mod call;
+mod calls;
 mod client;
 mod compression;
 mod error;

@@ -47,6 +47,10 @@ impl Proxies {
 
     /// The proxy for `target`, if there is one, and what it is shown.
     fn of(&self, target: &Uri) -> Result<Option<Tunnelled>, BoxError> {
+        // Plain http is for this machine alone, and a proxy leads away from it.
+        if target.scheme() == Some(&Scheme::HTTP) {
+            return Ok(None);
+        }
         let proxy = match self {
             Self::None => return Ok(None),
             // What cannot be read as an address would be no proxy at all.
@@ -67,6 +71,20 @@ impl Proxies {
 
     /// Whether what was set can be used for `target`.
     pub(crate) fn check(&self, target: &Uri) -> Result<(), BoxError> {
+        match self {
+            Self::One(_) if target.scheme() == Some(&Scheme::HTTP) => return Err(LEADS_AWAY.into()),
+            Self::Named(_) => NAMES.into_iter().try_for_each(|name| {
+                // What cannot be read would be no proxy at all, and is not shown: it may have a password.
+                match std::env::var(name) {
+                    Ok(url) if !url.is_empty() && !is_readable(&url) => {
+                        Err(format!("{name} cannot be read: {UNUSABLE}"))
+                    }
+                    Err(std::env::VarError::NotUnicode(_)) => Err(format!("{name} is not text")),
+                    Ok(_) | Err(std::env::VarError::NotPresent) => Ok(()),
+                }
+            })?,
+            Self::None | Self::One(_) => {}
+        }
         self.of(target).map(drop)
     }
 }
@@ -132,3 +150,21 @@ impl<C> fmt::Debug for Proxied<C> {
 }
 
 const UNUSABLE: &str = "write it as http://host:port; what it tunnels is encrypted all the same";
+
+const LEADS_AWAY: &str =
+    "plain http is for this machine alone, and a proxy leads away from it: leave one of them out";
+
+/// Of an encrypted address, as curl reads them.
+const NAMES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+
+fn is_readable(url: &str) -> bool {
+    let target = Uri::from_static("https://example.org");
+    Matcher::builder()
+        .all(url)
+        .build()
+        .intercept(&target)
+        .is_some()
+}
+
+#[cfg(test)]
+mod tests;

@@ -44,6 +44,11 @@ impl Tls {
                     "certificates are ignored where the whole TLS configuration is given: put them into it",
                 ));
             }
+            if !whole.alpn_protocols.is_empty() {
+                return Err(BuildError::new(
+                    "the TLS configuration names protocols (ALPN): leave them to the client",
+                ));
+            }
             return Ok(whole);
         }
         let mut roots = RootCertStore::empty();

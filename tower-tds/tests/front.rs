@@ -309,6 +309,13 @@ async fn settings_that_cannot_be_used_or_would_be_ignored_are_told_when_it_is_bu
             .with_root_certificates(rustls::RootCertStore::empty())
             .with_no_client_auth()
     };
+    let secure = || {
+        let credentials = Credentials::new("id", "s3cr3t").expect("they can be sent");
+        let (auth, data) = ("https://auth.example.org", "https://data.example.org");
+        Client::builder(auth, data, credentials).tls(tls())
+    };
+    let mut with_alpn = tls();
+    with_alpn.alpn_protocols = vec![b"h2".to_vec()];
     let cases = [
         (plain().root_certificate(b"no PEM"), "root certificate"),
         (
@@ -316,9 +323,11 @@ async fn settings_that_cannot_be_used_or_would_be_ignored_are_told_when_it_is_bu
             "client certificate",
         ),
         (plain().tls(tls()).root_certificate(b"any"), "ignored"),
-        (plain().proxy("not an address"), "proxy"),
-        (plain().proxy("socks5://127.0.0.1:1080"), "proxy"),
-        (plain().proxy("https://127.0.0.1:1080"), "proxy"),
+        (secure().proxy("not an address"), "proxy"),
+        (plain().proxy("http://127.0.0.1:3128"), "proxy"),
+        (plain().tls(with_alpn), "ALPN"),
+        (secure().proxy("socks5://127.0.0.1:1080"), "proxy"),
+        (secure().proxy("https://127.0.0.1:1080"), "proxy"),
         (plain().user_agent("a\nb"), "user agent"),
     ];
     for (builder, named) in cases {
@@ -403,4 +412,32 @@ async fn a_deadline_ends_a_call_whoever_set_it() {
     let error = hasty.get("/v1/live/bus").await.expect_err("30 s");
     assert_eq!(error.kind(), Kind::Timeout);
     assert_eq!(server.ledger().summary().data_calls, 2);
+}
+
+#[tokio::test]
+async fn a_shutdown_waits_for_calls_that_sleep_or_wait_for_their_turn() {
+    let server = start(Config::default()).await;
+    let mut faults = Faults::default();
+    let busy = DataFault::Status {
+        status: 503,
+        burst: 1,
+    };
+    let second = std::num::NonZeroU64::new(101).expect("a count");
+    faults.data.push(Scripted::new(busy, When::Every(second)));
+    server.sim().set_faults(faults);
+    let client = client(&server, server.base_url());
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..120 {
+        let call = client.get("/v1/live/bus").into_future();
+        calls.spawn(async move { call.await?.bytes().await });
+    }
+    while server.ledger().summary().data_calls == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(client.shutdown(Duration::from_secs(20)).await);
+    // All of them have ended by then, the one that was told 503 among them.
+    assert_eq!(server.ledger().summary().data_calls, 121);
+    for call in calls.join_all().await {
+        call.expect("data");
+    }
 }
