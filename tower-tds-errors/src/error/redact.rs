@@ -100,6 +100,7 @@ pub(crate) fn escaped(text: &str) -> Box<str> {
 fn scrubbed(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut secret_next = false;
+    let mut secret_line = false;
     for word in text.split_inclusive(char::is_whitespace) {
         let body = word.trim_end();
         let space = word.get(body.len()..).unwrap_or_default();
@@ -107,7 +108,7 @@ fn scrubbed(text: &str) -> String {
         let name = name.to_ascii_lowercase();
         let scheme = SCHEMES.contains(&&*name);
         let names = scheme || SECRETS.contains(&&*name);
-        if secret_next && !body.is_empty() && !names {
+        if (secret_next && !body.is_empty() && !names) || (secret_line && !body.is_empty()) {
             kept.push_str(REDACTED);
         } else {
             scrub_word(body, &mut kept);
@@ -116,7 +117,16 @@ fn scrubbed(text: &str) -> String {
         // `token: …`, `client_secret is …`, and the sign that stands alone.
         let joins = matches!(body, "" | "is" | "was" | "=" | ":");
         let opens = KEYS.contains(&&*name) && body.ends_with([':', '=']);
-        secret_next = names || opens || (secret_next && joins);
+        // `Authorization:Bearer …`, in whatever quotes.
+        let last = body.rsplit(|c: char| !c.is_ascii_alphanumeric());
+        let scheme_last = last.into_iter().find(|part| !part.is_empty());
+        let scheme_last = scheme_last
+            .is_some_and(|last| SCHEMES.iter().any(|name| last.eq_ignore_ascii_case(name)));
+        secret_next = names || opens || scheme_last || (secret_next && joins);
+        // A cookie's line has as many as it likes.
+        let cookies = name.rsplit(|c: char| !c.is_ascii_alphanumeric()).next() == Some("cookie");
+        secret_line =
+            (secret_line || (cookies && body.ends_with([':', '=']))) && !space.contains('\n');
     }
     kept
 }
@@ -130,25 +140,35 @@ fn scrub_word(word: &str, kept: &mut String) {
         let end = rest.find(['"', '\'', '>', ')', ']', ',']);
         let (address, after) = rest.split_at(end.unwrap_or(rest.len()));
         let parsed = format!("{scheme}://{address}").parse::<Uri>();
-        kept.push_str(before);
+        scrub_word(before, kept);
         kept.push_str(&parsed.map_or_else(|_| REDACTED.into(), |parsed| uri(&parsed)));
-        kept.push_str(after);
+        scrub_word(after, kept);
         return;
     }
     let lower = word.to_ascii_lowercase();
+    // What is encoded outside of an address may be anything.
+    if ["%3d", "%3a", "%3f", "%2f"]
+        .iter()
+        .any(|sign| lower.contains(sign))
+    {
+        kept.push_str(REDACTED);
+        return;
+    }
     let query = word
         .find('?')
         .filter(|at| word.get(..*at).is_some_and(|path| path.contains('/')));
     let valued = |name: &&str| {
-        let at = lower.find(*name)?;
-        let end = at.saturating_add(name.len());
-        let value = lower.get(end..)?.trim_start_matches(['"', '\'', '\\']);
-        let told = !value
-            .trim_start_matches(['=', ':', '"', '\'', '\\'])
-            .is_empty();
-        (value.starts_with(['=', ':']) && told).then_some(end)
+        lower.match_indices(*name).find_map(|(at, _)| {
+            let end = at.saturating_add(name.len());
+            let value = lower.get(end..)?.trim_start_matches(['"', '\'', '\\']);
+            let told = !value
+                .trim_start_matches(['=', ':', '"', '\'', '\\'])
+                .is_empty();
+            (value.starts_with(['=', ':']) && told).then_some(end)
+        })
     };
-    let form = KEYS.iter().chain(&SECRETS).filter_map(valued).min();
+    let names = KEYS.iter().chain(&SECRETS).chain(&SCHEMES);
+    let form = names.filter_map(valued).min();
     let cut = query.into_iter().chain(form).min().unwrap_or(word.len());
     let (clear, secret) = word.split_at_checked(cut).unwrap_or((word, ""));
     let matrix = clear.contains('/') && clear.contains(';');

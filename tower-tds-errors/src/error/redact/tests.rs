@@ -50,6 +50,20 @@ fn echoed_secrets_are_taken_out() {
         "client_secret 'CANARY' is wrong",
         "X-Api-Key: CANARY is unknown",
         "authorization=CANARY",
+        "bad request client_secret=CANARY&redirect_uri=https://x/cb",
+        "got {\"url\":\"https://id/t\",\"client_secret\":\"CANARY\"}",
+        "tried https://a/x,https://b/cb?code=CANARY in turn",
+        "Authorization:Bearer CANARY was refused",
+        "{authorization=Bearer CANARY, host=d}",
+        "{\"Authorization\":\"Bearer CANARY\"}",
+        "Bearer:CANARY is unknown",
+        "Bearer=CANARY is unknown",
+        "Cookie: lang=en; AUTH_SID2=CANARY; theme=CANARY",
+        "Set-Cookie: lang=en; AUTH_SID2=CANARY",
+        "tokens=3&token=CANARY",
+        "code_challenge=x&code=CANARY",
+        "token%3DCANARY is no parameter",
+        "https%3A%2F%2Fb%2Fcb%3Fcode%3DCANARY is no address",
     ] {
         let clean = clean(text);
         assert!(!clean.contains("CANARY"), "{clean}");
