@@ -123,6 +123,26 @@ async fn a_deadline_keeps_the_last_answer_and_says_what_was_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deadline_keeps_the_last_answer_also_where_a_lost_one_came_after_it() {
+    let service = tower::service_fn(async |request: Request<()>| {
+        match Attempt::of(request.extensions()).number() {
+            1 => {
+                let busy = Response::builder().status(503).header("retry-after", "1");
+                Ok::<_, BoxError>(busy.body(String::new()).unwrap())
+            }
+            2 => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+            _ => std::future::pending().await,
+        }
+    });
+    let layer = RetryLayer::new().deadline(ms(10_000));
+    let stack = layer.layer(ClassifyLayer::new().layer(service));
+    let error = stack.oneshot(Request::new(())).await.unwrap_err();
+    assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 3));
+    assert_eq!(error.status().map(|status| status.as_u16()), Some(503));
+    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hint_that_fits_is_never_refused_for_its_jitter() {
     for (hint, deadline) in [("20", 22_000), ("29", 29_100), ("1", 1_050)] {
         for seed in 0..50 {

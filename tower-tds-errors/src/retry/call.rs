@@ -47,6 +47,8 @@ struct Past {
     spending: Spending,
     /// The failure that is being waited on.
     failure: Option<Error>,
+    /// The last with a status before that one.
+    answer: Option<Error>,
 }
 
 // === impl Call ===
@@ -184,7 +186,9 @@ impl<B, P> Call<B, P> {
         match self.after(&error, now) {
             Ok(end) => {
                 if let Some(past) = &mut self.past {
-                    past.failure = Some(error);
+                    let before = past.failure.replace(error);
+                    let known = before.filter(|before| before.status().is_some());
+                    past.answer = known.or(past.answer.take());
                 }
                 Ok(end)
             }
@@ -237,11 +241,10 @@ impl<B, P> Call<B, P> {
             return self.failed(error);
         }
         let failure = self.past.as_mut().and_then(|past| past.failure.take());
-        let mut error = match failure {
-            // What is known stays known.
-            Some(answer) if answer.status().is_some() => answer,
-            _ => Error::build(Facts::new(Kind::Timeout), None),
-        };
+        let answer = failure.filter(|failure| failure.status().is_some());
+        // What is known stays known.
+        let answer = answer.or_else(|| self.past.as_mut()?.answer.take());
+        let mut error = answer.unwrap_or_else(|| Error::build(Facts::new(Kind::Timeout), None));
         let facts = error.facts_mut();
         facts.sent = Sent::Unknown;
         facts.waited_for = Some(Cow::Borrowed("an answer"));
@@ -255,7 +258,17 @@ impl<B, P> Call<B, P> {
             Cow::Borrowed("a token, a permit, or another layer below"),
             |waits| waits(),
         );
-        let mut error = self.unmended().unwrap_or_else(|| {
+        let failure = self.unmended();
+        let answered = failure
+            .as_ref()
+            .is_some_and(|failure| failure.status().is_some());
+        let answer = self.past.as_mut().and_then(|past| past.answer.take());
+        let failure = if answered {
+            failure
+        } else {
+            answer.or(failure)
+        };
+        let mut error = failure.unwrap_or_else(|| {
             let mut facts = Facts::new(Kind::Timeout);
             facts.sent = Sent::Never;
             Error::build(facts, None)
@@ -385,6 +398,7 @@ impl Past {
             state: RetryState::of(repeats, settings.dice.session()),
             spending: Spending::default(),
             failure: None,
+            answer: None,
         }
     }
 }
