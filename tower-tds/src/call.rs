@@ -29,7 +29,6 @@ use crate::{Client, RequestBody, Response};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 #[must_use = "a call is sent when it is awaited"]
 pub struct Call {
     client: Client,
@@ -114,6 +113,18 @@ impl IntoFuture for Call {
                 Err(error) => State::Refused { error: Some(error) },
             },
         }
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Its query and its headers may be secret.
+        let mut call = f.debug_struct("Call");
+        match &self.request {
+            Ok(request) => call.field("method", request.method()),
+            Err(error) => call.field("error", error),
+        };
+        call.finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The answer to a call: a success, with its body still to be read.
 
+use std::fmt;
+
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tower_tds_errors::Error;
@@ -21,7 +23,6 @@ use crate::ResponseBody;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Response(http::Response<ResponseBody>);
 
 // === impl Response ===
@@ -86,6 +87,15 @@ impl Response {
     #[must_use]
     pub fn into_http(self) -> http::Response<ResponseBody> {
         self.0
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A server's headers may be secret, and long.
+        f.debug_struct("Response")
+            .field("status", &self.status())
+            .finish_non_exhaustive()
     }
 }
 

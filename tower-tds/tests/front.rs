@@ -441,3 +441,18 @@ async fn a_shutdown_waits_for_calls_that_sleep_or_wait_for_their_turn() {
         call.expect("data");
     }
 }
+
+#[tokio::test]
+async fn what_is_printed_of_a_call_and_its_answer_has_no_query_and_no_header() {
+    let server = start(Config::default()).await;
+    let client = client(&server, server.base_url());
+    let call = client
+        .get("/v1/live/bus?key=CANARY")
+        .header("x-api-key", "CANARY");
+    let printed = format!("{call:?}");
+    let mut answer = Response::new(ResponseBody::from("CANARY"));
+    let cookie = "CANARY".parse().expect("a header");
+    answer.headers_mut().insert("set-cookie", cookie);
+    let printed = format!("{printed} {:?}", tower_tds::Response::from(answer));
+    assert!(!printed.contains("CANARY"), "{printed}");
+}
