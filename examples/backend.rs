@@ -10,7 +10,7 @@ use std::{num::NonZeroU32, process::ExitCode, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{Request, Uri};
 use http_body_util::BodyExt;
-use tds_examples::{Service, end, say, tally};
+use tds_examples::{Service, end, no_argument, say, tally};
 use tokio::{sync::Mutex, task::JoinSet, time::Instant, time::timeout};
 use tower::{BoxError, ServiceExt};
 use tower_tds::{Client, RequestBody, layers::errors::RetryLayer};
@@ -68,6 +68,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), BoxError> {
+    no_argument("backend, without arguments")?;
     let service = Service::find().await?;
     // A user who waits is better told than kept: one attempt.
     let once = RetryLayer::new().attempts(NonZeroU32::MIN);

@@ -7,7 +7,7 @@ mod settings;
 pub use self::{
     say::{causes, end, say, tally, warn},
     service::Service,
-    settings::{NAMES, argument, environment, target},
+    settings::{NAMES, argument, environment, no_argument, target},
 };
 
 #[cfg(doctest)]

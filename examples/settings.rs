@@ -1,8 +1,10 @@
 //! What a program is told by its environment and its arguments.
 
-use std::{env, ffi::OsString};
+use std::{env, ffi::OsString, process};
 
 use http::Uri;
+
+use crate::say;
 
 /// The URL of the token service and of the data service, the client's id and its secret; none of
 /// them is set where the simulated service is wanted.
@@ -29,7 +31,8 @@ pub fn environment() -> Result<Option<[String; 4]>, String> {
     }
 }
 
-/// The one argument that a program takes, if it is given.
+/// The one argument that a program takes, if it is given. Says how the program is used, and ends it, if
+/// that is asked for.
 ///
 /// # Errors
 /// How the program is used, if it is given more, or an option.
@@ -40,8 +43,24 @@ pub fn argument(usage: &str) -> Result<Option<String>, String> {
         arguments.next(),
     ) {
         (None, _) => Ok(None),
+        (Some(Ok(help)), None) if matches!(&*help, "-h" | "--help") => {
+            // Help is an answer, not an error; who does not read it has no other use for it.
+            drop(say(&format!("usage: {usage}\n")));
+            process::exit(0)
+        }
         (Some(Ok(argument)), None) if !argument.starts_with('-') => Ok(Some(argument)),
         (Some(_), _) => Err(format!("usage: {usage}")),
+    }
+}
+
+/// For a program that takes none.
+///
+/// # Errors
+/// How the program is used, if it is given any.
+pub fn no_argument(usage: &str) -> Result<(), String> {
+    match argument(usage)? {
+        None => Ok(()),
+        Some(_) => Err(format!("usage: {usage}")),
     }
 }
 

@@ -12,7 +12,7 @@ use std::{num::NonZeroU32, process::ExitCode};
 
 use http::{Request, Uri};
 use http_body_util::BodyExt;
-use tds_examples::{Service, end, say, tally};
+use tds_examples::{Service, end, no_argument, say, tally};
 use tokio::task::JoinSet;
 use tower::{BoxError, ServiceExt};
 use tower_tds::{Client, Limits, RequestBody};
@@ -25,6 +25,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), BoxError> {
+    no_argument("shares, without arguments")?;
     let service = Service::find().await?;
     let mut calls = JoinSet::new();
     for share in Limits::default().shares(CONTAINERS)? {

@@ -12,7 +12,7 @@ use std::{num::NonZeroU32, process::ExitCode};
 
 use http::Request;
 use http_body_util::BodyExt;
-use tds_examples::{end, say, tally};
+use tds_examples::{end, no_argument, say, tally};
 use tds_sim::{Config, Server};
 use tokio::task::JoinSet;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
@@ -26,6 +26,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), BoxError> {
+    no_argument("with-reqwest, without arguments")?;
     let server = Server::start(Config::default()).await?;
     let token = server.sim().token(server.client_id())?; // from wherever you have it
 

@@ -54,7 +54,7 @@ fn what_no_program_can_use_is_said_and_nothing_is_called() {
         env!("CARGO_BIN_EXE_poll"),
     );
     let id = [("TDS_CLIENT_ID", "id")];
-    let cases: [Case<'_>; 7] = [
+    let cases: [Case<'_>; 10] = [
         // A client that is set shall not be served made-up data.
         (
             bulk,
@@ -65,7 +65,25 @@ fn what_no_program_can_use_is_said_and_nothing_is_called() {
         (get, &["/a b"], &[], "%20"),
         (get, &["https://127.0.0.1:1/p"], &[], "what follows it"),
         (get, &["/p", "/q"], &[], "usage: get [PATH]"),
-        (bulk, &["--help"], &[], "usage: bulk [FOLDER]"),
+        (bulk, &["--folder"], &[], "usage: bulk [FOLDER]"),
+        (
+            env!("CARGO_BIN_EXE_backend"),
+            &["8080"],
+            &[],
+            "usage: backend",
+        ),
+        (
+            env!("CARGO_BIN_EXE_shares"),
+            &["--all"],
+            &[],
+            "usage: shares",
+        ),
+        (
+            env!("CARGO_BIN_EXE_with-reqwest"),
+            &["x"],
+            &[],
+            "usage: with-reqwest",
+        ),
         (
             bulk,
             &["/proc/none"],
@@ -80,6 +98,24 @@ fn what_no_program_can_use_is_said_and_nothing_is_called() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
         assert!(error.contains(told), "{arguments:?}: {error}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn each_says_how_it_is_used() {
+    for program in [
+        env!("CARGO_BIN_EXE_get"),
+        env!("CARGO_BIN_EXE_bulk"),
+        env!("CARGO_BIN_EXE_poll"),
+        env!("CARGO_BIN_EXE_backend"),
+        env!("CARGO_BIN_EXE_shares"),
+        env!("CARGO_BIN_EXE_with-reqwest"),
+    ] {
+        let help = out(program, &["--help"]);
+        assert!(
+            help.starts_with("usage: ") && help.lines().count() == 1,
+            "{help}"
+        );
     }
 }
 
