@@ -32,6 +32,7 @@ pub(crate) use self::{handle::Exchange, permit::ConnectionPermit, sockets::Conne
 use crate::{
     LimitError, Limiter,
     queue::{Queue, Readiness},
+    request::held,
 };
 
 /// Puts [`ConnectionLimit`] around a connector.
@@ -214,7 +215,10 @@ where
     type Future = ConnectFuture<C::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        let begun = *self.begun.get_or_insert_with(Begun::here);
+        let begun = *self.begun.get_or_insert_with(|| {
+            held(true);
+            Begun::here()
+        });
         let mut inner_waits = false;
         let ready = self.readiness.poll_ready(cx, |cx| {
             let ready = self.inner.poll_ready(cx);

@@ -18,7 +18,6 @@ use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
 
-pub(crate) use self::permit::RequestPermit;
 pub use self::{
     body::PermitBody,
     detach::{Detach, DetachFuture, DetachLayer},
@@ -26,6 +25,7 @@ pub use self::{
     future::ResponseFuture,
     served::Served,
 };
+pub(crate) use self::{detach::held, permit::RequestPermit};
 use crate::{
     Error, Limiter,
     credential::{PauseWaiter, Probe},

@@ -2,7 +2,11 @@
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
-use std::{future::poll_fn, pin::Pin, time::Duration};
+use std::{
+    future::{IntoFuture, poll_fn},
+    pin::Pin,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures_core::Stream;
@@ -12,6 +16,7 @@ use tds_sim::{Config, DataFault, Faults, Scripted, Server, Tls, When};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
     net::{TcpListener, TcpStream},
+    time::sleep,
 };
 use tower::{Service, ServiceExt, service_fn};
 use tower_tds::{Builder, Client, Credentials, Error, Kind, RequestBody, ResponseBody};
@@ -221,12 +226,24 @@ async fn proxy() -> (
     std::net::SocketAddr,
     tokio::sync::mpsc::UnboundedReceiver<String>,
 ) {
+    slow_proxy(|_| Duration::ZERO).await
+}
+
+/// One that waits so long before it says that the n-th tunnel is there.
+async fn slow_proxy(
+    wait: fn(u32) -> Duration,
+) -> (
+    std::net::SocketAddr,
+    tokio::sync::mpsc::UnboundedReceiver<String>,
+) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let (saw, seen) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
+        let mut tunnels = 0;
         while let Ok((mut socket, _)) = listener.accept().await {
-            let saw = saw.clone();
+            let (saw, wait) = (saw.clone(), wait(tunnels));
+            tunnels += 1;
             tokio::spawn(async move {
                 let head = head(&mut socket).await;
                 let target = head.split(' ').nth(1).map(str::to_owned);
@@ -234,6 +251,7 @@ async fn proxy() -> (
                     .await
                     .expect("it listens");
                 drop(saw.send(head));
+                sleep(wait).await;
                 socket
                     .write_all(b"HTTP/1.1 200 OK\r\n\r\n")
                     .await
@@ -277,6 +295,36 @@ async fn a_companys_authority_and_proxy_take_two_lines() {
         1,
         "the tunnel counts"
     );
+}
+
+#[tokio::test]
+async fn what_has_no_connection_yet_is_not_sent_after_its_deadline_or_its_caller() {
+    let mut config = Config::default();
+    config.tls = Tls::On;
+    let server = start(config).await;
+    let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
+    // The token's tunnel is quick, and those of the data are not.
+    let slow = |n| Duration::from_millis(if n == 0 { 0 } else { 600 });
+    let (address, mut seen) = slow_proxy(slow).await;
+    let client = builder(&server, server.base_url())
+        .root_certificate(&authority)
+        .proxy(&format!("http://{address}"))
+        .build()
+        .expect("all of it can be used");
+    client.tokens().ready().await.expect("a token");
+    seen.recv().await.expect("the token's tunnel");
+    let request = Request::post("/v1/live/bus").body("once");
+    let late = client.request(request.expect("a request"));
+    let error = late.deadline(Duration::from_millis(100)).await;
+    assert_eq!(error.expect_err("no tunnel").kind(), Kind::Timeout);
+    let gone = client.get("/v1/live/bus").into_future();
+    tokio::time::timeout(Duration::from_millis(100), gone)
+        .await
+        .expect_err("no tunnel");
+    seen.recv().await.expect("the first one's tunnel");
+    seen.recv().await.expect("the second one's tunnel");
+    sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(server.ledger().summary().data_calls, 0);
 }
 
 #[tokio::test]
@@ -350,7 +398,7 @@ async fn a_shutdown_takes_no_more_calls_and_waits_for_what_is_under_way() {
     client.tokens().ready().await.expect("a token");
     let call = tokio::spawn(client.get("/v1/live/bus").into_future());
     while server.ledger().summary().data_calls == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        sleep(Duration::from_millis(5)).await;
     }
     // Nobody waits for it any more, and it is under way all the same.
     call.abort();
@@ -432,7 +480,7 @@ async fn a_shutdown_waits_for_calls_that_sleep_or_wait_for_their_turn() {
         calls.spawn(async move { call.await?.bytes().await });
     }
     while server.ledger().summary().data_calls == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        sleep(Duration::from_millis(5)).await;
     }
     assert!(client.shutdown(Duration::from_secs(20)).await);
     // All of them have ended by then, the one that was told 503 among them.

@@ -8,11 +8,14 @@ use std::{
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 
-use crate::connection::{
-    ConnectionPermit,
-    background::Begun,
-    closing::{Socket, close},
-    permit::Place,
+use crate::{
+    connection::{
+        ConnectionPermit,
+        background::Begun,
+        closing::{Socket, close},
+        permit::Place,
+    },
+    request::held,
 };
 
 /// A socket that holds its connection permit until the server has closed it too.
@@ -124,6 +127,8 @@ impl<T: Socket> Write for LimitedIo<T> {
 
 impl<T: Socket + Connection> Connection for LimitedIo<T> {
     fn connected(&self) -> Connected {
+        // A pool asks when all of the connecting is done, and then sends.
+        held(false);
         self.held.as_ref().map_or_else(Connected::new, |held| {
             held.socket.connected().extra(held.place.connected())
         })

@@ -1,6 +1,7 @@
 //! A call that goes on when its caller has gone.
 
 use std::{
+    cell::Cell,
     fmt,
     future::Future,
     pin::Pin,
@@ -31,7 +32,10 @@ pub struct DetachLayer {}
 /// `cargo test -p tower-tds-limits --test outcomes half_of -- --nocapture`.)
 ///
 /// The call is let go after 30 s, or when 256 KiB of its body have come. Its permit in flight is
-/// held until then. What was not polled once is dropped as it is, and so is what has panicked.
+/// held until then. Only what can have been sent goes on. What was not polled once is dropped as it
+/// is, and so is what has panicked, what waits for a moment to send, and what waits for a connection
+/// through a [`ConnectionLimit`](crate::ConnectionLimit): nothing is sent for a caller who has gone.
+/// (Of an HTTP/2 connection that another call makes it is not known.)
 ///
 /// # Backpressure
 /// Readiness is the inner service's own. Calls without a caller keep their places, so that those
@@ -98,6 +102,8 @@ pub struct DetachFuture<F: Detachable> {
     /// Whether it was polled, and can be polled again: not before its first poll, and not within
     /// one, which may panic.
     waits: bool,
+    /// Whether it waits for something without which it is not sent.
+    is_held: bool,
 }
 
 // === impl DetachLayer ===
@@ -138,6 +144,7 @@ where
         DetachFuture {
             call: Some(self.inner.call(request)),
             waits: false,
+            is_held: false,
         }
     }
 }
@@ -166,7 +173,9 @@ impl<F: Detachable> Future for DetachFuture<F> {
             return Poll::Pending;
         };
         this.waits = false;
+        HELD.set(None);
         let polled = Pin::new(call).poll(cx);
+        this.is_held = HELD.get().unwrap_or(this.is_held);
         if polled.is_ready() {
             this.call = None;
         } else {
@@ -180,6 +189,7 @@ impl<F: Detachable> Drop for DetachFuture<F> {
     fn drop(&mut self) {
         if let Some(call) = self.call.take()
             && self.waits
+            && !self.is_held
             && let Ok(runtime) = Handle::try_current()
         {
             drop(runtime.spawn(async move {
@@ -194,6 +204,17 @@ impl<F: Detachable> fmt::Debug for DetachFuture<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DetachFuture").finish_non_exhaustive()
     }
+}
+
+/// Says of the call that this thread polls whether it waits for something without which it is not sent.
+pub(crate) fn held(is_held: bool) {
+    HELD.set(Some(is_held));
+}
+
+thread_local! {
+    /// What was said last in the poll that is going on. A pool makes its connections in the polls of the
+    /// call that needs one, and nothing else tells which call that is.
+    static HELD: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
 async fn see_to_its_end<F: Detachable>(call: F) {

@@ -13,7 +13,7 @@ use crate::{
     Error, LimitError,
     connection::Exchange,
     request::{
-        Feedback, Outcome, PermitBody,
+        Feedback, Outcome, PermitBody, held,
         permit::{Moment, RequestPermit},
     },
 };
@@ -93,7 +93,9 @@ where
                 feedback,
             } => {
                 if let (Some(wait), Some(permit)) = (moment.as_mut(), permit.as_mut()) {
-                    let passed = ready!(permit.poll_send(wait, cx));
+                    let passed = permit.poll_send(wait, cx);
+                    held(passed.is_pending());
+                    let passed = ready!(passed);
                     *moment = None;
                     if let Err(error) = passed {
                         this.state.set(State::Refused { error: None });
