@@ -138,6 +138,13 @@ impl Error {
         self
     }
 
+    /// Notes that the service had answered, so that the request was [sent](Self::sent).
+    #[must_use]
+    pub fn answered(mut self) -> Self {
+        self.facts_mut().sent = Sent::Answered;
+        self
+    }
+
     /// Changes what the failure means. Whether the request was sent stays what it is.
     pub fn set_kind(&mut self, kind: Kind) {
         self.facts_mut().set_kind(kind);
@@ -209,6 +216,18 @@ impl Error {
                 | TokenUnavailable
                 | TokenRefused
         )
+    }
+
+    /// Whether no root certificate vouches for the server's: its CA has to be added to them.
+    #[must_use]
+    pub fn is_unknown_issuer(&self) -> bool {
+        // rustls says so.
+        let unknown = |error: &(dyn StdError + 'static)| {
+            let text = error.to_string();
+            text.contains("UnknownIssuer") || text.contains("unknown issuer")
+        };
+        let mut causes = self.inner.source.iter();
+        self.kind() == Kind::Tls && causes.any(|source| source::chain(&**source).any(unknown))
     }
 
     /// Whether something took too long: an attempt, a limit, the service, or the call as a whole.

@@ -16,6 +16,7 @@ use tower_service::Service;
 
 use self::body::GuardBody;
 use crate::retry::request::{SeenTo, Until};
+use crate::retry::saved::Saved;
 
 pub(crate) mod body;
 
@@ -99,6 +100,8 @@ pin_project! {
         inner: F,
         bounds: Bounds,
         until: Option<Instant>,
+        // Until there is a body, which takes it for its errors.
+        line: Option<Saved>,
     }
 }
 
@@ -166,6 +169,7 @@ where
         GuardFuture {
             until: until.map(|until| until.0),
             bounds: self.bounds,
+            line: Some(Saved::line(request.method(), request.uri())),
             inner: self.inner.call(request),
         }
     }
@@ -186,7 +190,7 @@ where
         if this.until.is_some() {
             head.extensions.insert(SeenTo);
         }
-        let body = GuardBody::new(&head, body, *this.bounds, *this.until);
+        let body = GuardBody::new(&head, body, *this.bounds, *this.until, this.line.take());
         Poll::Ready(Ok(Response::from_parts(head, body)))
     }
 }

@@ -29,7 +29,8 @@ pub enum Kind {
     MissingRole,
     /// No token could be had just now. The token endpoint is at fault, not the service.
     TokenUnavailable,
-    /// The client credentials were refused. All other calls will be, too.
+    /// No token will be had before somebody changes something: the client credentials were refused, or the
+    /// token endpoint is another. That ends a job.
     TokenRefused,
     /// More calls than the key may make (429). The limiter pauses this key.
     Throttled,
@@ -55,7 +56,7 @@ pub enum Kind {
     NotFound,
     /// Any other refusal: see the status.
     Rejected,
-    /// The request was never one that can be sent. Its caller is at fault.
+    /// The call was never one that can be made. Its caller is at fault.
     InvalidRequest,
     /// No connection, or none that took the request. It was never sent, whatever its method.
     Connect,
@@ -192,7 +193,7 @@ impl Kind {
                 "no token could be had",
                 "try again later"),
             Self::TokenRefused => Row::new("token_refused", NO, UNSENT, true,
-                "the client credentials were refused",
+                "no token can be had as things are set",
                 "check client id and secret"),
             Self::Throttled => Row::new("throttled", Quota, Answered, false,
                 "the key has used up its calls",
@@ -227,8 +228,8 @@ impl Kind {
             Self::Rejected => Row::new("rejected", NO, Answered, false,
                 "the service rejects this request",
                 "change the request"),
-            Self::InvalidRequest => Row::new("invalid_request", NO, Unknown, false,
-                "the request cannot be sent as it is",
+            Self::InvalidRequest => Row::new("invalid_request", NO, UNSENT, false,
+                "the call cannot be made as it is",
                 "use an absolute uri, a scheme that the client speaks, and a body that does not fail"),
             Self::Connect => Row::new("connect", Backoff, UNSENT, false,
                 "no connection could be made",

@@ -152,13 +152,17 @@ impl Default for RetryLayer {
 
 impl<P> RetryLayer<P> {
     /// Sets how often a request is sent at most, the first time included.
+    ///
+    /// Not counted is one more for a safe method whose kept connection the server had closed: a
+    /// [`Reset`](crate::Kind::Reset), once a call, and none where there is one attempt alone.
     #[must_use]
     pub const fn attempts(mut self, attempts: NonZeroU32) -> Self {
         self.settings.attempts = attempts;
         self
     }
 
-    /// Sets the deadline of calls that bring none that is earlier: see [`Deadline`].
+    /// Sets the deadline of calls that bring none that is earlier: see [`Deadline`]. Without it they
+    /// have two minutes, unless they bring a deadline at all.
     #[must_use]
     pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
         self.settings.deadline = Some(deadline.into());
@@ -350,7 +354,9 @@ impl Settings {
         if due.is_set {
             let call = clock::now();
             due.call = Some(call);
-            for deadline in [self.deadline, within, own].into_iter().flatten() {
+            // The default is for who set none.
+            let layers = self.deadline.filter(|_| self.is_set);
+            for deadline in [layers, within, own].into_iter().flatten() {
                 due.add(deadline, call);
             }
         }

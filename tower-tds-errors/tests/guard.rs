@@ -91,7 +91,7 @@ async fn a_body_that_ends_early_is_truncated_with_received_and_expected() {
     assert_eq!((error.received(), error.expected()), (Some(6), Some(10)));
     assert_eq!(
         error.to_string(),
-        "the answer broke off: fewer bytes came than were announced after 6 of 10 bytes; \
+        "GET /: the answer broke off: fewer bytes came than were announced after 6 of 10 bytes; \
          fetch it again, and discard the part"
     );
 }
@@ -327,7 +327,6 @@ async fn a_drip_is_cut_at_the_deadline_that_counts_until_the_end_of_the_body() {
             .service(dripping(gap));
         let start = Instant::now();
         let response = stack.oneshot(Request::new(())).await.unwrap();
-        assert!(response.extensions().is_empty());
         let error = response.into_body().collect().await.map(drop).unwrap_err();
         assert_eq!(
             (error.kind(), error.gave_up()),

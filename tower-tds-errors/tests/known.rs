@@ -14,10 +14,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::{Body, Frame};
+use http_body_util::BodyExt;
 use probe::{Probe, get, status_of};
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{Attempt, ClassifyLayer, Deadline, Error, GiveUp, Kind, RetryLayer, Sent};
+use tower_tds_errors::{
+    Attempt, ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, Kind, RetryLayer, Sent,
+};
 
 /// A body that never says anything.
 struct Hangs;
@@ -273,4 +276,107 @@ fn outside_a_runtime_nothing_panics_and_a_call_ends_at_its_first_wait() {
     assert_eq!((error.kind(), sent), (Kind::NotFound, 1));
     let (error, sent) = poll(421, None);
     assert_eq!((error.kind(), sent), (Kind::Misdirected, 2));
+}
+
+/// Answers by these statuses, one after the other, and by the last for ever.
+fn scripted(
+    statuses: &'static [u16],
+) -> impl Clone + Service<Request<()>, Response = Response<String>, Error = BoxError, Future: Send>
+{
+    let count = Arc::new(AtomicUsize::new(0));
+    tower::service_fn(move |_: Request<()>| {
+        let status = statuses.get(count.fetch_add(1, SeqCst));
+        let response = Response::builder().status(*status.or(statuses.last()).unwrap());
+        std::future::ready(Ok::<_, BoxError>(
+            response.body(String::from("data")).unwrap(),
+        ))
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_over_a_retry_keeps_the_deadline_of_a_whole_body() {
+    for (statuses, outer) in [
+        (&[200][..], false),
+        (&[503, 200], false),
+        (&[503, 200], true),
+    ] {
+        let whole = Deadline::after(ms(60_000)).whole();
+        let layer = RetryLayer::new();
+        let stack = ServiceBuilder::new()
+            .layer(if outer {
+                layer.clone().deadline(whole)
+            } else {
+                layer.clone()
+            })
+            .layer(layer)
+            .layer(GuardLayer::new())
+            .layer(ClassifyLayer::new())
+            .service(scripted(statuses));
+        let mut request = Request::new(());
+        if !outer {
+            request.extensions_mut().insert(whole);
+        }
+        let response = stack.oneshot(request).await;
+        assert_eq!(
+            response.map(drop).map_err(|error| error.to_string()),
+            Ok(()),
+            "{statuses:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_deadlines_for_a_whole_body_the_earlier_ends_it() {
+    let service = tower::service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new(Hangs)));
+    for (outer, inner) in [(5, 60), (60, 5)] {
+        let layer = |n: u64| RetryLayer::new().deadline(Deadline::after(ms(n * 1_000)).whole());
+        let stack = ServiceBuilder::new()
+            .layer(layer(outer))
+            .layer(layer(inner))
+            .layer(GuardLayer::new())
+            .layer(ClassifyLayer::new())
+            .service(service);
+        let start = Instant::now();
+        let response = stack.oneshot(Request::new(())).await.unwrap();
+        let error = response.into_body().collect().await.map(drop).unwrap_err();
+        assert_eq!((error.kind(), start.elapsed()), (Kind::Timeout, ms(5_000)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_somebody_set_is_later_than_the_default_too() {
+    let service = tower::service_fn(async |_: Request<()>| {
+        tokio::time::sleep(ms(150_000)).await;
+        Ok::<_, BoxError>(Response::new(String::new()))
+    });
+    let layer = RetryLayer::new().attempt_timeout(ms(600_000));
+    let stack = layer.layer(ClassifyLayer::new().layer(service));
+    let error = stack.clone().oneshot(Request::new(())).await.unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+    let mut request = Request::new(());
+    request
+        .extensions_mut()
+        .insert(Deadline::after(ms(300_000)));
+    assert!(stack.clone().oneshot(request).await.is_ok());
+    let within = stack.within(Deadline::after(ms(300_000)));
+    assert!(within.oneshot(Request::new(())).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_layer_below_the_retry_asks_for_is_seen() {
+    let page = tower::service_fn(async |_: Request<()>| {
+        let response = Response::builder().header("content-type", "text/html");
+        Ok::<_, BoxError>(response.body(String::from("<html>")).unwrap())
+    });
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .map_request(|mut request: Request<()>| {
+            let json = http::HeaderValue::from_static("application/json");
+            request.headers_mut().insert("accept", json);
+            request
+        })
+        .layer(ClassifyLayer::new())
+        .service(page);
+    let error = stack.oneshot(Request::new(())).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::UnexpectedAnswer);
 }

@@ -53,9 +53,7 @@ impl Base {
         let path = parts.path_and_query;
         let path = path.filter(|path| path.as_str().starts_with('/'));
         let (None, Some(path)) = (&parts.authority, path) else {
-            return Err(refused(
-                "a target is a path that begins with /, or a whole address",
-            ));
+            return Err(refused(NO_TARGET, TARGET));
         };
         parts.path_and_query = Some(if self.prefix.is_empty() {
             path
@@ -71,25 +69,28 @@ impl Base {
     /// As [`resolve`](Self::resolve), of text.
     pub(crate) fn parse(&self, target: &str) -> Result<Uri, Error> {
         if target.contains('#') {
-            return Err(refused("a fragment is not sent: write # as %23"));
+            return Err(refused("a fragment is not sent", "write # as %23"));
         }
         // What is no path and no whole address would be read as a host.
         if !target.starts_with('/') && !target.contains("://") {
-            return Err(refused(
-                "a target is a path that begins with /, or a whole address",
-            ));
+            return Err(refused(NO_TARGET, TARGET));
         }
         self.resolve(target.parse().map_err(invalid)?)
     }
 }
 
-fn refused(text: &'static str) -> Error {
-    Error::new(Kind::InvalidRequest, text)
+fn refused(what: &'static str, next: &'static str) -> Error {
+    Error::new(Kind::InvalidRequest, what).with_advice(next)
 }
 
 fn invalid(error: impl Into<tower::BoxError>) -> Error {
-    Error::new(Kind::InvalidRequest, error)
+    let error = Error::new(Kind::InvalidRequest, error);
+    error.with_advice("percent-encode what is no character of a URI, a space as %20")
 }
+
+const NO_TARGET: &str = "its target is neither a path nor a whole address";
+
+const TARGET: &str = "begin it with / or with the base url";
 
 #[cfg(test)]
 mod tests;

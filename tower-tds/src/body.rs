@@ -68,11 +68,14 @@ impl ResponseBody {
     /// Those of the body; and [`Kind::InvalidRequest`](crate::Kind::InvalidRequest) if there is more than
     /// that: read it by [`chunk`](Self::chunk).
     pub async fn bytes(self) -> Result<Bytes, Error> {
-        match Limited::new(self, MOST).collect().await {
+        // What says so first is not begun with.
+        if Body::size_hint(&self).lower() > MOST {
+            return Err(too_large());
+        }
+        let most = usize::try_from(MOST).unwrap_or(usize::MAX);
+        match Limited::new(self, most).collect().await {
             Ok(body) => Ok(body.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => {
-                Err(Error::new(Kind::InvalidRequest, TOO_LARGE))
-            }
+            Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
             Err(error) => Err(Error::from(error)),
         }
     }
@@ -189,9 +192,13 @@ impl fmt::Debug for ResponseBody {
     }
 }
 
+fn too_large() -> Error {
+    let error = Error::new(Kind::InvalidRequest, TOO_LARGE).answered();
+    error.with_advice("read it by `chunk`")
+}
+
 /// What a program that asks for all of it is ready to hold: more than any live answer, and less than a
 /// small container has.
-const MOST: usize = 64 << 20;
+const MOST: u64 = 64 << 20;
 
-const TOO_LARGE: &str =
-    "the body has more than the 64 MiB that are read at once: read it piece by piece";
+const TOO_LARGE: &str = "the body has more than the 64 MiB that are read at once";

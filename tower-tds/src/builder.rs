@@ -102,6 +102,11 @@ impl Builder {
                     "TDS_CLIENT_SECRET and TDS_CLIENT_SECRET_FILE are both set: one would be ignored",
                 ));
             }
+            None if set("TDS_CLIENT_SECRET").is_none() => {
+                return Err(BuildError::missing(
+                    "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE)",
+                ));
+            }
             None => Credentials::new(id, variable("TDS_CLIENT_SECRET")?)
                 .map_err(|error| {
                     BuildError::because("TDS_CLIENT_ID or TDS_CLIENT_SECRET is not usable", error)

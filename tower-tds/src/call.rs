@@ -66,6 +66,11 @@ impl Call {
     /// Ends it by an error when this time is over: until the head, or with
     /// [`whole`](Deadline::whole) until the end of the body. It covers whatever a call waits for.
     ///
+    /// Without one, and without [`Builder::deadline`](crate::Builder::deadline), a call has two minutes. Of the
+    /// two the earlier counts. Each attempt has a minute of it:
+    /// [`RetryLayer::attempt_timeout`](crate::layers::errors::RetryLayer::attempt_timeout) gives heads more that
+    /// take longer.
+    ///
     /// # Examples
     /// ```no_run
     /// use std::time::Duration;
@@ -129,7 +134,8 @@ impl fmt::Debug for Call {
 }
 
 fn unusable(error: impl Into<BoxError>) -> Error {
-    Error::new(Kind::InvalidRequest, error)
+    let error = Error::new(Kind::InvalidRequest, error);
+    error.with_advice("correct the header that was given to the call")
 }
 
 // === impl CallFuture ===

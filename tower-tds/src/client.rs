@@ -104,7 +104,8 @@ impl Client {
     /// Takes no more calls, of any clone, and waits for what is under way: calls, also those that
     /// nobody waits for any more, and a token request. Says whether all of it has ended in time.
     ///
-    /// A response that is kept is under way until its body has been read or dropped.
+    /// A response that is kept is under way until its body has been read or dropped. Of clients
+    /// [beside](Builder::beside) this one only what nobody waits for any more is waited for, too.
     ///
     /// # Cancel safety
     /// Dropping it leaves the client closed.
@@ -168,11 +169,13 @@ impl Client {
         &self,
         request: Request<RequestBody>,
     ) -> Result<(Request<RequestBody>, UnderWay), Error> {
-        let under_way = Calls::begin(&self.calls).ok_or_else(|| {
-            let closed = "the client was shut down: it takes no more calls";
-            Error::new(Kind::InvalidRequest, closed)
-        })?;
-        Ok((self.whole(request)?, under_way))
+        let request = self.whole(request)?;
+        let Some(under_way) = Calls::begin(&self.calls) else {
+            let closed = Error::new(Kind::InvalidRequest, "the client was shut down");
+            let closed = closed.with_request(request.method().clone(), request.uri());
+            return Err(closed.with_advice(SHUT_DOWN));
+        };
+        Ok((request, under_way))
     }
 
     /// The request as it is sent: to a whole address, by a name.
@@ -267,7 +270,7 @@ impl Future for ResponseFuture {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
             StateProjection::Called { inner, .. } => {
-                let answered = inner.poll(cx);
+                let answered = inner.poll(cx).map_err(named);
                 answered.map_ok(|response| response.map(ResponseBody::new))
             }
             // Polled after it was ready, which a future's contract leaves open.
@@ -278,6 +281,20 @@ impl Future for ResponseFuture {
         }
     }
 }
+
+/// Names the setting that mends it.
+#[cold]
+fn named(error: Error) -> Error {
+    if error.is_unknown_issuer() {
+        return error.with_advice(ROOT);
+    }
+    error
+}
+
+const SHUT_DOWN: &str = "make all calls before `shutdown`, or build another client";
+
+const ROOT: &str =
+    "give its CA to Builder::root_certificate, or put it into the configuration for Builder::tls";
 
 impl fmt::Debug for ResponseFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,7 +4,7 @@ use std::{borrow::Cow, error, fmt};
 
 /// Why a client could not be built: a setting that cannot be right.
 ///
-/// Its text names the setting; [`source`](error::Error::source) says why, and what to write.
+/// Its text is one line: the setting, why it is not usable, and what to write. It is what `main` prints.
 ///
 /// # Examples
 /// ```
@@ -14,10 +14,9 @@ use std::{borrow::Cow, error, fmt};
 /// let error = Client::builder("https://auth.example.org", "http://data.example.org", credentials)
 ///     .build()
 ///     .expect_err("plain http is for this machine alone");
-/// assert_eq!(error.to_string(), "the base URL is not usable");
+/// assert!(error.to_string().starts_with("the base URL is not usable: "));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct BuildError {
     what: Cow<'static, str>,
     source: Option<Box<dyn error::Error + Send + Sync>>,
@@ -60,7 +59,18 @@ impl BuildError {
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
+        f.write_str(&self.what)?;
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The line, as `main` prints it.
+impl fmt::Debug for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -68,8 +68,10 @@ impl Response {
     #[cfg_attr(docsrs, doc(cfg(feature = "json")))]
     pub async fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, Error> {
         let bytes = self.bytes().await?;
-        serde_json::from_slice(&bytes)
-            .map_err(|error| Error::new(tower_tds_errors::Kind::Malformed, error))
+        serde_json::from_slice(&bytes).map_err(|error| {
+            let error = Error::new(tower_tds_errors::Kind::Malformed, error).answered();
+            error.with_advice("compare it with the type that it is read into")
+        })
     }
 
     /// The next piece of the body; `None` at its end.

@@ -2,7 +2,7 @@
 
 use std::{error::Error as _, time::Duration};
 
-use http::{Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use tower::BoxError;
 use tower_oidc_cc::{Judge, Judgement, Rejection, TokenError};
 use tower_tds_errors::{Error, Kind, Retried, Sent};
@@ -172,20 +172,36 @@ fn from_limits(error: LimitError) -> Error {
 }
 
 fn from_token(error: TokenError) -> Error {
+    // What the token's own connection says is said of it, too.
+    let met = Error::from(BoxError::from(error.clone())).kind();
     let kind = if error.is_foreign_origin() {
         Kind::InvalidRequest
-    } else if Error::from(BoxError::from(error.clone())).kind() == Kind::Tls {
+    } else if met == Kind::Tls {
         // A certificate does not become right by trying again.
         Kind::Tls
-    } else if error.is_transient() {
+    } else if met == Kind::Rejected {
+        Kind::TokenRefused
+    } else if error.is_transient() || error.is_missing_credentials() {
+        // Where they are read from, they may be on their way.
         Kind::TokenUnavailable
     } else {
         Kind::TokenRefused
     };
-    let (wait, is_foreign) = (error.retry_after(), error.is_foreign_origin());
+    let wait = error.retry_after();
+    let endpoint = error.endpoint().and_then(|endpoint| endpoint.parse().ok());
+    // Who has a client moves no layer.
+    let advice = match error.advice() {
+        advice if advice.contains("layer") => FOREIGN,
+        advice => advice,
+    };
     let mut error = Error::new(kind, error);
-    if is_foreign {
-        error = error.with_advice(FOREIGN);
+    if let Some(endpoint) = endpoint {
+        error = error.with_request(Method::POST, &endpoint);
+    }
+    if met == Kind::Rejected {
+        error = error.with_advice(PROXY);
+    } else if kind != Kind::Tls {
+        error = error.with_advice(advice);
     }
     match wait {
         Some(wait) => error.with_retry_after(wait),
@@ -196,6 +212,8 @@ fn from_token(error: TokenError) -> Error {
 /// The token is for the origin of the base URL alone.
 const FOREIGN: &str =
     "it goes to a foreign origin: ask the origin of the base url, or build a client for that one";
+
+const PROXY: &str = "check user and password of the proxy";
 
 /// What is used up for longer is a quota's of an hour or a day, as `Kind::QuotaExhausted` has it.
 const SHORT_QUOTA: Duration = Duration::from_secs(60);

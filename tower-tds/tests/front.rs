@@ -240,10 +240,9 @@ async fn slow_proxy(
     let address = listener.local_addr().expect("an address");
     let (saw, seen) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
-        let mut tunnels = 0;
+        let mut waits = (0..).map(wait);
         while let Ok((mut socket, _)) = listener.accept().await {
-            let (saw, wait) = (saw.clone(), wait(tunnels));
-            tunnels += 1;
+            let (saw, wait) = (saw.clone(), waits.next().expect("it never ends"));
             tokio::spawn(async move {
                 let head = head(&mut socket).await;
                 let target = head.split(' ').nth(1).map(str::to_owned);
@@ -340,6 +339,8 @@ async fn an_authority_that_nobody_named_is_not_believed() {
         .await
         .expect_err("nobody knows it");
     assert_eq!(error.kind(), Kind::Tls);
+    let line = error.to_string();
+    assert!(line.contains("Builder::root_certificate"), "{line}");
     assert_eq!(server.ledger().summary().token_posts, 0);
 }
 

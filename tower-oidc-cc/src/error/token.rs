@@ -109,6 +109,18 @@ impl TokenError {
         matches!(self.0.kind, Kind::NoCredentials)
     }
 
+    /// The address of the token endpoint, if it was asked or was to be: scheme, host, port and path.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<&str> {
+        self.0.place.as_deref()
+    }
+
+    /// What to do about it: what its text says last.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        self.0.kind.advice()
+    }
+
     pub(crate) fn is_expired(&self) -> bool {
         matches!(self.0.kind, Kind::Expired)
     }

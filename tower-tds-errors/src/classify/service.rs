@@ -144,16 +144,11 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // A retry above has written down all that, and names the request in the error.
-        let (asked, line) = match context::asked(request.uri()) {
-            Some(asked) if self.rules.is_none() => (asked, None),
-            _ => {
-                let line = Saved::line(request.method(), request.uri());
-                (Asked::of(request.headers()), Some(line))
-            }
-        };
+        // What is asked for is read here: a layer below the retry may have added to it.
+        let is_named = self.rules.is_none() && context::names(request.uri());
+        let line = (!is_named).then(|| Saved::line(request.method(), request.uri()));
         let noted = Noted {
-            asked,
+            asked: Asked::of(request.headers()),
             line,
             rules: self.rules.clone(),
         };

@@ -98,8 +98,8 @@ fn said(link: &(dyn StdError + 'static), stage: Option<Stage>) -> Said {
 /// connection, which is known already, so their words can only make a kind finer.
 fn connecting(link: &(dyn StdError + 'static)) -> Said {
     let words = link.to_string();
-    if words.starts_with("tunnel error: ") && link.source().is_none() {
-        // A proxy on the way refused.
+    if words == NO_PROXY_CREDENTIALS {
+        // Any other word of a proxy that makes no tunnel may pass, as a gateway's 503 does.
         Said::Sent(Kind::Rejected, Sent::Never)
     } else if words.starts_with("invalid URL, ") || words.starts_with("unsupported scheme ") {
         Said::Kind(Kind::InvalidRequest)
@@ -127,7 +127,8 @@ fn by_hyper(error: &hyper::Error, stage: Option<Stage>) -> Said {
     } else if error.is_parse() {
         Kind::Malformed
     } else if error.is_user() {
-        Kind::InvalidRequest
+        // Its body failed, say, after a part of it.
+        return Said::Sent(Kind::InvalidRequest, Sent::Unknown);
     } else if error.is_canceled() || error.is_closed() {
         // hyper cancels only what it has not begun to write.
         Kind::Connect
@@ -238,6 +239,9 @@ fn by_reqwest(error: &reqwest::Error) -> Said {
         Said::At(stage)
     }
 }
+
+/// What hyper-util says of a 407 to its CONNECT.
+pub(crate) const NO_PROXY_CREDENTIALS: &str = "tunnel error: proxy authorization required";
 
 #[cfg(test)]
 mod tests;

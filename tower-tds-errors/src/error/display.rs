@@ -8,7 +8,7 @@ use super::redact::{cut, shown};
 use super::source::chain;
 use super::{Error, Facts};
 use crate::give_up::GiveUp;
-use crate::kind::Kind;
+use crate::kind::{Kind, Sent};
 
 /// One line: where, what, why, and what to do next. With `{:#}` the chain of causes follows.
 impl fmt::Display for Error {
@@ -91,14 +91,11 @@ impl Error {
         if let Some(next) = facts.next {
             return next;
         }
-        // rustls says so of a certificate that no root vouches for.
-        let unknown = |error: &(dyn StdError + 'static)| {
-            let text = error.to_string();
-            text.contains("UnknownIssuer") || text.contains("unknown issuer")
-        };
-        let mut causes = self.inner.source.iter().flat_map(|source| chain(&**source));
-        if kind == Kind::Tls && causes.any(unknown) {
-            return "add its CA to the root certificates: name a file with it in SSL_CERT_FILE";
+        if self.is_unknown_issuer() {
+            return "add its CA to the root certificates of the client";
+        }
+        if kind == Kind::Rejected && self.sent() == Sent::Never {
+            return "check user and password of the proxy";
         }
         if kind == Kind::Rejected && facts.status.is_some_and(|s| s.as_u16() == 403) {
             return "check what the key may do";
@@ -124,7 +121,12 @@ impl Error {
             .collect();
         let named = told.iter().position(|text| text.contains("://"));
         let at = named.or(told.len().checked_sub(1))?;
-        told.into_iter().nth(at)
+        let text = told.into_iter().nth(at)?;
+        // It stands in front already.
+        match &self.facts().uri {
+            Some(uri) => Some(text.replace(&format!(" ({uri})"), "").into()),
+            None => Some(text),
+        }
     }
 }
 

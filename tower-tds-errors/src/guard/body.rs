@@ -19,6 +19,7 @@ use crate::clock::{self, Timer};
 use crate::error::{Error, Facts};
 use crate::give_up::GiveUp;
 use crate::kind::{Kind, Sent};
+use crate::retry::saved::Saved;
 
 pin_project! {
     /// The body of a success that says how far it came when it breaks off.
@@ -48,6 +49,7 @@ pin_project! {
         received: u64,
         expected: Option<u64>,
         is_verifiable: bool,
+        line: Option<Saved>,
     }
 }
 
@@ -75,6 +77,7 @@ impl<R: Body> GuardBody<R> {
         inner: R,
         bounds: Bounds,
         until: Option<Instant>,
+        line: Option<Saved>,
     ) -> Self {
         let expected = inner.size_hint().exact();
         let closed = head.version < Version::HTTP_2
@@ -89,6 +92,7 @@ impl<R: Body> GuardBody<R> {
             received: 0,
             expected,
             is_verifiable: !closed,
+            line,
         }
     }
 
@@ -106,6 +110,9 @@ impl<R> GuardBody<R> {
     /// Ends the body by an error. What is left of it is dropped, and its connection with it.
     fn broken(self: Pin<&mut Self>, mut error: Error) -> Error {
         let mut this = self.project();
+        if let Some(line) = this.line.take() {
+            line.note(&mut error);
+        }
         let facts = error.facts_mut();
         facts.received = Some(*this.received);
         facts.expected = *this.expected;
@@ -188,6 +195,7 @@ where
                 if this.expected.is_none_or(|all| *this.received >= all) {
                     this.inner.set(None);
                     *this.timer = None;
+                    *this.line = None;
                     return Poll::Ready(None);
                 }
                 truncated("fewer bytes came than were announced")

@@ -90,14 +90,16 @@ impl<B, P> Call<B, P> {
     where
         P: Replay<B>,
     {
-        if let Some(until) = self.due.body {
+        if let Some(own) = self.due.body {
+            // A retry above may have an earlier one.
+            let known = request.extensions().get::<Until>();
+            let until = known.map_or(own, |known| known.0.min(own));
             request.extensions_mut().insert(Until(until));
         }
         let more = self.shared.settings.attempts.get() > 1;
         let copy = Copied::new(&request, more.then_some(&self.shared.replay));
-        let asked = copy.asked;
         self.copy = Some(copy);
-        context::calling(asked, request, call)
+        context::calling(request, call)
     }
 
     /// Makes the attempt that is due.
@@ -133,7 +135,7 @@ impl<B, P> Call<B, P> {
         if let Some(counts) = &self.shared.settings.counts {
             counts.note_retry();
         }
-        Ok(context::calling(copy.asked, request, call))
+        Ok(context::calling(request, call))
     }
 
     /// Whether the response is all that there is to say: most are.
@@ -152,11 +154,10 @@ impl<B, P> Call<B, P> {
                 return Err(error);
             }
         }
-        let seen_to = response.extensions_mut().remove::<SeenTo>().is_some();
+        let seen_to = response.extensions().get::<SeenTo>().is_some();
         if self.due.body.is_some() && !seen_to {
-            let mut error = Error::new(Kind::InvalidRequest, UNGUARDED).with_advice(GUARD);
-            error.facts_mut().sent = Sent::Answered;
-            return Err(error);
+            let error = Error::new(Kind::InvalidRequest, UNGUARDED).answered();
+            return Err(error.with_advice(GUARD));
         }
         if let Some(past) = &mut self.past {
             past.spending.succeeded();

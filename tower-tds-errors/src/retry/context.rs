@@ -7,16 +7,14 @@ use std::cell::Cell;
 
 use http::{Request, Uri};
 
-use super::saved::Asked;
-
 thread_local! {
     static TOLD: Cell<Told> = const { Cell::new(Told::NOTHING) };
 }
 
 #[derive(Clone, Copy)]
 struct Told {
-    /// What is asked for, and by which URI.
-    asked: Option<(Asked, Place)>,
+    /// Which request a retry is calling with.
+    request: Option<Place>,
     /// Whether this poll is the last before the attempt is dropped.
     is_last: bool,
 }
@@ -27,15 +25,11 @@ type Place = [*const u8; 2];
 /// Puts back what was told before, after a panic too.
 struct Restored(Told);
 
-/// Calls with word of what is asked for, so that nobody below writes it down once more.
+/// Calls with word of who names the request in an error, so that nobody below writes it down once more.
 #[inline]
-pub(super) fn calling<B, T>(
-    asked: Asked,
-    request: Request<B>,
-    call: impl FnOnce(Request<B>) -> T,
-) -> T {
+pub(super) fn calling<B, T>(request: Request<B>, call: impl FnOnce(Request<B>) -> T) -> T {
     let told = Told {
-        asked: Some((asked, place(request.uri()))),
+        request: Some(place(request.uri())),
         is_last: false,
     };
     telling(told, || call(request))
@@ -44,17 +38,17 @@ pub(super) fn calling<B, T>(
 /// Polls with word that there will be no other poll: who knows a status can say so now or never.
 pub(super) fn last_poll<T>(poll: impl FnOnce() -> T) -> T {
     let told = Told {
-        asked: None,
+        request: None,
         is_last: true,
     };
     telling(told, poll)
 }
 
-/// What the request with this URI asks for, if it is the one that a retry is calling with.
+/// Whether a retry is calling with the request of this URI, and names it in an error.
 #[inline]
-pub(crate) fn asked(uri: &Uri) -> Option<Asked> {
-    let (asked, of) = TOLD.try_with(Cell::get).ok()?.asked?;
-    (of == place(uri)).then_some(asked)
+pub(crate) fn names(uri: &Uri) -> bool {
+    let told = TOLD.try_with(Cell::get).ok();
+    told.and_then(|told| told.request) == Some(place(uri))
 }
 
 /// Whether this poll is the last one.
@@ -79,7 +73,7 @@ fn place(uri: &Uri) -> Place {
 
 impl Told {
     const NOTHING: Self = Self {
-        asked: None,
+        request: None,
         is_last: false,
     };
 }

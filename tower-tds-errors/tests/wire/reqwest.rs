@@ -62,7 +62,7 @@ async fn what_never_left_is_told_from_what_may_have_arrived() {
         (
             failed(builder(), "no uri").await,
             Kind::InvalidRequest,
-            Sent::Unknown,
+            Sent::Never,
         ),
         (
             fails(Act::WriteAndReset(Vec::new())).await,

@@ -348,14 +348,23 @@ async fn a_name_without_an_address_was_never_sent() {
 
 #[tokio::test]
 async fn a_proxy_that_refuses_is_told_from_one_that_is_not_there() {
-    let proxy = Server::start(Act::WriteAndClose(
-        b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n".to_vec(),
-    ))
-    .await;
+    let answers = async |text: &str| {
+        let act = Act::WriteAndClose(text.as_bytes().to_vec());
+        Server::start(act).await.uri()
+    };
+    let refuses = answers("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").await;
+    // As a proxy says whose own connect has failed, and one that is being started.
+    let fails = answers("HTTP/1.1 503 Service Unavailable\r\n\r\n").await;
+    let closes = answers("").await;
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let nobody = format!("http://{}", gone.local_addr().unwrap());
     drop(gone);
-    for (proxy, expected) in [(proxy.uri(), Kind::Rejected), (nobody, Kind::Connect)] {
+    for (proxy, expected) in [
+        (refuses, Kind::Rejected),
+        (fails, Kind::Connect),
+        (closes, Kind::Connect),
+        (nobody, Kind::Connect),
+    ] {
         let tunnel = Tunnel::new(proxy.parse().unwrap(), HttpConnector::new());
         let client = Client::builder(TokioExecutor::new()).build(tunnel);
         let service = ClassifyLayer::new().layer(client);
@@ -364,6 +373,8 @@ async fn a_proxy_that_refuses_is_told_from_one_that_is_not_there() {
             .await
             .unwrap_err();
         assert_eq!((error.kind(), error.sent()), (expected, Sent::Never));
+        let next = "check user and password of the proxy";
+        assert_eq!(error.to_string().contains(next), expected == Kind::Rejected);
     }
 }
 
