@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 use tds_examples::{Service, end, no_argument, say, tally};
 use tokio::task::JoinSet;
 use tower::{BoxError, ServiceExt};
-use tower_tds::{Client, Limits, RequestBody};
+use tower_tds::{Client, Limits, RequestBody, SharedLimits};
 
 const CONTAINERS: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
 
@@ -29,9 +29,10 @@ async fn run() -> Result<(), BoxError> {
     let service = Service::find().await?;
     let mut calls = JoinSet::new();
     for share in Limits::default().shares(CONTAINERS)? {
-        let one = service.client()?.limits(share).build()?;
+        let share = SharedLimits::new(share);
+        let one = service.client()?.limits(&share).build()?;
         // A second client of the same process, say for another key: the same limits, not more.
-        let other = service.client()?.beside(&one).build()?;
+        let other = service.client()?.limits(&share).build()?;
         for n in 0..60 {
             let client = if n % 3 == 0 {
                 other.clone()

@@ -19,7 +19,7 @@ use crate::{
     BuildError, Client, TdsLayer,
     base::Base,
     compression::Compression,
-    limiters::Limiters,
+    limiters::{Limiters, SharedLimits},
     misdirected::Misdirected,
     proxy::Proxies,
     request::ReplayBytes,
@@ -48,8 +48,7 @@ pub struct Builder {
     base_url: String,
     credentials: Provider,
     renewal: Renewal,
-    limits: Limits,
-    shared: Option<Limiters>,
+    limits: SharedLimits,
     retry: RetryLayer,
     deadline: Option<Deadline>,
     guard: GuardLayer,
@@ -72,8 +71,7 @@ impl Builder {
             base_url: base_url.to_owned(),
             credentials,
             renewal: Renewal(Box::new(|tokens| tokens)),
-            limits: Limits::default(),
-            shared: None,
+            limits: Limits::default().into(),
             retry: RetryLayer::new(),
             deadline: None,
             guard: GuardLayer::new(),
@@ -122,34 +120,11 @@ impl Builder {
     /// which a server that falls silent can keep the next token call waiting for half a minute. No
     /// more data calls are in flight than there are others: further ones wait for their turn before
     /// they are sent. A token call waits for the quotas alone.
+    ///
+    /// Several clients behind one address are given the same [`SharedLimits`].
     #[must_use]
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Shares the limits of another client, which count for the IP address and not for a key.
-    ///
-    /// Only the pause after a 429 is each client's own. What [`limits`](Self::limits) says is
-    /// ignored.
-    ///
-    /// # Examples
-    /// ```
-    /// use tower_tds::{Client, Credentials};
-    ///
-    /// let builder = |id: &str| {
-    ///     let credentials = Credentials::new(id, "s3cr3t").expect("it can be sent");
-    ///     Client::builder("https://auth.example.org", "https://data.example.org", credentials)
-    /// };
-    /// # if builder("bus").build().is_err() { return Ok(()); } // No root certificates here.
-    /// let bus = builder("bus").build()?;
-    /// let metro = builder("metro").beside(&bus).build()?;
-    /// # drop(metro);
-    /// # Ok::<(), tower_tds::BuildError>(())
-    /// ```
-    #[must_use]
-    pub fn beside(mut self, other: &Client) -> Self {
-        self.shared = Some(other.limiters().another_credential());
+    pub fn limits(mut self, limits: impl Into<SharedLimits>) -> Self {
+        self.limits = limits.into();
         self
     }
 
@@ -307,15 +282,12 @@ impl Builder {
         let user_agent = HeaderValue::try_from(&self.user_agent)
             .map_err(|error| BuildError::because("the user agent is no header's value", error))?;
 
-        let limiters = match self.shared {
-            Some(limiters) => limiters,
-            None => Limiters::new(self.limits)?,
-        };
+        let limiters = self.limits.limiters()?;
         let longest_turn = limiters.longest_turn();
         let Limiters {
             data,
             token_sockets,
-        } = limiters.clone();
+        } = limiters;
 
         let token_url = self.auth_url.parse::<Uri>().unwrap_or_default();
         let secure = |uri: &Uri| uri.scheme() != Some(&Scheme::HTTP);
@@ -345,10 +317,10 @@ impl Builder {
             .layer(self.guard)
             .layer(ClassifyLayer::new())
             .service(data_http);
-        let stack = TdsLayer::new(tokens.clone(), [origin], data)
+        let stack = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
             .retry(retry.replay(ReplayBytes))
             .above(self.compression.around(read));
-        Ok(Client::new(stack, base, user_agent, tokens, limiters))
+        Ok(Client::new(stack, base, user_agent, tokens, origin, data))
     }
 
     fn origin(&self, base: &Uri) -> Result<Origin, BuildError> {

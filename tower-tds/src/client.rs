@@ -13,18 +13,17 @@ use std::{
 use http::{HeaderValue, Method, Request, Response, header::USER_AGENT};
 use hyper::body::Incoming;
 use tokio::time::timeout;
-use tower_oidc_cc::{Provider, TokenSource};
+use tower_oidc_cc::{Origin, Provider, TokenSource};
 use tower_service::Service;
 use tower_tds_errors::{Classify, Error, Guard, GuardBody, Kind};
 use tower_tds_limits::{Limiter, TrackBody};
 
 use crate::{
-    BuildError, Builder, Call, RequestBody, ResponseBody,
+    BuildError, Builder, Call, RequestBody, ResponseBody, TdsLayer,
     base::Base,
     calls::{Calls, UnderWay},
     compression::Compressed,
     layer::Above,
-    limiters::Limiters,
     misdirected::Misdirected,
     request::ReplayBytes,
 };
@@ -51,11 +50,17 @@ use crate::{
 #[derive(Clone)]
 pub struct Client {
     stack: Stack,
+    shared: Arc<Shared>,
+}
+
+/// What clones share besides.
+struct Shared {
     base: Base,
     user_agent: HeaderValue,
     calls: Arc<Calls>,
     tokens: TokenSource,
-    limiters: Limiters,
+    origin: Origin,
+    limiter: Limiter,
 }
 
 /// Errors are read below the decoder, which has no bounds; bodies are watched there too, since
@@ -81,15 +86,19 @@ impl Client {
         base: Base,
         user_agent: HeaderValue,
         tokens: TokenSource,
-        limiters: Limiters,
+        origin: Origin,
+        limiter: Limiter,
     ) -> Self {
         Self {
             stack,
-            base,
-            user_agent,
-            calls: Arc::default(),
-            tokens,
-            limiters,
+            shared: Arc::new(Shared {
+                base,
+                user_agent,
+                calls: Arc::default(),
+                tokens,
+                origin,
+                limiter,
+            }),
         }
     }
 
@@ -104,17 +113,17 @@ impl Client {
     /// Takes no more calls, of any clone, and waits for what is under way: calls, also those that
     /// nobody waits for any more, and a token request. Says whether all of it has ended in time.
     ///
-    /// A response that is kept is under way until its body has been read or dropped. Of clients
-    /// [beside](Builder::beside) this one only what nobody waits for any more is waited for, too.
+    /// A response that is kept is under way until its body has been read or dropped. Where
+    /// several share [limits](crate::SharedLimits), what nobody waits for any more is waited for of all of them.
     ///
     /// # Cancel safety
     /// Dropping it leaves the client closed.
     pub async fn shutdown(&self, within: Duration) -> bool {
-        self.calls.close();
+        self.shared.calls.close();
         let ended = async {
             // A call that sleeps, or waits for its turn, holds no place.
-            self.calls.ended().await;
-            self.limiters.data.idle().await;
+            self.shared.calls.ended().await;
+            self.shared.limiter.idle().await;
         };
         timeout(within, ended).await.is_ok()
     }
@@ -156,7 +165,7 @@ impl Client {
     }
 
     fn with(&self, method: Method, target: &str) -> Call {
-        let request = self.base.parse(target).map(|uri| {
+        let request = self.shared.base.parse(target).map(|uri| {
             let mut request = Request::new(RequestBody::default());
             *request.method_mut() = method;
             *request.uri_mut() = uri;
@@ -170,7 +179,7 @@ impl Client {
         request: Request<RequestBody>,
     ) -> Result<(Request<RequestBody>, UnderWay), Error> {
         let request = self.whole(request)?;
-        let Some(under_way) = Calls::begin(&self.calls) else {
+        let Some(under_way) = Calls::begin(&self.shared.calls) else {
             let closed = Error::new(Kind::InvalidRequest, "the client was shut down");
             let closed = closed.with_request(request.method().clone(), request.uri());
             return Err(closed.with_advice(SHUT_DOWN));
@@ -181,28 +190,34 @@ impl Client {
     /// The request as it is sent: to a whole address, by a name.
     fn whole(&self, mut request: Request<RequestBody>) -> Result<Request<RequestBody>, Error> {
         let target = mem::take(request.uri_mut());
-        *request.uri_mut() = self.base.resolve(target)?;
+        *request.uri_mut() = self.shared.base.resolve(target)?;
         let headers = request.headers_mut();
         headers
             .entry(USER_AGENT)
-            .or_insert_with(|| self.user_agent.clone());
+            .or_insert_with(|| self.shared.user_agent.clone());
         Ok(request)
     }
 
-    pub(crate) fn limiters(&self) -> &Limiters {
-        &self.limiters
+    /// The stack of this client, with its token and its limits, for another HTTP client of the same service: see
+    /// [`TdsLayer`]. The other's sockets count within the same limit if its connector is inside a
+    /// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of [`limiter`](Self::limiter).
+    #[must_use]
+    pub fn layer(&self) -> TdsLayer {
+        let shared = &self.shared;
+        let origins = [shared.origin.clone()];
+        TdsLayer::new(shared.tokens.clone(), origins, shared.limiter.clone())
     }
 
     /// The tokens: [`TokenSource::ready`] is a probe for start-up that makes no data call.
     #[must_use]
     pub fn tokens(&self) -> &TokenSource {
-        &self.tokens
+        &self.shared.tokens
     }
 
     /// The limiter of the data calls, for its snapshot.
     #[must_use]
     pub fn limiter(&self) -> &Limiter {
-        &self.limiters.data
+        &self.shared.limiter
     }
 }
 
@@ -231,7 +246,7 @@ impl Service<Request<RequestBody>> for Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("limiter", &self.limiters.data)
+            .field("limiter", &self.shared.limiter)
             .finish_non_exhaustive()
     }
 }

@@ -132,5 +132,84 @@ pub use crate::translate::{ReadError, into_error};
 ///     ServiceBuilder::new().layer(RetryLayer::new()).service(http)
 /// }
 /// ```
+///
+/// No word on how the limits read them.
+///
+/// ```compile_fail,E0277
+/// use tower::{Service, ServiceBuilder};
+/// use tower_tds::layers::{errors::Error, limits::{Limiter, RequestLimitLayer}, token::TokenSource};
+///
+/// type Request = http::Request<String>;
+///
+/// fn stack(
+///     tokens: TokenSource,
+///     limiter: Limiter,
+///     http: impl Service<Request, Response = http::Response<String>, Error = Error> + Clone,
+/// ) -> impl Service<Request> {
+///     ServiceBuilder::new()
+///         .layer(RequestLimitLayer::new(limiter))
+///         .service(http)
+/// }
+/// ```
+///
+/// The errors of token and limits are not made one with the service's, so that the retry layer cannot read them.
+///
+/// ```compile_fail,E0277
+/// use tower::{Service, ServiceBuilder};
+/// use tower_tds::layers::{ReadError, errors::{Error, RetryLayer}, limits::{Limiter, RequestLimitLayer}, token::{BearerAuthLayer, TokenSource}};
+///
+/// type Request = http::Request<String>;
+///
+/// fn stack(
+///     tokens: TokenSource,
+///     limiter: Limiter,
+///     http: impl Service<Request, Response = http::Response<String>, Error = Error> + Clone,
+/// ) -> impl Service<Request> {
+///     ServiceBuilder::new()
+///         .layer(RetryLayer::new())
+///         .layer(BearerAuthLayer::new(tokens, []).judge(ReadError))
+///         .layer(RequestLimitLayer::new(limiter).feedback(ReadError))
+///         .service(http)
+/// }
+/// ```
+///
+/// Nothing below classifies.
+///
+/// ```compile_fail,E0277
+/// use tower::{Service, ServiceBuilder};
+/// use tower_tds::layers::{ReadError, limits::{Limiter, RequestLimitLayer}, token::TokenSource};
+///
+/// type Request = http::Request<String>;
+///
+/// fn stack(
+///     tokens: TokenSource,
+///     limiter: Limiter,
+///     http: impl Service<Request, Response = http::Response<String>, Error = std::io::Error> + Clone,
+/// ) -> impl Service<Request> {
+///     ServiceBuilder::new()
+///         .layer(RequestLimitLayer::new(limiter).feedback(ReadError))
+///         .service(http)
+/// }
+/// ```
+///
+/// Detached calls are moved, and this one's future cannot be: `.map_future(Box::pin)` is missing.
+///
+/// ```compile_fail,E0277
+/// use tower::{Service, ServiceBuilder};
+/// use tower_tds::layers::{ReadError, errors::Error, limits::{DetachLayer, Limiter, RequestLimitLayer}, token::TokenSource};
+///
+/// type Request = http::Request<String>;
+///
+/// fn stack(
+///     tokens: TokenSource,
+///     limiter: Limiter,
+///     http: impl Service<Request, Response = http::Response<String>, Error = Error> + Clone,
+/// ) -> impl Service<Request> {
+///     ServiceBuilder::new()
+///         .layer(DetachLayer::new())
+///         .layer(RequestLimitLayer::new(limiter).feedback(ReadError))
+///         .service(http)
+/// }
+/// ```
 #[cfg(doctest)]
 struct Order;

@@ -54,7 +54,7 @@
 //! - One token call serves all clones; it is renewed ahead of expiry, off the request path.
 //! - At most 50 requests are counted in any second and 60 sockets are open, by the argument on
 //!   the front page of [`tower_tds_limits`]. Retries and token calls stay within it too, and so do
-//!   several clients ([`Builder::beside`]).
+//!   several clients ([`SharedLimits`]).
 //! - A response is a success (2xx or 304). Everything else is an [`Error`], and so is a body that
 //!   breaks off or goes silent: it ends by one, with the bytes received and expected.
 //!
@@ -86,6 +86,8 @@ mod limiters;
 mod misdirected;
 mod proxy;
 mod request;
+#[cfg(feature = "reqwest")]
+mod reqwest;
 mod response;
 mod tls;
 mod translate;
@@ -102,9 +104,14 @@ pub use self::{
     client::{Client, ResponseFuture},
     error::BuildError,
     layer::{TdsLayer, TdsService},
+    limiters::SharedLimits,
     request::RequestBody,
     response::Response,
 };
+
+#[cfg(feature = "reqwest")]
+#[cfg_attr(docsrs, doc(cfg(feature = "reqwest")))]
+pub use self::reqwest::{Reqwest, ReqwestFuture};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -6,12 +6,61 @@ use tower_tds_limits::{Limiter, Limits, Quota};
 
 use crate::BuildError;
 
-/// The limits of one IP address, shared by the clients behind it.
+/// The limits of one IP address, for several clients behind it.
+///
+/// The service counts by address, whatever key a call has. Only the pause after a 429 is each client's own.
+///
+/// # Examples
+/// ```
+/// use tower_tds::{Client, Credentials, Limits, SharedLimits};
+///
+/// let limits = SharedLimits::new(Limits::default());
+/// let client = |id: &str| {
+///     let credentials = Credentials::new(id, "s3cr3t").expect("it can be sent");
+///     Client::builder("https://auth.example.org", "https://data.example.org", credentials)
+///         .limits(&limits)
+/// };
+/// let (bus, metro) = (client("bus"), client("metro"));
+/// # drop((bus, metro));
+/// ```
+#[derive(Debug, Clone)]
+pub struct SharedLimits(Option<Limiters>);
+
+/// How the connections are divided.
 #[derive(Debug, Clone)]
 pub(crate) struct Limiters {
     pub(crate) data: Limiter,
     /// For the sockets of token calls alone.
     pub(crate) token_sockets: Limiter,
+}
+
+// === impl SharedLimits ===
+
+impl SharedLimits {
+    /// Within these limits. At least two connections: what allows fewer is told by
+    /// [`Builder::build`](crate::Builder::build).
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self(Limiters::new(limits))
+    }
+
+    pub(crate) fn limiters(self) -> Result<Limiters, BuildError> {
+        self.0.ok_or_else(|| {
+            BuildError::new("one connection is for the token endpoint: allow at least two")
+        })
+    }
+}
+
+impl From<Limits> for SharedLimits {
+    fn from(limits: Limits) -> Self {
+        Self::new(limits)
+    }
+}
+
+impl From<&Self> for SharedLimits {
+    fn from(shared: &Self) -> Self {
+        Self(shared.0.as_ref().map(Limiters::another_credential))
+    }
 }
 
 // === impl Limiters ===
@@ -21,22 +70,17 @@ impl Limiters {
     /// sockets are the token's, and the data calls have the others. With a second one a socket
     /// whose server has fallen silent, and which counts until it is surely closed, keeps no token
     /// call waiting.
-    pub(crate) fn new(limits: Limits) -> Result<Self, BuildError> {
+    fn new(limits: Limits) -> Option<Self> {
         let most = limits.most_connections();
         let tokens = if most < TWO_FROM {
             NonZeroU32::MIN
         } else {
             NonZeroU32::MIN.saturating_add(1)
         };
-        let data = most.get().checked_sub(tokens.get());
-        let Some(data) = data.and_then(NonZeroU32::new) else {
-            return Err(BuildError::new(
-                "one connection is for the token endpoint: allow at least two",
-            ));
-        };
+        let data = NonZeroU32::new(most.get().checked_sub(tokens.get())?)?;
         // Beyond its sockets a call would be let in to wait for one, and that by its timeouts.
         let in_flight = limits.most_in_flight().min(data);
-        Ok(Self {
+        Some(Self {
             data: Limiter::new(limits.connections(data).in_flight(in_flight)),
             token_sockets: Limiter::new(Limits::default().connections(tokens)),
         })
@@ -51,7 +95,7 @@ impl Limiters {
         longest.saturating_mul(2).saturating_add(SLOW_ANSWER)
     }
 
-    pub(crate) fn another_credential(&self) -> Self {
+    fn another_credential(&self) -> Self {
         Self {
             data: self.data.another_credential(),
             token_sockets: self.token_sockets.clone(),

@@ -15,7 +15,8 @@ use tokio::{
 };
 use tower::ServiceExt;
 use tower_tds::{
-    Builder, Client, Credentials, Limits, Quota, RequestBody, ResponseBody, layers::limits::Rules,
+    Builder, Client, Credentials, Limits, Quota, RequestBody, ResponseBody, SharedLimits,
+    layers::limits::Rules,
 };
 
 fn builder(server: &Server) -> Builder {
@@ -48,12 +49,13 @@ const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 async fn a_token_call_does_not_wait_for_downloads() {
     let server = Server::start(DOWNLOAD).await;
     let limits = Limits::default().connections(count(4)).in_flight(count(3));
-    let client = built(builder(&server).limits(limits));
+    let limits = SharedLimits::new(limits);
+    let client = built(builder(&server).limits(&limits));
     let mut downloads = Vec::new();
     while downloads.len() < 3 {
         downloads.push(get(&client, &server).await);
     }
-    let beside = built(builder(&server).beside(&client));
+    let beside = built(builder(&server).limits(&limits));
     beside.tokens().ready().await.expect("a token");
     assert_eq!(server.seen(), ["POST", "t1", "t1", "t1", "POST"]);
     drop(downloads);
@@ -88,11 +90,12 @@ async fn a_token_socket_that_dies_in_silence_keeps_no_other_token_call_waiting()
 async fn a_token_call_waits_for_its_permit_longer_than_for_its_answer() {
     let server = Server::start(EMPTY).await;
     let five_a_minute = Limits::new(Quota::per_minute(count(5))).rules(Rules::window());
-    let client = built(builder(&server).limits(five_a_minute));
+    let limits = SharedLimits::new(five_a_minute);
+    let client = built(builder(&server).limits(&limits));
     for _ in 0..4 {
         get(&client, &server).await;
     }
-    let beside = built(builder(&server).beside(&client));
+    let beside = built(builder(&server).limits(&limits));
     // From here on only the quota takes time.
     pause();
     let start = Instant::now();

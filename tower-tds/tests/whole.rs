@@ -11,7 +11,7 @@ use tds_sim::{Config, Server, Tls};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower_tds::{
-    Client, Credentials, Error, Kind, Limits, Proof, Provider, Quota, RequestBody,
+    Client, Credentials, Error, Kind, Limits, Proof, Provider, Quota, RequestBody, SharedLimits,
     layers::token::RefreshPolicy,
 };
 
@@ -29,7 +29,7 @@ fn credentials(server: &Server) -> Credentials {
     credentials.expect("the simulator's are usable")
 }
 
-fn client(server: &Server, limits: Limits) -> Client {
+fn client(server: &Server, limits: impl Into<SharedLimits>) -> Client {
     Client::builder(server.auth_url(), server.base_url(), credentials(server))
         .loopback_http()
         .limits(limits)
@@ -147,12 +147,14 @@ async fn slow_downloads_at_once_stay_inside_the_limits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_beside_each_other_share_the_limits() {
     let server = start(Config::default()).await;
-    let first = client(&server, Limits::default());
-    let second = Client::builder(server.auth_url(), server.base_url(), credentials(&server))
-        .loopback_http()
-        .beside(&first)
-        .build()
-        .expect("loopback is let through");
+    let limits = SharedLimits::new(Limits::default());
+    let [first, second] = [(); 2].map(|()| {
+        Client::builder(server.auth_url(), server.base_url(), credentials(&server))
+            .loopback_http()
+            .limits(&limits)
+            .build()
+            .expect("loopback is let through")
+    });
     let mut calls = JoinSet::new();
     for n in 0..120 {
         let client = if n % 2 == 0 { &first } else { &second };
@@ -187,7 +189,8 @@ async fn a_token_call_is_one_of_the_requests_of_its_second() {
 async fn a_token_call_goes_before_the_calls_that_wait_for_a_permit() {
     let server = start(Config::default()).await;
     let five_a_second = Quota::new(count(1), Duration::from_millis(200)).expect("an interval");
-    let waiting = client(&server, Limits::new(five_a_second));
+    let limits = SharedLimits::new(Limits::new(five_a_second));
+    let waiting = client(&server, &limits);
     get(waiting.clone(), bus(&server)).await.expect("data");
     let mut calls = JoinSet::new();
     for _ in 0..20 {
@@ -197,7 +200,7 @@ async fn a_token_call_goes_before_the_calls_that_wait_for_a_permit() {
 
     let cold = Client::builder(server.auth_url(), server.base_url(), credentials(&server))
         .loopback_http()
-        .beside(&waiting)
+        .limits(&limits)
         .build()
         .expect("loopback is let through");
     tokio::spawn(get(cold, bus(&server)));

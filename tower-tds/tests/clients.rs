@@ -1,0 +1,352 @@
+//! The layer of a client around other clients of the same service, and under tower-http's layers.
+
+#![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
+
+use std::{
+    convert::Infallible,
+    future::ready,
+    num::NonZeroU32,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{self, Context, Poll},
+    time::Duration,
+};
+
+use axum::{Router, body::Body, extract::State, response::IntoResponse};
+use bytes::Bytes;
+use http::{
+    HeaderValue, Request, Response, StatusCode, Uri,
+    header::{AUTHORIZATION, HOST, HeaderName},
+};
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::{
+    body::Incoming,
+    client::conn::http1::{SendRequest, handshake},
+    server::conn::http2,
+    service::service_fn,
+};
+use hyper_util::{
+    client::{
+        legacy::{self, connect::HttpConnector},
+        pool::cache,
+    },
+    rt::{TokioExecutor, TokioIo},
+};
+use tds_sim::{Config, Server, Summary};
+use tokio::{net::TcpListener, task::JoinSet};
+use tonic::transport::{Channel, Endpoint};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
+use tower_http::{
+    catch_panic::CatchPanicLayer, set_header::SetRequestHeaderLayer, timeout::TimeoutLayer,
+    trace::TraceLayer,
+};
+use tower_tds::{
+    Client, Credentials, Error, Kind, Limits, Reqwest,
+    layers::{
+        errors::RetryLayer,
+        limits::{Background, ConnectionLimit, ConnectionLimitLayer},
+    },
+};
+
+const PATH: &str = "/v1/live/bus";
+
+async fn start() -> Server {
+    Server::start(Config::default()).await.expect("a free port")
+}
+
+fn client(server: &Server) -> Client {
+    within(server, Limits::default())
+}
+
+fn within(server: &Server, limits: Limits) -> Client {
+    let credentials = Credentials::new(server.client_id(), server.client_secret());
+    let credentials = credentials.expect("the simulator's are usable");
+    Client::builder(server.auth_url(), server.base_url(), credentials)
+        .loopback_http()
+        .limits(limits)
+        .build()
+        .expect("loopback is let through")
+}
+
+/// Calls 120 times, and once more after its token has died; a path that is not there is told as that.
+async fn is_the_whole_stack<S, B, R>(server: &Server, service: S, empty: fn() -> B) -> Summary
+where
+    S: Service<Request<B>, Response = Response<R>, Error = Error> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Send + 'static,
+    R: http_body::Body<Data: Send, Error = Error> + Send + 'static,
+{
+    let base = server.base_url().to_owned();
+    let call = move |path: &str| {
+        let request = Request::get(format!("{base}{path}")).body(empty());
+        service.clone().oneshot(request.expect("a request"))
+    };
+    let mut calls = JoinSet::new();
+    for _ in 0..120 {
+        let call = call(PATH);
+        calls.spawn(async move { call.await?.into_body().collect().await });
+    }
+    for body in calls.join_all().await {
+        let body = body.expect("a whole body").to_bytes();
+        assert!(body.starts_with(b"{\"name\""));
+    }
+    server.sim().revoke_all();
+    let answer = call(PATH).await.expect("data");
+    assert_eq!(answer.status(), StatusCode::OK);
+    drop(answer);
+    let error = call("/no/such/thing").await.map(drop);
+    assert_eq!(error.expect_err("nothing").kind(), Kind::NotFound);
+    let seen = server.ledger().summary();
+    assert_eq!(seen.token_posts, 2);
+    assert_eq!(
+        (seen.by_status.get(&423), seen.by_status.get(&416)),
+        (None, None)
+    );
+    assert!(
+        seen.largest_second <= 50 && seen.peak_sockets <= 60,
+        "{seen:?}"
+    );
+    seen
+}
+
+#[tokio::test]
+async fn over_hyper_utils_client() {
+    let server = start().await;
+    let client = client(&server);
+    let connector = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
+    let http = legacy::Client::builder(Background::new(TokioExecutor::new())).build(connector);
+    let service = ServiceBuilder::new().layer(client.layer()).service(http);
+    is_the_whole_stack(&server, service, Full::<Bytes>::default).await;
+}
+
+#[tokio::test]
+async fn over_reqwest() {
+    let server = start().await;
+    let half = NonZeroU32::new(25).expect("it is not zero");
+    let client = within(&server, Limits::default().in_flight(half));
+    let http = reqwest::Client::builder()
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .pool_max_idle_per_host(25)
+        .build()
+        .expect("a client");
+    let service = ServiceBuilder::new()
+        .layer(client.layer())
+        .service(Reqwest::from(http));
+    is_the_whole_stack(&server, service, Bytes::new).await;
+}
+
+/// Connects and shakes hands, for the parts of `hyper_util::client::pool`.
+#[derive(Clone)]
+struct Connect(ConnectionLimit<HttpConnector>);
+
+struct Sender(SendRequest<Full<Bytes>>);
+
+/// A pool of one host as a service of requests.
+#[derive(Clone)]
+struct Pooled<P> {
+    pool: P,
+    host: Uri,
+}
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
+
+impl Service<Uri> for Connect {
+    type Response = Sender;
+    type Error = BoxError;
+    type Future = BoxFuture<Sender>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, target: Uri) -> Self::Future {
+        let connecting = self.0.call(target);
+        Box::pin(async move {
+            let (sender, connection) = handshake(connecting.await?).await?;
+            tokio::spawn(connection);
+            Ok(Sender(sender))
+        })
+    }
+}
+
+impl Service<Request<Full<Bytes>>> for Sender {
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = BoxFuture<Response<Incoming>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(task::ready!(self.0.poll_ready(cx))?))
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
+        let response = self.0.send_request(request);
+        Box::pin(async move { Ok(response.await?) })
+    }
+}
+
+impl<P, C> Service<Request<Full<Bytes>>> for Pooled<P>
+where
+    P: Service<Uri, Response = C, Error = BoxError, Future: Send> + Clone + Send + 'static,
+    C: Service<Request<Full<Bytes>>, Response = Response<Incoming>, Error = BoxError>
+        + Send
+        + 'static,
+    C::Future: Send,
+{
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = BoxFuture<Response<Incoming>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Full<Bytes>>) -> Self::Future {
+        let (pool, host) = (self.pool.clone(), self.host.clone());
+        let authority = host
+            .authority()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let path = request.uri().path_and_query().map(ToString::to_string);
+        *request.uri_mut() = path.unwrap_or_default().parse().expect("it was a path");
+        let headers = request.headers_mut();
+        headers.insert(HOST, authority.parse().expect("it was a host"));
+        Box::pin(async move {
+            let mut connection = pool.oneshot(host).await?;
+            connection.ready().await?.call(request).await
+        })
+    }
+}
+
+#[tokio::test]
+async fn over_hyper_utils_pool() {
+    let server = start().await;
+    let client = client(&server);
+    let connector = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
+    let pool = cache::builder().build(Connect(connector));
+    let host: Uri = server.base_url().parse().expect("an address");
+    let service = ServiceBuilder::new()
+        .layer(client.layer())
+        .service(Pooled { pool, host });
+    is_the_whole_stack(&server, service, Full::<Bytes>::default).await;
+}
+
+/// A service of HTTP/2 that wants a token, fails once, and says how often it was asked.
+async fn http2() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let asked = Arc::<AtomicUsize>::default();
+    let count = Arc::clone(&asked);
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let first = count.fetch_add(1, Ordering::SeqCst) == 0;
+        let mut response = Response::new(Full::<Bytes>::from("data"));
+        if !request.headers().contains_key(AUTHORIZATION) {
+            *response.status_mut() = StatusCode::UNAUTHORIZED;
+        } else if first {
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        }
+        ready(Ok::<_, Infallible>(response))
+    });
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let server = http2::Builder::new(TokioExecutor::new());
+            tokio::spawn(server.serve_connection(TokioIo::new(socket), answer.clone()));
+        }
+    });
+    (url, asked)
+}
+
+#[tokio::test]
+async fn over_tonics_channel() {
+    let (server, (url, asked)) = (start().await, http2().await);
+    let credentials = Credentials::new(server.client_id(), server.client_secret());
+    let credentials = credentials.expect("the simulator's are usable");
+    let client = Client::builder(server.auth_url(), &url, credentials).loopback_http();
+    let client = client.build().expect("loopback is let through");
+    let connector = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
+    let host = Endpoint::from_shared(url.clone()).expect("an address");
+    let channel: Channel = host.connect_with_connector_lazy(connector);
+    // A body of tonic's is not clonable; that of a message of which the bytes are known can be made again.
+    let again = RetryLayer::new().replay(|_: &tonic::body::Body| Some(tonic::body::Body::empty()));
+    let service = ServiceBuilder::new()
+        .layer(client.layer().retry(again))
+        .service(channel);
+    let request = Request::get(format!("{url}{PATH}")).body(tonic::body::Body::empty());
+    let answer = service.oneshot(request.expect("a request")).await;
+    let body = answer.expect("data").into_body().collect().await;
+    assert_eq!(body.expect("a whole body").to_bytes(), "data");
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    assert_eq!(client.limiter().snapshot().connections, 1);
+}
+
+#[tokio::test]
+async fn under_tower_https_layers() {
+    let server = start().await;
+    let client = client(&server);
+    let connector = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
+    let http = legacy::Client::builder(Background::new(TokioExecutor::new())).build(connector);
+    let service = ServiceBuilder::new()
+        .layer(TraceLayer::new_for_http())
+        .layer(CatchPanicLayer::new())
+        .layer(TimeoutLayer::with_status_code(
+            StatusCode::GATEWAY_TIMEOUT,
+            Duration::from_secs(30),
+        ))
+        .layer(SetRequestHeaderLayer::overriding(
+            HeaderName::from_static("x-team"),
+            HeaderValue::from_static("metro"),
+        ))
+        // Its timeouts have bodies of their own.
+        .map_response(|response: Response<_>| response.map(Body::new))
+        .layer(client.layer())
+        .service(http);
+    let request =
+        Request::get(format!("{}{PATH}", server.base_url())).body(Full::<Bytes>::default());
+    let answer = service.oneshot(request.expect("a request")).await;
+    let answer = answer.map_err(|error| error.to_string()).expect("data");
+    assert_eq!(answer.status(), StatusCode::OK);
+}
+
+/// Passes GETs on, and says by its status what became of them.
+async fn proxy(State(client): State<Client>, request: Request<Body>) -> Response<Body> {
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("/", |path| path.as_str());
+    match client.get(path).await {
+        Ok(response) => response.into_http().map(Body::new),
+        Err(error) => {
+            let status = error.status().unwrap_or(StatusCode::BAD_GATEWAY);
+            (status, error.to_string()).into_response()
+        }
+    }
+}
+
+#[tokio::test]
+async fn as_a_proxy_in_axum() {
+    let server = start().await;
+    let app = Router::new().fallback(proxy).with_state(client(&server));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let browser = legacy::Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+    let get = |path: &str| {
+        browser.get(
+            format!("http://{address}{path}")
+                .parse()
+                .expect("an address"),
+        )
+    };
+    let answer = get(PATH).await.expect("an answer");
+    assert_eq!(answer.status(), StatusCode::OK);
+    let body = answer.into_body().collect().await.expect("a whole body");
+    assert!(body.to_bytes().starts_with(b"{\"name\""));
+    assert_eq!(
+        get("/no").await.expect("an answer").status(),
+        StatusCode::NOT_FOUND
+    );
+}
