@@ -230,6 +230,16 @@ impl Builder {
         self
     }
 
+    /// Has the platform judge certificates (macOS, Windows, Android), by its own rules and not by the roots that it
+    /// exports. Elsewhere it is the same as without.
+    #[cfg(feature = "platform-verifier")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "platform-verifier")))]
+    #[must_use]
+    pub const fn platform_verifier(mut self) -> Self {
+        self.tls.ask_the_platform();
+        self
+    }
+
     /// Speaks TLS by this configuration alone.
     #[must_use]
     pub fn tls(mut self, config: rustls::ClientConfig) -> Self {

@@ -3,8 +3,9 @@
 use std::{env, fmt, sync::Arc};
 
 use rustls::{
-    ClientConfig, RootCertStore,
-    crypto::ring,
+    ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier,
+    client::WantsClientCert,
+    crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 use rustls_native_certs::load_native_certs;
@@ -19,6 +20,8 @@ pub(crate) struct Tls {
     /// The chain and the key that the client shows, in PEM.
     identity: Option<(Vec<u8>, Vec<u8>)>,
     whole: Option<ClientConfig>,
+    #[cfg(feature = "platform-verifier")]
+    judged_by_the_platform: bool,
 }
 
 // === impl Tls ===
@@ -32,6 +35,11 @@ impl Tls {
         self.identity = Some((chain.to_vec(), key.to_vec()));
     }
 
+    #[cfg(feature = "platform-verifier")]
+    pub(crate) const fn ask_the_platform(&mut self) {
+        self.judged_by_the_platform = true;
+    }
+
     pub(crate) fn replace(&mut self, whole: ClientConfig) {
         self.whole = Some(whole);
     }
@@ -39,7 +47,11 @@ impl Tls {
     /// What rustls makes of them. Whoever speaks no TLS needs no root certificates.
     pub(crate) fn config(self, speaks_tls: bool) -> Result<ClientConfig, BuildError> {
         if let Some(whole) = self.whole {
-            if !self.roots.is_empty() || self.identity.is_some() {
+            #[cfg(feature = "platform-verifier")]
+            let judged = self.judged_by_the_platform;
+            #[cfg(not(feature = "platform-verifier"))]
+            let judged = false;
+            if judged || !self.roots.is_empty() || self.identity.is_some() {
                 return Err(BuildError::new(
                     "certificates are ignored where the whole TLS configuration is given: put them into it",
                 ));
@@ -51,18 +63,11 @@ impl Tls {
             }
             return Ok(whole);
         }
-        let mut roots = RootCertStore::empty();
-        for pem in &self.roots {
-            believe(&mut roots, pem)?;
-        }
-        if speaks_tls {
-            believe_the_platform(&mut roots)?;
-        }
-        let provider = Arc::new(ring::default_provider());
+        let provider = provider()?;
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| BuildError::because("TLS cannot be set up", error))?
-            .with_root_certificates(roots);
+            .map_err(|error| BuildError::because("TLS cannot be set up", error))?;
+        let builder = self.believing(builder, speaks_tls)?;
         let Some((chain, key)) = self.identity else {
             return Ok(builder.with_no_client_auth());
         };
@@ -73,6 +78,33 @@ impl Tls {
         builder
             .with_client_auth_cert(chain.map_err(because)?, key)
             .map_err(|error| BuildError::because(unusable, error))
+    }
+
+    /// With whose certificates are believed: the user's, and the platform's where TLS is spoken.
+    fn believing(
+        &self,
+        builder: ConfigBuilder<ClientConfig, WantsVerifier>,
+        speaks_tls: bool,
+    ) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, BuildError> {
+        let mut roots = RootCertStore::empty();
+        let mut own = Vec::new();
+        for pem in &self.roots {
+            own.extend(believe(&mut roots, pem)?);
+        }
+        #[cfg(feature = "platform-verifier")]
+        if self.judged_by_the_platform {
+            let provider = Arc::clone(builder.crypto_provider());
+            let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(own, provider)
+                .map_err(|error| {
+                    BuildError::because("the platform judges no certificates", error)
+                })?;
+            let builder = builder.dangerous();
+            return Ok(builder.with_custom_certificate_verifier(Arc::new(verifier)));
+        }
+        if speaks_tls {
+            believe_the_platform(&mut roots)?;
+        }
+        Ok(builder.with_root_certificates(roots))
     }
 }
 
@@ -86,18 +118,37 @@ impl fmt::Debug for Tls {
     }
 }
 
-fn believe(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), BuildError> {
+/// The cryptography that the features name, or that the program has installed.
+fn provider() -> Result<Arc<CryptoProvider>, BuildError> {
+    #[cfg(feature = "aws-lc-rs")]
+    return Ok(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+    #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
+    return Ok(Arc::new(rustls::crypto::ring::default_provider()));
+    #[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
+    CryptoProvider::get_default().cloned().ok_or_else(|| {
+        BuildError::new(
+            "there is no cryptography for TLS: turn on the feature `ring` or `aws-lc-rs`, or give the whole \
+             configuration by Builder::tls",
+        )
+    })
+}
+
+fn believe(
+    roots: &mut RootCertStore,
+    pem: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, BuildError> {
     let unusable = "a root certificate is not usable: give it in PEM, as BEGIN CERTIFICATE has it";
-    let before = roots.len();
+    let mut own = Vec::new();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|error| BuildError::because(unusable, error))?;
+        own.push(certificate.clone());
         let added = roots.add(certificate);
         added.map_err(|error| BuildError::because(unusable, error))?;
     }
-    if roots.len() == before {
+    if own.is_empty() {
         return Err(BuildError::new(unusable));
     }
-    Ok(())
+    Ok(own)
 }
 
 /// What was named and cannot be read is an error; of what a platform has, some may be odd.

@@ -297,6 +297,21 @@ async fn a_companys_authority_and_proxy_take_two_lines() {
 }
 
 #[tokio::test]
+async fn the_platform_judges_and_a_companys_authority_is_added() {
+    let mut config = Config::default();
+    config.tls = Tls::On;
+    let server = start(config).await;
+    let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
+    let judged = || builder(&server, server.base_url()).platform_verifier();
+    let client = judged().root_certificate(&authority).build();
+    let client = client.expect("all of it can be used");
+    client.get("/v1/live/bus").await.expect("data");
+    let client = judged().build().expect("all of it can be used");
+    let error = client.get("/v1/live/bus").await.map(drop);
+    assert_eq!(error.expect_err("nobody knows it").kind(), Kind::Tls);
+}
+
+#[tokio::test]
 async fn what_has_no_connection_yet_is_not_sent_after_its_deadline_or_its_caller() {
     let mut config = Config::default();
     config.tls = Tls::On;
