@@ -1,17 +1,30 @@
-//! The calls of a client that are under way, for its end.
+//! The calls of a client: how many are under way, for its end, and what the last failure was, for whoever asks.
 
 use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
+use tower_tds_errors::{Error, Kind};
 
 /// How many calls are under way, and whether there may be more: [`CLOSED`] is added for that.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     count: AtomicUsize,
     ended: Notify,
+    /// Whether there is a failure that no success has followed.
+    fails: AtomicBool,
+    /// Kept after a success. Held for a few moves, and never while anybody waits.
+    failure: Mutex<Option<Failure>>,
+}
+
+/// A call that has failed.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    pub(crate) at: Instant,
+    /// What the error prints.
+    pub(crate) line: String,
 }
 
 /// A call from its begin to its head, its error, or its drop.
@@ -30,9 +43,48 @@ impl Calls {
         (before < CLOSED).then_some(under_way)
     }
 
+    /// A call has succeeded.
+    #[inline]
+    pub(crate) fn succeeded(&self) {
+        // Relaxed: of two calls that end at once either may be the last.
+        if self.fails.load(Ordering::Relaxed) && self.fails.swap(false, Ordering::Relaxed) {
+            tracing::info!("calls succeed again");
+        }
+    }
+
+    /// A call has failed. What is its caller's own fault says nothing about the others.
+    #[cold]
+    pub(crate) fn failed(&self, error: &Error) {
+        let own = [Kind::NotFound, Kind::Rejected, Kind::InvalidRequest];
+        if own.contains(&error.kind()) {
+            return;
+        }
+        if !self.fails.swap(true, Ordering::Relaxed) {
+            tracing::warn!(kind = error.kind().as_str(), %error, "calls fail");
+        }
+        *self.failure() = Some(Failure {
+            at: Instant::now(),
+            line: error.to_string(),
+        });
+    }
+
+    /// The last call that failed.
+    pub(crate) fn last_failure(&self) -> Option<Failure> {
+        self.failure().clone()
+    }
+
+    fn failure(&self) -> MutexGuard<'_, Option<Failure>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// No more calls begin.
     pub(crate) fn close(&self) {
         self.count.fetch_or(CLOSED, Ordering::SeqCst);
+    }
+
+    /// How many are under way.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed) & !CLOSED
     }
 
     /// Waits until none is under way.
@@ -49,6 +101,17 @@ impl Calls {
 }
 
 // === impl UnderWay ===
+
+impl UnderWay {
+    /// Notes what became of it.
+    #[inline]
+    pub(crate) fn ended<T>(&self, ended: &Result<T, Error>) {
+        match ended {
+            Ok(_) => self.0.succeeded(),
+            Err(error) => self.0.failed(error),
+        }
+    }
+}
 
 impl Drop for UnderWay {
     fn drop(&mut self) {

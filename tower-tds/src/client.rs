@@ -6,7 +6,7 @@ use std::{
     mem,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -19,7 +19,7 @@ use tower_tds_errors::{Classify, Error, Guard, GuardBody, Kind};
 use tower_tds_limits::{Limiter, TrackBody};
 
 use crate::{
-    BuildError, Builder, Call, RequestBody, ResponseBody, TdsLayer,
+    BuildError, Builder, Call, RequestBody, ResponseBody, Status, TdsLayer,
     base::Base,
     calls::{Calls, UnderWay},
     compression::Compressed,
@@ -208,6 +208,13 @@ impl Client {
         TdsLayer::new(shared.tokens.clone(), origins, shared.limiter.clone())
     }
 
+    /// What is under way, and what it waits for.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let shared = &self.shared;
+        Status::new(&shared.calls, &shared.tokens, &shared.limiter)
+    }
+
     /// The tokens: [`TokenSource::ready`] is a probe for start-up that makes no data call.
     #[must_use]
     pub fn tokens(&self) -> &TokenSource {
@@ -269,7 +276,7 @@ pin_project_lite::pin_project! {
         Called {
             #[pin]
             inner: <Stack as Service<Request<RequestBody>>>::Future,
-            // Kept for its drop.
+            // Its drop counts, too.
             under_way: UnderWay,
         },
         // ## Refused => done
@@ -284,9 +291,10 @@ impl Future for ResponseFuture {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
-            StateProjection::Called { inner, .. } => {
-                let answered = inner.poll(cx).map_err(named);
-                answered.map_ok(|response| response.map(ResponseBody::new))
+            StateProjection::Called { inner, under_way } => {
+                let ended = ready!(inner.poll(cx)).map_err(named);
+                under_way.ended(&ended);
+                Poll::Ready(ended.map(|response| response.map(ResponseBody::new)))
             }
             // Polled after it was ready, which a future's contract leaves open.
             StateProjection::Refused { error } => match error.take() {

@@ -9,12 +9,17 @@ use tower_tds_errors::{
 };
 use tower_tds_limits::{Detach, DetachLayer, Limiter, RequestLimit, RequestLimitLayer};
 
-use crate::translate::{ReadError, into_error};
+use crate::{
+    Traced,
+    status::Waits,
+    trace::Of,
+    translate::{ReadError, into_error},
+};
 
 /// Puts retry, token, limits and classification around any client, in the order that is right.
 ///
 /// ```text
-/// request -> Retry -> BearerAuth -> Detach -> RequestLimit -> Guard -> Classify -> your client
+/// request -> Traced -> Retry -> Traced -> BearerAuth -> Detach -> RequestLimit -> Guard -> Classify -> your client
 /// ```
 ///
 /// The client is any clonable `Service` of `http::Request` with a response body: hyper-util's, tonic's channel, a
@@ -76,7 +81,7 @@ pub struct TdsLayer<P = CloneBody> {
 pub type TdsService<S, P = CloneBody> = Above<Guard<Classify<S>>, P>;
 
 /// What stands above something that classifies.
-pub(crate) type Above<S, P> = Retry<MapErr<Tokened<S>, Translate>, P>;
+pub(crate) type Above<S, P> = Traced<Retry<Traced<MapErr<Tokened<S>, Translate>>, P>>;
 type Tokened<S> = BearerAuth<Detach<RequestLimit<S, ReadError>>, ReadError>;
 type Translate = fn(tower_oidc_cc::Error<tower_tds_limits::Error<Error>>) -> Error;
 
@@ -144,7 +149,9 @@ impl<P> TdsLayer<P> {
         let translate: Translate = into_error;
         let (tokens, limiter) = (self.tokens, self.limiter.clone());
         ServiceBuilder::new()
+            .layer_fn(|calls| Traced::new(calls, Of::Calls))
             .layer(self.retry.waits_for(move || waiting(&tokens, &limiter)))
+            .layer_fn(|attempts| Traced::new(attempts, Of::Attempts))
             .map_err(translate)
             .layer(self.bearer)
             .layer(DetachLayer::new())
@@ -164,16 +171,7 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
 
 /// What a call waits for that is not let through, for the error by its deadline.
 fn waiting(tokens: &TokenSource, limiter: &Limiter) -> Cow<'static, str> {
-    let now = limiter.snapshot();
-    Cow::Borrowed(if !tokens.health().is_ready() {
-        "a token"
-    } else if now.paused_for.is_some() {
-        "the end of the pause after a 429"
-    } else if now.silent_for.is_some() {
-        "the end of the silence after a refusal"
-    } else if now.in_flight >= limiter.limits().most_in_flight().get() {
-        "a place in flight: answers are slow, or bodies are not read"
-    } else {
-        "a permit of the quota"
-    })
+    let in_flight = limiter.limits().most_in_flight().get();
+    let waits = Waits::of(&tokens.health(), &limiter.snapshot(), in_flight);
+    Cow::Owned(waits.to_string())
 }

@@ -61,7 +61,13 @@
 //! # Features
 //! | feature | default | adds |
 //! |---|---|---|
+//! | `ring` | yes | ring does the cryptography of TLS |
+//! | `aws-lc-rs` | no | aws-lc does it; it needs a C compiler |
+//! | `platform-verifier` | no | `Builder::platform_verifier`: the platform judges certificates |
 //! | `json` | no | [`Response::json`] |
+//! | `serde` | no | [`Status`] can be serialized |
+//! | `metrics` | no | calls and attempts are counted for the `metrics` facade, and `Status::record` sets the rest |
+//! | `reqwest` | no | `Reqwest`: reqwest's client under the layers |
 //! | `claims` | no | the error of a missing role names the realm roles that the token does carry (read, **not verified**): [`Error::realm_roles`] |
 //!
 //! The rest is the whole. [`TdsLayer`] is the same around any other client, in one line, and [`layers`] has
@@ -83,13 +89,17 @@ mod error;
 mod layer;
 pub mod layers;
 mod limiters;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod misdirected;
 mod proxy;
 mod request;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod response;
+mod status;
 mod tls;
+mod trace;
 mod translate;
 mod transport;
 
@@ -107,6 +117,8 @@ pub use self::{
     limiters::SharedLimits,
     request::RequestBody,
     response::Response,
+    status::Status,
+    trace::{Traced, TracedFuture},
 };
 
 #[cfg(feature = "reqwest")]

@@ -1,0 +1,114 @@
+//! What becomes of calls, for the `metrics` facade.
+
+use http::Response;
+use metrics::{counter, gauge, histogram};
+use tokio::time::Instant;
+use tower_tds_errors::Error;
+use tower_tds_limits::{Rung, WaitCause};
+
+use crate::{Status, trace::Of};
+
+/// When a call or an attempt began.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Begun(Instant);
+
+// === impl Begun ===
+
+impl Begun {
+    pub(crate) fn now() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn ended<R>(self, of: Of, ended: &Result<Response<R>, Error>) {
+        let kind = match ended {
+            Ok(_) => "success",
+            Err(error) => error.kind().as_str(),
+        };
+        if of == Of::Attempts {
+            counter!("tds_attempts_total", "kind" => kind).increment(1);
+            return;
+        }
+        counter!("tds_calls_total", "kind" => kind).increment(1);
+        histogram!("tds_call_seconds").record(self.0.elapsed().as_secs_f64());
+    }
+}
+
+// === impl Status ===
+
+impl Status {
+    /// Sets what has no moment of its own: permits, sockets, waits, the token, the rung. Call it before each scrape.
+    ///
+    /// | metric | kind | label | what it is |
+    /// |---|---|---|---|
+    /// | `tds_calls_total` | counter | `kind` | calls that have ended: `success`, or the kind of the error |
+    /// | `tds_call_seconds` | histogram | | from the call to the head of its answer, or the error |
+    /// | `tds_attempts_total` | counter | `kind` | attempts that have ended, likewise |
+    /// | `tds_calls_under_way` | gauge | | calls that wait for a head |
+    /// | `tds_waiting` | gauge | | calls that wait for a permit |
+    /// | `tds_permits_live`, `tds_permits_quota` | gauge | | granted and not yet back, of how many |
+    /// | `tds_in_flight` | gauge | | from the grant to the end of the body |
+    /// | `tds_sockets`, `tds_sockets_most` | gauge | | open, and how many there may be |
+    /// | `tds_waits_total`, `tds_wait_seconds_total` | counter | `cause` | waits that are over, and their time |
+    /// | `tds_granted_total` | counter | | requests granted |
+    /// | `tds_certificate` | gauge | | the most that can have been counted in any interval of the first quota |
+    /// | `tds_rung` | gauge | | 0: as set; 1: stricter rules; 2: one at a time; 3: slower still |
+    /// | `tds_paused_seconds`, `tds_silent_seconds` | gauge | | what is left of a pause or a silence, or 0 |
+    /// | `tds_token_life_seconds` | gauge | | how long the token still lives; 0: there is none |
+    /// | `tds_token_refused_seconds` | gauge | | for how long the service has refused it, or 0 |
+    /// | `tds_tokens_total` | counter | | tokens that came |
+    ///
+    /// No path, host or key is a label.
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn record(&self) {
+        let (limits, token) = (self.limits(), self.token());
+        let seconds = |time: Option<std::time::Duration>| time.unwrap_or_default().as_secs_f64();
+        #[expect(
+            clippy::as_conversions,
+            clippy::cast_precision_loss,
+            reason = "a count that a gauge rounds is beyond any of these"
+        )]
+        let count = |n: u64| n as f64;
+        let size = |n: usize| count(u64::try_from(n).unwrap_or(u64::MAX));
+        gauge!("tds_calls_under_way").set(size(self.calls()));
+        gauge!("tds_waiting").set(size(limits.waiting));
+        gauge!("tds_permits_live").set(count(limits.live));
+        gauge!("tds_permits_quota").set(count(self.quota()));
+        gauge!("tds_in_flight").set(f64::from(limits.in_flight));
+        gauge!("tds_sockets").set(f64::from(limits.connections));
+        gauge!("tds_sockets_most").set(f64::from(limits.most_connections));
+        for cause in WaitCause::ALL {
+            let waited = limits.waited(cause);
+            counter!("tds_waits_total", "cause" => name(cause)).absolute(waited.count);
+            let whole = waited.total.as_secs();
+            counter!("tds_wait_seconds_total", "cause" => name(cause)).absolute(whole);
+        }
+        counter!("tds_granted_total").absolute(limits.granted);
+        gauge!("tds_certificate").set(count(limits.certificate));
+        gauge!("tds_rung").set(match limits.rung {
+            Rung::Proven => 0.0,
+            Rung::Strict => 1.0,
+            Rung::Serial => 2.0,
+            Rung::Slowed(_) | _ => 3.0,
+        });
+        gauge!("tds_paused_seconds").set(seconds(limits.paused_for));
+        gauge!("tds_silent_seconds").set(seconds(limits.silent_for));
+        gauge!("tds_token_life_seconds").set(seconds(token.life_left()));
+        gauge!("tds_token_refused_seconds").set(seconds(token.refused_for()));
+        counter!("tds_tokens_total").absolute(token.generation());
+    }
+}
+
+/// A label: short, and the same for ever.
+const fn name(cause: WaitCause) -> &'static str {
+    match cause {
+        WaitCause::Window => "window",
+        WaitCause::Counter => "counter",
+        WaitCause::Bucket => "bucket",
+        WaitCause::Pace => "pace",
+        WaitCause::InFlight => "in_flight",
+        WaitCause::Silence => "silence",
+        WaitCause::Pause => "pause",
+        WaitCause::Connection => "connection",
+        _ => "other",
+    }
+}

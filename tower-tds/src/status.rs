@@ -1,0 +1,244 @@
+//! What a client does and waits for, at one moment.
+
+use std::{fmt, time::Duration};
+
+use tower_oidc_cc::{Health, TokenSource};
+use tower_tds_limits::{Limiter, Snapshot};
+
+use crate::calls::Calls;
+
+/// Says why nothing is moving, or that all is well: for a health endpoint, a log, or a look by hand.
+///
+/// `Display` is one line. A snapshot of the moment at which [`Client::status`](crate::Client::status) made it, which
+/// takes some locks: once a second is nothing, once a call is a waste. With the feature `serde` it is serialized as
+/// what [`waits_for`](Self::waits_for) and the numbers of the line say.
+///
+/// # Examples
+/// ```no_run
+/// # async fn run(client: tower_tds::Client) {
+/// let status = client.status();
+/// println!("{status}");
+/// // 58 calls under way, 8 wait for a permit of the quota; token fresh for 19 h; 50 of 50 permits, 12 of 58 sockets
+/// assert!(status.is_ready());
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// The calls whose callers wait for a head.
+    calls: usize,
+    /// How long ago the last call failed, and what its error prints.
+    failure: Option<(Duration, String)>,
+    token: Health,
+    limits: Snapshot,
+    /// Of the first quota.
+    quota: u64,
+    in_flight: u32,
+}
+
+/// What calls wait for that are not let through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    Token,
+    Pause(Duration),
+    Silence(Duration),
+    InFlight,
+    Quota,
+}
+
+// === impl Status ===
+
+impl Status {
+    pub(crate) fn new(calls: &Calls, tokens: &TokenSource, limiter: &Limiter) -> Self {
+        let limits = limiter.limits();
+        let failure = calls.last_failure();
+        Self {
+            calls: calls.count(),
+            failure: failure.map(|failure| (failure.at.elapsed(), failure.line)),
+            token: tokens.health(),
+            limits: limiter.snapshot(),
+            quota: limits
+                .quotas()
+                .first()
+                .map_or(0, |quota| quota.requests().get().into()),
+            in_flight: limits.most_in_flight().get(),
+        }
+    }
+
+    /// Whether a call goes out that needs nothing but what is there: a token, and no pause or silence.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        let held = self.limits.paused_for.is_some() || self.limits.silent_for.is_some();
+        self.token.is_ready() && !held
+    }
+
+    /// How many calls are under way: from the call to the head of its answer.
+    #[must_use]
+    pub const fn calls(&self) -> usize {
+        self.calls
+    }
+
+    /// How long ago the last call failed, and what its error prints. What is its caller's own fault does not count: a
+    /// path that is not there, say.
+    #[must_use]
+    pub fn last_failure(&self) -> Option<(Duration, &str)> {
+        let (ago, line) = self.failure.as_ref()?;
+        Some((*ago, line))
+    }
+
+    /// The token.
+    #[must_use]
+    pub const fn token(&self) -> &Health {
+        &self.token
+    }
+
+    /// The limits.
+    #[must_use]
+    pub const fn limits(&self) -> &Snapshot {
+        &self.limits
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) const fn quota(&self) -> u64 {
+        self.quota
+    }
+
+    /// What calls wait for, if any does: in words, with how long at least where that is known.
+    #[must_use]
+    pub fn waits_for(&self) -> Option<String> {
+        Some(self.waits()?.to_string())
+    }
+
+    fn waits(&self) -> Option<Waits> {
+        let waits = Waits::of(&self.token, &self.limits, self.in_flight);
+        let is_held = match waits {
+            Waits::Token => self.calls > 0,
+            Waits::Pause(_) | Waits::Silence(_) => true,
+            Waits::InFlight | Waits::Quota => self.limits.waiting > 0,
+        };
+        is_held.then_some(waits)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Snapshot {
+            waiting,
+            live,
+            connections,
+            most_connections,
+            connects_waiting,
+            ..
+        } = self.limits;
+        write!(f, "{} calls under way", self.calls)?;
+        match self.waits() {
+            Some(Waits::Token) => write!(f, ", all wait for a token")?,
+            Some(waits) => write!(f, ", {waiting} wait for {waits}")?,
+            None => {}
+        }
+        if connects_waiting > 0 {
+            write!(f, ", {connects_waiting} wait for a socket")?;
+        }
+        match (self.token.refused_for(), self.token.life_left()) {
+            (Some(refused), _) => write!(f, "; token refused for {}", Rough(refused))?,
+            (None, Some(left)) => write!(f, "; token good for {}", Rough(left))?,
+            (None, None) => write!(f, "; no token")?,
+        }
+        if let Some(error) = self.token.last_error() {
+            write!(f, ": {error}")?;
+        }
+        let quota = self.quota;
+        write!(
+            f,
+            "; {live} of {quota} permits, {connections} of {most_connections} sockets"
+        )?;
+        if let Some(wait) = self.limits.no_connect_for {
+            write!(f, ", none is opened for {}", Rough(wait))?;
+        }
+        match &self.failure {
+            Some((ago, line)) => write!(f, "; {} ago a call failed: {line}", Rough(*ago)),
+            None => Ok(()),
+        }
+    }
+}
+
+// === impl Waits ===
+
+impl Waits {
+    pub(crate) fn of(token: &Health, limits: &Snapshot, in_flight: u32) -> Self {
+        if !token.is_ready() {
+            Self::Token
+        } else if let Some(wait) = limits.paused_for {
+            Self::Pause(wait)
+        } else if let Some(wait) = limits.silent_for {
+            Self::Silence(wait)
+        } else if limits.in_flight >= in_flight {
+            Self::InFlight
+        } else {
+            Self::Quota
+        }
+    }
+}
+
+impl fmt::Display for Waits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Token => f.write_str("a token"),
+            Self::Pause(wait) => write!(f, "the end of the pause after a 429, {}", Rough(*wait)),
+            Self::Silence(wait) => {
+                write!(
+                    f,
+                    "the end of the silence after a refusal, {}",
+                    Rough(*wait)
+                )
+            }
+            Self::InFlight => {
+                f.write_str("a place in flight: answers are slow, or bodies are not read")
+            }
+            Self::Quota => f.write_str("a permit of the quota"),
+        }
+    }
+}
+
+/// A time as somebody says it who is asked at night.
+struct Rough(Duration);
+
+impl fmt::Display for Rough {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_secs() {
+            0 => write!(f, "{} ms", self.0.subsec_millis()),
+            seconds @ ..120 => write!(f, "{seconds} s"),
+            seconds @ ..7_200 => write!(f, "{} min", seconds.div_euclid(60)),
+            seconds => write!(f, "{} h", seconds.div_euclid(3_600)),
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Status {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct as _;
+
+        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+        let limits = &self.limits;
+        let mut map = serializer.serialize_struct("Status", 16)?;
+        map.serialize_field("ready", &self.is_ready())?;
+        map.serialize_field("says", &self.to_string())?;
+        map.serialize_field("calls", &self.calls)?;
+        map.serialize_field("waits_for", &self.waits_for())?;
+        map.serialize_field("waiting", &limits.waiting)?;
+        map.serialize_field("permits", &limits.live)?;
+        map.serialize_field("quota", &self.quota)?;
+        map.serialize_field("in_flight", &limits.in_flight)?;
+        map.serialize_field("sockets", &limits.connections)?;
+        map.serialize_field("most_sockets", &limits.most_connections)?;
+        map.serialize_field("paused_seconds", &seconds(limits.paused_for))?;
+        map.serialize_field("token_life_seconds", &seconds(self.token.life_left()))?;
+        map.serialize_field("token_refused_seconds", &seconds(self.token.refused_for()))?;
+        let error = self.token.last_error().map(ToString::to_string);
+        map.serialize_field("token_error", &error)?;
+        let (ago, line) = self.last_failure().unzip();
+        map.serialize_field("last_failure", &line)?;
+        map.serialize_field("last_failure_seconds_ago", &seconds(ago))?;
+        map.end()
+    }
+}
