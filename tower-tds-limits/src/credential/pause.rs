@@ -117,11 +117,16 @@ impl Pause {
         }
     }
 
-    /// The one that tried was accepted.
-    pub(crate) fn end(&mut self) {
-        self.state = State::Open;
-        self.usual = SHORTEST;
-        self.told = None;
+    /// One that tried was accepted. Says whether the pause is over: one that was given up, and is
+    /// accepted late, says nothing of what others have been told since.
+    pub(crate) fn end(&mut self, tried: Try) -> bool {
+        let over = tried == self.last;
+        if over {
+            self.state = State::Open;
+            self.usual = SHORTEST;
+            self.told = None;
+        }
+        over
     }
 
     /// The one that tried got no answer: another may, if none does.

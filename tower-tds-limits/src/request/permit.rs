@@ -144,7 +144,7 @@ impl RequestPermit {
             if about_others {
                 self.credential.untried(tried);
             } else {
-                self.credential.accept();
+                self.credential.accept(tried);
             }
         }
     }
