@@ -138,8 +138,8 @@ async fn where_the_end_is_the_proof_what_a_service_says_of_its_time_is_not_looke
         .collect();
     assert!(calls.join_all().await.iter().all(Result::is_ok));
     let arrivals = service.arrivals();
-    for from in &arrivals {
-        let second = *from..*from + secs(1);
+    for last_of_one in arrivals.iter().map(|at| *at + takes) {
+        let second = last_of_one..last_of_one + secs(1);
         let flies = |at: &&Instant| **at < second.end && **at + takes >= second.start;
         let in_flight = arrivals.iter().filter(flies).count();
         assert!(in_flight <= 50, "{in_flight}");
