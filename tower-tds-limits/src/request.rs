@@ -49,19 +49,26 @@ pub struct RequestLimitLayer<F = ReadStatus> {
 /// back uncounted.
 ///
 /// Whoever does not look when it is its turn is passed over after 5 ms, and passes when it looks.
-/// A readied instance that is kept costs the others its own place, in flight and in the quota's
-/// window, and nothing else: after 50 ms its moment in a bucket and in the even spacing is lost, and
-/// its call waits for another in the response future. The inner service's future is made by then
-/// and not polled until the moment is there; an inner service that sends in `call` itself, as
-/// hyper's own `SendRequest` does, is not held back by that. With a longest wait of zero it is not called.
-/// One that was readied before a 429 is sent into the pause. A response that is kept while nobody reads its body
-/// keeps its place in flight too: whoever makes many calls at once reads each body where the call
-/// was made, and does not wait for all responses first.
+///
+/// A readied instance that is kept costs the others nothing after 50 ms: its permit is withdrawn, as
+/// it is by a pause or a silence that begins. Its call takes another, at once or in the response
+/// future, before all who have had none. The inner service is not called before that. It is lent to
+/// that future, and the instance is ready again when it is back: when the call is made, or its future
+/// dropped. So whoever calls an instance again while such a future waits polls that as well; a clone
+/// needs not wait.
+///
+/// A response that is kept while nobody reads its body keeps its place in flight: whoever makes many
+/// calls at once reads each body where the call was made, and does not wait for all responses first.
+///
+/// While one waits, for the end of a pause, too, the inner service's readiness is held. A limit
+/// below this one that others share, as tower's `GlobalConcurrencyLimitLayer`, is then held for
+/// nothing by a credential that pauses: put it above.
 ///
 /// # Cancel safety
 /// Dropping the response future or the body frees the place in flight at once. A request whose
 /// response never came stays counted for [`Limits::lost_after`](crate::Limits::lost_after) and
-/// the quota's interval more, because the service may still count it.
+/// the quota's interval more, because the service may still count it. One that was not sent yet is
+/// not counted.
 ///
 /// # Clone
 /// Clones share the limiter; a clone has no permit and no place in the queue.
@@ -73,7 +80,7 @@ pub struct RequestLimitLayer<F = ReadStatus> {
 ///
 /// # Panics
 /// `call` panics with "`poll_ready` must give Ready before `call`" if that was not so, and
-/// `poll_ready` outside of a tokio runtime when it has to wait for a time.
+/// `poll_ready` and `call` outside of a tokio runtime when they have to wait for a time.
 ///
 /// # Examples
 /// See the [crate's front page](crate).
@@ -111,8 +118,8 @@ impl<F> RequestLimitLayer<F> {
 
     /// Bounds the wait for a permit here; the default is [`Limits::max_wait`](crate::Limits::max_wait).
     ///
-    /// A readied instance that was kept for so long that its moment is lost has the same bound once
-    /// more, from its call on.
+    /// A readied instance that was kept for so long that its permit was withdrawn has the same bound
+    /// once more, from its call on.
     ///
     /// With zero nothing waits: a call without a permit at once is
     /// [rejected](crate::LimitError::is_rejected), and told when there will be one. It passes nobody
