@@ -627,7 +627,10 @@ async fn who_comes_late_for_its_permit_does_not_overtake_another_who_did() {
     call().await;
     let (mut first, mut second) = (caller(), caller());
     first.ready().await.expect("its turn");
-    second.ready().await.expect("the permit of the first is over");
+    second
+        .ready()
+        .await
+        .expect("the permit of the first is over");
     sleep(ms(100)).await;
     // By this one the second loses its own.
     call().await;
