@@ -389,7 +389,7 @@ impl Limit for Account {
     }
 
     #[inline]
-    fn admit(&mut self, _line: Line, now: Instant) -> Grant {
+    fn admit(&mut self, now: Instant) -> Grant {
         // Whoever asks has just been told that it is now.
         if !self.epoch.was_last(now) {
             self.see(now);

@@ -31,7 +31,7 @@ pub(crate) trait Limit {
     fn opens(&mut self, line: Line, now: Instant) -> Opens;
 
     /// Counts one more; called only when `opens` is [`Opens::Now`].
-    fn admit(&mut self, line: Line, now: Instant) -> Self::Grant;
+    fn admit(&mut self, now: Instant) -> Self::Grant;
 
     /// Counts one more without a look at the clock, if that is right whatever it says.
     fn admit_undated(&mut self, line: Line) -> Option<Self::Grant>;

@@ -168,7 +168,7 @@ impl<L: Limit> Queue<L> {
                 None => state.is_next(line, now),
             };
         if next && state.limit.opens(line, now) == Opens::Now {
-            let grant = state.limit.admit(line, now);
+            let grant = state.limit.admit(now);
             let waited = place.take().and_then(|key| state.rows.remove(key));
             let told = waited.as_ref().and_then(|node| state.waits.over(node, now));
             let wakers = state.settle(now);

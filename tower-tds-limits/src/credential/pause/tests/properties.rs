@@ -66,7 +66,7 @@ proptest! {
                     }
                 }
                 Event::Asked if pause.opens(Line::Back, now) == Opens::Now => {
-                    let passage = pause.admit(Line::Back, now);
+                    let passage = pause.admit(now);
                     if passage == Passage::Told {
                         continue;
                     }
