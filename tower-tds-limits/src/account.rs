@@ -1,10 +1,10 @@
 //! The account of a limiter's requests: what is granted, sent, proven and lost. Arithmetic on
 //! `now`, no clock, no lock.
 //!
-//! A request is *granted* a place and a moment, *sent*, and *proven* by its answer; or it is
-//! withdrawn, never sent; or it is *pending*, when no answer will prove it, until the time that is
-//! stated for that. A moment that is not used for [`LEASE`] is lost: whoever holds the place asks
-//! for another when it sends.
+//! A request is *granted*, *sent*, and *proven* by its answer; or it is withdrawn, never sent; or it
+//! is *pending*, when no answer will prove it, until the time that is stated for that. A grant that is
+//! not used for [`LEASE`] is withdrawn, and whoever held it asks for another when it sends: kept
+//! unsent, it would stop everybody else.
 
 mod grant;
 mod ladder;
@@ -37,13 +37,11 @@ pub(crate) struct Account {
     pending: Pending,
     /// Granted so far.
     granted: u64,
-    /// Granted, and neither sent nor withdrawn.
-    unsent: u64,
-    /// Of these, such that still have their moment...
-    held: u64,
+    /// Granted, and neither sent nor withdrawn...
+    held: u32,
     /// ...since then at the earliest.
     held_since: Tick,
-    /// Whoever was granted before this has lost the moment, if it was not used.
+    /// What was granted before this and not used has been withdrawn.
     revoked_before: Tick,
     lost_after: u64,
     closed_after: u64,
@@ -78,7 +76,6 @@ impl Account {
             ladder,
             pending: Pending::new(),
             granted: 0,
-            unsent: 0,
             held: 0,
             held_since: Tick::ZERO,
             revoked_before: Tick::ZERO,
@@ -117,13 +114,12 @@ impl Account {
         (until > now).then_some(until)
     }
 
-    /// A request that was granted is sent now. Says whether it may be: it may have lost its moment.
+    /// A request that was granted is sent now. Says whether it may be: its grant may be withdrawn.
     #[inline]
     pub(crate) fn send(&mut self, grant: Grant) -> bool {
         let holds = grant.not_before() >= self.revoked_before;
         if holds {
             self.held = self.held.saturating_sub(1);
-            self.unsent = self.unsent.saturating_sub(1);
         }
         holds
     }
@@ -183,33 +179,17 @@ impl Account {
         self.pending.add(now.plus(after), grant);
     }
 
-    /// The request waited for a moment, and nobody knows whether it was sent without one.
-    pub(crate) fn send_at_once(&mut self) -> Grant {
-        self.grant_moment(Dated::Later)
-    }
-
     /// The request was granted and never sent.
     pub(crate) fn withdraw(&mut self, grant: Grant) {
-        self.unsent = self.unsent.saturating_sub(1);
-        let granted = grant.not_before();
-        let held = granted >= self.revoked_before;
-        if held {
-            self.held = self.held.saturating_sub(1);
+        if self.send(grant) {
+            self.unsend(grant);
         }
-        self.quotas.each(|rule| {
-            rule.withdraw();
-            if held {
-                rule.withdraw_moment(granted);
-            }
-        });
     }
 
     /// The request was taken for sent, and never was.
     pub(crate) fn unsend(&mut self, grant: Grant) {
-        self.quotas.each(|rule| {
-            rule.withdraw();
-            rule.withdraw_moment(grant.not_before());
-        });
+        self.quotas.each(|rule| rule.withdraw(grant.not_before()));
+        self.end();
     }
 
     /// The request is no longer in flight.
@@ -250,13 +230,14 @@ impl Account {
         }
     }
 
-    /// Whoever was granted a moment before `before` and has not used it has lost it.
+    /// What was granted before `before` and has not been used is withdrawn.
     #[cold]
     fn revoke(&mut self, before: Tick) {
         let since = self.held_since;
         for _ in 0..self.held {
-            self.quotas.each(|rule| rule.withdraw_moment(since));
+            self.quotas.each(|rule| rule.withdraw(since));
         }
+        self.in_flight = self.in_flight.saturating_sub(self.held);
         self.held = 0;
         self.revoked_before = before;
     }
@@ -264,12 +245,9 @@ impl Account {
     /// Whether one more may be granted, as far as the clock was seen.
     #[inline]
     fn is_open(&mut self, line: Line) -> bool {
-        (self.in_flight < self.most_in_flight || line != Line::Back)
+        (self.in_flight < self.most_in_flight || line == Line::Front)
             && self.ladder.silent_until() <= self.seen
-            && match line {
-                Line::Sender => self.quotas.have_moment(self.seen),
-                Line::Front | Line::Back => self.quotas.are_open(self.seen),
-            }
+            && self.quotas.are_open(self.seen)
     }
 
     /// From when on one more may be granted, as far as the clock was seen, and what decides that;
@@ -278,36 +256,23 @@ impl Account {
     fn opens_at(&mut self, line: Line) -> (Option<Tick>, WaitCause) {
         // Whatever is in flight may itself depend on those who come to the front, and they are
         // few: they keep within the quotas alone.
-        if self.in_flight >= self.most_in_flight && line == Line::Back {
+        if self.in_flight >= self.most_in_flight && line != Line::Front {
             return (None, WaitCause::InFlight);
         }
         let silence = (Some(self.ladder.silent_until()), WaitCause::Silence);
-        let quotas = match line {
-            Line::Sender => self.quotas.moment_at(),
-            Line::Front | Line::Back => self.quotas.opens_at(self.seen),
-        };
-        later(quotas, silence)
+        later(self.quotas.opens_at(self.seen), silence)
     }
 
     #[inline]
     fn grant(&mut self, dated: Dated) -> Grant {
         self.in_flight = self.in_flight.saturating_add(1);
         self.granted = self.granted.saturating_add(1);
-        self.unsent = self.unsent.saturating_add(1);
         let seen = self.seen;
         if self.held == 0 {
             self.held_since = seen;
         }
         self.held = self.held.saturating_add(1);
         self.quotas.each(|rule| rule.grant(seen, dated));
-        dated.grant(seen)
-    }
-
-    /// One who has a place sends.
-    fn grant_moment(&mut self, dated: Dated) -> Grant {
-        self.unsent = self.unsent.saturating_sub(1);
-        let seen = self.seen;
-        self.quotas.each(|rule| rule.grant_moment(seen, dated));
         dated.grant(seen)
     }
 
@@ -330,9 +295,7 @@ impl Account {
             | Outcome::Lost => None,
         };
         if rung.is_some() {
-            // Who holds a moment may send without asking again, and is counted.
-            let waiting = self.unsent.saturating_sub(self.held);
-            self.quotas.keep(&self.ladder, waiting);
+            self.quotas.keep(&self.ladder);
         }
         rung
     }
@@ -389,8 +352,26 @@ impl Account {
         });
     }
 
+    /// Nobody can tell when an answer comes, but what is pending is settled at its time, a grant that
+    /// nobody uses is withdrawn, and the unproven grow old.
+    #[cold]
+    fn may_open_at(&self, cause: WaitCause) -> Tick {
+        let leased = if self.held > 0 {
+            self.held_since.plus(LEASE)
+        } else {
+            Tick::NEVER
+        };
+        let ages = if cause == WaitCause::Bucket {
+            self.quotas.age_at().max(self.seen.plus(1))
+        } else {
+            Tick::NEVER
+        };
+        leased.min(self.pending.next()).min(ages)
+    }
+
     fn instant(&self, at: Tick) -> Opens {
-        self.epoch.instant(at).map_or(Opens::OnReturn, Opens::At)
+        let at = (at < Tick::NEVER).then(|| self.epoch.instant(at)).flatten();
+        at.map_or(Opens::OnReturn, Opens::At)
     }
 }
 
@@ -399,50 +380,26 @@ impl Limit for Account {
 
     #[inline]
     fn opens(&mut self, line: Line, now: Instant) -> Opens {
-        let now = self.see(now);
+        self.see(now);
         if self.is_open(line) {
             return Opens::Now;
         }
-        match self.opens_at(line) {
-            (Some(at), _) => self.instant(at),
-            (None, WaitCause::InFlight) => Opens::OnReturn,
-            (None, cause) => {
-                // Nobody can tell when an answer comes, but what is pending is settled then, a
-                // moment that nobody uses is lost, and the unproven grow old.
-                let mut at = self.pending.next();
-                if cause == WaitCause::Bucket {
-                    at = at.min(self.quotas.age_at().max(now.plus(1)));
-                    if self.held > 0 {
-                        at = at.min(self.held_since.plus(LEASE));
-                    }
-                }
-                if at == Tick::NEVER {
-                    Opens::OnReturn
-                } else {
-                    self.instant(at)
-                }
-            }
-        }
+        let (at, cause) = self.opens_at(line);
+        self.instant(at.unwrap_or_else(|| self.may_open_at(cause)))
     }
 
     #[inline]
-    fn admit(&mut self, line: Line, now: Instant) -> Grant {
+    fn admit(&mut self, now: Instant) -> Grant {
         // Whoever asks has just been told that it is now.
         if !self.epoch.was_last(now) {
             self.see(now);
         }
-        match line {
-            Line::Sender => self.grant_moment(Dated::Seen),
-            Line::Front | Line::Back => self.grant(Dated::Seen),
-        }
+        self.grant(Dated::Seen)
     }
 
     #[inline]
     fn admit_undated(&mut self, line: Line) -> Option<Grant> {
-        self.is_open(line).then(|| match line {
-            Line::Sender => self.grant_moment(Dated::Later),
-            Line::Front | Line::Back => self.grant(Dated::Later),
-        })
+        self.is_open(line).then(|| self.grant(Dated::Later))
     }
 
     fn is_idle(&self) -> bool {
@@ -465,7 +422,7 @@ impl Dated {
     }
 }
 
-/// How long a moment is kept for who holds it: twice the even spacing of 50 a second, and a hundred
+/// How long a grant is kept for who holds it: twice the even spacing of 50 a second, and a hundred
 /// times what a task takes from its readiness to its call where nothing comes between them.
 const LEASE: u64 = 50_000_000;
 

@@ -187,11 +187,6 @@ impl<C> ConnectionLimit<C> {
         }
     }
 
-    /// The inner connector.
-    pub fn get_ref(&self) -> &C {
-        &self.inner
-    }
-
     /// Has an idle socket make room while this one waits.
     fn make_room(&mut self) {
         let queue = self.readiness.source();

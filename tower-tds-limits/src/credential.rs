@@ -130,11 +130,12 @@ impl Credential {
         })
     }
 
-    /// The request that tried was accepted: the pause is over for all.
-    pub(crate) fn accept(&self) {
+    /// The request that tried was accepted: the pause is over for all, if no other has tried since.
+    pub(crate) fn accept(&self, tried: Try) {
         self.pause.update(|pause| {
-            pause.end();
-            self.paused.store(false, Ordering::Relaxed);
+            if pause.end(tried) {
+                self.paused.store(false, Ordering::Relaxed);
+            }
         });
     }
 

@@ -63,6 +63,7 @@ impl LimitError {
     }
 
     pub(crate) fn rejected(cause: WaitCause, wait: Option<Duration>) -> Self {
+        let wait = wait.map(round_up);
         Self {
             kind: Kind::Rejected { cause, wait },
         }
@@ -110,7 +111,8 @@ impl LimitError {
         self.is_rejected() && self.cause() == Some(WaitCause::Pause)
     }
 
-    /// For how long there was to be no permit, where that was known when it was refused.
+    /// For how long there was to be no permit, where that was known when it was refused, in whole
+    /// milliseconds: at least, since later answers can put it off, and others may wait before this one.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {
@@ -151,8 +153,7 @@ impl fmt::Display for LimitError {
             ),
             Kind::Rejected { cause, wait: None } => write!(
                 f,
-                "no permit until an answer comes, for want of {cause}; nothing was sent: make fewer \
-                 calls at once"
+                "no permit at once, for want of {cause}; nothing was sent: make fewer calls at once"
             ),
             Kind::Orphaned => f.write_str("nobody waits for this connection any more"),
         }
@@ -192,6 +193,13 @@ impl<E: Into<Self>> From<Error<E>> for BoxError {
             Error::Inner(inner) => inner.into(),
         }
     }
+}
+
+/// What timers tell apart.
+fn round_up(wait: Duration) -> Duration {
+    let more = Duration::from_nanos(999_999);
+    let millis = wait.saturating_add(more).as_millis();
+    u64::try_from(millis).map_or(wait, Duration::from_millis)
 }
 
 /// What tower's own layers make of errors.

@@ -51,10 +51,22 @@
 //! - Waiters go first in, first out (but for [`Limiter::first_in_line`]), one is woken at a time,
 //!   and one that is dropped leaves nothing behind. One that does not look when it is its turn is
 //!   passed over after 5 ms.
-//! - A call that is slow, lost, kept or not polled costs its own place and nobody else's: with ten
-//!   requests unproven for long the others have 40 of 50, 36 a second where answers take 80 ms. It
-//!   takes a second to tell slow from quick, in which ten of them can stop the default's bucket; more than
-//!   ten that are made together can stop it for three to six, because a network that stands still looks the same.
+//! - A call that is slow, lost or not polled costs its own place and nobody else's, and a readied
+//!   service that is kept costs nothing after 50 ms.
+//!
+//! What unproven requests cost the others, of 50 a second where answers take 80 ms, by default:
+//!
+//! | calls that are slow, or never answered | the others' rate |
+//! |---|---|
+//! | ten, for as long as they last | 36 a second; about none in their first second, which it takes to tell slow from quick |
+//! | 11 to 25 that are made together | none for two to five seconds, because a network that stands still looks the same; then what the window leaves: 36 and 28 for 11 and 20 |
+//! | *n* that are lost | 50 - *n* a second or less, for [`Limits::lost_after`] and a second |
+//!
+//! [`Rules::window`] alone stops nobody, and is no proof for buckets; [`Burst::Of`] is one, and stops all
+//! for as long as more are unproven than it has. In the other direction, a bucket of ten refuses under
+//! [`Burst::Auto`] where the network holds up more than that for longer, and then lets it go at once: none
+//! after a stall of three seconds, 28 after one of six, 38 after longer ones; 8 where ten requests were held up for two.
+//! Each time a rung is lost for ten minutes.
 //!
 //! # The argument
 //! A request is counted at some time between its grant and its proof, the response. Take any

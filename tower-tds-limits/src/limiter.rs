@@ -65,7 +65,7 @@ pub struct Snapshot {
     /// The most requests that can have been counted in any interval of the first quota so far,
     /// by what was sent when and proven when. By the proof it is never more than the quota.
     pub certificate: u64,
-    /// Requests granted so far.
+    /// Permits granted so far.
     pub granted: u64,
     waited: [Waited; WaitCause::ALL.len()],
 }
@@ -163,9 +163,11 @@ impl Limiter {
             .account()
             .read_all(|account, waiting, waits| {
                 add(waits, &mut waited);
+                // What is over by now is over for all of them.
+                let live = account.live_at(now);
                 Snapshot {
                     in_flight: account.in_flight(),
-                    live: account.live_at(now),
+                    live,
                     waiting: waiting.saturating_add(pausing),
                     connections,
                     most_connections,

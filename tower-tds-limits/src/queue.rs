@@ -31,7 +31,7 @@ pub(crate) trait Limit {
     fn opens(&mut self, line: Line, now: Instant) -> Opens;
 
     /// Counts one more; called only when `opens` is [`Opens::Now`].
-    fn admit(&mut self, line: Line, now: Instant) -> Self::Grant;
+    fn admit(&mut self, now: Instant) -> Self::Grant;
 
     /// Counts one more without a look at the clock, if that is right whatever it says.
     fn admit_undated(&mut self, line: Line) -> Option<Self::Grant>;
@@ -51,12 +51,22 @@ pub(crate) trait Limit {
 /// Which of those who wait go before which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Line {
-    /// Who has a place and was too slow to send: first of all, first in, first out.
-    Sender,
+    /// Who has had its turn and was too slow to use it: first of all, first in, first out.
+    Late,
     /// Who is first in line: before those who wait at the back, the last to come first.
     Front,
     /// Everybody else, first in, first out.
     Back,
+}
+
+impl Line {
+    /// Where one of this line stands that has had its turn. At the front it has nobody before it for long.
+    pub(crate) fn late(self) -> Self {
+        match self {
+            Self::Late | Self::Back => Self::Late,
+            Self::Front => Self::Front,
+        }
+    }
 }
 
 /// When one more may pass.

@@ -4,12 +4,14 @@ mod body;
 mod detach;
 mod feedback;
 mod future;
+mod loan;
 mod permit;
 mod served;
+mod turn;
 
 use std::{
     fmt,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -26,11 +28,8 @@ pub use self::{
     served::Served,
 };
 pub(crate) use self::{detach::held, permit::RequestPermit};
-use crate::{
-    Error, Limiter,
-    credential::{PauseWaiter, Probe},
-    queue::Readiness,
-};
+use self::{future::Waiting, loan::Inner, turn::Turn};
+use crate::{Error, Limiter};
 
 /// Puts [`RequestLimit`] around a service.
 ///
@@ -50,19 +49,26 @@ pub struct RequestLimitLayer<F = ReadStatus> {
 /// back uncounted.
 ///
 /// Whoever does not look when it is its turn is passed over after 5 ms, and passes when it looks.
-/// A readied instance that is kept costs the others its own place, in flight and in the quota's
-/// window, and nothing else: after 50 ms its moment in a bucket and in the even spacing is lost, and
-/// its call waits for another in the response future. The inner service's future is made by then
-/// and not polled until the moment is there; an inner service that sends in `call` itself, as
-/// hyper's own `SendRequest` does, is not held back by that. With a longest wait of zero it is not called.
-/// One that was readied before a 429 is sent into the pause. A response that is kept while nobody reads its body
-/// keeps its place in flight too: whoever makes many calls at once reads each body where the call
-/// was made, and does not wait for all responses first.
+///
+/// A readied instance that is kept costs the others nothing after 50 ms: its permit is withdrawn, as
+/// it is by a pause or a silence that begins. Its call takes another, at once or in the response
+/// future, before all who have had none. The inner service is not called before that. It is lent to
+/// that future, and the instance is ready again when it is back: when the call is made, or its future
+/// dropped. So whoever calls an instance again while such a future waits polls that as well; a clone
+/// needs not wait.
+///
+/// A response that is kept while nobody reads its body keeps its place in flight: whoever makes many
+/// calls at once reads each body where the call was made, and does not wait for all responses first.
+///
+/// While one waits, for the end of a pause, too, the inner service's readiness is held. A limit
+/// below this one that others share, as tower's `GlobalConcurrencyLimitLayer`, is then held for
+/// nothing by a credential that pauses: put it above.
 ///
 /// # Cancel safety
 /// Dropping the response future or the body frees the place in flight at once. A request whose
 /// response never came stays counted for [`Limits::lost_after`](crate::Limits::lost_after) and
-/// the quota's interval more, because the service may still count it.
+/// the quota's interval more, because the service may still count it. One that was not sent yet is
+/// not counted.
 ///
 /// # Clone
 /// Clones share the limiter; a clone has no permit and no place in the queue.
@@ -74,17 +80,14 @@ pub struct RequestLimitLayer<F = ReadStatus> {
 ///
 /// # Panics
 /// `call` panics with "`poll_ready` must give Ready before `call`" if that was not so, and
-/// `poll_ready` outside of a tokio runtime when it has to wait for a time.
+/// `poll_ready` and `call` outside of a tokio runtime when they have to wait for a time.
 ///
 /// # Examples
 /// See the [crate's front page](crate).
 pub struct RequestLimit<S, F = ReadStatus> {
-    inner: S,
+    inner: Inner<S>,
     feedback: F,
-    readiness: Readiness<RequestPermit>,
-    pause: PauseWaiter,
-    /// There if the next request tries whether a pause is over.
-    probe: Option<Probe>,
+    turn: Turn,
 }
 
 // === impl RequestLimitLayer ===
@@ -115,8 +118,8 @@ impl<F> RequestLimitLayer<F> {
 
     /// Bounds the wait for a permit here; the default is [`Limits::max_wait`](crate::Limits::max_wait).
     ///
-    /// A readied instance that was kept for so long that its moment is lost has the same bound once
-    /// more, from its call on.
+    /// A readied instance that was kept for so long that its permit was withdrawn has the same bound
+    /// once more, from its call on.
     ///
     /// With zero nothing waits: a call without a permit at once is
     /// [rejected](crate::LimitError::is_rejected), and told when there will be one. It passes nobody
@@ -158,64 +161,14 @@ impl<S, F: Clone> Layer<S> for RequestLimitLayer<F> {
 
     fn layer(&self, inner: S) -> Self::Service {
         RequestLimit {
-            inner,
+            inner: Inner::new(inner),
             feedback: self.feedback.clone(),
-            readiness: self.limiter.request_readiness(self.max_wait),
-            pause: PauseWaiter::default(),
-            probe: None,
+            turn: Turn::new(self.limiter.request_readiness(self.max_wait)),
         }
     }
 }
 
 // === impl RequestLimit ===
-
-impl<S, F> RequestLimit<S, F> {
-    /// The inner service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// The inner service, to change it.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The inner service alone.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
-
-    fn must_pause(&self) -> bool {
-        self.probe.is_none() && self.readiness.source().is_paused()
-    }
-
-    /// Waits for the end of a pause, if there is one. Says whether the request may go on; if not,
-    /// its error is decided.
-    fn poll_pause_over(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        // Whoever waits leaves in the order of coming, and not when the flag is seen to be clear.
-        if !self.must_pause() && !self.pause.is_waiting() {
-            return Poll::Ready(true);
-        }
-        // A place in the queue kept through a pause would keep others waiting.
-        let since = self.readiness.step_back();
-        let (credential, max_wait) = (self.readiness.source(), self.readiness.max_wait());
-        let over = ready!(self.pause.poll_over(credential, since, max_wait, cx));
-        let since = self.pause.take_since();
-        Poll::Ready(match over {
-            Ok(probe) => {
-                self.probe = probe;
-                if let Some(since) = since {
-                    self.readiness.waiting_since(since);
-                }
-                true
-            }
-            Err(error) => {
-                self.readiness.reject(error);
-                false
-            }
-        })
-    }
-}
 
 impl<S, F, Request, B> Service<Request> for RequestLimit<S, F>
 where
@@ -225,40 +178,49 @@ where
 {
     type Response = Response<PermitBody<B>>;
     type Error = Error<S::Error>;
-    type Future = ResponseFuture<S::Future, F>;
+    type Future = ResponseFuture<S, Request, F>;
 
     #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        // A permit is only granted while it is polled for, so that nobody who waited in the queue
-        // while a pause began is sent into it.
-        if self.readiness.is_decided() || !ready!(self.poll_pause_over(cx)) {
-            return Poll::Ready(Ok(()));
-        }
-        let ready = ready!(
-            self.readiness
-                .poll_ready(cx, |cx| self.inner.poll_ready(cx))
-        );
-        if !self.readiness.is_granted() {
-            // Without a permit there is no try, and another may.
-            self.probe = None;
-        }
-        Poll::Ready(ready.map_err(Error::Inner))
+        let inner = |cx: &mut Context<'_>| self.inner.poll_ready(cx);
+        self.turn.poll_ready(cx, inner).map_err(Error::Inner)
     }
 
     #[inline]
     fn call(&mut self, request: Request) -> Self::Future {
-        match self.readiness.take() {
-            Ok(mut permit) => {
-                let waits = permit.send(self.probe.take(), self.readiness.max_wait());
-                match waits {
-                    Ok(moment) => {
-                        let response = self.inner.call(request);
-                        ResponseFuture::called(response, permit, moment, self.feedback.clone())
-                    }
-                    Err(error) => ResponseFuture::refused(error),
-                }
+        match self.turn.take() {
+            Ok(Some(permit)) => {
+                let response = self.inner.call(request);
+                ResponseFuture::called(response, permit, self.feedback.clone())
             }
+            Ok(None) => self.call_late(request),
             Err(error) => ResponseFuture::refused(error),
+        }
+    }
+}
+
+impl<S, F: Clone> RequestLimit<S, F> {
+    /// It was kept for so long that its permit is another's: it takes the next, in the order of calls.
+    #[cold]
+    fn call_late<Request>(&mut self, request: Request) -> ResponseFuture<S, Request, F>
+    where
+        S: Service<Request>,
+    {
+        let feedback = self.feedback.clone();
+        let mut turn = self.turn.late();
+        // Nobody is to be woken before the future is polled.
+        let mut cx = Context::from_waker(Waker::noop());
+        match turn.poll_take(&mut cx) {
+            Poll::Ready(Ok(permit)) => {
+                ResponseFuture::called(self.inner.call(request), permit, feedback)
+            }
+            Poll::Ready(Err(error)) => ResponseFuture::refused(error),
+            Poll::Pending => ResponseFuture::waiting(Waiting {
+                turn,
+                inner: self.inner.lend(),
+                request,
+                feedback,
+            }),
         }
     }
 }
@@ -268,9 +230,7 @@ impl<S: Clone, F: Clone> Clone for RequestLimit<S, F> {
         Self {
             inner: self.inner.clone(),
             feedback: self.feedback.clone(),
-            readiness: self.readiness.another(),
-            pause: PauseWaiter::default(),
-            probe: None,
+            turn: self.turn.another(),
         }
     }
 }
@@ -279,7 +239,7 @@ impl<S: fmt::Debug, F> fmt::Debug for RequestLimit<S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RequestLimit")
             .field("inner", &self.inner)
-            .field("readiness", &self.readiness)
+            .field("readiness", &self.turn)
             .finish_non_exhaustive()
     }
 }

@@ -6,10 +6,6 @@
 //!
 //! None of them takes an accepted request back as time passes. So what may be granted at the time
 //! the clock was last seen may be granted now, without looking at it.
-//!
-//! A grant is of two parts. Window and counter give a *place*, which is kept for as long as it
-//! takes. Bucket and pace give a *moment*, which is for whoever sends at once: kept unsent, it would
-//! stop everybody else, and so it is lost and asked for again.
 
 mod bucket;
 mod counter;
@@ -41,16 +37,15 @@ impl Rule {
         }
     }
 
-    /// Keeps within other rules from now on, with all that is known of the past. Of those that have
-    /// a place so many are not sent, and have no moment.
-    pub(crate) fn keep(&mut self, quota: Quota, rules: Rules, unsent: u64) {
+    /// Keeps within other rules from now on, with all that is known of the past.
+    pub(crate) fn keep(&mut self, quota: Quota, rules: Rules) {
         self.window.limit_to(quota);
         // What it knows is of the proofs alone, and not of the number.
         let counter = self.counter.take();
         self.counter = rules.counter.then(|| counter.unwrap_or_else(Counter::new));
         self.bucket = rules.bucket.map(|burst| {
             let mut bucket = Bucket::new(quota, burst);
-            for _ in unsent..self.window.unproven() {
+            for _ in 0..self.window.unproven() {
                 bucket.grant();
             }
             let mut before = self.window.forgotten();
@@ -87,11 +82,15 @@ impl Rule {
         }
     }
 
-    /// Whether one more may be granted a place and a moment, as far as the clock was seen.
+    /// Whether one more may be granted, as far as the clock was seen.
     #[inline]
     pub(crate) fn is_open(&mut self, seen: Tick) -> bool {
+        let (pace, bucket) = (self.pace.as_ref(), self.bucket.as_ref());
         // The counter's say costs most, and is worth asking for only if all the others agree.
-        self.window.is_open() && self.has_moment(seen) && self.counter_opens_at(seen) <= seen
+        self.window.is_open()
+            && pace.is_none_or(|pace| pace.opens_at() <= seen)
+            && bucket.is_none_or(|bucket| bucket.is_open(seen))
+            && self.counter_opens_at(seen) <= seen
     }
 
     #[inline]
@@ -101,42 +100,19 @@ impl Rule {
         counter.map_or(Tick::ZERO, |counter| counter.opens_at(window, seen))
     }
 
-    /// Whether one who has a place may send, as far as the clock was seen.
-    #[inline]
-    pub(crate) fn has_moment(&self, seen: Tick) -> bool {
-        let paced = self
-            .pace
-            .as_ref()
-            .is_none_or(|pace| pace.opens_at() <= seen);
-        paced
-            && self
-                .bucket
-                .as_ref()
-                .is_none_or(|bucket| bucket.is_open(seen))
-    }
-
-    /// From when on one more may be granted a place and a moment, as far as the clock was seen,
-    /// and what decides that.
+    /// From when on one more may be granted, as far as the clock was seen, and what decides that.
     #[cold]
     pub(crate) fn opens_at(&mut self, seen: Tick) -> (Option<Tick>, WaitCause) {
         let window = (self.window.opens_at(), WaitCause::Window);
         if window.0.is_none() {
             return window;
         }
-        let counter = self.counter_opens_at(seen);
-        let place = later(window, (Some(counter), WaitCause::Counter));
-        later(place, self.moment_at())
-    }
-
-    /// From when on one who has a place may send, and what decides that.
-    #[cold]
-    pub(crate) fn moment_at(&self) -> (Option<Tick>, WaitCause) {
+        let counter = (Some(self.counter_opens_at(seen)), WaitCause::Counter);
         let pace = self.pace.as_ref().map_or(Tick::ZERO, Pace::opens_at);
-        let bucket = self
-            .bucket
-            .as_ref()
-            .map_or(Some(Tick::ZERO), Bucket::opens_at);
-        later((Some(pace), WaitCause::Pace), (bucket, WaitCause::Bucket))
+        let bucket = self.bucket.as_ref();
+        let bucket = bucket.map_or(Some(Tick::ZERO), Bucket::opens_at);
+        let spaced = later((Some(pace), WaitCause::Pace), (bucket, WaitCause::Bucket));
+        later(later(window, counter), spaced)
     }
 
     /// When an unproven request may be old enough that a bucket counts it no more.
@@ -147,12 +123,6 @@ impl Rule {
     #[inline]
     pub(crate) fn grant(&mut self, seen: Tick, dated: Dated) {
         self.window.grant();
-        self.grant_moment(seen, dated);
-    }
-
-    /// One who has a place may send now.
-    #[inline]
-    pub(crate) fn grant_moment(&mut self, seen: Tick, dated: Dated) {
         if let Some(bucket) = &mut self.bucket {
             bucket.grant();
         }
@@ -200,13 +170,9 @@ impl Rule {
         }
     }
 
-    /// A request that was granted was never sent.
-    pub(crate) fn withdraw(&mut self) {
+    /// A request that was not granted before `granted` was never sent.
+    pub(crate) fn withdraw(&mut self, granted: Tick) {
         self.window.withdraw();
-    }
-
-    /// A moment that was granted was not used.
-    pub(crate) fn withdraw_moment(&mut self, granted: Tick) {
         if let Some(bucket) = &mut self.bucket {
             bucket.withdraw(granted);
         }

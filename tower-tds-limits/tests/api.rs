@@ -30,7 +30,10 @@ fn auto_traits_follow_what_is_inside() {
     assert_send_sync::<ConnectionLimit<HttpConnector>>();
     assert_send_sync::<PermitBody<String>>();
     assert_send_sync::<LimitedIo<TokioIo<TcpStream>>>();
-    assert_send::<future::ResponseFuture<std::future::Ready<()>, ReadStatus>>();
+    type Legacy = Client<HttpConnector, String>;
+    assert_send::<future::ResponseFuture<Legacy, Request<String>, ReadStatus>>();
+    // `Detach` asks that of what is inside.
+    assert_unpin::<future::ResponseFuture<Legacy, Request<String>, ReadStatus>>();
     assert_send::<future::ConnectFuture<HttpConnecting>>();
     // The hyper-util client asks a connector's future to be Unpin.
     assert_unpin::<future::ConnectFuture<HttpConnecting>>();

@@ -40,13 +40,13 @@ impl Quotas {
         }
     }
 
-    /// Keeps within what the ladder says now; so many have a place, and no moment.
+    /// Keeps within what the ladder says now.
     #[cold]
-    pub(super) fn keep(&mut self, ladder: &Ladder, unsent: u64) {
+    pub(super) fn keep(&mut self, ladder: &Ladder) {
         let rules = std::iter::once(&mut self.first).chain(&mut self.others);
         for (rule, quota) in rules.zip(&self.quotas) {
             let (quota, rules) = ladder.keeps(*quota, self.highest);
-            rule.keep(quota, rules, unsent);
+            rule.keep(quota, rules);
         }
     }
 
@@ -64,22 +64,10 @@ impl Quotas {
         self.first.is_open(seen) && self.others.iter_mut().all(|rule| rule.is_open(seen))
     }
 
-    /// Whether one who has a place may send.
-    #[inline]
-    pub(super) fn have_moment(&self, seen: Tick) -> bool {
-        self.first.has_moment(seen) && self.others.iter().all(|rule| rule.has_moment(seen))
-    }
-
     /// From when on one more may be granted by all of them, and what decides that.
     pub(super) fn opens_at(&mut self, seen: Tick) -> (Option<Tick>, WaitCause) {
         let others = self.others.iter_mut().map(|rule| rule.opens_at(seen));
         others.fold(self.first.opens_at(seen), later)
-    }
-
-    /// From when on one who has a place may send, and what decides that.
-    pub(super) fn moment_at(&self) -> (Option<Tick>, WaitCause) {
-        let others = self.others.iter().map(Rule::moment_at);
-        others.fold(self.first.moment_at(), later)
     }
 
     /// When the unproven of one of them may have grown old.

@@ -25,8 +25,8 @@ fn ms(ms: u64) -> Duration {
 
 /// Granted to somebody who sends at once.
 fn granted(account: &mut Account, now: Instant) -> Grant {
-    let grant = account.admit(Line::Back, now);
-    assert!(account.send(grant), "nobody takes its moment away");
+    let grant = account.admit(now);
+    assert!(account.send(grant), "nobody withdraws it");
     grant
 }
 

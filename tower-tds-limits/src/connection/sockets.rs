@@ -398,7 +398,7 @@ impl Limit for Connections {
         }
     }
 
-    fn admit(&mut self, _line: Line, now: Instant) {
+    fn admit(&mut self, now: Instant) {
         self.open = self.open.saturating_add(1);
         self.untried = self.untried.saturating_add(1);
         self.refusals.connects(now);

@@ -117,11 +117,16 @@ impl Pause {
         }
     }
 
-    /// The one that tried was accepted.
-    pub(crate) fn end(&mut self) {
-        self.state = State::Open;
-        self.usual = SHORTEST;
-        self.told = None;
+    /// One that tried was accepted. Says whether the pause is over: one that was given up, and is
+    /// accepted late, says nothing of what others have been told since.
+    pub(crate) fn end(&mut self, tried: Try) -> bool {
+        let over = tried == self.last;
+        if over {
+            self.state = State::Open;
+            self.usual = SHORTEST;
+            self.told = None;
+        }
+        over
     }
 
     /// The one that tried got no answer: another may, if none does.
@@ -154,7 +159,7 @@ impl Limit for Pause {
         }
     }
 
-    fn admit(&mut self, _line: Line, now: Instant) -> Passage {
+    fn admit(&mut self, now: Instant) -> Passage {
         match self.state {
             State::Open => Passage::Free,
             State::Closed { until } | State::Trying { until, .. } if until > now => Passage::Told,

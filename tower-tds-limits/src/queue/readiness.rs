@@ -75,6 +75,17 @@ impl<P: Permit> Readiness<P> {
         Self::new(self.source.clone(), self.waiter.max_wait())
     }
 
+    /// That of a call whose permit is over: its inner service is ready.
+    pub(crate) fn late(&self) -> Self {
+        let line = P::line(&self.source).late();
+        let queue = Arc::clone(P::queue(&self.source));
+        Self {
+            source: self.source.clone(),
+            waiter: Waiter::new(queue, line, self.max_wait()),
+            stage: Stage::InnerReady,
+        }
+    }
+
     /// Waits for the inner service and then for a permit.
     ///
     /// The permit comes last because it is counted from its grant, and whatever the inner

@@ -140,7 +140,7 @@ impl Rows {
         };
         match line {
             Line::Front => self.link_front(at, row(line)),
-            Line::Sender | Line::Back => self.link_back(at, row(line)),
+            Line::Late | Line::Back => self.link_back(at, row(line)),
         }
         self.len = self.len.saturating_add(1);
         (Key(at), self.came)
@@ -196,7 +196,7 @@ impl Rows {
         let (line, number) = (node.line, node.number);
         match line {
             Line::Front => self.link_front(key.0, row(line)),
-            Line::Sender | Line::Back => {
+            Line::Late | Line::Back => {
                 let before = self.last_before(line, number);
                 self.link_after(key.0, before, row(line));
             }
@@ -324,7 +324,7 @@ impl Node {
 
 const fn row(line: Line) -> usize {
     match line {
-        Line::Sender => 0,
+        Line::Late => 0,
         Line::Front => 1,
         Line::Back => 2,
     }

@@ -150,19 +150,6 @@ impl<L: Limit> Queue<L> {
         Self::pass_now(state, place, line, waker)
     }
 
-    /// Passes if that is possible at once and nobody waits for the same.
-    pub(crate) fn try_pass(&self, line: Line) -> Option<L::Grant> {
-        let mut state = self.lock();
-        let now = clock::now();
-        let open = state.is_next(line, now) && state.limit.opens(line, now) == Opens::Now;
-        open.then(|| state.limit.admit(line, now))
-    }
-
-    /// What one in this line would wait for, and for how long if that is known.
-    pub(crate) fn waits_for(&self, line: Line) -> (WaitCause, Option<Duration>) {
-        self.lock().waits_for(line, clock::now())
-    }
-
     fn pass_now(
         mut state: MutexGuard<'_, State<L>>,
         place: &mut Option<Key>,
@@ -181,7 +168,7 @@ impl<L: Limit> Queue<L> {
                 None => state.is_next(line, now),
             };
         if next && state.limit.opens(line, now) == Opens::Now {
-            let grant = state.limit.admit(line, now);
+            let grant = state.limit.admit(now);
             let waited = place.take().and_then(|key| state.rows.remove(key));
             let told = waited.as_ref().and_then(|node| state.waits.over(node, now));
             let wakers = state.settle(now);
@@ -380,11 +367,9 @@ impl<L: Limit> State<L> {
     /// Whether one who comes to this line now has nobody before it.
     fn is_next(&self, line: Line, now: Instant) -> bool {
         match line {
-            // Before all who wait, but for those who have a place.
-            Line::Front => {
-                !self.rows.any_up_to(Line::Sender) && !self.is_awaited(Line::Sender, now)
-            }
-            Line::Sender | Line::Back => !self.rows.any_up_to(line) && !self.is_awaited(line, now),
+            // Before all who wait, but for those who have had their turn.
+            Line::Front => !self.rows.any_up_to(Line::Late) && !self.is_awaited(Line::Late, now),
+            Line::Late | Line::Back => !self.rows.any_up_to(line) && !self.is_awaited(line, now),
         }
     }
 

@@ -42,7 +42,7 @@ impl Limit for Script {
         }
     }
 
-    fn admit(&mut self, _line: Line, _now: Instant) {
+    fn admit(&mut self, _now: Instant) {
         self.free = self.free.saturating_sub(1);
     }
 

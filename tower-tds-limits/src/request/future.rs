@@ -8,14 +8,12 @@ use std::{
 use http::Response;
 use http_body::Body;
 use pin_project_lite::pin_project;
+use tower_service::Service;
 
 use crate::{
     Error, LimitError,
     connection::Exchange,
-    request::{
-        Feedback, Outcome, PermitBody, held,
-        permit::{Moment, RequestPermit},
-    },
+    request::{Feedback, Outcome, PermitBody, RequestPermit, held, loan::Loan, turn::Turn},
 };
 
 pin_project! {
@@ -23,23 +21,29 @@ pin_project! {
     ///
     /// # Cancel safety
     /// Dropping it frees the place in flight; the rate permit stays live for as long as the
-    /// service may still count the request.
-    pub struct ResponseFuture<Fut, F> {
+    /// service may still count the request. One that waits to send gives everything back.
+    pub struct ResponseFuture<S, Request, F>
+    where
+        S: Service<Request>,
+    {
         #[pin]
-        state: State<Fut, F>,
+        state: State<S, Request, F>,
     }
 }
 
 pin_project! {
     #[project = StateProjection]
-    enum State<Fut, F> {
+    enum State<S, Request, F>
+    where
+        S: Service<Request>,
+    {
+        // ## Waiting => (Called | Refused)
+        Waiting { call: Option<Box<Waiting<S, Request, F>>> },
         // ## Called => done
         Called {
             #[pin]
-            response: Fut,
+            response: S::Future,
             permit: Option<RequestPermit>,
-            // There while it waits for a moment to send.
-            moment: Option<Moment>,
             feedback: F,
         },
         // ## Refused => done
@@ -47,23 +51,33 @@ pin_project! {
     }
 }
 
+/// A call that was made too late for its permit, and waits for another.
+pub(super) struct Waiting<S, Request, F> {
+    pub(super) turn: Turn,
+    pub(super) inner: Loan<S>,
+    pub(super) request: Request,
+    pub(super) feedback: F,
+}
+
 // === impl ResponseFuture ===
 
-impl<Fut, F> ResponseFuture<Fut, F> {
-    pub(super) fn called(
-        response: Fut,
-        permit: RequestPermit,
-        moment: Option<Moment>,
-        feedback: F,
-    ) -> Self {
+impl<S: Service<Request>, Request, F> ResponseFuture<S, Request, F> {
+    #[inline]
+    pub(super) fn called(response: S::Future, permit: RequestPermit, feedback: F) -> Self {
         let permit = Some(permit);
         Self {
             state: State::Called {
                 response,
                 permit,
-                moment,
                 feedback,
             },
+        }
+    }
+
+    pub(super) fn waiting(call: Waiting<S, Request, F>) -> Self {
+        let call = Some(Box::new(call));
+        Self {
+            state: State::Waiting { call },
         }
     }
 
@@ -74,66 +88,85 @@ impl<Fut, F> ResponseFuture<Fut, F> {
     }
 }
 
-impl<Fut, F, B, E> Future for ResponseFuture<Fut, F>
+impl<S, Request, F, B> Future for ResponseFuture<S, Request, F>
 where
-    Fut: Future<Output = Result<Response<B>, E>>,
-    F: Feedback<Response<B>, E>,
+    S: Service<Request, Response = Response<B>>,
+    F: Feedback<Response<B>, S::Error>,
     B: Body,
 {
-    type Output = Result<Response<PermitBody<B>>, Error<E>>;
+    type Output = Result<Response<PermitBody<B>>, Error<S::Error>>;
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        match this.state.as_mut().project() {
+        if let StateProjection::Waiting { call } = this.state.as_mut().project() {
+            let next = poll_waiting(call, cx);
+            held(next.is_pending());
+            this.state.set(ready!(next));
+        }
+        match this.state.project() {
             StateProjection::Called {
                 response,
                 permit,
-                moment,
                 feedback,
-            } => {
-                if let (Some(wait), Some(permit)) = (moment.as_mut(), permit.as_mut()) {
-                    let passed = permit.poll_send(wait, cx);
-                    held(passed.is_pending());
-                    let passed = ready!(passed);
-                    *moment = None;
-                    if let Err(error) = passed {
-                        this.state.set(State::Refused { error: None });
-                        return Poll::Ready(Err(Error::Limit(error)));
-                    }
+            } => match ready!(response.poll(cx)) {
+                Ok(mut response) => {
+                    let exchange = Exchange::begin(&mut response);
+                    let read = feedback.read(Ok(&response));
+                    let whole = response.body().is_end_stream();
+                    let permit = after_head(permit, read, whole);
+                    let exchange = exchange.filter(|_| !whole);
+                    let track = |body| PermitBody::new(body, permit, exchange);
+                    Poll::Ready(Ok(response.map(track)))
                 }
-                match ready!(response.poll(cx)) {
-                    Ok(mut response) => {
-                        let exchange = Exchange::begin(&mut response);
-                        let read = feedback.read(Ok(&response));
-                        let whole = response.body().is_end_stream();
-                        let permit = after_head(permit, read, whole);
-                        let exchange = exchange.filter(|_| !whole);
-                        let track = |body| PermitBody::new(body, permit, exchange);
-                        Poll::Ready(Ok(response.map(track)))
+                Err(error) => {
+                    let read = feedback.read(Err(&error));
+                    if let Some(permit) = permit.take() {
+                        permit.after_error(read);
                     }
-                    Err(error) => {
-                        let read = feedback.read(Err(&error));
-                        if let Some(permit) = permit.take() {
-                            permit.after_error(read);
-                        }
-                        Poll::Ready(Err(Error::Inner(error)))
-                    }
+                    Poll::Ready(Err(Error::Inner(error)))
                 }
-            }
+            },
             StateProjection::Refused { error } => match error.take() {
                 Some(error) => Poll::Ready(Err(Error::Limit(error))),
                 // Polled after it was ready, which a future's contract leaves open.
                 None => Poll::Pending,
             },
+            StateProjection::Waiting { .. } => Poll::Pending,
         }
     }
 }
 
-impl<Fut, F> fmt::Debug for ResponseFuture<Fut, F> {
+impl<S: Service<Request>, Request, F> fmt::Debug for ResponseFuture<S, Request, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
+}
+
+/// Waits until the call may be sent, and makes it.
+#[cold]
+fn poll_waiting<S: Service<Request>, Request, F>(
+    waiting: &mut Option<Box<Waiting<S, Request, F>>>,
+    cx: &mut Context<'_>,
+) -> Poll<State<S, Request, F>> {
+    let Some(mut call) = waiting.take() else {
+        return Poll::Pending;
+    };
+    let permit = match call.turn.poll_take(cx) {
+        Poll::Ready(Ok(permit)) => permit,
+        Poll::Ready(Err(error)) => {
+            return Poll::Ready(State::Refused { error: Some(error) });
+        }
+        Poll::Pending => {
+            *waiting = Some(call);
+            return Poll::Pending;
+        }
+    };
+    Poll::Ready(State::Called {
+        response: call.inner.call(call.request),
+        permit: Some(permit),
+        feedback: call.feedback,
+    })
 }
 
 /// The permit for the body, if the head leaves anything to hold.

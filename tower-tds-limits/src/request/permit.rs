@@ -1,19 +1,15 @@
 //! One request's permit: what it tells the account, exactly once.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::sync::Arc;
 
 use crate::{
-    LimitError, Rung,
+    Rung,
     account::{Account, Grant},
     clock,
     connection::refused,
     credential::{Credential, Probe, Try},
     events,
-    queue::{Line, Permit, Queue, Waiter},
+    queue::{Line, Permit, Queue},
     request::Outcome,
 };
 
@@ -27,17 +23,11 @@ pub(crate) struct RequestPermit {
     tries: Option<Try>,
 }
 
-/// Waits for a moment to send.
-pub(crate) struct Moment(Box<Waiter<Account>>);
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Granted and not sent: nothing can have been counted.
-    // ## Granted => (Waiting | Sent | Over)
+    // ## Granted => (Sent | Over)
     Granted,
-    /// Called too late for its moment, and waiting for another.
-    // ## Waiting => (Sent | Over)
-    Waiting,
     /// On its way: it can be counted at any time.
     // ## Sent => (Proven | Over)
     Sent,
@@ -50,61 +40,17 @@ enum Stage {
 // === impl RequestPermit ===
 
 impl RequestPermit {
-    /// The request is about to be sent, at once or when a moment is there that must be waited for.
-    ///
-    /// # Errors
-    /// There is none, and nobody is to wait: nothing is sent.
+    /// The request is about to be sent. Says whether it may be; its lease may be over, and then
+    /// nothing is left of it.
     #[inline]
-    pub(crate) fn send(
-        &mut self,
-        probe: Option<Probe>,
-        max_wait: Option<Duration>,
-    ) -> Result<Option<Moment>, LimitError> {
-        self.tries = probe.map(Probe::hand_over);
+    pub(super) fn send(&mut self, probe: &mut Option<Probe>) -> bool {
         let queue = self.credential.account();
-        if queue.update(|account| account.send(self.grant)) {
-            self.stage = Stage::Sent;
-            return Ok(None);
+        let holds = queue.update(|account| account.send(self.grant));
+        self.stage = if holds { Stage::Sent } else { Stage::Over };
+        if holds {
+            self.tries = probe.take().map(Probe::hand_over);
         }
-        self.wait_for_moment(max_wait)
-    }
-
-    /// Its own was lost: another at once, if there is one and nobody else waits for it, or later.
-    #[cold]
-    fn wait_for_moment(
-        &mut self,
-        max_wait: Option<Duration>,
-    ) -> Result<Option<Moment>, LimitError> {
-        let queue = self.credential.account();
-        if let Some(grant) = queue.try_pass(Line::Sender) {
-            self.sent(grant);
-            return Ok(None);
-        }
-        if max_wait == Some(Duration::ZERO) {
-            let (cause, wait) = queue.waits_for(Line::Sender);
-            return Err(LimitError::rejected(cause, wait));
-        }
-        self.stage = Stage::Waiting;
-        let waiter = Waiter::new(Arc::clone(queue), Line::Sender, max_wait);
-        Ok(Some(Moment(Box::new(waiter))))
-    }
-
-    /// Waits until it may be sent.
-    ///
-    /// # Errors
-    /// When the longest wait has passed.
-    pub(crate) fn poll_send(
-        &mut self,
-        moment: &mut Moment,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), LimitError>> {
-        let passed = ready!(moment.0.poll_pass(cx));
-        Poll::Ready(passed.map(|grant| self.sent(grant)))
-    }
-
-    fn sent(&mut self, grant: Grant) {
-        self.grant = grant;
-        self.stage = Stage::Sent;
+        holds
     }
 
     /// The response head is there, and with it perhaps the whole response. Says whether the body
@@ -144,7 +90,7 @@ impl RequestPermit {
             }
             Stage::Proven => queue.update(Account::end),
             // What was never sent has no body, and its drop gives it back.
-            Stage::Granted | Stage::Waiting | Stage::Over => return,
+            Stage::Granted | Stage::Over => return,
         }
         self.over();
     }
@@ -198,7 +144,7 @@ impl RequestPermit {
             if about_others {
                 self.credential.untried(tried);
             } else {
-                self.credential.accept();
+                self.credential.accept(tried);
             }
         }
     }
@@ -207,10 +153,8 @@ impl RequestPermit {
     fn unsent(&mut self) {
         if self.stage == Stage::Sent {
             let grant = self.grant;
-            self.credential.account().update(|account| {
-                account.unsend(grant);
-                account.end();
-            });
+            let queue = self.credential.account();
+            queue.update(|account| account.unsend(grant));
             self.over();
         }
     }
@@ -263,15 +207,7 @@ impl Drop for RequestPermit {
         let grant = self.grant;
         let queue = self.credential.account();
         match self.stage {
-            Stage::Granted => queue.update(|account| {
-                account.withdraw(grant);
-                account.end();
-            }),
-            Stage::Waiting => {
-                // An inner service that sends in `call` itself has sent it.
-                self.grant = queue.update(Account::send_at_once);
-                self.lost(Outcome::Lost);
-            }
+            Stage::Granted => queue.update(|account| account.withdraw(grant)),
             Stage::Sent => self.lost(Outcome::Lost),
             Stage::Proven => queue.update(Account::end),
             Stage::Over => {}

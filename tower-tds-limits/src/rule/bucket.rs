@@ -217,7 +217,7 @@ impl Young {
     /// Of those that were granted when the clock had last been seen at `granted`.
     #[inline]
     fn remove(&mut self, granted: Tick) {
-        // A moment that was lost may be another generation's than it is taken for: whichever has one
+        // A grant that was withdrawn may be another generation's than it is taken for: whichever has one
         // then gives it, so that all of them together are always the unproven.
         let mut generations = self.generations.iter_mut();
         let of = generations.find(|(since, count)| *since <= granted && *count > 0);

@@ -41,6 +41,28 @@ async fn a_refused_connection_is_not_used_again_and_sheds_the_idle_ones() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_416_silences_requests_if_its_socket_was_new_and_not_if_it_had_worked() {
+    let net = Net::of(["a"]);
+    let a = net.server("a");
+    let limiter = limiter(4);
+    let client = net_client(&net, &limiter);
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(client.clone());
+    for had_worked in [true, false] {
+        if had_worked {
+            warm(&client, a, 4).await;
+            // Those that are unused for a second make room then, and the next one is new.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        let too_many = get(service.clone(), a.at("/too-many")).await;
+        too_many.expect("an answer");
+        let silent = limiter.snapshot().silent_for;
+        assert_eq!(silent.is_none(), had_worked, "{silent:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn new_connections_that_are_refused_lower_the_limit_for_ten_minutes() {
     let net = Net::of(["a"]);
     let a = net.server("a");

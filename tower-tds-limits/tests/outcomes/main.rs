@@ -9,6 +9,7 @@
 mod cancel;
 mod detach;
 mod events;
+mod late;
 mod limited;
 mod others;
 mod pause;

@@ -601,7 +601,7 @@ fn one_at_a_time(takes: Duration, max_wait: Option<Duration>) -> (impl Fn() -> L
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_another_moment_keeps_to_the_longest_wait() {
+async fn a_wait_for_another_permit_keeps_to_the_longest_wait() {
     let (caller, arrivals) = one_at_a_time(secs(20), Some(secs(1)));
     caller().oneshot(Request::new(())).await.expect("an answer");
     let mut kept = caller();
@@ -612,7 +612,7 @@ async fn a_wait_for_another_moment_keeps_to_the_longest_wait() {
     let begin = Instant::now();
     let answer = kept.call(Request::new(())).await;
     let Err(Error::Limit(error)) = answer else {
-        panic!("no moment comes: {answer:?}");
+        panic!("no permit comes: {answer:?}");
     };
     assert!(error.is_timeout(), "{error}");
     assert_eq!(error.cause(), Some(WaitCause::Bucket));
@@ -621,13 +621,16 @@ async fn a_wait_for_another_moment_keeps_to_the_longest_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_late_for_its_moment_does_not_overtake_another_who_did() {
+async fn who_comes_late_for_its_permit_does_not_overtake_another_who_did() {
     let (caller, arrivals) = one_at_a_time(ms(1), None);
     let call = || async { caller().oneshot(Request::new(())).await.expect("an answer") };
     call().await;
     let (mut first, mut second) = (caller(), caller());
     first.ready().await.expect("its turn");
-    second.ready().await.expect("the first has lost its moment");
+    second
+        .ready()
+        .await
+        .expect("the permit of the first is over");
     sleep(ms(100)).await;
     // By this one the second loses its own.
     call().await;

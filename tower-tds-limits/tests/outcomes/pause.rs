@@ -1,13 +1,23 @@
 //! What refusals for the credential lead to: a pause, and one request that tries.
 
-use std::num::NonZeroU32;
+use std::{
+    convert::Infallible,
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::Empty;
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
-use tower::{Service, ServiceExt};
-use tower_tds_limits::{LimitError, Limits, Rung};
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_tds_limits::{LimitError, Limiter, Limits, RequestLimitLayer, Rung};
 
 use crate::{
     limited::{Limited, unsent},
@@ -207,4 +217,37 @@ async fn calls_wait_again_once_a_long_pause_is_over_and_no_other_was_told() {
     sleep(secs(45)).await;
     assert_eq!(limited.calls(1).await, [429], "it tries");
     assert_eq!(limited.calls(3).await, [200; 3], "they wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_acceptance_of_a_try_that_was_given_up_does_not_end_a_newer_pause() {
+    let limiter = Limiter::new(Limits::default());
+    let came = Arc::new(AtomicUsize::new(0));
+    let answers = service_fn(move |_: Request<()>| {
+        let number = came.fetch_add(1, Ordering::Relaxed);
+        async move {
+            let mut response = Response::new(Empty::<Bytes>::new());
+            if number == 1 {
+                // Longer than anybody waits for a try, and accepted.
+                sleep(secs(40)).await;
+            } else {
+                *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+                let wait = HeaderValue::from_static("60");
+                response.headers_mut().insert(header::RETRY_AFTER, wait);
+            }
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let service = RequestLimitLayer::new(limiter.clone()).layer(answers);
+    let call = || service.clone().oneshot(Request::new(()));
+    call().await.expect("a refusal");
+    sleep(secs(60)).await;
+    let tries = tokio::spawn(call());
+    sleep(secs(1)).await;
+    call().await.expect("a second try, and a refusal");
+    let pauses = || limiter.snapshot().paused_for;
+    assert!(pauses() > Some(secs(59)));
+    let late = tries.await.expect("no panic").expect("an answer");
+    assert_eq!(late.status(), StatusCode::OK);
+    assert!(pauses() > Some(secs(45)), "{:?}", pauses());
 }

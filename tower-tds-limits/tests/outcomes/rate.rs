@@ -1,13 +1,19 @@
 //! What refusals for the address lead to: silence, and a stricter rung.
 
 use http::StatusCode;
-use tokio::time::{Instant, advance};
-use tower_tds_limits::{Limits, Rung};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, advance},
+};
+use tower::{Layer, ServiceExt};
+use tower_tds_limits::{
+    Limiter, Limits, Proof, ReadStatus, RequestLimitLayer, Rules, Rung, Served,
+};
 
 use crate::{
     limited::Limited,
     ms, secs,
-    service::{Answer, Scripted},
+    service::{Answer, Scripted, request},
 };
 
 #[tokio::test(start_paused = true)]
@@ -116,4 +122,26 @@ async fn the_certificate_is_reached_and_never_exceeded() {
     limited.calls(500).await;
     let certificate = limited.limiter.snapshot().certificate;
     assert!((45..=50).contains(&certificate), "{certificate}");
+}
+
+/// It counts whatever is in flight during a second, and says truly how long it has had each.
+#[tokio::test(start_paused = true)]
+async fn where_the_end_is_the_proof_what_a_service_says_of_its_time_is_not_looked_at() {
+    let takes = ms(500);
+    let service = Scripted::new(takes, |_| Answer::ok());
+    let limits = Limits::default().proof(Proof::End).rules(Rules::window());
+    let layer = RequestLimitLayer::new(Limiter::new(limits));
+    let told = ReadStatus::new().served(Served::by(|_| Some(ms(500))));
+    let caller = layer.feedback(told).layer(service.clone());
+    let calls: JoinSet<_> = (0..200)
+        .map(|_| caller.clone().oneshot(request()))
+        .collect();
+    assert!(calls.join_all().await.iter().all(Result::is_ok));
+    let arrivals = service.arrivals();
+    for last_of_one in arrivals.iter().map(|at| *at + takes) {
+        let second = last_of_one..last_of_one + secs(1);
+        let flies = |at: &&Instant| **at < second.end && **at + takes >= second.start;
+        let in_flight = arrivals.iter().filter(flies).count();
+        assert!(in_flight <= 50, "{in_flight}");
+    }
 }

@@ -179,8 +179,8 @@ proptest! {
             }
             prop_assert!(now >= silent_until, "granted at {now:?}, in a silence");
             let undated = account.admit_undated(Line::Back);
-            let grant = undated.unwrap_or_else(|| account.admit(Line::Back, start + now));
-            prop_assert!(account.send(grant), "nobody takes its moment away");
+            let grant = undated.unwrap_or_else(|| account.admit(start + now));
+            prop_assert!(account.send(grant), "nobody withdraws it");
             let (count, over) = fate.of(now);
             counted.extend(count);
             coming.push((over, granted.len()));

@@ -25,7 +25,7 @@ fn connections(most: u32) -> Connections {
 
 /// A socket that is free until something is written on it, and free again when that is undone.
 fn open(connections: &mut Connections, now: Instant) -> (SocketKey, Arc<Usage>) {
-    connections.admit(Line::Back, now);
+    connections.admit(now);
     let usage = Arc::new(Usage::new(Origin::Background));
     let key = connections.opened(Arc::clone(&usage));
     assert!(connections.settle(key, now).is_empty());
@@ -189,7 +189,7 @@ proptest! {
                 Event::Connect => {
                     if connections.opens(Line::Back, now) == Opens::Now {
                         prop_assert!(connections.open() < connections.most_at(now));
-                        connections.admit(Line::Back, now);
+                        connections.admit(now);
                         connecting += 1;
                     }
                 }

@@ -7,7 +7,7 @@ fn secs(secs: u64) -> Duration {
 }
 
 fn tries(pause: &mut Pause, now: Instant) -> Try {
-    match pause.admit(Line::Back, now) {
+    match pause.admit(now) {
         Passage::Tries(number) => number,
         passage @ (Passage::Free | Passage::Told) => panic!("{passage:?}"),
     }
@@ -21,15 +21,15 @@ fn a_hint_is_honoured_and_then_one_tries() {
     assert_eq!(pause.opens(Line::Back, now), Opens::At(now + secs(7)));
     let over = now + secs(7);
     assert_eq!(pause.opens(Line::Back, over), Opens::Now);
-    tries(&mut pause, over);
+    let tried = tries(&mut pause, over);
     assert_eq!(
         pause.opens(Line::Back, over + secs(1)),
         Opens::At(over + secs(30)),
         "another may try if nothing is heard of this one"
     );
-    pause.end();
+    assert!(pause.end(tried));
     assert_eq!(pause.opens(Line::Back, over), Opens::Now);
-    assert_eq!(pause.admit(Line::Back, over), Passage::Free);
+    assert_eq!(pause.admit(over), Passage::Free);
 }
 
 #[test]
@@ -39,7 +39,8 @@ fn a_hint_of_hours_is_remembered_and_tried_every_minute() {
     let wait = pause.refuse(now, Some(secs(86_400)), None);
     assert_eq!(wait, Some(secs(60)));
     assert_eq!(pause.told(), Some(now + secs(86_400)));
-    pause.end();
+    let tried = tries(&mut pause, now + secs(86_400));
+    assert!(pause.end(tried));
     assert_eq!(pause.told(), None);
 }
 
@@ -68,8 +69,8 @@ fn without_hints_each_failed_try_doubles_the_pause_up_to_a_minute() {
     assert_eq!(waits, expected.map(|wait| Some(secs(wait))));
     // An accepted one ends the series.
     let over = pause.until().expect("it pauses");
-    tries(&mut pause, over);
-    pause.end();
+    let tried = tries(&mut pause, over);
+    assert!(pause.end(tried));
     assert_eq!(pause.refuse(now, None, None), Some(secs(1)));
 }
 
@@ -94,6 +95,7 @@ fn a_try_that_was_given_up_does_not_end_the_one_after_it() {
     let later = now + secs(31);
     let second = tries(&mut pause, later);
     pause.untried(given_up);
+    assert!(!pause.end(given_up), "it was accepted too late");
     assert_eq!(pause.refuse(later, None, Some(given_up)), None);
     assert_eq!(pause.opens(Line::Back, later), Opens::At(later + secs(30)));
     assert_eq!(pause.refuse(later, None, Some(second)), Some(secs(2)));

@@ -18,7 +18,7 @@ fn step() -> impl Strategy<Value = Step> {
     let line = prop_oneof![
         4 => Just(Line::Back),
         1 => Just(Line::Front),
-        1 => Just(Line::Sender),
+        1 => Just(Line::Late),
     ];
     prop_oneof![
         4 => line.prop_map(Step::Push),
@@ -42,7 +42,7 @@ proptest! {
     #[test]
     fn behaves_as_rows_that_any_one_can_leave(steps in prop::collection::vec(step(), 0..200)) {
         let mut rows = Rows::new();
-        let lines = [Line::Sender, Line::Front, Line::Back];
+        let lines = [Line::Late, Line::Front, Line::Back];
         let mut model: [VecDeque<Key>; 3] = Default::default();
         let mut called: Vec<(Key, usize)> = Vec::new();
         for step in steps {

@@ -184,7 +184,7 @@ fn what_is_usually_slow_is_not_long() {
 }
 
 #[test]
-fn moments_that_are_lost_leave_the_generations_as_many_as_are_unproven() {
+fn grants_that_are_withdrawn_leave_the_generations_as_many_as_are_unproven() {
     let mut bucket = bucket(Burst::Auto);
     let mut now = START;
     let mut rng = fastrand::Rng::with_seed(11);

@@ -66,7 +66,7 @@ proptest! {
                     }
                 }
                 Event::Asked if pause.opens(Line::Back, now) == Opens::Now => {
-                    let passage = pause.admit(Line::Back, now);
+                    let passage = pause.admit(now);
                     if passage == Passage::Told {
                         continue;
                     }
@@ -86,16 +86,18 @@ proptest! {
                     prop_assert!(pause.refuse(now, secs_of(hint), tried).is_some());
                     closed_until = closes(hint, 1);
                 }
-                Event::TryAccepted if trying.is_some() => {
-                    (trying, closed_until) = (None, None);
-                    pause.end();
+                Event::TryAccepted => {
+                    if let Some(tried) = trying.take() {
+                        closed_until = None;
+                        prop_assert!(pause.end(tried));
+                    }
                 }
                 Event::TryLost => {
                     if let Some(tried) = trying.take() {
                         pause.untried(tried);
                     }
                 }
-                Event::TryRefused(_) | Event::TryAccepted => {}
+                Event::TryRefused(_) => {}
             }
         }
     }

@@ -1,0 +1,146 @@
+//! One call's turn to send: after any pause of its credential, with a permit whose lease is not over.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    task::{Context, Poll, ready},
+};
+
+use crate::{
+    LimitError,
+    credential::{PauseWaiter, Probe},
+    queue::Readiness,
+    request::RequestPermit,
+};
+
+/// Waited for in `poll_ready`, taken in `call`; and waited for again, in the response future, by one
+/// that was taken too late.
+pub(super) struct Turn {
+    readiness: Readiness<RequestPermit>,
+    pause: PauseWaiter,
+    /// There if the next request tries whether a pause is over.
+    probe: Option<Probe>,
+}
+
+// === impl Turn ===
+
+impl Turn {
+    pub(super) fn new(readiness: Readiness<RequestPermit>) -> Self {
+        Self {
+            readiness,
+            pause: PauseWaiter::default(),
+            probe: None,
+        }
+    }
+
+    /// Another caller's.
+    pub(super) fn another(&self) -> Self {
+        Self::new(self.readiness.another())
+    }
+
+    /// The turn of a call whose own has passed, before all who have had none.
+    #[cold]
+    pub(super) fn late(&mut self) -> Self {
+        let mut late = Self::new(self.readiness.late());
+        late.probe = self.probe.take();
+        late
+    }
+
+    /// Waits for the inner service, and then for a permit, outside of any pause.
+    ///
+    /// # Errors
+    /// Only the inner service's own.
+    #[inline]
+    pub(super) fn poll_ready<E>(
+        &mut self,
+        cx: &mut Context<'_>,
+        inner: impl FnOnce(&mut Context<'_>) -> Poll<Result<(), E>>,
+    ) -> Poll<Result<(), E>> {
+        // A permit is only granted while it is polled for, so that nobody who waited in the queue
+        // while a pause began is sent into it.
+        if self.readiness.is_decided() || !ready!(self.poll_pause_over(cx)) {
+            return Poll::Ready(Ok(()));
+        }
+        let ready = ready!(self.readiness.poll_ready(cx, inner));
+        if !self.readiness.is_granted() {
+            // Without a permit there is no try, and another may.
+            self.probe = None;
+        }
+        Poll::Ready(ready)
+    }
+
+    /// Takes what `poll_ready` came to: a permit of a request that is sent now, or nothing if it is
+    /// too late for that.
+    ///
+    /// # Errors
+    /// The wait was too long.
+    #[inline]
+    pub(super) fn take(&mut self) -> Result<Option<RequestPermit>, LimitError> {
+        let mut permit = self.readiness.take()?;
+        let sent = !self.must_pause() && permit.send(&mut self.probe);
+        Ok(sent.then_some(permit))
+    }
+
+    /// Waits for a permit, and takes it, where the inner service is ready.
+    ///
+    /// # Errors
+    /// The wait was too long.
+    pub(super) fn poll_take(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<RequestPermit, LimitError>> {
+        loop {
+            let inner = |_: &mut Context<'_>| Poll::Ready(Ok::<_, Infallible>(()));
+            let Ok(()) = ready!(self.poll_ready(cx, inner));
+            if let Some(permit) = self.take().transpose() {
+                return Poll::Ready(permit);
+            }
+            // Something has come between, and it is late again.
+            *self = self.late();
+        }
+    }
+
+    #[inline]
+    fn must_pause(&self) -> bool {
+        self.probe.is_none() && self.readiness.source().is_paused()
+    }
+
+    /// Waits for the end of a pause, if there is one. Says whether the request may go on; if not,
+    /// its error is decided.
+    #[inline]
+    fn poll_pause_over(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        // Whoever waits leaves in the order of coming, and not when the flag is seen to be clear.
+        if !self.must_pause() && !self.pause.is_waiting() {
+            return Poll::Ready(true);
+        }
+        self.poll_pause(cx)
+    }
+
+    #[cold]
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        // A place in the queue kept through a pause would keep others waiting.
+        let since = self.readiness.step_back();
+        let (credential, max_wait) = (self.readiness.source(), self.readiness.max_wait());
+        let over = ready!(self.pause.poll_over(credential, since, max_wait, cx));
+        let since = self.pause.take_since();
+        Poll::Ready(match over {
+            Ok(probe) => {
+                self.probe = probe;
+                if let Some(since) = since {
+                    self.readiness.waiting_since(since);
+                }
+                true
+            }
+            Err(error) => {
+                self.readiness.reject(error);
+                false
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.readiness.fmt(f)
+    }
+}
