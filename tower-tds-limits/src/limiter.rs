@@ -8,7 +8,7 @@ use crate::{
     Limits, Rung, WaitCause, Waited, clock,
     connection::ConnectionPermit,
     credential::Credential,
-    queue::{Line, Readiness},
+    queue::{Limit, Line, Readiness},
     request::RequestPermit,
     waits::Waits,
 };
@@ -47,6 +47,8 @@ pub struct Snapshot {
     pub live: u64,
     /// Requests that wait for a permit, or for the end of this credential's pause.
     pub waiting: usize,
+    /// What the first of those waits for that wait for a permit.
+    pub waits_for: Option<WaitCause>,
     /// Sockets between the permit before `connect` and their close.
     pub connections: u32,
     /// How many sockets there may be: [`Limits::connections`], or fewer for a while after the
@@ -169,6 +171,7 @@ impl Limiter {
                     in_flight: account.in_flight(),
                     live,
                     waiting: waiting.saturating_add(pausing),
+                    waits_for: (waiting > 0).then(|| account.cause(Line::Back, now)),
                     connections,
                     most_connections,
                     no_connect_for: left(silent),

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use tower_oidc_cc::{Health, TokenSource};
-use tower_tds_limits::{Limiter, Snapshot};
+use tower_tds_limits::{Limiter, Snapshot, WaitCause};
 
 use crate::calls::Calls;
 
@@ -41,8 +41,7 @@ pub(crate) enum Waits {
     Token,
     Pause(Duration),
     Silence(Duration),
-    InFlight,
-    Quota,
+    Limit(WaitCause),
 }
 
 // === impl Status ===
@@ -113,7 +112,7 @@ impl Status {
         let is_held = match waits {
             Waits::Token => self.calls > 0,
             Waits::Pause(_) | Waits::Silence(_) => true,
-            Waits::InFlight | Waits::Quota => self.limits.waiting > 0,
+            Waits::Limit(_) => self.limits.waiting > 0,
         };
         is_held.then_some(waits)
     }
@@ -171,10 +170,12 @@ impl Waits {
             Self::Pause(wait)
         } else if let Some(wait) = limits.silent_for {
             Self::Silence(wait)
+        } else if let Some(cause) = limits.waits_for {
+            Self::Limit(cause)
         } else if limits.in_flight >= in_flight {
-            Self::InFlight
+            Self::Limit(WaitCause::InFlight)
         } else {
-            Self::Quota
+            Self::Limit(WaitCause::Window)
         }
     }
 }
@@ -191,10 +192,10 @@ impl fmt::Display for Waits {
                     Rough(*wait)
                 )
             }
-            Self::InFlight => {
+            Self::Limit(WaitCause::InFlight) => {
                 f.write_str("a place in flight: answers are slow, or bodies are not read")
             }
-            Self::Quota => f.write_str("a permit of the quota"),
+            Self::Limit(cause) => cause.fmt(f),
         }
     }
 }
