@@ -117,7 +117,8 @@ fn known(code: &str) -> Option<&'static str> {
 }
 
 /// The lifetime of a token: whole seconds, as a number or, from some servers, as digits in a
-/// string. Fractions are cut off, numbers beyond all measure are cut down by [`Lifetime`].
+/// string. Fractions are cut off, those beyond all measure that JSON can
+/// show are cut down by [`Lifetime`].
 ///
 /// [`Lifetime`]: crate::state::Lifetime
 fn life(expires_in: Option<&Value>) -> Result<Option<Duration>, &'static str> {

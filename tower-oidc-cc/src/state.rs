@@ -430,7 +430,9 @@ impl Life {
         let draw = (self.draw)();
         let planned = Lifetime::plan_at(now, fetched.sent, fetched.life, self.policy, draw);
         let Some(mut lifetime) = planned else {
-            let over = TokenError::new(Kind::Malformed("the token was expired on arrival"));
+            let over = TokenError::new(Kind::Malformed(
+                "its token was expired on arrival, by the clock of this machine",
+            ));
             return self.failed(&over, now);
         };
         let reason = self.under_way.take().unwrap_or(self.loss);
@@ -638,7 +640,16 @@ impl Life {
         let Some(token) = &self.token else {
             return self.wanted.then_some((Duration::ZERO, self.loss));
         };
-        let renewal = (token.lifetime.renew_at.left_at(now), Reason::Schedule);
+        let Lifetime {
+            renew_at,
+            expires_at,
+        } = token.lifetime;
+        let reason = if renew_at == expires_at {
+            Reason::Expiry
+        } else {
+            Reason::Schedule
+        };
+        let renewal = (renew_at.left_at(now), reason);
         let ask = token.ask.map(|(at, reason)| (at.left_at(now), reason));
         Some(ask.filter(|ask| ask.0 <= renewal.0).unwrap_or(renewal))
     }

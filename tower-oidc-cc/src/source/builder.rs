@@ -122,8 +122,9 @@ impl TokenSourceBuilder {
     /// Shares the token with the other processes that are given the same store; none by default.
     ///
     /// Without one, each process asks for itself: a fleet of fifty makes a hundred requests a day.
-    /// With one, a process that has no token waits while another gets one, for the timeout of a
-    /// token request and three seconds at most; then it asks for itself.
+    /// With one, a process that has no token waits while another gets one, for
+    /// [`readiness`](Self::readiness), [`timeout`](Self::timeout) and three seconds at most; then it
+    /// asks for itself. Whoever waits for a token waits until it is saved, for a second at most.
     #[must_use]
     pub fn store(mut self, store: impl TokenStore) -> Self {
         self.store = Some(Named::new(store));

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{
     shared::{Next, Shared, UnderWay, Waiter},
-    sync::{mpsc, timeout, timeout_at},
+    sync::{mpsc, need_timer, timeout, timeout_at},
 };
 use crate::{
     Credentials, TokenError, error::token::Kind, provider::Provided, request::Issued, store::Leases,
@@ -77,11 +77,12 @@ impl Refresh {
             task,
             refused: Refused::Nothing,
             reread_at: None,
-            running: HTTP_CLIENT,
+            running: TIMER,
         }
     }
 
     pub(super) async fn run(mut self) {
+        need_timer();
         while let Some(next) = self.shared.upgrade().map(|shared| shared.attend(self.task)) {
             let look = match next {
                 // ## Ask => fetch
@@ -134,15 +135,16 @@ impl Refresh {
         let Some((answer, waiters)) = settled else {
             return;
         };
-        for waiter in self.waiting.drain(..).chain(waiters) {
-            // Who has stopped waiting needs no answer.
-            drop(waiter.send(answer.clone()));
-        }
+        self.waiting.extend(waiters);
         drop(shared);
-        // Last, since nobody here waits for it.
+        // Before they are answered, since a program may end as soon as it has what it came for.
         self.running = STORE;
         let told = self.leases.tell(news.as_ref().filter(|_| answer.is_ok()));
         attending(&self.shared, self.task, told).await;
+        for waiter in self.waiting.drain(..) {
+            // Who has stopped waiting needs no answer.
+            drop(waiter.send(answer.clone()));
+        }
     }
 
     /// Asks with the credentials of the moment, and once more if they are refused and have changed.
@@ -257,7 +259,7 @@ async fn attending<F: Future>(shared: &Weak<Shared>, task: u64, work: F) -> F::O
     loop {
         let look = shared.upgrade().and_then(|shared| shared.look(task));
         let Some(look) = look else {
-            // There is no token, or another task sees to it: here it would be looked at for ever.
+            // Another task sees to it: here it would be looked at for ever.
             return work.await;
         };
         if let Ok(output) = timeout_at(look, work.as_mut()).await {
@@ -266,6 +268,7 @@ async fn attending<F: Future>(shared: &Weak<Shared>, task: u64, work: F) -> F::O
     }
 }
 
+const TIMER: &str = "a runtime that has no timer";
 const HTTP_CLIENT: &str = "the HTTP client";
 const PROVIDER: &str = "the provider of credentials";
 const STORE: &str = "the token store";

@@ -69,7 +69,7 @@ impl Leases {
             if let Some(issued) = issued
                 && holder.upgrade().is_some_and(|holder| holder.wants(&issued))
             {
-                self.release(store).await;
+                self.release();
                 return Ok(Some(issued));
             }
             let now = self.clock.now().steady;
@@ -100,12 +100,15 @@ impl Leases {
             let saved = store.save(&self.key, token, issued.sent.wall, issued.life);
             drop(saved.await);
         } else {
-            self.release(&store).await;
+            self.release();
         }
     }
 
-    async fn release(&mut self, store: &Named) {
-        if self.leased.is_some() && store.release(&self.key).await.unwrap_or(false) {
+    fn release(&mut self) {
+        if let Some(store) = &self.store
+            && self.leased.is_some()
+            && store.release(&self.key)
+        {
             self.leased = None;
         }
     }
@@ -127,6 +130,13 @@ impl Leases {
             sent,
             own: false,
         })
+    }
+}
+
+/// Its task may end with its runtime, in the middle of a request.
+impl Drop for Leases {
+    fn drop(&mut self) {
+        self.release();
     }
 }
 

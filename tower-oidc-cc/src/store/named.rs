@@ -26,7 +26,7 @@ trait Erased: Send + Sync {
     fn load<'a>(&'a self, key: &'a str) -> Work<'a, Option<StoredToken>>;
     fn save<'a>(&'a self, key: &'a str, token: &'a StoredToken) -> Work<'a, ()>;
     fn lease<'a>(&'a self, key: &'a str, term: Duration) -> Work<'a, bool>;
-    fn release<'a>(&'a self, key: &'a str) -> Work<'a, bool>;
+    fn release(&self, key: &str) -> bool;
 }
 
 /// The store, and the name of what is kept in it.
@@ -53,8 +53,8 @@ impl<S: TokenStore> Erased for S {
         Box::pin(TokenStore::lease(self, key, term))
     }
 
-    fn release<'a>(&'a self, key: &'a str) -> Work<'a, bool> {
-        Box::pin(TokenStore::release(self, key))
+    fn release(&self, key: &str) -> bool {
+        TokenStore::release(self, key)
     }
 }
 
@@ -105,8 +105,8 @@ impl Named {
         bounded("lease", self.store.lease(key, term)).await
     }
 
-    pub(crate) async fn release(&self, key: &str) -> Result<bool, Broken> {
-        bounded("release", self.store.release(key)).await
+    pub(crate) fn release(&self, key: &str) -> bool {
+        self.store.release(key)
     }
 }
 

@@ -290,7 +290,7 @@ impl Handle {
 }
 
 /// A wait of one who may lose patience: it ends at the second look, if ever.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Patience {
     ends: bool,
 }
@@ -298,11 +298,7 @@ pub(super) struct Patience {
 // === impl Patience ===
 
 impl Patience {
-    pub(super) fn new(_: Option<Instant>) -> Self {
-        Self { ends: false }
-    }
-
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll(&mut self, _: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
         if self.ends {
             return Poll::Ready(());
         }
@@ -315,6 +311,8 @@ impl Patience {
         Poll::Pending
     }
 }
+
+pub(super) fn need_timer() {}
 
 /// Never too late.
 pub(super) async fn timeout<F: Future>(_: Duration, work: F) -> Result<F::Output, Infallible> {
