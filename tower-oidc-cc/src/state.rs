@@ -456,10 +456,6 @@ impl Life {
             token.ask = now.checked_add(wait).map(|at| (at, Reason::Refused));
             return Action::Use(token.generation, lifetime);
         }
-        let old = self.token.as_ref();
-        if reason == Reason::Schedule && old.is_some_and(|old| !old.hurried && !old.refused) {
-            self.doubts.outlived();
-        }
         self.doubts.succeed();
         let real = self.doubts.real_life_at(now);
         if let Some(age) = real {

@@ -92,7 +92,7 @@ async fn a_token_that_dies_early_costs_no_call_that_is_replayed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_dies_early_costs_one_call_that_is_not_replayed_and_the_third_none() {
-    for (life, most) in [(5 * 60, 13), (20 * 60, 8), (45 * 60, 7)] {
+    for (life, most) in [(5 * 60, 32), (20 * 60, 11), (45 * 60, 7)] {
         let endpoint = Endpoint::default();
         let tokens = builder().build(endpoint.clone());
         let service = layer(&tokens).layer(lasting(&endpoint, secs(life)));
