@@ -20,11 +20,10 @@ pub(crate) mod token;
 ///
 /// | what you see | what it asks of you |
 /// |---|---|
-/// | [`TokenError::is_transient`](crate::TokenError::is_transient) | nothing was sent: call again after [`TokenError::retry_after`](crate::TokenError::retry_after) |
+/// | [`TokenError::is_transient`](crate::TokenError::is_transient) | nothing was sent: call again after [`TokenError::retry_after`](crate::TokenError::retry_after); where its text says that time was short, allow more by [`TokenSourceBuilder::timeout`](crate::TokenSourceBuilder::timeout) or [`readiness`](crate::TokenSourceBuilder::readiness) |
 /// | [`TokenError::is_rejected`](crate::TokenError::is_rejected) | correct the client id, the secret or the client's settings; a [`Provider`](crate::Provider) that yields others is heard within a second |
 /// | [`TokenError::is_missing_credentials`](crate::TokenError::is_missing_credentials) | set right the file, the variable or the vault that its text names |
 /// | [`TokenError::is_over_budget`](crate::TokenError::is_over_budget) | wait; find out what spends the requests; allow more |
-/// | [`TokenError::is_timeout`](crate::TokenError::is_timeout) | as transient; allow more by [`TokenSourceBuilder::timeout`](crate::TokenSourceBuilder::timeout) or [`readiness`](crate::TokenSourceBuilder::readiness) |
 /// | [`TokenError::is_foreign_origin`](crate::TokenError::is_foreign_origin) | list the origin, choose [`Foreign::Pass`](crate::Foreign::Pass), or see [`BearerAuthLayer::for_origin`](crate::BearerAuthLayer::for_origin) |
 /// | [`Error::Inner`] | it is your HTTP client's own |
 /// | a 401 with [`Judgement::DeadToken`](crate::Judgement::DeadToken) | call again if [`Rejection::is_replaced`](crate::Rejection::is_replaced), or let [`BearerAuthLayer::replay`](crate::BearerAuthLayer::replay) do so |
@@ -60,20 +59,6 @@ pub enum Error<E> {
 }
 
 // === impl Error ===
-
-impl<E> Error<E> {
-    /// Returns the error of the service below, or else the token error.
-    ///
-    /// # Errors
-    ///
-    /// The token error, if that is what this is.
-    pub fn into_inner(self) -> Result<E, TokenError> {
-        match self {
-            Self::Inner(error) => Ok(error),
-            Self::Token(error) => Err(error),
-        }
-    }
-}
 
 impl<E> From<TokenError> for Error<E> {
     fn from(error: TokenError) -> Self {

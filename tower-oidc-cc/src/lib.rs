@@ -109,7 +109,7 @@ pub use self::{
     replay::{BearerReplay, BearerReplayLayer},
     service::BearerAuth,
     source::{AccessToken, TokenSource, TokenSourceBuilder},
-    state::{RefreshPolicy, TokenBudget},
+    state::RefreshPolicy,
     store::{StoredToken, TokenStore},
 };
 

@@ -90,11 +90,6 @@ impl<S, J> BearerAuth<S, J> {
         }
     }
 
-    /// The service below.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
     /// Waits for the first token, or for the next one after an expiry.
     #[cold]
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Phase> {

@@ -59,7 +59,7 @@ mod wait;
 /// | calls are refused without a reason, or for a missing role | 1 an hour |
 /// | the gateway's own identity check fails | 0 |
 /// | tokens that work die early, ten seconds old or more | 1 for each life |
-/// | anything else, and all of these together | the [`TokenBudget`](crate::TokenBudget): 240 an hour unless you say otherwise |
+/// | anything else, and all of these together | the [budget](crate::TokenSourceBuilder::budget): 240 an hour unless you say otherwise |
 ///
 /// # Cancel safety
 ///

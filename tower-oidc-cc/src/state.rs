@@ -5,12 +5,13 @@ use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
+pub use self::lifetime::RefreshPolicy;
+pub(crate) use self::throttle::Budget;
 pub(crate) use self::{doubt::Call, lifetime::Lifetime};
 use self::{
     doubt::{Doubts, Refusal},
     throttle::{Account, Backoff, Need},
 };
-pub use self::{lifetime::RefreshPolicy, throttle::TokenBudget};
 use crate::{Health, TokenError, clock::Timestamp, error::token::Kind};
 
 mod doubt;
@@ -256,7 +257,7 @@ impl Action {
 // === impl Life ===
 
 impl Life {
-    pub(crate) fn new(policy: RefreshPolicy, budget: TokenBudget, draw: fn() -> f64) -> Self {
+    pub(crate) fn new(policy: RefreshPolicy, budget: Budget, draw: fn() -> f64) -> Self {
         Self {
             policy,
             draw,

@@ -26,7 +26,7 @@ mod stored;
 ///
 /// What is behind it may break. A store that fails, takes longer than a second, or holds what is
 /// no token, somebody else's, an expired or a dead one is as good as none: this process asks for
-/// itself, within its own [`TokenBudget`](crate::TokenBudget). A store sees the token in clear: let nobody
+/// itself, within its own [budget](crate::TokenSourceBuilder::budget). A store sees the token in clear: let nobody
 /// else read it, or encrypt what [`StoredToken::as_bytes`] gives.
 ///
 /// A key names the endpoint, the client id and all that is asked for, each with its length. The

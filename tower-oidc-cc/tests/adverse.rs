@@ -407,7 +407,7 @@ async fn a_service_that_was_kept_does_not_tell_an_error_of_long_ago() {
     sleep(secs(HOUR)).await;
     tokens.ready().await.unwrap();
     let error = service.call(get(DATA)).await.unwrap_err();
-    let error = error.into_inner().unwrap_err();
+    let error = support::token_error(error);
     assert!(
         error.is_transient() && !error.to_string().contains("503"),
         "{error}"

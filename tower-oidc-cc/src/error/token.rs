@@ -128,17 +128,10 @@ impl TokenError {
         self.is_bad_key() || self.is_missing_credentials()
     }
 
-    /// Whether the [`TokenBudget`](crate::TokenBudget) is spent; nothing was asked.
+    /// Whether the [budget](crate::TokenSourceBuilder::budget) is spent; nothing was asked.
     #[must_use]
     pub fn is_over_budget(&self) -> bool {
         matches!(self.0.kind, Kind::OverBudget)
-    }
-
-    /// Whether the token request took longer than its own timeout, or the HTTP client longer to be
-    /// ready for it.
-    #[must_use]
-    pub fn is_timeout(&self) -> bool {
-        matches!(self.0.kind, Kind::Timeout | Kind::NotReady)
     }
 
     /// Whether the request was meant for an origin that may not see the token, by its address or by

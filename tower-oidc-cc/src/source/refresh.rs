@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{
     shared::{Next, Shared, UnderWay, Waiter},
-    sync::{mpsc, need_timer, timeout, timeout_at},
+    sync::{mpsc, timeout, timeout_at},
 };
 use crate::{
     Credentials, TokenError, error::token::Kind, provider::Provided, request::Issued, store::Leases,
@@ -77,12 +77,11 @@ impl Refresh {
             task,
             refused: Refused::Nothing,
             reread_at: None,
-            running: TIMER,
+            running: HTTP_CLIENT,
         }
     }
 
     pub(super) async fn run(mut self) {
-        need_timer();
         while let Some(next) = self.shared.upgrade().map(|shared| shared.attend(self.task)) {
             let look = match next {
                 // ## Ask => fetch
@@ -268,7 +267,6 @@ async fn attending<F: Future>(shared: &Weak<Shared>, task: u64, work: F) -> F::O
     }
 }
 
-const TIMER: &str = "a runtime that has no timer";
 const HTTP_CLIENT: &str = "the HTTP client";
 const PROVIDER: &str = "the provider of credentials";
 const STORE: &str = "the token store";

@@ -24,11 +24,6 @@ pub(super) use tokio::{
 #[derive(Debug, Default)]
 pub(super) struct Patience(Option<Pin<Box<Sleep>>>);
 
-/// Panics where there is no timer, before anybody else's code could seem to.
-pub(super) fn need_timer() {
-    drop(sleep_until(Instant::now()));
-}
-
 // === impl Patience ===
 
 impl Patience {

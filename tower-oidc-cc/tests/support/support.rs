@@ -24,7 +24,8 @@ use http::{Request, Response, StatusCode, Uri, header::WWW_AUTHENTICATE};
 use http_body_util::Full;
 use tower::Service;
 use tower_oidc_cc::{
-    BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource, TokenSourceBuilder,
+    BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenError, TokenSource,
+    TokenSourceBuilder,
 };
 
 pub(crate) use self::endpoint::Endpoint;
@@ -92,6 +93,14 @@ pub(crate) fn unauthorized(error: &str) -> Response<String> {
         .headers_mut()
         .insert(WWW_AUTHENTICATE, challenge.parse().unwrap());
     response
+}
+
+/// Why there was no token.
+pub(crate) fn token_error<E: std::fmt::Debug>(error: tower_oidc_cc::Error<E>) -> TokenError {
+    match error {
+        tower_oidc_cc::Error::Token(error) => error,
+        tower_oidc_cc::Error::Inner(error) => panic!("{error:?}"),
+    }
 }
 
 pub(crate) const fn secs(secs: u64) -> Duration {

@@ -312,8 +312,6 @@ impl Patience {
     }
 }
 
-pub(super) fn need_timer() {}
-
 /// Never too late.
 pub(super) async fn timeout<F: Future>(_: Duration, work: F) -> Result<F::Output, Infallible> {
     Ok(work.await)
