@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-pub use self::{config::ConfigError, token::TokenError};
+pub use self::token::TokenError;
 
-mod config;
 pub(crate) mod token;
 
 /// Says whether a call failed for want of a token or in the service below.
@@ -58,6 +57,12 @@ pub enum Error<E> {
     Inner(E),
 }
 
+/// Says why credentials, an endpoint or an origin were refused, and what to put instead.
+///
+/// It never repeats the value it refuses, which may be a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError(&'static str);
+
 // === impl Error ===
 
 impl<E> From<TokenError> for Error<E> {
@@ -94,3 +99,19 @@ impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<Error<E>>
         Box::<dyn std::error::Error + Send + Sync>::from(error)
     }
 }
+
+// === impl ConfigError ===
+
+impl ConfigError {
+    pub(crate) const fn new(reason: &'static str) -> Self {
+        Self(reason)
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}

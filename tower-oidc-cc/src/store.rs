@@ -4,17 +4,12 @@ use std::{error::Error, future::Future, time::Duration};
 
 #[cfg(feature = "file-store")]
 pub use self::file::File;
+pub(crate) use self::leases::{BOUND, Leases, Named, Wants};
 pub use self::stored::StoredToken;
-pub(crate) use self::{
-    leases::{Leases, Wants},
-    named::{BOUND, Broken, Named},
-    stored::Worth,
-};
 
 #[cfg(feature = "file-store")]
 mod file;
 mod leases;
-mod named;
 mod stored;
 
 /// Keeps a token for other processes, so that a fleet makes one token request and not one each.

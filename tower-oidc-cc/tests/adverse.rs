@@ -2,7 +2,6 @@
 //! hostile reading found.
 
 #![expect(
-    clippy::arithmetic_side_effects,
     clippy::unwrap_used,
     reason = "a test may panic"
 )]
@@ -23,22 +22,12 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::{Request, Response, StatusCode};
 use support::{
-    Body, DATA, Endpoint, builder, dead, endpoint::Reply, get, layer, secs, seen, settle,
-    store::Store,
+    Body, DATA, DAY, Endpoint, HOUR, builder, dead, empty, endpoint::Reply, get, layer, secs, seen,
+    settle, store::Store, timed,
 };
 use tokio::time::{Instant, advance, sleep, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_oidc_cc::{Credentials, Provider, TokenEndpoint, TokenSource};
-
-const HOUR: u64 = 3_600;
-const DAY: u64 = 24 * HOUR;
-
-/// A 401 that says nothing.
-fn empty() -> Response<String> {
-    let mut response = Response::new(String::new());
-    *response.status_mut() = StatusCode::UNAUTHORIZED;
-    response
-}
 
 /// A service that answers a call by its number.
 fn numbered<F>(
@@ -71,12 +60,6 @@ async fn status(
 ) -> StatusCode {
     let response = service.clone().oneshot(get(uri)).await;
     response.unwrap().status()
-}
-
-/// The usual settings, on a wall clock that moves with the paused one.
-fn timed() -> tower_oidc_cc::TokenSourceBuilder {
-    let (start, wall) = (Instant::now(), SystemTime::UNIX_EPOCH + secs(1_700_000_000));
-    builder().wall_clock(move || wall + start.elapsed())
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,12 +13,10 @@ use std::{convert::Infallible, num::NonZeroU32};
 
 use http::{Request, Response, StatusCode};
 use proptest::prelude::*;
-use support::{Body, DATA, Endpoint, builder, dead, endpoint::Reply, get, layer, secs, seen};
+use support::{Body, DATA, Endpoint, HOUR, builder, dead, endpoint::Reply, get, layer, secs, seen};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_oidc_cc::RefreshPolicy;
-
-const HOUR: u64 = 3_600;
 
 fn reply() -> impl Strategy<Value = Reply> {
     prop_oneof![

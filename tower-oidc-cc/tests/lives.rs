@@ -20,7 +20,8 @@ use std::{
 
 use http::{Request, Response, StatusCode, Uri};
 use support::{
-    Body, DATA, Endpoint, builder, dead, endpoint::Reply, get, layer, secs, seen, settle,
+    Body, DATA, DAY, Endpoint, HOUR, builder, dead, empty, endpoint::Reply, get, layer, secs, seen,
+    settle,
 };
 use tokio::{
     task::JoinSet,
@@ -28,16 +29,6 @@ use tokio::{
 };
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_oidc_cc::{BearerAuthLayer, Origin, RefreshPolicy};
-
-const HOUR: u64 = 3_600;
-const DAY: u64 = 24 * HOUR;
-
-/// A 401 that says nothing.
-fn empty() -> Response<String> {
-    let mut response = Response::new(String::new());
-    *response.status_mut() = StatusCode::UNAUTHORIZED;
-    response
-}
 
 /// A service whose tokens die at this age, whatever the endpoint claims.
 fn lasting(

@@ -1,11 +1,6 @@
 //! One token for a fleet, and a store that may be as bad as it likes.
 
-#![expect(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::arithmetic_side_effects,
-    reason = "a test may panic"
-)]
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "support/support.rs"]
 mod support;
@@ -17,25 +12,18 @@ use support::{
     endpoint::Reply,
     get, layer, secs, seen, settle,
     store::{Fault, Op, Store},
+    timed,
 };
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
 use tower::{Layer, Service, ServiceExt};
-use tower_oidc_cc::{
-    Credentials, Parameters, StoredToken, TokenEndpoint, TokenSource, TokenSourceBuilder,
-};
+use tower_oidc_cc::{Credentials, Parameters, StoredToken, TokenEndpoint, TokenSource};
 
 /// A process of a fleet: it has nothing in common with the others but the store and the endpoint.
 fn process(store: &Store, endpoint: &Endpoint) -> TokenSource {
     timed().store(store.clone()).build(endpoint.clone())
-}
-
-/// The usual settings, on a wall clock that moves with the paused one.
-fn timed() -> TokenSourceBuilder {
-    let (start, wall) = (Instant::now(), SystemTime::UNIX_EPOCH + secs(1_700_000_000));
-    builder().wall_clock(move || wall + start.elapsed())
 }
 
 /// The key under which a process with the usual settings keeps its token.

@@ -16,12 +16,13 @@ use std::{
     convert::Infallible,
     pin::Pin,
     task::{Context, Poll, Waker},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, Uri, header::WWW_AUTHENTICATE};
 use http_body_util::Full;
+use tokio::time::Instant;
 use tower::Service;
 use tower_oidc_cc::{
     BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenError, TokenSource,
@@ -33,6 +34,8 @@ pub(crate) use self::endpoint::Endpoint;
 pub(crate) type Body = Full<Bytes>;
 
 pub(crate) const SECRET: &str = "canary-secret-0815";
+pub(crate) const HOUR: u64 = 3_600;
+pub(crate) const DAY: u64 = 24 * HOUR;
 pub(crate) const DATA: &str = "https://api.example.com/data";
 
 /// The usual settings.
@@ -40,6 +43,13 @@ pub(crate) fn builder() -> TokenSourceBuilder {
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect").unwrap();
     let credentials = Credentials::new("client", SECRET).unwrap();
     TokenSource::builder(uri, credentials)
+}
+
+/// The usual settings, on a wall clock that moves with the paused one.
+pub(crate) fn timed() -> TokenSourceBuilder {
+    let start = Instant::now();
+    let wall = SystemTime::UNIX_EPOCH + secs(1_700_000_000);
+    builder().wall_clock(move || wall + start.elapsed())
 }
 
 /// A handle over `endpoint`, with the usual settings.
@@ -82,6 +92,13 @@ pub(crate) fn seen(request: &Request<Body>) -> String {
 /// The 401 of a gateway that found the token dead.
 pub(crate) fn dead() -> Response<String> {
     unauthorized("invalid token")
+}
+
+/// A 401 that says nothing.
+pub(crate) fn empty() -> Response<String> {
+    let mut response = Response::new(String::new());
+    *response.status_mut() = StatusCode::UNAUTHORIZED;
+    response
 }
 
 /// The 401 of a gateway that says this.
