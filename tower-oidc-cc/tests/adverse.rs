@@ -1,10 +1,7 @@
 //! Services that say yes and no, callers that are left alone, observers that ask back: what a
 //! hostile reading found.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test may panic"
-)]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "support/support.rs"]
 mod support;

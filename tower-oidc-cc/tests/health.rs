@@ -13,6 +13,7 @@ use http::Request;
 use support::{Body, DATA, Endpoint, builder, dead, endpoint::Reply, get, layer, secs, seen};
 use tokio::time::{advance, sleep};
 use tower::{Layer, ServiceExt, service_fn};
+use tower_oidc_cc::RefreshPolicy;
 
 #[tokio::test(start_paused = true)]
 async fn health_follows_a_token_through_its_life() {
@@ -53,6 +54,15 @@ async fn health_follows_a_token_through_its_life() {
     sleep(secs(200)).await;
     assert!(!tokens.health().is_ready());
     assert_eq!(tokens.health().life_left(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_promises_no_renewal_where_none_is_made() {
+    let endpoint = Endpoint::default();
+    let tokens = builder().policy(RefreshPolicy::OnExpiry).build(endpoint);
+    tokens.ready().await.unwrap();
+    let text = tokens.health().to_string();
+    assert!(text.contains(": the last one has expired"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

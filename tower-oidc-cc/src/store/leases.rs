@@ -5,6 +5,7 @@ use std::{
     error::Error,
     fmt,
     future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{Arc, Weak},
     time::{Duration, SystemTime},
@@ -185,10 +186,11 @@ impl Leases {
     }
 }
 
-/// Its task may end with its runtime, in the middle of a request.
+/// Its task may end with its runtime in the middle of a request, or by a panic: one of the store's
+/// own then must not be the second.
 impl Drop for Leases {
     fn drop(&mut self) {
-        self.release();
+        drop(catch_unwind(AssertUnwindSafe(|| self.release())));
     }
 }
 
