@@ -480,4 +480,4 @@ fn fetched(issued: &Issued) -> Fetched {
 /// microsecond.
 const BEAT: Duration = Duration::from_secs(5);
 /// Six beats: a runtime that is blocked for less is not given up.
-const SILENCE: Duration = Duration::from_secs(30);
+pub(super) const SILENCE: Duration = Duration::from_secs(30);

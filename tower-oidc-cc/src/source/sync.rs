@@ -21,20 +21,35 @@ pub(super) use tokio::{
 };
 
 /// A timer that may be polled on one runtime and then on another, as a kept service is.
-#[derive(Debug, Default)]
-pub(super) struct Patience(Option<Pin<Box<Sleep>>>);
+#[derive(Debug)]
+pub(super) struct Patience {
+    /// `None` if it never ends.
+    until: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
 
 // === impl Patience ===
 
 impl Patience {
-    /// Resolves at `until`, if ever. Outside of a runtime there is no clock to go by.
-    pub(super) fn poll(&mut self, until: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
-        let (Some(until), Ok(_)) = (until, Handle::try_current()) else {
+    pub(super) fn new(until: Option<Instant>) -> Self {
+        Self { until, timer: None }
+    }
+
+    /// Resolves when it is over. Outside of a runtime there is no clock to go by.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let (Some(until), Ok(_)) = (self.until, Handle::try_current()) else {
             return Poll::Pending;
         };
         // Anew at each look, which are few: a timer panics when its runtime is gone, and does not
         // run where its runtime is not driven.
-        let timer = self.0.insert(Box::pin(sleep_until(until)));
+        let timer = self.timer.insert(Box::pin(sleep_until(until)));
         timer.as_mut().poll(cx)
+    }
+
+    /// Goes on until then, if that is later.
+    pub(super) fn extend(&mut self, until: Option<Instant>) -> bool {
+        let later = self.until < until;
+        self.until = until;
+        later
     }
 }

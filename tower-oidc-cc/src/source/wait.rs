@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    shared::{Answer, Awaited, Entry, Shared},
+    shared::{Answer, Awaited, Entry, SILENCE, Shared},
     sync::{Patience, oneshot},
 };
 use crate::{TokenError, error::token::Kind};
@@ -102,11 +102,12 @@ impl Wait {
 
 impl Waiting {
     fn new(shared: &Shared, (answer, task): Awaited) -> Self {
+        let since = shared.now().steady;
         Self {
             answer,
             task,
-            since: shared.now().steady,
-            patience: Patience::default(),
+            since,
+            patience: Patience::new(since.checked_add(SILENCE)),
             held: None,
         }
     }
@@ -117,11 +118,14 @@ impl Waiting {
             Poll::Ready(answer) => return Poll::Ready(answer.ok()),
             Poll::Pending => {}
         }
-        let until = shared.silent_until(self.task, self.since);
-        self.patience.poll(until, cx).map(|()| {
-            // Its runtime is kept, and nobody drives it.
-            shared.relieve(self.task);
-            None
-        })
+        while self.patience.poll(cx).is_ready() {
+            let until = shared.silent_until(self.task, self.since);
+            if !self.patience.extend(until) {
+                // Its runtime is kept, and nobody drives it.
+                shared.relieve(self.task);
+                return Poll::Ready(None);
+            }
+        }
+        Poll::Pending
     }
 }

@@ -290,7 +290,7 @@ impl Handle {
 }
 
 /// A wait of one who may lose patience: it ends at the second look, if ever.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Patience {
     ends: bool,
 }
@@ -298,7 +298,15 @@ pub(super) struct Patience {
 // === impl Patience ===
 
 impl Patience {
-    pub(super) fn poll(&mut self, _: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn new(_: Option<Instant>) -> Self {
+        Self { ends: false }
+    }
+
+    pub(super) fn extend(&mut self, _: Option<Instant>) -> bool {
+        false
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.ends {
             return Poll::Ready(());
         }
