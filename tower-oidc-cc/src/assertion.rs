@@ -5,18 +5,21 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use base64::{
+    Engine as _,
+    prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
+};
 #[cfg(feature = "private-key-jwt")]
 use jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER;
 #[cfg(not(feature = "private-key-jwt"))]
 use jsonwebtoken::crypto::rust_crypto::DEFAULT_PROVIDER;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use pkcs8::PrivateKeyInfo;
 use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::{ConfigError, wiped::Wiped};
 
-mod key;
 #[cfg(test)]
 mod tests;
 
@@ -67,7 +70,7 @@ impl Assertion {
     /// If the text is no PEM of an RSA private key: PKCS #1 and PKCS #8 are read, encrypted keys
     /// are not.
     pub fn rs256(pem: &[u8]) -> Result<Self, ConfigError> {
-        Self::new(key::rsa(pem), Algorithm::RS256, NOT_RSA)
+        Self::new(rsa(pem), Algorithm::RS256, NOT_RSA)
     }
 
     /// Takes an RSA key that signs with PSS and SHA-256, in PEM.
@@ -76,7 +79,7 @@ impl Assertion {
     ///
     /// Those of [`rs256`](Self::rs256).
     pub fn ps256(pem: &[u8]) -> Result<Self, ConfigError> {
-        Self::new(key::rsa(pem), Algorithm::PS256, NOT_RSA)
+        Self::new(rsa(pem), Algorithm::PS256, NOT_RSA)
     }
 
     /// Takes an elliptic-curve key (P-256) that signs with ECDSA and SHA-256, in PEM.
@@ -86,7 +89,7 @@ impl Assertion {
     /// If the text is no PEM of such a key in PKCS #8 (`BEGIN PRIVATE KEY`); `openssl pkcs8 -topk8
     /// -nocrypt` makes one from other forms.
     pub fn es256(pem: &[u8]) -> Result<Self, ConfigError> {
-        Self::new(key::ec(pem), Algorithm::ES256, NOT_EC)
+        Self::new(ec(pem), Algorithm::ES256, NOT_EC)
     }
 
     /// Names the key in the header of each statement (`kid`), for servers that know several.
@@ -189,6 +192,55 @@ fn push_part(statement: &mut Wiped, part: &[u8]) -> Option<()> {
         .ok()?;
     statement.push(&digits);
     Some(())
+}
+
+// By hand: what parses PEM elsewhere, in jsonwebtoken for one, frees its copies of the key as they
+// are.
+
+/// An RSA key, in PKCS #1 or PKCS #8. Whether it is one turns out when it signs.
+fn rsa(pem: &[u8]) -> Option<EncodingKey> {
+    let (label, der) = first(pem)?;
+    match label {
+        b"RSA PRIVATE KEY" => Some(EncodingKey::from_rsa_der(&der)),
+        b"PRIVATE KEY" => {
+            let key = PrivateKeyInfo::try_from(der.as_slice()).ok()?;
+            Some(EncodingKey::from_rsa_der(key.private_key))
+        }
+        _ => None,
+    }
+}
+
+/// A key on an elliptic curve, in PKCS #8. Whether it is one turns out when it signs.
+fn ec(pem: &[u8]) -> Option<EncodingKey> {
+    let (label, der) = first(pem)?;
+    (label == b"PRIVATE KEY").then(|| EncodingKey::from_ec_der(&der))
+}
+
+/// The label and the content of the first block of a PEM file (RFC 7468, section 3). Whatever
+/// stands before it or after it is not looked at.
+fn first(pem: &[u8]) -> Option<(&[u8], Zeroizing<Vec<u8>>)> {
+    let (_, rest) = split(pem, b"-----BEGIN ")?;
+    let (label, rest) = split(rest, b"-----")?;
+    let (content, rest) = split(rest, b"-----END ")?;
+    let (end, _) = split(rest, b"-----")?;
+    if end != label {
+        return None;
+    }
+    let mut digits = Wiped::with_capacity(content.len());
+    for word in content.split(u8::is_ascii_whitespace) {
+        digits.push(word);
+    }
+    let digits = digits.as_slice();
+    let mut der = Zeroizing::new(vec![0; base64::decoded_len_estimate(digits.len())]);
+    let length = BASE64_STANDARD.decode_slice(digits, &mut der).ok()?;
+    der.truncate(length);
+    Some((label, der))
+}
+
+fn split<'a>(text: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let at = text.windows(mark.len()).position(|w| w == mark)?;
+    let (before, rest) = text.split_at_checked(at)?;
+    Some((before, rest.strip_prefix(mark)?))
 }
 
 const NOT_RSA: &str = "the private key is no RSA key in unencrypted PEM: give the whole file, with \

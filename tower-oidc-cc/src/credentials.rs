@@ -2,14 +2,16 @@
 
 use std::{fmt, time::SystemTime};
 
-use http::HeaderValue;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use form_urlencoded::byte_serialize;
+use http::{HeaderValue, header::InvalidHeaderValue};
 use zeroize::Zeroizing;
 
 #[cfg(feature = "_assertion")]
 use crate::{Assertion, error::token::Kind};
-use crate::{ConfigError, TokenEndpoint, TokenError, request::Form};
+use crate::{ConfigError, TokenEndpoint, TokenError, request::Form, wiped::Wiped};
 
-mod basic;
 #[cfg(test)]
 mod tests;
 
@@ -92,7 +94,7 @@ impl Credentials {
         client_secret: impl Into<String>,
     ) -> Result<Self, ConfigError> {
         let (client_id, secret) = pair(client_id.into(), client_secret.into())?;
-        let header = basic::header(&client_id, &secret)
+        let header = basic(&client_id, &secret)
             .map_err(|_| ConfigError::new("the client id and the secret make no header"))?;
         Ok(Self {
             client_id,
@@ -236,6 +238,31 @@ fn blank(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200d}' | '\u{2060}')
 }
 
+/// Makes the sensitive header of a client: form-encoded first (RFC 6749, section 2.3.1). Its bytes
+/// are wiped with the last copy of it.
+fn basic(id: &str, secret: &str) -> Result<HeaderValue, InvalidHeaderValue> {
+    let mut pair = Wiped::default();
+    put(&mut pair, id);
+    pair.push(b":");
+    put(&mut pair, secret);
+    let digits = pair.as_slice().len().div_ceil(3).saturating_mul(4);
+    let mut line = Zeroizing::new(vec![0; SCHEME.len().saturating_add(digits)]);
+    let (scheme, rest) = line.split_at_mut(SCHEME.len());
+    scheme.copy_from_slice(SCHEME);
+    // Into a slice: what encodes into a string does so by way of the stack.
+    let encoded = BASE64_STANDARD.encode_slice(pair.as_slice(), rest);
+    debug_assert_eq!(encoded, Ok(digits), "the line has room for all of it");
+    let mut header = HeaderValue::from_maybe_shared(Bytes::from_owner(line))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+fn put(pair: &mut Wiped, text: &str) {
+    for piece in byte_serialize(text.as_bytes()) {
+        pair.push(piece.as_bytes());
+    }
+}
+
 struct Reasons {
     empty: &'static str,
     spaced: &'static str,
@@ -253,5 +280,6 @@ const STATEMENT: Reasons = Reasons {
     empty: "the assertion is empty: give the signed statement, whole",
     spaced: "the assertion has white space inside: give the signed statement and nothing else",
 };
+const SCHEME: &[u8] = b"Basic ";
 /// RFC 7523, section 2.2.
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-pub use self::{config::ConfigError, token::TokenError};
+pub use self::token::TokenError;
 
-mod config;
 pub(crate) mod token;
 
 /// Says whether a call failed for want of a token or in the service below.
@@ -20,11 +19,10 @@ pub(crate) mod token;
 ///
 /// | what you see | what it asks of you |
 /// |---|---|
-/// | [`TokenError::is_transient`](crate::TokenError::is_transient) | nothing was sent: call again after [`TokenError::retry_after`](crate::TokenError::retry_after) |
+/// | [`TokenError::is_transient`](crate::TokenError::is_transient) | nothing was sent: call again after [`TokenError::retry_after`](crate::TokenError::retry_after); where its text says that time was short, allow more by [`TokenSourceBuilder::timeout`](crate::TokenSourceBuilder::timeout) or [`readiness`](crate::TokenSourceBuilder::readiness) |
 /// | [`TokenError::is_rejected`](crate::TokenError::is_rejected) | correct the client id, the secret or the client's settings; a [`Provider`](crate::Provider) that yields others is heard within a second |
 /// | [`TokenError::is_missing_credentials`](crate::TokenError::is_missing_credentials) | set right the file, the variable or the vault that its text names |
 /// | [`TokenError::is_over_budget`](crate::TokenError::is_over_budget) | wait; find out what spends the requests; allow more |
-/// | [`TokenError::is_timeout`](crate::TokenError::is_timeout) | as transient; allow more by [`TokenSourceBuilder::timeout`](crate::TokenSourceBuilder::timeout) or [`readiness`](crate::TokenSourceBuilder::readiness) |
 /// | [`TokenError::is_foreign_origin`](crate::TokenError::is_foreign_origin) | list the origin, choose [`Foreign::Pass`](crate::Foreign::Pass), or see [`BearerAuthLayer::for_origin`](crate::BearerAuthLayer::for_origin) |
 /// | [`Error::Inner`] | it is your HTTP client's own |
 /// | a 401 with [`Judgement::DeadToken`](crate::Judgement::DeadToken) | call again if [`Rejection::is_replaced`](crate::Rejection::is_replaced), or let [`BearerAuthLayer::replay`](crate::BearerAuthLayer::replay) do so |
@@ -59,21 +57,13 @@ pub enum Error<E> {
     Inner(E),
 }
 
-// === impl Error ===
+/// Says why credentials, an endpoint or an origin were refused, and what to put instead.
+///
+/// It never repeats the value it refuses, which may be a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError(&'static str);
 
-impl<E> Error<E> {
-    /// Returns the error of the service below, or else the token error.
-    ///
-    /// # Errors
-    ///
-    /// The token error, if that is what this is.
-    pub fn into_inner(self) -> Result<E, TokenError> {
-        match self {
-            Self::Inner(error) => Ok(error),
-            Self::Token(error) => Err(error),
-        }
-    }
-}
+// === impl Error ===
 
 impl<E> From<TokenError> for Error<E> {
     fn from(error: TokenError) -> Self {
@@ -109,3 +99,19 @@ impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<Error<E>>
         Box::<dyn std::error::Error + Send + Sync>::from(error)
     }
 }
+
+// === impl ConfigError ===
+
+impl ConfigError {
+    pub(crate) const fn new(reason: &'static str) -> Self {
+        Self(reason)
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}

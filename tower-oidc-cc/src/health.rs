@@ -11,7 +11,8 @@ use crate::{
 ///
 /// A snapshot of the moment at which [`TokenSource::health`](crate::TokenSource::health) made it.
 /// Making one takes a lock and reads the clocks: once a second is nothing, once a request is a
-/// waste. `Display` is one line for people.
+/// waste. `Display` is one line for people, with the number of the token and the reason of the next
+/// request.
 ///
 /// # Examples
 ///
@@ -50,12 +51,6 @@ impl Health {
         self.last_success
     }
 
-    /// The number of the newest token; zero before the first.
-    #[must_use]
-    pub fn generation(&self) -> u64 {
-        self.generation
-    }
-
     /// How long the token in use still lives, if there is one.
     #[must_use]
     pub fn life_left(&self) -> Option<Duration> {
@@ -75,25 +70,6 @@ impl Health {
     #[must_use]
     pub fn next_attempt(&self) -> Duration {
         self.next_attempt
-    }
-
-    /// Why that request will be made, in a few words.
-    #[must_use]
-    pub fn next_reason(&self) -> &'static str {
-        match self.reason {
-            Reason::Start => "there is none",
-            Reason::Schedule => "it is renewed ahead of its end",
-            Reason::Expiry => "the last one has expired",
-            Reason::Refused => "the service refuses it",
-            Reason::Unexplained => "the service refused a call without a reason",
-            Reason::Role => "it lacks a role",
-        }
-    }
-
-    /// How many token requests the [`TokenBudget`](crate::TokenBudget) allows at this moment.
-    #[must_use]
-    pub fn budget_left(&self) -> u32 {
-        self.budget_left
     }
 }
 
@@ -115,11 +91,16 @@ impl fmt::Display for Health {
             write!(f, "; the last one came {:.0} s ago", time.as_secs_f64())?;
         }
         let wait = self.next_attempt.as_secs_f64();
-        write!(
-            f,
-            "; the next is asked for in {wait:.0} s: {}",
-            self.next_reason()
-        )?;
+        let reason = match self.reason {
+            Reason::Start => "there is none",
+            Reason::Schedule => "it is renewed ahead of its end",
+            Reason::Expiry => "the last one has expired",
+            Reason::Refused => "the service refuses it",
+            Reason::Unexplained => "the service refused a call without a reason",
+            Reason::Role => "it lacks a role",
+        };
+        write!(f, "; the next is asked for in {wait:.0} s: {reason}")?;
+        write!(f, "; requests left: {}", self.budget_left)?;
         match &self.last_error {
             Some(error) => write!(f, "; {error}"),
             None => Ok(()),

@@ -2,10 +2,8 @@
 
 use http::{HeaderMap, Response, StatusCode, header};
 
-use self::challenge::errors;
 use crate::Rejection;
 
-mod challenge;
 #[cfg(test)]
 mod tests;
 
@@ -106,6 +104,11 @@ pub enum Judgement {
 #[non_exhaustive]
 pub struct Challenge;
 
+/// Just enough of `WWW-Authenticate` (RFC 9110, section 11.6.1) to find each `error` parameter.
+struct Parameters<'a> {
+    rest: &'a [u8],
+}
+
 // === impl Challenge ===
 
 impl<B, E> Judge<Response<B>, E> for Challenge {
@@ -122,6 +125,41 @@ impl<B, E> Judge<Response<B>, E> for Challenge {
         if let Ok(response) = outcome {
             response.extensions_mut().insert(finding);
         }
+    }
+}
+
+// === impl Parameters ===
+
+impl<'a> Iterator for Parameters<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (before, after) = split(self.rest, |b| b == b'=')?;
+        // The name is the last word before the sign; a scheme or a comma may stand before it.
+        let name = before
+            .trim_ascii_end()
+            .rsplit(|b| b" \t,".contains(b))
+            .next()
+            .unwrap_or_default();
+        let after = after.trim_ascii_start();
+        let value = match after.strip_prefix(b"\"") {
+            Some(quoted) => {
+                let mut escaped = false;
+                let (value, rest) = split(quoted, |b| {
+                    let ends = b == b'"' && !escaped;
+                    escaped = b == b'\\' && !escaped;
+                    ends
+                })?;
+                self.rest = rest;
+                value
+            }
+            None => {
+                let (value, rest) = split(after, |b| b" \t,".contains(&b)).unwrap_or((after, b""));
+                self.rest = rest;
+                value
+            }
+        };
+        Some((name, value))
     }
 }
 
@@ -165,6 +203,23 @@ fn meaning(error: &[u8]) -> Judgement {
 fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len())
         .any(|w| w.eq_ignore_ascii_case(part))
+}
+
+/// The values of all parameters named `error`, as they stand between their quotes.
+///
+/// Quotes are respected, so that no text inside another parameter passes for an `error`.
+fn errors(challenge: &[u8]) -> impl Iterator<Item = &[u8]> {
+    Parameters { rest: challenge }
+        .filter(|(name, _)| name.eq_ignore_ascii_case(b"error"))
+        .map(|(_, value)| value)
+}
+
+/// The bytes before and after the first one that `ends` accepts.
+fn split(bytes: &[u8], ends: impl FnMut(u8) -> bool) -> Option<(&[u8], &[u8])> {
+    let mut ends = ends;
+    let at = bytes.iter().position(|b| ends(*b))?;
+    let (before, after) = bytes.split_at(at);
+    Some((before, after.get(1..).unwrap_or_default()))
 }
 
 const DEAD: [&[u8]; 4] = [

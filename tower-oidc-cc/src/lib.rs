@@ -101,15 +101,14 @@ pub use self::{
     error::{ConfigError, Error, TokenError},
     health::Health,
     judge::{Challenge, Judge, Judgement},
-    layer::BearerAuthLayer,
     origin::{Foreign, Origin},
     parameters::Parameters,
     provider::Provider,
     rejection::Rejection,
     replay::{BearerReplay, BearerReplayLayer},
-    service::BearerAuth,
+    service::{BearerAuth, BearerAuthLayer},
     source::{AccessToken, TokenSource, TokenSourceBuilder},
-    state::{RefreshPolicy, TokenBudget},
+    state::RefreshPolicy,
     store::{StoredToken, TokenStore},
 };
 
@@ -123,7 +122,6 @@ mod error;
 pub mod future;
 mod health;
 mod judge;
-mod layer;
 mod origin;
 mod parameters;
 mod provider;

@@ -7,8 +7,8 @@ use crate::{ConfigError, request::Form};
 #[cfg(test)]
 mod tests;
 
-/// Collects what a token request asks for: scope, audience, resources, and what a server wants
-/// beyond the standards.
+/// Collects what a token request asks for: scope, resources, and what a server wants beyond the
+/// standards. Nothing in particular by default.
 ///
 /// One handle makes one kind of token: whatever differs here wants its own
 /// [`TokenSource`](crate::TokenSource).
@@ -18,10 +18,10 @@ mod tests;
 /// ```
 /// use tower_oidc_cc::Parameters;
 ///
-/// let parameters = Parameters::new()
+/// let parameters = Parameters::default()
 ///     .scope("live history")?
 ///     .resource("https://data.example.com/")?;
-/// assert!(Parameters::new().extra("client_secret", "s3cr3t").is_err());
+/// assert!(Parameters::default().extra("client_secret", "s3cr3t").is_err());
 /// # Ok::<(), tower_oidc_cc::ConfigError>(())
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -32,18 +32,12 @@ pub struct Parameters {
 // === impl Parameters ===
 
 impl Parameters {
-    /// Asks for nothing in particular, as the client-credentials grant allows.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Asks for these scopes, in place of those asked for before (RFC 6749, section 3.3).
     ///
     /// # Errors
     ///
     /// If they are not names of visible ASCII without `"` and `\`, one space between two.
-    pub fn scope(self, scope: &str) -> Result<Self, ConfigError> {
+    pub fn scope(mut self, scope: &str) -> Result<Self, ConfigError> {
         let fits = |b: u8| b.is_ascii_graphic() && b != b'"' && b != b'\\';
         let good = |name: &str| !name.is_empty() && name.bytes().all(fits);
         if !scope.split(' ').all(good) {
@@ -51,21 +45,9 @@ impl Parameters {
                 "the scope is no list of scope names: separate them by one space each",
             ));
         }
-        Ok(self.with("scope", scope))
-    }
-
-    /// Asks for a token for this audience, in place of the one asked for before.
-    ///
-    /// It has no place in the client-credentials grant of the standards; some servers read it.
-    ///
-    /// # Errors
-    ///
-    /// If it is empty: leave it out instead.
-    pub fn audience(self, audience: &str) -> Result<Self, ConfigError> {
-        if audience.is_empty() {
-            return Err(ConfigError::new("the audience is empty: leave it out"));
-        }
-        Ok(self.with("audience", audience))
+        self.fields.retain(|(field, _)| field != "scope");
+        self.fields.push(("scope".into(), scope.into()));
+        Ok(self)
     }
 
     /// Asks for a token for this resource, and for those asked for before (RFC 8707, section 2).
@@ -89,7 +71,7 @@ impl Parameters {
         Ok(self)
     }
 
-    /// Adds a field that no standard knows.
+    /// Adds a field that this grant has in no standard, such as the `audience` that some servers read.
     ///
     /// # Errors
     ///
@@ -132,12 +114,6 @@ impl Parameters {
         let fields = self.fields.iter();
         fields.map(|(name, value)| (&**name, value.as_str()))
     }
-
-    fn with(mut self, name: &'static str, value: &str) -> Self {
-        self.fields.retain(|(field, _)| field != name);
-        self.fields.push((name.into(), value.into()));
-        self
-    }
 }
 
 /// The names alone: what a server wants beyond the standards may be a secret.
@@ -150,13 +126,12 @@ impl fmt::Debug for Parameters {
 }
 
 /// The fields that are not extra: the grant, the proof of the client, and what has a method above.
-const OWN: [&str; 8] = [
+const OWN: [&str; 7] = [
     "grant_type",
     "client_id",
     "client_secret",
     "client_assertion",
     "client_assertion_type",
     "scope",
-    "audience",
     "resource",
 ];

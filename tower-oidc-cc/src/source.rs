@@ -59,15 +59,15 @@ mod wait;
 /// | calls are refused without a reason, or for a missing role | 1 an hour |
 /// | the gateway's own identity check fails | 0 |
 /// | tokens that work die early, ten seconds old or more | 1 for each life |
-/// | anything else, and all of these together | the [`TokenBudget`](crate::TokenBudget): 240 an hour unless you say otherwise |
+/// | anything else, and all of these together | the [budget](crate::TokenSourceBuilder::budget): 240 an hour unless you say otherwise |
 ///
 /// # Cancel safety
 ///
 /// A token request belongs to that task. Dropping a caller that waits, the one that caused the
 /// request too, only gives up its own wait. If its runtime is shut down, the next
 /// use starts a task on its own runtime, and a token that is still valid stays in use. A runtime
-/// that is kept but not driven is given up after eight times the timeout of a token request, by
-/// those who wait; they need a runtime with a timer for that.
+/// that is kept but not driven is given up after half a minute, by those who wait; they need a
+/// runtime with a timer for that.
 ///
 /// # Clone
 ///
@@ -369,22 +369,10 @@ impl fmt::Debug for Kept {
 // === impl Settings ===
 
 impl Settings {
-    /// For how long a process is given to get a token for all: the request, and three words with
-    /// the store.
+    /// For how long a process is given to get a token for all: until its client is ready and the
+    /// request is over, and for three words with the store.
     pub(crate) fn term(&self) -> Duration {
-        self.timeout.saturating_add(BOUND.saturating_mul(3))
-    }
-
-    /// Longer than any request: credentials may take a timeout to come, the client has to be ready
-    /// and a request is made, all of it twice; and the endpoint may have to be looked up. With a
-    /// store another process may be waited for first.
-    pub(crate) fn patience(&self) -> Duration {
-        let request = self.timeout.saturating_add(self.readiness);
-        let each = self.timeout.saturating_add(request);
-        let own = each.saturating_mul(2).saturating_add(request);
-        match &self.store {
-            Some(_) => own.saturating_add(self.term().saturating_mul(2)),
-            None => own,
-        }
+        let request = self.readiness.saturating_add(self.timeout);
+        request.saturating_add(BOUND.saturating_mul(3))
     }
 }

@@ -5,12 +5,13 @@ use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
+pub use self::lifetime::RefreshPolicy;
+pub(crate) use self::throttle::Budget;
 pub(crate) use self::{doubt::Call, lifetime::Lifetime};
 use self::{
     doubt::{Doubts, Refusal},
     throttle::{Account, Backoff, Need},
 };
-pub use self::{lifetime::RefreshPolicy, throttle::TokenBudget};
 use crate::{Health, TokenError, clock::Timestamp, error::token::Kind};
 
 mod doubt;
@@ -256,7 +257,7 @@ impl Action {
 // === impl Life ===
 
 impl Life {
-    pub(crate) fn new(policy: RefreshPolicy, budget: TokenBudget, draw: fn() -> f64) -> Self {
+    pub(crate) fn new(policy: RefreshPolicy, budget: Budget, draw: fn() -> f64) -> Self {
         Self {
             policy,
             draw,
@@ -430,7 +431,9 @@ impl Life {
         let draw = (self.draw)();
         let planned = Lifetime::plan_at(now, fetched.sent, fetched.life, self.policy, draw);
         let Some(mut lifetime) = planned else {
-            let over = TokenError::new(Kind::Malformed("the token was expired on arrival"));
+            let over = TokenError::new(Kind::Malformed(
+                "its token was expired on arrival, by the clock of this machine",
+            ));
             return self.failed(&over, now);
         };
         let reason = self.under_way.take().unwrap_or(self.loss);
@@ -453,10 +456,6 @@ impl Life {
             let wait = self.doubts.repeat_at(now);
             token.ask = now.checked_add(wait).map(|at| (at, Reason::Refused));
             return Action::Use(token.generation, lifetime);
-        }
-        let old = self.token.as_ref();
-        if reason == Reason::Schedule && old.is_some_and(|old| !old.hurried && !old.refused) {
-            self.doubts.outlived();
         }
         self.doubts.succeed();
         let real = self.doubts.real_life_at(now);
@@ -638,7 +637,16 @@ impl Life {
         let Some(token) = &self.token else {
             return self.wanted.then_some((Duration::ZERO, self.loss));
         };
-        let renewal = (token.lifetime.renew_at.left_at(now), Reason::Schedule);
+        let Lifetime {
+            renew_at,
+            expires_at,
+        } = token.lifetime;
+        let reason = if renew_at == expires_at {
+            Reason::Expiry
+        } else {
+            Reason::Schedule
+        };
+        let renewal = (renew_at.left_at(now), reason);
         let ask = token.ask.map(|(at, reason)| (at.left_at(now), reason));
         Some(ask.filter(|ask| ask.0 <= renewal.0).unwrap_or(renewal))
     }

@@ -4,17 +4,12 @@ use std::{error::Error, future::Future, time::Duration};
 
 #[cfg(feature = "file-store")]
 pub use self::file::File;
+pub(crate) use self::leases::{BOUND, Leases, Named, Wants};
 pub use self::stored::StoredToken;
-pub(crate) use self::{
-    leases::{Leases, Wants},
-    named::{BOUND, Broken, Named},
-    stored::Worth,
-};
 
 #[cfg(feature = "file-store")]
 mod file;
 mod leases;
-mod named;
 mod stored;
 
 /// Keeps a token for other processes, so that a fleet makes one token request and not one each.
@@ -26,7 +21,7 @@ mod stored;
 ///
 /// What is behind it may break. A store that fails, takes longer than a second, or holds what is
 /// no token, somebody else's, an expired or a dead one is as good as none: this process asks for
-/// itself, within its own [`TokenBudget`](crate::TokenBudget). A store sees the token in clear: let nobody
+/// itself, within its own [budget](crate::TokenSourceBuilder::budget). A store sees the token in clear: let nobody
 /// else read it, or encrypt what [`StoredToken::as_bytes`] gives.
 ///
 /// A key names the endpoint, the client id and all that is asked for, each with its length. The
@@ -123,14 +118,10 @@ pub trait TokenStore: Send + Sync + 'static {
     /// Ends a lease that was taken here and brought no token, so that others need not wait for its
     /// end; says whether it did. By default it does not, and the lease is kept for the next try.
     ///
-    /// # Errors
-    ///
-    /// Whatever went wrong. It is told to `tracing` and to nobody else.
-    fn release(
-        &self,
-        key: &str,
-    ) -> impl Future<Output = Result<bool, Box<dyn Error + Send + Sync>>> + Send {
+    /// It is called when a runtime is shut down, too, where nothing can be awaited: spawn what
+    /// takes time, and let the lease end by itself where that comes to nothing.
+    fn release(&self, key: &str) -> bool {
         let _ = key;
-        async { Ok(false) }
+        false
     }
 }

@@ -1,11 +1,7 @@
 //! Services that say yes and no, callers that are left alone, observers that ask back: what a
 //! hostile reading found.
 
-#![expect(
-    clippy::arithmetic_side_effects,
-    clippy::unwrap_used,
-    reason = "a test may panic"
-)]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "support/support.rs"]
 mod support;
@@ -23,22 +19,12 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::{Request, Response, StatusCode};
 use support::{
-    Body, DATA, Endpoint, builder, dead, endpoint::Reply, get, layer, secs, seen, settle,
-    store::Store,
+    Body, DATA, DAY, Endpoint, HOUR, builder, dead, empty, endpoint::Reply, get, layer, secs, seen,
+    settle, store::Store, timed,
 };
 use tokio::time::{Instant, advance, sleep, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_oidc_cc::{Credentials, Provider, TokenEndpoint, TokenSource};
-
-const HOUR: u64 = 3_600;
-const DAY: u64 = 24 * HOUR;
-
-/// A 401 that says nothing.
-fn empty() -> Response<String> {
-    let mut response = Response::new(String::new());
-    *response.status_mut() = StatusCode::UNAUTHORIZED;
-    response
-}
 
 /// A service that answers a call by its number.
 fn numbered<F>(
@@ -71,12 +57,6 @@ async fn status(
 ) -> StatusCode {
     let response = service.clone().oneshot(get(uri)).await;
     response.unwrap().status()
-}
-
-/// The usual settings, on a wall clock that moves with the paused one.
-fn timed() -> tower_oidc_cc::TokenSourceBuilder {
-    let (start, wall) = (Instant::now(), SystemTime::UNIX_EPOCH + secs(1_700_000_000));
-    builder().wall_clock(move || wall + start.elapsed())
 }
 
 #[tokio::test(start_paused = true)]
@@ -407,7 +387,7 @@ async fn a_service_that_was_kept_does_not_tell_an_error_of_long_ago() {
     sleep(secs(HOUR)).await;
     tokens.ready().await.unwrap();
     let error = service.call(get(DATA)).await.unwrap_err();
-    let error = error.into_inner().unwrap_err();
+    let error = support::token_error(error);
     assert!(
         error.is_transient() && !error.to_string().contains("503"),
         "{error}"

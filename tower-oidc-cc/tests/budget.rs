@@ -15,10 +15,10 @@ use http::Request;
 use support::{Body, DATA, Endpoint, builder, dead, echo, endpoint::Reply, get, layer, secs};
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_oidc_cc::{RefreshPolicy, TokenBudget, TokenSource};
+use tower_oidc_cc::{RefreshPolicy, TokenSource};
 
 fn with(per_hour: u32, endpoint: &Endpoint) -> TokenSource {
-    let budget = TokenBudget::per_hour(NonZeroU32::new(per_hour).unwrap());
+    let budget = NonZeroU32::new(per_hour).unwrap();
     builder().budget(budget).build(endpoint.clone())
 }
 
@@ -88,7 +88,7 @@ async fn a_spent_budget_is_a_typed_refusal_that_names_its_end() {
 #[tokio::test(start_paused = true)]
 async fn the_last_request_is_kept_for_when_there_is_no_token() {
     let endpoint = Endpoint::always(Reply::token(3_600));
-    let budget = TokenBudget::per_hour(NonZeroU32::new(4).unwrap());
+    let budget = NonZeroU32::new(4).unwrap();
     let tokens = builder()
         .budget(budget)
         .policy(RefreshPolicy::Interval(secs(60)))

@@ -30,7 +30,9 @@ fn tokens(sim: &Sim, credentials: Credentials, parameters: Parameters) -> TokenS
 }
 
 async fn ready(sim: &Sim, credentials: Credentials) -> Result<(), TokenError> {
-    tokens(sim, credentials, Parameters::new()).ready().await
+    tokens(sim, credentials, Parameters::default())
+        .ready()
+        .await
 }
 
 fn statement(sim: &Sim) -> Credentials {
@@ -70,7 +72,7 @@ async fn one_way_is_tried_and_no_other() {
 async fn each_attempt_brings_a_new_statement() {
     let sim = Sim::new(Config::default());
     sim.set_expires_in(5);
-    let tokens = tokens(&sim, statement(&sim), Parameters::new());
+    let tokens = tokens(&sim, statement(&sim), Parameters::default());
     for _ in 0..3 {
         tokens.ready().await.unwrap();
         // Statements are dated by a clock that does not pause: not far from the endpoint's.
@@ -97,7 +99,13 @@ async fn a_statement_by_a_key_that_the_server_does_not_know_is_a_refusal() {
 async fn an_unknown_scope_is_a_refusal() {
     let sim = Sim::new(Config::default());
     let credentials = || Credentials::new(sim.client_id(), sim.client_secret()).unwrap();
-    let ask = |scope| tokens(&sim, credentials(), Parameters::new().scope(scope).unwrap());
+    let ask = |scope| {
+        tokens(
+            &sim,
+            credentials(),
+            Parameters::default().scope(scope).unwrap(),
+        )
+    };
     ask("email").ready().await.unwrap();
     let error = ask("nope").ready().await.unwrap_err();
     assert_eq!(error.oauth_error(), Some("invalid_scope"));

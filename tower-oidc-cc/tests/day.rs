@@ -13,12 +13,10 @@ use std::{convert::Infallible, num::NonZeroU32};
 
 use http::{Request, Response, StatusCode};
 use proptest::prelude::*;
-use support::{Body, DATA, Endpoint, builder, dead, endpoint::Reply, get, layer, secs, seen};
+use support::{Body, DATA, Endpoint, HOUR, builder, dead, endpoint::Reply, get, layer, secs, seen};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_oidc_cc::{RefreshPolicy, TokenBudget};
-
-const HOUR: u64 = 3_600;
+use tower_oidc_cc::RefreshPolicy;
 
 fn reply() -> impl Strategy<Value = Reply> {
     prop_oneof![
@@ -56,7 +54,7 @@ fn day(script: Vec<Reply>, policy: RefreshPolicy, per_hour: u32, dead_every: usi
         .unwrap();
     runtime.block_on(async {
         let endpoint = Endpoint::scripted(script);
-        let budget = TokenBudget::per_hour(NonZeroU32::new(per_hour).unwrap());
+        let budget = NonZeroU32::new(per_hour).unwrap();
         let tokens = builder()
             .policy(policy)
             .budget(budget)
@@ -95,7 +93,7 @@ fn day(script: Vec<Reply>, policy: RefreshPolicy, per_hour: u32, dead_every: usi
                 Ok(_) => {}
                 Err(error) => {
                     assert!(!valid, "a call fails while there is a token: {error}");
-                    assert!(error.into_inner().unwrap_err().retry_after().is_some());
+                    assert!(support::token_error(error).retry_after().is_some());
                 }
             }
             assert!(!valid || asked.elapsed().is_zero(), "a call waits");

@@ -137,6 +137,53 @@ async fn a_token_that_others_could_have_put_there_is_not_believed() {
 }
 
 #[tokio::test]
+async fn a_token_of_another_user_or_for_other_eyes_is_not_believed() {
+    let (dir, endpoint) = (Dir::new("foreign"), Endpoint::default());
+    token(&process(&dir, &endpoint)).await;
+    // One that this program may read, and is its own, has these bits; a program of root reads all.
+    fs::set_permissions(dir.token(), fs::Permissions::from_mode(0o644)).unwrap();
+    token(&process(&dir, &endpoint)).await;
+    assert_eq!(endpoint.count(), 2);
+    if std::os::unix::fs::chown(dir.token(), Some(65_534), None).is_ok() {
+        token(&process(&dir, &endpoint)).await;
+        assert_eq!(endpoint.count(), 3);
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_ends_at_once_has_saved_its_token() {
+    let (dir, endpoint) = (Dir::new("quick"), Endpoint::default());
+    let source = process(&dir, &endpoint);
+    source.ready().await.unwrap();
+    assert!(dir.token().exists());
+}
+
+#[test]
+fn a_task_that_ends_with_its_runtime_leaves_its_lease_to_others() {
+    let (dir, endpoint) = (Dir::new("ended"), Endpoint::always(Reply::hang()));
+    let source = process(&dir, &endpoint);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let lock = || {
+        let file = fs::File::open(dir.0.join("token.json.lock")).unwrap();
+        file.try_lock().is_ok()
+    };
+    runtime.block_on(async {
+        let asks = source.clone();
+        drop(tokio::spawn(async move { asks.ready().await }));
+        while endpoint.count() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!lock(), "it is held while the request is under way");
+    });
+    drop(runtime);
+    assert!(lock());
+    drop(source);
+}
+
+#[tokio::test]
 async fn what_a_killed_program_left_beside_the_file_is_tidied_up() {
     let (dir, endpoint) = (Dir::new("killed"), Endpoint::default());
     let left = dir.0.join("token.json.new");

@@ -71,7 +71,7 @@ async fn every_waiter_of_a_failed_flight_gets_its_error() {
         calls.spawn(service.clone().oneshot(get(DATA)));
     }
     for response in calls.join_all().await {
-        let error = response.unwrap_err().into_inner().unwrap_err();
+        let error = support::token_error(response.unwrap_err());
         assert_eq!(error.oauth_error(), Some("unauthorized_client"));
         assert!(error.retry_after().unwrap() >= secs(60));
     }
@@ -249,7 +249,7 @@ fn a_runtime_that_nobody_drives_is_given_up_by_those_who_wait() {
             waiters.spawn(async move { tokens.ready().await });
         }
         assert!(waiters.join_all().await.iter().all(Result::is_ok));
-        assert!(start.elapsed() <= secs(81), "{:?}", start.elapsed());
+        assert!(start.elapsed() <= secs(31), "{:?}", start.elapsed());
         let response = service.clone().oneshot(get(DATA)).await.unwrap();
         assert_eq!(response.into_body(), "Bearer canary-token-2");
     });

@@ -13,17 +13,21 @@ use http::Request;
 use support::{Body, DATA, Endpoint, builder, dead, endpoint::Reply, get, layer, secs, seen};
 use tokio::time::{advance, sleep};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_oidc_cc::TokenBudget;
+use tower_oidc_cc::RefreshPolicy;
 
 #[tokio::test(start_paused = true)]
 async fn health_follows_a_token_through_its_life() {
     let endpoint = Endpoint::scripted([Reply::down(), Reply::token(1_000)]);
     endpoint.set(Reply::refusal());
-    let budget = TokenBudget::per_hour(NonZeroU32::new(20).unwrap());
+    let budget = NonZeroU32::new(20).unwrap();
     let tokens = builder().budget(budget).build(endpoint.clone());
     let health = tokens.health();
     assert!(!health.is_ready() && health.last_error().is_none());
-    assert_eq!((health.generation(), health.budget_left()), (0, 10));
+    let text = health.to_string();
+    assert!(
+        text.contains("token 0") && text.contains("left: 10"),
+        "{text}"
+    );
     assert_eq!(health.next_attempt(), secs(0));
 
     let error = tokens.ready().await.unwrap_err();
@@ -31,14 +35,14 @@ async fn health_follows_a_token_through_its_life() {
     assert!(!health.is_ready());
     assert!(health.last_error().unwrap().is_transient());
     assert_eq!(health.next_attempt(), error.retry_after().unwrap());
-    assert_eq!(health.budget_left(), 9);
+    assert!(health.to_string().contains("left: 9"), "{health}");
 
     sleep(error.retry_after().unwrap()).await;
     tokens.ready().await.unwrap();
     advance(secs(100)).await;
     let health = tokens.health();
     assert!(health.is_ready() && health.last_error().is_none());
-    assert_eq!(health.generation(), 1);
+    assert!(health.to_string().contains("token 1 is"), "{health}");
     assert_eq!(health.last_success(), Some(secs(100)));
     assert!(health.life_left().unwrap() <= secs(900));
     assert!(secs(600) <= health.next_attempt() && health.next_attempt() <= secs(700));
@@ -50,6 +54,15 @@ async fn health_follows_a_token_through_its_life() {
     sleep(secs(200)).await;
     assert!(!tokens.health().is_ready());
     assert_eq!(tokens.health().life_left(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_promises_no_renewal_where_none_is_made() {
+    let endpoint = Endpoint::default();
+    let tokens = builder().policy(RefreshPolicy::OnExpiry).build(endpoint);
+    tokens.ready().await.unwrap();
+    let text = tokens.health().to_string();
+    assert!(text.contains(": the last one has expired"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,12 +91,12 @@ async fn health_says_what_the_service_thinks_and_what_comes_next() {
     assert_eq!(health.refused_for().unwrap().as_secs(), 30);
     assert_eq!(health.last_success().unwrap().as_secs(), 30);
     assert_eq!(health.next_attempt().as_secs_f64().round(), 30.0);
-    assert_eq!(health.next_reason(), "the service refuses it");
     let text = health.to_string();
     assert!(
         text.contains("token 2 is refused; refused for 30 s"),
         "{text}"
     );
+    assert!(text.contains("in 30 s: the service refuses it"), "{text}");
     *well.lock().unwrap() = true;
     drop(service.oneshot(get(DATA)).await.unwrap());
     let health = tokens.health();

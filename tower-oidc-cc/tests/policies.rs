@@ -5,14 +5,12 @@
 #[path = "support/support.rs"]
 mod support;
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use support::{DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, secs};
+use support::{DATA, Endpoint, HOUR, builder, echo, endpoint::Reply, get, layer, secs, timed};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt};
 use tower_oidc_cc::{RefreshPolicy, TokenSource};
-
-const HOUR: u64 = 3_600;
 
 fn with(policy: RefreshPolicy, endpoint: &Endpoint) -> TokenSource {
     builder().policy(policy).build(endpoint.clone())
@@ -91,8 +89,7 @@ async fn a_token_draws_the_moment_of_its_renewal_once() {
         let endpoint = Endpoint::always(Reply::token(life));
         let start = Instant::now();
         // The machine's own wall clock goes on meanwhile.
-        let wall = move || SystemTime::UNIX_EPOCH + secs(1_700_000_000) + start.elapsed();
-        let tokens = builder().wall_clock(wall).build(endpoint.clone());
+        let tokens = timed().build(endpoint.clone());
         tokens.ready().await.unwrap();
         let renewal = tokens.health().next_attempt();
         // However often it is looked at, by callers and by the driver's own beat.

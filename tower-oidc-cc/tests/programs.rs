@@ -141,7 +141,7 @@ async fn the_handshake_of_a_web_socket_carries_the_token() {
         .body(Empty::new())
         .unwrap();
     let answer = connection(&server).await.oneshot(request).await.unwrap();
-    assert_ne!(answer.status(), 401);
+    assert_eq!(answer.status(), 200);
     served(&server);
 }
 
@@ -156,7 +156,13 @@ async fn the_layer_stands_under_tonics_own_clients() {
     let (server, source) = started().await;
     let layer = BearerAuthLayer::for_origin(source, origin(&server));
     let channel = tonic::transport::Endpoint::from_shared(server.base_url().to_owned());
-    fits(&layer.layer(channel.unwrap().connect_lazy()));
+    let service = layer.layer(channel.unwrap().connect_lazy());
+    fits(&service);
+    let request = Request::get(data(&server).path()).body(tonic::body::Body::empty());
+    let answer = service.oneshot(request.unwrap()).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.version(), http::Version::HTTP_2);
+    served(&server);
 }
 
 /// An error of a program's own, around another.

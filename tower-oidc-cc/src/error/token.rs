@@ -1,13 +1,11 @@
 //! Why there is no token: what happened, where, since when, and what to do about it.
 
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 
 use http::Uri;
 
-use self::cause::root;
 pub(crate) use self::kind::Kind;
 
-mod cause;
 mod kind;
 
 /// Says why there is no token to send, and what to do next.
@@ -64,7 +62,7 @@ impl TokenError {
         self.with(|repr| {
             repr.place = Some(format!("{scheme}://{authority}{}", uri.path()).into());
             if let Some(cause) = &repr.cause
-                && **cause == *cause::NO_SUCH_HOST
+                && **cause == *NO_SUCH_HOST
             {
                 repr.cause = Some(format!("{cause} {}", uri.host().unwrap_or_default()).into());
             }
@@ -140,17 +138,10 @@ impl TokenError {
         self.is_bad_key() || self.is_missing_credentials()
     }
 
-    /// Whether the [`TokenBudget`](crate::TokenBudget) is spent; nothing was asked.
+    /// Whether the [budget](crate::TokenSourceBuilder::budget) is spent; nothing was asked.
     #[must_use]
     pub fn is_over_budget(&self) -> bool {
         matches!(self.0.kind, Kind::OverBudget)
-    }
-
-    /// Whether the token request took longer than its own timeout, or the HTTP client longer to be
-    /// ready for it.
-    #[must_use]
-    pub fn is_timeout(&self) -> bool {
-        matches!(self.0.kind, Kind::Timeout | Kind::NotReady)
     }
 
     /// Whether the request was meant for an origin that may not see the token, by its address or by
@@ -233,3 +224,57 @@ impl Error for TokenError {
         }
     }
 }
+
+/// Finds the root of an error and says it in the words of the network, where it is one of it.
+///
+/// HTTP clients wrap a name that is not found four times; whoever reads a log wants that name. A
+/// root that nothing is known of is quoted, cut short and on one line.
+fn root(error: &(dyn Error + 'static)) -> String {
+    let mut found = None;
+    let mut next = Some(error);
+    let mut last = error;
+    while let Some(link) = next {
+        found = found.or_else(|| network(link));
+        last = link;
+        next = link.source();
+    }
+    found.unwrap_or_else(|| short(&last.to_string()))
+}
+
+fn network(link: &(dyn Error + 'static)) -> Option<String> {
+    let text = link.to_string();
+    // hyper-util's connector says the first, the resolver the second.
+    if text == "dns error" || text.contains("failed to lookup address") {
+        return Some(NO_SUCH_HOST.to_owned());
+    }
+    let io = link.downcast_ref::<io::Error>()?;
+    let says = [
+        (
+            io::ErrorKind::ConnectionRefused,
+            "connect: connection refused",
+        ),
+        (
+            io::ErrorKind::ConnectionReset,
+            "connection reset by the server",
+        ),
+        (io::ErrorKind::TimedOut, "it took too long"),
+    ];
+    if let Some((_, text)) = says.into_iter().find(|(kind, _)| *kind == io.kind()) {
+        return Some(text.to_owned());
+    }
+    // What rustls finds wrong comes as such an error with its own inside.
+    let inner = io
+        .get_ref()
+        .filter(|_| io.kind() == io::ErrorKind::InvalidData)?;
+    Some(format!("tls: {}", short(&inner.to_string())))
+}
+
+/// One line of it, without anything that a terminal would act on.
+fn short(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().map(plain).take(LONGEST).collect()
+}
+
+/// The name is added where it is known.
+const NO_SUCH_HOST: &str = "dns: no such host";
+const LONGEST: usize = 160;

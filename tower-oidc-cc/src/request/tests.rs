@@ -14,7 +14,7 @@ fn request(credentials: &Credentials, parameters: Parameters) -> Request<Bytes> 
 #[test]
 fn post_puts_id_and_secret_form_encoded_into_the_form() {
     let credentials = Credentials::new("a&b", "100%+=é:/").unwrap();
-    let request = request(&credentials, Parameters::new());
+    let request = request(&credentials, Parameters::default());
     assert_eq!(
         request.body(),
         "grant_type=client_credentials&client_id=a%26b&client_secret=100%25%2B%3D%C3%A9%3A%2F"
@@ -25,7 +25,7 @@ fn post_puts_id_and_secret_form_encoded_into_the_form() {
 #[test]
 fn basic_puts_nothing_of_the_client_into_the_form() {
     let credentials = Credentials::basic("id", "secret").unwrap();
-    let request = request(&credentials, Parameters::new());
+    let request = request(&credentials, Parameters::default());
     assert_eq!(request.body(), "grant_type=client_credentials");
     let header = &request.headers()["authorization"];
     assert_eq!(header, "Basic aWQ6c2VjcmV0");
@@ -35,7 +35,7 @@ fn basic_puts_nothing_of_the_client_into_the_form() {
 #[test]
 fn parameters_come_after_the_proof() {
     let credentials = Credentials::basic("id", "secret").unwrap();
-    let parameters = Parameters::new().scope("a b").unwrap();
+    let parameters = Parameters::default().scope("a b").unwrap();
     let request = request(&credentials, parameters);
     assert_eq!(request.body(), "grant_type=client_credentials&scope=a+b");
 }
@@ -44,7 +44,7 @@ fn parameters_come_after_the_proof() {
 fn a_form_that_outgrows_its_first_buffer_stays_whole() {
     let long = "%".repeat(5_000);
     let credentials = Credentials::new("id", long.clone()).unwrap();
-    let parameters = Parameters::new().extra("more", long).unwrap();
+    let parameters = Parameters::default().extra("more", long).unwrap();
     let request = request(&credentials, parameters);
     let escaped = "%25".repeat(5_000);
     assert_eq!(

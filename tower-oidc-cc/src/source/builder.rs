@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    num::NonZeroU32,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -13,10 +14,10 @@ use tower_service::Service;
 
 use super::{Settings, TokenSource, shared::Shared};
 use crate::{
-    Parameters, Provider, RefreshPolicy, TokenBudget, TokenEndpoint, TokenStore,
+    Parameters, Provider, RefreshPolicy, TokenEndpoint, TokenStore,
     clock::Clock,
     request::{Post, Terms},
-    state::Life,
+    state::{Budget, Life},
     store::Named,
 };
 
@@ -32,7 +33,7 @@ pub struct TokenSourceBuilder {
     /// For how long the HTTP client may be unready, if not for a timeout.
     readiness: Option<Duration>,
     policy: RefreshPolicy,
-    budget: TokenBudget,
+    budget: Budget,
     clock: Clock,
     store: Option<Named>,
 }
@@ -44,13 +45,13 @@ impl TokenSourceBuilder {
         Self {
             endpoint,
             provider,
-            parameters: Parameters::new(),
+            parameters: Parameters::default(),
             unsaid: UNSAID,
             exp: false,
             timeout: TIMEOUT,
             readiness: None,
             policy: RefreshPolicy::default(),
-            budget: TokenBudget::default(),
+            budget: Budget::default(),
             clock: Clock::default(),
             store: None,
         }
@@ -111,19 +112,31 @@ impl TokenSourceBuilder {
         self
     }
 
-    /// Caps the token requests, whatever goes wrong; at 240 an hour by default, and at more only
-    /// while tokens live less than a minute.
+    /// Caps the token requests in any hour; at 240 by default.
+    ///
+    /// The backoff after failures, the distance between dead tokens and the policies are all gentler
+    /// than this; it is the bound that holds if they are wrong together. Whoever meets it gets a
+    /// typed error with the time to wait: [`TokenError::is_over_budget`](crate::TokenError::is_over_budget).
+    /// Half of the hour's requests may come at once, the rest is spread over the hour, so that a
+    /// spent budget is never silence for an hour. While a token works, its renewal leaves one
+    /// request for when there is none.
+    ///
+    /// What is said here is a hard bound, whatever the server does: with tokens that live less than
+    /// an hour, allow two for each life. The default alone allows more while tokens live less than
+    /// a minute: a request that brings one is paid for in half of its life, or in two seconds if
+    /// that is longer. Without this tokens of five seconds would be refused to most calls.
     #[must_use]
-    pub fn budget(mut self, budget: TokenBudget) -> Self {
-        self.budget = budget;
+    pub fn budget(mut self, per_hour: NonZeroU32) -> Self {
+        self.budget = Budget::per_hour(per_hour);
         self
     }
 
     /// Shares the token with the other processes that are given the same store; none by default.
     ///
     /// Without one, each process asks for itself: a fleet of fifty makes a hundred requests a day.
-    /// With one, a process that has no token waits while another gets one, for the timeout of a
-    /// token request and three seconds at most; then it asks for itself.
+    /// With one, a process that has no token waits while another gets one, for
+    /// [`readiness`](Self::readiness), [`timeout`](Self::timeout) and three seconds at most; then it
+    /// asks for itself. Whoever waits for a token waits until it is saved, for a second at most.
     #[must_use]
     pub fn store(mut self, store: impl TokenStore) -> Self {
         self.store = Some(Named::new(store));

@@ -134,15 +134,16 @@ impl Refresh {
         let Some((answer, waiters)) = settled else {
             return;
         };
-        for waiter in self.waiting.drain(..).chain(waiters) {
-            // Who has stopped waiting needs no answer.
-            drop(waiter.send(answer.clone()));
-        }
+        self.waiting.extend(waiters);
         drop(shared);
-        // Last, since nobody here waits for it.
+        // Before they are answered, since a program may end as soon as it has what it came for.
         self.running = STORE;
         let told = self.leases.tell(news.as_ref().filter(|_| answer.is_ok()));
         attending(&self.shared, self.task, told).await;
+        for waiter in self.waiting.drain(..) {
+            // Who has stopped waiting needs no answer.
+            drop(waiter.send(answer.clone()));
+        }
     }
 
     /// Asks with the credentials of the moment, and once more if they are refused and have changed.
@@ -257,7 +258,7 @@ async fn attending<F: Future>(shared: &Weak<Shared>, task: u64, work: F) -> F::O
     loop {
         let look = shared.upgrade().and_then(|shared| shared.look(task));
         let Some(look) = look else {
-            // There is no token, or another task sees to it: here it would be looked at for ever.
+            // Another task sees to it: here it would be looked at for ever.
             return work.await;
         };
         if let Ok(output) = timeout_at(look, work.as_mut()).await {

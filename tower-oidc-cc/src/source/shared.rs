@@ -45,6 +45,8 @@ pub(super) struct State {
     token: Option<Arc<Bearer>>,
     /// The number of the newest task; an older one may live on in a runtime that nobody drives.
     task: u64,
+    /// When that task was last seen: it looks at the clocks each [`BEAT`] while it has work.
+    seen: Option<Instant>,
     /// Where that task listens; closed when it is gone.
     demands: Option<mpsc::UnboundedSender<Waiter>>,
     /// Closed when the last token request is over; `None` if there was none.
@@ -102,6 +104,7 @@ impl Shared {
                 life,
                 token: None,
                 task: 0,
+                seen: None,
                 demands: None,
                 request: None,
             }),
@@ -231,6 +234,7 @@ impl Shared {
             if state.task != task {
                 return Next::End;
             }
+            state.seen = Some(now.steady);
             let action = state.life.on(Event::Timer, now);
             state.tidy(&self.slot, now);
             if self.slot.is_empty()
@@ -256,10 +260,21 @@ impl Shared {
             if state.task != task {
                 return None;
             }
+            state.seen = Some(now.steady);
             let wait = state.life.on(Event::Busy, now).wait();
             state.tidy(&self.slot, now);
-            now.steady.checked_add(wait?.min(BEAT))
+            now.steady.checked_add(wait.unwrap_or(BEAT).min(BEAT))
         })
+    }
+
+    /// Until when the task of this number may keep silent, which was asked for something then.
+    pub(super) fn silent_until(&self, task: u64, asked: Instant) -> Option<Instant> {
+        let state = self.lock();
+        if state.task != task {
+            return Some(asked);
+        }
+        let seen = state.seen.map_or(asked, |seen| seen.max(asked));
+        seen.checked_add(SILENCE)
     }
 
     /// Asks for leave to send one token request.
@@ -328,8 +343,8 @@ impl Shared {
         });
     }
 
-    /// Gives up the task of this number, which has not answered for longer than any request takes:
-    /// its runtime is kept, and nobody drives it.
+    /// Gives up the task of this number, which has kept silent for too long: its runtime is kept,
+    /// and nobody drives it.
     pub(super) fn relieve(&self, task: u64) {
         let relieved = self.locked(|state, now| {
             if state.task != task {
@@ -460,7 +475,9 @@ fn fetched(issued: &Issued) -> Fetched {
     }
 }
 
-/// How often the task looks at the clocks while a token is in use, which bounds how long the end
+/// How often the task looks at the clocks while a token is in use, or a request under way, which bounds how long the end
 /// of a suspension, or a step of the wall clock, goes unnoticed by a renewal. A look costs a
 /// microsecond.
 const BEAT: Duration = Duration::from_secs(5);
+/// Six beats: a runtime that is blocked for less is not given up.
+pub(super) const SILENCE: Duration = Duration::from_secs(30);

@@ -45,4 +45,11 @@ impl Patience {
         let timer = self.timer.insert(Box::pin(sleep_until(until)));
         timer.as_mut().poll(cx)
     }
+
+    /// Goes on until then, if that is later.
+    pub(super) fn extend(&mut self, until: Option<Instant>) -> bool {
+        let later = self.until < until;
+        self.until = until;
+        later
+    }
 }

@@ -8,8 +8,10 @@ use std::{
     task::{Context, Poll},
 };
 
+use tokio::time::Instant;
+
 use super::{
-    shared::{Answer, Awaited, Entry, Shared},
+    shared::{Answer, Awaited, Entry, SILENCE, Shared},
     sync::{Patience, oneshot},
 };
 use crate::{TokenError, error::token::Kind};
@@ -27,9 +29,10 @@ pub(crate) enum Wait {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     answer: oneshot::Receiver<Answer>,
-    /// The task that was asked.
+    /// The task that was asked, and when.
     task: u64,
-    /// How long it is waited for.
+    since: Instant,
+    /// How long it may keep silent.
     patience: Patience,
     /// For a successor of the token of this number, which was refused, and not for any token.
     held: Option<(Arc<Shared>, u64)>,
@@ -99,11 +102,12 @@ impl Wait {
 
 impl Waiting {
     fn new(shared: &Shared, (answer, task): Awaited) -> Self {
-        let limit = shared.settings.patience();
+        let since = shared.now().steady;
         Self {
             answer,
             task,
-            patience: Patience::new(shared.now().steady.checked_add(limit)),
+            since,
+            patience: Patience::new(since.checked_add(SILENCE)),
             held: None,
         }
     }
@@ -114,10 +118,14 @@ impl Waiting {
             Poll::Ready(answer) => return Poll::Ready(answer.ok()),
             Poll::Pending => {}
         }
-        self.patience.poll(cx).map(|()| {
-            // Its runtime is kept, and nobody drives it.
-            shared.relieve(self.task);
-            None
-        })
+        while self.patience.poll(cx).is_ready() {
+            let until = shared.silent_until(self.task, self.since);
+            if !self.patience.extend(until) {
+                // Its runtime is kept, and nobody drives it.
+                shared.relieve(self.task);
+                return Poll::Ready(None);
+            }
+        }
+        Poll::Pending
     }
 }

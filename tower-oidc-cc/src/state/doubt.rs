@@ -61,15 +61,13 @@ pub(crate) struct Doubts {
 #[derive(Debug, Default)]
 struct Places(VecDeque<(Call, Timestamp)>);
 
-/// The tokens that died early within a day: when, and how old; and what is made of it.
+/// The last tokens that died early: when, and how old.
 #[derive(Debug, Default)]
 struct Deaths {
     last: VecDeque<(Timestamp, Duration)>,
-    /// How many renewals may still come before an age at which tokens died ...
+    /// How many renewals may still come before such an age. They show nothing: then a token is
+    /// left to show how long it lives.
     left: usize,
-    /// ... of so many: twice as many each time. Such a renewal shows nothing, so that now and then
-    /// a token is left to show how long it lives.
-    allowed: usize,
 }
 
 // === impl Doubts ===
@@ -212,11 +210,6 @@ impl Doubts {
         Some(age)
     }
 
-    /// A token has lived until its renewal, which came before no death.
-    pub(crate) fn outlived(&mut self) {
-        self.deaths = Deaths::default();
-    }
-
     /// Once for each token, and not at all for the first one.
     fn grow(&mut self) {
         if !self.grown && self.asked.is_some() {
@@ -279,12 +272,8 @@ impl Deaths {
         if self.last.len() > DEATHS {
             self.last.pop_front();
         }
-        if self.left == 0 && self.age_at(now).is_some() {
-            self.allowed = self
-                .allowed
-                .saturating_mul(2)
-                .clamp(RENEWALS, MOST_RENEWALS);
-            self.left = self.allowed;
+        if self.age_at(now).is_some() {
+            self.left = RENEWALS;
         }
     }
 
@@ -319,9 +308,8 @@ const OLD_ENOUGH: Duration = Duration::from_secs(10);
 const LONG_ENOUGH: Duration = Duration::from_secs(60);
 /// So many early deaths within a day are the rule, and the next renewals come before it ...
 const DEATHS: usize = 3;
-/// ... so many at first, and at most. Lives of 20 minutes then cost six calls a day that are not
-/// replayed, and a minute of flapping a dozen requests.
-const RENEWALS: usize = 8;
-const MOST_RENEWALS: usize = 64;
+/// ... so many. Lives of 20 minutes then cost ten calls a day that are not replayed, and a minute of
+/// flapping fifteen requests.
+const RENEWALS: usize = 12;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const CALM: Duration = Duration::from_secs(60 * 60);

@@ -6,7 +6,7 @@ use http::StatusCode;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::{Action, Complaint, Event, Fetched, Life, Phase, RefreshPolicy, TokenBudget};
+use super::{Action, Budget, Complaint, Event, Fetched, Life, Phase, RefreshPolicy};
 use crate::{TokenError, clock::Timestamp, error::token::Kind};
 
 const fn secs(secs: u64) -> Duration {
@@ -60,7 +60,7 @@ proptest! {
 
     #[test]
     fn any_order_of_events_keeps_the_promises(steps in prop::collection::vec(step(), 1..200)) {
-        let mut life = Life::new(RefreshPolicy::Ahead, TokenBudget::default(), || 0.5);
+        let mut life = Life::new(RefreshPolicy::Ahead, Budget::default(), || 0.5);
         let (mut now, mut under_way, mut expires) = (start(), false, None::<Timestamp>);
         for (wait, step) in steps {
             now = now.checked_add(secs(wait)).unwrap();
@@ -123,7 +123,7 @@ proptest! {
 #[test]
 fn a_refusal_of_another_generation_says_nothing() {
     let (mut life, now) = (
-        Life::new(RefreshPolicy::Ahead, TokenBudget::default(), || 0.5),
+        Life::new(RefreshPolicy::Ahead, Budget::default(), || 0.5),
         start(),
     );
     let fetched = Fetched {
@@ -145,7 +145,7 @@ fn a_refusal_of_another_generation_says_nothing() {
 /// An hour of a service that takes tokens or not by chance: how many token requests it makes.
 fn requests_by_chance(seed: u64, places: u64, refusals: f64, pace: Duration) -> usize {
     let mut chance = fastrand::Rng::with_seed(seed);
-    let mut life = Life::new(RefreshPolicy::Ahead, TokenBudget::default(), || 0.5);
+    let mut life = Life::new(RefreshPolicy::Ahead, Budget::default(), || 0.5);
     let (begin, mut now, mut requests) = (start(), start(), 0);
     while now.age_at(begin).max(begin.age_at(now)) < secs(3_600) {
         now = now.checked_add(pace).unwrap();

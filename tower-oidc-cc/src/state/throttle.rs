@@ -8,35 +8,9 @@ use tokio::time::Instant;
 #[cfg(test)]
 mod tests;
 
-/// Caps the token requests: so many in any hour.
-///
-/// The backoff after failures, the distance between dead tokens and the policies are all gentler
-/// than this; it is the bound that holds if they are wrong together. Whoever meets it gets a typed
-/// error with the time to wait: [`TokenError::is_over_budget`](crate::TokenError::is_over_budget).
-///
-/// The default allows 240, and more only while tokens live less than a minute: a request that
-/// brings one is paid for in half of its life, or in two seconds if that is longer. Without this
-/// tokens of five seconds would be refused to most calls. [`per_hour`](Self::per_hour) is a hard
-/// bound, whatever the server does: with tokens that live less than an hour, allow two for each
-/// life.
-///
-/// Half of the hour's requests may come at once, the rest is spread over the hour, so that a spent
-/// budget is never silence for an hour. While a token works, its renewal leaves one request for
-/// when there is none.
-///
-/// # Examples
-///
-/// ```
-/// use std::num::NonZeroU32;
-/// use tower_oidc_cc::TokenBudget;
-///
-/// let ten = NonZeroU32::new(10).ok_or("zero")?;
-/// let budget = TokenBudget::per_hour(ten);
-/// assert_ne!(budget, TokenBudget::default());
-/// # Ok::<(), &str>(())
-/// ```
+/// So many token requests in any hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TokenBudget {
+pub(crate) struct Budget {
     per_hour: NonZeroU32,
     bound: Bound,
 }
@@ -59,7 +33,7 @@ pub(crate) struct Backoff {
 /// What is spent of a budget: a virtual schedule (ITU-T I.371, annex A).
 #[derive(Debug)]
 pub(crate) struct Account {
-    budget: TokenBudget,
+    budget: Budget,
     /// When all of the requests that were made are paid for.
     paid_at: Option<Instant>,
     /// What the last request has cost, as far as it was not given back.
@@ -75,12 +49,11 @@ pub(crate) enum Need {
     Renewal,
 }
 
-// === impl TokenBudget ===
+// === impl Budget ===
 
-impl TokenBudget {
+impl Budget {
     /// Allows `most` token requests in any hour.
-    #[must_use]
-    pub const fn per_hour(most: NonZeroU32) -> Self {
+    pub(crate) const fn per_hour(most: NonZeroU32) -> Self {
         Self {
             per_hour: most,
             bound: Bound::Hard,
@@ -101,7 +74,7 @@ impl TokenBudget {
     }
 }
 
-impl Default for TokenBudget {
+impl Default for Budget {
     fn default() -> Self {
         Self {
             bound: Bound::ByLife,
@@ -140,7 +113,7 @@ impl Backoff {
 // === impl Account ===
 
 impl Account {
-    pub(crate) fn new(budget: TokenBudget) -> Self {
+    pub(crate) fn new(budget: Budget) -> Self {
         Self {
             budget,
             paid_at: None,

@@ -21,10 +21,8 @@ use crate::provider::file::Threads;
 /// is a lock on a second file beside it, `NAME.lock`, which ends with the process that holds it.
 /// Whatever is wrong, with the file, its folder or what is in it, leads to a new token and to one
 /// warning: a folder that cannot be written to serves, too, and shares nothing. One file holds one
-/// token: give each client, endpoint and scope its own.
-///
-/// What is got is saved after those who wait for it have been answered: let a program that ends at
-/// once wait for [`TokenSource::idle`](crate::TokenSource::idle) first.
+/// token: give each client, endpoint and scope its own, in a folder that nobody else may write to:
+/// whoever may can hold the lock.
 ///
 /// # Examples
 ///
@@ -136,9 +134,9 @@ impl TokenStore for File {
         Ok(true)
     }
 
-    async fn release(&self, _: &str) -> Result<bool, Box<dyn Error + Send + Sync>> {
+    fn release(&self, _: &str) -> bool {
         drop(self.leased().take());
-        Ok(true)
+        true
     }
 }
 
@@ -148,29 +146,30 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
-    check_mode(&file.metadata()?)?;
+    check_owner(&file.metadata()?)?;
     let mut bytes = Vec::with_capacity(LARGEST);
     let limit = u64::try_from(LARGEST).unwrap_or(u64::MAX);
     file.take(limit).read_to_end(&mut bytes)?;
     Ok(Some(bytes))
 }
 
-/// A token that others could have put there is not believed.
+/// A token that others could have put there is not believed, nor one that they can read.
 #[cfg(unix)]
-fn check_mode(metadata: &fs::Metadata) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
+fn check_owner(metadata: &fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
 
-    if metadata.permissions().mode() & 0o022 == 0 {
+    let ours = metadata.uid() == rustix::process::geteuid().as_raw();
+    if ours && metadata.mode() & 0o077 == 0 {
         return Ok(());
     }
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
-        "others than its owner may write it",
+        "it is another user's, or others may read or write it",
     ))
 }
 
 #[cfg(not(unix))]
-fn check_mode(_: &fs::Metadata) -> io::Result<()> {
+fn check_owner(_: &fs::Metadata) -> io::Result<()> {
     Ok(())
 }
 

@@ -33,7 +33,7 @@ impl Data {
         let client = wire::client();
         let tokens = TokenSource::builder(keycloak.endpoint(test), credentials)
             // The user information is for those alone who have asked for it.
-            .parameters(Parameters::new().scope("openid").unwrap())
+            .parameters(Parameters::default().scope("openid").unwrap())
             .build(client.clone());
         let origin = Origin::loopback(&keycloak.origin().parse().unwrap()).unwrap();
         Self {

@@ -117,12 +117,12 @@ async fn what_the_server_does_not_know_is_asked_for_and_refused_as_such() {
             .ready()
             .await
     };
-    let unknown = Parameters::new().scope("nope").unwrap();
+    let unknown = Parameters::default().scope("nope").unwrap();
     let error = ask(unknown).await.unwrap_err();
     assert_eq!(error.oauth_error(), Some("invalid_scope"));
-    let ignored = Parameters::new()
+    let ignored = Parameters::default()
         .resource("https://data.example.com/")
-        .and_then(|p| p.audience("data"))
+        .and_then(|p| p.extra("audience", "data"))
         .and_then(|p| p.extra("tenant", "é"))
         .unwrap();
     ask(ignored).await.unwrap();

@@ -71,6 +71,13 @@ impl Store {
         state.leases.insert(key.to_owned(), until);
     }
 
+    /// For how long the leases that were taken here still last.
+    pub(crate) fn leased_for(&self) -> Vec<Duration> {
+        let state = self.state.lock().unwrap();
+        let now = Instant::now();
+        state.leases.values().map(|until| *until - now).collect()
+    }
+
     pub(crate) fn clear_leases(&self) {
         self.state.lock().unwrap().leases.clear();
     }

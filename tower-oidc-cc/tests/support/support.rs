@@ -16,15 +16,17 @@ use std::{
     convert::Infallible,
     pin::Pin,
     task::{Context, Poll, Waker},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, Uri, header::WWW_AUTHENTICATE};
 use http_body_util::Full;
+use tokio::time::Instant;
 use tower::Service;
 use tower_oidc_cc::{
-    BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource, TokenSourceBuilder,
+    BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenError, TokenSource,
+    TokenSourceBuilder,
 };
 
 pub(crate) use self::endpoint::Endpoint;
@@ -32,6 +34,8 @@ pub(crate) use self::endpoint::Endpoint;
 pub(crate) type Body = Full<Bytes>;
 
 pub(crate) const SECRET: &str = "canary-secret-0815";
+pub(crate) const HOUR: u64 = 3_600;
+pub(crate) const DAY: u64 = 24 * HOUR;
 pub(crate) const DATA: &str = "https://api.example.com/data";
 
 /// The usual settings.
@@ -39,6 +43,13 @@ pub(crate) fn builder() -> TokenSourceBuilder {
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect").unwrap();
     let credentials = Credentials::new("client", SECRET).unwrap();
     TokenSource::builder(uri, credentials)
+}
+
+/// The usual settings, on a wall clock that moves with the paused one.
+pub(crate) fn timed() -> TokenSourceBuilder {
+    let start = Instant::now();
+    let wall = SystemTime::UNIX_EPOCH + secs(1_700_000_000);
+    builder().wall_clock(move || wall + start.elapsed())
 }
 
 /// A handle over `endpoint`, with the usual settings.
@@ -83,6 +94,13 @@ pub(crate) fn dead() -> Response<String> {
     unauthorized("invalid token")
 }
 
+/// A 401 that says nothing.
+pub(crate) fn empty() -> Response<String> {
+    let mut response = Response::new(String::new());
+    *response.status_mut() = StatusCode::UNAUTHORIZED;
+    response
+}
+
 /// The 401 of a gateway that says this.
 pub(crate) fn unauthorized(error: &str) -> Response<String> {
     let mut response = Response::new(String::new());
@@ -92,6 +110,14 @@ pub(crate) fn unauthorized(error: &str) -> Response<String> {
         .headers_mut()
         .insert(WWW_AUTHENTICATE, challenge.parse().unwrap());
     response
+}
+
+/// Why there was no token.
+pub(crate) fn token_error<E: std::fmt::Debug>(error: tower_oidc_cc::Error<E>) -> TokenError {
+    match error {
+        tower_oidc_cc::Error::Token(error) => error,
+        tower_oidc_cc::Error::Inner(error) => panic!("{error:?}"),
+    }
 }
 
 pub(crate) const fn secs(secs: u64) -> Duration {

@@ -204,8 +204,8 @@ fn a_renewal_that_came_before_a_death_shows_nothing() {
         assert_eq!(story.doubts.real_life_at(story.now), None);
         die(&mut story);
     }
-    for renewals in [8, 16, 32, 64, 64] {
-        for _ in 0..renewals {
+    for _ in 0..5 {
+        for _ in 0..12 {
             let life = story.doubts.real_life_at(story.now);
             assert_eq!(life, Some(secs(1_200)));
         }
@@ -213,8 +213,6 @@ fn a_renewal_that_came_before_a_death_shows_nothing() {
         assert_eq!(story.doubts.real_life_at(story.now), None);
         die(&mut story);
     }
-    story.doubts.outlived();
-    assert_eq!(story.doubts.real_life_at(story.now), None);
 }
 
 #[test]

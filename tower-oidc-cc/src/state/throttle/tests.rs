@@ -5,10 +5,10 @@ use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::{Account, Backoff, CAP, HINT_CAP, HOUR, Need, REFUSED, TokenBudget};
+use super::{Account, Backoff, Budget, CAP, HINT_CAP, HOUR, Need, REFUSED};
 
 fn account(per_hour: u32) -> Account {
-    Account::new(TokenBudget::per_hour(NonZeroU32::new(per_hour).unwrap()))
+    Account::new(Budget::per_hour(NonZeroU32::new(per_hour).unwrap()))
 }
 
 /// Spends at `now` if that is admitted.
@@ -52,7 +52,7 @@ fn a_renewal_leaves_one_request_for_when_there_is_no_token() {
 #[test]
 fn a_spent_default_still_brings_a_request_within_the_cap_of_the_backoff() {
     let start = Instant::now();
-    let mut account = Account::new(TokenBudget::default());
+    let mut account = Account::new(Budget::default());
     while spend(&mut account, start, Need::Token) {}
     assert!(account.wait_at(start, Need::Token) <= Duration::from_secs(30));
 }
@@ -83,7 +83,7 @@ proptest! {
 #[test]
 fn by_default_a_token_costs_half_its_life_and_a_failure_its_full_price() {
     let start = Instant::now();
-    let usual = || Account::new(TokenBudget::default());
+    let usual = || Account::new(Budget::default());
     let (mut failed, mut short, mut long) = (usual(), usual(), usual());
     for account in [&mut failed, &mut short, &mut long] {
         account.spend_at(start);

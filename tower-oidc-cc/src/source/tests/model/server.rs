@@ -16,12 +16,12 @@ use http::StatusCode;
 
 use super::{Settings, TokenSource, shared::Shared};
 use crate::{
-    Credentials, Provider, RefreshPolicy, TokenBudget, TokenError,
+    Credentials, Provider, RefreshPolicy, TokenError,
     clock::Clock,
     error::token::Kind,
     request::{Flight, Grant, Issued},
     source::header,
-    state::Life,
+    state::{Budget, Life},
 };
 
 #[derive(Clone, Copy)]
@@ -71,7 +71,7 @@ impl Server {
             clock: Clock::default(),
             store: None,
         };
-        let life = Life::new(RefreshPolicy::default(), TokenBudget::default(), || 0.5);
+        let life = Life::new(RefreshPolicy::default(), Budget::default(), || 0.5);
         TokenSource {
             shared: Shared::new(life, Arc::new(self.clone()), settings),
         }

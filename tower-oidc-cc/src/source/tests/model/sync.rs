@@ -302,6 +302,10 @@ impl Patience {
         Self { ends: false }
     }
 
+    pub(super) fn extend(&mut self, _: Option<Instant>) -> bool {
+        false
+    }
+
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.ends {
             return Poll::Ready(());

@@ -5,9 +5,11 @@ use crate::{Parameters, TokenEndpoint};
 
 fn key(fields: &[(String, String)], client_id: &str) -> String {
     let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-    let parameters = fields.iter().fold(Parameters::new(), |all, (name, value)| {
-        all.extra(name, value).unwrap()
-    });
+    let parameters = fields
+        .iter()
+        .fold(Parameters::default(), |all, (name, value)| {
+            all.extra(name, value).unwrap()
+        });
     of_client(&kind(&endpoint, &parameters), client_id)
 }
 
