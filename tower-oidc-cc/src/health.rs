@@ -51,6 +51,12 @@ impl Health {
         self.last_success
     }
 
+    /// How many tokens there have been: the number of the newest, zero before the first.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// How long the token in use still lives, if there is one.
     #[must_use]
     pub fn life_left(&self) -> Option<Duration> {
