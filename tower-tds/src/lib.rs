@@ -128,3 +128,7 @@ pub use self::reqwest::{Reqwest, ReqwestFuture};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../COOKBOOK.md")]
+struct Cookbook;
