@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The layers want a service of `http::Request`, which reqwest's client becomes in one line. Its
-//! sockets nobody can count, and so they are bounded by a sum: the front page of `tower-tds-limits`
-//! has it under "Clients".
+//! sockets nobody can count, and so they are bounded by a sum: `CLIENTS.md` of
+//! `tower-tds-limits` has it.
 
 use std::{num::NonZeroU32, process::ExitCode};
 

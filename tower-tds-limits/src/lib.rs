@@ -37,11 +37,10 @@
 //! # Guarantees
 //! - In any interval of a quota's length the service counts at most the quota: fixed windows of
 //!   any phase, sliding logs, whether or not the refused are counted, and token buckets.
-//! - By default also for counters that weigh the window before, whenever their windows begin, and
-//!   for leaky buckets with a burst of ten ([`Rules`]), these while half of the answers take less
-//!   than 120 ms: where they are slower, ten unproven requests would be less than the quota, and
-//!   [`Burst::Auto`] gives up the proof before the throughput; [`Burst::Of`] with 10 keeps it. With
-//!   [`Proof::End`] also for services that count whatever was in flight during the interval.
+//! - By default also for counters that weigh the window before, and for leaky buckets with a burst of
+//!   ten ([`Rules`]), these while half of the answers take less than 120 ms: beyond, [`Burst::Auto`]
+//!   gives up the proof before the throughput. With [`Proof::End`] also for services that count
+//!   whatever was in flight during the interval.
 //! - Requests between their grant and the end of their bodies, and sockets from before
 //!   `connect` until the server has closed them (awaited for 30 s at most), never exceed their
 //!   limits.
@@ -71,16 +70,10 @@
 //! # The argument
 //! A request is counted at some time between its grant and its proof, the response. Take any
 //! interval, and of the requests counted in it the one that was granted last. At its grant each
-//! of the others was either unproven, or proven no earlier than its count, which lies in the
-//! interval. So if at every grant at most `n - 1` others are unproven or proven within the last
-//! interval, no interval holds more than `n`: however long the delays are, and in whatever order.
-//! The same holds for any rule whose sum does not fall when a count is moved to a later time, and
-//! nobody who sees only grants and proofs can safely send earlier.
-//!
-//! Assumed: delays are not negative; every request on the wire passes the limiter; nobody else
-//! uses the quota; a lost request is counted within [`Limits::lost_after`] if at all; the answer
-//! comes from who counts ([`Limits::counted_behind`]); clocks run
-//! within 500 ppm of each other. The theorems stand in [`_design`], with their proofs.
+//! of the others was either unproven, or proven within that interval. So if at every grant at most
+//! `n - 1` others are unproven or proven within the last interval, no interval holds more than `n`,
+//! however long the delays are; and nobody who sees only grants and proofs can safely send earlier.
+//! What that assumes, and the proofs for the other rules: [`_design`].
 //!
 //! # If it is refused all the same
 //! Then the service is stricter than assumed, or somebody else uses the quota.
@@ -99,28 +92,9 @@
 //! around the limit, and dropped calls are seen to their end.
 //!
 //! # Clients
-//! | client | where the connection limit goes |
-//! |---|---|
-//! | hyper-util `client::legacy` | around the TCP connector, with [`Background`] around the executor; hyper-rustls takes it by `wrap_connector`, hyper-tls by `HttpsConnector::new_with_connector`, a proxy's `Tunnel` as its inner connector |
-//! | hyper-util `client::pool` | around the TCP connector; a cache without an executor drops the connects that nobody waits for. Its answers do not tell which sockets are idle, so that none makes room |
-//! | tonic | around the connector given to `Endpoint::connect_with_connector`, above which tonic's own TLS is made. A channel's one socket stays for as long as the channel |
-//! | reqwest | nowhere, see below |
-//!
-//! Where a layer between the limit and the client makes errors of some answers, as a classifier
-//! does, put `.map_response(TrackBody::around)` right around the client ([`TrackBody`]).
-//!
-//! The request limit goes around any service of `http::Request` that answers with
-//! `http::Response`. reqwest's client has types of its own, and `tower::service_fn` makes it such a
-//! service: `examples/with-reqwest.rs` has the lines.
-//!
-//! reqwest's `connector_layer` may delay a connect or fail it. It cannot put anything around the
-//! socket, so it cannot know when the socket closes, and what it limits is handshakes: a limit of
-//! 10 there let 100 sockets be open. With reqwest the bound is a sum. It holds with
-//! `redirect::Policy::none()`, `retry::never()` and `http1_only()`, for each host, and while no
-//! request is cancelled, as a cancelled one's socket is still dying when the next is opened:
-//!
-//! requests in flight ([`Limits::in_flight`]) + `pool_max_idle_per_host` + connects at once
-//! (tower's `GlobalConcurrencyLimitLayer` as `connector_layer`) + head-room <= what the service allows
+//! The request limit goes around any service of `http::Request`. The connection limit goes around the TCP
+//! connector of hyper-util's clients and of tonic, under TLS; reqwest lets none in, and is bounded by a sum.
+//! Client by client: [`_clients`].
 //!
 //! # Non-goals
 //! - Speed where arrivals are smoothed without any burst: only one request at a time is safe there.
@@ -170,6 +144,10 @@ pub mod future {
 #[cfg(doc)]
 #[doc = include_str!("../DESIGN.md")]
 pub mod _design {}
+
+#[cfg(doc)]
+#[doc = include_str!("../CLIENTS.md")]
+pub mod _clients {}
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
