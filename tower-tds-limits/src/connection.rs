@@ -26,7 +26,7 @@ pub use self::{
     background::{Background, BackgroundTask},
     future::ConnectFuture,
     io::LimitedIo,
-    track::TrackBody,
+    track::{Track, TrackBody, TrackFuture},
 };
 pub(crate) use self::{handle::Exchange, permit::ConnectionPermit, sockets::Connections};
 use crate::{

@@ -120,7 +120,7 @@ mod waits;
 
 pub use self::{
     account::Rung,
-    connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, TrackBody},
+    connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, Track, TrackBody},
     error::{Error, LimitError},
     limiter::{Limiter, Snapshot},
     limits::{Limits, Proof, TooManyShares},
@@ -136,7 +136,7 @@ pub use self::{
 /// The named futures of this crate's services.
 pub mod future {
     pub use crate::{
-        connection::{BackgroundTask, ConnectFuture},
+        connection::{BackgroundTask, ConnectFuture, TrackFuture},
         request::{DetachFuture, ResponseFuture},
     };
 }

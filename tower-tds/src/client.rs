@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Method, Request, Response, header::USER_AGENT};
+use http::{HeaderValue, Method, Request, Response, Version, header::USER_AGENT};
 use hyper::body::Incoming;
 use tokio::time::timeout;
 use tower_oidc_cc::{Origin, Provider, TokenSource};
@@ -124,6 +124,8 @@ impl Client {
             // A call that sleeps, or waits for its turn, holds no place.
             self.shared.calls.ended().await;
             self.shared.limiter.idle().await;
+            // Its save may be under way, too.
+            self.shared.tokens.idle().await;
         };
         timeout(within, ended).await.is_ok()
     }
@@ -191,6 +193,8 @@ impl Client {
     fn whole(&self, mut request: Request<RequestBody>) -> Result<Request<RequestBody>, Error> {
         let target = mem::take(request.uri_mut());
         *request.uri_mut() = self.shared.base.resolve(target)?;
+        // What a server of another version passes on.
+        *request.version_mut() = Version::default();
         let headers = request.headers_mut();
         headers
             .entry(USER_AGENT)
@@ -290,10 +294,13 @@ impl Future for ResponseFuture {
     type Output = Result<Response<ResponseBody>, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
+        let mut this = self.project();
+        match this.state.as_mut().project() {
             StateProjection::Called { inner, under_way } => {
                 let ended = ready!(inner.poll(cx)).map_err(named);
                 under_way.ended(&ended);
+                // A future that is kept is under way no more.
+                this.state.set(State::Refused { error: None });
                 Poll::Ready(ended.map(|response| response.map(ResponseBody::new)))
             }
             // Polled after it was ready, which a future's contract leaves open.

@@ -7,7 +7,7 @@ use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
 use tower_tds_errors::{
     Classify, ClassifyLayer, CloneBody, Deadline, Error, Guard, GuardLayer, Retry, RetryLayer,
 };
-use tower_tds_limits::{Detach, DetachLayer, Limiter, RequestLimit, RequestLimitLayer};
+use tower_tds_limits::{Detach, DetachLayer, Limiter, RequestLimit, RequestLimitLayer, Track};
 
 use crate::{
     Traced,
@@ -78,7 +78,7 @@ pub struct TdsLayer<P = CloneBody> {
 }
 
 /// What [`TdsLayer`] makes of a client.
-pub type TdsService<S, P = CloneBody> = Above<Guard<Classify<S>>, P>;
+pub type TdsService<S, P = CloneBody> = Above<Guard<Classify<Track<S>>>, P>;
 
 /// What stands above something that classifies.
 pub(crate) type Above<S, P> = Traced<Retry<Traced<MapErr<Tokened<S>, Translate>>, P>>;
@@ -164,7 +164,7 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
     type Service = TdsService<S, P>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let read = self.guard.layer(self.classify.layer(inner));
+        let read = self.guard.layer(self.classify.layer(Track::new(inner)));
         self.clone().above(read)
     }
 }

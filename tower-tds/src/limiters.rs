@@ -44,8 +44,10 @@ impl SharedLimits {
         Self(Limiters::new(limits))
     }
 
-    pub(crate) fn limiters(self) -> Result<Limiters, BuildError> {
-        self.0.ok_or_else(|| {
+    /// Each client has a credential of its own.
+    pub(crate) fn limiters(&self) -> Result<Limiters, BuildError> {
+        let limiters = self.0.as_ref().map(Limiters::another_credential);
+        limiters.ok_or_else(|| {
             BuildError::new("one connection is for the token endpoint: allow at least two")
         })
     }
@@ -59,7 +61,7 @@ impl From<Limits> for SharedLimits {
 
 impl From<&Self> for SharedLimits {
     fn from(shared: &Self) -> Self {
-        Self(shared.0.as_ref().map(Limiters::another_credential))
+        shared.clone()
     }
 }
 

@@ -5,10 +5,9 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Error;
-use tower::util::MapResponse;
 use tower_service::Service;
 use tower_tds_errors::{Attempt, Kind};
-use tower_tds_limits::TrackBody;
+use tower_tds_limits::{Track, TrackBody};
 
 use crate::{RequestBody, transport::Http};
 
@@ -21,16 +20,15 @@ pub(crate) struct Misdirected {
 
 /// Error answers do not get as far as the limit: their sockets are free when their bodies have been
 /// read, right here.
-type Tracked = MapResponse<Http, fn(Response<Incoming>) -> Response<TrackBody<Incoming>>>;
+type Tracked = Track<Http>;
 
 // === impl Misdirected ===
 
 impl Misdirected {
     pub(crate) fn new(pooled: Http, unpooled: Http) -> Self {
-        let tracked = |http| Tracked::new(http, TrackBody::around);
         Self {
-            pooled: tracked(pooled),
-            unpooled: tracked(unpooled),
+            pooled: Track::new(pooled),
+            unpooled: Track::new(unpooled),
         }
     }
 }

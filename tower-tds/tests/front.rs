@@ -2,6 +2,10 @@
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
+#[path = "support/server.rs"]
+#[expect(dead_code, reason = "the other tests ask it for more")]
+mod server;
+
 use std::{
     future::{IntoFuture, poll_fn},
     pin::Pin,
@@ -19,7 +23,9 @@ use tokio::{
     time::sleep,
 };
 use tower::{Service, ServiceExt, service_fn};
-use tower_tds::{Builder, Client, Credentials, Error, Kind, RequestBody, ResponseBody};
+use tower_tds::{
+    Builder, Client, Credentials, Error, Kind, Limits, RequestBody, ResponseBody, SharedLimits,
+};
 
 async fn start(config: Config) -> Server {
     Server::start(config).await.expect("a free port")
@@ -428,6 +434,79 @@ async fn a_shutdown_takes_no_more_calls_and_waits_for_what_is_under_way() {
         .expect_err("it is closed");
     assert_eq!(error.kind(), Kind::InvalidRequest);
     assert_eq!(server.ledger().summary().data_calls, 1);
+}
+
+#[tokio::test]
+async fn a_call_that_took_anothers_connection_is_seen_to_its_end() {
+    let mut config = Config::default();
+    config.tls = Tls::On;
+    let server = start(config).await;
+    let mut faults = Faults::default();
+    faults.before_head = "400ms".parse().expect("a delay");
+    server.sim().set_faults(faults);
+    let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
+    // The token's tunnel and the first call's are quick, and any other is not.
+    let slow = |n| Duration::from_secs(if n < 2 { 0 } else { 5 });
+    let (address, _seen) = slow_proxy(slow).await;
+    let client = builder(&server, server.base_url())
+        .root_certificate(&authority)
+        .proxy(&format!("http://{address}"))
+        .build()
+        .expect("all of it can be used");
+    client.tokens().ready().await.expect("a token");
+    let first = tokio::spawn(client.get("/v1/live/bus").into_future());
+    sleep(Duration::from_millis(150)).await;
+    // It begins to connect, and takes the first one's connection when that is free.
+    let second = tokio::spawn(client.get("/v1/live/bus").into_future());
+    let first = first.await.expect("no panic").expect("data");
+    first.bytes().await.expect("a whole body");
+    while server.ledger().summary().data_calls < 2 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    second.abort();
+    sleep(Duration::from_millis(1_500)).await;
+    let seen = server.ledger().summary();
+    assert_eq!((seen.complete, seen.aborted), (2, 0));
+}
+
+#[tokio::test]
+async fn clients_that_share_limits_pause_each_for_its_own_key() {
+    let answer =
+        b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n";
+    let (refuses, serves) = (
+        server::Server::start(answer).await.url(),
+        server::Server::start(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+            .await
+            .url(),
+    );
+    let limits = SharedLimits::new(Limits::default());
+    // By value, as one would write it first, and by reference.
+    let at = |url: &str, limits: SharedLimits| {
+        let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+        let client = Client::builder(url, url, credentials).loopback_http();
+        client
+            .limits(limits)
+            .build()
+            .expect("loopback is let through")
+    };
+    let one = at(&refuses, limits.clone());
+    let other = at(&serves, limits);
+    let error = one
+        .get("/x")
+        .await
+        .map(drop)
+        .expect_err("its quota is gone");
+    assert_eq!(error.kind(), Kind::QuotaExhausted);
+    other.get("/x").await.expect("it is another key's");
+}
+
+#[tokio::test]
+async fn a_request_of_another_version_of_http_is_sent_as_this_one() {
+    let server = start(Config::default()).await;
+    let client = client(&server, server.base_url());
+    let request = Request::get("/v1/live/bus").version(http::Version::HTTP_2);
+    let response = client.request(request.body(()).expect("a request")).await;
+    assert_eq!(response.expect("data").status(), StatusCode::OK);
 }
 
 /// Code of a user that wants to be tested without a service.

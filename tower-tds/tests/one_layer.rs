@@ -22,7 +22,7 @@ use tds_sim::{Config, Server};
 use tokio::task::JoinSet;
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_tds::{
-    Credentials, Kind, Limiter, Limits, TdsLayer,
+    Credentials, Deadline, Kind, Limiter, Limits, TdsLayer,
     layers::{
         limits::{Background, ConnectionLimitLayer, RequestLimitLayer},
         token::{Origin, TokenEndpoint, TokenSource},
@@ -33,8 +33,12 @@ type Http = legacy::Client<<ConnectionLimitLayer as Layer<HttpConnector>>::Servi
 
 /// A layer for the simulated service, and hyper-util's client to put it around.
 async fn setup() -> (Server, TdsLayer, Http) {
+    within(Limits::default()).await
+}
+
+async fn within(limits: Limits) -> (Server, TdsLayer, Http) {
     let server = Server::start(Config::default()).await.expect("a free port");
-    let limiter = Limiter::new(Limits::default());
+    let limiter = Limiter::new(limits);
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
     let http = legacy::Client::builder(Background::new(TokioExecutor::new())).build(connector);
     let endpoint = TokenEndpoint::keycloak_loopback(server.auth_url(), "ServiceConnect");
@@ -120,4 +124,24 @@ async fn it_goes_over_any_service_of_requests() {
     let answer = service.oneshot(get(&server, "/v1/live/bus")).await;
     assert_eq!(answer.expect("the second attempt").status(), StatusCode::OK);
     assert_eq!(asked.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn an_error_answer_leaves_its_socket_to_the_token() {
+    let one = std::num::NonZeroU32::MIN;
+    let (server, tds, http) = within(Limits::default().connections(one).in_flight(one)).await;
+    let service = ServiceBuilder::new().layer(tds).service(http);
+    let call = || {
+        let mut request = get(&server, "/v1/live/bus");
+        let deadline = Deadline::after(Duration::from_secs(3));
+        request.extensions_mut().insert(deadline);
+        service.clone().oneshot(request)
+    };
+    let first = call().await.expect("data").into_body().collect().await;
+    first.expect("a whole body");
+    server.sim().revoke_all();
+    // The refusal's own socket is the only one, and the successor's request needs it.
+    let second = call().await.map(drop);
+    assert_eq!(second.map_err(|error| error.to_string()), Ok(()));
+    assert_eq!(server.ledger().summary().token_posts, 2);
 }

@@ -14,6 +14,8 @@ use std::{
 use hyper::rt::Executor;
 use pin_project_lite::pin_project;
 
+use crate::request::held;
+
 /// An executor that tells [`ConnectionLimit`](crate::ConnectionLimit) which connects nobody
 /// waits for, so that they end instead of waiting for a permit.
 ///
@@ -68,6 +70,9 @@ where
     E: Executor<BackgroundTask<F>>,
 {
     fn execute(&self, task: F) {
+        // A pool that leaves a connect to a task has another connection for the call that began it, and
+        // sends it in this very poll.
+        held(false);
         self.inner.execute(BackgroundTask { task });
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -9,6 +10,7 @@ use std::{
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+use tower_service::Service;
 
 use crate::connection::Exchange;
 
@@ -91,5 +93,99 @@ impl<B: fmt::Debug> fmt::Debug for TrackBody<B> {
         f.debug_struct("TrackBody")
             .field("inner", &self.inner)
             .finish_non_exhaustive()
+    }
+}
+
+/// Puts a [`TrackBody`] around the body of each response.
+///
+/// # Backpressure
+/// Readiness is the inner service's own.
+///
+/// # Cancel safety
+/// Dropping the future drops the inner one.
+///
+/// # Clone
+/// As the inner service's.
+///
+/// # Errors
+/// The inner service's own.
+///
+/// # Examples
+/// ```
+/// use http::{Request, Response};
+/// use tower::{ServiceExt, service_fn};
+/// use tower_tds_limits::Track;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let service = Track::new(service_fn(async |_request: Request<String>| {
+///     Ok::<_, std::io::Error>(Response::new(String::from("bus 307")))
+/// }));
+/// let response = service.oneshot(Request::new(String::new())).await;
+/// # assert!(response.is_ok());
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Track<S> {
+    inner: S,
+}
+
+pin_project! {
+    /// The response of a [`Track`].
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the inner one.
+    pub struct TrackFuture<F> {
+        #[pin]
+        inner: F,
+    }
+}
+
+// === impl Track ===
+
+impl<S> Track<S> {
+    /// Tracks the bodies of `inner`.
+    pub const fn new(inner: S) -> Self {
+        Self { inner }
+    }
+}
+
+impl<S, Request, B> Service<Request> for Track<S>
+where
+    S: Service<Request, Response = Response<B>>,
+    B: Body,
+{
+    type Response = Response<TrackBody<B>>;
+    type Error = S::Error;
+    type Future = TrackFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        TrackFuture {
+            inner: self.inner.call(request),
+        }
+    }
+}
+
+// === impl TrackFuture ===
+
+impl<F, B, E> Future for TrackFuture<F>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+    B: Body,
+{
+    type Output = Result<Response<TrackBody<B>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.project().inner.poll(cx).map_ok(TrackBody::around)
+    }
+}
+
+impl<F> fmt::Debug for TrackFuture<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TrackFuture").finish_non_exhaustive()
     }
 }
