@@ -21,7 +21,10 @@ use std::{
 };
 
 use support::{DATA, Endpoint, echo, endpoint::Reply, get, layer, poll_once, secs, settle};
-use tokio::time::{Instant, advance, sleep};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, advance, sleep},
+};
 use tower::{Layer, ServiceExt};
 #[cfg(unix)]
 use tower_oidc_cc::RefreshPolicy;
@@ -104,6 +107,21 @@ async fn the_provider_is_asked_before_each_request() {
     *secret.lock().unwrap() = "two".into();
     sleep(secs(90)).await;
     assert_eq!(secrets(&endpoint), ["one", "two"]);
+}
+
+#[tokio::test]
+async fn many_handles_read_one_file_at_once() {
+    let (dir, endpoint) = (Dir::new("handles"), Endpoint::default());
+    dir.swap("s3cr3t");
+    let provider = Provider::file("client", dir.secret());
+    let mut ready = JoinSet::new();
+    for _ in 0..8 {
+        let tokens = tokens(provider.clone(), &endpoint);
+        ready.spawn(async move { tokens.ready().await });
+    }
+    for outcome in ready.join_all().await {
+        outcome.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -380,3 +380,100 @@ async fn what_a_layer_below_the_retry_asks_for_is_seen() {
     let error = stack.oneshot(Request::new(())).await.unwrap_err();
     assert_eq!(error.kind(), Kind::UnexpectedAnswer);
 }
+
+/// Sends when it is polled for the second time, as a client whose connection is made meanwhile.
+struct Connects {
+    is_polled: bool,
+    sent: Arc<AtomicUsize>,
+}
+
+impl Future for Connects {
+    type Output = Result<Response<String>, BoxError>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        if !std::mem::replace(&mut self.is_polled, true) {
+            return Poll::Pending;
+        }
+        self.sent.fetch_add(1, SeqCst);
+        Poll::Ready(Ok(Response::new(String::from("data"))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_polled_after_its_deadline_sends_nothing() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&sent);
+    let service = tower::service_fn(move |_: Request<()>| Connects {
+        is_polled: false,
+        sent: Arc::clone(&count),
+    });
+    let layer = RetryLayer::new().deadline(ms(1_000));
+    for nested in [false, true] {
+        let stack = ClassifyLayer::new().layer(service.clone());
+        type Called = Pin<Box<dyn Future<Output = Result<Response<String>, Error>>>>;
+        let call: Called = if nested {
+            let inner = RetryLayer::new().layer(stack);
+            Box::pin(layer.layer(inner).oneshot(Request::new(())))
+        } else {
+            Box::pin(layer.layer(stack).oneshot(Request::new(())))
+        };
+        let mut call = tokio_test::task::spawn(call);
+        assert!(call.poll().is_pending());
+        // Its task has other work, or the machine sleeps.
+        tokio::time::advance(ms(3_000)).await;
+        let Poll::Ready(Err(error)) = call.poll() else {
+            unreachable!("it is over");
+        };
+        assert_eq!((error.kind(), sent.load(SeqCst)), (Kind::Timeout, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_over_a_retry_that_hangs_is_tried_again() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&seen);
+    let service = tower::service_fn(move |_: Request<()>| {
+        count.fetch_add(1, SeqCst);
+        std::future::pending::<Result<Response<String>, BoxError>>()
+    });
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .service(service);
+    let start = Instant::now();
+    let error = stack.oneshot(Request::new(())).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), start.elapsed()),
+        (Kind::Timeout, ms(120_000))
+    );
+    assert_eq!(seen.load(SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_over_a_retry_keeps_the_last_answer_at_its_deadline() {
+    let service = tower::service_fn(async |request: Request<()>| {
+        match Attempt::of(request.extensions()).number() {
+            1 => {
+                let busy = Response::builder().status(503).header("retry-after", "1");
+                Ok::<_, BoxError>(busy.body(String::new()).unwrap())
+            }
+            2 => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+            _ => std::future::pending().await,
+        }
+    });
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new().deadline(ms(10_000)))
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .service(service);
+    let start = Instant::now();
+    let error = stack.oneshot(Request::new(())).await.unwrap_err();
+    assert_eq!(start.elapsed(), ms(10_000));
+    assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 3));
+    assert_eq!(error.status().map(|status| status.as_u16()), Some(503));
+    assert_eq!(
+        (error.sent(), error.waited_for()),
+        (Sent::Unknown, Some("an answer"))
+    );
+}

@@ -4,7 +4,10 @@ use std::{
     fs, io,
     io::Read,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -42,9 +45,12 @@ pub(super) enum Content {
     Assertion,
 }
 
-/// Threads that do what may hang: as many are alive as share this.
+/// Threads that do what may hang, and how many of them are alive.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Threads(Arc<()>);
+pub(crate) struct Threads(Arc<AtomicUsize>);
+
+/// A thread that is alive.
+struct Alive(Arc<AtomicUsize>);
 
 /// Guards the last good credentials; nothing else happens under it.
 type Good = Arc<Mutex<Option<Arc<Credentials>>>>;
@@ -137,8 +143,9 @@ impl Threads {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<sync::oneshot::Receiver<T>> {
-        let alive = Arc::clone(&self.0);
-        if Arc::strong_count(&alive) > MOST.saturating_add(1) {
+        let alive = Alive(Arc::clone(&self.0));
+        // Relaxed: it is a bound, and orders nothing.
+        if self.0.fetch_add(1, Ordering::Relaxed) >= MOST {
             return Err(io::Error::other("it hangs, over and over"));
         }
         let (done, result) = sync::oneshot::channel();
@@ -155,6 +162,14 @@ impl Threads {
         // For its first moment it counts as the runtime's own, so that a paused clock stands still.
         drop(spawn_blocking(move || quick.recv_timeout(MOMENT)));
         Ok(result)
+    }
+}
+
+// === impl Alive ===
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -18,7 +18,7 @@ use super::{Answer, is_page, is_success};
 use crate::clock::{self, Timer};
 use crate::error::{Error, Facts};
 use crate::kind::Kind;
-use crate::retry::context;
+use crate::retry::context::{self, Known};
 use crate::retry::saved::{Asked, Saved};
 
 pin_project! {
@@ -144,7 +144,10 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         let is_whole = match polled {
             Poll::Ready(is_whole) => is_whole,
             Poll::Pending if context::is_last_poll() => false,
-            Poll::Pending => return Poll::Pending,
+            Poll::Pending => {
+                context::say(Known::Answer);
+                return Poll::Pending;
+            }
         };
         let drain = drain.as_mut().project();
         let head = &*drain.head;

@@ -100,6 +100,7 @@ pub(crate) fn escaped(text: &str) -> Box<str> {
 fn scrubbed(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut secret_next = false;
+    let mut key_before = false;
     let mut secret_line = false;
     for word in text.split_inclusive(char::is_whitespace) {
         let body = word.trim_end();
@@ -108,15 +109,19 @@ fn scrubbed(text: &str) -> String {
         let name = name.to_ascii_lowercase();
         let scheme = SCHEMES.contains(&&*name);
         let names = scheme || SECRETS.contains(&&*name);
-        if (secret_next && !body.is_empty() && !names) || (secret_line && !body.is_empty()) {
+        let sign = matches!(body, "=" | ":" | "=>" | "->");
+        let told = secret_next && !body.is_empty() && !names && !sign;
+        if told || (secret_line && !body.is_empty()) {
             kept.push_str(REDACTED);
         } else {
             scrub_word(body, &mut kept);
         }
         kept.push_str(space);
         // `token: …`, `client_secret is …`, and the sign that stands alone.
-        let joins = matches!(body, "" | "is" | "was" | "=" | ":");
-        let opens = KEYS.contains(&&*name) && body.ends_with([':', '=']);
+        let joins = sign || matches!(body, "" | "is" | "was" | "set" | "to");
+        let key = is_key(&name);
+        let opens = (key && body.ends_with([':', '='])) || (key_before && sign);
+        key_before = key || (key_before && body.is_empty());
         // `Authorization:Bearer …`, in whatever quotes.
         let last = body.rsplit(|c: char| !c.is_ascii_alphanumeric());
         let scheme_last = last.into_iter().find(|part| !part.is_empty());
@@ -142,7 +147,13 @@ fn scrub_word(word: &str, kept: &mut String) {
         let parsed = format!("{scheme}://{address}").parse::<Uri>();
         scrub_word(before, kept);
         kept.push_str(&parsed.map_or_else(|_| REDACTED.into(), |parsed| uri(&parsed)));
-        scrub_word(after, kept);
+        // A comma is a sign of addresses, too: what stands right behind it may be the query.
+        let goes_on = after.len() > 1 && after.contains(['?', '&', '=']) && !after.contains("://");
+        if goes_on && after.starts_with([',', '\'', ')']) {
+            kept.push_str(REDACTED);
+        } else {
+            scrub_word(after, kept);
+        }
         return;
     }
     let lower = word.to_ascii_lowercase();
@@ -183,6 +194,11 @@ fn scrub_word(word: &str, kept: &mut String) {
     if !secret.is_empty() {
         kept.push_str(REDACTED);
     }
+}
+
+/// Whether what has this name is a secret: by the end of it, however its words are joined.
+fn is_key(name: &str) -> bool {
+    KEYS.iter().chain(&SECRETS).any(|key| name.ends_with(key))
 }
 
 /// Whether a segment of a path may be shown: short, of letters and digits, and not drawn.

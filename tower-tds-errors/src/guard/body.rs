@@ -79,7 +79,9 @@ impl<R: Body> GuardBody<R> {
         until: Option<Instant>,
         line: Option<Saved>,
     ) -> Self {
+        // Of a HEAD or a 304 HTTP/2 says how long the body is that does not come.
         let expected = inner.size_hint().exact();
+        let expected = expected.filter(|_| !inner.is_end_stream());
         let closed = head.version < Version::HTTP_2
             && expected.is_none()
             && !head.headers.contains_key(TRANSFER_ENCODING);

@@ -51,6 +51,14 @@ struct Past {
     answer: Option<Error>,
 }
 
+/// Where a call is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum At {
+    Readying,
+    Calling,
+    Sleeping,
+}
+
 // === impl Call ===
 
 impl<B, P> Call<B, P> {
@@ -241,6 +249,11 @@ impl<B, P> Call<B, P> {
             let error = Error::build(Facts::new(Kind::Timeout), None);
             return self.failed(error);
         }
+        Err(self.overdue())
+    }
+
+    /// The error of a call whose deadline has passed under way.
+    fn overdue(&mut self) -> Error {
         let failure = self.past.as_mut().and_then(|past| past.failure.take());
         let answer = failure.filter(|failure| failure.status().is_some());
         // What is known stays known.
@@ -249,7 +262,7 @@ impl<B, P> Call<B, P> {
         let facts = error.facts_mut();
         facts.sent = Sent::Unknown;
         facts.waited_for = Some(Cow::Borrowed("an answer"));
-        Err(self.note(error, GiveUp::Deadline))
+        self.note(error, GiveUp::Deadline)
     }
 
     /// The error of a call whose deadline has passed while the service below was not ready.
@@ -259,6 +272,10 @@ impl<B, P> Call<B, P> {
             Cow::Borrowed("a token, a permit, or another layer below"),
             |waits| waits(),
         );
+        self.late(waits)
+    }
+
+    fn late(&mut self, waits: Cow<'static, str>) -> Error {
         let failure = self.unmended();
         let answered = failure
             .as_ref()
@@ -297,9 +314,22 @@ impl<B, P> Call<B, P> {
 
     /// What has failed, for a retry above that has no more time.
     #[cold]
-    pub(super) fn known_at_the_last(&mut self) -> Option<Error> {
-        let known = context::is_last_poll() && self.past.as_ref()?.failure.is_some();
-        known.then(|| self.give_up(GiveUp::Deadline))
+    pub(super) fn known_at_the_last(&mut self, at: At) -> Option<Error> {
+        self.past.as_ref()?.failure.as_ref()?;
+        Some(match at {
+            At::Readying => self.late_unsent(),
+            At::Calling => self.overdue(),
+            At::Sleeping => self.late(Cow::Borrowed("another attempt")),
+        })
+    }
+
+    /// The error of an attempt that has ended when a retry above has no more time.
+    #[cold]
+    pub(super) fn ended_at_the_last(&mut self, error: Error) -> Error {
+        if error.gave_up().is_some() {
+            return error;
+        }
+        self.note(error, GiveUp::Deadline)
     }
 
     /// The failure that no attempt has followed after all.

@@ -1,5 +1,8 @@
 //! What a retry tells the layers below while it calls and polls them.
 //!
+//! They tell it in turn what they know while they are pending: only who knows something is polled when there
+//! is no more time, because whoever does not might send in that poll.
+//!
 //! It is told by thread: in the request's extensions it would be an allocation for each call. What
 //! calls or polls from elsewhere, the worker of a `Buffer` say, hears nothing and does without.
 
@@ -9,6 +12,18 @@ use http::{Request, Uri};
 
 thread_local! {
     static TOLD: Cell<Told> = const { Cell::new(Told::NOTHING) };
+    /// What was said last in the poll that is going on.
+    static KNOWN: Cell<Known> = const { Cell::new(Known::Nothing) };
+}
+
+/// What a pending attempt knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    Nothing,
+    /// The status is there, and the body of an error is being read.
+    Answer,
+    /// It is a retry, which has attempts of its own.
+    Retry,
 }
 
 #[derive(Clone, Copy)]
@@ -49,6 +64,24 @@ pub(super) fn last_poll<T>(poll: impl FnOnce() -> T) -> T {
 pub(crate) fn names(uri: &Uri) -> bool {
     let told = TOLD.try_with(Cell::get).ok();
     told.and_then(|told| told.request) == Some(place(uri))
+}
+
+/// Before an attempt is polled: what others have said is not of it.
+#[inline]
+pub(super) fn forget() {
+    say(Known::Nothing);
+}
+
+/// Says what a pending attempt knows.
+#[inline]
+pub(crate) fn say(known: Known) {
+    // A thread that is ending hears nothing.
+    KNOWN.try_with(|said| said.set(known)).ok();
+}
+
+/// What the attempt has said that was just polled.
+pub(super) fn known() -> Known {
+    KNOWN.try_with(Cell::get).unwrap_or(Known::Nothing)
 }
 
 /// Whether this poll is the last one.

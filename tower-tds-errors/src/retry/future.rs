@@ -9,8 +9,8 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::call::Call;
-use super::context;
+use super::call::{At, Call};
+use super::context::{self, Known};
 use super::replay::Replay;
 use crate::clock::Timer;
 use crate::error::Error;
@@ -33,6 +33,8 @@ pin_project! {
         // Makes all attempts. Between them it holds nothing.
         service: S,
         call: Call<B, P>,
+        // Of the attempt that is pending.
+        known: Known,
     }
 }
 
@@ -65,6 +67,7 @@ where
             timer: Timer::new(),
             service,
             call,
+            known: Known::Nothing,
         }
     }
 }
@@ -79,6 +82,9 @@ where
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if context::is_last_poll() {
+            return self.poll_last(cx);
+        }
         // A loop: attempts that fail at once, and wait for nothing, would else be as many calls deep.
         loop {
             let mut this = self.as_mut().project();
@@ -102,17 +108,30 @@ where
                     let attempt = this.call.send(|request| service.call(request))?;
                     this.state.set(State::Calling { attempt });
                 }
-                StateProj::Calling { attempt } => match attempt.poll(cx) {
-                    Poll::Ready(Ok(response)) if this.call.is_first_success(&response) => {
-                        return Poll::Ready(Ok(response));
-                    }
-                    polled @ (Poll::Ready(_) | Poll::Pending) => {
-                        let polled = polled.map_err(Into::into);
-                        if let Some(response) = ready!(self.as_mut().poll_after(polled, cx))? {
+                StateProj::Calling { attempt } => {
+                    // Who comes back after the deadline sends nothing more: only what is known is asked for.
+                    let polled = if this.call.may_be_over() && this.call.is_over() {
+                        Poll::Pending
+                    } else {
+                        context::forget();
+                        let polled = attempt.poll(cx);
+                        if polled.is_pending() {
+                            *this.known = context::known();
+                        }
+                        polled
+                    };
+                    match polled {
+                        Poll::Ready(Ok(response)) if this.call.is_first_success(&response) => {
                             return Poll::Ready(Ok(response));
                         }
+                        polled @ (Poll::Ready(_) | Poll::Pending) => {
+                            let polled = polled.map_err(Into::into);
+                            if let Some(response) = ready!(self.as_mut().poll_after(polled, cx))? {
+                                return Poll::Ready(Ok(response));
+                            }
+                        }
                     }
-                },
+                }
                 StateProj::Sleeping => {
                     ready!(self.as_mut().poll_sleeping(cx))?;
                     self.as_mut().project().state.set(State::Readying);
@@ -128,6 +147,33 @@ where
     S::Error: Into<Error>,
     P: Replay<B>,
 {
+    /// Ends with what is known, for a retry above that has no more time: nothing is begun.
+    #[cold]
+    fn poll_last(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Response<R>, Error>> {
+        let mut this = self.as_mut().project();
+        let at = match this.state.as_mut().project() {
+            StateProj::Readying => At::Readying,
+            StateProj::Sleeping => At::Sleeping,
+            StateProj::Calling { attempt } => {
+                if *this.known != Known::Nothing
+                    && let Poll::Ready(polled) = attempt.poll(cx)
+                {
+                    let answered = polled.map_err(Into::into);
+                    let answered = answered.and_then(|response| this.call.answered(response));
+                    return Poll::Ready(answered.map_err(|e| this.call.ended_at_the_last(e)));
+                }
+                At::Calling
+            }
+        };
+        match this.call.known_at_the_last(at) {
+            Some(known) => Poll::Ready(Err(known)),
+            None => Poll::Pending,
+        }
+    }
+
     /// Goes on where the service below is not ready: until the deadline.
     #[cold]
     fn poll_waiting(
@@ -135,9 +181,7 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Result<Response<R>, Error>> {
         let mut this = self.project();
-        if let Some(known) = this.call.known_at_the_last() {
-            return Poll::Ready(Err(known));
-        }
+        context::say(Known::Retry);
         if !this.timer.is_set() {
             this.timer.as_mut().set(this.call.due().head);
         }
@@ -154,15 +198,20 @@ where
     ) -> Poll<Result<Option<Response<R>>, Error>> {
         let mut this = self.as_mut().project();
         if polled.is_pending() {
-            if let Some(known) = this.call.known_at_the_last() {
-                return Poll::Ready(Err(known));
-            }
+            context::say(Known::Retry);
             if !this.timer.is_set() {
-                this.timer.as_mut().set(this.call.attempt_end());
+                // A retry below has attempts of its own, and times for them.
+                let end = match this.known {
+                    Known::Retry => this.call.due().head,
+                    Known::Nothing | Known::Answer => this.call.attempt_end(),
+                };
+                this.timer.as_mut().set(end);
             }
             ready!(this.timer.as_mut().poll(cx));
             // Whoever below knows a status says so now. What is missing of its body is only text.
-            if let StateProj::Calling { attempt } = this.state.as_mut().project() {
+            if let StateProj::Calling { attempt } = this.state.as_mut().project()
+                && *this.known != Known::Nothing
+            {
                 polled = context::last_poll(|| attempt.poll(cx)).map_err(Into::into);
             }
         }
@@ -183,10 +232,8 @@ where
     fn poll_sleeping(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let mut this = self.project();
         if this.timer.is_set() && this.timer.as_mut().poll(cx).is_pending() {
-            if let Some(known) = this.call.known_at_the_last() {
-                return Poll::Ready(Err(known));
-            }
             if this.timer.has_clock() {
+                context::say(Known::Retry);
                 return Poll::Pending;
             }
             // Outside a runtime nobody would wake it.

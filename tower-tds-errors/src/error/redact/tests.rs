@@ -64,6 +64,16 @@ fn echoed_secrets_are_taken_out() {
         "code_challenge=x&code=CANARY",
         "token%3DCANARY is no parameter",
         "https%3A%2F%2Fb%2Fcb%3Fcode%3DCANARY is no address",
+        "{\"clientSecret\": \"CANARY\"}",
+        "X-Auth-Token: CANARY was sent",
+        "db_password: CANARY",
+        "secret = CANARY",
+        "\"token\" : \"CANARY\"",
+        "['client_secret' => 'CANARY']",
+        "client_secret -> CANARY",
+        "password was set to CANARY",
+        "no route for https://h/p?ids=1,2&appid=CANARY",
+        "no route for https://h/at/25.03,121.56?appid=CANARY",
     ] {
         let clean = clean(text);
         assert!(!clean.contains("CANARY"), "{clean}");
