@@ -1,8 +1,11 @@
 //! The calls of a client: how many are under way, for its end, and what the last failure was, for whoever asks.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::{sync::Notify, time::Instant};
@@ -23,6 +26,8 @@ pub(crate) struct Calls {
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) at: Instant,
+    /// When the log last said that calls fail.
+    told: Instant,
     /// What the error prints.
     pub(crate) line: String,
 }
@@ -48,7 +53,7 @@ impl Calls {
     pub(crate) fn succeeded(&self) {
         // Relaxed: of two calls that end at once either may be the last.
         if self.fails.load(Ordering::Relaxed) && self.fails.swap(false, Ordering::Relaxed) {
-            tracing::info!("calls succeed again");
+            self.again();
         }
     }
 
@@ -59,18 +64,42 @@ impl Calls {
         if own.contains(&error.kind()) {
             return;
         }
-        if !self.fails.swap(true, Ordering::Relaxed) {
-            tracing::warn!(kind = error.kind().as_str(), %error, "calls fail");
+        self.fails.store(true, Ordering::Relaxed);
+        let (at, line) = (Instant::now(), error.to_string());
+        let told = {
+            let mut failure = self.failure();
+            let before = failure.as_ref().map(|failure| failure.told);
+            let told = before.filter(|told| at.saturating_duration_since(*told) < QUIET);
+            let line = line.clone();
+            *failure = Some(Failure {
+                at,
+                told: told.unwrap_or(at),
+                line,
+            });
+            told
+        };
+        if told.is_none() {
+            tracing::warn!(kind = error.kind().as_str(), error = line, "calls fail");
         }
-        *self.failure() = Some(Failure {
-            at: Instant::now(),
-            line: error.to_string(),
-        });
     }
 
-    /// The last call that failed.
+    #[cold]
+    fn again(&self) {
+        // Where some fail and some do not, one line a minute is enough.
+        let quiet = |failure: &Failure| failure.told.elapsed() < QUIET;
+        if !self.failure().as_ref().is_some_and(quiet) {
+            tracing::info!("calls succeed again");
+        }
+    }
+
+    /// The last call that failed, while that is news: until ten minutes after it.
     pub(crate) fn last_failure(&self) -> Option<Failure> {
-        self.failure().clone()
+        let failure = self.failure().clone();
+        failure.filter(|failure| failure.at.elapsed() < NEWS)
+    }
+
+    pub(crate) fn are_closed(&self) -> bool {
+        self.count.load(Ordering::Relaxed) & CLOSED != 0
     }
 
     fn failure(&self) -> MutexGuard<'_, Option<Failure>> {
@@ -121,6 +150,12 @@ impl Drop for UnderWay {
         }
     }
 }
+
+/// As long as the limits remember a refusal.
+const NEWS: Duration = Duration::from_secs(600);
+
+/// For so long after a line about failures there is no other.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// A bit that no count of calls reaches.
 const CLOSED: usize = 1 << (usize::BITS - 1);

@@ -202,9 +202,12 @@ impl Client {
         Ok(request)
     }
 
-    /// The stack of this client, with its token and its limits, for another HTTP client of the same service: see
+    /// A stack with this client's token and its limits, for another HTTP client of the same service: see
     /// [`TdsLayer`]. The other's sockets count within the same limit if its connector is inside a
     /// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of [`limiter`](Self::limiter).
+    ///
+    /// Retries, deadline and guard are the layer's own defaults, whatever this client was built with. Its calls are not
+    /// this client's: [`shutdown`](Self::shutdown) and [`status`](Self::status) see of them what the limits see.
     #[must_use]
     pub fn layer(&self) -> TdsLayer {
         let shared = &self.shared;

@@ -28,6 +28,10 @@ use crate::{
 /// Its future has to be `Unpin`, as hyper's is, because a call that nobody waits for any more is moved to a task:
 /// otherwise put `.map_future(Box::pin)` between the two.
 ///
+/// Nothing is sent after a deadline, and a call whose caller goes is seen to its end, as far as the client says where it
+/// is: hyper-util's does, through the connection limit. Over one that connects in a task of its own, as reqwest and
+/// tonic do, a request whose connection comes late may be sent after its deadline.
+///
 /// Token requests count at the service as well: build the [`TokenSource`] over a client behind
 /// [`Limiter::first_in_line`].
 ///

@@ -1,12 +1,14 @@
 //! What becomes of calls, for the `metrics` facade.
 
-use http::Response;
 use metrics::{counter, gauge, histogram};
 use tokio::time::Instant;
 use tower_tds_errors::Error;
 use tower_tds_limits::{Rung, WaitCause};
 
-use crate::{Status, trace::Of};
+use crate::{
+    Status,
+    trace::{CANCELLED, Of},
+};
 
 /// When a call or an attempt began.
 #[derive(Debug, Clone, Copy)]
@@ -19,11 +21,15 @@ impl Begun {
         Self(Instant::now())
     }
 
-    pub(crate) fn ended<R>(self, of: Of, ended: &Result<Response<R>, Error>) {
-        let kind = match ended {
-            Ok(_) => "success",
-            Err(error) => error.kind().as_str(),
-        };
+    pub(crate) fn ended(self, of: Of, error: Option<&Error>) {
+        self.count(of, error.map_or("success", |error| error.kind().as_str()));
+    }
+
+    pub(crate) fn cancelled(self, of: Of) {
+        self.count(of, CANCELLED);
+    }
+
+    fn count(self, of: Of, kind: &'static str) {
         if of == Of::Attempts {
             counter!("tds_attempts_total", "kind" => kind).increment(1);
             return;
@@ -36,13 +42,14 @@ impl Begun {
 // === impl Status ===
 
 impl Status {
-    /// Sets what has no moment of its own: permits, sockets, waits, the token, the rung. Call it before each scrape.
+    /// Sets what has no moment of its own: permits, sockets, waits, the token, the rung. Call it before each scrape, of
+    /// one client: several that record into the same place overwrite each other.
     ///
     /// | metric | kind | label | what it is |
     /// |---|---|---|---|
-    /// | `tds_calls_total` | counter | `kind` | calls that have ended: `success`, or the kind of the error |
+    /// | `tds_calls_total` | counter | `kind` | calls that have ended, by a head: `success`, the kind of the error, or `cancelled` by who made it |
     /// | `tds_call_seconds` | histogram | | from the call to the head of its answer, or the error |
-    /// | `tds_attempts_total` | counter | `kind` | attempts that have ended, likewise |
+    /// | `tds_attempts_total` | counter | `kind` | attempts that have ended, likewise; `cancelled` are those that a deadline has cut off, too |
     /// | `tds_calls_under_way` | gauge | | calls that wait for a head |
     /// | `tds_waiting` | gauge | | calls that wait for a permit |
     /// | `tds_permits_live`, `tds_permits_quota` | gauge | | granted and not yet back, of how many |

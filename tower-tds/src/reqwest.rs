@@ -8,12 +8,12 @@ use std::{
 };
 
 use http::{Request, Response};
-use reqwest::{Body, Error};
+use reqwest::{Body, Error, redirect, retry};
 use tower_service::Service;
 
 /// A [`reqwest::Client`] for [`TdsLayer`](crate::TdsLayer) to be put around: `http::Request` in, `http::Response` out.
 ///
-/// The client's own redirects and retries are to be off: a token follows no redirect, and each attempt takes a
+/// The client's own redirects and retries are turned off: a token follows no redirect, and each attempt takes a
 /// permit. reqwest reads addresses as browsers do (WHATWG), so that some characters of a target are escaped on the
 /// way. Nobody outside can see when its sockets end. They are as many as the requests in flight, and as many idle
 /// ones as it may keep: with [`Limits::in_flight`](crate::Limits::in_flight) of 25 and 25 idle ones they stay below
@@ -37,13 +37,8 @@ use tower_service::Service;
 /// use tower_tds::{Client, Reqwest};
 ///
 /// # fn run(client: Client) -> Result<(), reqwest::Error> {
-/// let http = reqwest::Client::builder()
-///     .redirect(reqwest::redirect::Policy::none())
-///     .retry(reqwest::retry::never())
-///     .http1_only()
-///     .pool_max_idle_per_host(25)
-///     .build()?;
-/// let service = ServiceBuilder::new().layer(client.layer()).service(Reqwest::from(http));
+/// let http = Reqwest::new(reqwest::Client::builder().http1_only().pool_max_idle_per_host(25))?;
+/// let service = ServiceBuilder::new().layer(client.layer()).service(http);
 /// # drop(service);
 /// # Ok(())
 /// # }
@@ -59,9 +54,14 @@ pub struct ReqwestFuture(Pin<Box<dyn Future<Output = Result<Response<Body>, Erro
 
 // === impl Reqwest ===
 
-impl From<reqwest::Client> for Reqwest {
-    fn from(client: reqwest::Client) -> Self {
-        Self(client)
+impl Reqwest {
+    /// Builds the client, without redirects and retries of its own.
+    ///
+    /// # Errors
+    /// reqwest's own, if TLS cannot be set up.
+    pub fn new(client: reqwest::ClientBuilder) -> Result<Self, Error> {
+        let client = client.redirect(redirect::Policy::none());
+        Ok(Self(client.retry(retry::never()).build()?))
     }
 }
 

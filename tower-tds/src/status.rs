@@ -26,6 +26,7 @@ use crate::calls::Calls;
 pub struct Status {
     /// The calls whose callers wait for a head.
     calls: usize,
+    is_closed: bool,
     /// How long ago the last call failed, and what its error prints.
     failure: Option<(Duration, String)>,
     token: Health,
@@ -42,6 +43,8 @@ pub(crate) enum Waits {
     Pause(Duration),
     Silence(Duration),
     Limit(WaitCause),
+    /// The client below is not ready.
+    Below,
 }
 
 // === impl Status ===
@@ -52,6 +55,7 @@ impl Status {
         let failure = calls.last_failure();
         Self {
             calls: calls.count(),
+            is_closed: calls.are_closed(),
             failure: failure.map(|failure| (failure.at.elapsed(), failure.line)),
             token: tokens.health(),
             limits: limiter.snapshot(),
@@ -63,11 +67,12 @@ impl Status {
         }
     }
 
-    /// Whether a call goes out that needs nothing but what is there: a token, and no pause or silence.
+    /// Whether a call goes out that needs nothing but what is there: a token, and no pause or silence. Before the first
+    /// token it is false, and [`Client::tokens`](crate::Client::tokens) gets one; after a shutdown it is false for good.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let held = self.limits.paused_for.is_some() || self.limits.silent_for.is_some();
-        self.token.is_ready() && !held
+        self.token.is_ready() && !held && !self.is_closed
     }
 
     /// How many calls are under way: from the call to the head of its answer.
@@ -76,7 +81,7 @@ impl Status {
         self.calls
     }
 
-    /// How long ago the last call failed, and what its error prints. What is its caller's own fault does not count: a
+    /// How long ago the last call failed, within ten minutes, and what its error prints. What is its caller's own fault does not count: a
     /// path that is not there, say.
     #[must_use]
     pub fn last_failure(&self) -> Option<(Duration, &str)> {
@@ -112,7 +117,7 @@ impl Status {
         let is_held = match waits {
             Waits::Token => self.calls > 0,
             Waits::Pause(_) | Waits::Silence(_) => true,
-            Waits::Limit(_) => self.limits.waiting > 0,
+            Waits::Limit(_) | Waits::Below => self.limits.waiting > 0,
         };
         is_held.then_some(waits)
     }
@@ -129,8 +134,11 @@ impl fmt::Display for Status {
             ..
         } = self.limits;
         write!(f, "{} calls under way", self.calls)?;
+        if self.is_closed {
+            f.write_str(", no more are taken")?;
+        }
         match self.waits() {
-            Some(Waits::Token) => write!(f, ", all wait for a token")?,
+            Some(Waits::Token) => f.write_str(", what is not sent waits for a token")?,
             Some(waits) => write!(f, ", {waiting} wait for {waits}")?,
             None => {}
         }
@@ -175,7 +183,7 @@ impl Waits {
         } else if limits.in_flight >= in_flight {
             Self::Limit(WaitCause::InFlight)
         } else {
-            Self::Limit(WaitCause::Window)
+            Self::Below
         }
     }
 }
@@ -199,6 +207,7 @@ impl fmt::Display for Waits {
                 write!(f, "a permit of the quota: {cause}")
             }
             Self::Limit(cause) => cause.fmt(f),
+            Self::Below => f.write_str("the http client to be ready"),
         }
     }
 }

@@ -92,7 +92,7 @@ impl Tls {
             own.extend(believe(&mut roots, pem)?);
         }
         #[cfg(feature = "platform-verifier")]
-        if self.judged_by_the_platform {
+        if self.judged_by_the_platform && speaks_tls {
             let provider = Arc::clone(builder.crypto_provider());
             let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(own, provider)
                 .map_err(|error| {

@@ -21,7 +21,8 @@ use crate::metrics::Begun;
 /// A span has `http.request.method`, `server.address`, `server.port` and `url.path`, and at its end
 /// `http.response.status_code` or `error.type`, which is the [kind](Error::kind). That of a call has
 /// `http.request.resend_count` where it was sent more than once; an attempt's is its number. None has a query, a
-/// header or a body. Where no subscriber asks for spans they cost nothing that can be measured.
+/// header or a body. What is dropped before its end, by a deadline or by its caller, has `cancelled` for its
+/// `error.type`. Where no subscriber asks for spans they cost nothing that can be measured.
 #[derive(Debug, Clone)]
 pub struct Traced<S> {
     inner: S,
@@ -40,12 +41,19 @@ pin_project! {
     /// # Cancel safety
     /// Dropping it drops the inner one, and ends the span.
     pub struct TracedFuture<F> {
+        // Dropped before the span has its end.
         #[pin]
         inner: F,
-        span: Span,
-        of: Of,
-        begun: Begun,
+        watch: Watch,
     }
+}
+
+/// What is noted of a call or an attempt at its end, or at its drop.
+struct Watch {
+    span: Span,
+    of: Of,
+    begun: Begun,
+    is_over: bool,
 }
 
 /// Without metrics nothing is counted.
@@ -61,7 +69,9 @@ impl Begun {
         Self
     }
 
-    const fn ended<R>(self, _: Of, _: &Result<Response<R>, Error>) {}
+    const fn ended(self, _: Of, _: Option<&Error>) {}
+
+    const fn cancelled(self, _: Of) {}
 }
 
 // === impl Traced ===
@@ -113,9 +123,12 @@ where
         TracedFuture {
             // What is done in `call` itself belongs to it, too.
             inner: span.in_scope(|| self.inner.call(request)),
-            span,
-            of: self.of,
-            begun: Begun::now(),
+            watch: Watch {
+                span,
+                of: self.of,
+                begun: Begun::now(),
+                is_over: false,
+            },
         }
     }
 }
@@ -132,13 +145,10 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let ended = {
-            let _entered = this.span.enter();
+            let _entered = this.watch.span.enter();
             ready!(this.inner.poll(cx))
         };
-        if !this.span.is_none() {
-            note(this.span, *this.of, &ended);
-        }
-        this.begun.ended(*this.of, &ended);
+        this.watch.ended(&ended);
         Poll::Ready(ended)
     }
 }
@@ -149,11 +159,36 @@ impl<F> fmt::Debug for TracedFuture<F> {
     }
 }
 
+// === impl Watch ===
+
+impl Watch {
+    #[inline]
+    fn ended<R>(&mut self, ended: &Result<Response<R>, Error>) {
+        self.is_over = true;
+        if !self.span.is_none() {
+            note(&self.span, self.of, ended);
+        }
+        self.begun.ended(self.of, ended.as_ref().err());
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.span.record("error.type", CANCELLED);
+            self.begun.cancelled(self.of);
+        }
+    }
+}
+
 /// The number of the attempt, where it is not the first.
 fn resent<B>(request: &Request<B>) -> Option<u32> {
     let before = Attempt::of(request.extensions()).number().checked_sub(1)?;
     (before > 0).then_some(before)
 }
+
+/// The kind of what nobody waited for to its end.
+pub(crate) const CANCELLED: &str = "cancelled";
 
 #[cold]
 fn note<R>(span: &Span, of: Of, ended: &Result<Response<R>, Error>) {

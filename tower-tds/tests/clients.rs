@@ -129,14 +129,9 @@ async fn over_reqwest() {
     let client = within(&server, Limits::default().in_flight(half));
     let http = reqwest::Client::builder()
         .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .pool_max_idle_per_host(25)
-        .build()
-        .expect("a client");
-    let service = ServiceBuilder::new()
-        .layer(client.layer())
-        .service(Reqwest::from(http));
+        .pool_max_idle_per_host(25);
+    let http = Reqwest::new(http).expect("a client");
+    let service = ServiceBuilder::new().layer(client.layer()).service(http);
     is_the_whole_stack(&server, service, Bytes::new).await;
 }
 

@@ -198,7 +198,9 @@ fn scrub_word(word: &str, kept: &mut String) {
 
 /// Whether what has this name is a secret: by the end of it, however its words are joined.
 fn is_key(name: &str) -> bool {
-    KEYS.iter().chain(&SECRETS).any(|key| name.ends_with(key))
+    // A path is a place, whatever it ends by.
+    let mut keys = KEYS.iter().chain(&SECRETS);
+    !name.contains('/') && keys.any(|key| name.ends_with(key))
 }
 
 /// Whether a segment of a path may be shown: short, of letters and digits, and not drawn.
