@@ -25,36 +25,10 @@ fn out(program: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn get_writes_the_answer_and_nothing_else() {
-    let data = out(env!("CARGO_BIN_EXE_get"), &["/v1/live/metro"]);
-    assert!(data.starts_with(r#"{"name":"metro""#), "{data}");
-}
-
-#[test]
-fn get_says_by_its_exit_code_what_can_help() {
-    let get = env!("CARGO_BIN_EXE_get");
-    let missing = run(get, &["/nothing/there"], &[]);
-    assert_eq!(missing.status.code(), Some(1));
-    assert!(missing.stdout.is_empty());
-
-    let nobody = ["http://127.0.0.1:1", "http://127.0.0.1:1", "id", "secret"];
-    let settings: Vec<_> = NAMES.into_iter().zip(nobody).collect();
-    assert_eq!(run(get, &[], &settings).status.code(), Some(75));
-    let half = run(get, &[], &settings[..2]);
-    assert_eq!(half.status.code(), Some(1));
-    let error = String::from_utf8_lossy(&half.stderr).into_owned();
-    assert!(error.contains("TDS_CLIENT_ID"), "{error}");
-}
-
-#[test]
 fn what_no_program_can_use_is_said_and_nothing_is_called() {
-    let (get, bulk, poll) = (
-        env!("CARGO_BIN_EXE_get"),
-        env!("CARGO_BIN_EXE_bulk"),
-        env!("CARGO_BIN_EXE_poll"),
-    );
+    let (bulk, poll) = (env!("CARGO_BIN_EXE_bulk"), env!("CARGO_BIN_EXE_poll"));
     let id = [("TDS_CLIENT_ID", "id")];
-    let cases: [Case<'_>; 10] = [
+    let cases: [Case<'_>; 7] = [
         // A client that is set shall not be served made-up data.
         (
             bulk,
@@ -62,9 +36,6 @@ fn what_no_program_can_use_is_said_and_nothing_is_called() {
             &id,
             "TDS_AUTH_URL and TDS_BASE_URL and TDS_CLIENT_SECRET not set",
         ),
-        (get, &["/a b"], &[], "%20"),
-        (get, &["https://127.0.0.1:1/p"], &[], "what follows it"),
-        (get, &["/p", "/q"], &[], "usage: get [PATH]"),
         (bulk, &["--folder"], &[], "usage: bulk [FOLDER]"),
         (
             env!("CARGO_BIN_EXE_backend"),
@@ -104,7 +75,6 @@ fn what_no_program_can_use_is_said_and_nothing_is_called() {
 #[test]
 fn each_says_how_it_is_used() {
     for program in [
-        env!("CARGO_BIN_EXE_get"),
         env!("CARGO_BIN_EXE_bulk"),
         env!("CARGO_BIN_EXE_poll"),
         env!("CARGO_BIN_EXE_backend"),

@@ -1,0 +1,47 @@
+//! The jobs that users of the service have, in one program: `tds --help` lists them.
+//!
+//! Without settings each job calls a simulated service that it starts itself, and says so.
+
+mod exit;
+mod get;
+mod save;
+mod settings;
+mod state;
+mod target;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tds_examples::warn;
+
+/// Data of the transport data service: one token, inside its limits, whole files or none.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tds",
+    term_width = 80,
+    arg_required_else_help = true,
+    after_help = exit::TABLE
+)]
+struct Cli {
+    #[command(subcommand)]
+    job: Job,
+}
+
+#[derive(Debug, Subcommand)]
+enum Job {
+    Get(get::Get),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let ended = match Cli::parse().job {
+        Job::Get(job) => get::run(job).await,
+    };
+    match ended {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            warn(&format!("tds: {failure}"));
+            failure.exit.into()
+        }
+    }
+}
