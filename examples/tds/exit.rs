@@ -46,7 +46,14 @@ impl Exit {
             | Kind::Reset
             | Kind::Truncated => Self::Unreachable,
             // One answer is of no use, and another may be: that is a failure of that one.
-            _ => Self::SomeFailed,
+            Kind::RangeUnclear
+            | Kind::UnexpectedAnswer
+            | Kind::NotFound
+            | Kind::Rejected
+            | Kind::InvalidRequest
+            | Kind::Malformed
+            | Kind::Unrecognized
+            | _ => Self::SomeFailed,
         }
     }
 

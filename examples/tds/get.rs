@@ -41,13 +41,14 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
         simulated,
     } = job.service.find().await?;
     let client = builder.build()?;
-    let end = Instant::now() + job.deadline;
+    let begun = Instant::now();
     // The token first: those who wait for one and the same begin together, and their turns are for that.
     let token = timeout(job.deadline, client.tokens().ready()).await;
     if let (Some(state), Ok(Ok(_))) = (&state, token) {
         sleep(state.turn().await).await;
     }
-    let answer = get(&client, &job.path, end).await;
+    let left = job.deadline.saturating_sub(begun.elapsed());
+    let answer = get(&client, &job.path, left).await;
     // What was got is for the next start: it is in its file when this is over.
     drop(timeout(SAVING, client.tokens().idle()).await);
     drop(simulated);
@@ -64,8 +65,7 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
     Ok(Exit::Whole)
 }
 
-async fn get(client: &Client, path: &str, end: Instant) -> Result<Bytes, Error> {
-    let left = end.saturating_duration_since(Instant::now());
+async fn get(client: &Client, path: &str, left: Duration) -> Result<Bytes, Error> {
     client
         .get(path)
         .deadline(Deadline::after(left).whole())

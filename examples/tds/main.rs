@@ -2,11 +2,18 @@
 //!
 //! Without settings each job calls a simulated service that it starts itself, and says so.
 
+mod bulk;
+mod download;
+mod ending;
 mod exit;
 mod get;
+mod list;
+mod progress;
+mod report;
 mod save;
 mod settings;
 mod state;
+mod stop;
 mod target;
 
 use std::process::ExitCode;
@@ -30,12 +37,14 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Job {
     Get(get::Get),
+    Bulk(bulk::Bulk),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let ended = match Cli::parse().job {
         Job::Get(job) => get::run(job).await,
+        Job::Bulk(job) => bulk::run(job).await,
     };
     match ended {
         Ok(exit) => exit.into(),

@@ -2,31 +2,57 @@
 
 use std::{
     ffi::OsString,
-    io,
+    io::{self, SeekFrom},
     path::{Path, PathBuf},
 };
 
-use tokio::{fs, io::AsyncWriteExt};
+use tokio::{
+    fs,
+    io::{AsyncSeekExt, AsyncWriteExt},
+};
 
 /// A file that is being written, under a name of its own until it is whole.
 #[derive(Debug)]
 pub(crate) struct Part {
     file: fs::File,
-    beside: PathBuf,
-    path: PathBuf,
+    paths: Paths,
+}
+
+/// What an earlier run has left of a file, and which one it was of.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    pub(crate) length: u64,
+    pub(crate) etag: String,
+}
+
+#[derive(Debug)]
+struct Paths {
+    whole: PathBuf,
+    part: PathBuf,
+    etag: PathBuf,
 }
 
 // === impl Part ===
 
 impl Part {
-    /// Begins the file `path` afresh.
-    pub(crate) async fn create(path: &Path) -> io::Result<Self> {
-        let beside = beside(path, PART);
-        Ok(Self {
-            file: fs::File::create(&beside).await?,
-            beside,
-            path: path.to_owned(),
-        })
+    /// Begins the file `path` afresh. With an entity tag, what comes of it can be gone on with later.
+    pub(crate) async fn create(path: &Path, etag: Option<&str>) -> io::Result<Self> {
+        let paths = Paths::of(path);
+        // In this order: a tag never stands beside bytes of another file.
+        paths.forget().await?;
+        let file = fs::File::create(&paths.part).await?;
+        if let Some((etag, boot)) = etag.zip(boot().await) {
+            fs::write(&paths.etag, format!("{boot}\n{etag}")).await?;
+        }
+        Ok(Self { file, paths })
+    }
+
+    /// Goes on with what is there.
+    pub(crate) async fn append(path: &Path, rest: &Rest) -> io::Result<Self> {
+        let paths = Paths::of(path);
+        let mut file = fs::OpenOptions::new().write(true).open(&paths.part).await?;
+        file.seek(SeekFrom::Start(rest.length)).await?;
+        Ok(Self { file, paths })
     }
 
     pub(crate) async fn write(&mut self, data: &[u8]) -> io::Result<()> {
@@ -37,34 +63,88 @@ impl Part {
     pub(crate) async fn finish(mut self) -> io::Result<()> {
         self.file.flush().await?;
         self.file.sync_all().await?;
-        fs::rename(&self.beside, &self.path).await
+        self.paths.forget().await?;
+        fs::rename(&self.paths.part, &self.paths.whole).await
     }
 
-    /// Leaves nothing behind.
-    pub(crate) async fn discard(self) {
+    /// Gives up. What can be gone on with stays.
+    pub(crate) async fn stop(mut self) -> io::Result<()> {
+        let flushed = self.file.flush().await;
         drop(self.file);
-        drop(fs::remove_file(&self.beside).await);
+        if flushed.is_err() || !fs::try_exists(&self.paths.etag).await? {
+            self.paths.forget().await?;
+            fs::remove_file(&self.paths.part).await?;
+        }
+        flushed
+    }
+}
+
+// === impl Rest ===
+
+impl Rest {
+    /// What is left of `path`, if it is known of what. What was written before the machine last started is not
+    /// gone on with: its bytes may never have reached the disk, whatever its length says.
+    pub(crate) async fn of(path: &Path) -> Option<Self> {
+        let paths = Paths::of(path);
+        let known = fs::read_to_string(&paths.etag).await.ok()?;
+        let (boot_then, etag) = known.split_once('\n')?;
+        let length = fs::metadata(&paths.part).await.ok()?.len();
+        (length > 0 && boot().await? == boot_then).then(|| Self {
+            length,
+            etag: etag.to_owned(),
+        })
+    }
+}
+
+// === impl Paths ===
+
+impl Paths {
+    fn of(path: &Path) -> Self {
+        let beside = |suffix| {
+            let mut name = OsString::from(path);
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        Self {
+            whole: path.to_owned(),
+            part: beside(PART),
+            etag: beside(ETAG),
+        }
+    }
+
+    async fn forget(&self) -> io::Result<()> {
+        match fs::remove_file(&self.etag).await {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 
 /// Writes all of `data` to `path`.
 pub(crate) async fn whole(path: &Path, data: &[u8]) -> io::Result<()> {
-    let mut part = Part::create(path).await?;
-    match part.write(data).await {
-        Ok(()) => part.finish().await,
-        Err(error) => {
-            part.discard().await;
-            Err(error)
-        }
+    let mut part = Part::create(path, None).await?;
+    let written = part.write(data).await;
+    if written.is_err() {
+        drop(part.stop().await);
+        return written;
     }
+    part.finish().await
 }
 
-/// `path` with something after its name.
-pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    name.into()
+/// Whether a file of this name could be taken for the part of another.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    name.ends_with(PART) || name.ends_with(ETAG) || name == LOCK
 }
 
-/// What is not whole has a name that ends so.
-pub(crate) const PART: &str = ".part";
+/// Which start of the machine this is; none where nobody says.
+async fn boot() -> Option<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").await;
+    id.ok().map(|id| id.trim().to_owned())
+}
+
+const PART: &str = ".part";
+
+const ETAG: &str = ".part.etag";
+
+/// Held by whoever writes into a folder.
+pub(crate) const LOCK: &str = ".tds.lock";

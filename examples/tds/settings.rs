@@ -13,17 +13,23 @@ use crate::{exit::Failure, state::State};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Service")]
 pub(crate) struct ServiceOptions {
-    /// Read the settings (TDS_AUTH_URL, TDS_BASE_URL, TDS_CLIENT_ID, and
-    /// TDS_CLIENT_SECRET or TDS_CLIENT_SECRET_FILE) from this file of
-    /// NAME=VALUE lines, and none of them from the environment
-    #[arg(long, value_name = "FILE", conflicts_with = "simulate")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "simulate",
+        help = "Read the settings (TDS_AUTH_URL, TDS_BASE_URL, TDS_CLIENT_ID, and TDS_CLIENT_SECRET or \
+                TDS_CLIENT_SECRET_FILE) from this file of NAME=VALUE lines, and none from the environment"
+    )]
     env_file: Option<PathBuf>,
     /// Call a simulated service, even if settings name a real one
     #[arg(long)]
     simulate: bool,
-    /// Keep the token for other processes in this folder
-    /// [default: TDS_STATE_DIR, or tds in XDG_STATE_HOME or ~/.local/state]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        help = "Keep the token for other processes in this folder [default: TDS_STATE_DIR, or tds in \
+                XDG_STATE_HOME or ~/.local/state]"
+    )]
     state: Option<PathBuf>,
 }
 

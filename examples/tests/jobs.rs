@@ -2,10 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
-use std::{
-    fs,
-    process::{Command, Output},
-};
+use std::process::{Command, Output};
 
 fn run(program: &str, arguments: &[&str], settings: &[(&str, &str)]) -> Output {
     let mut command = Command::new(program);
@@ -26,17 +23,16 @@ fn out(program: &str, arguments: &[&str]) -> String {
 
 #[test]
 fn what_no_program_can_use_is_said_and_nothing_is_called() {
-    let (bulk, poll) = (env!("CARGO_BIN_EXE_bulk"), env!("CARGO_BIN_EXE_poll"));
+    let poll = env!("CARGO_BIN_EXE_poll");
     let id = [("TDS_CLIENT_ID", "id")];
-    let cases: [Case<'_>; 7] = [
+    let cases: [Case<'_>; 5] = [
         // A client that is set shall not be served made-up data.
         (
-            bulk,
+            poll,
             &[],
             &id,
             "TDS_AUTH_URL and TDS_BASE_URL and TDS_CLIENT_SECRET not set",
         ),
-        (bulk, &["--folder"], &[], "usage: bulk [FOLDER]"),
         (
             env!("CARGO_BIN_EXE_backend"),
             &["8080"],
@@ -55,12 +51,6 @@ fn what_no_program_can_use_is_said_and_nothing_is_called() {
             &[],
             "usage: with-reqwest",
         ),
-        (
-            bulk,
-            &["/proc/none"],
-            &[],
-            "the folder /proc/none cannot be made",
-        ),
         (poll, &["1.5"], &[], "usage: poll [SECONDS]"),
     ];
     for (program, arguments, settings, told) in cases {
@@ -75,7 +65,6 @@ fn what_no_program_can_use_is_said_and_nothing_is_called() {
 #[test]
 fn each_says_how_it_is_used() {
     for program in [
-        env!("CARGO_BIN_EXE_bulk"),
         env!("CARGO_BIN_EXE_poll"),
         env!("CARGO_BIN_EXE_backend"),
         env!("CARGO_BIN_EXE_shares"),
@@ -98,22 +87,6 @@ fn calls_that_fail_are_a_failure_that_says_why() {
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("no token could be had"), "{error}");
-}
-
-#[test]
-fn bulk_brings_whole_files_and_a_second_run_only_what_is_missing() {
-    let folder = std::env::temp_dir().join(format!("tds-bulk-{}", std::process::id()));
-    let path = folder.to_str().expect("text");
-    let bulk = env!("CARGO_BIN_EXE_bulk");
-    assert_eq!(out(bulk, &[path]), "31 of 31 missing files brought\n");
-    let sizes: Vec<_> = fs::read_dir(&folder)
-        .expect("the folder")
-        .map(|file| file.expect("a file").metadata().expect("its size").len())
-        .collect();
-    assert_eq!(sizes, [1_048_576; 31], "decoded, and no .part is left");
-    fs::remove_file(folder.join("2026-10-07.csv")).expect("it is there");
-    assert_eq!(out(bulk, &[path]), "1 of 1 missing files brought\n");
-    fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
 use tds_sim::{Config, Quota};
 use tokio::task::JoinSet;
 
-use crate::{Bench, err, out, output, tds, text};
+use crate::{Bench, end, err, out, output, tds, text};
 
 #[tokio::test]
 async fn thirty_in_a_row_and_ten_at_once_ask_for_one_token() {
@@ -199,9 +199,7 @@ async fn a_full_disk_is_said() {
         .open("/dev/full")
         .expect("Linux has it");
     run.stdout(full).stderr(std::process::Stdio::piped());
-    let child = run.spawn().expect("it starts");
-    let run = tokio::task::spawn_blocking(move || child.wait_with_output()).await;
-    let run = run.expect("no panic").expect("it ends");
+    let run = end(run.spawn().expect("it starts")).await;
     assert_eq!(run.status.code(), Some(1), "{}", err(&run));
     assert!(err(&run).contains("standard output"), "{}", err(&run));
 }

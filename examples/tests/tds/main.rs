@@ -6,16 +6,19 @@
     reason = "a surprise in a test is a failed test"
 )]
 
+mod bulk;
 mod get;
+mod upstream;
 mod usage;
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Child, Command, Output, Stdio},
 };
 
 use tds_sim::{Config, Server};
+use tokio::time::{Duration, sleep};
 
 /// A service, a folder of the test's own, and the key to the one in the other.
 struct Bench {
@@ -50,6 +53,13 @@ impl Bench {
         output(self.tds(arguments)).await
     }
 
+    /// Waits until the service has seen so much.
+    async fn seen(&self, enough: impl Fn(&tds_sim::Summary) -> bool) {
+        while !enough(&self.server.ledger().summary()) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -74,6 +84,30 @@ fn tds(arguments: &[&str]) -> Command {
 async fn output(mut command: Command) -> Output {
     let run = tokio::task::spawn_blocking(move || command.output());
     run.await.expect("no panic").expect("the program starts")
+}
+
+/// Sends a signal to a process.
+fn signal(child: &Child, signal: &str) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args([signal, &pid]).status();
+    assert!(sent.expect("kill is there").success());
+}
+
+/// Waits for the end of a process that was started with pipes.
+async fn end(child: Child) -> Output {
+    let run = tokio::task::spawn_blocking(move || child.wait_with_output());
+    run.await.expect("no panic").expect("it ends")
+}
+
+fn piped(mut command: Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the program starts")
+}
+
+/// What the simulated service has at `/v1/live/NAME`.
+fn live(name: &str) -> String {
+    let start = format!("{{\"name\":\"{name}\",\"status\":\"on time\",\"note\":\"");
+    format!("{start}{}\"}}\n", "-".repeat(128 - start.len() - 3))
 }
 
 fn folder(name: &str) -> PathBuf {
