@@ -1,10 +1,13 @@
 //! `tds bulk`: a list of files, whole or not at all, and the same command does the rest.
 
 use std::{
-    fs, io,
+    io,
     num::NonZeroU32,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
     vec,
 };
@@ -49,8 +52,8 @@ pub(crate) struct Bulk {
     /// Write the sums to this file, as JSON, with a list to run again
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// How many files at once
-    #[arg(long, value_name = "N", default_value = "50")]
+    /// How many files at once; each takes about a megabyte with --compress
+    #[arg(long, value_name = "N", default_value = "40")]
     jobs: NonZeroU32,
     /// Ask for bodies compressed on their way; parts begin afresh then
     #[arg(long)]
@@ -71,6 +74,8 @@ struct Run {
     reasons: Vec<Exit>,
     ending: Ending,
     progress: Progress,
+    /// Bytes as they come, also of files that are not whole yet.
+    received: Arc<AtomicU64>,
 }
 
 /// What became of the item with this number.
@@ -78,7 +83,7 @@ type Ended = (usize, Result<Came, Trouble>);
 
 pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
-    let _alone = alone(&job.out)?;
+    let _alone = save::alone(&job.out)?;
     let service = job.service.find().await?;
     let counts = Counts::new();
     let mut builder = service
@@ -97,6 +102,7 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
         reasons: Vec::new(),
         ending: Ending::new(Some(OUTAGE), job.wait_quota),
         progress: Progress::new(total),
+        received: Arc::default(),
     };
     let ended = run.all(&items, &job).await;
     // Those that are cut short here have a second to tell the service so.
@@ -134,6 +140,7 @@ impl Run {
         let manner = Manner {
             resume: !job.compress,
             wait_quota: job.wait_quota,
+            received: Arc::clone(&self.received),
         };
         let queue: Vec<_> = items.iter().cloned().enumerate().collect();
         let queue = Arc::new(Mutex::new(queue.into_iter()));
@@ -145,7 +152,7 @@ impl Run {
                 self.client.clone(),
                 Arc::clone(&queue),
                 job.out.clone(),
-                manner,
+                manner.clone(),
                 sender.clone(),
             );
             workers.spawn(work);
@@ -220,7 +227,7 @@ impl Run {
         let (line, ended) = match &trouble {
             Trouble::Service(error) => (error.to_string(), self.ending.failed(error)),
             Trouble::Disk(error) => {
-                let ended = is_the_disk(error).then_some(Exit::SomeFailed);
+                let ended = save::is_the_disk(error).then_some(Exit::SomeFailed);
                 (format!("{name}: {error}"), ended)
             }
             Trouble::Answer(why) => (format!("{name}: {why}"), None),
@@ -248,6 +255,7 @@ impl Run {
             counts,
             begun,
             progress,
+            received,
             ..
         } = self;
         progress.show(done, || {
@@ -262,7 +270,7 @@ impl Run {
             format!(
                 "{done}/{} files, {rate:.0}/s, {left} to go, {}, {} retries{}",
                 report.total,
-                Bytes(report.bytes),
+                Bytes(received.load(Ordering::Relaxed)),
                 counts.retries(),
                 waits.unwrap_or_default()
             )
@@ -282,37 +290,11 @@ async fn work(
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
         let Some((number, item)) = next else { return };
         let path = out.join(&item.name);
-        let came = download(&client, &item.target, &path, manner).await;
+        let came = download(&client, &item.target, &path, &manner).await;
         if results.send((number, came)).await.is_err() {
             return;
         }
     }
-}
-
-/// Makes the folder and holds it: two runs would write to the same parts.
-fn alone(out: &Path) -> Result<fs::File, Failure> {
-    let refused = |error: &dyn std::fmt::Display| {
-        Failure::usage(format!(
-            "the folder {} is of no use: {error}",
-            out.display()
-        ))
-    };
-    fs::create_dir_all(out).map_err(|error| refused(&error))?;
-    let lock = fs::File::create(out.join(save::LOCK)).map_err(|error| refused(&error))?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(fs::TryLockError::WouldBlock) => Err(refused(&"another run writes to it")),
-        Err(fs::TryLockError::Error(error)) => Err(refused(&error)),
-    }
-}
-
-/// Whether all other files will meet the same.
-fn is_the_disk(error: &io::Error) -> bool {
-    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-    matches!(
-        error.kind(),
-        StorageFull | QuotaExceeded | ReadOnlyFilesystem | PermissionDenied
-    )
 }
 
 fn unwritten(what: &str, error: &io::Error) -> Failure {

@@ -1,6 +1,14 @@
 //! One file of a bulk download: tried again while that can help, and gone on with where it broke off.
 
-use std::{io, path::Path, time::Duration};
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use http::{
     HeaderMap, StatusCode,
@@ -15,11 +23,13 @@ use crate::{
 };
 
 /// How downloads go.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Manner {
     /// Parts are gone on with. Not where bodies are decoded: a range is one of coded bytes.
     pub(crate) resume: bool,
     pub(crate) wait_quota: bool,
+    /// Counts the bytes as they come.
+    pub(crate) received: Arc<AtomicU64>,
 }
 
 /// Why there is no file.
@@ -43,7 +53,7 @@ pub(crate) async fn download(
     client: &Client,
     target: &str,
     path: &Path,
-    manner: Manner,
+    manner: &Manner,
 ) -> Result<Came, Trouble> {
     if fs::try_exists(path).await? {
         return Ok(Came::Skipped);
@@ -62,7 +72,7 @@ pub(crate) async fn download(
         // Whoever gets on is not counted.
         tries = if length > had { 0 } else { tries };
         had = length;
-        let trouble = match attempt(client, target, path, rest).await {
+        let trouble = match attempt(client, target, path, rest, &manner.received).await {
             Ok(bytes) => return Ok(Came::Whole(bytes)),
             Err(trouble) => trouble,
         };
@@ -79,6 +89,7 @@ async fn attempt(
     target: &str,
     path: &Path,
     rest: Option<Rest>,
+    received: &AtomicU64,
 ) -> Result<u64, Trouble> {
     let (mut response, rest) = ask(client, target, rest).await?;
     let mut part = match (response.status(), &rest) {
@@ -99,7 +110,10 @@ async fn attempt(
     loop {
         let written = match response.chunk().await {
             Ok(Some(data)) => {
-                length = length.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX));
+                let more = u64::try_from(data.len()).unwrap_or(u64::MAX);
+                length = length.saturating_add(more);
+                // Relaxed: a count that is only shown.
+                received.fetch_add(more, Ordering::Relaxed);
                 part.write(&data).await.map_err(Trouble::from)
             }
             Ok(None) => break,
@@ -160,7 +174,7 @@ fn goes_on(headers: &HeaderMap, length: u64) -> bool {
 
 impl Trouble {
     /// How long to wait before another try, if it can help: on top of the client's own.
-    fn wait(&self, tries: u32, manner: Manner) -> Option<Duration> {
+    fn wait(&self, tries: u32, manner: &Manner) -> Option<Duration> {
         let Self::Service(error) = self else {
             return None;
         };

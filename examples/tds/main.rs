@@ -8,6 +8,8 @@ mod ending;
 mod exit;
 mod get;
 mod list;
+mod outage;
+mod poll;
 mod progress;
 mod report;
 mod save;
@@ -38,6 +40,7 @@ struct Cli {
 enum Job {
     Get(get::Get),
     Bulk(bulk::Bulk),
+    Poll(poll::Poll),
 }
 
 #[tokio::main]
@@ -45,6 +48,7 @@ async fn main() -> ExitCode {
     let ended = match Cli::parse().job {
         Job::Get(job) => get::run(job).await,
         Job::Bulk(job) => bulk::run(job).await,
+        Job::Poll(job) => poll::run(job).await,
     };
     match ended {
         Ok(exit) => exit.into(),

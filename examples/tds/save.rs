@@ -11,6 +11,8 @@ use tokio::{
     io::{AsyncSeekExt, AsyncWriteExt},
 };
 
+use crate::exit::Failure;
+
 /// A file that is being written, under a name of its own until it is whole.
 #[derive(Debug)]
 pub(crate) struct Part {
@@ -131,6 +133,32 @@ pub(crate) async fn whole(path: &Path, data: &[u8]) -> io::Result<()> {
     part.finish().await
 }
 
+/// Makes the folder and holds it: two runs would write to the same parts.
+pub(crate) fn alone(out: &Path) -> Result<std::fs::File, Failure> {
+    let refused = |error: &dyn std::fmt::Display| {
+        Failure::usage(format!(
+            "the folder {} is of no use: {error}",
+            out.display()
+        ))
+    };
+    std::fs::create_dir_all(out).map_err(|error| refused(&error))?;
+    let lock = std::fs::File::create(out.join(LOCK)).map_err(|error| refused(&error))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(std::fs::TryLockError::WouldBlock) => Err(refused(&"another run writes to it")),
+        Err(std::fs::TryLockError::Error(error)) => Err(refused(&error)),
+    }
+}
+
+/// Whether all other files will meet the same.
+pub(crate) fn is_the_disk(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(
+        error.kind(),
+        StorageFull | QuotaExceeded | ReadOnlyFilesystem | PermissionDenied
+    )
+}
+
 /// Whether a file of this name could be taken for the part of another.
 pub(crate) fn is_reserved(name: &str) -> bool {
     name.ends_with(PART) || name.ends_with(ETAG) || name == LOCK
@@ -147,4 +175,4 @@ const PART: &str = ".part";
 const ETAG: &str = ".part.etag";
 
 /// Held by whoever writes into a folder.
-pub(crate) const LOCK: &str = ".tds.lock";
+const LOCK: &str = ".tds.lock";

@@ -23,12 +23,11 @@ fn out(program: &str, arguments: &[&str]) -> String {
 
 #[test]
 fn what_no_program_can_use_is_said_and_nothing_is_called() {
-    let poll = env!("CARGO_BIN_EXE_poll");
     let id = [("TDS_CLIENT_ID", "id")];
-    let cases: [Case<'_>; 5] = [
+    let cases: [Case<'_>; 4] = [
         // A client that is set shall not be served made-up data.
         (
-            poll,
+            env!("CARGO_BIN_EXE_shares"),
             &[],
             &id,
             "TDS_AUTH_URL and TDS_BASE_URL and TDS_CLIENT_SECRET not set",
@@ -51,7 +50,6 @@ fn what_no_program_can_use_is_said_and_nothing_is_called() {
             &[],
             "usage: with-reqwest",
         ),
-        (poll, &["1.5"], &[], "usage: poll [SECONDS]"),
     ];
     for (program, arguments, settings, told) in cases {
         let output = run(program, arguments, settings);
@@ -65,7 +63,6 @@ fn what_no_program_can_use_is_said_and_nothing_is_called() {
 #[test]
 fn each_says_how_it_is_used() {
     for program in [
-        env!("CARGO_BIN_EXE_poll"),
         env!("CARGO_BIN_EXE_backend"),
         env!("CARGO_BIN_EXE_shares"),
         env!("CARGO_BIN_EXE_with-reqwest"),
@@ -87,16 +84,6 @@ fn calls_that_fail_are_a_failure_that_says_why() {
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("no token could be had"), "{error}");
-}
-
-#[test]
-fn poll_asks_each_feed_in_each_round() {
-    let said = out(env!("CARGO_BIN_EXE_poll"), &[]);
-    assert_eq!(
-        said.matches("/v1/live/rail: 128 bytes").count(),
-        3,
-        "{said}"
-    );
 }
 
 #[test]

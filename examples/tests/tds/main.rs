@@ -8,6 +8,7 @@
 
 mod bulk;
 mod get;
+mod poll;
 mod upstream;
 mod usage;
 

@@ -7,6 +7,7 @@ async fn help_fits_a_narrow_terminal_at_every_level() {
     for arguments in [
         &["--help"][..],
         &["get", "--help"],
+        &["poll", "--help"],
         &["get", "-h"],
         &["help", "get"],
     ] {
