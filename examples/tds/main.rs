@@ -2,17 +2,22 @@
 //!
 //! Without settings each job calls a simulated service that it starts itself, and says so.
 
+mod backend;
 mod bulk;
+mod cache;
 mod download;
 mod ending;
 mod exit;
+mod gateway;
 mod get;
 mod list;
 mod outage;
 mod poll;
 mod progress;
+mod refusal;
 mod report;
 mod save;
+mod serve;
 mod settings;
 mod state;
 mod stop;
@@ -41,6 +46,8 @@ enum Job {
     Get(get::Get),
     Bulk(bulk::Bulk),
     Poll(poll::Poll),
+    Backend(backend::Backend),
+    Gateway(gateway::Gateway),
 }
 
 #[tokio::main]
@@ -49,6 +56,8 @@ async fn main() -> ExitCode {
         Job::Get(job) => get::run(job).await,
         Job::Bulk(job) => bulk::run(job).await,
         Job::Poll(job) => poll::run(job).await,
+        Job::Backend(job) => backend::run(job).await,
+        Job::Gateway(job) => gateway::run(job).await,
     };
     match ended {
         Ok(exit) => exit.into(),

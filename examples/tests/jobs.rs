@@ -24,19 +24,13 @@ fn out(program: &str, arguments: &[&str]) -> String {
 #[test]
 fn what_no_program_can_use_is_said_and_nothing_is_called() {
     let id = [("TDS_CLIENT_ID", "id")];
-    let cases: [Case<'_>; 4] = [
+    let cases: [Case<'_>; 3] = [
         // A client that is set shall not be served made-up data.
         (
             env!("CARGO_BIN_EXE_shares"),
             &[],
             &id,
             "TDS_AUTH_URL and TDS_BASE_URL and TDS_CLIENT_SECRET not set",
-        ),
-        (
-            env!("CARGO_BIN_EXE_backend"),
-            &["8080"],
-            &[],
-            "usage: backend",
         ),
         (
             env!("CARGO_BIN_EXE_shares"),
@@ -63,7 +57,6 @@ fn what_no_program_can_use_is_said_and_nothing_is_called() {
 #[test]
 fn each_says_how_it_is_used() {
     for program in [
-        env!("CARGO_BIN_EXE_backend"),
         env!("CARGO_BIN_EXE_shares"),
         env!("CARGO_BIN_EXE_with-reqwest"),
     ] {
@@ -73,23 +66,6 @@ fn each_says_how_it_is_used() {
             "{help}"
         );
     }
-}
-
-#[test]
-fn calls_that_fail_are_a_failure_that_says_why() {
-    let nobody = ["http://127.0.0.1:1", "http://127.0.0.1:1", "id", "secret"];
-    let settings: Vec<_> = NAMES.into_iter().zip(nobody).collect();
-    let output = run(env!("CARGO_BIN_EXE_backend"), &[], &settings);
-    assert_eq!(output.stdout, b"0 of 200 users served\n");
-    assert_eq!(output.status.code(), Some(1));
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(error.contains("no token could be had"), "{error}");
-}
-
-#[test]
-fn backend_makes_one_call_for_all_its_users() {
-    let said = out(env!("CARGO_BIN_EXE_backend"), &[]);
-    assert_eq!(said, "200 of 200 users served\ncalls upstream: 1\n");
 }
 
 #[test]

@@ -6,9 +6,12 @@
     reason = "a surprise in a test is a failed test"
 )]
 
+mod backend;
 mod bulk;
+mod gateway;
 mod get;
 mod poll;
+mod serving;
 mod upstream;
 mod usage;
 

@@ -49,7 +49,12 @@ fn serve(
             return;
         }
     }
-    let head = head.to_lowercase();
+    // Names are compared without their case, and values with it.
+    let named = |line: &str| match line.split_once(": ") {
+        Some((name, value)) => format!("{}: {value}", name.to_lowercase()),
+        None => line.to_owned(),
+    };
+    let head: String = head.split_inclusive("\r\n").map(named).collect();
     let nth = {
         let mut seen = seen.lock().expect("no panic");
         seen.push(head.clone());

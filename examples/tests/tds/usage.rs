@@ -8,6 +8,9 @@ async fn help_fits_a_narrow_terminal_at_every_level() {
         &["--help"][..],
         &["get", "--help"],
         &["poll", "--help"],
+        &["backend", "--help"],
+        &["gateway", "--help"],
+        &["bulk", "--help"],
         &["get", "-h"],
         &["help", "get"],
     ] {
