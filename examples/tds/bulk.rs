@@ -162,6 +162,7 @@ impl Run {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stop = std::pin::pin!(stop::asked());
         let mut left = vec![true; items.len()];
+        let mut had = 0;
         let ended = loop {
             tokio::select! {
                 result = results.recv() => {
@@ -177,6 +178,11 @@ impl Run {
                 }
                 now = tick.tick() => {
                     self.show();
+                    let received = self.received.load(Ordering::Relaxed);
+                    if received > had {
+                        self.ending.progressed();
+                    }
+                    had = received;
                     let paused = self.client.status().limits().paused_for;
                     if let Some(ended) = self.ending.paused(paused, now) {
                         self.report.ended_by = Some(QUOTA_GONE.to_owned());

@@ -181,8 +181,9 @@ impl Trouble {
         let told = error.retry_after();
         match Exit::of(error) {
             Exit::Quota if manner.wait_quota => Some(told.unwrap_or(QUOTA)),
-            // A window of a minute is a rate, and not the end.
-            Exit::Quota if error.kind() == Kind::Throttled && tries < TRIES => told,
+            // A window of a minute is a rate, and not the end: a small plan has many. Whoever watches the job
+            // ends it if nothing comes after one.
+            Exit::Quota if error.kind() == Kind::Throttled => told,
             Exit::Unreachable if error.is_retryable() && tries < TRIES => {
                 Some(told.unwrap_or(PAUSE.saturating_mul(tries)))
             }

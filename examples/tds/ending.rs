@@ -38,6 +38,11 @@ impl Ending {
         self.patience = None;
     }
 
+    /// Bytes come, if no whole file yet.
+    pub(crate) const fn progressed(&mut self) {
+        self.patience = None;
+    }
+
     /// By what the job ends if the key is refused for so long now, and with nothing between. A pause that the
     /// service told, of a minute at most, is waited for; after one that it did not tell comes the next.
     pub(crate) fn paused(&mut self, pause: Option<Duration>, now: Instant) -> Option<Exit> {

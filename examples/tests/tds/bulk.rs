@@ -243,6 +243,55 @@ async fn it_ends_when_the_quota_is_gone_however_that_is_said() {
 }
 
 #[tokio::test]
+async fn it_ends_by_each_way_of_saying_that_the_quota_is_gone_for_long() {
+    let bench = Bench::new("bulk-told", Config::default()).await;
+    for told in [
+        "retry-after: 86400",
+        "retry-after: Fri, 31 Dec 2099 23:59:59 GMT",
+        "ratelimit-remaining: 0\r\nratelimit-reset: 86400",
+        "ratelimit: \"day\";r=0;t=86400",
+        "x-ratelimit-remaining-day: 0",
+    ] {
+        let headers = format!("{told}\r\ncontent-length: 0\r\n");
+        let upstream = Upstream::start(move |_, _| answer("429 Too Many Requests", &headers, b""));
+        let mut run = bench.bulk(&lives(100), &["--jobs", "5"]);
+        run.env("TDS_BASE_URL", &upstream.url);
+        ended(&output(run).await, 3);
+        assert!(
+            upstream.heads().len() <= 5 * 3,
+            "{told}: {}",
+            upstream.heads().len()
+        );
+        assert_eq!(bench.report()["ok"], 0);
+    }
+}
+
+#[tokio::test]
+async fn a_small_plan_takes_its_windows_and_all_arrives() {
+    let mut config = Config::default();
+    config.quota = Some(Quota::new(12, Duration::from_secs(4)));
+    config.retry_after = RetryAfter::Seconds;
+    let bench = Bench::new("bulk-plan", config).await;
+    ended(&output(bench.bulk(&lives(50), &[])).await, 0);
+    assert_eq!(bench.report()["ok"], 50);
+    let seen = bench.server.ledger().summary();
+    // One looks in each window whether it is open, and those that are on their way when it shuts are refused.
+    assert_eq!(seen.by_status.get(&200), Some(&50));
+}
+
+#[tokio::test]
+async fn tokens_that_expire_on_the_way_are_renewed_in_time() {
+    let mut config = Config::default();
+    config.expires_in = 3;
+    let bench = Bench::new("bulk-expiry", config).await;
+    ended(&output(bench.bulk(&lives(250), &[])).await, 0);
+    assert_eq!(bench.files().len(), 250);
+    let seen = bench.server.ledger().summary();
+    assert_eq!(seen.by_status.get(&200), Some(&250));
+    assert!(seen.token_posts >= 2, "{seen:?}");
+}
+
+#[tokio::test]
 async fn it_waits_for_the_quota_if_it_is_told_to() {
     let bench = Bench::new("bulk-wait", Config::default()).await;
     let gone = "retry-after: 1\r\nx-ratelimit-remaining-day: 0\r\ncontent-length: 0\r\n";
