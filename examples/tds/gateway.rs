@@ -164,7 +164,7 @@ impl Shared {
             });
             let local = ["127.0.0.1", "localhost", "[::1]"];
             return match host {
-                Some(host) if !local.contains(&host) => {
+                Some(host) if !local.iter().any(|local| host.eq_ignore_ascii_case(local)) => {
                     let refusal = Refusal::new(StatusCode::FORBIDDEN, "foreign_host");
                     Err(refusal.because("ask for it by 127.0.0.1, localhost or [::1]"))
                 }

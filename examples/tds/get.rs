@@ -45,7 +45,8 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
     // The token first: those who wait for one and the same begin together, and their turns are for that.
     let token = timeout(job.deadline, client.tokens().ready()).await;
     if let (Some(state), Ok(Ok(_))) = (&state, token) {
-        sleep(state.turn().await).await;
+        let turn = state.turn().await;
+        sleep(turn.min(job.deadline.saturating_sub(begun.elapsed()))).await;
     }
     let left = job.deadline.saturating_sub(begun.elapsed());
     let answer = get(&client, &job.path, left).await;

@@ -56,8 +56,8 @@ impl ServiceOptions {
             let value = settings.get(name).cloned();
             value.ok_or_else(|| {
                 Failure::usage(format!(
-                    "{name} is not set: set all of {}, or none for the simulated service",
-                    NAMES.join(", ")
+                    "{name} is not set: set TDS_AUTH_URL, TDS_BASE_URL, TDS_CLIENT_ID and TDS_CLIENT_SECRET \
+                     (or TDS_CLIENT_SECRET_FILE), or none for the simulated service"
                 ))
             })
         };
@@ -159,10 +159,7 @@ async fn simulated() -> Result<Service, Failure> {
     let server = Server::start(Config::default()).await;
     let server = server
         .map_err(|error| Failure::usage(format!("no simulated service: {}", causes(&error))))?;
-    warn(&format!(
-        "tds: this calls a simulated service; for the real one set {}",
-        NAMES.join(", ")
-    ));
+    warn("tds: a simulated service answers; settings such as TDS_BASE_URL name the real one");
     let credentials = Credentials::new(server.client_id(), server.client_secret());
     let credentials = credentials.map_err(|error| Failure::usage(causes(&error)))?;
     let builder = Client::builder(server.auth_url(), server.base_url(), credentials)

@@ -1,6 +1,11 @@
 //! `tds poll`: what has changed, one line for an outage's start and one for its end, and an end where there has to be one.
 
-use std::{fs, process::Output, time::Duration};
+use std::{
+    fs,
+    process::Output,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use tds_sim::{Config, Faults, Quota};
 
@@ -103,6 +108,35 @@ async fn an_outage_of_all_feeds_is_a_line_at_its_start_and_one_at_its_end() {
         let file = fs::read_to_string(bench.path("files").join(name));
         assert_eq!(file.expect("it is whole"), live(resource));
     }
+}
+
+#[tokio::test]
+async fn an_outage_is_over_with_the_last_feed_and_not_with_the_first() {
+    let bench = Bench::new("poll-last", Config::default()).await;
+    let (slow, quick) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    // Each is refused for a while, one for longer than the other; and refused so that nothing is tried again.
+    let upstream = Upstream::start(move |head, _| {
+        let is_slow = head.starts_with("GET /slow ");
+        let (asked, rounds) = if is_slow { (&slow, 20) } else { (&quick, 3) };
+        if asked.fetch_add(1, Ordering::Relaxed) < rounds {
+            let role =
+                "Access token does not have the required scope/role: Missing required realm role";
+            let headers = format!("content-length: {}\r\n", role.len());
+            return answer("401 Unauthorized", &headers, role.as_bytes());
+        }
+        answer("200 OK", "content-length: 2\r\n", b"ok")
+    });
+    let mut run = bench.poll("/slow\n/quick\n", &["--every", "50ms", "--rounds", "25"]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    let run = output(run).await;
+    assert!(run.status.success(), "{}", err(&run));
+    assert_eq!(lines(&run, "outage: "), 1, "{}", err(&run));
+    assert_eq!(lines(&run, "outage over"), 1, "{}", err(&run));
+    assert!(
+        err(&run).contains("23 failures: /slow is there"),
+        "{}",
+        err(&run)
+    );
 }
 
 #[tokio::test]
