@@ -42,7 +42,8 @@ impl Part {
         let paths = Paths::of(path);
         // In this order: a tag never stands beside bytes of another file.
         paths.forget().await?;
-        let file = fs::File::create(&paths.part).await?;
+        let mut file = fs::File::create(&paths.part).await?;
+        file.set_max_buf_size(BUFFER);
         if let Some((etag, boot)) = etag.zip(boot().await) {
             fs::write(&paths.etag, format!("{boot}\n{etag}")).await?;
         }
@@ -53,6 +54,7 @@ impl Part {
     pub(crate) async fn append(path: &Path, rest: &Rest) -> io::Result<Self> {
         let paths = Paths::of(path);
         let mut file = fs::OpenOptions::new().write(true).open(&paths.part).await?;
+        file.set_max_buf_size(BUFFER);
         file.seek(SeekFrom::Start(rest.length)).await?;
         Ok(Self { file, paths })
     }
@@ -169,6 +171,9 @@ async fn boot() -> Option<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").await;
     id.ok().map(|id| id.trim().to_owned())
 }
+
+/// A piece of a body or two; of many files at once, the default of two megabytes each is too much.
+const BUFFER: usize = 64 * 1024;
 
 const PART: &str = ".part";
 
