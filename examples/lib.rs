@@ -5,9 +5,9 @@ mod service;
 mod settings;
 
 pub use self::{
-    say::{causes, end, say, tally, warn},
+    say::{causes, end, say, say_bytes, tally, warn},
     service::Service,
-    settings::{NAMES, argument, environment, no_argument, target},
+    settings::{NAMES, environment, no_argument, target},
 };
 
 #[cfg(doctest)]

@@ -13,8 +13,16 @@ use tower::BoxError;
 /// # Errors
 /// If it cannot be written for another reason, such as a full disk.
 pub fn say(text: &str) -> io::Result<()> {
+    say_bytes(text.as_bytes())
+}
+
+/// As [`say`], of what need not be text.
+///
+/// # Errors
+/// As [`say`].
+pub fn say_bytes(data: &[u8]) -> io::Result<()> {
     let mut out = io::stdout();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(data).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }

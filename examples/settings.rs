@@ -1,6 +1,6 @@
 //! What a program is told by its environment and its arguments.
 
-use std::{env, ffi::OsString, process};
+use std::{env, process};
 
 use http::Uri;
 
@@ -31,36 +31,21 @@ pub fn environment() -> Result<Option<[String; 4]>, String> {
     }
 }
 
-/// The one argument that a program takes, if it is given. Says how the program is used, and ends it, if
-/// that is asked for.
-///
-/// # Errors
-/// How the program is used, if it is given more, or an option.
-pub fn argument(usage: &str) -> Result<Option<String>, String> {
-    let mut arguments = env::args_os().skip(1);
-    match (
-        arguments.next().map(OsString::into_string),
-        arguments.next(),
-    ) {
-        (None, _) => Ok(None),
-        (Some(Ok(help)), None) if matches!(&*help, "-h" | "--help") => {
-            // Help is an answer, not an error; who does not read it has no other use for it.
-            drop(say(&format!("usage: {usage}\n")));
-            process::exit(0)
-        }
-        (Some(Ok(argument)), None) if !argument.starts_with('-') => Ok(Some(argument)),
-        (Some(_), _) => Err(format!("usage: {usage}")),
-    }
-}
-
-/// For a program that takes none.
+/// For a program that takes no argument. Says how it is used, and ends it, if that is asked for.
 ///
 /// # Errors
 /// How the program is used, if it is given any.
 pub fn no_argument(usage: &str) -> Result<(), String> {
-    match argument(usage)? {
-        None => Ok(()),
-        Some(_) => Err(format!("usage: {usage}")),
+    let usage = format!("usage: {usage}");
+    let mut arguments = env::args_os().skip(1);
+    match (arguments.next(), arguments.next()) {
+        (None, _) => Ok(()),
+        (Some(help), None) if help == "-h" || help == "--help" => {
+            // Help is an answer, not an error; who does not read it has no other use for it.
+            drop(say(&format!("{usage}\n")));
+            process::exit(0)
+        }
+        (Some(_), _) => Err(usage),
     }
 }
 

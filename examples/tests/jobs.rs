@@ -2,10 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
-use std::{
-    fs,
-    process::{Command, Output},
-};
+use std::process::{Command, Output};
 
 fn run(program: &str, arguments: &[&str], settings: &[(&str, &str)]) -> Output {
     let mut command = Command::new(program);
@@ -25,52 +22,15 @@ fn out(program: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn get_writes_the_answer_and_nothing_else() {
-    let data = out(env!("CARGO_BIN_EXE_get"), &["/v1/live/metro"]);
-    assert!(data.starts_with(r#"{"name":"metro""#), "{data}");
-}
-
-#[test]
-fn get_says_by_its_exit_code_what_can_help() {
-    let get = env!("CARGO_BIN_EXE_get");
-    let missing = run(get, &["/nothing/there"], &[]);
-    assert_eq!(missing.status.code(), Some(1));
-    assert!(missing.stdout.is_empty());
-
-    let nobody = ["http://127.0.0.1:1", "http://127.0.0.1:1", "id", "secret"];
-    let settings: Vec<_> = NAMES.into_iter().zip(nobody).collect();
-    assert_eq!(run(get, &[], &settings).status.code(), Some(75));
-    let half = run(get, &[], &settings[..2]);
-    assert_eq!(half.status.code(), Some(1));
-    let error = String::from_utf8_lossy(&half.stderr).into_owned();
-    assert!(error.contains("TDS_CLIENT_ID"), "{error}");
-}
-
-#[test]
 fn what_no_program_can_use_is_said_and_nothing_is_called() {
-    let (get, bulk, poll) = (
-        env!("CARGO_BIN_EXE_get"),
-        env!("CARGO_BIN_EXE_bulk"),
-        env!("CARGO_BIN_EXE_poll"),
-    );
     let id = [("TDS_CLIENT_ID", "id")];
-    let cases: [Case<'_>; 10] = [
+    let cases: [Case<'_>; 3] = [
         // A client that is set shall not be served made-up data.
         (
-            bulk,
+            env!("CARGO_BIN_EXE_shares"),
             &[],
             &id,
             "TDS_AUTH_URL and TDS_BASE_URL and TDS_CLIENT_SECRET not set",
-        ),
-        (get, &["/a b"], &[], "%20"),
-        (get, &["https://127.0.0.1:1/p"], &[], "what follows it"),
-        (get, &["/p", "/q"], &[], "usage: get [PATH]"),
-        (bulk, &["--folder"], &[], "usage: bulk [FOLDER]"),
-        (
-            env!("CARGO_BIN_EXE_backend"),
-            &["8080"],
-            &[],
-            "usage: backend",
         ),
         (
             env!("CARGO_BIN_EXE_shares"),
@@ -84,13 +44,6 @@ fn what_no_program_can_use_is_said_and_nothing_is_called() {
             &[],
             "usage: with-reqwest",
         ),
-        (
-            bulk,
-            &["/proc/none"],
-            &[],
-            "the folder /proc/none cannot be made",
-        ),
-        (poll, &["1.5"], &[], "usage: poll [SECONDS]"),
     ];
     for (program, arguments, settings, told) in cases {
         let output = run(program, arguments, settings);
@@ -104,10 +57,6 @@ fn what_no_program_can_use_is_said_and_nothing_is_called() {
 #[test]
 fn each_says_how_it_is_used() {
     for program in [
-        env!("CARGO_BIN_EXE_get"),
-        env!("CARGO_BIN_EXE_bulk"),
-        env!("CARGO_BIN_EXE_poll"),
-        env!("CARGO_BIN_EXE_backend"),
         env!("CARGO_BIN_EXE_shares"),
         env!("CARGO_BIN_EXE_with-reqwest"),
     ] {
@@ -117,49 +66,6 @@ fn each_says_how_it_is_used() {
             "{help}"
         );
     }
-}
-
-#[test]
-fn calls_that_fail_are_a_failure_that_says_why() {
-    let nobody = ["http://127.0.0.1:1", "http://127.0.0.1:1", "id", "secret"];
-    let settings: Vec<_> = NAMES.into_iter().zip(nobody).collect();
-    let output = run(env!("CARGO_BIN_EXE_backend"), &[], &settings);
-    assert_eq!(output.stdout, b"0 of 200 users served\n");
-    assert_eq!(output.status.code(), Some(1));
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(error.contains("no token could be had"), "{error}");
-}
-
-#[test]
-fn bulk_brings_whole_files_and_a_second_run_only_what_is_missing() {
-    let folder = std::env::temp_dir().join(format!("tds-bulk-{}", std::process::id()));
-    let path = folder.to_str().expect("text");
-    let bulk = env!("CARGO_BIN_EXE_bulk");
-    assert_eq!(out(bulk, &[path]), "31 of 31 missing files brought\n");
-    let sizes: Vec<_> = fs::read_dir(&folder)
-        .expect("the folder")
-        .map(|file| file.expect("a file").metadata().expect("its size").len())
-        .collect();
-    assert_eq!(sizes, [1_048_576; 31], "decoded, and no .part is left");
-    fs::remove_file(folder.join("2026-10-07.csv")).expect("it is there");
-    assert_eq!(out(bulk, &[path]), "1 of 1 missing files brought\n");
-    fs::remove_dir_all(&folder).expect("it is ours");
-}
-
-#[test]
-fn poll_asks_each_feed_in_each_round() {
-    let said = out(env!("CARGO_BIN_EXE_poll"), &[]);
-    assert_eq!(
-        said.matches("/v1/live/rail: 128 bytes").count(),
-        3,
-        "{said}"
-    );
-}
-
-#[test]
-fn backend_makes_one_call_for_all_its_users() {
-    let said = out(env!("CARGO_BIN_EXE_backend"), &[]);
-    assert_eq!(said, "200 of 200 users served\ncalls upstream: 1\n");
 }
 
 #[test]

@@ -1,0 +1,316 @@
+//! `tds bulk`: a list of files, whole or not at all, and the same command does the rest.
+
+use std::{
+    io,
+    num::NonZeroU32,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+    vec,
+};
+
+use clap::Args;
+use tds_examples::say;
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval},
+};
+use tower_tds::{
+    Client,
+    layers::errors::{Counts, RetryLayer},
+};
+
+use crate::{
+    download::{Came, Manner, Trouble, download},
+    ending::Ending,
+    exit::{Exit, Failure},
+    list::{self, Item},
+    progress::{Bytes, Clock, Progress},
+    report::Report,
+    save,
+    settings::ServiceOptions,
+    stop,
+};
+
+/// Bring a list of files: each is there whole or not at all
+///
+/// Run it again for what is missing: what is there is skipped, and what was cut is gone on with where the
+/// service can. Ctrl-C leaves whole files.
+#[derive(Debug, Args)]
+pub(crate) struct Bulk {
+    /// A file with a path and query a line, sent byte for byte, and behind
+    /// a TAB the name of its file, if wanted; - is the standard input
+    #[arg(long, value_name = "FILE")]
+    list: String,
+    /// The folder for the files
+    #[arg(long, value_name = "FOLDER")]
+    out: PathBuf,
+    /// Write the sums to this file, as JSON, with a list to run again
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// How many files at once; each takes about a megabyte with --compress
+    #[arg(long, value_name = "N", default_value = "40")]
+    jobs: NonZeroU32,
+    /// Ask for bodies compressed on their way; parts begin afresh then
+    #[arg(long)]
+    compress: bool,
+    /// Wait when the key has used up its calls, and do not end
+    #[arg(long)]
+    wait_quota: bool,
+    #[command(flatten)]
+    service: ServiceOptions,
+}
+
+/// A run: what is to be done, and what has been.
+struct Run {
+    client: Client,
+    counts: Counts,
+    begun: Instant,
+    report: Report,
+    reasons: Vec<Exit>,
+    ending: Ending,
+    progress: Progress,
+    /// Bytes as they come, also of files that are not whole yet.
+    received: Arc<AtomicU64>,
+}
+
+/// What became of the item with this number.
+type Ended = (usize, Result<Came, Trouble>);
+
+pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
+    let items = list::read(&job.list)?;
+    let _alone = save::alone(&job.out)?;
+    let service = job.service.find().await?;
+    let counts = Counts::new();
+    let mut builder = service
+        .builder
+        .retry(RetryLayer::new().counts(counts.clone()));
+    if job.compress {
+        builder = builder.compression();
+    }
+    let client = builder.build()?;
+    let total = u64::try_from(items.len()).unwrap_or(u64::MAX);
+    let mut run = Run {
+        client: client.clone(),
+        counts,
+        begun: Instant::now(),
+        report: Report::new(total),
+        reasons: Vec::new(),
+        ending: Ending::new(Some(OUTAGE), job.wait_quota),
+        progress: Progress::new(total),
+        received: Arc::default(),
+    };
+    let ended = run.all(&items, &job).await;
+    // Those that are cut short here have a second to tell the service so.
+    client.shutdown(Duration::from_secs(1)).await;
+
+    let exit = ended.unwrap_or_else(|| run.report.exit(&run.reasons));
+    let Run {
+        mut report,
+        progress,
+        counts,
+        begun,
+        ..
+    } = run;
+    progress.end();
+    report.retries = counts.retries();
+    report.seconds = begun.elapsed().as_secs();
+    report.exit = exit.code();
+    say(&report.line()).map_err(|error| unwritten("the standard output", &error))?;
+    if let Some(path) = &job.report {
+        let json = serde_json::to_vec_pretty(&report).map_err(io::Error::other);
+        let written = match json {
+            Ok(json) => save::whole(path, &json).await,
+            Err(error) => Err(error),
+        };
+        written.map_err(|error| unwritten(&path.display().to_string(), &error))?;
+    }
+    Ok(exit)
+}
+
+// === impl Run ===
+
+impl Run {
+    /// Brings all, or gives by what it ended before.
+    async fn all(&mut self, items: &[Item], job: &Bulk) -> Option<Exit> {
+        let manner = Manner {
+            resume: !job.compress,
+            wait_quota: job.wait_quota,
+            received: Arc::clone(&self.received),
+        };
+        let queue: Vec<_> = items.iter().cloned().enumerate().collect();
+        let queue = Arc::new(Mutex::new(queue.into_iter()));
+        let (sender, mut results) = mpsc::channel(64);
+        let mut workers = JoinSet::new();
+        let most = usize::try_from(job.jobs.get()).unwrap_or(usize::MAX);
+        for _ in 0..most.min(items.len()) {
+            let work = work(
+                self.client.clone(),
+                Arc::clone(&queue),
+                job.out.clone(),
+                manner.clone(),
+                sender.clone(),
+            );
+            workers.spawn(work);
+        }
+        drop(sender);
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut stop = std::pin::pin!(stop::asked());
+        let mut left = vec![true; items.len()];
+        let mut had = 0;
+        let ended = loop {
+            tokio::select! {
+                result = results.recv() => {
+                    let Some((number, result)) = result else { break None };
+                    let failed = result.is_err();
+                    let ended = self.note(result, items.get(number));
+                    if let Some(left) = left.get_mut(number) {
+                        *left = failed;
+                    }
+                    if ended.is_some() {
+                        break ended;
+                    }
+                }
+                now = tick.tick() => {
+                    self.show();
+                    let received = self.received.load(Ordering::Relaxed);
+                    if received > had {
+                        self.ending.progressed();
+                    }
+                    had = received;
+                    let paused = self.client.status().limits().paused_for;
+                    if let Some(ended) = self.ending.paused(paused, now) {
+                        self.report.ended_by = Some(QUOTA_GONE.to_owned());
+                        self.progress.say(&format!("tds: {QUOTA_GONE}"));
+                        break Some(ended);
+                    }
+                }
+                () = &mut stop => {
+                    self.report.ended_by = Some("interrupted".to_owned());
+                    break Some(Exit::SomeFailed);
+                }
+            }
+        };
+        // Waits for them, so that no file is written to when this is over.
+        workers.shutdown().await;
+        let why = self.report.ended_by.clone();
+        while let Ok((number, result)) = results.try_recv() {
+            let failed = result.is_err();
+            let _ = self.note(result, items.get(number));
+            if let Some(left) = left.get_mut(number) {
+                *left = failed;
+            }
+        }
+        self.report.ended_by = why;
+        let left = items.iter().zip(left).filter(|(_, left)| *left);
+        self.report.again = left.map(|(item, _)| item.line.clone()).collect();
+        ended
+    }
+
+    /// Adds up, says what is the first of its kind, and by what the job ends, if it does.
+    fn note(&mut self, result: Result<Came, Trouble>, item: Option<&Item>) -> Option<Exit> {
+        let trouble = match result {
+            Ok(came) => {
+                match came {
+                    Came::Skipped => self.report.skipped(),
+                    Came::Whole(bytes) => {
+                        self.ending.succeeded();
+                        self.report.ok(bytes);
+                    }
+                }
+                return None;
+            }
+            Err(trouble) => trouble,
+        };
+        let name = item
+            .map(|item| item.name.display().to_string())
+            .unwrap_or_default();
+        let (line, ended) = match &trouble {
+            Trouble::Service(error) => (error.to_string(), self.ending.failed(error)),
+            Trouble::Disk(error) => {
+                let ended = save::is_the_disk(error).then_some(Exit::SomeFailed);
+                (format!("{name}: {error}"), ended)
+            }
+            Trouble::Answer(why) => (format!("{name}: {why}"), None),
+        };
+        if self.report.failed(trouble.kind()) {
+            self.progress.say(&format!(
+                "tds: {line} (further ones of this kind are counted)"
+            ));
+        }
+        // One of each is enough to tell whether they are all alike.
+        if !self.reasons.contains(&trouble.exit()) {
+            self.reasons.push(trouble.exit());
+        }
+        if ended.is_some() {
+            self.report.ended_by = Some(line);
+        }
+        ended
+    }
+
+    fn show(&mut self) {
+        let done = self.report.done();
+        let Self {
+            report,
+            client,
+            counts,
+            begun,
+            progress,
+            received,
+            ..
+        } = self;
+        progress.show(done, || {
+            let seconds = begun.elapsed().as_secs_f64().max(0.1);
+            let came = done.saturating_sub(report.skipped);
+            let rate = f64::from(u32::try_from(came).unwrap_or(u32::MAX)) / seconds;
+            let left = f64::from(u32::try_from(report.unfinished).unwrap_or(u32::MAX)) / rate;
+            let left = Duration::try_from_secs_f64(left)
+                .map_or_else(|_| "?".to_owned(), |left| Clock(left).to_string());
+            let waits = client.status().waits_for();
+            let waits = waits.map(|waits| format!("; waits for {waits}"));
+            format!(
+                "{done}/{} files, {rate:.0}/s, {left} to go, {}, {} retries{}",
+                report.total,
+                Bytes(received.load(Ordering::Relaxed)),
+                counts.retries(),
+                waits.unwrap_or_default()
+            )
+        });
+    }
+}
+
+/// Takes one after another, until there is none.
+async fn work(
+    client: Client,
+    queue: Arc<Mutex<vec::IntoIter<(usize, Item)>>>,
+    out: PathBuf,
+    manner: Manner,
+    results: mpsc::Sender<Ended>,
+) {
+    loop {
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let Some((number, item)) = next else { return };
+        let path = out.join(&item.name);
+        let came = download(&client, &item.target, &path, &manner).await;
+        if results.send((number, came)).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn unwritten(what: &str, error: &io::Error) -> Failure {
+    Failure::new(Exit::SomeFailed, format!("{what}: {error}"))
+}
+
+const TICK: Duration = Duration::from_millis(250);
+
+/// Each after all of its tries: more than a moment, and fewer than a list's.
+const OUTAGE: u32 = 20;
+
+const QUOTA_GONE: &str = "the key has used up its calls, and nobody says until when; \
+                          come back later, or wait with --wait-quota";

@@ -1,0 +1,233 @@
+//! One file of a bulk download: tried again while that can help, and gone on with where it broke off.
+
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{
+    HeaderMap, StatusCode,
+    header::{CONTENT_ENCODING, CONTENT_RANGE, ETAG, IF_RANGE, RANGE},
+};
+use tokio::{fs, time::sleep};
+use tower_tds::{Client, Error, Kind, Response};
+
+use crate::{
+    exit::Exit,
+    save::{Part, Rest},
+};
+
+/// How downloads go.
+#[derive(Debug, Clone)]
+pub(crate) struct Manner {
+    /// Parts are gone on with. Not where bodies are decoded: a range is one of coded bytes.
+    pub(crate) resume: bool,
+    pub(crate) wait_quota: bool,
+    /// Counts the bytes as they come.
+    pub(crate) received: Arc<AtomicU64>,
+}
+
+/// Why there is no file.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    Service(Error),
+    Disk(io::Error),
+    /// An answer that is a success, and no file.
+    Answer(&'static str),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Came {
+    Skipped,
+    Whole(u64),
+}
+
+/// Brings `target` to `path`, unless that is there: it was whole when it got its name.
+pub(crate) async fn download(
+    client: &Client,
+    target: &str,
+    path: &Path,
+    manner: &Manner,
+) -> Result<Came, Trouble> {
+    if fs::try_exists(path).await? {
+        return Ok(Came::Skipped);
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).await?;
+    }
+    let (mut tries, mut had) = (0_u32, 0);
+    loop {
+        let rest = if manner.resume {
+            Rest::of(path).await
+        } else {
+            None
+        };
+        let length = rest.as_ref().map_or(0, |rest| rest.length);
+        // Whoever gets on is not counted.
+        tries = if length > had { 0 } else { tries };
+        had = length;
+        let trouble = match attempt(client, target, path, rest, &manner.received).await {
+            Ok(bytes) => return Ok(Came::Whole(bytes)),
+            Err(trouble) => trouble,
+        };
+        tries = tries.saturating_add(1);
+        let Some(wait) = trouble.wait(tries, manner) else {
+            return Err(trouble);
+        };
+        sleep(wait).await;
+    }
+}
+
+async fn attempt(
+    client: &Client,
+    target: &str,
+    path: &Path,
+    rest: Option<Rest>,
+    received: &AtomicU64,
+) -> Result<u64, Trouble> {
+    let (mut response, rest) = ask(client, target, rest).await?;
+    let mut part = match (response.status(), &rest) {
+        (StatusCode::OK, _) => Part::create(path, strong(response.headers())).await?,
+        (StatusCode::PARTIAL_CONTENT, Some(rest)) if goes_on(response.headers(), rest.length) => {
+            Part::append(path, rest).await?
+        }
+        _ => {
+            return Err(Trouble::Answer(
+                "a success, but neither 200 nor what follows the part",
+            ));
+        }
+    };
+    let mut length = match rest {
+        Some(rest) if response.status() == StatusCode::PARTIAL_CONTENT => rest.length,
+        _ => 0,
+    };
+    loop {
+        let written = match response.chunk().await {
+            Ok(Some(data)) => {
+                let more = u64::try_from(data.len()).unwrap_or(u64::MAX);
+                length = length.saturating_add(more);
+                // Relaxed: a count that is only shown.
+                received.fetch_add(more, Ordering::Relaxed);
+                part.write(&data).await.map_err(Trouble::from)
+            }
+            Ok(None) => break,
+            Err(error) => Err(Trouble::Service(error)),
+        };
+        if let Err(trouble) = written {
+            part.stop().await?;
+            return Err(trouble);
+        }
+    }
+    if !response.into_http().body().is_verifiable() {
+        part.stop().await?;
+        return Err(Trouble::Answer(
+            "nothing says how long it is, so that it may have been cut",
+        ));
+    }
+    part.finish().await?;
+    Ok(length)
+}
+
+/// Asks for what is missing, or for all if the service will not have it so.
+async fn ask(
+    client: &Client,
+    target: &str,
+    rest: Option<Rest>,
+) -> Result<(Response, Option<Rest>), Trouble> {
+    if let Some(rest) = rest {
+        let range = format!("bytes={}-", rest.length);
+        let call = client.get(target).header(RANGE, range);
+        match call.header(IF_RANGE, &*rest.etag).await {
+            Ok(response) => return Ok((response, Some(rest))),
+            // Nothing follows the part: it is of another file, or was whole already.
+            Err(error) if error.status() == Some(StatusCode::RANGE_NOT_SATISFIABLE) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok((client.get(target).await?, None))
+}
+
+/// A tag by which parts of one and the same bytes are known (RFC 9110, section 13.1.5).
+fn strong(headers: &HeaderMap) -> Option<&str> {
+    let etag = headers.get(ETAG)?.to_str().ok()?;
+    let plain = !headers.contains_key(CONTENT_ENCODING);
+    (plain && etag.starts_with('"')).then_some(etag)
+}
+
+/// Whether an answer is what follows so many bytes.
+fn goes_on(headers: &HeaderMap, length: u64) -> bool {
+    let range = headers
+        .get(CONTENT_RANGE)
+        .and_then(|range| range.to_str().ok());
+    let start = range.and_then(|range| range.strip_prefix("bytes ")?.split_once('-'));
+    let start = start.and_then(|(start, _)| start.parse::<u64>().ok());
+    start == Some(length) && !headers.contains_key(CONTENT_ENCODING)
+}
+
+// === impl Trouble ===
+
+impl Trouble {
+    /// How long to wait before another try, if it can help: on top of the client's own.
+    fn wait(&self, tries: u32, manner: &Manner) -> Option<Duration> {
+        let Self::Service(error) = self else {
+            return None;
+        };
+        let told = error.retry_after();
+        match Exit::of(error) {
+            Exit::Quota if manner.wait_quota => Some(told.unwrap_or(QUOTA)),
+            // A window of a minute is a rate, and not the end: a small plan has many. Whoever watches the job
+            // ends it if nothing comes after one.
+            Exit::Quota if error.kind() == Kind::Throttled => told,
+            Exit::Unreachable if error.is_retryable() && tries < TRIES => {
+                Some(told.unwrap_or(PAUSE.saturating_mul(tries)))
+            }
+            Exit::Whole
+            | Exit::SomeFailed
+            | Exit::Usage
+            | Exit::Quota
+            | Exit::Credentials
+            | Exit::Unreachable => None,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Service(error) => error.kind().as_str(),
+            Self::Disk(_) => "disk",
+            Self::Answer(_) => "no_file",
+        }
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Service(error) => Exit::of(error),
+            Self::Disk(_) | Self::Answer(_) => Exit::SomeFailed,
+        }
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Service(error)
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Disk(error)
+    }
+}
+
+/// Each with the client's own attempts within it.
+const TRIES: u32 = 4;
+
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Where the service does not say when a quota resets, once a minute costs little.
+const QUOTA: Duration = Duration::from_secs(60);

@@ -1,0 +1,79 @@
+//! `tds get`: one answer, for scripts and cron.
+
+use std::{path::PathBuf, time::Duration};
+
+use bytes::Bytes;
+use clap::Args;
+use tds_examples::say_bytes;
+use tokio::time::{Instant, sleep, timeout};
+use tower_tds::{Client, Deadline, Error};
+
+use crate::{
+    exit::{Exit, Failure},
+    save,
+    settings::{Service, ServiceOptions, duration},
+    target,
+};
+
+/// Write one answer to the standard output: data, or nothing and an exit code
+///
+/// Nothing is written unless the answer came whole. The token is kept for the next start, and starts at the
+/// same moment go one after another.
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    /// Path and query, sent byte for byte: '/v1/live/bus?$top=5'
+    #[arg(value_parser = target::argument)]
+    path: String,
+    /// Write to this file, which is replaced once the answer is whole
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Give up after this time, whatever it waits for
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration)]
+    deadline: Duration,
+    #[command(flatten)]
+    service: ServiceOptions,
+}
+
+pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
+    let Service {
+        builder,
+        state,
+        simulated,
+    } = job.service.find().await?;
+    let client = builder.build()?;
+    let begun = Instant::now();
+    // The token first: those who wait for one and the same begin together, and their turns are for that.
+    let token = timeout(job.deadline, client.tokens().ready()).await;
+    if let (Some(state), Ok(Ok(_))) = (&state, token) {
+        let turn = state.turn().await;
+        sleep(turn.min(job.deadline.saturating_sub(begun.elapsed()))).await;
+    }
+    let left = job.deadline.saturating_sub(begun.elapsed());
+    let answer = get(&client, &job.path, left).await;
+    // What was got is for the next start: it is in its file when this is over.
+    drop(timeout(SAVING, client.tokens().idle()).await);
+    drop(simulated);
+    let answer = answer?;
+    let written = match &job.out {
+        Some(path) => save::whole(path, &answer).await,
+        None => say_bytes(&answer),
+    };
+    written.map_err(|error| {
+        let out = job.out.as_deref().map(|path| path.display().to_string());
+        let out = out.unwrap_or_else(|| "the standard output".to_owned());
+        Failure::new(Exit::SomeFailed, format!("{out}: {error}"))
+    })?;
+    Ok(Exit::Whole)
+}
+
+async fn get(client: &Client, path: &str, left: Duration) -> Result<Bytes, Error> {
+    client
+        .get(path)
+        .deadline(Deadline::after(left).whole())
+        .await?
+        .bytes()
+        .await
+}
+
+/// A token request takes ten seconds at most.
+const SAVING: Duration = Duration::from_secs(15);

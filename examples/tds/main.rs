@@ -1,0 +1,69 @@
+//! The jobs that users of the service have, in one program: `tds --help` lists them.
+//!
+//! Without settings each job calls a simulated service that it starts itself, and says so.
+
+mod backend;
+mod bulk;
+mod cache;
+mod download;
+mod ending;
+mod exit;
+mod gateway;
+mod get;
+mod list;
+mod outage;
+mod poll;
+mod progress;
+mod refusal;
+mod report;
+mod save;
+mod serve;
+mod settings;
+mod state;
+mod stop;
+mod target;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tds_examples::warn;
+
+/// Data of the transport data service: one token, inside its limits, whole files or none.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tds",
+    term_width = 80,
+    arg_required_else_help = true,
+    after_help = exit::TABLE
+)]
+struct Cli {
+    #[command(subcommand)]
+    job: Job,
+}
+
+#[derive(Debug, Subcommand)]
+enum Job {
+    Get(get::Get),
+    Bulk(bulk::Bulk),
+    Poll(poll::Poll),
+    Backend(backend::Backend),
+    Gateway(gateway::Gateway),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let ended = match Cli::parse().job {
+        Job::Get(job) => get::run(job).await,
+        Job::Bulk(job) => bulk::run(job).await,
+        Job::Poll(job) => poll::run(job).await,
+        Job::Backend(job) => backend::run(job).await,
+        Job::Gateway(job) => gateway::run(job).await,
+    };
+    match ended {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            warn(&format!("tds: {failure}"));
+            failure.exit.into()
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! `tds poll`: feeds, for weeks.
+
+use std::{
+    io,
+    num::NonZeroU64,
+    path::{Path, PathBuf},
+    pin::pin,
+    time::Duration,
+};
+
+use clap::Args;
+use http::{
+    HeaderValue, StatusCode,
+    header::{ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED},
+};
+use tds_examples::{say, warn};
+use tokio::{
+    fs,
+    sync::mpsc,
+    task::JoinSet,
+    time::{MissedTickBehavior, interval},
+};
+use tower_tds::{Client, Deadline, Error};
+
+use crate::{
+    ending::Ending,
+    exit::{Exit, Failure},
+    list::{self, Item},
+    outage::Outages,
+    save,
+    settings::{ServiceOptions, duration},
+    stop,
+};
+
+/// Read feeds again and again: a line and a file for each change
+///
+/// A feed that is late is never asked twice at once, and makes up for nothing. An outage is a line when it
+/// begins and one when it ends. Ctrl-C ends it, with whole files.
+#[derive(Debug, Args)]
+pub(crate) struct Poll {
+    /// A file with a path and query a line, as for bulk; - is the standard input
+    #[arg(long, value_name = "FILE")]
+    list: String,
+    /// How often each feed is asked for
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
+    every: Duration,
+    /// Write each feed to a file in this folder, replaced when it is whole
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// End after so many rounds
+    #[arg(long, value_name = "N")]
+    rounds: Option<NonZeroU64>,
+    /// Wait when the key has used up its calls, and do not end
+    #[arg(long)]
+    wait_quota: bool,
+    #[command(flatten)]
+    service: ServiceOptions,
+}
+
+/// A feed, and what is known of its last answer that is whole.
+struct Feed {
+    item: Item,
+    client: Client,
+    path: Option<PathBuf>,
+    deadline: Deadline,
+    etag: Option<HeaderValue>,
+    modified: Option<HeaderValue>,
+}
+
+/// What a round has brought: the bytes of a change, if there was one.
+type Round = Result<Option<u64>, Trouble>;
+
+enum Trouble {
+    Service(Error),
+    Disk(io::Error),
+}
+
+pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
+    let items = list::read(&job.list)?;
+    let _alone = job.out.as_deref().map(save::alone).transpose()?;
+    let service = job.service.find().await?;
+    let client = service.builder.build()?;
+    let (sender, mut rounds) = mpsc::channel(64);
+    let mut feeds = JoinSet::new();
+    for (number, item) in items.iter().cloned().enumerate() {
+        let feed = Feed {
+            path: job.out.as_ref().map(|out| out.join(&item.name)),
+            item,
+            client: client.clone(),
+            deadline: Deadline::after(job.every.clamp(SHORTEST, LONGEST)).whole(),
+            etag: None,
+            modified: None,
+        };
+        feeds.spawn(feed.poll(number, job.every, job.rounds, sender.clone()));
+    }
+    drop(sender);
+
+    let mut outages = Outages::default();
+    let mut ending = Ending::new(None, job.wait_quota);
+    let mut tick = interval(TICK);
+    let mut stop = pin!(stop::asked());
+    let exit = loop {
+        tokio::select! {
+            round = rounds.recv() => {
+                let Some((number, round)) = round else {
+                    break if outages.last() { Exit::SomeFailed } else { Exit::Whole };
+                };
+                let name = items.get(number).map_or("", |item| &item.target);
+                if let Some(exit) = told(number, name, round, &mut outages, &mut ending)? {
+                    break exit;
+                }
+            }
+            now = tick.tick() => {
+                if let Some(exit) = ending.paused(client.status().limits().paused_for, now) {
+                    warn("tds: the key has used up its calls; --wait-quota waits for more");
+                    break exit;
+                }
+            }
+            // What it is there for has no other end.
+            () = &mut stop => break Exit::Whole,
+        }
+    };
+    feeds.shutdown().await;
+    client.shutdown(Duration::from_millis(500)).await;
+    Ok(exit)
+}
+
+/// Tells of a round, and by what the job ends, if it does.
+fn told(
+    number: usize,
+    name: &str,
+    round: Round,
+    outages: &mut Outages,
+    ending: &mut Ending,
+) -> Result<Option<Exit>, Failure> {
+    let (line, exit, ends) = match round {
+        Ok(change) => {
+            ending.succeeded();
+            for line in outages.succeeded(number, name) {
+                warn(&format!("tds: {line}"));
+            }
+            if let Some(bytes) = change {
+                let said = say(&format!("{name}\t{bytes}\n"));
+                said.map_err(|error| {
+                    Failure::new(Exit::SomeFailed, format!("the standard output: {error}"))
+                })?;
+            }
+            return Ok(None);
+        }
+        Err(Trouble::Service(error)) => {
+            (error.to_string(), Exit::of(&error), ending.failed(&error))
+        }
+        Err(Trouble::Disk(error)) => {
+            let ends = save::is_the_disk(&error).then_some(Exit::SomeFailed);
+            (format!("{name}: {error}"), Exit::SomeFailed, ends)
+        }
+    };
+    if let Some(line) = outages.failed(number, exit, &line) {
+        warn(&format!("tds: {line}"));
+    }
+    Ok(ends)
+}
+
+// === impl Feed ===
+
+impl Feed {
+    async fn poll(
+        mut self,
+        number: usize,
+        every: Duration,
+        rounds: Option<NonZeroU64>,
+        news: mpsc::Sender<(usize, Round)>,
+    ) {
+        let mut due = interval(every);
+        // After an outage one round makes up for all that were missed.
+        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        for _ in 0..rounds.map_or(u64::MAX, NonZeroU64::get) {
+            due.tick().await;
+            let round = self.round().await;
+            if news.send((number, round)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn round(&mut self) -> Round {
+        let mut call = self.client.get(&self.item.target).deadline(self.deadline);
+        if let Some(etag) = &self.etag {
+            call = call.header(IF_NONE_MATCH, etag.clone());
+        }
+        if let Some(modified) = &self.modified {
+            call = call.header(IF_MODIFIED_SINCE, modified.clone());
+        }
+        let response = call.await?;
+        if response.status() == StatusCode::NOT_MODIFIED {
+            return Ok(None);
+        }
+        let header = |name| response.headers().get(name).cloned();
+        let (etag, modified) = (header(ETAG), header(LAST_MODIFIED));
+        let body = response.bytes().await?;
+        if let Some(path) = &self.path {
+            if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
+                fs::create_dir_all(folder).await?;
+            }
+            save::whole(path, &body).await?;
+        }
+        // Not before it is where it belongs: what is said to be known is not sent again.
+        (self.etag, self.modified) = (etag, modified);
+        Ok(Some(u64::try_from(body.len()).unwrap_or(u64::MAX)))
+    }
+}
+
+// === impl Trouble ===
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Service(error)
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Disk(error)
+    }
+}
+
+const TICK: Duration = Duration::from_millis(250);
+
+/// Time for a token and a permit, however often a feed is asked for.
+const SHORTEST: Duration = Duration::from_secs(10);
+
+/// After that the data would be old.
+const LONGEST: Duration = Duration::from_secs(60);

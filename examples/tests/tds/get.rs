@@ -1,0 +1,219 @@
+//! `tds get`: data or an exit code, one token for all starts.
+
+use std::{
+    fs,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use tds_sim::{Config, Quota};
+use tokio::task::JoinSet;
+
+use crate::{Bench, end, err, out, output, tds, text};
+
+#[tokio::test]
+async fn thirty_in_a_row_and_ten_at_once_ask_for_one_token() {
+    let bench = Bench::new("get-token", Config::default()).await;
+    for _ in 0..30 {
+        let run = bench.run(&["get", "/v1/live/bus?$top=5&n=%24"]).await;
+        assert!(run.status.success(), "{}", err(&run));
+        assert!(out(&run).starts_with(r#"{"name":"bus""#), "{}", out(&run));
+        assert_eq!(err(&run), "");
+    }
+    let mut runs = JoinSet::new();
+    for _ in 0..10 {
+        runs.spawn(output(bench.tds(&["get", "/v1/live/bus"])));
+    }
+    for run in runs.join_all().await {
+        assert!(run.status.success(), "{}", err(&run));
+    }
+    let ledger = bench.server.ledger();
+    let seen = ledger.summary();
+    assert_eq!((seen.token_posts, seen.by_status.get(&200)), (1, Some(&40)));
+    assert_eq!(seen.data_calls, 40);
+    assert_eq!(&*ledger.arrivals()[0].target, "/v1/live/bus?$top=5&n=%24");
+}
+
+#[tokio::test]
+async fn starts_at_once_without_a_token_ask_for_one() {
+    let bench = Bench::new("get-at-once", Config::default()).await;
+    let mut runs = JoinSet::new();
+    for _ in 0..10 {
+        runs.spawn(output(bench.tds(&["get", "/v1/live/bus"])));
+    }
+    for run in runs.join_all().await {
+        assert!(run.status.success(), "{}", err(&run));
+    }
+    let seen = bench.server.ledger().summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 10));
+    assert_eq!(seen.by_status.get(&200), Some(&10));
+}
+
+#[tokio::test]
+async fn a_start_waits_for_the_turns_of_those_before_it() {
+    let bench = Bench::new("get-turn", Config::default()).await;
+    assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
+    let stamp = fs::read_dir(bench.path("state"))
+        .expect("it was made")
+        .map(|file| file.expect("a file").path())
+        .find(|path| text(path).contains("/start-"))
+        .expect("the stamp");
+    // A hundred and sixty are before it.
+    let last = now() + 4_000;
+    fs::write(&stamp, last.to_string()).expect("it is ours");
+    assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
+    assert!(now() > last, "it went before them");
+    let next = fs::read_to_string(&stamp).expect("it is there");
+    assert_eq!(next, (last + 25).to_string());
+
+    // The clock was set back by a day, or the file is broken: nobody waits for that.
+    for stale in [(now() + 86_400_000).to_string(), "broken".to_owned()] {
+        fs::write(&stamp, stale).expect("it is ours");
+        let run = bench
+            .run(&["get", "/v1/live/bus", "--deadline", "1m"])
+            .await;
+        assert!(run.status.success(), "{}", err(&run));
+        let next = fs::read_to_string(&stamp).expect("it is there");
+        assert!(next.parse::<u128>().expect("a number") <= now(), "{next}");
+    }
+}
+
+#[tokio::test]
+async fn the_exit_code_says_who_can_help_and_nothing_else_is_written() {
+    let bench = Bench::new("get-exit", Config::default()).await;
+    let missing = bench.run(&["get", "/nothing/there"]).await;
+    assert_eq!(missing.status.code(), Some(1), "{}", err(&missing));
+    assert!(missing.stdout.is_empty());
+
+    let server = &bench.server;
+    server
+        .sim()
+        .set_roles(server.client_id(), ["history"])
+        .expect("its key");
+    server.sim().revoke_all();
+    let role = bench.run(&["get", "/v1/live/bus"]).await;
+    assert_eq!(role.status.code(), Some(4), "{}", err(&role));
+    assert!(err(&role).contains("role"), "{}", err(&role));
+
+    server
+        .sim()
+        .set_quota(Some(Quota::new(0, std::time::Duration::from_secs(3_600))));
+    let quota = bench.run(&["get", "/v1/history/bus"]).await;
+    assert_eq!(quota.status.code(), Some(3), "{}", err(&quota));
+
+    let mut nobody = bench.tds(&["get", "/v1/live/bus", "--deadline", "3s"]);
+    nobody.env("TDS_BASE_URL", "http://127.0.0.1:1");
+    let nobody = output(nobody).await;
+    assert_eq!(nobody.status.code(), Some(5), "{}", err(&nobody));
+    for run in [role, quota, nobody] {
+        assert!(run.stdout.is_empty());
+        assert!(!err(&run).contains(server.client_secret()));
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_secret_is_sent_once() {
+    let bench = Bench::new("get-secret", Config::default()).await;
+    let mut run = bench.tds(&["get", "/v1/live/bus"]);
+    run.env("TDS_CLIENT_SECRET", "wrong");
+    let run = output(run).await;
+    assert_eq!(run.status.code(), Some(4), "{}", err(&run));
+    let seen = bench.server.ledger().summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 0));
+}
+
+#[tokio::test]
+async fn settings_come_from_a_file_and_a_pasted_newline_is_no_part_of_the_secret() {
+    let bench = Bench::new("get-file", Config::default()).await;
+    let server = &bench.server;
+    let secret = bench.path("secret");
+    fs::write(&secret, format!("{}\r\n", server.client_secret())).expect("a file");
+    private(&secret);
+    let env = bench.path("env");
+    let lines = format!(
+        "# a comment\nexport TDS_AUTH_URL=\"{}\"\nTDS_BASE_URL='{}'\nTDS_CLIENT_ID={} \nTDS_CLIENT_SECRET_FILE={}\n",
+        server.auth_url(),
+        server.base_url(),
+        server.client_id(),
+        text(&secret),
+    );
+    fs::write(&env, lines).expect("a file");
+    let file = bench.path("bus.json");
+    let arguments = [
+        "get",
+        "/v1/live/bus",
+        "--env-file",
+        text(&env),
+        "--out",
+        text(&file),
+    ];
+    let mut run = tds(&arguments);
+    // Of another key, and not looked at.
+    run.env("TDS_CLIENT_SECRET", "wrong")
+        .env("TDS_STATE_DIR", bench.path("state"));
+    let run = output(run).await;
+    assert!(run.status.success(), "{}", err(&run));
+    assert!(run.stdout.is_empty());
+    let data = fs::read_to_string(&file).expect("it is whole");
+    assert!(data.starts_with(r#"{"name":"bus""#), "{data}");
+}
+
+#[tokio::test]
+async fn a_cut_answer_is_no_answer() {
+    let mut config = Config::default();
+    config
+        .faults
+        .data
+        .push("truncate".parse().expect("a fault"));
+    let bench = Bench::new("get-cut", config).await;
+    let file = bench.path("bus.json");
+    fs::write(&file, "of yesterday").expect("a file");
+    let run = bench
+        .run(&["get", "/v1/live/bus", "--out", text(&file)])
+        .await;
+    assert_eq!(run.status.code(), Some(5), "{}", err(&run));
+    let run = bench.run(&["get", "/v1/live/bus"]).await;
+    assert!(run.stdout.is_empty());
+    assert_eq!(
+        fs::read_to_string(&file).expect("it is there"),
+        "of yesterday"
+    );
+    assert!(!bench.path("bus.json.part").exists());
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_shared_is_said_and_the_answer_comes() {
+    let bench = Bench::new("get-state", Config::default()).await;
+    let mut run = bench.tds(&["get", "/v1/live/bus"]);
+    run.env("TDS_STATE_DIR", "/proc/none");
+    let run = output(run).await;
+    assert!(run.status.success(), "{}", err(&run));
+    assert!(err(&run).contains("/proc/none"), "{}", err(&run));
+}
+
+#[tokio::test]
+async fn a_full_disk_is_said() {
+    let bench = Bench::new("get-full", Config::default()).await;
+    let mut run = bench.tds(&["get", "/v1/live/bus"]);
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .expect("Linux has it");
+    run.stdout(full).stderr(std::process::Stdio::piped());
+    let run = end(run.spawn().expect("it starts")).await;
+    assert_eq!(run.status.code(), Some(1), "{}", err(&run));
+    assert!(err(&run).contains("standard output"), "{}", err(&run));
+}
+
+fn private(path: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "stamps are of the clock that processes share"
+)]
+fn now() -> u128 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.expect("after 1970").as_millis()
+}

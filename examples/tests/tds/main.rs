@@ -1,0 +1,142 @@
+//! The jobs as their users run them: processes, against a simulated service whose ledger says what it saw.
+
+#![expect(
+    clippy::expect_used,
+    clippy::arithmetic_side_effects,
+    reason = "a surprise in a test is a failed test"
+)]
+
+mod backend;
+mod bulk;
+mod gateway;
+mod get;
+mod poll;
+mod serving;
+mod upstream;
+mod usage;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+use tds_sim::{Config, Server};
+use tokio::time::{Duration, sleep};
+
+/// A service, a folder of the test's own, and the key to the one in the other.
+struct Bench {
+    server: Server,
+    folder: PathBuf,
+}
+
+// === impl Bench ===
+
+impl Bench {
+    async fn new(name: &str, config: Config) -> Self {
+        let server = Server::start(config).await.expect("free ports");
+        Self {
+            server,
+            folder: folder(name),
+        }
+    }
+
+    /// `tds` with these arguments, and the settings of the service.
+    fn tds(&self, arguments: &[&str]) -> Command {
+        let mut command = tds(arguments);
+        command
+            .env("TDS_AUTH_URL", self.server.auth_url())
+            .env("TDS_BASE_URL", self.server.base_url())
+            .env("TDS_CLIENT_ID", self.server.client_id())
+            .env("TDS_CLIENT_SECRET", self.server.client_secret())
+            .env("TDS_STATE_DIR", self.path("state"));
+        command
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Output {
+        output(self.tds(arguments)).await
+    }
+
+    /// Waits until the service has seen so much.
+    async fn seen(&self, enough: impl Fn(&tds_sim::Summary) -> bool) {
+        while !enough(&self.server.ledger().summary()) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
+
+/// `tds` with these arguments and no settings.
+fn tds(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tds"));
+    for name in NAMES {
+        command.env_remove(name);
+    }
+    command.args(arguments);
+    command
+}
+
+async fn output(mut command: Command) -> Output {
+    let run = tokio::task::spawn_blocking(move || command.output());
+    run.await.expect("no panic").expect("the program starts")
+}
+
+/// Sends a signal to a process.
+fn signal(child: &Child, signal: &str) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args([signal, &pid]).status();
+    assert!(sent.expect("kill is there").success());
+}
+
+/// Waits for the end of a process that was started with pipes.
+async fn end(child: Child) -> Output {
+    let run = tokio::task::spawn_blocking(move || child.wait_with_output());
+    run.await.expect("no panic").expect("it ends")
+}
+
+fn piped(mut command: Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the program starts")
+}
+
+/// What the simulated service has at `/v1/live/NAME`.
+fn live(name: &str) -> String {
+    let start = format!("{{\"name\":\"{name}\",\"status\":\"on time\",\"note\":\"");
+    format!("{start}{}\"}}\n", "-".repeat(128 - start.len() - 3))
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("tds-{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder of its own");
+    folder
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("text")
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+const NAMES: [&str; 6] = [
+    "TDS_AUTH_URL",
+    "TDS_BASE_URL",
+    "TDS_CLIENT_ID",
+    "TDS_CLIENT_SECRET",
+    "TDS_CLIENT_SECRET_FILE",
+    "TDS_STATE_DIR",
+];

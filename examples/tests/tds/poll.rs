@@ -1,0 +1,185 @@
+//! `tds poll`: what has changed, one line for an outage's start and one for its end, and an end where there has to be one.
+
+use std::{
+    fs,
+    process::Output,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use tds_sim::{Config, Faults, Quota};
+
+use crate::{
+    Bench, end, err, live, out, output, piped, signal, tds, text,
+    upstream::{Upstream, answer},
+};
+
+impl Bench {
+    fn poll(&self, lines: &str, more: &[&str]) -> std::process::Command {
+        fs::write(self.path("feeds"), lines).expect("a file");
+        let (list, files) = (self.path("feeds"), self.path("files"));
+        let mut arguments = vec!["poll", "--list", text(&list), "--out", text(&files)];
+        arguments.extend(more);
+        self.tds(&arguments)
+    }
+}
+
+fn lines(run: &Output, with: &str) -> usize {
+    err(run).lines().filter(|line| line.contains(with)).count()
+}
+
+const THREE: &str = "/v1/live/bus\n/v1/live/metro\tm.json\n/v1/live/rail\n";
+
+#[tokio::test]
+async fn each_feed_is_asked_for_in_each_round() {
+    let bench = Bench::new("poll-rounds", Config::default()).await;
+    let run = output(bench.poll(THREE, &["--every", "200ms", "--rounds", "4"])).await;
+    assert!(run.status.success(), "{}", err(&run));
+    assert_eq!(
+        out(&run).matches("/v1/live/rail\t128\n").count(),
+        4,
+        "{}",
+        out(&run)
+    );
+    let metro = fs::read_to_string(bench.path("files").join("m.json"));
+    assert_eq!(metro.expect("it is whole"), live("metro"));
+    let seen = bench.server.ledger().summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 12));
+    assert_eq!(seen.by_status.get(&200), Some(&12));
+}
+
+#[tokio::test]
+async fn what_is_known_is_not_sent_again() {
+    let bench = Bench::new("poll-known", Config::default()).await;
+    let upstream = Upstream::start(|head, nth| {
+        let version = if nth < 2 { "\"v1\"" } else { "\"v2\"" };
+        if head.contains(&format!("if-none-match: {version}\r\n")) {
+            return answer("304 Not Modified", &format!("etag: {version}\r\n"), b"");
+        }
+        let headers = format!("etag: {version}\r\ncontent-length: 4\r\n");
+        answer("200 OK", &headers, version.as_bytes())
+    });
+    let mut run = bench.poll("/bus\n", &["--every", "50ms", "--rounds", "5"]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    let run = output(run).await;
+    assert!(run.status.success(), "{}", err(&run));
+    assert_eq!(
+        out(&run),
+        "/bus\t4\n/bus\t4\n",
+        "two changes in five rounds"
+    );
+    assert_eq!(upstream.heads().len(), 5);
+    let file = fs::read(bench.path("files").join("bus"));
+    assert_eq!(file.expect("it is whole"), b"\"v2\"");
+    assert!(
+        !err(&run).contains("outage"),
+        "304 is a success: {}",
+        err(&run)
+    );
+}
+
+#[tokio::test]
+async fn an_outage_of_all_feeds_is_a_line_at_its_start_and_one_at_its_end() {
+    let bench = Bench::new("poll-outage", Config::default()).await;
+    let run = piped(bench.poll(THREE, &["--every", "300ms"]));
+    bench.seen(|seen| seen.complete >= 6).await;
+    let mut faults = Faults::default();
+    faults.data.push("503".parse().expect("a fault"));
+    faults.data.push("reset-head@0.5".parse().expect("a fault"));
+    let sim = bench.server.sim();
+    sim.set_faults(faults);
+    // Three attempts for each of three feeds, and more.
+    let begun = bench.server.ledger().summary().data_calls;
+    bench.seen(|seen| seen.data_calls >= begun + 24).await;
+    sim.set_faults(Faults::default());
+    let good = |seen: &tds_sim::Summary| seen.by_status.get(&200).copied().unwrap_or_default();
+    let before = good(&bench.server.ledger().summary());
+    bench.seen(|seen| good(seen) >= before + 9).await;
+    signal(&run, "-TERM");
+    let run = end(run).await;
+    assert!(run.status.success(), "{}", err(&run));
+    assert_eq!(lines(&run, "outage: "), 1, "{}", err(&run));
+    assert_eq!(lines(&run, "outage over"), 1, "{}", err(&run));
+    for (name, resource) in [
+        ("v1_live_bus", "bus"),
+        ("m.json", "metro"),
+        ("v1_live_rail", "rail"),
+    ] {
+        let file = fs::read_to_string(bench.path("files").join(name));
+        assert_eq!(file.expect("it is whole"), live(resource));
+    }
+}
+
+#[tokio::test]
+async fn an_outage_is_over_with_the_last_feed_and_not_with_the_first() {
+    let bench = Bench::new("poll-last", Config::default()).await;
+    let (slow, quick) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    // Each is refused for a while, one for longer than the other; and refused so that nothing is tried again.
+    let upstream = Upstream::start(move |head, _| {
+        let is_slow = head.starts_with("GET /slow ");
+        let (asked, rounds) = if is_slow { (&slow, 20) } else { (&quick, 3) };
+        if asked.fetch_add(1, Ordering::Relaxed) < rounds {
+            let role =
+                "Access token does not have the required scope/role: Missing required realm role";
+            let headers = format!("content-length: {}\r\n", role.len());
+            return answer("401 Unauthorized", &headers, role.as_bytes());
+        }
+        answer("200 OK", "content-length: 2\r\n", b"ok")
+    });
+    let mut run = bench.poll("/slow\n/quick\n", &["--every", "50ms", "--rounds", "25"]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    let run = output(run).await;
+    assert!(run.status.success(), "{}", err(&run));
+    assert_eq!(lines(&run, "outage: "), 1, "{}", err(&run));
+    assert_eq!(lines(&run, "outage over"), 1, "{}", err(&run));
+    assert!(
+        err(&run).contains("23 failures: /slow is there"),
+        "{}",
+        err(&run)
+    );
+}
+
+#[tokio::test]
+async fn a_feed_that_is_not_there_stops_no_other() {
+    let bench = Bench::new("poll-404", Config::default()).await;
+    let list = format!("/nothing\n{THREE}");
+    let run = output(bench.poll(&list, &["--every", "50ms", "--rounds", "3"])).await;
+    assert_eq!(run.status.code(), Some(1), "{}", err(&run));
+    assert_eq!(lines(&run, "outage: "), 1, "{}", err(&run));
+    assert_eq!(out(&run).lines().count(), 9);
+}
+
+#[tokio::test]
+async fn it_ends_by_itself_when_it_cannot_succeed() {
+    let bench = Bench::new("poll-end", Config::default()).await;
+    let mut wrong = bench.poll(THREE, &["--every", "100ms"]);
+    wrong.env("TDS_CLIENT_SECRET", "wrong");
+    let wrong = output(wrong).await;
+    assert_eq!(wrong.status.code(), Some(4), "{}", err(&wrong));
+    assert_eq!(bench.server.ledger().summary().token_posts, 1);
+
+    let sim = bench.server.sim();
+    sim.set_quota(Some(Quota::new(0, Duration::from_secs(86_400))));
+    let quota = output(bench.poll(THREE, &["--every", "100ms"])).await;
+    assert_eq!(quota.status.code(), Some(3), "{}", err(&quota));
+    assert!(bench.server.ledger().summary().data_calls < 20);
+}
+
+#[tokio::test]
+async fn what_it_cannot_use_is_told() {
+    let bench = Bench::new("poll-usage", Config::default()).await;
+    for (lines, more, told) in [
+        ("/a\n", &["--every", "15"][..], "500ms"),
+        ("/a\n", &["--every", "0s"], "500ms"),
+        ("/a\n", &["--rounds", "0"], "rounds"),
+        ("/a\t../x\n", &[], "leaves the folder"),
+        ("", &[], "no line"),
+    ] {
+        let run = output(bench.poll(lines, more)).await;
+        assert_eq!(run.status.code(), Some(2), "{}", err(&run));
+        assert!(err(&run).contains(told), "{}", err(&run));
+    }
+    let none = output(tds(&["poll"])).await;
+    assert_eq!(none.status.code(), Some(2));
+    assert_eq!(bench.server.ledger().summary().data_calls, 0);
+}

@@ -1,0 +1,94 @@
+//! Servers of `tds`, and the users of them.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    process::{Child, Command, Stdio},
+    thread,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// A server that has said where it listens; killed with its test.
+pub(crate) struct Serving {
+    pub(crate) child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+/// An answer as it came.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+// === impl Serving ===
+
+impl Serving {
+    pub(crate) fn start(mut command: Command) -> Self {
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        let address = loop {
+            let line = lines.next().expect("it listens").expect("text");
+            if let Some((_, address)) = line.split_once("listening on http://") {
+                break address.parse().expect("an address");
+            }
+        };
+        // What it says further is read, so that it never waits for a reader.
+        thread::spawn(move || lines.for_each(drop));
+        Self { child, address }
+    }
+
+    pub(crate) async fn get(&self, target: &str) -> Answer {
+        self.ask(&format!("GET {target} HTTP/1.1\r\nhost: localhost"))
+            .await
+    }
+
+    /// The end of the head is added.
+    pub(crate) async fn ask(&self, head: &str) -> Answer {
+        let mut stream = self.send(head).await;
+        let mut answer = Vec::new();
+        // A reset is an end, too: what came before is what counts.
+        drop(stream.read_to_end(&mut answer).await);
+        let end = answer.windows(4).position(|end| end == b"\r\n\r\n");
+        let end = end.expect("a head") + 4;
+        let head = String::from_utf8_lossy(&answer[..end]).to_lowercase();
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
+        Answer {
+            status: status.expect("a status"),
+            head,
+            body: answer.split_off(end),
+        }
+    }
+
+    /// Asks, and leaves the answer to be read.
+    pub(crate) async fn send(&self, head: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.expect("it listens");
+        let head = format!("{head}\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.expect("it reads");
+        stream
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}

@@ -1,0 +1,71 @@
+//! A data service whose every answer a test writes itself, byte for byte.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+/// Answers each request on a connection of its own, and keeps their heads.
+pub(crate) struct Upstream {
+    pub(crate) url: String,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+// === impl Upstream ===
+
+impl Upstream {
+    /// `answer` is given the head of a request and how many came before it.
+    pub(crate) fn start(answer: impl Fn(&str, usize) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("its address"));
+        let heads = Arc::<Mutex<Vec<String>>>::default();
+        let (answer, seen) = (Arc::new(answer), Arc::clone(&heads));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (answer, seen) = (Arc::clone(&answer), Arc::clone(&seen));
+                let stream = stream.expect("a connection");
+                thread::spawn(move || serve(stream, &*answer, &seen));
+            }
+        });
+        Self { url, heads }
+    }
+
+    pub(crate) fn heads(&self) -> Vec<String> {
+        self.heads.lock().expect("no panic").clone()
+    }
+}
+
+fn serve(
+    mut stream: TcpStream,
+    answer: &(impl Fn(&str, usize) -> Vec<u8> + ?Sized),
+    seen: &Mutex<Vec<String>>,
+) {
+    let mut head = String::new();
+    let mut lines = BufReader::new(stream.try_clone().expect("a handle"));
+    while !head.ends_with("\r\n\r\n") {
+        if lines.read_line(&mut head).unwrap_or(0) == 0 {
+            return;
+        }
+    }
+    // Names are compared without their case, and values with it.
+    let named = |line: &str| match line.split_once(": ") {
+        Some((name, value)) => format!("{}: {value}", name.to_lowercase()),
+        None => line.to_owned(),
+    };
+    let head: String = head.split_inclusive("\r\n").map(named).collect();
+    let nth = {
+        let mut seen = seen.lock().expect("no panic");
+        seen.push(head.clone());
+        seen.len() - 1
+    };
+    // Who has gone reads nothing.
+    drop(stream.write_all(&answer(&head, nth)));
+}
+
+/// An answer with these lines in its head, and a body that may be shorter than they say.
+pub(crate) fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\n{headers}\r\n");
+    [head.as_bytes(), body].concat()
+}
