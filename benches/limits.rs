@@ -219,6 +219,11 @@ fn two_threads(c: &mut Criterion) {
 
 /// A hundred thousand wait; each grant goes to the one in front.
 fn waiters(c: &mut Criterion) {
+    // A permit that is kept has its time, which whoever waits for it has to be woken by.
+    let Ok(runtime) = Builder::new_current_thread().enable_time().build() else {
+        return;
+    };
+    let _entered = runtime.enter();
     let mut group = c.benchmark_group("limits/waiters");
     let mut cx = Context::from_waker(Waker::noop());
     for n in [1, 100_000] {
@@ -328,6 +333,11 @@ fn two_threads_through_a_runtime(c: &mut Criterion) {
     reason = "criterion has no place for a figure that is no time"
 )]
 fn memory_of_waiters(_: &mut Criterion) {
+    // A permit that is kept has its time, which whoever waits for it has to be woken by.
+    let Ok(runtime) = Builder::new_current_thread().enable_time().build() else {
+        return;
+    };
+    let _entered = runtime.enter();
     const WAITERS: usize = 100_000;
     fn resident() -> Option<usize> {
         let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
