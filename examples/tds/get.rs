@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tower_tds::{Client, Deadline, Error};
 
 use crate::{
+    answer,
     exit::{Exit, Failure},
     save,
     settings::{Service, ServiceOptions, duration},
@@ -67,12 +68,8 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
 }
 
 async fn get(client: &Client, path: &str, left: Duration) -> Result<Bytes, Error> {
-    client
-        .get(path)
-        .deadline(Deadline::after(left).whole())
-        .await?
-        .bytes()
-        .await
+    let call = client.get(path).deadline(Deadline::after(left).whole());
+    answer::whole(call.await?).await
 }
 
 /// A token request takes ten seconds at most.

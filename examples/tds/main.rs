@@ -2,6 +2,7 @@
 //!
 //! Without settings each job calls a simulated service that it starts itself, and says so.
 
+mod answer;
 mod backend;
 mod bulk;
 mod cache;
