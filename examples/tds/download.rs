@@ -74,7 +74,7 @@ pub(crate) async fn download(
         let length = rest.as_ref().map_or(0, |rest| rest.length);
         // Whoever gets on is not counted.
         tries = if length > had { 0 } else { tries };
-        had = length;
+        had = had.max(length);
         let trouble = match attempt(client, target, path, rest, &manner.received).await {
             Ok(bytes) => return Ok(Came::Whole(bytes)),
             Err(trouble) => trouble,
