@@ -13,7 +13,7 @@ use tokio::{
 };
 use tower_tds::{Client, Deadline, Error};
 
-use crate::refusal::Refusal;
+use crate::{answer, refusal::Refusal};
 
 /// A resource, and its last answer.
 #[derive(Debug, Clone)]
@@ -122,7 +122,7 @@ impl Resource {
         let response = call.deadline(Deadline::after(deadline).whole()).await?;
         let kind = response.headers().get(CONTENT_TYPE).cloned();
         Ok(Answer {
-            body: response.bytes().await?,
+            body: answer::whole(response).await?,
             kind,
             at: Instant::now(),
         })

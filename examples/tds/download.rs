@@ -55,8 +55,11 @@ pub(crate) async fn download(
     path: &Path,
     manner: &Manner,
 ) -> Result<Came, Trouble> {
-    if fs::try_exists(path).await? {
-        return Ok(Came::Skipped);
+    match fs::metadata(path).await {
+        Ok(there) if there.is_file() => return Ok(Came::Skipped),
+        Ok(_) => return Err(io::Error::other("something that is no file has this name").into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error.into()),
     }
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).await?;
@@ -64,14 +67,14 @@ pub(crate) async fn download(
     let (mut tries, mut had) = (0_u32, 0);
     loop {
         let rest = if manner.resume {
-            Rest::of(path).await
+            Rest::of(path, target).await
         } else {
             None
         };
         let length = rest.as_ref().map_or(0, |rest| rest.length);
         // Whoever gets on is not counted.
         tries = if length > had { 0 } else { tries };
-        had = length;
+        had = had.max(length);
         let trouble = match attempt(client, target, path, rest, &manner.received).await {
             Ok(bytes) => return Ok(Came::Whole(bytes)),
             Err(trouble) => trouble,
@@ -93,10 +96,11 @@ async fn attempt(
 ) -> Result<u64, Trouble> {
     let (mut response, rest) = ask(client, target, rest).await?;
     let mut part = match (response.status(), &rest) {
-        (StatusCode::OK, _) => Part::create(path, strong(response.headers())).await?,
-        (StatusCode::PARTIAL_CONTENT, Some(rest)) if goes_on(response.headers(), rest.length) => {
-            Part::append(path, rest).await?
+        (StatusCode::OK, _) => {
+            let etag = strong(response.headers());
+            Part::create(path, etag.map(|etag| (etag, target))).await?
         }
+        (StatusCode::PARTIAL_CONTENT, Some(rest)) => Part::append(path, rest).await?,
         _ => {
             return Err(Trouble::Answer(
                 "a success, but neither 200 nor what follows the part",
@@ -144,7 +148,14 @@ async fn ask(
         let range = format!("bytes={}-", rest.length);
         let call = client.get(target).header(RANGE, range);
         match call.header(IF_RANGE, &*rest.etag).await {
-            Ok(response) => return Ok((response, Some(rest))),
+            Ok(response)
+                if response.status() != StatusCode::PARTIAL_CONTENT
+                    || goes_on(response.headers(), &rest) =>
+            {
+                return Ok((response, Some(rest)));
+            }
+            // It is of other bytes, or not all that follows.
+            Ok(_) => {}
             // Nothing follows the part: it is of another file, or was whole already.
             Err(error) if error.status() == Some(StatusCode::RANGE_NOT_SATISFIABLE) => {}
             Err(error) => return Err(error.into()),
@@ -160,14 +171,22 @@ fn strong(headers: &HeaderMap) -> Option<&str> {
     (plain && etag.starts_with('"')).then_some(etag)
 }
 
-/// Whether an answer is what follows so many bytes.
-fn goes_on(headers: &HeaderMap, length: u64) -> bool {
+/// Whether an answer is all that follows the part, of the same bytes: not every server heeds `If-Range`, and one may
+/// send less than is asked for (RFC 9110, section 14.2).
+fn goes_on(headers: &HeaderMap, rest: &Rest) -> bool {
     let range = headers
         .get(CONTENT_RANGE)
         .and_then(|range| range.to_str().ok());
-    let start = range.and_then(|range| range.strip_prefix("bytes ")?.split_once('-'));
-    let start = start.and_then(|(start, _)| start.parse::<u64>().ok());
-    start == Some(length) && !headers.contains_key(CONTENT_ENCODING)
+    let parts = range.and_then(|range| {
+        let (start, range) = range.strip_prefix("bytes ")?.split_once('-')?;
+        let (end, whole) = range.split_once('/')?;
+        let number = |text: &str| text.parse::<u64>().ok();
+        Some((number(start)?, number(end)?, number(whole)?))
+    });
+    let follows = parts.is_some_and(|(start, end, whole)| {
+        start == rest.length && end.checked_add(1) == Some(whole)
+    });
+    follows && strong(headers) == Some(&*rest.etag)
 }
 
 // === impl Trouble ===
@@ -185,7 +204,9 @@ impl Trouble {
             // ends it if nothing comes after one.
             Exit::Quota if error.kind() == Kind::Throttled => told,
             Exit::Unreachable if error.is_retryable() && tries < TRIES => {
-                Some(told.unwrap_or(PAUSE.saturating_mul(tries)))
+                // A worker is not to sleep for a day: what is asked for longer is asked again, and given up.
+                let wait = told.unwrap_or(PAUSE.saturating_mul(tries));
+                Some(wait.min(LONGEST))
             }
             Exit::Whole
             | Exit::SomeFailed
@@ -228,6 +249,8 @@ impl From<io::Error> for Trouble {
 const TRIES: u32 = 4;
 
 const PAUSE: Duration = Duration::from_secs(1);
+
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Where the service does not say when a quota resets, once a minute costs little.
 const QUOTA: Duration = Duration::from_secs(60);

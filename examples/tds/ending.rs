@@ -56,7 +56,8 @@ impl Ending {
     pub(crate) fn failed(&mut self, error: &Error) -> Option<Exit> {
         let exit = Exit::of(error);
         let over = match exit {
-            Exit::Quota => !self.wait_quota,
+            // A window of a minute is a rate, and not the end: `paused` tells what is.
+            Exit::Quota => !self.wait_quota && error.kind() != Kind::Throttled,
             // The role is missing for some data, and there may be others.
             Exit::Credentials if error.kind() != Kind::MissingRole => {
                 self.credentials = self.credentials.saturating_add(1);

@@ -12,8 +12,9 @@ use clap::Args;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
     header::{
-        ALLOW, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHENTICATE,
-        PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+        ALLOW, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, ORIGIN,
+        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, REFERER, SET_COOKIE, TE, TRAILER,
+        TRANSFER_ENCODING, UPGRADE,
     },
 };
 use tower_tds::{Client, RequestBody};
@@ -132,7 +133,15 @@ impl Shared {
         };
         strip(&mut headers);
         // Whatever the program has there is not for the service, and may be this gateway's own key.
-        for name in [AUTHORIZATION, HOST, EXPECT, CONTENT_LENGTH] {
+        for name in [
+            AUTHORIZATION,
+            HOST,
+            EXPECT,
+            CONTENT_LENGTH,
+            COOKIE,
+            ORIGIN,
+            REFERER,
+        ] {
             headers.remove(name);
         }
         let target = parts.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -148,6 +157,12 @@ impl Shared {
         let response = answered.map_err(|error| Refusal::of(&error).because(error.to_string()))?;
         let (mut parts, body) = response.into_http().into_parts();
         strip(&mut parts.headers);
+        // What the service allows pages, and what it would have a browser keep, is about another address.
+        let about_pages = |name: &&HeaderName| name.as_str().starts_with("access-control-");
+        let pages: Vec<_> = parts.headers.keys().filter(about_pages).cloned().collect();
+        for name in pages.into_iter().chain([SET_COOKIE]) {
+            parts.headers.remove(name);
+        }
         self.conceal(&mut parts.headers);
         Ok(Response::from_parts(parts, Body::new(body)))
     }
@@ -156,6 +171,14 @@ impl Shared {
     /// here by a name of its own does not: it would read data with this key.
     fn admit(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
         let Some(key) = &self.key else {
+            // Nor does one that asks for it as it is: it could read the data, or only use up the quota.
+            let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+            let page = headers.contains_key(ORIGIN)
+                || site.is_some_and(|site| site != b"none" && site != b"same-origin");
+            if page {
+                let refusal = Refusal::new(StatusCode::FORBIDDEN, "foreign_origin");
+                return Err(refusal.because("pages of others are not served; set a key"));
+            }
             let host = uri.host().or_else(|| {
                 let host = headers.get(HOST)?.to_str().ok()?;
                 Some(host.rsplit_once(':').map_or(host, |(name, port)| {

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tower_tds::{Client, Deadline, Error};
 
 use crate::{
+    answer,
     exit::{Exit, Failure},
     save,
     settings::{Service, ServiceOptions, duration},
@@ -50,8 +51,9 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
     }
     let left = job.deadline.saturating_sub(begun.elapsed());
     let answer = get(&client, &job.path, left).await;
-    // What was got is for the next start: it is in its file when this is over.
-    drop(timeout(SAVING, client.tokens().idle()).await);
+    // A token that was got is for the next start. It is saved before it is used, so that this ends at once as a rule.
+    let left = job.deadline.saturating_sub(begun.elapsed());
+    drop(timeout(left.min(SAVING), client.tokens().idle()).await);
     drop(simulated);
     let answer = answer?;
     let written = match &job.out {
@@ -67,12 +69,8 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
 }
 
 async fn get(client: &Client, path: &str, left: Duration) -> Result<Bytes, Error> {
-    client
-        .get(path)
-        .deadline(Deadline::after(left).whole())
-        .await?
-        .bytes()
-        .await
+    let call = client.get(path).deadline(Deadline::after(left).whole());
+    answer::whole(call.await?).await
 }
 
 /// A token request takes ten seconds at most.

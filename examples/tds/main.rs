@@ -2,6 +2,7 @@
 //!
 //! Without settings each job calls a simulated service that it starts itself, and says so.
 
+mod answer;
 mod backend;
 mod bulk;
 mod cache;
@@ -23,7 +24,7 @@ mod state;
 mod stop;
 mod target;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::{Parser, Subcommand};
 use tds_examples::warn;
@@ -50,8 +51,21 @@ enum Job {
     Gateway(gateway::Gateway),
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            warn(&format!("tds: no runtime: {error}"));
+            return exit::Exit::SomeFailed.into();
+        }
+    };
+    let ended = runtime.block_on(run());
+    // A host name that is still looked up keeps no program from ending.
+    runtime.shutdown_timeout(AT_THE_END);
+    ended
+}
+
+async fn run() -> ExitCode {
     let ended = match Cli::parse().job {
         Job::Get(job) => get::run(job).await,
         Job::Bulk(job) => bulk::run(job).await,
@@ -67,3 +81,6 @@ async fn main() -> ExitCode {
         }
     }
 }
+
+/// For what cannot be stopped and is nearly done: a file that is synced.
+const AT_THE_END: Duration = Duration::from_millis(500);

@@ -23,6 +23,7 @@ use tokio::{
 use tower_tds::{Client, Deadline, Error};
 
 use crate::{
+    answer,
     ending::Ending,
     exit::{Exit, Failure},
     list::{self, Item},
@@ -197,7 +198,7 @@ impl Feed {
         }
         let header = |name| response.headers().get(name).cloned();
         let (etag, modified) = (header(ETAG), header(LAST_MODIFIED));
-        let body = response.bytes().await?;
+        let body = answer::whole(response).await?;
         if let Some(path) = &self.path {
             if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
                 fs::create_dir_all(folder).await?;

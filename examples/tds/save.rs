@@ -37,15 +37,16 @@ struct Paths {
 // === impl Part ===
 
 impl Part {
-    /// Begins the file `path` afresh. With an entity tag, what comes of it can be gone on with later.
-    pub(crate) async fn create(path: &Path, etag: Option<&str>) -> io::Result<Self> {
+    /// Begins the file `path` afresh. With an entity tag, and what was asked for, what comes of it can be gone on with
+    /// later.
+    pub(crate) async fn create(path: &Path, known: Option<(&str, &str)>) -> io::Result<Self> {
         let paths = Paths::of(path);
         // In this order: a tag never stands beside bytes of another file.
         paths.forget().await?;
         let mut file = fs::File::create(&paths.part).await?;
         file.set_max_buf_size(BUFFER);
-        if let Some((etag, boot)) = etag.zip(boot().await) {
-            fs::write(&paths.etag, format!("{boot}\n{etag}")).await?;
+        if let Some(((etag, target), boot)) = known.zip(boot().await) {
+            fs::write(&paths.etag, format!("{boot}\n{target}\n{etag}")).await?;
         }
         Ok(Self { file, paths })
     }
@@ -86,14 +87,16 @@ impl Part {
 // === impl Rest ===
 
 impl Rest {
-    /// What is left of `path`, if it is known of what. What was written before the machine last started is not
+    /// What is left of `path`, if it is of `target`. What was written before the machine last started is not
     /// gone on with: its bytes may never have reached the disk, whatever its length says.
-    pub(crate) async fn of(path: &Path) -> Option<Self> {
+    pub(crate) async fn of(path: &Path, target: &str) -> Option<Self> {
         let paths = Paths::of(path);
         let known = fs::read_to_string(&paths.etag).await.ok()?;
-        let (boot_then, etag) = known.split_once('\n')?;
+        let (boot_then, known) = known.split_once('\n')?;
+        let (of, etag) = known.split_once('\n')?;
         let length = fs::metadata(&paths.part).await.ok()?.len();
-        (length > 0 && boot().await? == boot_then).then(|| Self {
+        let same = boot().await? == boot_then && of == target;
+        (length > 0 && same).then(|| Self {
             length,
             etag: etag.to_owned(),
         })
@@ -124,9 +127,16 @@ impl Paths {
     }
 }
 
-/// Writes all of `data` to `path`.
+/// Writes all of `data` to `path`. Two programs that write to one do not meet: each has a part of its own.
 pub(crate) async fn whole(path: &Path, data: &[u8]) -> io::Result<()> {
-    let mut part = Part::create(path, None).await?;
+    if fs::metadata(path).await.is_ok_and(|there| !there.is_file()) {
+        return Err(io::Error::other("something that is no file has this name"));
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let own = path.with_file_name(name);
+    let mut part = Part::create(&own, None).await?;
+    path.clone_into(&mut part.paths.whole);
     let written = part.write(data).await;
     if written.is_err() {
         drop(part.stop().await);

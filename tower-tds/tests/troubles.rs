@@ -256,3 +256,18 @@ fn each_trouble_looks_as_its_table_says() {
         }
     }
 }
+
+#[test]
+fn the_dashboard_draws_metrics_that_there_are() {
+    let dashboard = include_str!("../grafana.json");
+    let parsed: Result<serde_json::Value, _> = serde_json::from_str(dashboard);
+    assert!(parsed.is_ok_and(|dashboard| dashboard["panels"].is_array()));
+    let names = dashboard.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let names: Vec<_> = names.filter(|name| name.starts_with("tds_")).collect();
+    assert!(names.len() >= 15, "{names:?}");
+    // The table of `Status::record` has all of them.
+    let table = include_str!("../src/metrics.rs");
+    for name in names {
+        assert!(table.contains(&format!("`{name}`")), "{name}");
+    }
+}

@@ -154,7 +154,12 @@ async fn an_interrupt_leaves_whole_files_and_a_report_that_adds_up() {
         .iter()
         .filter(|name| !name.contains(".part"))
         .count();
-    assert_eq!(report["ok"].as_u64(), u64::try_from(whole).ok());
+    // One may have got its name in the moment in which the run was ended.
+    let told = report["ok"]
+        .as_u64()
+        .and_then(|told| usize::try_from(told).ok());
+    let told = told.expect("a number");
+    assert!((told..=told + 1).contains(&whole), "{told} and {whole}");
     assert!(whole < 400);
 }
 
@@ -364,6 +369,16 @@ async fn a_part_of_another_file_is_not_gone_on_with() {
             "content-range: bytes */3\r\ncontent-length: 3\r\n",
         ),
         ("weak", "200 OK", "etag: W/\"v1\"\r\ncontent-length: 3\r\n"),
+        (
+            "shorter",
+            "206 Partial Content",
+            "etag: \"v1\"\r\ncontent-length: 3\r\ncontent-range: bytes 5-7/9\r\n",
+        ),
+        (
+            "mixed",
+            "206 Partial Content",
+            "etag: \"v2\"\r\ncontent-length: 3\r\ncontent-range: bytes 5-7/8\r\n",
+        ),
     ] {
         let bench = Bench::new(&format!("bulk-{name}"), Config::default()).await;
         let upstream = Upstream::start(move |head, nth| {

@@ -22,7 +22,7 @@ use std::{
 };
 
 use tds_sim::{Config, Server};
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, sleep, timeout};
 
 /// A service, a folder of the test's own, and the key to the one in the other.
 struct Bench {
@@ -59,9 +59,13 @@ impl Bench {
 
     /// Waits until the service has seen so much.
     async fn seen(&self, enough: impl Fn(&tds_sim::Summary) -> bool) {
-        while !enough(&self.server.ledger().summary()) {
-            sleep(Duration::from_millis(5)).await;
-        }
+        let waited = async {
+            while !enough(&self.server.ledger().summary()) {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let seen = timeout(HANGS, waited).await;
+        seen.expect("a job that is still of use is not so slow");
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -78,7 +82,10 @@ impl Drop for Bench {
 /// `tds` with these arguments and no settings.
 fn tds(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tds"));
-    for name in NAMES {
+    for name in NAMES
+        .into_iter()
+        .chain(["TDS_GATEWAY_KEY", "TDS_STATE_DIR"])
+    {
         command.env_remove(name);
     }
     command.args(arguments);
@@ -86,9 +93,12 @@ fn tds(arguments: &[&str]) -> Command {
 }
 
 async fn output(mut command: Command) -> Output {
-    let run = tokio::task::spawn_blocking(move || command.output());
-    run.await.expect("no panic").expect("the program starts")
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    end(command.spawn().expect("the program starts")).await
 }
+
+/// Many times what any of these takes, on a machine that has much else to do: a job that hangs fails its test.
+const HANGS: Duration = Duration::from_secs(180);
 
 /// Sends a signal to a process.
 fn signal(child: &Child, signal: &str) {
@@ -99,8 +109,14 @@ fn signal(child: &Child, signal: &str) {
 
 /// Waits for the end of a process that was started with pipes.
 async fn end(child: Child) -> Output {
+    let pid = child.id().to_string();
     let run = tokio::task::spawn_blocking(move || child.wait_with_output());
-    run.await.expect("no panic").expect("it ends")
+    let Ok(run) = timeout(HANGS, run).await else {
+        // Or the runtime would wait for it as well.
+        drop(Command::new("kill").args(["-KILL", &pid]).status());
+        unreachable!("it hangs");
+    };
+    run.expect("no panic").expect("it ends")
 }
 
 fn piped(mut command: Command) -> Child {
