@@ -59,6 +59,18 @@ fn hanging(
     (service, seen)
 }
 
+/// Is busy, then lost, and then says nothing.
+async fn busy_then_lost(request: Request<()>) -> Result<Response<String>, BoxError> {
+    match Attempt::of(request.extensions()).number() {
+        1 => {
+            let busy = Response::builder().status(503).header("retry-after", "1");
+            Ok(busy.body(String::new()).unwrap())
+        }
+        2 => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+        _ => std::future::pending().await,
+    }
+}
+
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
@@ -127,16 +139,7 @@ async fn a_deadline_keeps_the_last_answer_and_says_what_was_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_keeps_the_last_answer_also_where_a_lost_one_came_after_it() {
-    let service = tower::service_fn(async |request: Request<()>| {
-        match Attempt::of(request.extensions()).number() {
-            1 => {
-                let busy = Response::builder().status(503).header("retry-after", "1");
-                Ok::<_, BoxError>(busy.body(String::new()).unwrap())
-            }
-            2 => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
-            _ => std::future::pending().await,
-        }
-    });
+    let service = tower::service_fn(busy_then_lost);
     let layer = RetryLayer::new().deadline(ms(10_000));
     let stack = layer.layer(ClassifyLayer::new().layer(service));
     let error = stack.oneshot(Request::new(())).await.unwrap_err();
@@ -452,16 +455,7 @@ async fn a_retry_over_a_retry_that_hangs_is_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_over_a_retry_keeps_the_last_answer_at_its_deadline() {
-    let service = tower::service_fn(async |request: Request<()>| {
-        match Attempt::of(request.extensions()).number() {
-            1 => {
-                let busy = Response::builder().status(503).header("retry-after", "1");
-                Ok::<_, BoxError>(busy.body(String::new()).unwrap())
-            }
-            2 => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
-            _ => std::future::pending().await,
-        }
-    });
+    let service = tower::service_fn(busy_then_lost);
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new().deadline(ms(10_000)))
         .layer(RetryLayer::new())
