@@ -1,0 +1,1 @@
+//! One rate limit and one token for several processes behind one address, by leases in Redis.
