@@ -1,0 +1,4 @@
+//! The script of the leases, run as Redis runs it, without one.
+
+mod alike;
+mod store;

@@ -1,0 +1,135 @@
+//! The script of the leases as Redis runs it, on a clock that stands until it is moved.
+
+use mlua::{Function, Lua, Table, Value};
+
+const SCRIPT: &str = include_str!("../../src/lease.lua");
+
+/// What the server gives scripts: a clock, one key, channels.
+const SERVER: &str = r"
+    clock, memory, told = 0, nil, {}
+    redis = {}
+    function redis.call(what, key, value)
+        if what == 'TIME' then
+            return { tostring(math.floor(clock / 1000000)), tostring(clock % 1000000) }
+        elseif what == 'GET' then
+            return memory or false
+        elseif what == 'SET' then
+            memory = value
+        elseif what == 'PUBLISH' then
+            told[#told + 1] = { key, value }
+        end
+    end
+    function redis.error_reply(text) return { err = text } end
+    local function same(value) return value end
+    cmsgpack = { pack = same, unpack = same }
+";
+
+/// A store with one account.
+pub(crate) struct Store {
+    lua: Lua,
+    script: Function,
+    pub(crate) run: String,
+    pub(crate) terms: String,
+}
+
+/// One event of a member.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Told {
+    Proven(i64, &'static str, i64),
+    Lost(i64, i64),
+    Unsent(i64),
+    Kept(i64),
+}
+
+/// What the script gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reply {
+    pub(crate) granted: Vec<i64>,
+    pub(crate) wait: i64,
+    pub(crate) paused: i64,
+    pub(crate) live: i64,
+    pub(crate) rung: i64,
+    pub(crate) opens: i64,
+    pub(crate) unknown: Vec<i64>,
+}
+
+/// How long a lease is kept for.
+pub(crate) const KEEP: i64 = 20_000_000;
+
+/// 50 a second and the default rules; nothing to recover from.
+pub(crate) const DEFAULT: &str = "50 1002000 20000 20040 1 -2 10 0";
+
+impl Store {
+    pub(crate) fn new(terms: &str) -> Self {
+        let lua = Lua::new();
+        lua.load(SERVER).exec().expect("it is Lua");
+        let script = lua.load(SCRIPT).into_function().expect("it is Lua");
+        let store = Self {
+            lua,
+            script,
+            run: "one".to_owned(),
+            terms: terms.to_owned(),
+        };
+        store.move_to(1_000_000_000_000);
+        store
+    }
+
+    /// The clock, in microseconds.
+    pub(crate) fn move_to(&self, clock: i64) {
+        self.lua.globals().set("clock", clock).expect("a number");
+    }
+
+    pub(crate) fn flush(&self) {
+        self.lua.globals().set("memory", Value::Nil).expect("nil");
+    }
+
+    pub(crate) fn ask(&self, member: &str, want: i64, told: &[Told]) -> Result<Reply, String> {
+        let globals = self.lua.globals();
+        globals.set("KEYS", ["{test}:quota"]).expect("a table");
+        let mut args = vec![self.run.clone(), self.terms.clone(), KEEP.to_string()];
+        args.extend([member.to_owned(), format!("to-{member}"), want.to_string()]);
+        for told in told {
+            let mut put = |parts: &[&str]| args.extend(parts.iter().map(|&part| part.to_owned()));
+            match told {
+                Told::Proven(id, word, hint) => put(&["p", &id.to_string(), word, &hint.to_string()]),
+                Told::Lost(id, within) => put(&["l", &id.to_string(), &within.to_string()]),
+                Told::Unsent(id) => put(&["u", &id.to_string()]),
+                Told::Kept(id) => put(&["k", &id.to_string()]),
+            }
+        }
+        globals.set("ARGV", args).expect("a table");
+        let reply: Table = self.script.call(()).expect("no error of Lua's");
+        if let Ok(error) = reply.get::<String>("err") {
+            return Err(error);
+        }
+        // As Redis does it: numbers lose what is behind the point.
+        let number = |at: i64| {
+            let number: f64 = reply.get(at).expect("a number");
+            assert!(number.fract() == 0.0, "{number} at {at} is cut");
+            format!("{number:.0}").parse().expect("a whole number")
+        };
+        let (count, first): (i64, i64) = (number(1), number(2));
+        Ok(Reply {
+            granted: (first..).take(usize::try_from(count).expect("a count")).collect(),
+            wait: number(3),
+            paused: number(4),
+            live: number(5),
+            rung: number(6),
+            opens: number(7),
+            unknown: (8..=reply.raw_len()).map(|at| number(i64::try_from(at).expect("few"))).collect(),
+        })
+    }
+
+    /// Whom it has told to ask since the last time, and in how long.
+    pub(crate) fn take_told(&self) -> Vec<(String, i64)> {
+        let globals = self.lua.globals();
+        let told: Vec<Table> = globals.get("told").expect("a table");
+        let empty = self.lua.create_table().expect("a table");
+        globals.set("told", empty).expect("a table");
+        let one = |told: Table| {
+            let wait: f64 = told.get(2).expect("a number");
+            (told.get(1).expect("a channel"), format!("{wait:.0}").parse().expect("a number"))
+        };
+        told.into_iter().map(one).collect()
+    }
+}
