@@ -29,7 +29,7 @@ local silence, clean = 1002000, 600000000
 
 if not s or s.run ~= run then
   -- Another memory, or none: whatever was granted before has to be over.
-  s = { run = run, terms = terms, last = now, opens = now + recover, seq = 0, open = 0, due = 0,
+  s = { run = run, terms = terms, last = now, opens = now + recover, seq = now, open = 0, due = 0,
     empty = 0, usual = 0, answered = 0, careful = 0, rung = 0, evidence = 0, down = 0,
     climbs = now + clean, clean = clean, climbed = 0, silent = 0, paused = 0, trial = 0,
     next = 0, granted = {}, ends = {}, past = {}, queue = {} }

@@ -53,6 +53,8 @@ pub(crate) struct Account {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answer {
     pub(crate) proven: bool,
+    /// How much later it may still be counted behind a gateway, in nanoseconds.
+    pub(crate) lag: u64,
     /// The new rung, if it led to another.
     pub(crate) rung: Option<Rung>,
 }
@@ -135,18 +137,17 @@ impl Account {
     ) -> Answer {
         let now = self.see(now);
         let rung = self.hear(now, grant, outcome);
-        let lag = self.lag(outcome);
-        let proven = whole || self.proof == Proof::Head || lag.is_some();
+        let ends = whole || self.proof == Proof::Head;
+        let lag = self.lag(outcome).map(|lag| {
+            if ends {
+                lag
+            } else {
+                // What is in flight behind the gateway may be so for as long as anything that is lost.
+                lag.saturating_add(self.lost_after)
+            }
+        });
+        let proven = ends || lag.is_some();
         if proven {
-            // What is in flight behind the gateway may be so for as long as anything that is lost.
-            let ends = whole || self.proof == Proof::Head;
-            let lag = lag.map(|lag| {
-                if ends {
-                    lag
-                } else {
-                    lag.saturating_add(self.lost_after)
-                }
-            });
             // How long the service had it says nothing of when its body ended.
             let told = match self.proof {
                 Proof::Head => outcome,
@@ -157,7 +158,11 @@ impl Account {
         if whole {
             self.end();
         }
-        Answer { proven, rung }
+        Answer {
+            proven,
+            lag: lag.unwrap_or_default(),
+            rung,
+        }
     }
 
     /// The response body has ended, and with it whatever was not proven.
@@ -167,8 +172,9 @@ impl Account {
         self.end();
     }
 
-    /// The request was sent and no proof will come: it may be counted for some time yet.
-    pub(crate) fn lose(&mut self, now: Instant, grant: Grant, outcome: Outcome) {
+    /// The request was sent and no proof will come: it may be counted for some time yet. Gives how long,
+    /// in nanoseconds.
+    pub(crate) fn lose(&mut self, now: Instant, grant: Grant, outcome: Outcome) -> u64 {
         let now = self.see(now);
         let closed = outcome == Outcome::Closed;
         let after = if closed {
@@ -177,6 +183,7 @@ impl Account {
             self.lost_after
         };
         self.pending.add(now.plus(after), grant);
+        after
     }
 
     /// The request was granted and never sent.

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 pub(crate) use self::pause::Try;
 use self::pause::{Passage, Pause};
 use crate::{
-    LimitError, Limits, WaitCause,
+    Leases, LimitError, Limits, WaitCause,
     account::Account,
     clock,
     connection::Connections,
@@ -30,6 +30,8 @@ use crate::{
 pub(crate) struct Credential {
     account: Arc<Queue<Account>>,
     connections: Arc<Queue<Connections>>,
+    /// Who else keeps the quotas, if anybody does.
+    leases: Option<Arc<dyn Leases>>,
     notice: Duration,
     line: Line,
     /// Set while the pause's queue lets nobody through, so that others need not ask it. It is read
@@ -58,11 +60,12 @@ pub(crate) struct Probe {
 // === impl Credential ===
 
 impl Credential {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &Limits, leases: Option<Arc<dyn Leases>>) -> Self {
         let notice = limits.notice();
         Self::behind(
             Arc::new(Queue::new(Account::new(limits), notice)),
             Arc::new(Queue::new(Connections::new(limits), notice)),
+            leases,
             notice,
             Line::Back,
         )
@@ -73,6 +76,7 @@ impl Credential {
         Self::behind(
             Arc::clone(&self.account),
             Arc::clone(&self.connections),
+            self.leases.clone(),
             self.notice,
             line,
         )
@@ -81,12 +85,14 @@ impl Credential {
     fn behind(
         account: Arc<Queue<Account>>,
         connections: Arc<Queue<Connections>>,
+        leases: Option<Arc<dyn Leases>>,
         notice: Duration,
         line: Line,
     ) -> Self {
         Self {
             account,
             connections,
+            leases,
             notice,
             line,
             paused: AtomicBool::new(false),
@@ -100,6 +106,11 @@ impl Credential {
 
     pub(crate) fn connections(&self) -> &Arc<Queue<Connections>> {
         &self.connections
+    }
+
+    #[inline]
+    pub(crate) fn leases(&self) -> Option<&Arc<dyn Leases>> {
+        self.leases.as_ref()
     }
 
     pub(crate) fn line(&self) -> Line {

@@ -1,6 +1,6 @@
 //! Why a limiter did not let a request through, beside the inner service's own errors.
 
-use std::{error, fmt, time::Duration};
+use std::{error, fmt, sync::Arc, time::Duration};
 
 use crate::WaitCause;
 
@@ -23,7 +23,8 @@ pub enum Error<E> {
 
 /// The limiter did not let a request or a connection through.
 ///
-/// Nothing was sent, so the call can safely be made again, whatever its method.
+/// Nothing was sent, so the call can safely be made again, whatever its method;
+/// [`was_sent`](Self::was_sent) tells the one exception, of limits that several processes share.
 ///
 /// # Errors
 /// - [`is_timeout`](Self::is_timeout): the wait for a permit reached
@@ -33,6 +34,7 @@ pub enum Error<E> {
 ///   the service has said that this credential's quota is used up for more than a minute:
 ///   [`is_paused`](Self::is_paused) tells the two apart. Try again after
 ///   [`retry_after`](Self::retry_after), or do without.
+/// - [`was_sent`](Self::was_sent): a lease could not be kept, because the store was away for long.
 /// - Otherwise a pool gave up a connection while it waited for its permit. Nobody sees this
 ///   error but the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +44,7 @@ pub struct LimitError {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
+    Unavailable(Arc<str>),
     TimedOut {
         cause: WaitCause,
         waited: Duration,
@@ -51,18 +54,23 @@ enum Kind {
         wait: Option<Duration>,
     },
     Orphaned,
+    LeaseOver,
 }
 
 // === impl LimitError ===
 
 impl LimitError {
-    pub(crate) fn timed_out(cause: WaitCause, waited: Duration) -> Self {
+    /// The wait for this reached its bound after `waited`.
+    #[must_use]
+    pub fn timed_out(cause: WaitCause, waited: Duration) -> Self {
         Self {
             kind: Kind::TimedOut { cause, waited },
         }
     }
 
-    pub(crate) fn rejected(cause: WaitCause, wait: Option<Duration>) -> Self {
+    /// There is none of this at once, and for so long, where that is known.
+    #[must_use]
+    pub fn rejected(cause: WaitCause, wait: Option<Duration>) -> Self {
         let wait = wait.map(round_up);
         Self {
             kind: Kind::Rejected { cause, wait },
@@ -75,11 +83,33 @@ impl LimitError {
         }
     }
 
+    /// There is no lease because of this, and waiting does not help.
+    #[must_use]
+    pub fn unavailable(why: impl Into<Arc<str>>) -> Self {
+        Self {
+            kind: Kind::Unavailable(why.into()),
+        }
+    }
+
+    pub(crate) fn lease_over() -> Self {
+        Self {
+            kind: Kind::LeaseOver,
+        }
+    }
+
+    /// Whether the request had been sent, and was ended because its [lease](crate::Lease) could not be
+    /// kept. It may have been carried out.
+    #[must_use]
+    pub fn was_sent(&self) -> bool {
+        self.kind == Kind::LeaseOver
+    }
+
     /// What there was no permit for.
     #[must_use]
     pub fn cause(&self) -> Option<WaitCause> {
         match self.kind {
             Kind::TimedOut { cause, .. } | Kind::Rejected { cause, .. } => Some(cause),
+            Kind::LeaseOver | Kind::Unavailable(_) => Some(WaitCause::Lease),
             Kind::Orphaned => None,
         }
     }
@@ -95,7 +125,7 @@ impl LimitError {
     pub fn waited(&self) -> Option<Duration> {
         match self.kind {
             Kind::TimedOut { waited, .. } => Some(waited),
-            Kind::Rejected { .. } | Kind::Orphaned => None,
+            Kind::Rejected { .. } | Kind::Orphaned | Kind::LeaseOver | Kind::Unavailable(_) => None,
         }
     }
 
@@ -117,7 +147,7 @@ impl LimitError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {
             Kind::Rejected { wait, .. } => wait,
-            Kind::TimedOut { .. } | Kind::Orphaned => None,
+            Kind::TimedOut { .. } | Kind::Orphaned | Kind::LeaseOver | Kind::Unavailable(_) => None,
         }
     }
 }
@@ -125,6 +155,9 @@ impl LimitError {
 impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
+            Kind::Unavailable(ref why) => {
+                write!(f, "no lease of the shared quota, nothing was sent: {why}")
+            }
             Kind::TimedOut { cause, waited } => write!(
                 f,
                 "no permit within {waited:?}, which was waited for {cause}; nothing was sent: \
@@ -156,6 +189,10 @@ impl fmt::Display for LimitError {
                 "no permit at once, for want of {cause}; nothing was sent: make fewer calls at once"
             ),
             Kind::Orphaned => f.write_str("nobody waits for this connection any more"),
+            Kind::LeaseOver => f.write_str(
+                "the lease of the shared quota could not be kept: the request was sent, its answer was \
+                 not waited for, and it may have been carried out",
+            ),
         }
     }
 }

@@ -100,7 +100,8 @@
 //! - Speed where arrivals are smoothed without any burst: only one request at a time is safe there.
 //!   The ladder finds that by about ten refusals; [`Limits::start_at`] with [`Rung::Serial`] begins
 //!   there.
-//! - Sharing limits between processes through a store; [`Limits::shares`] divides them without one.
+//! - Sharing limits between processes by itself: [`Limits::shares`] divides them, and [`Leases`] is where
+//!   a store comes in.
 
 mod account;
 mod clock;
@@ -108,6 +109,7 @@ mod connection;
 mod credential;
 mod error;
 mod events;
+mod leases;
 mod limiter;
 mod limits;
 mod queue;
@@ -122,6 +124,7 @@ pub use self::{
     account::Rung,
     connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, Track, TrackBody},
     error::{Error, LimitError},
+    leases::{AskLease, Ended, Lease, LeaseFuture, Leases},
     limiter::{Limiter, Snapshot},
     limits::{Limits, Proof, TooManyShares},
     quota::Quota,

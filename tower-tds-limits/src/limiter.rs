@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    Limits, Rung, WaitCause, Waited, clock,
+    Leases, Limits, Rung, WaitCause, Waited, clock,
     connection::ConnectionPermit,
     credential::Credential,
     queue::{Limit, Line, Readiness},
@@ -79,7 +79,19 @@ impl Limiter {
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
-            credential: Arc::new(Credential::new(&limits)),
+            credential: Arc::new(Credential::new(&limits, None)),
+            limits: Arc::new(limits),
+        }
+    }
+
+    /// Keeps within `limits` together with the other processes that get their leases there: each
+    /// request waits for one after it has its permit here.
+    ///
+    /// A wait for a lease has the bound of a wait for a permit once more.
+    #[must_use]
+    pub fn leased(limits: Limits, leases: impl Leases) -> Self {
+        Self {
+            credential: Arc::new(Credential::new(&limits, Some(Arc::new(leases)))),
             limits: Arc::new(limits),
         }
     }

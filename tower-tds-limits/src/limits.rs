@@ -207,7 +207,9 @@ impl Limits {
         self.connections
     }
 
-    pub(crate) fn safe_against(&self) -> Rules {
+    /// The ways of counting that are kept within.
+    #[must_use]
+    pub fn safe_against(&self) -> Rules {
         self.rules
     }
 
@@ -219,7 +221,9 @@ impl Limits {
         self.proof
     }
 
-    pub(crate) fn lost(&self) -> Duration {
+    /// For how long a request whose answer never came may still be counted.
+    #[must_use]
+    pub fn lost(&self) -> Duration {
         self.lost_after
     }
 

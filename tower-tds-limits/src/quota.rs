@@ -70,14 +70,16 @@ impl Quota {
 
     /// How long a permit stays live after its request is proven to be counted: the interval and a
     /// guard for two clocks that disagree.
-    pub(crate) fn hold(&self) -> Duration {
+    #[must_use]
+    pub fn hold(&self) -> Duration {
         self.per
             .saturating_add(TICK_GUARD)
             .saturating_add(self.per.checked_div(RATE_GUARD).unwrap_or_default())
     }
 
     /// The even spacing of requests, guard included.
-    pub(crate) fn spacing(&self) -> Duration {
+    #[must_use]
+    pub fn spacing(&self) -> Duration {
         let nanos = self.hold().as_nanos();
         let nanos = nanos.div_ceil(u128::from(self.requests.get()));
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

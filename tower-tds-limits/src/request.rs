@@ -28,7 +28,11 @@ pub use self::{
     served::Served,
 };
 pub(crate) use self::{detach::held, permit::RequestPermit};
-use self::{future::Waiting, loan::Inner, turn::Turn};
+use self::{
+    future::{Waiting, WaitsFor},
+    loan::Inner,
+    turn::Turn,
+};
 use crate::{Error, Limiter};
 
 /// Puts [`RequestLimit`] around a service.
@@ -189,10 +193,13 @@ where
     #[inline]
     fn call(&mut self, request: Request) -> Self::Future {
         match self.turn.take() {
-            Ok(Some(permit)) => {
-                let response = self.inner.call(request);
-                ResponseFuture::called(response, permit, self.feedback.clone())
-            }
+            Ok(Some(permit)) => match WaitsFor::after(permit, self.turn.max_wait()) {
+                Ok(permit) => {
+                    let response = self.inner.call(request);
+                    ResponseFuture::called(response, permit, self.feedback.clone())
+                }
+                Err(waits) => self.call_later(request, WaitsFor::lease(waits)),
+            },
             Ok(None) => self.call_late(request),
             Err(error) => ResponseFuture::refused(error),
         }
@@ -206,17 +213,30 @@ impl<S, F: Clone> RequestLimit<S, F> {
     where
         S: Service<Request>,
     {
-        let feedback = self.feedback.clone();
-        let mut turn = self.turn.late();
+        let turn = WaitsFor::Turn(self.turn.late());
+        self.call_later(request, turn)
+    }
+
+    #[cold]
+    fn call_later<Request>(
+        &mut self,
+        request: Request,
+        mut waits_for: WaitsFor,
+    ) -> ResponseFuture<S, Request, F>
+    where
+        S: Service<Request>,
+    {
+        let (feedback, max_wait) = (self.feedback.clone(), self.turn.max_wait());
         // Nobody is to be woken before the future is polled.
         let mut cx = Context::from_waker(Waker::noop());
-        match turn.poll_take(&mut cx) {
+        match waits_for.poll(max_wait, &mut cx) {
             Poll::Ready(Ok(permit)) => {
                 ResponseFuture::called(self.inner.call(request), permit, feedback)
             }
             Poll::Ready(Err(error)) => ResponseFuture::refused(error),
             Poll::Pending => ResponseFuture::waiting(Waiting {
-                turn,
+                waits_for,
+                max_wait,
                 inner: self.inner.lend(),
                 request,
                 feedback,

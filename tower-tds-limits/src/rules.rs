@@ -80,6 +80,24 @@ impl Rules {
         self
     }
 
+    /// Whether sliding-window counters are kept within.
+    #[must_use]
+    pub const fn keeps_counter(&self) -> bool {
+        self.counter
+    }
+
+    /// The burst of the leaky buckets that are kept within, if any are.
+    #[must_use]
+    pub const fn burst(&self) -> Option<Burst> {
+        self.bucket
+    }
+
+    /// How many may go at once before requests are spaced evenly, if they are.
+    #[must_use]
+    pub const fn paced(&self) -> Option<NonZeroU32> {
+        self.pace
+    }
+
     /// Spaces requests evenly after the first `burst`.
     #[must_use]
     pub const fn pace(mut self, burst: NonZeroU32) -> Self {

@@ -26,6 +26,8 @@ pub enum WaitCause {
     Pause,
     /// A socket: [`Limits::connections`](crate::Limits::connections).
     Connection,
+    /// A lease of the quota that several processes share: [`Leases`](crate::Leases).
+    Lease,
 }
 
 /// How often something was waited for, and for how long.
@@ -54,7 +56,7 @@ pub(crate) struct Waits {
 
 impl WaitCause {
     /// All of them, in the order of their documentation.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Window,
         Self::Counter,
         Self::Bucket,
@@ -63,6 +65,7 @@ impl WaitCause {
         Self::Silence,
         Self::Pause,
         Self::Connection,
+        Self::Lease,
     ];
 
     pub(crate) fn place(self) -> usize {
@@ -82,6 +85,7 @@ impl fmt::Display for WaitCause {
             Self::Silence => "the end of the silence after a refusal",
             Self::Pause => "the end of the pause after a 429",
             Self::Connection => "a socket",
+            Self::Lease => "a lease of the shared quota",
         })
     }
 }

@@ -56,7 +56,9 @@ fn differ(limits: Limits, terms: &str, steps: &[Step]) -> Result<(), TestCaseErr
                 }
                 Step::Ask => {
                     let (answer, answered) = oneshot::channel();
-                    let ready = poll_fn(|cx| Service::<oneshot::Receiver<()>>::poll_ready(&mut limited, cx));
+                    let ready = poll_fn(|cx| {
+                        Service::<oneshot::Receiver<()>>::poll_ready(&mut limited, cx)
+                    });
                     prop_assert!(task::spawn(ready).poll().is_ready());
                     let mut call = task::spawn(limited.call(answered));
                     let passed = call.poll().is_pending();
@@ -65,10 +67,17 @@ fn differ(limits: Limits, terms: &str, steps: &[Step]) -> Result<(), TestCaseErr
                     // each grant, and proves nothing.
                     let paced = !terms.ends_with(" 0 0");
                     let granted = reply.granted.first();
-                    prop_assert!(passed == granted.is_some() || paced && !passed, "step {at}: {reply:?}");
+                    prop_assert!(
+                        passed == granted.is_some() || paced && !passed,
+                        "step {at}: {reply:?}"
+                    );
                     match granted {
                         Some(&id) if passed => under_way.push((id, answer, call)),
-                        Some(&id) => drop(store.ask("m", 0, &[Told::Unsent(id)]).expect("the same terms")),
+                        Some(&id) => drop(
+                            store
+                                .ask("m", 0, &[Told::Unsent(id)])
+                                .expect("the same terms"),
+                        ),
                         None => drop(store.ask("m", 0, &[]).expect("the same terms")),
                     }
                 }
@@ -77,7 +86,9 @@ fn differ(limits: Limits, terms: &str, steps: &[Step]) -> Result<(), TestCaseErr
                     let (id, answer, mut call) = under_way.swap_remove(which % under_way.len());
                     answer.send(()).expect("it waits");
                     prop_assert!(call.poll().is_ready());
-                    store.ask("m", 0, &[Told::Proven(id, "a", 0)]).expect("the same terms");
+                    store
+                        .ask("m", 0, &[Told::Proven(id, "a", 0)])
+                        .expect("the same terms");
                 }
             }
         }
@@ -86,7 +97,8 @@ fn differ(limits: Limits, terms: &str, steps: &[Step]) -> Result<(), TestCaseErr
 }
 
 fn fifty() -> Limits {
-    Limits::new(Quota::per_second(50.try_into().expect("not 0"))).in_flight(1_000.try_into().expect("not 0"))
+    Limits::new(Quota::per_second(50.try_into().expect("not 0")))
+        .in_flight(1_000.try_into().expect("not 0"))
 }
 
 proptest! {

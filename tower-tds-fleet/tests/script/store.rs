@@ -91,7 +91,9 @@ impl Store {
         for told in told {
             let mut put = |parts: &[&str]| args.extend(parts.iter().map(|&part| part.to_owned()));
             match told {
-                Told::Proven(id, word, hint) => put(&["p", &id.to_string(), word, &hint.to_string()]),
+                Told::Proven(id, word, hint) => {
+                    put(&["p", &id.to_string(), word, &hint.to_string()])
+                }
                 Told::Lost(id, within) => put(&["l", &id.to_string(), &within.to_string()]),
                 Told::Unsent(id) => put(&["u", &id.to_string()]),
                 Told::Kept(id) => put(&["k", &id.to_string()]),
@@ -110,13 +112,17 @@ impl Store {
         };
         let (count, first): (i64, i64) = (number(1), number(2));
         Ok(Reply {
-            granted: (first..).take(usize::try_from(count).expect("a count")).collect(),
+            granted: (first..)
+                .take(usize::try_from(count).expect("a count"))
+                .collect(),
             wait: number(3),
             paused: number(4),
             live: number(5),
             rung: number(6),
             opens: number(7),
-            unknown: (8..=reply.raw_len()).map(|at| number(i64::try_from(at).expect("few"))).collect(),
+            unknown: (8..=reply.raw_len())
+                .map(|at| number(i64::try_from(at).expect("few")))
+                .collect(),
         })
     }
 
@@ -128,7 +134,10 @@ impl Store {
         globals.set("told", empty).expect("a table");
         let one = |told: Table| {
             let wait: f64 = told.get(2).expect("a number");
-            (told.get(1).expect("a channel"), format!("{wait:.0}").parse().expect("a number"))
+            (
+                told.get(1).expect("a channel"),
+                format!("{wait:.0}").parse().expect("a number"),
+            )
         };
         told.into_iter().map(one).collect()
     }

@@ -3,6 +3,7 @@ use std::{
     future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use http::Response;
@@ -11,7 +12,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::{
-    Error, LimitError,
+    Error, LeaseFuture, LimitError,
     connection::Exchange,
     request::{Feedback, Outcome, PermitBody, RequestPermit, held, loan::Loan, turn::Turn},
 };
@@ -51,12 +52,24 @@ pin_project! {
     }
 }
 
-/// A call that was made too late for its permit, and waits for another.
+/// A call that waits: for another permit, since it was made too late for its own, or for a lease.
 pub(super) struct Waiting<S, Request, F> {
-    pub(super) turn: Turn,
+    pub(super) waits_for: WaitsFor,
+    pub(super) max_wait: Option<Duration>,
     pub(super) inner: Loan<S>,
     pub(super) request: Request,
     pub(super) feedback: F,
+}
+
+pub(super) enum WaitsFor {
+    // ## Turn => (Lease | done)
+    Turn(Turn),
+    // ## Lease => done
+    Lease {
+        lease: LeaseFuture,
+        /// There until then.
+        permit: Option<RequestPermit>,
+    },
 }
 
 // === impl ResponseFuture ===
@@ -104,13 +117,22 @@ where
             held(next.is_pending());
             this.state.set(ready!(next));
         }
-        match this.state.project() {
+        match this.state.as_mut().project() {
             StateProjection::Called {
                 response,
                 permit,
                 feedback,
-            } => match ready!(response.poll(cx)) {
-                Ok(mut response) => {
+            } => match response.poll(cx) {
+                Poll::Pending => {
+                    let over = permit.as_mut().map(|permit| permit.poll_over(cx));
+                    if over.is_none_or(|over| over.is_pending()) {
+                        return Poll::Pending;
+                    }
+                    // Ended with the request, which is lost then: its permit says so.
+                    this.state.set(State::Refused { error: None });
+                    Poll::Ready(Err(Error::Limit(LimitError::lease_over())))
+                }
+                Poll::Ready(Ok(mut response)) => {
                     let exchange = Exchange::begin(&mut response);
                     let read = feedback.read(Ok(&response));
                     let whole = response.body().is_end_stream();
@@ -119,7 +141,7 @@ where
                     let track = |body| PermitBody::new(body, permit, exchange);
                     Poll::Ready(Ok(response.map(track)))
                 }
-                Err(error) => {
+                Poll::Ready(Err(error)) => {
                     let read = feedback.read(Err(&error));
                     if let Some(permit) = permit.take() {
                         permit.after_error(read);
@@ -152,21 +174,66 @@ fn poll_waiting<S: Service<Request>, Request, F>(
     let Some(mut call) = waiting.take() else {
         return Poll::Pending;
     };
-    let permit = match call.turn.poll_take(cx) {
-        Poll::Ready(Ok(permit)) => permit,
-        Poll::Ready(Err(error)) => {
-            return Poll::Ready(State::Refused { error: Some(error) });
-        }
+    match call.waits_for.poll(call.max_wait, cx) {
+        Poll::Ready(Ok(permit)) => Poll::Ready(State::Called {
+            response: call.inner.call(call.request),
+            permit: Some(permit),
+            feedback: call.feedback,
+        }),
+        Poll::Ready(Err(error)) => Poll::Ready(State::Refused { error: Some(error) }),
         Poll::Pending => {
             *waiting = Some(call);
-            return Poll::Pending;
+            Poll::Pending
         }
-    };
-    Poll::Ready(State::Called {
-        response: call.inner.call(call.request),
-        permit: Some(permit),
-        feedback: call.feedback,
-    })
+    }
+}
+
+// === impl WaitsFor ===
+
+impl WaitsFor {
+    /// Waits for whatever a request needs after its permit, if it needs anything.
+    #[inline]
+    pub(super) fn after(
+        mut permit: RequestPermit,
+        max_wait: Option<Duration>,
+    ) -> Result<RequestPermit, (LeaseFuture, RequestPermit)> {
+        match permit.ask_lease(max_wait) {
+            None => Ok(permit),
+            Some(lease) => Err((lease, permit)),
+        }
+    }
+
+    pub(super) fn lease((lease, permit): (LeaseFuture, RequestPermit)) -> Self {
+        let permit = Some(permit);
+        Self::Lease { lease, permit }
+    }
+
+    /// A permit with which the request may be sent at once.
+    pub(super) fn poll(
+        &mut self,
+        max_wait: Option<Duration>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<RequestPermit, LimitError>> {
+        if let Self::Turn(turn) = self {
+            let permit = ready!(turn.poll_take(cx))?;
+            match Self::after(permit, max_wait) {
+                Ok(permit) => return Poll::Ready(Ok(permit)),
+                Err(waits) => *self = Self::lease(waits),
+            }
+        }
+        let Self::Lease { lease, permit } = self else {
+            return Poll::Pending;
+        };
+        let lease = ready!(lease.as_mut().poll(cx))?;
+        match permit.take() {
+            Some(mut permit) => {
+                permit.leased(lease);
+                Poll::Ready(Ok(permit))
+            }
+            // Polled after it was ready.
+            None => Poll::Pending,
+        }
+    }
 }
 
 /// The permit for the body, if the head leaves anything to hold.

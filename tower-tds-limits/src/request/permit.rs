@@ -1,9 +1,13 @@
 //! One request's permit: what it tells the account, exactly once.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use crate::{
-    Rung,
+    AskLease, Ended, Lease, LeaseFuture, Rung,
     account::{Account, Grant},
     clock,
     connection::refused,
@@ -21,13 +25,25 @@ pub(crate) struct RequestPermit {
     stage: Stage,
     /// There if this request tries whether a pause is over.
     tries: Option<Try>,
+    /// There while a lease is held, too.
+    leased: Option<Box<Leased>>,
+}
+
+#[derive(Debug)]
+struct Leased {
+    lease: Box<dyn Lease>,
+    /// What the head said, where the body's end is the proof.
+    heard: Outcome,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Granted and not sent: nothing can have been counted.
-    // ## Granted => (Sent | Over)
+    // ## Granted => (Leasing | Sent | Over)
     Granted,
+    /// To be sent as soon as it has a lease, too.
+    // ## Leasing => (Sent | Over)
+    Leasing,
     /// On its way: it can be counted at any time.
     // ## Sent => (Proven | Over)
     Sent,
@@ -51,6 +67,41 @@ impl RequestPermit {
             self.tries = probe.take().map(Probe::hand_over);
         }
         holds
+    }
+
+    /// Asks for the lease that the request waits for, if the limits are kept together with others.
+    #[inline]
+    pub(super) fn ask_lease(&mut self, max_wait: Option<Duration>) -> Option<LeaseFuture> {
+        let leases = self.credential.leases()?;
+        self.stage = Stage::Leasing;
+        Some(leases.lease(AskLease {
+            first_in_line: self.credential.line() == Line::Front,
+            max_wait,
+        }))
+    }
+
+    pub(super) fn leased(&mut self, lease: Box<dyn Lease>) {
+        self.stage = Stage::Sent;
+        self.leased = Some(Box::new(Leased {
+            lease,
+            heard: Outcome::Answered,
+        }));
+    }
+
+    /// Ready when the request has to end, since its lease could not be kept.
+    #[inline]
+    pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.leased {
+            Some(leased) => leased.lease.poll_over(cx),
+            None => Poll::Pending,
+        }
+    }
+
+    #[inline]
+    fn end_lease(&mut self, ended: impl FnOnce(Outcome) -> Ended) {
+        if let Some(leased) = self.leased.take() {
+            leased.lease.end(ended(leased.heard));
+        }
     }
 
     /// The response head is there, and with it perhaps the whole response. Says whether the body
@@ -87,10 +138,11 @@ impl RequestPermit {
             Stage::Sent => {
                 let now = clock::now();
                 queue.update(|account| account.prove_by_end(now, grant));
+                self.end_lease(Ended::Proven);
             }
             Stage::Proven => queue.update(Account::end),
             // What was never sent has no body, and its drop gives it back.
-            Stage::Granted | Stage::Over => return,
+            Stage::Granted | Stage::Leasing | Stage::Over => return,
         }
         self.over();
     }
@@ -101,6 +153,15 @@ impl RequestPermit {
         let now = clock::now();
         let queue = self.credential.account();
         let answer = queue.update(|account| account.answer(now, grant, outcome, whole));
+        if let Some(leased) = &mut self.leased {
+            leased.heard = outcome;
+            if answer.proven {
+                self.end_lease(|outcome| match answer.lag {
+                    0 => Ended::Proven(outcome),
+                    lag => Ended::Within(Duration::from_nanos(lag)),
+                });
+            }
+        }
         if whole {
             self.over();
         } else if answer.proven {
@@ -152,6 +213,7 @@ impl RequestPermit {
     /// Nothing reached the wire after all.
     fn unsent(&mut self) {
         if self.stage == Stage::Sent {
+            self.end_lease(|_| Ended::Unsent);
             let grant = self.grant;
             let queue = self.credential.account();
             queue.update(|account| account.unsend(grant));
@@ -163,10 +225,12 @@ impl RequestPermit {
     fn lost(&mut self, outcome: Outcome) {
         let grant = self.grant;
         let now = clock::now();
-        self.credential.account().update(|account| {
-            account.lose(now, grant, outcome);
+        let within = self.credential.account().update(|account| {
+            let within = account.lose(now, grant, outcome);
             account.end();
+            within
         });
+        self.end_lease(|_| Ended::Within(Duration::from_nanos(within)));
         self.over();
     }
 
@@ -195,6 +259,7 @@ impl Permit for RequestPermit {
             grant,
             stage: Stage::Granted,
             tries: None,
+            leased: None,
         }
     }
 }
@@ -208,6 +273,7 @@ impl Drop for RequestPermit {
         let queue = self.credential.account();
         match self.stage {
             Stage::Granted => queue.update(|account| account.withdraw(grant)),
+            Stage::Leasing => queue.update(|account| account.unsend(grant)),
             Stage::Sent => self.lost(Outcome::Lost),
             Stage::Proven => queue.update(Account::end),
             Stage::Over => {}

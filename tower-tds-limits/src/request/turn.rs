@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     fmt,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use crate::{
@@ -36,6 +37,10 @@ impl Turn {
     /// Another caller's.
     pub(super) fn another(&self) -> Self {
         Self::new(self.readiness.another())
+    }
+
+    pub(super) fn max_wait(&self) -> Option<Duration> {
+        self.readiness.max_wait()
     }
 
     /// The turn of a call whose own has passed, before all who have had none.

@@ -1,0 +1,367 @@
+//! The handle of a fleet: who asks it for leases, and what it shows.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
+use tower_tds_limits::{
+    AskLease, Ended, Lease, LeaseFuture, Leases, LimitError, Limiter, Limits, Outcome, WaitCause,
+};
+
+use crate::{
+    clock,
+    driver::Driver,
+    error::FleetError,
+    member::{Event, Granted, Heard, Id, Member, Term},
+    script::{Account, Standing},
+};
+
+/// One quota for all processes that use one name at one store.
+///
+/// # Clone
+/// Clones are the same member. It leaves the fleet when the last of them is gone, and the limiters that
+/// were made from it.
+#[derive(Clone)]
+pub struct Fleet {
+    member: Arc<Handle>,
+}
+
+/// Ends the member's thread with its drop.
+struct Handle {
+    shared: Arc<Shared>,
+}
+
+/// What the callers and the thread have in common.
+pub(crate) struct Shared {
+    /// Guards plain data, for a few instructions; no waker is woken under it but those of channels.
+    state: Mutex<State>,
+    /// For the thread: there is something to do.
+    pub(crate) news: Notify,
+}
+
+pub(crate) struct State {
+    pub(crate) member: Member<Waiter>,
+    pub(crate) standing: Standing,
+    pub(crate) store: Store,
+    /// Whether all handles are gone.
+    pub(crate) closed: bool,
+}
+
+/// How the store is.
+#[derive(Debug, Clone)]
+pub(crate) enum Store {
+    /// Nothing has been heard of it yet, since then.
+    Sought(Instant),
+    Here,
+    /// Since when, and why.
+    Away(Instant, Arc<str>),
+}
+
+/// Somebody who waits for a lease.
+pub(crate) struct Waiter {
+    pub(crate) lease: oneshot::Sender<Result<Held, LimitError>>,
+    /// Whether it waits for one answer, and no longer.
+    pub(crate) once: bool,
+}
+
+/// A lease in the hands of a request.
+pub(crate) struct Held {
+    shared: Arc<Shared>,
+    id: Id,
+    until: Instant,
+    over: oneshot::Receiver<Infallible>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    // ## Unused => (Used | Over)
+    Unused,
+    // ## Used => Over
+    Used,
+    Over,
+}
+
+/// How a fleet looks from one of its members.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FleetStatus {
+    /// Why the store is away, if it is.
+    pub away: Option<Arc<str>>,
+    /// Calls of this process that wait for a lease.
+    pub waiting: usize,
+    /// Leases that this process holds.
+    pub held: usize,
+    /// Leases of all members that were live when the store last answered.
+    pub live: u64,
+    /// How many rungs the fleet has stepped down: see [`Rung`](tower_tds_limits::Rung).
+    pub rung: u8,
+    /// For how long the service had said, by then, that the quota is used up.
+    pub paused_for: Duration,
+    /// How long a store without memory still was to grant nothing, by then.
+    pub opens_in: Duration,
+}
+
+// === impl Fleet ===
+
+impl Fleet {
+    /// Joins the fleet of this name at the store at `url`, to keep `limits` with all its other members.
+    ///
+    /// The store is Redis from 6.2 on, or Valkey; a URL is `redis://[user:password@]host[:port]/[database]`,
+    /// or `rediss://` with the feature `tls`. All members need the same limits. The store need not be
+    /// there yet.
+    ///
+    /// # Errors
+    /// What of the description cannot be used; no store is asked for that.
+    pub fn join(url: &str, name: &str, limits: &Limits) -> Result<Self, FleetError> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > 100 || !name.chars().all(is_plain) {
+            return Err(FleetError::name());
+        }
+        let client = redis::Client::open(url).map_err(FleetError::url)?;
+        let term = Term {
+            lease: limits.lost().saturating_add(RENEWED),
+            lost: limits.lost(),
+        };
+        let account = Account::new(name, nonce(), limits, term.lease)?;
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                member: Member::new(term),
+                standing: Standing::default(),
+                store: Store::Sought(clock::now()),
+                closed: false,
+            }),
+            news: Notify::new(),
+        });
+        Driver::start(client, account, Arc::clone(&shared)).map_err(FleetError::thread)?;
+        Ok(Self {
+            member: Arc::new(Handle { shared }),
+        })
+    }
+
+    /// A limiter of these limits whose requests wait for the fleet's leases.
+    ///
+    /// # Errors
+    /// As of [`join`](Self::join), which it does.
+    pub fn limiter(url: &str, name: &str, limits: Limits) -> Result<Limiter, FleetError> {
+        let fleet = Self::join(url, name, &limits)?;
+        Ok(Limiter::leased(limits, fleet))
+    }
+
+    /// How the fleet looks from here.
+    #[must_use]
+    pub fn status(&self) -> FleetStatus {
+        let state = self.member.shared.lock();
+        FleetStatus {
+            away: state.store.why_away(),
+            waiting: state.member.waiting(),
+            held: state.member.held(),
+            live: state.standing.live,
+            rung: state.standing.rung,
+            paused_for: state.standing.paused,
+            opens_in: state.standing.opens,
+        }
+    }
+}
+
+impl Leases for Fleet {
+    fn lease(&self, ask: AskLease) -> LeaseFuture {
+        let shared = Arc::clone(&self.member.shared);
+        Box::pin(async move {
+            let lease: Box<dyn Lease> = Box::new(shared.lease(ask).await?);
+            Ok(lease)
+        })
+    }
+}
+
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Fleet").field(&self.status()).finish()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.news.notify_one();
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics under it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn lease(self: Arc<Self>, ask: AskLease) -> Result<Held, LimitError> {
+        let began = clock::now();
+        let bounded = async {
+            loop {
+                let (lease, granted) = oneshot::channel();
+                let once = ask.max_wait == Some(Duration::ZERO);
+                self.lock()
+                    .member
+                    .wait(Waiter { lease, once }, ask.first_in_line);
+                self.news.notify_one();
+                // The thread ends after all who could ask.
+                let gone = || LimitError::unavailable("this process has left the fleet");
+                let mut held = granted.await.unwrap_or_else(|_| Err(gone()))?;
+                if held.is_fresh() {
+                    held.stage = Stage::Used;
+                    return Ok(held);
+                }
+            }
+        };
+        match ask.max_wait.filter(|wait| !wait.is_zero()) {
+            None => bounded.await,
+            Some(wait) => match tokio::time::timeout(wait, bounded).await {
+                Ok(lease) => lease,
+                Err(_) => {
+                    let away = self.lock().store.why_away();
+                    let waited = clock::now().saturating_duration_since(began);
+                    let timed_out = || LimitError::timed_out(WaitCause::Lease, waited);
+                    Err(away.map_or_else(timed_out, LimitError::unavailable))
+                }
+            },
+        }
+    }
+
+    fn end(&self, event: Event) {
+        self.lock().member.ended(event);
+        self.news.notify_one();
+    }
+
+    /// Gives leases to those who wait, and back what nobody waits for.
+    pub(crate) fn hand_out(self: &Arc<Self>, granted: Vec<Granted>) {
+        for Granted { id, until, over } in granted {
+            let mut held = Held {
+                shared: Arc::clone(self),
+                id,
+                until,
+                over,
+                stage: Stage::Unused,
+            };
+            loop {
+                let waiter = self.lock().member.next_waiting();
+                let Some(waiter) = waiter else {
+                    // Nobody: its drop says so.
+                    break;
+                };
+                match waiter.lease.send(Ok(held)) {
+                    Ok(()) => break,
+                    Err(Ok(unwanted)) => held = unwanted,
+                    Err(Err(_)) => break,
+                }
+            }
+        }
+    }
+}
+
+// === impl Store ===
+
+impl Store {
+    /// Said to those whose wait is over.
+    fn why_away(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Here => None,
+            Self::Sought(since) => Some(format!("the store has not answered for {:.1?}", since.elapsed()).into()),
+            Self::Away(since, why) => Some(
+                format!(
+                    "the store has been away for {:.1?} ({why}): see to it, or give each process a share of its own \
+                     (Limits::shares)",
+                    since.elapsed()
+                )
+                .into(),
+            ),
+        }
+    }
+}
+
+// === impl Held ===
+
+impl Held {
+    /// Whether what is sent now is counted while the lease lives.
+    fn is_fresh(&self) -> bool {
+        clock::now() < self.until
+    }
+
+    fn say(&mut self, event: Event) {
+        self.stage = Stage::Over;
+        self.shared.end(event);
+    }
+}
+
+impl Lease for Held {
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.over).poll(cx).map(drop)
+    }
+
+    fn end(mut self: Box<Self>, ended: Ended) {
+        let id = self.id;
+        let event = match ended {
+            Ended::Proven(outcome) => Event::Proven(id, heard(outcome)),
+            Ended::Within(within) => Event::Within(id, within),
+            Ended::Unsent => Event::Unsent(id),
+            // Whatever else there may be: it ends by itself.
+            _ => return,
+        };
+        self.say(event);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        match self.stage {
+            Stage::Unused => self.say(Event::Unsent(self.id)),
+            Stage::Used => self.shared.lock().member.forget(self.id),
+            Stage::Over => {}
+        }
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+fn heard(outcome: Outcome) -> Heard {
+    match outcome {
+        Outcome::Answered | Outcome::Served(_) => Heard::Accepted,
+        Outcome::RateExceeded => Heard::Refused,
+        Outcome::QuotaExceeded(hint) => Heard::QuotaExceeded(hint.unwrap_or(NO_HINT)),
+        Outcome::ConnectionsExceeded
+        | Outcome::GatewayFailed
+        | Outcome::GatewayTimedOut
+        | Outcome::Unsent
+        | Outcome::Closed
+        | Outcome::Lost
+        | _ => Heard::Nothing,
+    }
+}
+
+/// Tells members apart: no two of a fleet have the same.
+fn nonce() -> String {
+    format!("{:016x}", fastrand::u64(..))
+}
+
+/// A lease is renewed for so long after its last success, and then ended while it still lives for as
+/// long as what was sent can be counted.
+const RENEWED: Duration = Duration::from_secs(10);
+
+/// A 429 that names no time pauses for a second, as in one process.
+const NO_HINT: Duration = Duration::from_secs(1);
