@@ -1,4 +1,5 @@
 //! One rate limit and one token for several processes behind one address, by leases in Redis.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
 mod driver;
@@ -6,8 +7,13 @@ mod error;
 mod fleet;
 mod member;
 mod script;
+mod tls;
+mod token;
+
+pub use redis;
 
 pub use self::{
     error::FleetError,
     fleet::{Fleet, FleetStatus},
+    token::RedisTokens,
 };

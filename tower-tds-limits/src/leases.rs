@@ -42,7 +42,7 @@ pub trait Lease: fmt::Debug + Send + Sync {
 pub type LeaseFuture = Pin<Box<dyn Future<Output = Result<Box<dyn Lease>, LimitError>> + Send>>;
 
 /// What a lease is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct AskLease {
     /// Whether it goes before all others of this process: [`Limiter::first_in_line`](crate::Limiter::first_in_line).

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use tower_tds_limits::{Limiter, Limits, Quota};
+use tower_tds_limits::{Leases, Limiter, Limits, Quota};
 
 use crate::BuildError;
 
@@ -41,7 +41,17 @@ impl SharedLimits {
     /// [`Builder::build`](crate::Builder::build).
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self(Limiters::new(limits))
+        Self(Limiters::new(limits, Limiter::new))
+    }
+
+    /// Within these limits, together with the other processes that get their leases of the quota there: a
+    /// `Fleet` of the crate `tower-tds-fleet`. The connections are this process's own: divide what the
+    /// address may have.
+    #[must_use]
+    pub fn leased(limits: Limits, leases: impl Leases) -> Self {
+        Self(Limiters::new(limits, |limits| {
+            Limiter::leased(limits, leases)
+        }))
     }
 
     /// Each client has a credential of its own.
@@ -72,7 +82,7 @@ impl Limiters {
     /// sockets are the token's, and the data calls have the others. With a second one a socket
     /// whose server has fallen silent, and which counts until it is surely closed, keeps no token
     /// call waiting.
-    fn new(limits: Limits) -> Option<Self> {
+    fn new(limits: Limits, limiter: impl FnOnce(Limits) -> Limiter) -> Option<Self> {
         let most = limits.most_connections();
         let tokens = if most < TWO_FROM {
             NonZeroU32::MIN
@@ -83,7 +93,7 @@ impl Limiters {
         // Beyond its sockets a call would be let in to wait for one, and that by its timeouts.
         let in_flight = limits.most_in_flight().min(data);
         Some(Self {
-            data: Limiter::new(limits.connections(data).in_flight(in_flight)),
+            data: limiter(limits.connections(data).in_flight(in_flight)),
             token_sockets: Limiter::new(Limits::default().connections(tokens)),
         })
     }

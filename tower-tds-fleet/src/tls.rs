@@ -1,0 +1,37 @@
+//! TLS to the store: who does its cryptography.
+
+use redis::{Client, ErrorKind, RedisError};
+
+/// Sees to it that a client whose address asks for TLS finds the cryptography for it.
+///
+/// redis asks rustls for the provider of the process, which panics where it can choose between two
+/// or has none; and a store must not panic. So one is installed if the program has installed none.
+pub(crate) fn provide(client: &Client) -> Result<(), RedisError> {
+    if !speaks_tls(client) {
+        return Ok(());
+    }
+    #[cfg(feature = "aws-lc-rs")]
+    let provider = Some(rustls::crypto::aws_lc_rs::default_provider());
+    #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
+    let provider = Some(rustls::crypto::ring::default_provider());
+    #[cfg(any(feature = "ring", feature = "aws-lc-rs"))]
+    if rustls::crypto::CryptoProvider::get_default().is_none()
+        && let Some(provider) = provider
+    {
+        // Another thread may have been first, with one that serves as well.
+        drop(provider.install_default());
+    }
+    #[cfg(feature = "tls")]
+    if rustls::crypto::CryptoProvider::get_default().is_some() {
+        return Ok(());
+    }
+    Err(RedisError::from((ErrorKind::InvalidClientConfig, NONE)))
+}
+
+fn speaks_tls(client: &Client) -> bool {
+    let address = client.get_connection_info().addr();
+    matches!(address, redis::ConnectionAddr::TcpTls { .. })
+}
+
+const NONE: &str = "there is no cryptography for TLS to the store: turn on the feature `ring` or `aws-lc-rs`, or \
+                    install a CryptoProvider";

@@ -1,0 +1,113 @@
+//! The seal of a token that lies where others can read: XChaCha20-Poly1305 under a key that HKDF
+//! (RFC 5869) derives from the client secret.
+
+use std::error::Error;
+
+use chacha20poly1305::{
+    Key, XChaCha20Poly1305, XNonce,
+    aead::{Aead, Generate, KeyInit, Payload},
+};
+use hkdf::Hkdf;
+use sha2::Sha256;
+use zeroize::{Zeroize, Zeroizing};
+
+#[cfg(test)]
+mod tests;
+
+/// What only those who know one secret can make, open, or find.
+///
+/// ```text
+/// secret --extract--> PRK --expand("name", key)--> under which name it lies: 16 bytes, in hex
+///                      `----expand("seal", key)--> the key of its seal: 32 bytes
+/// value = version (1) | nonce (24) | sealed bytes | tag (16); version and key are authenticated, too
+/// ```
+///
+/// Each key of a token has a key of its own to seal with, so the random nonces of a day are few. The
+/// state is wiped on drop.
+pub(super) struct Seal {
+    kdf: Hkdf<Sha256>,
+}
+
+// === impl Seal ===
+
+impl Seal {
+    /// `None` if there is no secret: what anybody could open is no seal.
+    pub(super) fn new(secret: &str) -> Option<Self> {
+        if secret.is_empty() {
+            return None;
+        }
+        let (mut prk, kdf) = Hkdf::extract(Some(LABEL), secret.as_bytes());
+        prk.as_mut_slice().zeroize();
+        Some(Self { kdf })
+    }
+
+    /// The name of what is sealed for this key. Members with another secret have another, so that
+    /// neither reads what it cannot open, nor writes over what the other can.
+    pub(super) fn name(&self, key: &str) -> String {
+        let mut name = [0; 16];
+        self.derive(b"name", key, &mut name);
+        format!("{:032x}", u128::from_be_bytes(name))
+    }
+
+    /// # Errors
+    ///
+    /// If the system has no random bytes for a nonce.
+    pub(super) fn close(
+        &self,
+        key: &str,
+        bytes: &[u8],
+    ) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> {
+        let nonce = XNonce::try_generate()?;
+        let payload = Payload {
+            msg: bytes,
+            aad: &context(key),
+        };
+        let sealed = self.cipher(key).encrypt(&nonce, payload)?;
+        Ok([&[VERSION], nonce.as_slice(), &sealed].concat())
+    }
+
+    /// `None` if it was sealed with another secret, for another key or by another version, or is
+    /// not what was sealed.
+    pub(super) fn open(&self, key: &str, value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        let (&VERSION, rest) = value.split_first()? else {
+            return None;
+        };
+        let (nonce, sealed) = rest.split_first_chunk::<NONCE>()?;
+        let payload = Payload {
+            msg: sealed,
+            aad: &context(key),
+        };
+        let opened = self.cipher(key).decrypt(&XNonce::from(*nonce), payload);
+        opened.ok().map(Zeroizing::new)
+    }
+
+    fn cipher(&self, key: &str) -> XChaCha20Poly1305 {
+        let mut derived = Zeroizing::new([0; 32]);
+        self.derive(b"seal", key, &mut *derived);
+        let mut whole = Key::from(*derived);
+        let cipher = XChaCha20Poly1305::new(&whole);
+        whole.as_mut_slice().zeroize();
+        cipher
+    }
+
+    #[expect(
+        clippy::expect_used,
+        reason = "RFC 5869 allows 255 blocks of output, and this is one"
+    )]
+    fn derive(&self, what: &[u8], key: &str, out: &mut [u8]) {
+        let info = [LABEL, b" ", what, b" ", key.as_bytes()];
+        let derived = self.kdf.expand_multi_info(&info, out);
+        derived.expect("one block is not too long");
+    }
+}
+
+/// What is authenticated with the bytes and does not lie beside them.
+fn context(key: &str) -> Vec<u8> {
+    [&[VERSION], key.as_bytes()].concat()
+}
+
+/// No other use of the secret derives the same, and a change of anything here is another version.
+const LABEL: &[u8] = b"tower-tds-fleet token 1";
+const VERSION: u8 = 1;
+/// Of XChaCha20: long enough to be random.
+const NONCE: usize = 24;

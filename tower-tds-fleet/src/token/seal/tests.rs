@@ -1,0 +1,61 @@
+//! What opens, and what does not.
+
+use super::{NONCE, Seal};
+
+const SECRET: &str = "canary-secret";
+
+fn seal() -> Seal {
+    Seal::new(SECRET).unwrap()
+}
+
+#[test]
+fn what_was_sealed_opens_for_who_has_the_secret_and_the_key() {
+    let value = seal().close("key", b"token").unwrap();
+    assert_eq!(seal().open("key", &value).unwrap().as_slice(), b"token");
+    assert!(seal().open("other key", &value).is_none());
+    assert!(Seal::new("other").unwrap().open("key", &value).is_none());
+}
+
+#[test]
+fn what_was_changed_anywhere_does_not_open() {
+    let value = seal().close("key", b"token").unwrap();
+    for at in 0..value.len() {
+        for bit in 0..8 {
+            let mut changed = value.clone();
+            changed[at] ^= 1 << bit;
+            assert!(seal().open("key", &changed).is_none(), "{at} {bit}");
+        }
+        assert!(seal().open("key", &value[..at]).is_none(), "{at}");
+    }
+    let longer = [value.as_slice(), &[0]].concat();
+    assert!(seal().open("key", &longer).is_none());
+}
+
+#[test]
+fn no_two_values_share_a_nonce_and_no_two_keys_or_secrets_a_name() {
+    let nonce = || seal().close("key", b"token").unwrap()[1..=NONCE].to_vec();
+    assert_ne!(nonce(), nonce());
+    let other = Seal::new("other").unwrap();
+    let names = [seal().name("key"), seal().name("key2"), other.name("key")];
+    assert!(names.iter().all(|name| name.len() == 32));
+    assert!(names[0] != names[1] && names[0] != names[2]);
+    assert_eq!(names[0], seal().name("key"));
+}
+
+#[test]
+fn without_a_secret_there_is_no_seal() {
+    assert!(Seal::new("").is_none());
+}
+
+/// What a member of another release has to open: it changes with the version alone. The value was
+/// computed apart from this crate, from RFC 5869 and draft-irtf-cfrg-xchacha-03.
+#[test]
+fn the_format_is_that_of_version_one() {
+    assert_eq!(seal().name("key"), "3c7b9531351cc252b0419562a6ea7edb");
+    let value = "01000102030405060708090a0b0c0d0e0f1011121314151617\
+                 49089a951c0e8a5aae1d573e007e27843ce85fe10c";
+    let digits = value.as_bytes().chunks(2);
+    let byte = |two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap();
+    let value: Vec<u8> = digits.map(byte).collect();
+    assert_eq!(seal().open("key", &value).unwrap().as_slice(), b"token");
+}

@@ -1,0 +1,128 @@
+//! A redis-server of a test's own, on a socket in a folder of its own, that ends with the test.
+
+use std::{
+    fs,
+    io::{self, BufRead as _, BufReader, Write as _},
+    path::PathBuf,
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use redis::{Client, Connection};
+
+/// A server that is killed by its handle when this is dropped.
+///
+/// `REDIS_SERVER` names another program that takes the same arguments, such as `valkey-server`.
+pub(crate) struct RedisServer {
+    process: Child,
+    /// Kept, so that the server can write to it.
+    log: BufReader<ChildStdout>,
+    folder: PathBuf,
+    arguments: Vec<String>,
+}
+
+// === impl RedisServer ===
+
+impl RedisServer {
+    /// `None`, and a line that says so, where there is no such program.
+    pub(crate) fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// The same with more arguments, which may name files in [`folder`](Self::folder).
+    pub(crate) fn start_with(arguments: &[String]) -> Option<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // Short, since the path of a socket may have 108 bytes.
+        let name = format!("tds-redis-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let started = run(&folder, arguments);
+        if let Err(error) = &started
+            && error.kind() == io::ErrorKind::NotFound
+        {
+            writeln!(io::stderr(), "SKIPPED: redis-server is not installed").unwrap();
+            fs::remove_dir_all(&folder).unwrap();
+            return None;
+        }
+        let (process, log) = started.unwrap();
+        Some(Self {
+            process,
+            log,
+            folder,
+            arguments: arguments.to_vec(),
+        })
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis+unix://{}", self.folder.join(SOCKET).display())
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::open(self.url()).unwrap()
+    }
+
+    /// A connection for the test itself, which may wait.
+    pub(crate) fn connection(&self) -> Connection {
+        self.client().get_connection().unwrap()
+    }
+
+    /// Ends the server as a crash does.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Starts an empty one in its place, after [`kill`](Self::kill).
+    pub(crate) fn restart(&mut self) {
+        (self.process, self.log) = run(&self.folder, &self.arguments).unwrap();
+    }
+
+    /// Stops the server in the middle of whatever it does: it accepts, and answers nothing.
+    pub(crate) fn hang(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let mut kill = Command::new("kill");
+        kill.arg(signal).arg(self.process.id().to_string());
+        assert!(kill.status().unwrap().success(), "{signal}");
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
+
+/// Runs the server until it says that it is ready.
+fn run(folder: &PathBuf, arguments: &[String]) -> io::Result<(Child, BufReader<ChildStdout>)> {
+    let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+    drop(fs::remove_file(folder.join(SOCKET)));
+    let mut process = Command::new(program)
+        .args(["--port", "0", "--unixsocket"])
+        .arg(folder.join(SOCKET))
+        .args(["--save", "", "--appendonly", "no", "--dir"])
+        .arg(folder)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut log = BufReader::new(process.stdout.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("eady to accept connections") {
+        let more = log.read_line(&mut said)?;
+        assert!(more > 0, "redis-server did not start: {said}");
+    }
+    Ok((process, log))
+}
+
+const SOCKET: &str = "redis.sock";
