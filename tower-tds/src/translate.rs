@@ -157,7 +157,10 @@ fn kept_back(error: &Error) -> Option<LimitError> {
 
 fn from_limits(error: LimitError) -> Error {
     let wait = error.retry_after();
-    let kind = if !error.is_paused() {
+    let kind = if error.was_sent() {
+        // It was ended here, and may have been carried out.
+        Kind::Reset
+    } else if !error.is_paused() {
         Kind::LimitTimeout
     } else if wait > Some(SHORT_QUOTA) {
         Kind::QuotaExhausted

@@ -4,6 +4,7 @@
 
 mod connect;
 mod every;
+mod leases;
 mod probe;
 mod torn;
 
