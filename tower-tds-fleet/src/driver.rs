@@ -209,7 +209,11 @@ impl Driver {
     }
 
     fn lost(&self, error: &RedisError) {
-        let why: Arc<str> = error.to_string().into();
+        let why: Arc<str> = if error.code() == Some(OTHER_TERMS) {
+            "another member of this fleet keeps other limits: give all of them the same".into()
+        } else {
+            error.to_string().into()
+        };
         let refused = {
             let mut state = self.shared.lock();
             state.lost(Arc::clone(&why));
@@ -282,6 +286,9 @@ fn gone() -> RedisError {
     )
     .into()
 }
+
+/// What the script answers to a member with other limits.
+const OTHER_TERMS: &str = "FLEETTERMS";
 
 /// Of connecting, and of one answer.
 const TIMEOUT: Duration = Duration::from_secs(2);

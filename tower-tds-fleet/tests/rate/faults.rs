@@ -1,0 +1,136 @@
+//! What the store can do to a fleet: it dies, forgets, hangs.
+
+use std::time::Duration;
+
+use tds_sim::Rule;
+use tokio::time::{Instant, sleep};
+use tower_tds_limits::{AskLease, Leases};
+
+use crate::{
+    RECOVERY, RedisServer, all_answered, bus, get, join, known, member, quick, service, statuses,
+};
+
+/// While calls go on, the store loses what it knew; whatever is granted after that was not granted
+/// together with what was granted before.
+async fn loses_its_memory(lose: impl FnOnce(&mut RedisServer)) {
+    let Some(mut store) = RedisServer::start() else {
+        return;
+    };
+    known(&store).await;
+    let server = service(Rule::SlidingLogAll, quick()).await;
+    let members: Vec<_> = (0..3).map(|_| member(&store, &server)).collect();
+    let calls = async { all_answered(&members, &server, 60).await };
+    let began = Instant::now();
+    let loss = async {
+        sleep(Duration::from_millis(1_200)).await;
+        lose(&mut store);
+    };
+    tokio::join!(calls, loss);
+    assert_eq!(statuses(&server), [(200, 180)].into());
+    // By the ledger: nothing came in between.
+    let mut arrivals: Vec<_> = server
+        .ledger()
+        .arrivals()
+        .iter()
+        .map(|arrival| arrival.at)
+        .collect();
+    arrivals.sort_unstable();
+    let gaps = arrivals.windows(2).map(|pair| pair[1] - pair[0]);
+    let longest = gaps.max().expect("many");
+    assert!(
+        longest > RECOVERY - Duration::from_millis(200),
+        "{longest:?} of {:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_restarted_grants_nothing_until_all_leases_are_over() {
+    loses_its_memory(|store| {
+        store.kill();
+        store.restart();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_flushed_grants_nothing_until_all_leases_are_over() {
+    loses_its_memory(|store| {
+        redis::cmd("FLUSHALL")
+            .query::<()>(&mut store.connection())
+            .expect("it does");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_hangs_stops_all_and_goes_on_where_it_was() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    known(&store).await;
+    let server = service(Rule::SlidingLogAll, quick()).await;
+    let members: Vec<_> = (0..3).map(|_| member(&store, &server)).collect();
+    let hang = async {
+        for _ in 0..2 {
+            sleep(Duration::from_millis(700)).await;
+            store.hang();
+            sleep(Duration::from_millis(3_000)).await;
+            store.go_on();
+        }
+    };
+    tokio::join!(all_answered(&members, &server, 80), hang);
+    assert_eq!(statuses(&server), [(200, 240)].into());
+}
+
+#[tokio::test]
+async fn without_a_store_a_call_is_told_so_when_its_wait_is_over() {
+    let Some(mut store) = RedisServer::start() else {
+        return;
+    };
+    let mut ask = AskLease::default();
+    ask.max_wait = Some(Duration::from_millis(300));
+    let fleet = join(&store);
+    let error = fleet.lease(ask).await.expect_err("it recovers");
+    assert!(error.is_timeout(), "{error}");
+    store.kill();
+    let error = fleet.lease(ask).await.expect_err("it is away");
+    assert!(
+        error.to_string().contains("the store has been away for"),
+        "{error}"
+    );
+    ask.max_wait = Some(Duration::ZERO);
+    let error = fleet.lease(ask).await.expect_err("it is away");
+    assert!(error.to_string().contains("nothing was sent"), "{error}");
+    // Until nobody waits for anything: the thread ends.
+    drop(fleet);
+}
+
+/// What is under way is ended while its lease still counts for as long as it can be counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_outlives_its_lease_is_ended() {
+    let Some(mut store) = RedisServer::start() else {
+        return;
+    };
+    known(&store).await;
+    let slow = tds_sim::Delay::Constant(Duration::from_secs(40));
+    let server = service(Rule::SlidingLogAll, tds_sim::Delay::None).await;
+    let mut faults = server.sim().faults();
+    faults.before_head = slow;
+    server.sim().set_faults(faults);
+    let (client, fleet) = member(&store, &server);
+    let call = tokio::spawn(get(client, bus(&server)));
+    while server.ledger().summary().data_calls == 0 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    // Longer than a lease lives by itself: it is renewed.
+    sleep(Duration::from_secs(12)).await;
+    assert_eq!((fleet.status().held, call.is_finished()), (1, false));
+    store.kill();
+    // It is made again, and there is no lease for that.
+    while server.ledger().summary().aborted == 0 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(fleet.status().held, 0);
+    call.abort();
+}

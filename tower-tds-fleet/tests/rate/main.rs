@@ -1,0 +1,165 @@
+//! Members of a fleet over a real store, and what the service sees of them.
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "an overflow in a test is a failed test"
+)]
+#![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
+
+#[path = "../support/redis_server.rs"]
+mod redis_server;
+
+mod faults;
+mod heard;
+mod processes;
+
+use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
+
+use http::Request;
+use http_body_util::BodyExt;
+use redis_server::RedisServer;
+use tds_sim::{Config, Delay, Rule, Server};
+use tokio::task::JoinSet;
+use tower::ServiceExt;
+use tower_tds::{Client, Credentials, Error, Limits, RequestBody, SharedLimits};
+use tower_tds_fleet::Fleet;
+use tower_tds_limits::{AskLease, Leases};
+
+/// Nobody's memory is waited for long, and who is lost is lost soon.
+const LOST: Duration = Duration::from_millis(500);
+
+/// How long a store without memory grants nothing.
+const RECOVERY: Duration = Duration::from_millis(10_000 + 2 * 500 + 1_002);
+
+fn limits() -> Limits {
+    let sockets = NonZeroU32::new(15).expect("some");
+    Limits::default().connections(sockets).lost_after(LOST)
+}
+
+async fn service(rule: Rule, delay: Delay) -> Server {
+    let mut config = Config::default();
+    config.rule = rule;
+    config.faults.before_counting = delay;
+    config.faults.before_head = delay;
+    Server::start(config).await.expect("a server")
+}
+
+fn quick() -> Delay {
+    let (min, max) = (Duration::ZERO, Duration::from_millis(50));
+    Delay::Uniform { min, max }
+}
+
+fn member(store: &RedisServer, server: &Server) -> (Client, Fleet) {
+    let (limits, fleet) = (limits(), join(store));
+    let id = Credentials::new(server.client_id(), server.client_secret());
+    let client = Client::builder(server.auth_url(), server.base_url(), id.expect("plain"))
+        .loopback_http()
+        .limits(SharedLimits::leased(limits, fleet.clone()))
+        .deadline(Duration::from_secs(60))
+        .build()
+        .expect("loopback is let through");
+    (client, fleet)
+}
+
+fn join(store: &RedisServer) -> Fleet {
+    Fleet::join(&store.url(), "test", &limits()).expect("a store")
+}
+
+async fn get(client: Client, url: String) -> Result<(), Error> {
+    let request = Request::get(url)
+        .body(RequestBody::default())
+        .expect("a request");
+    let response = client.oneshot(request).await?;
+    response.into_body().collect().await?;
+    Ok(())
+}
+
+/// So many calls of each, all at once, each of which is answered.
+async fn all_answered(members: &[(Client, Fleet)], server: &Server, each: usize) {
+    let mut calls = JoinSet::new();
+    for (client, _) in members {
+        for _ in 0..each {
+            calls.spawn(get(client.clone(), bus(server)));
+        }
+    }
+    while let Some(called) = calls.join_next().await {
+        called.expect("no panic").expect("an answer");
+    }
+}
+
+fn bus(server: &Server) -> String {
+    format!("{}/v1/live/bus", server.base_url())
+}
+
+/// How many of each status the service has given.
+fn statuses(server: &Server) -> BTreeMap<u16, u64> {
+    server.ledger().summary().by_status
+}
+
+/// A store that knows that nothing was granted before it came.
+async fn known(store: &RedisServer) {
+    let mut ask = AskLease::default();
+    ask.max_wait = Some(Duration::ZERO);
+    let refused = join(store)
+        .lease(ask)
+        .await
+        .expect_err("it grants nothing yet");
+    let wait = refused.retry_after().expect("it says when");
+    assert!(
+        wait > RECOVERY - Duration::from_secs(5) && wait <= RECOVERY,
+        "{refused}"
+    );
+    let script = "local s = cmsgpack.unpack(redis.call('GET', KEYS[1])) s.opens = 0 \
+                  redis.call('SET', KEYS[1], cmsgpack.pack(s))";
+    let mut eval = redis::cmd("EVAL");
+    let eval = eval.arg(script).arg(1).arg("{test}:quota");
+    eval.query::<()>(&mut store.connection())
+        .expect("it is kept");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_members_keep_one_quota() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    known(&store).await;
+    for rule in [
+        Rule::SlidingCounter,
+        Rule::SlidingLogAll,
+        Rule::LeakyBucket { burst: 10 },
+    ] {
+        let server = service(rule, quick()).await;
+        let members: Vec<_> = (0..4).map(|_| member(&store, &server)).collect();
+        all_answered(&members, &server, 40).await;
+        assert_eq!(statuses(&server), [(200, 160)].into(), "{rule:?}");
+    }
+}
+
+#[tokio::test]
+async fn members_with_other_limits_are_told_so() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    known(&store).await;
+    let other = limits().rules(tower_tds_limits::Rules::window());
+    let fleet = Fleet::join(&store.url(), "test", &other).expect("a store");
+    let mut ask = AskLease::default();
+    ask.max_wait = Some(Duration::from_secs(5));
+    let error = fleet.lease(ask).await.expect_err("it keeps other limits");
+    assert!(error.to_string().contains("other limits"), "{error}");
+    for (url, name, text) in [
+        ("http://127.0.0.1/", "test", "redis://"),
+        ("redis://127.0.0.1/", "a fleet", "name"),
+        ("redis://127.0.0.1/", "", "name"),
+    ] {
+        let error = Fleet::join(url, name, &other).expect_err(name);
+        assert!(error.to_string().contains(text), "{error}");
+    }
+    let minute = tower_tds_limits::Quota::per_minute(NonZeroU32::MIN);
+    let error = Fleet::join("redis://127.0.0.1/", "test", &limits().also(minute));
+    assert!(
+        error
+            .expect_err("two quotas")
+            .to_string()
+            .contains("one quota")
+    );
+}
