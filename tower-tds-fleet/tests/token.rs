@@ -21,7 +21,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, Request, header::WWW_AUTHENTICATE};
 use http_body_util::Full;
-use redis::Client;
+use redis::{Client, TlsCertificates};
 use redis_server::RedisServer;
 use sha2::{Digest as _, Sha256, Sha512};
 use tds_sim::{Config, Sim};
@@ -552,12 +552,11 @@ fn when_the_member_that_asks_dies_another_takes_over_and_one_alone() {
     let mut faults = healthy.clone();
     faults.token = vec!["slow:3600s".parse().unwrap()];
     world.sim.set_faults(faults);
-    let member = || {
-        let bound = Duration::from_millis(500);
-        let builder = world.builder().timeout(bound).readiness(bound);
-        let builder = builder.store(world.store(server.client()));
-        builder.build::<_, Full<Bytes>, _>(world.sim.clone())
-    };
+    // Its lease lasts for four seconds.
+    let bound = Duration::from_millis(500);
+    let builder = world.builder().timeout(bound).readiness(bound);
+    let builder = builder.store(world.store(server.client()));
+    let first = builder.build::<_, Full<Bytes>, _>(world.sim.clone());
     let runtime = || {
         runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -565,7 +564,6 @@ fn when_the_member_that_asks_dies_another_takes_over_and_one_alone() {
             .build()
     };
     let dying = runtime().unwrap();
-    let first = member();
     dying.block_on(async {
         drop(first.try_token());
         until("its request", || world.posts() == 1).await;
@@ -574,7 +572,7 @@ fn when_the_member_that_asks_dies_another_takes_over_and_one_alone() {
     dying.shutdown_background();
     assert_eq!(leases(&server), 1);
     world.sim.set_faults(healthy);
-    let others: Vec<_> = (0..10).map(|_| member()).collect();
+    let others = world.members(&server.client(), 10);
     let all = runtime().unwrap().block_on(tokens(&others));
     assert!(all.iter().all(|token| *token == all[0]));
     assert_eq!(world.posts(), 2);
@@ -726,6 +724,52 @@ async fn white_space_around_the_secret_is_none_of_it() {
         found.is_some(),
         "secrets come from files that end with a newline"
     );
+}
+
+#[tokio::test]
+async fn over_tls_the_store_is_the_one_that_its_certificate_names() {
+    let name = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = name.self_signed(&key).unwrap().pem();
+    let mut port = 0;
+    let server = RedisServer::start_with(|folder| {
+        let file = |name: &str, text: &str| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        port = free.local_addr().unwrap().port();
+        [
+            ("--tls-port", port.to_string()),
+            ("--bind", "127.0.0.1".to_owned()),
+            ("--tls-cert-file", file("certificate", &certificate)),
+            ("--tls-key-file", file("key", &key.serialize_pem())),
+            ("--tls-auth-clients", "no".to_owned()),
+        ]
+        .into_iter()
+        .flat_map(|(name, value)| [name.to_owned(), value])
+        .collect()
+    });
+    let Some(server) = server else {
+        return;
+    };
+    let client = |host: &str, root: Option<&str>| {
+        let certificates = TlsCertificates {
+            client_tls: None,
+            root_cert: root.map(|root| root.as_bytes().to_vec()),
+        };
+        Client::build_with_tls(format!("rediss://{host}:{port}/"), certificates).unwrap()
+    };
+    let world = World::new();
+    token(&world.member(client("localhost", Some(&certificate)))).await;
+    token(&world.member(client("localhost", Some(&certificate)))).await;
+    assert_eq!(world.posts(), 1);
+    assert_eq!(everything(&server).len(), 1);
+    // Whom it does not know it tells nothing, and asks for itself.
+    token(&world.member(client("127.0.0.1", Some(&certificate)))).await;
+    token(&world.member(client("localhost", None))).await;
+    assert_eq!(world.posts(), 3);
 }
 
 const DAY: u64 = 86_400;
