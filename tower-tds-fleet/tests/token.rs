@@ -280,14 +280,12 @@ async fn who_hears_last_of_a_dead_token_finds_its_successor() {
     }
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// What of `secret` would be found in `bytes`: any part of it, in hex too, or a hash of it.
 fn shows(bytes: &[u8], secret: &str) -> bool {
-    let hex = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-    };
     let mut parts: Vec<Vec<u8>> = secret.as_bytes().windows(12).map(<[u8]>::to_vec).collect();
     parts.push(hex(secret.as_bytes()).into_bytes());
     for hash in [
@@ -329,7 +327,7 @@ async fn who_reads_the_store_finds_neither_token_nor_secret_nor_whose_it_is() {
     // The same eyes see what is not sealed.
     for bare in [
         token.clone(),
-        format!("{:x?}", token),
+        hex(token.as_bytes()),
         token[20..40].to_owned(),
     ] {
         found += usize::from(shows(bare.as_bytes(), &token));
