@@ -408,6 +408,67 @@ async fn a_value_that_does_not_open_is_as_none_and_makes_room() {
 }
 
 #[tokio::test]
+async fn who_writes_to_the_store_does_not_choose_how_much_is_read() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let store = RedisTokens::new(server.client(), "fleet", "secret");
+    let stored = entry("key", "token");
+    store.save("key", &stored).await.unwrap();
+    put(&server, &name(&server), &vec![1; 8_000_000]);
+    let mut connection = server.connection();
+    let mut sent = || -> u64 {
+        let mut info = redis::cmd("INFO");
+        let text: String = info.arg("stats").query(&mut connection).unwrap();
+        let (_, rest) = text.split_once("total_net_output_bytes:").unwrap();
+        rest.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let before = sent();
+    assert!(store.load("key").await.unwrap().is_none());
+    assert!(sent() - before < 200_000);
+    // A token of 64 KiB is not too long.
+    let long = entry("key", &"t".repeat(64 * 1024));
+    store.save("key", &long).await.unwrap();
+    let loaded = store.load("key").await.unwrap().unwrap();
+    assert_eq!(loaded.as_bytes(), long.as_bytes());
+}
+
+#[tokio::test]
+async fn the_rights_that_the_documentation_names_are_enough() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let mut rights = redis::cmd("ACL");
+    rights.arg(&["SETUSER", "member", "on", ">password", "~{fleet}:token:*"]);
+    rights.arg(&[
+        "+getrange",
+        "+set",
+        "+get",
+        "+del",
+        "+evalsha",
+        "+script|load",
+    ]);
+    rights.exec(&mut server.connection()).unwrap();
+    let url = format!("{}?user=member&pass=password", server.url());
+    let client = Client::open(url).unwrap();
+    let (one, two) = (
+        RedisTokens::new(client.clone(), "fleet", "secret"),
+        RedisTokens::new(client.clone(), "fleet", "secret"),
+    );
+    let term = Duration::from_secs(600);
+    assert!(one.lease("key", term).await.unwrap());
+    assert!(one.release("key"));
+    until("the end of the lease", || leases(&server) == 0).await;
+    assert!(two.lease("key", term).await.unwrap());
+    two.save("key", &entry("key", "token")).await.unwrap();
+    assert_eq!(leases(&server), 0);
+    assert!(one.load("key").await.unwrap().is_some());
+    // And they are rights: of another fleet there is nothing to have.
+    let other = RedisTokens::new(client, "other", "secret");
+    assert!(other.load("key").await.is_err());
+}
+
+#[tokio::test]
 async fn a_value_of_another_key_or_secret_in_its_place_does_not_open() {
     let Some(server) = RedisServer::start() else {
         return;
