@@ -273,6 +273,30 @@ async fn a_token_from_the_store_expires_when_it_would_have_at_home() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_slow_store_makes_no_token_younger() {
+    let store = Store::faulty(Op::Load, Fault::Slow(Duration::from_millis(500)));
+    let endpoint = Endpoint::always(Reply::token(100));
+    let fleet = [process(&store, &endpoint), process(&store, &endpoint)];
+    for tokens in &fleet {
+        ready(tokens).await;
+    }
+    let left = secs(100).checked_sub(endpoint.age("canary-token-1"));
+    assert_eq!(fleet[1].health().life_left(), left);
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_in_the_store_is_no_successor_of_itself() {
+    let store = Store::faulty(Op::Load, Fault::Slow(Duration::from_millis(500)));
+    let endpoint = Endpoint::always(Reply::token(100));
+    let tokens = process(&store, &endpoint);
+    ready(&tokens).await;
+    // By now it is renewed, at 80 % of its life at the latest.
+    sleep(secs(82)).await;
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_store_never_brings_a_dead_token_back() {
     let (store, endpoint) = (Store::default(), Endpoint::default());
     let refusing = || {

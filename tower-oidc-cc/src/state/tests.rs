@@ -121,6 +121,23 @@ proptest! {
 }
 
 #[test]
+fn a_token_is_no_successor_of_itself_however_young_it_looks() {
+    let mut life = Life::new(RefreshPolicy::default(), Budget::default(), || 0.5);
+    let (now, lasts) = (start(), secs(100));
+    let fetched = |fingerprint, life| Fetched {
+        fingerprint,
+        sent: now,
+        life,
+        own: false,
+    };
+    assert!(life.wants_at(now, &fetched(1, lasts)));
+    life.on(Event::Fetched(fetched(1, lasts)), now);
+    let longer = lasts + Duration::from_micros(1);
+    assert!(life.wants_at(now, &fetched(2, longer)));
+    assert!(!life.wants_at(now, &fetched(1, longer)));
+}
+
+#[test]
 fn a_refusal_of_another_generation_says_nothing() {
     let (mut life, now) = (
         Life::new(RefreshPolicy::Ahead, Budget::default(), || 0.5),

@@ -14,7 +14,12 @@ use std::{
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{StoredToken, TokenStore, stored::Worth};
-use crate::{Credentials, Parameters, TokenEndpoint, clock::Clock, request::Issued, source};
+use crate::{
+    Credentials, Parameters, TokenEndpoint,
+    clock::{Clock, Timestamp},
+    request::Issued,
+    source,
+};
 
 #[cfg(test)]
 mod tests;
@@ -117,15 +122,18 @@ impl Leases {
         holder: &Weak<impl Wants>,
     ) -> Result<Option<Issued>, Broken> {
         loop {
-            let found = store.load_at(self.clock.now().wall, &self.key).await?;
-            let issued = found.and_then(|worth| self.issued(&worth));
+            let found = store.load(&self.key).await?;
+            // When the answer is here: a slow store makes no token younger.
+            let now = self.clock.now();
+            let worth = found.and_then(|stored| stored.read_at(now.wall, &self.key));
+            let issued = worth.and_then(|worth| issued_at(now, &worth));
             if let Some(issued) = issued
                 && holder.upgrade().is_some_and(|holder| holder.wants(&issued))
             {
                 self.release();
                 return Ok(Some(issued));
             }
-            let now = self.clock.now().steady;
+            let now = now.steady;
             if now >= give_up || self.leased.is_some_and(|until| now < until) {
                 return Ok(None);
             }
@@ -165,25 +173,6 @@ impl Leases {
             self.leased = None;
         }
     }
-
-    fn issued(&self, worth: &Worth) -> Option<Issued> {
-        let now = self.clock.now();
-        let (sent, life) = match now.checked_sub(worth.age) {
-            Some(sent) => (sent, worth.life),
-            // This machine was started after the token was issued: what is left of it counts.
-            None => (now, worth.life.saturating_sub(worth.age)),
-        };
-        let header = source::header(&worth.token).ok()?;
-        // Whoever wrote this entry may have been wrong about it; the token says itself.
-        let exp = crate::claims::expires_at(&header);
-        let exp = exp.map(|exp| exp.duration_since(sent.wall).unwrap_or_default());
-        Some(Issued {
-            life: exp.map_or(life, |exp| exp.min(life)),
-            header,
-            sent,
-            own: false,
-        })
-    }
 }
 
 /// Its task may end with its runtime in the middle of a request, or by a panic: one of the store's
@@ -214,14 +203,8 @@ impl Named {
         of_client(&self.kind, credentials.client_id())
     }
 
-    /// What the token under this key is worth, if one is there that is worth anything.
-    pub(crate) async fn load_at(
-        &self,
-        now: SystemTime,
-        key: &str,
-    ) -> Result<Option<Worth>, Broken> {
-        let stored = bounded("load", self.store.load(key)).await?;
-        Ok(stored.and_then(|stored| stored.read_at(now, key)))
+    pub(crate) async fn load(&self, key: &str) -> Result<Option<StoredToken>, Broken> {
+        bounded("load", self.store.load(key)).await
     }
 
     pub(crate) async fn save(
@@ -251,6 +234,24 @@ impl fmt::Debug for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Named")
     }
+}
+
+fn issued_at(now: Timestamp, worth: &Worth) -> Option<Issued> {
+    let (sent, life) = match now.checked_sub(worth.age) {
+        Some(sent) => (sent, worth.life),
+        // This machine was started after the token was issued: what is left of it counts.
+        None => (now, worth.life.saturating_sub(worth.age)),
+    };
+    let header = source::header(&worth.token).ok()?;
+    // Whoever wrote this entry may have been wrong about it; the token says itself.
+    let exp = crate::claims::expires_at(&header);
+    let exp = exp.map(|exp| exp.duration_since(sent.wall).unwrap_or_default());
+    Some(Issued {
+        life: exp.map_or(life, |exp| exp.min(life)),
+        header,
+        sent,
+        own: false,
+    })
 }
 
 async fn bounded<T>(operation: &str, work: Work<'_, T>) -> Result<T, Broken> {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tower_oidc_cc::{StoredToken, TokenStore};
 
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,7 @@ pub(crate) enum Op {
 pub(crate) enum Fault {
     Fails,
     Hangs,
+    Slow(Duration),
 }
 
 // === impl Store ===
@@ -88,6 +89,10 @@ impl Store {
             None => Ok(()),
             Some(Fault::Fails) => Err("the store is down".into()),
             Some(Fault::Hangs) => pending().await,
+            Some(Fault::Slow(by)) => {
+                sleep(by).await;
+                Ok(())
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, BufRead as _, BufReader, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
 };
@@ -26,32 +26,43 @@ pub(crate) struct RedisServer {
 impl RedisServer {
     /// `None`, and a line that says so, where there is no such program.
     pub(crate) fn start() -> Option<Self> {
-        Self::start_with(&[])
+        Self::start_with(|_| Vec::new())
     }
 
-    /// The same with more arguments, which may name files in [`folder`](Self::folder).
-    pub(crate) fn start_with(arguments: &[String]) -> Option<Self> {
+    /// The same with more arguments, which may name files in the folder that they are made for.
+    ///
+    /// They are made anew for each of five attempts: a port that was free is perhaps taken by then.
+    pub(crate) fn start_with(mut arguments: impl FnMut(&Path) -> Vec<String>) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         // Short, since the path of a socket may have 108 bytes.
         let name = format!("tds-redis-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).unwrap();
-        let started = run(&folder, arguments);
-        if let Err(error) = &started
-            && error.kind() == io::ErrorKind::NotFound
-        {
-            writeln!(io::stderr(), "SKIPPED: redis-server is not installed").unwrap();
-            fs::remove_dir_all(&folder).unwrap();
-            return None;
+        let mut attempts = 0;
+        loop {
+            let arguments = arguments(&folder);
+            match run(&folder, &arguments) {
+                Ok((process, log)) => {
+                    return Some(Self {
+                        process,
+                        log,
+                        folder,
+                        arguments,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let says = b"SKIPPED: redis-server is not installed\n";
+                    io::stderr().write_all(says).unwrap();
+                    fs::remove_dir_all(&folder).unwrap();
+                    return None;
+                }
+                Err(error) => {
+                    attempts += 1;
+                    assert!(attempts < 5, "redis-server does not start: {error}");
+                }
+            }
         }
-        let (process, log) = started.unwrap();
-        Some(Self {
-            process,
-            log,
-            folder,
-            arguments: arguments.to_vec(),
-        })
     }
 
     pub(crate) fn url(&self) -> String {
@@ -104,7 +115,7 @@ impl Drop for RedisServer {
 }
 
 /// Runs the server until it says that it is ready.
-fn run(folder: &PathBuf, arguments: &[String]) -> io::Result<(Child, BufReader<ChildStdout>)> {
+fn run(folder: &Path, arguments: &[String]) -> io::Result<(Child, BufReader<ChildStdout>)> {
     let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
     drop(fs::remove_file(folder.join(SOCKET)));
     let mut process = Command::new(program)
@@ -120,7 +131,10 @@ fn run(folder: &PathBuf, arguments: &[String]) -> io::Result<(Child, BufReader<C
     let mut said = String::new();
     while !said.contains("eady to accept connections") {
         let more = log.read_line(&mut said)?;
-        assert!(more > 0, "redis-server did not start: {said}");
+        if more == 0 {
+            process.wait()?;
+            return Err(io::Error::other(said));
+        }
     }
     Ok((process, log))
 }

@@ -1,0 +1,149 @@
+//! A store that is away, dies, hangs or is emptied, and a member without a secret.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use tokio::time;
+use tower_oidc_cc::TokenStore as _;
+use tower_tds_fleet::RedisTokens;
+
+use crate::{
+    redis_server::RedisServer,
+    world::{World, entry, everything, renewed, token, tokens},
+};
+
+#[tokio::test]
+async fn without_a_store_at_the_start_each_asks_for_itself() {
+    let Some(mut server) = RedisServer::start() else {
+        return;
+    };
+    let client = server.client();
+    server.kill();
+    let world = World::new();
+    let members = world.members(&client, 5);
+    tokens(&members).await;
+    assert_eq!(world.posts(), 5);
+    // It is there: the next renewal is one for all.
+    server.restart();
+    let renewed = renewed(&world, &members).await;
+    assert!(renewed.iter().all(|token| *token == renewed[0]));
+    assert_eq!(world.posts(), 6);
+}
+
+#[tokio::test]
+async fn a_store_that_dies_costs_one_request_each_and_no_call() {
+    let Some(mut server) = RedisServer::start() else {
+        return;
+    };
+    let world = World::new();
+    let members = world.members(&server.client(), 5);
+    tokens(&members).await;
+    assert_eq!(world.posts(), 1);
+    server.kill();
+    for member in &members {
+        assert_eq!(world.call(member).await, 200, "who has a token asks nobody");
+    }
+    renewed(&world, &members).await;
+    assert_eq!(world.posts(), 1 + 5);
+    for member in &members {
+        assert_eq!(world.call(member).await, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_was_restarted_or_flushed_between_two_renewals_costs_nothing() {
+    let Some(mut server) = RedisServer::start() else {
+        return;
+    };
+    let world = World::new();
+    let members = world.members(&server.client(), 10);
+    tokens(&members).await;
+    server.kill();
+    server.restart();
+    renewed(&world, &members).await;
+    assert_eq!(
+        world.posts(),
+        2,
+        "no member stumbles over its old connection"
+    );
+    let flush = redis::cmd("FLUSHALL");
+    flush.exec(&mut server.connection()).unwrap();
+    renewed(&world, &members).await;
+    assert_eq!(world.posts(), 3);
+}
+
+#[tokio::test]
+async fn a_store_that_hangs_costs_one_request_each_and_no_call() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let world = World::new();
+    let members = world.members(&server.client(), 5);
+    tokens(&members).await;
+    server.hang();
+    for member in &members {
+        assert_eq!(world.call(member).await, 200, "who has a token asks nobody");
+    }
+    renewed(&world, &members).await;
+    assert_eq!(world.posts(), 1 + 5);
+    let cold = world.members(&server.client(), 5);
+    tokens(&cold).await;
+    assert_eq!(world.posts(), 1 + 10);
+    server.go_on();
+    renewed(&world, &members).await;
+    assert_eq!(world.posts(), 1 + 10 + 1);
+}
+
+#[tokio::test]
+async fn a_store_that_hangs_says_so_before_it_is_given_up() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let store = RedisTokens::new(server.client(), "fleet", "secret");
+    let bound = Duration::from_secs(1);
+    // Over a connection that is there, and over one that is not.
+    for _ in 0..2 {
+        assert!(store.load("key").await.unwrap().is_none());
+        server.hang();
+        for _ in 0..2 {
+            let load = time::timeout(bound, store.load("key"));
+            assert!(load.await.unwrap().is_err());
+            let lease = time::timeout(bound, store.lease("key", bound));
+            assert!(lease.await.unwrap().is_err());
+        }
+        server.go_on();
+    }
+}
+
+#[tokio::test]
+async fn without_a_secret_nothing_is_stored_and_each_asks_for_itself() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let world = World::new();
+    for members in 1..=2 {
+        let builder = world.builder();
+        let builder = builder.store(RedisTokens::new(server.client(), "fleet", " \n"));
+        token(&builder.build::<_, Full<Bytes>, _>(world.sim.clone())).await;
+        assert_eq!(world.posts(), members);
+    }
+    assert!(everything(&server).is_empty());
+}
+
+#[tokio::test]
+async fn white_space_around_the_secret_is_none_of_it() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let store = |secret| RedisTokens::new(server.client(), "fleet", secret);
+    store("secret")
+        .save("key", &entry("key", "token"))
+        .await
+        .unwrap();
+    let found = store("secret\n").load("key").await.unwrap();
+    assert!(
+        found.is_some(),
+        "secrets come from files that end with a newline"
+    );
+}

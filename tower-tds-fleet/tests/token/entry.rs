@@ -1,0 +1,273 @@
+//! What lies in the store: who reads it has nothing, and who writes to it nothing of use.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, atomic::Ordering},
+    time::{Duration, SystemTime},
+};
+
+use redis::Client;
+use sha2::{Digest as _, Sha256, Sha512};
+use tower_oidc_cc::TokenStore as _;
+use tower_tds_fleet::RedisTokens;
+
+use crate::{
+    redis_server::RedisServer,
+    world::{DAY, World, entry, everything, leases, name, put, token, until},
+};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What of `secret` would be found in `bytes`: any part of it, in hex too, or a hash of it.
+fn shows(bytes: &[u8], secret: &str) -> bool {
+    let mut parts: Vec<Vec<u8>> = secret.as_bytes().windows(12).map(<[u8]>::to_vec).collect();
+    parts.push(hex(secret.as_bytes()).into_bytes());
+    for hash in [
+        Sha256::digest(secret).to_vec(),
+        Sha512::digest(secret).to_vec(),
+    ] {
+        parts.push(hex(&hash[..8]).into_bytes());
+        parts.push(hash[..8].to_vec());
+    }
+    let has = |part: &Vec<u8>| bytes.windows(part.len()).any(|window| window == part);
+    parts.iter().any(has)
+}
+
+#[tokio::test]
+async fn who_reads_the_store_finds_neither_token_nor_secret_nor_whose_it_is() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let world = World::new();
+    let member = world.member(server.client());
+    let asking = tokio::spawn(async move { token(&member).await });
+    until("a lease", || leases(&server) == 1).await;
+    let mut seen = everything(&server);
+    let token = asking.await.unwrap();
+    seen.extend(everything(&server));
+    assert_eq!(seen.len(), 2, "the lease, and then the token");
+    let whose = [world.sim.client_id(), "https://sso.example.com"];
+    let secrets = [token.as_str(), world.sim.client_secret()];
+    let mut found = 0;
+    for (name, value) in &seen {
+        assert!(name.starts_with("{fleet}:token:"), "{name}");
+        for secret in secrets.iter().chain(&whose) {
+            assert!(
+                !shows(name.as_bytes(), secret) && !shows(value, secret),
+                "{name}"
+            );
+        }
+    }
+    // The same eyes see what is not sealed.
+    for bare in [
+        token.clone(),
+        hex(token.as_bytes()),
+        token[20..40].to_owned(),
+    ] {
+        found += usize::from(shows(bare.as_bytes(), &token));
+    }
+    assert_eq!(found, 3);
+    assert!(shows(&Sha256::digest(&token), &token));
+    let shown = format!("{:?}", world.store(server.client()));
+    assert!(
+        !shows(shown.as_bytes(), world.sim.client_secret()),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn a_token_goes_when_it_expires_by_the_stores_clock() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let store = World::new().store(server.client());
+    let stored = entry("key", "token");
+    store.save("key", &stored).await.unwrap();
+    let mut ask = redis::cmd("PEXPIRETIME");
+    let until: u64 = ask
+        .arg(name(&server))
+        .query(&mut server.connection())
+        .unwrap();
+    let said = stored.expires_at().duration_since(SystemTime::UNIX_EPOCH);
+    assert_eq!(u128::from(until), said.unwrap().as_millis());
+}
+
+#[tokio::test]
+async fn a_token_that_stays_is_believed_no_longer_than_it_says() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let world = World::new();
+    let old = token(&world.member(server.client())).await;
+    let mut persist = redis::cmd("PERSIST");
+    persist
+        .arg(name(&server))
+        .exec(&mut server.connection())
+        .unwrap();
+    world.ahead.fetch_add(DAY - 60, Ordering::Relaxed);
+    assert_eq!(token(&world.member(server.client())).await, old);
+    world.ahead.fetch_add(61, Ordering::Relaxed);
+    let before = world.posts();
+    assert_ne!(token(&world.member(server.client())).await, old);
+    assert_eq!(world.posts(), before + 1);
+}
+
+#[tokio::test]
+async fn a_value_that_does_not_open_is_as_none_and_makes_room() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let world = World::new();
+    token(&world.member(server.client())).await;
+    let (name, sealed) = everything(&server).swap_remove(0);
+    let mut changed = sealed.clone();
+    changed[40] ^= 1;
+    let mut version = sealed.clone();
+    version[0] = 2;
+    let longer = [sealed.clone(), vec![0; 200_000]].concat();
+    for bad in [
+        b"garbage",
+        changed.as_slice(),
+        &version,
+        &sealed[..60],
+        &longer,
+    ] {
+        let before = world.posts();
+        put(&server, &name, bad);
+        let new = token(&world.member(server.client())).await;
+        assert_eq!(world.posts(), before + 1);
+        assert_eq!(token(&world.member(server.client())).await, new);
+        assert_eq!(world.posts(), before + 1, "the next has it from the store");
+    }
+}
+
+#[tokio::test]
+async fn who_writes_to_the_store_does_not_choose_how_much_is_read() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let store = RedisTokens::new(server.client(), "fleet", "secret");
+    let stored = entry("key", "token");
+    store.save("key", &stored).await.unwrap();
+    put(&server, &name(&server), &vec![1; 8_000_000]);
+    let mut connection = server.connection();
+    let mut sent = || -> u64 {
+        let mut info = redis::cmd("INFO");
+        let text: String = info.arg("stats").query(&mut connection).unwrap();
+        let (_, rest) = text.split_once("total_net_output_bytes:").unwrap();
+        rest.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let before = sent();
+    assert!(store.load("key").await.unwrap().is_none());
+    assert!(sent() - before < 200_000);
+    // A token of 64 KiB is not too long.
+    let long = entry("key", &"t".repeat(64 * 1024));
+    store.save("key", &long).await.unwrap();
+    let loaded = store.load("key").await.unwrap().unwrap();
+    assert_eq!(loaded.as_bytes(), long.as_bytes());
+}
+
+#[tokio::test]
+async fn the_rights_that_the_documentation_names_are_enough() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let mut rights = redis::cmd("ACL");
+    rights.arg(&["SETUSER", "member", "on", ">password", "~{fleet}:token:*"]);
+    rights.arg(&[
+        "+getrange",
+        "+set",
+        "+get",
+        "+del",
+        "+evalsha",
+        "+script|load",
+    ]);
+    rights.exec(&mut server.connection()).unwrap();
+    let url = format!("{}?user=member&pass=password", server.url());
+    let client = Client::open(url).unwrap();
+    let (one, two) = (
+        RedisTokens::new(client.clone(), "fleet", "secret"),
+        RedisTokens::new(client.clone(), "fleet", "secret"),
+    );
+    let term = Duration::from_secs(600);
+    assert!(one.lease("key", term).await.unwrap());
+    assert!(one.release("key"));
+    until("the end of the lease", || leases(&server) == 0).await;
+    assert!(two.lease("key", term).await.unwrap());
+    two.save("key", &entry("key", "token")).await.unwrap();
+    assert_eq!(leases(&server), 0);
+    assert!(one.load("key").await.unwrap().is_some());
+    // And they are rights: of another fleet there is nothing to have.
+    let other = RedisTokens::new(client, "other", "secret");
+    assert!(other.load("key").await.is_err());
+}
+
+#[tokio::test]
+async fn a_value_of_another_key_or_secret_in_its_place_does_not_open() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let store = |secret| RedisTokens::new(server.client(), "fleet", secret);
+    let (ours, other) = (store("one secret"), store("another secret"));
+    ours.save("key", &entry("key", "token")).await.unwrap();
+    let wanted = name(&server);
+    assert!(
+        other.load("key").await.unwrap().is_none(),
+        "it has a name of its own"
+    );
+    other.save("key", &entry("key", "other")).await.unwrap();
+    ours.save("second", &entry("second", "second"))
+        .await
+        .unwrap();
+    let all = everything(&server);
+    assert_eq!(all.len(), 3);
+    for (name, value) in all {
+        put(&server, &wanted, &value);
+        let opened = ours.load("key").await.unwrap();
+        assert_eq!(opened.is_some(), name == wanted, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_value_that_does_not_open_is_told_of_once_and_not_shown() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
+    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
+    let _default = tracing::subscriber::set_default(subscriber);
+    let store = RedisTokens::new(server.client(), "fleet", "secret");
+    store.save("key", &entry("key", "token")).await.unwrap();
+    let (name, sealed) = everything(&server).swap_remove(0);
+    for (value, told) in [
+        (b"garbage".as_slice(), 1),
+        (b"garbage", 1),
+        (&sealed, 1),
+        (b"garbage", 2),
+    ] {
+        put(&server, &name, value);
+        store.load("key").await.unwrap();
+        let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(said.matches("does not open").count(), told, "{said}");
+        assert!(said.contains(&name) && !said.contains("garbage"), "{said}");
+    }
+}
+
+/// What was told to `tracing`.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

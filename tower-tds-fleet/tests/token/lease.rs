@@ -1,0 +1,115 @@
+//! The lease: had by one, ended by that one, and by itself if that one dies.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use tokio::runtime;
+use tower_oidc_cc::TokenStore as _;
+use tower_tds_fleet::RedisTokens;
+
+use crate::{
+    redis_server::RedisServer,
+    world::{World, entry, leases, tokens, until},
+};
+
+#[tokio::test]
+async fn a_lease_is_had_by_one_and_ended_by_that_one_alone() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let store = || RedisTokens::new(server.client(), "fleet", "secret");
+    let (one, two) = (store(), store());
+    let term = Duration::from_secs(600);
+    assert!(one.lease("key", term).await.unwrap());
+    assert!(!two.lease("key", term).await.unwrap());
+    // It has ended by itself, and another has it now.
+    let delete = redis::cmd("FLUSHALL");
+    delete.exec(&mut server.connection()).unwrap();
+    assert!(two.lease("key", term).await.unwrap());
+    one.save("key", &entry("key", "token")).await.unwrap();
+    assert_eq!(leases(&server), 1, "who was late saves, and ends nothing");
+    assert!(one.release("key"));
+    assert!(one.release("other"), "and does not wait for it");
+    settled(&server, 2).await;
+    assert_eq!(leases(&server), 1);
+    assert!(two.release("key"));
+    until("the end of the lease", || leases(&server) == 0).await;
+    assert!(one.lease("key", term).await.unwrap());
+    one.save("key", &entry("key", "token")).await.unwrap();
+    assert_eq!(leases(&server), 0);
+}
+
+/// Waits until the server has run as many scripts as this, since its start, to their ends.
+async fn settled(server: &RedisServer, scripts: u32) {
+    until("the scripts", || {
+        let mut info = redis::cmd("INFO");
+        let text: String = info
+            .arg("commandstats")
+            .query(&mut server.connection())
+            .unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("cmdstat_evalsha:"));
+        let count = |name| {
+            let (_, rest) = line?.split_once(name)?;
+            rest.split(',').next()?.parse::<u32>().ok()
+        };
+        let ran = count(":calls=").unwrap_or(0) - count("failed_calls=").unwrap_or(0);
+        ran >= scripts
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_request_that_fails_leaves_the_lease_to_others_at_once() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let world = World::new();
+    let mut faults = world.sim.faults();
+    faults.token = vec!["503".parse().unwrap()];
+    world.sim.set_faults(faults);
+    // Its lease would last for twenty minutes.
+    let builder = world.builder().timeout(Duration::from_secs(600));
+    let member = builder.store(world.store(server.client()));
+    let member = member.build::<_, Full<Bytes>, _>(world.sim.clone());
+    assert!(member.ready().await.is_err());
+    until("the end of the lease", || leases(&server) == 0).await;
+}
+
+#[test]
+fn when_the_member_that_asks_dies_another_takes_over_and_one_alone() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let world = World::new();
+    let healthy = world.sim.faults();
+    let mut faults = healthy.clone();
+    faults.token = vec!["slow:3600s".parse().unwrap()];
+    world.sim.set_faults(faults);
+    // Its lease lasts for four seconds.
+    let bound = Duration::from_millis(500);
+    let builder = world.builder().timeout(bound).readiness(bound);
+    let builder = builder.store(world.store(server.client()));
+    let first = builder.build::<_, Full<Bytes>, _>(world.sim.clone());
+    let runtime = || {
+        runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+    };
+    let dying = runtime().unwrap();
+    dying.block_on(async {
+        drop(first.try_token());
+        until("its request", || world.posts() == 1).await;
+    });
+    // As a process does: nothing of it runs any more, and its lease is left.
+    dying.shutdown_background();
+    assert_eq!(leases(&server), 1);
+    world.sim.set_faults(healthy);
+    let others = world.members(&server.client(), 10);
+    let all = runtime().unwrap().block_on(tokens(&others));
+    assert!(all.iter().all(|token| *token == all[0]));
+    assert_eq!(world.posts(), 2);
+}

@@ -1,0 +1,101 @@
+//! One token for fifty, over a redis-server: what the token endpoint saw, and what lies in the store.
+
+#![expect(
+    clippy::arithmetic_side_effects,
+    clippy::unwrap_used,
+    reason = "a test may panic"
+)]
+
+#[path = "../support/redis_server.rs"]
+mod redis_server;
+
+mod away;
+mod entry;
+mod lease;
+mod tls;
+mod world;
+
+use redis_server::RedisServer;
+use tokio::{runtime, task::JoinSet};
+use world::{World, leases, successor, tokens};
+
+#[test]
+fn fifty_cold_members_on_five_runtimes_make_one_request() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let world = World::new();
+    let ten = |_| {
+        let (world, client) = (world.clone(), server.client());
+        std::thread::spawn(move || {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build();
+            let members = world.members(&client, 10);
+            runtime.unwrap().block_on(tokens(&members))
+        })
+    };
+    let threads: Vec<_> = (0..5).map(ten).collect();
+    let all: Vec<_> = threads
+        .into_iter()
+        .flat_map(|ten| ten.join().unwrap())
+        .collect();
+    assert_eq!(all.len(), 50);
+    assert!(all.iter().all(|token| *token == all[0]));
+    assert_eq!(world.posts(), 1);
+    assert_eq!(leases(&server), 0, "its end came with the token");
+}
+
+#[tokio::test]
+async fn one_renews_and_the_other_forty_nine_take_what_it_got() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let world = World::new();
+    let members = world.members(&server.client(), 50);
+    let mut old = tokens(&members).await.swap_remove(0);
+    for renewal in 2..=3 {
+        world.to_renewal();
+        old = successor(&members, &old).await;
+        assert_eq!(world.posts(), renewal);
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_dies_early_has_one_successor_for_all() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let world = World::new();
+    let members = world.members(&server.client(), 50);
+    let old = tokens(&members).await.swap_remove(0);
+    for member in &members {
+        assert_eq!(world.call(member).await, 200);
+    }
+    world.sim.revoke(&old);
+    let mut calls = JoinSet::new();
+    for member in members.clone() {
+        let world = world.clone();
+        calls.spawn(async move { [world.call(&member).await, world.call(&member).await] });
+    }
+    for answers in calls.join_all().await {
+        assert_eq!(answers, [401, 200], "each hears of it once");
+    }
+    successor(&members, &old).await;
+    assert_eq!(world.posts(), 2);
+}
+
+#[tokio::test]
+async fn who_hears_last_of_a_dead_token_finds_its_successor() {
+    let Some(server) = RedisServer::start() else {
+        return;
+    };
+    let world = World::new();
+    let members = world.members(&server.client(), 5);
+    let old = tokens(&members).await.swap_remove(0);
+    world.sim.revoke(&old);
+    for member in &members {
+        assert_eq!(world.call(member).await, 401);
+        assert_eq!(world.call(member).await, 200);
+        member.idle().await;
+        assert_eq!(world.posts(), 2);
+    }
+}

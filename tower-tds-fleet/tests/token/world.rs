@@ -1,0 +1,205 @@
+//! The service, its members, and what the store shows to who looks into it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, header::WWW_AUTHENTICATE};
+use http_body_util::Full;
+use redis::Client;
+use tds_sim::{Config, Sim};
+use tokio::{task::JoinSet, time};
+use tower::{Layer as _, ServiceExt as _};
+use tower_oidc_cc::{
+    BearerAuthLayer, Credentials, Origin, StoredToken, TokenEndpoint, TokenSource,
+    TokenSourceBuilder,
+};
+use tower_tds_fleet::RedisTokens;
+
+use crate::redis_server::RedisServer;
+
+/// The service, and a wall clock that can be moved.
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(crate) sim: Sim,
+    pub(crate) ahead: Arc<AtomicU64>,
+}
+
+// === impl World ===
+
+impl World {
+    /// A token endpoint whose answers take long enough for everybody to ask meanwhile.
+    pub(crate) fn new() -> Self {
+        let mut config = Config::default();
+        config.faults.token = vec!["slow:300ms".parse().unwrap()];
+        config.rate = 1_000_000;
+        // The wall clock of the members is moved by days; no token says that it is over by then.
+        config.skew_seconds = 30 * 86_400;
+        Self {
+            sim: Sim::new(config),
+            ahead: Arc::default(),
+        }
+    }
+
+    pub(crate) fn builder(&self) -> TokenSourceBuilder {
+        let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect");
+        let (id, secret) = (self.sim.client_id(), self.sim.client_secret());
+        let credentials = Credentials::new(id, secret).unwrap();
+        let ahead = Arc::clone(&self.ahead);
+        let builder = TokenSource::builder(endpoint.unwrap(), credentials);
+        builder.wall_clock(move || now() + Duration::from_secs(ahead.load(Ordering::Relaxed)))
+    }
+
+    pub(crate) fn store(&self, client: Client) -> RedisTokens {
+        RedisTokens::new(client, "fleet", self.sim.client_secret())
+    }
+
+    /// A process: it has nothing in common with the others but the store and the service.
+    pub(crate) fn member(&self, client: Client) -> TokenSource {
+        let builder = self.builder().store(self.store(client));
+        builder.build::<_, Full<Bytes>, _>(self.sim.clone())
+    }
+
+    pub(crate) fn members(&self, client: &Client, many: usize) -> Vec<TokenSource> {
+        (0..many).map(|_| self.member(client.clone())).collect()
+    }
+
+    pub(crate) fn posts(&self) -> u64 {
+        self.sim.ledger().summary().token_posts
+    }
+
+    /// To where tokens of a day are renewed.
+    pub(crate) fn to_renewal(&self) {
+        self.ahead.fetch_add(DAY * 81 / 100, Ordering::Relaxed);
+    }
+
+    /// What a call with the token of this member is answered.
+    pub(crate) async fn call(&self, member: &TokenSource) -> u16 {
+        let uri = "https://data.example.com/v1/live/bus";
+        let origin = Origin::from_uri(&uri.parse().unwrap()).unwrap();
+        let layer = BearerAuthLayer::new(member.clone(), [origin]);
+        let request = Request::get(uri).body(Full::<Bytes>::default()).unwrap();
+        let sim = self.sim.clone();
+        let gateway = tower::service_fn(move |request: Request<Full<Bytes>>| {
+            let answer = sim.clone().oneshot(request);
+            async move {
+                let mut answer = answer.await?;
+                if answer.status() == 401 {
+                    let why = HeaderValue::from_static(r#"Bearer error="invalid_token""#);
+                    answer.headers_mut().insert(WWW_AUTHENTICATE, why);
+                }
+                Ok::<_, tds_sim::Error>(answer)
+            }
+        });
+        let answer = layer.layer(gateway).oneshot(request).await;
+        answer.unwrap().status().as_u16()
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the store's clock is the system's, and tokens expire there"
+)]
+pub(crate) fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+/// The token of a member, when what came of it is in the store.
+pub(crate) async fn token(member: &TokenSource) -> String {
+    let token = member.token().await.unwrap().secret().to_owned();
+    member.idle().await;
+    token
+}
+
+/// The tokens of all, who ask at once.
+pub(crate) async fn tokens(members: &[TokenSource]) -> Vec<String> {
+    let mut asking = JoinSet::new();
+    for member in members {
+        let member = member.clone();
+        asking.spawn(async move { token(&member).await });
+    }
+    asking.join_all().await
+}
+
+/// Waits until this is so; a test that waits in vain fails.
+pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let wait = async {
+        while !so() {
+            time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let waited = time::timeout(Duration::from_secs(60), wait).await;
+    assert!(waited.is_ok(), "in vain: {what}");
+}
+
+/// Waits until each has another token than this, and says which.
+pub(crate) async fn successor(members: &[TokenSource], old: &str) -> String {
+    let current = |member: &TokenSource| member.try_token().map(|token| token.secret().to_owned());
+    let replaced = |member| current(member).is_some_and(|token| token != old);
+    until("another token", || members.iter().all(replaced)).await;
+    let new = current(&members[0]).unwrap();
+    for member in members {
+        assert_eq!(current(member).unwrap(), new);
+    }
+    new
+}
+
+/// Everything that lies in the store.
+pub(crate) fn everything(server: &RedisServer) -> Vec<(String, Vec<u8>)> {
+    let mut connection = server.connection();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    let get = |key: String| {
+        let value = redis::cmd("GET").arg(&key).query(&mut connection).unwrap();
+        (key, value)
+    };
+    keys.into_iter().map(get).collect()
+}
+
+/// The name of the one token that lies in the store.
+pub(crate) fn name(server: &RedisServer) -> String {
+    let mut names = everything(server).into_iter().map(|(name, _)| name);
+    names.find(|name| !name.ends_with(":lease")).unwrap()
+}
+
+pub(crate) fn leases(server: &RedisServer) -> usize {
+    let all = everything(server);
+    all.iter()
+        .filter(|(name, _)| name.ends_with(":lease"))
+        .count()
+}
+
+pub(crate) fn put(server: &RedisServer, name: &str, value: &[u8]) {
+    let mut set = redis::cmd("SET");
+    set.arg(name)
+        .arg(value)
+        .exec(&mut server.connection())
+        .unwrap();
+}
+
+/// An entry as `StoredToken` has them, of a token that lives for an hour.
+pub(crate) fn entry(key: &str, token: &str) -> StoredToken {
+    let issued = now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let issued = issued.as_millis();
+    let entry = format!(r#"{{"key":"{key}","token":"{token}","issued":{issued},"life":3600000}}"#);
+    StoredToken::from_bytes(entry)
+}
+
+/// The tokens of all after a renewal, which each has by itself or from another.
+pub(crate) async fn renewed(world: &World, members: &[TokenSource]) -> Vec<String> {
+    let before = tokens(members).await;
+    world.to_renewal();
+    let current = |member: &TokenSource| member.try_token().map(|token| token.secret().to_owned());
+    until("other tokens", || {
+        let mut pairs = members.iter().zip(&before);
+        pairs.all(|(member, old)| current(member).is_some_and(|token| token != *old))
+    })
+    .await;
+    tokens(members).await
+}
+
+pub(crate) const DAY: u64 = 86_400;
