@@ -46,7 +46,10 @@ impl FleetError {
 impl fmt::Display for FleetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            Kind::Url(_) => "the store's URL cannot be used: give redis://host:6379/, or rediss:// with the feature `tls`",
+            Kind::Url(_) => {
+                "the store's URL cannot be used: give redis://host:6379/, or rediss:// with the feature `ring` or \
+                 `aws-lc-rs`"
+            }
             Kind::Quotas => "a fleet keeps one quota, and these limits have several: take Limits::new for the one that is shared",
             Kind::Name => "a fleet's name is 1 to 100 letters, digits, '-', '_' and '.'",
             Kind::Thread(_) => "the thread that talks to the store cannot be started",

@@ -24,6 +24,7 @@ use crate::{
     error::FleetError,
     member::{Event, Granted, Heard, Id, Member, Term},
     script::{Account, Standing},
+    tls,
 };
 
 /// One quota for all processes that use one name at one store.
@@ -129,6 +130,7 @@ impl Fleet {
             return Err(FleetError::name());
         }
         let client = redis::Client::open(url).map_err(FleetError::url)?;
+        tls::provide(&client).map_err(FleetError::url)?;
         let term = Term {
             lease: limits.lost().saturating_add(RENEWED),
             lost: limits.lost(),
