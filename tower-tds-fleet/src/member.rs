@@ -284,3 +284,10 @@ const RENEWALS: u32 = 8;
 
 /// A member that waits asks at least as often, in case that it was not told.
 const HEARTBEAT: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "an overflow in a test is a failed test"
+)]
+mod tests;

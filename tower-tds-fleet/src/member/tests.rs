@@ -1,0 +1,164 @@
+use tokio::time::advance;
+
+use super::*;
+use crate::clock::now;
+
+const LEASE: Duration = Duration::from_secs(20);
+
+fn member() -> Member<u32> {
+    Member::new(Term {
+        lease: LEASE,
+        lost: LEASE / 2,
+    })
+}
+
+fn asks(member: &mut Member<u32>) -> Ask {
+    match member.next(now()) {
+        Next::Ask(ask) => ask,
+        Next::Wait(at) => panic!("it waits until {at:?}"),
+    }
+}
+
+fn waits(member: &mut Member<u32>) -> Option<Duration> {
+    match member.next(now()) {
+        Next::Wait(at) => at.map(|at| at - now()),
+        Next::Ask(ask) => panic!("{ask:?}"),
+    }
+}
+
+fn granted(ids: &[Id]) -> Reply {
+    Reply {
+        granted: ids.to_vec(),
+        wait: Some(Duration::from_millis(30)),
+        unknown: Vec::new(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_question_has_all_that_is_wanted_and_told() {
+    let mut member = member();
+    assert_eq!(waits(&mut member), None);
+    for waiter in 1..=3 {
+        member.wait(waiter, waiter == 3);
+    }
+    let ask = asks(&mut member);
+    assert_eq!((ask.want, ask.events.len(), ask.kept.len()), (3, 0, 0));
+    let sent = now();
+    let leases = member.answered(&ask, granted(&[7, 8]), sent, sent);
+    assert_eq!(
+        leases.iter().map(|lease| lease.id).collect::<Vec<_>>(),
+        [7, 8]
+    );
+    assert_eq!(
+        [member.next_waiting(), member.next_waiting()],
+        [Some(3), Some(1)]
+    );
+    // As the store says; and then with what there is to tell.
+    assert_eq!(waits(&mut member), Some(Duration::from_millis(30)));
+    member.ended(Event::Proven(7, Heard::Accepted));
+    let ask = asks(&mut member);
+    assert_eq!(
+        (ask.want, ask.events.as_slice()),
+        (1, [Event::Proven(7, Heard::Accepted)].as_slice())
+    );
+    assert_eq!(member.held(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_wait_any_more_leaves_the_queue() {
+    let mut member = member();
+    member.wait(1, false);
+    let ask = asks(&mut member);
+    member.answered(&ask, granted(&[]), now(), now());
+    assert_eq!(member.take_waiting(|waiter| *waiter == 1), [1]);
+    let ask = asks(&mut member);
+    assert_eq!(ask.want, 0);
+    member.answered(&ask, granted(&[]), now(), now());
+    assert_eq!(waits(&mut member), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_not_told_asks_after_a_second_and_who_is_told_then() {
+    let mut member = member();
+    member.wait(1, false);
+    let ask = asks(&mut member);
+    let reply = Reply {
+        wait: None,
+        ..granted(&[])
+    };
+    member.answered(&ask, reply, now(), now());
+    assert_eq!(waits(&mut member), Some(Duration::from_secs(1)));
+    member.told(now() + Duration::from_millis(5));
+    assert_eq!(waits(&mut member), Some(Duration::from_millis(5)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_renewed_in_time_and_is_over_when_that_fails_for_long() {
+    let mut member = member();
+    member.wait(1, false);
+    let ask = asks(&mut member);
+    let sent = now();
+    let mut lease = member.answered(&ask, granted(&[7]), sent, sent).remove(0);
+    assert_eq!(lease.until, sent + LEASE / 2);
+    member.next_waiting();
+    assert_eq!(waits(&mut member), Some(LEASE / 8));
+    for _ in 0..10 {
+        advance(LEASE / 8).await;
+        let ask = asks(&mut member);
+        assert_eq!((ask.want, ask.kept.as_slice()), (0, [7].as_slice()));
+        member.answered(&ask, granted(&[]), now(), now());
+    }
+    assert_eq!(member.over_at(), Some(now() + LEASE / 2));
+    // Nobody answers.
+    advance(LEASE / 8).await;
+    let ask = asks(&mut member);
+    member.unanswered(ask);
+    advance(LEASE / 2 - LEASE / 8 - Duration::from_millis(1)).await;
+    member.expire(now());
+    assert!(
+        lease
+            .over
+            .try_recv()
+            .is_err_and(|error| error == oneshot::error::TryRecvError::Empty)
+    );
+    advance(Duration::from_millis(1)).await;
+    member.expire(now());
+    assert!(
+        lease
+            .over
+            .try_recv()
+            .is_err_and(|error| error == oneshot::error::TryRecvError::Closed)
+    );
+    assert_eq!(member.held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_does_not_know_is_not_asked_for_again() {
+    let mut member = member();
+    member.wait(1, false);
+    let ask = asks(&mut member);
+    member.answered(&ask, granted(&[7]), now(), now());
+    member.next_waiting();
+    advance(LEASE / 8).await;
+    let ask = asks(&mut member);
+    let reply = Reply {
+        unknown: vec![7],
+        ..granted(&[])
+    };
+    member.answered(&ask, reply, now(), now());
+    assert_eq!(waits(&mut member), None);
+    assert_eq!(member.held(), 1, "it may be used until it is over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_has_heard_is_told_again_in_order() {
+    let mut member = member();
+    member.ended(Event::Unsent(1));
+    let ask = asks(&mut member);
+    member.ended(Event::Unsent(2));
+    member.unanswered(ask);
+    assert_eq!(
+        asks(&mut member).events,
+        [Event::Unsent(1), Event::Unsent(2)]
+    );
+}
