@@ -55,9 +55,10 @@ impl Driver {
     async fn run(self) {
         let mut again = SHORTEST;
         while !self.is_over() {
-            let error = match self.alive(self.connect()).await {
+            let error = match self.alone(self.connect()).await {
                 Ok(server) => {
                     again = SHORTEST;
+                    self.shared.lock().member.is_there(true);
                     match self.serve(server).await {
                         Ok(()) => return,
                         Err(error) => error,
@@ -66,7 +67,7 @@ impl Driver {
                 Err(error) => error,
             };
             self.lost(&error);
-            self.alive(tokio::time::sleep(again)).await;
+            self.alone(tokio::time::sleep(again)).await;
             again = again.saturating_mul(2).min(LONGEST);
         }
     }
@@ -85,6 +86,19 @@ impl Driver {
             tokio::select! {
                 done = &mut what => return done,
                 () = until(over) => self.shared.lock().member.expire(clock::now()),
+            }
+        }
+    }
+
+    /// Meanwhile there is no store: who has a share goes on by it.
+    async fn alone<T>(&self, what: impl Future<Output = T>) -> T {
+        let mut what = std::pin::pin!(self.alive(what));
+        loop {
+            let at = self.shared.lock().member.alone_at(clock::now());
+            tokio::select! {
+                done = &mut what => return done,
+                () = self.shared.news.notified() => {}
+                () = until(at) => self.shared.hand_out_alone(),
             }
         }
     }
@@ -126,15 +140,22 @@ impl Driver {
     /// Asks and tells until there is nobody to do it for, or the connection is lost.
     async fn serve(&self, mut server: Server) -> RedisResult<()> {
         loop {
-            let next = {
+            let (next, leaves) = {
                 let mut state = self.shared.lock();
                 state.member.take_waiting(|waiter| waiter.lease.is_closed());
                 let next = state.member.next(clock::now());
-                if state.closed && state.member.held() == 0 && matches!(next, Next::Wait(_)) {
-                    return Ok(());
-                }
-                next
+                let leaves = state.closed && state.member.held() == 0;
+                let leaves = leaves && matches!(next, Next::Wait(_));
+                (next, leaves.then(|| state.member.goodbye()))
             };
+            if let Some(goodbye) = leaves {
+                if let Some(goodbye) = goodbye {
+                    self.account
+                        .ask(&mut server.connection, &server.run, &goodbye)
+                        .await?;
+                }
+                return Ok(());
+            }
             match next {
                 Next::Ask(ask) => {
                     let sent = clock::now();
@@ -209,14 +230,20 @@ impl Driver {
     }
 
     fn lost(&self, error: &RedisError) {
-        let why: Arc<str> = if error.code() == Some(OTHER_TERMS) {
-            "another member of this fleet keeps other limits: give all of them the same".into()
-        } else {
-            error.to_string().into()
+        let why: Arc<str> = match error.code() {
+            Some(OTHER_TERMS) => {
+                "another member of this fleet keeps other limits: give all of them the same".into()
+            }
+            Some(OTHER_SHARES) => {
+                "the shares of this fleet's members are more than its quota: give this one less"
+                    .into()
+            }
+            Some(_) | None => error.to_string().into(),
         };
         let refused = {
             let mut state = self.shared.lock();
             state.lost(Arc::clone(&why));
+            state.member.is_there(false);
             state.member.take_waiting(|waiter| waiter.once)
         };
         for waiter in refused {
@@ -289,6 +316,7 @@ fn gone() -> RedisError {
 
 /// What the script answers to a member with other limits.
 const OTHER_TERMS: &str = "FLEETTERMS";
+const OTHER_SHARES: &str = "FLEETSHARES";
 
 /// Of connecting, and of one answer.
 const TIMEOUT: Duration = Duration::from_secs(2);

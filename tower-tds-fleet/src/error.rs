@@ -16,6 +16,7 @@ enum Kind {
     Url(redis::RedisError),
     Quotas,
     Name,
+    Share,
     Thread(std::io::Error),
 }
 
@@ -36,6 +37,10 @@ impl FleetError {
         Self { kind: Kind::Name }
     }
 
+    pub(crate) fn share() -> Self {
+        Self { kind: Kind::Share }
+    }
+
     pub(crate) fn thread(error: std::io::Error) -> Self {
         Self {
             kind: Kind::Thread(error),
@@ -51,6 +56,7 @@ impl fmt::Display for FleetError {
                  `aws-lc-rs`"
             }
             Kind::Quotas => "a fleet keeps one quota, and these limits have several: take Limits::new for the one that is shared",
+            Kind::Share => "a share without the store is at most the quota",
             Kind::Name => "a fleet's name is 1 to 100 letters, digits, '-', '_' and '.'",
             Kind::Thread(_) => "the thread that talks to the store cannot be started",
         })
@@ -62,7 +68,7 @@ impl error::Error for FleetError {
         match &self.kind {
             Kind::Url(error) => Some(error),
             Kind::Thread(error) => Some(error),
-            Kind::Quotas | Kind::Name => None,
+            Kind::Quotas | Kind::Name | Kind::Share => None,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     fmt,
     future::Future,
+    num::NonZeroU32,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
@@ -93,6 +94,22 @@ enum Stage {
     Over,
 }
 
+/// What a member does while the store is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum WithoutStore {
+    /// It sends nothing.
+    #[default]
+    Closed,
+    /// It sends so many of the quota, agreed beforehand: those of all members together are at most the
+    /// quota. One at a time and evenly spaced, from 31 s after it last heard the store, for an hour.
+    ///
+    /// The store withholds the share of a member that it has not heard of for 20 s, for an hour and a
+    /// little more, so it hears of each every few seconds. One that never reached the store stays closed.
+    /// Back at the store, it asks for leases when whatever it has sent without is over, two seconds later.
+    Share(NonZeroU32),
+}
+
 /// How a fleet looks from one of its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -125,6 +142,20 @@ impl Fleet {
     /// # Errors
     /// What of the description cannot be used; no store is asked for that.
     pub fn join(url: &str, name: &str, limits: &Limits) -> Result<Self, FleetError> {
+        Self::join_with(url, name, limits, WithoutStore::Closed)
+    }
+
+    /// As [`join`](Self::join), with another answer to a store that is away.
+    ///
+    /// # Errors
+    /// As of [`join`](Self::join), and a share that is more than the quota. Shares that are more together
+    /// are told to those whose share is too much, as they ask.
+    pub fn join_with(
+        url: &str,
+        name: &str,
+        limits: &Limits,
+        without_store: WithoutStore,
+    ) -> Result<Self, FleetError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.is_empty() || name.len() > 100 || !name.chars().all(is_plain) {
             return Err(FleetError::name());
@@ -136,9 +167,13 @@ impl Fleet {
             lost: limits.lost(),
         };
         let account = Account::new(name, nonce(), limits, term.lease)?;
+        let share = match without_store {
+            WithoutStore::Closed => None,
+            WithoutStore::Share(requests) => Some(account.share(requests, limits, term.lease)?),
+        };
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
-                member: Member::new(term),
+                member: Member::new(term, share, clock::now()),
                 standing: Standing::default(),
                 store: Store::Sought(clock::now()),
                 closed: false,
@@ -241,8 +276,14 @@ impl Shared {
     }
 
     fn end(&self, event: Event) {
-        self.lock().member.ended(event);
+        self.lock().member.ended(event, clock::now());
         self.news.notify_one();
+    }
+
+    /// Gives the share's next place to the first who waits.
+    pub(crate) fn hand_out_alone(self: &Arc<Self>) {
+        let granted = self.lock().member.grant_alone(clock::now());
+        self.hand_out(granted.into_iter().collect());
     }
 
     /// Gives leases to those who wait, and back what nobody waits for.
@@ -327,7 +368,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         match self.stage {
             Stage::Unused => self.say(Event::Unsent(self.id)),
-            Stage::Used => self.shared.lock().member.forget(self.id),
+            Stage::Used => self.shared.lock().member.forget(self.id, clock::now()),
             Stage::Over => {}
         }
     }

@@ -1,7 +1,8 @@
 -- The fleet's account of one quota. See DESIGN.md for what it proves, `account.rs` of tower-tds-limits
 -- for the same rules in one process. Times are whole microseconds of this server's clock.
 --
--- KEYS: the account. ARGV: run, limits, keep, member, channel, want, then one event each:
+-- KEYS: the account. ARGV: run, limits, keep, member, channel, want, the member's share (0: none; -1: it
+-- leaves), then one event each:
 --   p ID WORD [HINT]  proven: the answer is there. WORD: a(ccepted), r(efused: 423), q(uota: 429), n(othing)
 --   l ID MICROS       lost: counted, if at all, within this time
 --   u ID              unsent
@@ -10,7 +11,7 @@
 -- the pause, live, rung, micros until the account opens, and the numbers of `k` that are not known.
 
 local run, terms, keep = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local member, channel, want = ARGV[4], ARGV[5], tonumber(ARGV[6])
+local member, channel, want, share = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local floor, max, min = math.floor, math.max, math.min
 
 local time = redis.call('TIME')
@@ -32,7 +33,7 @@ if not s or s.run ~= run then
   s = { run = run, terms = terms, last = now, opens = now + recover, seq = now, open = 0, due = 0,
     empty = 0, usual = 0, answered = 0, careful = 0, rung = 0, evidence = 0, down = 0,
     climbs = now + clean, clean = clean, climbed = 0, silent = 0, paused = 0, trial = 0,
-    next = 0, granted = {}, ends = {}, past = {}, queue = {} }
+    next = 0, granted = {}, ends = {}, past = {}, queue = {}, shares = {} }
 end
 if s.terms ~= terms then
   return redis.error_reply('FLEETTERMS ' .. s.terms)
@@ -40,6 +41,23 @@ end
 now = max(now, s.last)
 s.last = now
 local past, granted, ends, queue = s.past, s.granted, s.ends, s.queue
+
+-- Those who may go on without the store: { share, when it was last heard }. Who has not been heard of for as
+-- long as a lease lives may do so from some time later on, and for an hour; nobody else has its share then.
+local withheld, away, shared = 0, 0, max(share, 0)
+s.shares[member] = share > 0 and { share, now } or nil
+for other, its in pairs(s.shares) do
+  if its[2] + 4000000000 < now then
+    s.shares[other] = nil
+  elseif other ~= member then
+    shared = shared + its[1]
+    if its[2] + keep < now then withheld, away = withheld + its[1], away + 1 end
+  end
+end
+if shared > most then
+  return redis.error_reply('FLEETSHARES ' .. shared - max(share, 0))
+end
+if away > 0 then space = math.ceil(hold / max(most - withheld, 1)) end
 
 -- What the rung keeps within: 0 proven, 1 strict, 2 serial, 3.. slowed.
 local function keeps()
@@ -51,7 +69,7 @@ local function keeps()
   for _ = 3, s.rung do
     limit = max(limit - floor((limit + 4) / 5), 1)
   end
-  return limit, counter, burst
+  return max(limit - withheld, 0), counter, burst
 end
 local limit, counter, burst = keeps()
 
@@ -69,7 +87,7 @@ local function allowed()
   end
   local c = s.careful
   local careful = c == 0 and allowed or c <= 10 and 10 or c <= 20 and 2 or c <= 30 and 1 or 0
-  return min(allowed, most - 1, careful)
+  return max(min(allowed, most - 1, careful) - away, 0)
 end
 
 local function gone(id)
@@ -144,7 +162,7 @@ local function hear(word, since, hint)
   end
 end
 
-local unknown, i = {}, 7
+local unknown, i = {}, 8
 while ARGV[i] do
   local what, id = ARGV[i], tonumber(ARGV[i + 1])
   i = i + 2

@@ -32,7 +32,7 @@
 //! - A lease is the last thing a request waits for; none is fetched ahead, and one that is not used goes
 //!   back at once. A lone call takes one round trip to the store.
 //! - Members take turns. One that waits is told when to ask, and asks once a second at the least.
-//! - Without the store nothing is sent. With one that has lost its memory nothing is sent until whatever
+//! - Without the store nothing is sent, or a share that was agreed on ([`WithoutStore`]). With one that has lost its memory nothing is sent until whatever
 //!   was granted before is over.
 //!
 //! The argument, its assumptions and what each of them costs: [`_design`].
@@ -40,7 +40,6 @@
 //! # Non-goals
 //! - Sockets: each process has its own number of them, [`Limits::connections`](tower_tds_limits::Limits::connections).
 //! - Several quotas, and several credentials, in one fleet.
-//! - Going on without the store: [`Limits::shares`](tower_tds_limits::Limits::shares) needs none.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
@@ -56,7 +55,7 @@ pub use redis;
 
 pub use self::{
     error::FleetError,
-    fleet::{Fleet, FleetStatus},
+    fleet::{Fleet, FleetStatus, WithoutStore},
     token::RedisTokens,
 };
 

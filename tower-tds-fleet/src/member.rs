@@ -4,6 +4,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     convert::Infallible,
+    num::NonZeroU32,
     time::Duration,
 };
 
@@ -25,6 +26,8 @@ pub(crate) struct Member<W> {
     ask_at: Option<Instant>,
     /// Whether it stands in the store's queue.
     queued: bool,
+    /// There if it goes on without the store.
+    alone: Option<Alone>,
 }
 
 /// How long leases live.
@@ -34,6 +37,38 @@ pub(crate) struct Term {
     pub(crate) lease: Duration,
     /// What was sent may be counted for so long after it was ended here.
     pub(crate) lost: Duration,
+}
+
+/// A share of the quota that is kept without the store: one request at a time, evenly spaced. So the
+/// estimate of a weighing counter is at most the share, too, and a bucket sees one more at a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Share {
+    pub(crate) requests: NonZeroU32,
+    /// From one proof to the next request.
+    spacing: Duration,
+    /// What was proven so long ago nobody asks for.
+    forgotten: Duration,
+    /// It begins so long after the store was last heard...
+    begins: Duration,
+    /// ...and ends.
+    ends: Duration,
+}
+
+/// How the share is used.
+#[derive(Debug)]
+struct Alone {
+    share: Share,
+    /// When the store was last asked with success.
+    heard: Option<Instant>,
+    /// Whether the store is there again, and what was done without it is waited for.
+    returning: bool,
+    /// The request under way, whose lease is never over.
+    open: Option<(Id, oneshot::Sender<Infallible>)>,
+    number: Id,
+    /// Before this there is no other.
+    next: Instant,
+    /// Before this the store is not asked, since it has not heard of these.
+    quiet: Option<Instant>,
 }
 
 /// What the store is told about a lease.
@@ -57,6 +92,8 @@ pub(crate) enum Heard {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
     pub(crate) want: usize,
+    /// What this member would use without the store; -1 of one that leaves.
+    pub(crate) share: i64,
     pub(crate) events: Vec<Event>,
     pub(crate) kept: Vec<Id>,
 }
@@ -75,6 +112,8 @@ pub(crate) struct Reply {
     pub(crate) granted: Vec<Id>,
     /// When to ask again; `None` where the store tells it.
     pub(crate) wait: Option<Duration>,
+    /// For how long the service has said that the quota is used up.
+    pub(crate) paused: Duration,
     /// What is kept no more.
     pub(crate) unknown: Vec<Id>,
 }
@@ -101,8 +140,18 @@ struct Held {
 // === impl Member ===
 
 impl<W> Member<W> {
-    pub(crate) fn new(term: Term) -> Self {
+    /// With a share, if it is to go on without the store.
+    pub(crate) fn new(term: Term, share: Option<Share>, now: Instant) -> Self {
         Self {
+            alone: share.map(|share| Alone {
+                share,
+                heard: None,
+                returning: false,
+                open: None,
+                number: 0,
+                next: now,
+                quiet: None,
+            }),
             term,
             waiting: VecDeque::new(),
             told: Vec::new(),
@@ -143,18 +192,76 @@ impl<W> Member<W> {
     }
 
     /// A lease has ended.
-    pub(crate) fn ended(&mut self, event: Event) {
-        self.held.remove(&event.id());
-        self.told.push(event);
+    pub(crate) fn ended(&mut self, event: Event, now: Instant) {
+        if let Some(alone) = self
+            .alone
+            .as_mut()
+            .filter(|alone| alone.is_open(event.id()))
+        {
+            alone.ended(event, now);
+        } else {
+            self.held.remove(&event.id());
+            self.told.push(event);
+        }
     }
 
     /// A lease was let go without a word: it ends by itself.
-    pub(crate) fn forget(&mut self, id: Id) {
+    pub(crate) fn forget(&mut self, id: Id, now: Instant) {
         self.held.remove(&id);
+        if let Some(alone) = self.alone.as_mut().filter(|alone| alone.is_open(id)) {
+            alone.ended(Event::Within(id, self.term.lost), now);
+        }
+    }
+
+    /// What the store is told that this member would use without it.
+    fn share(&self) -> i64 {
+        self.alone
+            .as_ref()
+            .map_or(0, |alone| alone.share.requests.get().into())
+    }
+
+    /// What it says when it leaves, if it has to.
+    pub(crate) fn goodbye(&self) -> Option<Ask> {
+        self.alone.as_ref().map(|_| Ask {
+            want: 0,
+            share: -1,
+            events: Vec::new(),
+            kept: Vec::new(),
+        })
+    }
+
+    /// The store is there, or is not any more.
+    pub(crate) fn is_there(&mut self, there: bool) {
+        if let Some(alone) = &mut self.alone {
+            alone.returning = there;
+        }
+    }
+
+    /// When the share has room for one who waits, while the store is away.
+    pub(crate) fn alone_at(&self, now: Instant) -> Option<Instant> {
+        let alone = self.alone.as_ref().filter(|_| !self.waiting.is_empty())?;
+        alone.opens_at(now)
+    }
+
+    /// A place in the share, if there is one at `now`.
+    pub(crate) fn grant_alone(&mut self, now: Instant) -> Option<Granted> {
+        self.alone_at(now).filter(|at| *at <= now)?;
+        let alone = self.alone.as_mut()?;
+        alone.number = alone.number.saturating_sub(1);
+        let (sender, over) = oneshot::channel();
+        alone.open = Some((alone.number, sender));
+        Some(Granted {
+            id: alone.number,
+            until: now.checked_add(self.term.lost).unwrap_or(now),
+            over,
+        })
     }
 
     /// What is to be done at `now`.
     pub(crate) fn next(&mut self, now: Instant) -> Next {
+        if let Some(quiet) = self.alone.as_mut().and_then(|alone| alone.quiet_at(now)) {
+            return Next::Wait(quiet);
+        }
         let due = self.term.renewed_after();
         let is_due = |held: &Held| held.renewed && now.saturating_duration_since(held.since) >= due;
         let kept: Vec<_> = self
@@ -165,9 +272,17 @@ impl<W> Member<W> {
             .collect();
         let wants = !self.waiting.is_empty() && self.ask_at.is_none_or(|at| at <= now);
         let leaves = self.waiting.is_empty() && self.queued;
-        if wants || leaves || !kept.is_empty() || !self.told.is_empty() {
+        let heartbeat = self.alone.as_ref().map(|alone| {
+            alone
+                .heard
+                .and_then(|at| at.checked_add(due))
+                .unwrap_or(now)
+        });
+        let beats = heartbeat.is_some_and(|at| at <= now);
+        if wants || leaves || beats || !kept.is_empty() || !self.told.is_empty() {
             return Next::Ask(Ask {
                 want: self.waiting.len(),
+                share: self.share(),
                 events: std::mem::take(&mut self.told),
                 kept,
             });
@@ -179,7 +294,7 @@ impl<W> Member<W> {
             .filter_map(|held| held.since.checked_add(due))
             .min();
         let asks = self.ask_at.filter(|_| !self.waiting.is_empty());
-        Next::Wait(renewal.into_iter().chain(asks).min())
+        Next::Wait(renewal.into_iter().chain(asks).chain(heartbeat).min())
     }
 
     /// The store has answered what it was asked at `sent`. Gives the leases, in the order of those who
@@ -191,6 +306,10 @@ impl<W> Member<W> {
         sent: Instant,
         now: Instant,
     ) -> Vec<Granted> {
+        if let Some(alone) = &mut self.alone {
+            alone.heard = Some(sent);
+            alone.next = alone.next.max(now.checked_add(reply.paused).unwrap_or(now));
+        }
         for id in &ask.kept {
             if let Some(held) = self.held.get_mut(id) {
                 held.since = sent;
@@ -256,6 +375,70 @@ impl<W> Member<W> {
     }
 }
 
+// === impl Share ===
+
+impl Share {
+    /// Of a quota whose proofs count for `hold`, in a fleet whose leases are over after `recovery`.
+    pub(crate) fn new(requests: NonZeroU32, hold: Duration, recovery: Duration) -> Self {
+        let twice = hold.saturating_mul(2);
+        // Of requests that are spaced by d, a weighing counter sees up to hold / d + 2; of few, none
+        // sees more than come in two of its windows.
+        let spacing = match requests.get().checked_sub(2).filter(|spaced| *spaced >= 2) {
+            Some(spaced) => hold.checked_div(spaced),
+            None => twice.checked_div(requests.get()),
+        };
+        Self {
+            requests,
+            spacing: spacing.unwrap_or(twice),
+            forgotten: twice,
+            begins: recovery,
+            ends: LASTS,
+        }
+    }
+}
+
+// === impl Alone ===
+
+impl Alone {
+    fn is_open(&self, id: Id) -> bool {
+        self.open.as_ref().is_some_and(|(open, _)| *open == id)
+    }
+
+    fn opens_at(&self, now: Instant) -> Option<Instant> {
+        let heard = self
+            .heard
+            .filter(|_| self.open.is_none() && !self.returning)?;
+        let at = heard.checked_add(self.share.begins)?.max(self.next);
+        (at.max(now) < heard.checked_add(self.share.ends)?).then_some(at)
+    }
+
+    fn ended(&mut self, event: Event, now: Instant) {
+        self.open = None;
+        let later = |span: Duration| now.checked_add(span).unwrap_or(now);
+        let (proven, pause) = match event {
+            Event::Unsent(_) => return,
+            Event::Within(_, within) => (later(within), Duration::ZERO),
+            Event::Proven(_, Heard::Refused) => (now, self.share.forgotten),
+            Event::Proven(_, Heard::QuotaExceeded(hint)) => (now, hint),
+            Event::Proven(_, Heard::Accepted | Heard::Nothing) => (now, Duration::ZERO),
+        };
+        let after = |span| proven.checked_add(span).unwrap_or(proven);
+        self.next = after(self.share.spacing.max(pause));
+        self.quiet = Some(after(self.share.forgotten));
+    }
+
+    /// Until when the store is not asked, if it is not, where that is known.
+    #[expect(clippy::option_option, reason = "a wait that may have no end")]
+    fn quiet_at(&mut self, now: Instant) -> Option<Option<Instant>> {
+        if self.open.is_some() {
+            return Some(None);
+        }
+        let quiet = self.quiet.filter(|at| *at > now);
+        self.quiet = quiet;
+        quiet.map(Some)
+    }
+}
+
 // === impl Term ===
 
 impl Term {
@@ -278,6 +461,10 @@ impl Event {
         }
     }
 }
+
+/// A share is good for so long after the store was last heard, and the store withholds it for a little
+/// longer.
+const LASTS: Duration = Duration::from_secs(3_600);
 
 /// Times in its life that a lease is renewed: four of these may fail.
 const RENEWALS: u32 = 8;

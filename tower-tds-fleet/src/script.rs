@@ -7,7 +7,7 @@ use tower_tds_limits::{Burst, Limits, Quota};
 
 use crate::{
     error::FleetError,
-    member::{Ask, Event, Heard, Reply},
+    member::{Ask, Event, Heard, Reply, Share},
 };
 
 /// One fleet's account in the store.
@@ -51,6 +51,25 @@ impl Account {
         })
     }
 
+    /// What of these limits a member keeps without the store.
+    pub(crate) fn share(
+        &self,
+        requests: NonZeroU32,
+        limits: &Limits,
+        keep: Duration,
+    ) -> Result<Share, FleetError> {
+        let quota = limits
+            .quotas()
+            .first()
+            .filter(|quota| requests <= quota.requests());
+        let quota = *quota.ok_or_else(FleetError::share)?;
+        Ok(Share::new(
+            requests,
+            quota.hold(),
+            recovery(quota, keep, limits.lost()),
+        ))
+    }
+
     pub(crate) async fn ask(
         &self,
         connection: &mut MultiplexedConnection,
@@ -62,7 +81,10 @@ impl Account {
             .arg(run)
             .arg(&self.terms)
             .arg(micros(self.keep));
-        call.arg(&self.member).arg(&self.channel).arg(ask.want);
+        call.arg(&self.member)
+            .arg(&self.channel)
+            .arg(ask.want)
+            .arg(ask.share);
         for event in &ask.events {
             match *event {
                 Event::Proven(id, heard) => {
@@ -100,6 +122,7 @@ fn read(reply: &[i64]) -> Option<(Reply, Standing)> {
     let reply = Reply {
         granted: (*first..).take(usize::try_from(*count).ok()?).collect(),
         wait: span(*wait),
+        paused: span(*paused)?,
         unknown: unknown.to_vec(),
     };
     let standing = Standing {

@@ -6,10 +6,15 @@ use crate::clock::now;
 const LEASE: Duration = Duration::from_secs(20);
 
 fn member() -> Member<u32> {
-    Member::new(Term {
+    with_share(None)
+}
+
+fn with_share(share: Option<Share>) -> Member<u32> {
+    let term = Term {
         lease: LEASE,
         lost: LEASE / 2,
-    })
+    };
+    Member::new(term, share, now())
 }
 
 fn asks(member: &mut Member<u32>) -> Ask {
@@ -30,6 +35,7 @@ fn granted(ids: &[Id]) -> Reply {
     Reply {
         granted: ids.to_vec(),
         wait: Some(Duration::from_millis(30)),
+        paused: Duration::ZERO,
         unknown: Vec::new(),
     }
 }
@@ -55,7 +61,7 @@ async fn one_question_has_all_that_is_wanted_and_told() {
     );
     // As the store says; and then with what there is to tell.
     assert_eq!(waits(&mut member), Some(Duration::from_millis(30)));
-    member.ended(Event::Proven(7, Heard::Accepted));
+    member.ended(Event::Proven(7, Heard::Accepted), now());
     let ask = asks(&mut member);
     assert_eq!(
         (ask.want, ask.events.as_slice()),
@@ -153,12 +159,89 @@ async fn what_the_store_does_not_know_is_not_asked_for_again() {
 #[tokio::test(start_paused = true)]
 async fn what_nobody_has_heard_is_told_again_in_order() {
     let mut member = member();
-    member.ended(Event::Unsent(1));
+    member.ended(Event::Unsent(1), now());
     let ask = asks(&mut member);
-    member.ended(Event::Unsent(2));
+    member.ended(Event::Unsent(2), now());
     member.unanswered(ask);
     assert_eq!(
         asks(&mut member).events,
         [Event::Unsent(1), Event::Unsent(2)]
     );
+}
+
+const RECOVERY: Duration = Duration::from_secs(31);
+const HOLD: Duration = Duration::from_millis(1_002);
+
+/// A member with a share of twelve that was heard of, and has lost the store.
+fn alone() -> Member<u32> {
+    let share = Share::new(12.try_into().expect("not 0"), HOLD, RECOVERY);
+    let mut member = with_share(Some(share));
+    member.is_there(true);
+    let ask = asks(&mut member);
+    assert_eq!(
+        (ask.want, ask.share),
+        (0, 12),
+        "it says so before anybody waits"
+    );
+    member.answered(&ask, granted(&[]), now(), now());
+    assert_eq!(waits(&mut member), Some(LEASE / 8), "it is heard of");
+    member.is_there(false);
+    member
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_share_begins_when_the_store_withholds_it_and_goes_one_at_a_time() {
+    let mut member = alone();
+    for waiter in 0..10 {
+        member.wait(waiter, false);
+    }
+    assert_eq!(member.alone_at(now()), Some(now() + RECOVERY));
+    advance(RECOVERY - Duration::from_millis(1)).await;
+    assert!(member.grant_alone(now()).is_none());
+    advance(Duration::from_millis(1)).await;
+    for _ in 0..5 {
+        let lease = member.grant_alone(now()).expect("it is its turn");
+        member.next_waiting();
+        assert_eq!(member.alone_at(now()), None, "one at a time");
+        advance(Duration::from_millis(80)).await;
+        member.ended(Event::Proven(lease.id, Heard::Accepted), now());
+        // A tenth of the interval: of twelve in it, two are the counter's.
+        assert_eq!(member.alone_at(now()), Some(now() + HOLD / 10));
+        advance(HOLD / 10).await;
+    }
+    let lease = member.grant_alone(now()).expect("it is its turn");
+    member.ended(Event::Within(lease.id, LEASE / 2), now());
+    assert_eq!(member.alone_at(now()), Some(now() + LEASE / 2 + HOLD / 10));
+    advance(LEASE / 2 + HOLD / 10).await;
+    let lease = member.grant_alone(now()).expect("it is its turn");
+    member.ended(Event::Proven(lease.id, Heard::Refused), now());
+    assert_eq!(member.alone_at(now()), Some(now() + HOLD * 2));
+    // And it is over before the store gives it to others.
+    advance(Duration::from_secs(3_600)).await;
+    assert_eq!(member.alone_at(now()), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn back_at_the_store_it_asks_when_what_it_did_without_is_over() {
+    let mut member = alone();
+    member.wait(1, false);
+    advance(RECOVERY).await;
+    let lease = member.grant_alone(now()).expect("it is its turn");
+    member.is_there(true);
+    assert_eq!(waits(&mut member), None, "its answer is not there");
+    assert_eq!(member.alone_at(now()), None);
+    member.ended(Event::Proven(lease.id, Heard::Accepted), now());
+    assert_eq!(waits(&mut member), Some(HOLD * 2));
+    advance(HOLD * 2).await;
+    let ask = asks(&mut member);
+    assert_eq!((ask.want, ask.share, ask.events.len()), (1, 12, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_never_heard_of_stays_closed() {
+    let share = Share::new(12.try_into().expect("not 0"), HOLD, RECOVERY);
+    let mut member = with_share(Some(share));
+    member.wait(1, false);
+    advance(RECOVERY * 2).await;
+    assert_eq!(member.alone_at(now()), None);
 }

@@ -1,13 +1,15 @@
 //! What the store can do to a fleet: it dies, forgets, hangs.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use tds_sim::Rule;
 use tokio::time::{Instant, sleep};
+use tower_tds_fleet::WithoutStore;
 use tower_tds_limits::{AskLease, Leases};
 
 use crate::{
-    RECOVERY, RedisServer, all_answered, bus, get, join, known, member, quick, service, statuses,
+    RECOVERY, RedisServer, all_answered, bus, get, join, known, member, member_with, quick,
+    service, statuses,
 };
 
 /// While calls go on, the store loses what it knew; whatever is granted after that was not granted
@@ -133,4 +135,37 @@ async fn a_call_that_outlives_its_lease_is_ended() {
     }
     assert_eq!(fleet.status().held, 0);
     call.abort();
+}
+
+/// Two members with a share each lose the store, and go on by that until it is back: the same server, which
+/// has only been out of reach.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_with_shares_go_on_without_the_store_and_come_back() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    known(&store).await;
+    let server = service(Rule::SlidingCounter, quick()).await;
+    let share = WithoutStore::Share(NonZeroU32::new(20).expect("some"));
+    let members: Vec<_> = (0..2)
+        .map(|_| member_with(&store, &server, share))
+        .collect();
+    all_answered(&members, &server, 10).await;
+    store.hang();
+    // One at a time: it takes a tenth of a second for each, from when all leases are over.
+    all_answered(&members, &server, 20).await;
+    let alone = server.ledger().summary().data_calls;
+    assert_eq!(alone, 60);
+    let away = members
+        .iter()
+        .all(|(_, fleet)| fleet.status().away.is_some());
+    assert!(away, "{members:?}");
+    store.go_on();
+    all_answered(&members, &server, 100).await;
+    assert_eq!(statuses(&server), [(200, 260)].into());
+    assert!(
+        members
+            .iter()
+            .all(|(_, fleet)| fleet.status().away.is_none())
+    );
 }

@@ -21,7 +21,7 @@ use tds_sim::{Config, Delay, Rule, Server};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower_tds::{Client, Credentials, Error, Limits, RequestBody, SharedLimits};
-use tower_tds_fleet::Fleet;
+use tower_tds_fleet::{Fleet, WithoutStore};
 use tower_tds_limits::{AskLease, Leases};
 
 /// Nobody's memory is waited for long, and who is lost is lost soon.
@@ -49,7 +49,12 @@ fn quick() -> Delay {
 }
 
 fn member(store: &RedisServer, server: &Server) -> (Client, Fleet) {
-    let (limits, fleet) = (limits(), join(store));
+    member_with(store, server, WithoutStore::Closed)
+}
+
+fn member_with(store: &RedisServer, server: &Server, without: WithoutStore) -> (Client, Fleet) {
+    let limits = limits();
+    let fleet = Fleet::join_with(&store.url(), "test", &limits, without).expect("a store");
     let id = Credentials::new(server.client_id(), server.client_secret());
     let client = Client::builder(server.auth_url(), server.base_url(), id.expect("plain"))
         .loopback_http()

@@ -84,10 +84,26 @@ impl Store {
     }
 
     pub(crate) fn ask(&self, member: &str, want: i64, told: &[Told]) -> Result<Reply, String> {
+        self.ask_with(member, want, 0, told)
+    }
+
+    /// As a member that goes on without the store by this share.
+    pub(crate) fn ask_with(
+        &self,
+        member: &str,
+        want: i64,
+        share: i64,
+        told: &[Told],
+    ) -> Result<Reply, String> {
         let globals = self.lua.globals();
         globals.set("KEYS", ["{test}:quota"]).expect("a table");
         let mut args = vec![self.run.clone(), self.terms.clone(), KEEP.to_string()];
-        args.extend([member.to_owned(), format!("to-{member}"), want.to_string()]);
+        args.extend([
+            member.to_owned(),
+            format!("to-{member}"),
+            want.to_string(),
+            share.to_string(),
+        ]);
         for told in told {
             let mut put = |parts: &[&str]| args.extend(parts.iter().map(|&part| part.to_owned()));
             match told {
