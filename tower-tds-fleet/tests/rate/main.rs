@@ -8,6 +8,9 @@
 #[path = "../support/redis_server.rs"]
 mod redis_server;
 
+#[path = "../support/known.rs"]
+mod known;
+
 mod faults;
 mod heard;
 mod processes;
@@ -102,23 +105,11 @@ fn statuses(server: &Server) -> BTreeMap<u16, u64> {
 
 /// A store that knows that nothing was granted before it came.
 async fn known(store: &RedisServer) {
-    let mut ask = AskLease::default();
-    ask.max_wait = Some(Duration::ZERO);
-    let refused = join(store)
-        .lease(ask)
-        .await
-        .expect_err("it grants nothing yet");
-    let wait = refused.retry_after().expect("it says when");
+    let wait = known::known(store, "test", &limits()).await;
     assert!(
         wait > RECOVERY - Duration::from_secs(5) && wait <= RECOVERY,
-        "{refused}"
+        "{wait:?}"
     );
-    let script = "local s = cmsgpack.unpack(redis.call('GET', KEYS[1])) s.opens = 0 \
-                  redis.call('SET', KEYS[1], cmsgpack.pack(s))";
-    let mut eval = redis::cmd("EVAL");
-    let eval = eval.arg(script).arg(1).arg("{test}:quota");
-    eval.query::<()>(&mut store.connection())
-        .expect("it is kept");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

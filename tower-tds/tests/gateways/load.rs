@@ -19,8 +19,7 @@ use hyper_util::{
 };
 use tds_sim::Server;
 use tokio::task::JoinSet;
-use tower::{Layer, ServiceBuilder, ServiceExt};
-use tower_service::Service;
+use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds::{
     Client, Credentials, Kind, Limiter, Limits, RequestBody,
     layers::{

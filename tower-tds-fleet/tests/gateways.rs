@@ -1,0 +1,139 @@
+//! Members of a fleet through real gateways: what nginx and HAProxy wrote into their logs is the judge, as of
+//! one process in the tests of `tower-tds`, which these are run by.
+//!
+//! `cargo test --release -p tower-tds-fleet --test gateways -- --nocapture` prints how fast it went.
+#![expect(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    reason = "an overflow in a test is a failed test"
+)]
+#![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
+#![expect(dead_code, reason = "the other tests use more of it")]
+
+#[path = "../../tower-tds/tests/gateways/gateway.rs"]
+mod gateway;
+#[path = "../../tower-tds/tests/gateways/haproxy.rs"]
+mod haproxy;
+#[path = "support/known.rs"]
+mod known;
+#[path = "../../tower-tds/tests/gateways/load.rs"]
+mod load;
+#[path = "../../tower-tds/tests/gateways/log.rs"]
+mod log;
+#[path = "../../tower-tds/tests/gateways/nginx.rs"]
+mod nginx;
+#[path = "../../tower-tds/tests/gateways/program.rs"]
+mod program;
+#[path = "support/redis_server.rs"]
+mod redis_server;
+#[path = "../../tower-tds/tests/gateways/scenario.rs"]
+mod scenario;
+#[path = "../../tower-tds/tests/gateways/stranger.rs"]
+mod stranger;
+
+use std::{
+    net::SocketAddr,
+    num::NonZeroU32,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+};
+
+use http::{Request, Response};
+use redis_server::RedisServer;
+use tds_sim::Server;
+use tower::{Service, ServiceExt};
+use tower_tds::{Client, Credentials, Error, Limits, RequestBody, ResponseBody, SharedLimits};
+use tower_tds_fleet::Fleet;
+
+use self::{
+    gateway::Kind,
+    load::Load,
+    scenario::{Scenario, Way},
+};
+
+/// Members that are called in turn.
+#[derive(Clone)]
+struct Members {
+    clients: Arc<[Client]>,
+    next: Arc<AtomicUsize>,
+}
+
+impl Members {
+    fn new(store: &RedisServer, members: u32, service: &Server, front: SocketAddr) -> Self {
+        // One of the sockets of each is for its tokens, which come from elsewhere.
+        let sockets = NonZeroU32::new(60 / members + 1).expect("some");
+        let limits = Limits::default().connections(sockets);
+        let member = |_| {
+            let id = Credentials::new(service.client_id(), service.client_secret());
+            let fleet = Fleet::join(&store.url(), "gate", &limits).expect("a store");
+            Client::builder(
+                service.auth_url(),
+                &format!("http://{front}"),
+                id.expect("plain"),
+            )
+            .loopback_http()
+            .limits(SharedLimits::leased(limits.clone(), fleet))
+            .build()
+            .expect("loopback is let through")
+        };
+        Self {
+            clients: (0..members).map(member).collect(),
+            next: Arc::default(),
+        }
+    }
+}
+
+impl Service<Request<RequestBody>> for Members {
+    type Response = Response<ResponseBody>;
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+        let turn = self.next.fetch_add(1, Relaxed) % self.clients.len();
+        let client = self.clients.get(turn).expect("it is there").clone();
+        Box::pin(client.oneshot(request))
+    }
+}
+
+async fn refuses_nothing(gateway: Kind) {
+    for members in [1, 4, 16] {
+        let Some(store) = RedisServer::start() else {
+            return;
+        };
+        known::known(&store, "gate", &Limits::default()).await;
+        for way in [Way::Calm, Way::Lognormal] {
+            let scenario = Scenario {
+                gateway,
+                load: Load::Small,
+                way,
+                calls: 300,
+            };
+            let client = |service: &Server, front| Members::new(&store, members, service, front);
+            let Some(seen) = scenario.run_with(client).await else {
+                return;
+            };
+            program::say(&format!("by {members} members"));
+            seen.assert_nothing_refused();
+            // On a machine that is busy with other things too, a third is still far from a standstill.
+            assert!(seen.utilisation() > 0.33, "{members}: {seen}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn nginx_with_a_burst_of_10_refuses_no_member() {
+    refuses_nothing(Kind::Nginx { burst: 10 }).await;
+}
+
+#[tokio::test]
+async fn haproxy_refuses_no_member() {
+    refuses_nothing(Kind::Haproxy).await;
+}
