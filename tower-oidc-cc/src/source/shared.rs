@@ -351,6 +351,8 @@ impl Shared {
                 return false;
             }
             state.demands = None;
+            // From here on it is not that of anybody.
+            state.task = state.task.saturating_add(1);
             state.life.on(Event::Abandoned, now);
             self.slot.empty();
             true
