@@ -49,6 +49,8 @@ struct Past {
     failure: Option<Error>,
     /// The last with a status before that one.
     answer: Option<Error>,
+    /// How the last was sent that was, in case the one that the call ends with was not.
+    sent: Sent,
 }
 
 /// Where a call is.
@@ -71,6 +73,12 @@ impl<B, P> Call<B, P> {
             copy: None,
             past: None,
         }
+    }
+
+    /// Polls the attempt with word of the deadlines that were set.
+    #[inline]
+    pub(super) fn polling<T>(&self, poll: impl FnOnce() -> T) -> T {
+        context::under(self.due, poll)
     }
 
     /// When the call is given up, as far as it is known from its first wait on.
@@ -107,7 +115,7 @@ impl<B, P> Call<B, P> {
         let more = self.shared.settings.attempts.get() > 1;
         let copy = Copied::new(&request, more.then_some(&self.shared.replay));
         self.copy = Some(copy);
-        context::calling(request, call)
+        context::under(self.due, || context::calling(request, call))
     }
 
     /// Makes the attempt that is due.
@@ -143,7 +151,7 @@ impl<B, P> Call<B, P> {
         if let Some(counts) = &self.shared.settings.counts {
             counts.note_retry();
         }
-        Ok(context::calling(request, call))
+        Ok(context::under(self.due, || context::calling(request, call)))
     }
 
     /// Whether the response is all that there is to say: most are.
@@ -162,8 +170,12 @@ impl<B, P> Call<B, P> {
                 return Err(error);
             }
         }
-        let seen_to = response.extensions().get::<SeenTo>().is_some();
-        if self.due.body.is_some() && !seen_to {
+        let seen_to = response.extensions().get::<SeenTo>();
+        if self
+            .due
+            .body
+            .is_some_and(|end| seen_to.is_none_or(|seen_to| seen_to.0 > end))
+        {
             let error = Error::new(Kind::InvalidRequest, UNGUARDED).answered();
             return Err(error.with_advice(GUARD));
         }
@@ -195,6 +207,9 @@ impl<B, P> Call<B, P> {
         match self.after(&error, now) {
             Ok(end) => {
                 if let Some(past) = &mut self.past {
+                    if error.sent() != Sent::Never {
+                        past.sent = error.sent();
+                    }
                     let before = past.failure.replace(error);
                     let known = before.filter(|before| before.status().is_some());
                     past.answer = known.or(past.answer.take());
@@ -358,6 +373,9 @@ impl<B, P> Call<B, P> {
             .map_or(sent, |past| past.state.attempts());
         if let Some(past) = &mut self.past {
             facts.history = past.state.take_kinds();
+            if facts.sent == Sent::Never {
+                facts.sent = past.sent;
+            }
         }
         facts.elapsed = Some(elapsed);
         facts.gave_up = Some(stop);
@@ -430,10 +448,12 @@ impl Past {
             spending: Spending::default(),
             failure: None,
             answer: None,
+            sent: Sent::Never,
         }
     }
 }
 
-const UNGUARDED: &str = "its deadline bounds the whole body, and no layer below sees to that";
+const UNGUARDED: &str =
+    "it was sent, but its deadline bounds the whole body, and no layer below sees to that";
 
 const GUARD: &str = "put a GuardLayer over ClassifyLayer, or leave the body out of the deadline";
