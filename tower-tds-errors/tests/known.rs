@@ -493,8 +493,8 @@ async fn what_an_attempt_before_may_have_done_stays_known() {
             .layer(RetryLayer::new())
             .layer(ClassifyLayer::new())
             .service(tower::service_fn(service));
-        let put = Request::put("http://host/").body(()).unwrap();
-        let error = stack.oneshot(put).await.unwrap_err();
+        let put = || Request::put("http://host/").body(()).unwrap();
+        let error = stack.oneshot(put()).await.unwrap_err();
         assert_eq!((error.kind(), error.sent()), (Kind::Connect, sent));
         assert_eq!(error.attempts(), 3);
     }

@@ -79,12 +79,12 @@ impl TokenError {
         self.with(|repr| repr.retry_after = Some(retry_after))
     }
 
-    /// The same error, this much later.
+    /// The same error, handed out this much later.
     pub(crate) fn later(&self, time: Duration) -> Self {
         self.with(|repr| {
-            repr.failing_for = repr.failing_for.saturating_add(time);
             if let Some(wait) = &mut repr.retry_after {
                 *wait = wait.saturating_sub(time);
+                repr.failing_for = repr.failing_for.saturating_add(time);
             }
         })
     }

@@ -49,8 +49,6 @@ struct Past {
     failure: Option<Error>,
     /// The last with a status before that one.
     answer: Option<Error>,
-    /// How the last was sent that was, in case the one that the call ends with was not.
-    sent: Sent,
 }
 
 /// Where a call is.
@@ -207,9 +205,6 @@ impl<B, P> Call<B, P> {
         match self.after(&error, now) {
             Ok(end) => {
                 if let Some(past) = &mut self.past {
-                    if error.sent() != Sent::Never {
-                        past.sent = error.sent();
-                    }
                     let before = past.failure.replace(error);
                     let known = before.filter(|before| before.status().is_some());
                     past.answer = known.or(past.answer.take());
@@ -373,9 +368,7 @@ impl<B, P> Call<B, P> {
             .map_or(sent, |past| past.state.attempts());
         if let Some(past) = &mut self.past {
             facts.history = past.state.take_kinds();
-            if facts.sent == Sent::Never {
-                facts.sent = past.sent;
-            }
+            past.state.note_sent(facts);
         }
         facts.elapsed = Some(elapsed);
         facts.gave_up = Some(stop);
@@ -448,7 +441,6 @@ impl Past {
             spending: Spending::default(),
             failure: None,
             answer: None,
-            sent: Sent::Never,
         }
     }
 }
