@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit fed full classify retry; do
+//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit fed full classify guard retry; do
 //!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
 //! done; done
 //! ```
@@ -27,14 +27,14 @@ use tokio::{runtime::Builder, time::advance};
 use tower_http::auth::AddAuthorizationLayer;
 use tower_layer::Layer;
 use tower_service::Service;
-use tower_tds_errors::{ClassifyLayer, RetryLayer};
+use tower_tds_errors::{ClassifyLayer, GuardLayer, RetryLayer};
 use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let which = arguments
         .next()
-        .expect("bare, static, token, limit, fed, full, classify or retry");
+        .expect("bare, static, token, limit, fed, full, classify, guard or retry");
     let count = arguments.next().and_then(|count| count.parse().ok());
     let count: u64 = count.expect("how many calls");
     let runtime = token::runtime();
@@ -51,6 +51,10 @@ fn main() {
         "fed" => fed(Echo::new(), count),
         "full" => fed(full().layer(Echo::new()), count),
         "classify" => run(ClassifyLayer::new().layer(Echo::new()), count),
+        "guard" => run(
+            GuardLayer::new().layer(ClassifyLayer::new().layer(Echo::new())),
+            count,
+        ),
         "retry" => {
             let classified = ClassifyLayer::new().layer(Echo::new());
             run(RetryLayer::new().layer(classified), count);

@@ -82,7 +82,8 @@
 //!
 //! [`Error`] lists what you may see and what it asks of you, [`TokenSource`] what the token endpoint
 //! sees of you, [`TokenEndpoint`] how its replies are read.
-//! What happens is told to `tracing`: each change of state once, at info or warn.
+//! What happens is told to `tracing`: each change of state once, at info or warn; a failure that
+//! lasts, once a minute.
 //! [`TokenSource::health`] says how it is.
 //!
 //! # Non-goals

@@ -12,6 +12,7 @@ use tower_service::Service;
 
 use crate::{
     BearerReplayLayer, Challenge, Error, Foreign, Judge, Origin, TokenError, TokenSource,
+    clock::Timestamp,
     error::token::Kind,
     future::ResponseFuture,
     origin::{Places, Rules},
@@ -91,8 +92,8 @@ enum Phase {
     /// A token has been seen. From here there is no way back to waiting: the service below may
     /// hold a permit by now, or a place in the queue for one.
     Inner,
-    /// There is no token, and the next call says why.
-    Failed(TokenError),
+    /// There was no token then, and the next call says why.
+    Failed(TokenError, Timestamp),
 }
 
 // === impl BearerAuthLayer ===
@@ -187,13 +188,16 @@ impl<S, J> BearerAuth<S, J> {
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Phase> {
         let mut wait = match mem::take(&mut self.phase) {
             Phase::Waiting(wait) => wait,
-            Phase::Token | Phase::Inner | Phase::Failed(_) => Wait::default(),
+            Phase::Token | Phase::Inner | Phase::Failed(..) => Wait::default(),
         };
         let found = self.bound.source.poll(&mut wait, cx);
         if found.is_pending() {
             self.phase = Phase::Waiting(wait);
         }
-        found.map(|found| found.map_or_else(Phase::Failed, |()| Phase::Inner))
+        found.map(|found| match found {
+            Ok(()) => Phase::Inner,
+            Err(error) => Phase::Failed(error, self.bound.source.now()),
+        })
     }
 }
 
@@ -217,9 +221,9 @@ where
                     ready!(self.poll_first(cx))
                 };
             }
-            Phase::Inner | Phase::Failed(_) => {}
+            Phase::Inner | Phase::Failed(..) => {}
         }
-        if let Phase::Failed(_) = self.phase {
+        if let Phase::Failed(..) = self.phase {
             return Poll::Ready(Ok(()));
         }
         self.inner.poll_ready(cx).map_err(Error::Inner)
@@ -229,12 +233,12 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // Called without readiness? The token may be there nevertheless.
         let Bound { source, rules } = &*self.bound;
-        if let Phase::Failed(error) = mem::take(&mut self.phase) {
+        if let Phase::Failed(error, then) = mem::take(&mut self.phase) {
             return ResponseFuture::refused(if source.is_fresh() {
                 // That was long ago. The service below is not ready, so that call cannot be made.
                 TokenError::new(Kind::Expired)
             } else {
-                error
+                error.later(then.age_at(source.now()))
             });
         }
         let sent = match rules.admit(&request) {

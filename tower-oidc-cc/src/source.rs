@@ -21,9 +21,9 @@ pub(crate) use self::{
 };
 use crate::{
     Health, Provider, TokenEndpoint, TokenError,
-    clock::Clock,
+    clock::{Clock, Timestamp},
     state::{Call, Complaint},
-    store::{BOUND, Named},
+    store::Named,
 };
 
 mod builder;
@@ -132,8 +132,8 @@ pub(crate) struct Settings {
     pub(crate) provider: Provider,
     /// For how long one token request may take.
     pub(crate) timeout: Duration,
-    /// For how long the HTTP client may be unready.
-    pub(crate) readiness: Duration,
+    /// For how long a process is given to get a token for all.
+    pub(crate) term: Duration,
     pub(crate) clock: Clock,
     pub(crate) store: Option<Named>,
 }
@@ -302,6 +302,10 @@ impl TokenSource {
         Some(self.shared.sent(generation, call))
     }
 
+    pub(crate) fn now(&self) -> Timestamp {
+        self.shared.now()
+    }
+
     pub(crate) fn poll(
         &self,
         wait: &mut Wait,
@@ -363,16 +367,5 @@ impl Kept {
 impl fmt::Debug for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Kept")
-    }
-}
-
-// === impl Settings ===
-
-impl Settings {
-    /// For how long a process is given to get a token for all: until its client is ready and the
-    /// request is over, and for three words with the store.
-    pub(crate) fn term(&self) -> Duration {
-        let request = self.readiness.saturating_add(self.timeout);
-        request.saturating_add(BOUND.saturating_mul(3))
     }
 }

@@ -63,6 +63,8 @@ struct Token {
     /// Whose calls were accepted with it, the first of each group of places at least.
     accepted: Vec<Call>,
     refused: bool,
+    /// Whether somebody has called it dead who knows: no acceptance clears that.
+    by_hand: bool,
     /// Whether its renewal comes before an age at which its like have died.
     hurried: bool,
     /// When its successor is asked for, ahead of the renewal, and why.
@@ -76,6 +78,8 @@ struct Failure {
     until: Instant,
     /// When the first of these failures was.
     since: Timestamp,
+    /// When one like it was told of last.
+    told: Timestamp,
     /// How often other credentials were tried for it at once, and since when.
     forgiven: Option<(u32, Timestamp)>,
 }
@@ -474,6 +478,7 @@ impl Life {
             lifetime,
             accepted: Vec::new(),
             refused: false,
+            by_hand: false,
             hurried: real.is_some(),
             ask: None,
         });
@@ -502,12 +507,24 @@ impl Life {
         let why = before.as_ref().filter(|_| spent);
         let why = why.map_or(error, |before| &before.error);
         let error = why.failing_for(since.age_at(now)).with_retry_after(wait);
-        self.notices.push(Notice::Failed(error.clone(), reason));
+        // A change is told at once, and what goes on like this once a minute.
+        let told = before.as_ref().filter(|before| {
+            let alike = before.error.is_transient() == error.is_transient();
+            alike && before.told.age_at(now) < A_MINUTE
+        });
+        let told = told.map_or_else(
+            || {
+                self.notices.push(Notice::Failed(error.clone(), reason));
+                now
+            },
+            |before| before.told,
+        );
         let until = now.steady.checked_add(wait).unwrap_or(now.steady);
         self.failure = Some(Failure {
             error: error.clone(),
             until,
             since,
+            told,
             forgiven: before.and_then(|before| before.forgiven),
         });
         Action::Fail(error)
@@ -549,7 +566,7 @@ impl Life {
                 token.hurried = true;
             }
         }
-        if token.refused && self.doubts.is_cleared() {
+        if token.refused && !token.by_hand && self.doubts.is_cleared() {
             token.refused = false;
             token.ask = None;
         }
@@ -576,7 +593,10 @@ impl Life {
                 return Action::Rest;
             }
             Complaint::Dead(call) => Some(call),
-            Complaint::ByHand => None,
+            Complaint::ByHand => {
+                token.by_hand = true;
+                None
+            }
         };
         let wait = self.doubts.refused_at(
             now,
@@ -709,7 +729,8 @@ const HOURLY: Duration = Duration::from_secs(60 * 60);
 /// somebody who tries several. Those that are made anew each time are others each time.
 const SEVERAL: u32 = 3;
 const WHILE: Duration = Duration::from_secs(10 * 60);
-/// A token that is refused older than this is not refused for what its predecessor was.
+/// A token that is refused older than this is not refused for what its predecessor was; and what goes
+/// on failing is told of so often.
 const A_MINUTE: Duration = Duration::from_secs(60);
 /// How many places are remembered of those that accepted a token; there are 64 groups of them.
 const PLACES: usize = 128;

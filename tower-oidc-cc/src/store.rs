@@ -118,6 +118,10 @@ pub trait TokenStore: Send + Sync + 'static {
     /// Ends a lease that was taken here and brought no token, so that others need not wait for its
     /// end; says whether it did. By default it does not, and the lease is kept for the next try.
     ///
+    /// A process that stood still meanwhile comes here after its term. Give each lease the mark of
+    /// its owner, a random value in Redis, and end it only while it has that: by then it may be
+    /// another's.
+    ///
     /// It is called when a runtime is shut down, too, where nothing can be awaited: spawn what
     /// takes time, and let the lease end by itself where that comes to nothing.
     fn release(&self, key: &str) -> bool {

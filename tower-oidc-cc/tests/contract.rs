@@ -251,6 +251,17 @@ async fn who_has_queued_for_a_permit_never_goes_back_to_waiting_for_a_token() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_readied_service_says_counts_from_its_call() {
+    let endpoint = Endpoint::always(Reply::down().header("retry-after", "100"));
+    let mut service = layer(&tokens(&endpoint)).layer(echo());
+    service.ready().await.unwrap();
+    advance(secs(40)).await;
+    let error = support::token_error(service.call(get(DATA)).await.unwrap_err());
+    assert_eq!(error.retry_after(), Some(secs(60)), "{error}");
+    assert!(error.to_string().contains("failing for 40 s"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_redirect_followed_above_takes_no_token_to_another_origin() {
     const ELSEWHERE: &str = "https://evil.example.com/data";
     let seen_by = Arc::new(Mutex::new(Vec::new()));

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use support::{Endpoint, builder, endpoint::Reply, settle};
+use support::{Endpoint, builder, endpoint::Reply, settle, warnings::Warnings};
 use tokio::task::JoinSet;
 use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource, store::File};
 
@@ -183,6 +183,60 @@ fn a_task_that_ends_with_its_runtime_leaves_its_lease_to_others() {
     drop(source);
 }
 
+/// A runtime whose clock stands still until it is told.
+fn paused() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn a_task_that_was_relieved_leaves_the_lock_to_its_successor() {
+    for dropped in [false, true] {
+        let (dir, endpoint) = (Dir::new("relieved"), Endpoint::always(Reply::hang()));
+        let source = process(&dir, &endpoint);
+        // One that never idles, which would move its clock on.
+        let posted = async |count| {
+            while endpoint.count() < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        let first = paused();
+        first.block_on(async {
+            assert!(support::poll_once(std::pin::pin!(source.ready())).is_none());
+            posted(1).await;
+        });
+        let second = paused();
+        let waits = source.clone();
+        let waits = second.spawn(async move { waits.ready().await });
+        second.block_on(async {
+            for _ in 0..7 {
+                settle().await;
+                tokio::time::advance(support::secs(5)).await;
+            }
+            posted(2).await;
+        });
+        if dropped {
+            drop(first);
+        } else {
+            first.block_on(async {
+                let metrics = tokio::runtime::Handle::current().metrics();
+                while metrics.num_alive_tasks() > 0 {
+                    tokio::time::advance(support::secs(1)).await;
+                }
+            });
+        }
+        let file = fs::File::open(dir.0.join("token.json.lock")).unwrap();
+        assert!(
+            file.try_lock().is_err(),
+            "the second request is under way (dropped: {dropped})"
+        );
+        waits.abort();
+    }
+}
+
 #[tokio::test]
 async fn what_a_killed_program_left_beside_the_file_is_tidied_up() {
     let (dir, endpoint) = (Dir::new("killed"), Endpoint::default());
@@ -209,26 +263,10 @@ async fn a_life_beyond_all_measure_keeps_no_lock() {
     assert_eq!(endpoint.count(), 1, "it was saved");
 }
 
-/// What is told at `warn`.
-#[derive(Clone, Default)]
-struct Warnings(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
-
-impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Warnings {
-    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
-        if *event.metadata().level() == tracing::Level::WARN {
-            self.0.lock().unwrap().push(format!("{event:?}"));
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_file_of_no_use_is_told_of_once() {
-    use tracing_subscriber::layer::SubscriberExt as _;
     let warnings = Warnings::default();
-    // With one alone, an event that another thread meets first is told to nobody, for good.
-    let _other = tracing::Dispatch::new(tracing_subscriber::registry());
-    let subscriber = tracing_subscriber::registry().with(warnings.clone());
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let _guard = warnings.heard();
     let (dir, endpoint) = (Dir::new("warned"), Endpoint::default());
     fs::create_dir(dir.token()).unwrap();
     let source = process(&dir, &endpoint);
@@ -240,7 +278,5 @@ async fn a_file_of_no_use_is_told_of_once() {
         settle().await;
         source.idle().await;
     }
-    let warnings = warnings.0.lock().unwrap();
-    let of_file = warnings.iter().filter(|line| line.contains("of no use"));
-    assert_eq!(of_file.count(), 1, "{warnings:?}");
+    assert_eq!(warnings.of("of no use"), 1);
 }

@@ -270,6 +270,35 @@ fn a_runtime_that_nobody_drives_is_given_up_by_those_who_wait() {
     assert_eq!(endpoint.count(), 3);
 }
 
+#[test]
+fn a_process_that_slept_gives_no_runtime_up_that_wakes_with_it() {
+    let endpoint = Endpoint::always(Reply::token(60).after(secs(40)));
+    let builder = support::builder().timeout(secs(60));
+    let tokens = builder.build(endpoint.clone());
+    let driving = paused();
+    driving.block_on(async {
+        assert!(poll_once(pin!(tokens.ready())).is_none());
+        settle().await;
+    });
+    // All of it stops in mid-request, and the one who waits elsewhere is polled first.
+    let waiting = paused();
+    let mut wait = Box::pin(tokens.ready());
+    let mut passes = |time| {
+        waiting.block_on(async {
+            assert!(poll_once(wait.as_mut()).is_none());
+            tokio::time::advance(time).await;
+            assert!(poll_once(wait.as_mut()).is_none());
+            settle().await;
+        });
+    };
+    passes(secs(31));
+    driving.block_on(async { tokio::time::sleep(secs(31)).await });
+    passes(secs(5));
+    driving.block_on(async { tokio::time::sleep(secs(10)).await });
+    waiting.block_on(wait).unwrap();
+    assert_eq!(endpoint.count(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_long_ago_is_not_given_to_a_call_of_now() {
     let endpoint = Endpoint::scripted([Reply::down().after(secs(2))]);

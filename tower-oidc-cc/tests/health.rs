@@ -10,7 +10,10 @@ use std::{
 };
 
 use http::Request;
-use support::{Body, DATA, Endpoint, builder, dead, endpoint::Reply, get, layer, secs, seen};
+use support::{
+    Body, DATA, Endpoint, builder, dead, endpoint::Reply, get, layer, secs, seen,
+    warnings::Warnings,
+};
 use tokio::time::{advance, sleep};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_oidc_cc::RefreshPolicy;
@@ -102,4 +105,31 @@ async fn health_says_what_the_service_thinks_and_what_comes_next() {
     let health = tokens.health();
     assert_eq!(health.refused_for(), None);
     assert!(health.to_string().contains("token 2 is fresh"), "{health}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_endpoint_is_told_of_at_once_and_then_once_a_minute() {
+    let warnings = Warnings::default();
+    let _guard = warnings.heard();
+    let told = || warnings.of("token request failed");
+    let endpoint = Endpoint::always(Reply::down());
+    let tokens = builder().build(endpoint.clone());
+    assert!(tokens.ready().await.is_err());
+    assert_eq!(told(), 1);
+    for _ in 0..600 {
+        sleep(secs(1)).await;
+        assert!(tokens.ready().await.is_err());
+    }
+    assert!(endpoint.count() > 20, "{}", endpoint.count());
+    assert!((5..=11).contains(&told()), "{}", told());
+
+    // Another state is told of at once.
+    let before = told();
+    endpoint.set(Reply::refusal());
+    let asked = endpoint.count();
+    while endpoint.count() == asked {
+        sleep(secs(1)).await;
+        drop(tokens.ready().await);
+    }
+    assert_eq!(told(), before + 1);
 }

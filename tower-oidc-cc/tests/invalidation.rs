@@ -18,7 +18,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, advance},
 };
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_oidc_cc::{Judge, Judgement};
 
 #[tokio::test(start_paused = true)]
@@ -160,4 +160,32 @@ async fn a_judge_of_ones_own_reads_typed_errors() {
     assert!(matches!(error, tower_oidc_cc::Error::Inner("dead")));
     let body = service.oneshot(get(DATA)).await.unwrap().into_body();
     assert_eq!(body, "Bearer canary-token-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_invalidated_by_hand_is_replaced_whoever_else_is_accepted_with_it() {
+    let endpoint = Endpoint::default();
+    let tokens = tokens(&endpoint);
+    let mut service = layer(&tokens).layer(support::echo());
+    // In one breath, before the task has run.
+    let token = tokens.token().await.unwrap();
+    tokens.invalidate(&token);
+    let call = service.ready().await.unwrap().call(get(DATA));
+    assert_eq!(call.await.unwrap().into_body(), "Bearer canary-token-1");
+    support::settle().await;
+    assert_eq!(endpoint.count(), 2);
+
+    // And while the endpoint is left alone.
+    endpoint.set(Reply::down());
+    advance(secs(3_600)).await;
+    let token = tokens.token().await.unwrap();
+    tokens.invalidate(&token);
+    support::settle().await;
+    assert_eq!(endpoint.count(), 3);
+    tokens.invalidate(&token);
+    let call = service.ready().await.unwrap().call(get(DATA));
+    assert_eq!(call.await.unwrap().into_body(), "Bearer canary-token-2");
+    endpoint.heal();
+    tokio::time::sleep(secs(300)).await;
+    assert_eq!(tokens.token().await.unwrap().secret(), "canary-token-4");
 }

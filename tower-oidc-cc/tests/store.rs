@@ -5,7 +5,10 @@
 #[path = "support/support.rs"]
 mod support;
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, SystemTime},
+};
 
 use support::{
     DATA, Endpoint, SECRET, builder, dead, echo,
@@ -19,7 +22,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tower::{Layer, Service, ServiceExt};
-use tower_oidc_cc::{Credentials, Parameters, StoredToken, TokenEndpoint, TokenSource};
+use tower_oidc_cc::{Credentials, Parameters, Provider, StoredToken, TokenEndpoint, TokenSource};
 
 /// A process of a fleet: it has nothing in common with the others but the store and the endpoint.
 fn process(store: &Store, endpoint: &Endpoint) -> TokenSource {
@@ -141,6 +144,89 @@ async fn a_store_that_fails_or_hangs_is_as_good_as_none() {
             assert!(tokens.health().last_error().is_none());
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_was_not_saved_leaves_its_lease_to_others() {
+    let before_1970 = || SystemTime::UNIX_EPOCH - secs(86_400);
+    for full in [true, false] {
+        let (store, endpoint) = (Store::releasing(), Endpoint::default());
+        let first = if full {
+            store.set(Op::Save, Fault::Fails);
+            process(&store, &endpoint)
+        } else {
+            let first = builder().wall_clock(before_1970);
+            first.store(store.clone()).build(endpoint.clone())
+        };
+        ready(&first).await;
+        first.idle().await;
+        assert_eq!(ready(&process(&store, &endpoint)).await, Duration::ZERO);
+        assert_eq!(endpoint.count(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_credentials_leave_the_lease_of_the_refused_ones_to_others() {
+    let (store, endpoint) = (Store::releasing(), Endpoint::default());
+    let client = |id| Credentials::new(id, SECRET).unwrap();
+    let uri = || TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+    let of = |provider: Provider| {
+        let builder = TokenSource::builder(uri(), provider).store(store.clone());
+        builder.build(endpoint.clone())
+    };
+    let other = of(client("new").into());
+    ready(&other).await;
+    other.idle().await;
+    // The old client is refused, and of the new one there is a token already.
+    endpoint.set(Reply::refusal());
+    let asked = AtomicUsize::new(0);
+    let rotated = of(Provider::from_fn(move || {
+        let first = asked.fetch_add(1, Ordering::SeqCst) == 0;
+        async move { Credentials::new(if first { "old" } else { "new" }, SECRET) }
+    }));
+    ready(&rotated).await;
+    assert_eq!(endpoint.count(), 2);
+    assert!(store.leased_for().is_empty(), "{:?}", store.leased_for());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_lasts_as_long_as_what_it_was_taken_for() {
+    // Two requests, of which the first finds the endpoint.
+    let store = Store::releasing();
+    let issuer = TokenEndpoint::discover("https://sso.example.com").unwrap();
+    let timed = |endpoint, provider: Provider| {
+        let builder = TokenSource::builder(endpoint, provider).store(store.clone());
+        builder.readiness(secs(60)).timeout(secs(20))
+    };
+    let credentials = || Credentials::new("client", SECRET).unwrap();
+    let tokens = timed(issuer, credentials().into()).build(Endpoint::always(Reply::hang()));
+    let asked = tokio::spawn(async move { tokens.ready().await });
+    settle().await;
+    let left = store.leased_for();
+    assert!(left[0] >= secs(160), "{left:?}");
+    asked.abort();
+    settle().await;
+
+    // Two rounds, since the credentials were changed meanwhile.
+    let (endpoint, asked) = (
+        Endpoint::scripted([Reply::refusal().after(secs(15))]),
+        AtomicUsize::new(0),
+    );
+    endpoint.set(Reply::hang());
+    let provider = Provider::from_fn(move || {
+        let secret = format!("secret-{}", asked.fetch_add(1, Ordering::SeqCst));
+        async move { Credentials::new("client", secret) }
+    });
+    let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+    let tokens = timed(uri, provider).build(endpoint.clone());
+    let asked = tokio::spawn(async move { tokens.ready().await });
+    while endpoint.count() < 2 {
+        sleep(secs(1)).await;
+    }
+    let left = store.leased_for();
+    let longest = left.iter().max().unwrap();
+    assert!(*longest >= secs(80), "{left:?}");
+    asked.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -240,7 +240,7 @@ impl Error {
             || self.inner.source.as_deref().is_some_and(source::is_late)
     }
 
-    /// Whether the request can have reached the service.
+    /// Whether the request can have reached the service, by any of its attempts.
     #[must_use]
     pub fn sent(&self) -> Sent {
         self.facts().sent

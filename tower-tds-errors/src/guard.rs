@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use self::body::GuardBody;
 use crate::retry::request::{SeenTo, Until};
-use crate::retry::saved::Saved;
+use crate::retry::saved::Line;
 
 pub(crate) mod body;
 
@@ -101,7 +101,7 @@ pin_project! {
         bounds: Bounds,
         until: Option<Instant>,
         // Until there is a body, which takes it for its errors.
-        line: Option<Saved>,
+        line: Option<Line>,
     }
 }
 
@@ -169,7 +169,7 @@ where
         GuardFuture {
             until: until.map(|until| until.0),
             bounds: self.bounds,
-            line: Some(Saved::line(request.method(), request.uri())),
+            line: Some(Line::new(request.method(), request.uri())),
             inner: self.inner.call(request),
         }
     }
@@ -187,8 +187,8 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let (mut head, body) = ready!(this.inner.poll(cx))?.into_parts();
-        if this.until.is_some() {
-            head.extensions.insert(SeenTo);
+        if let Some(until) = *this.until {
+            head.extensions.insert(SeenTo(until));
         }
         let body = GuardBody::new(&head, body, *this.bounds, *this.until, this.line.take());
         Poll::Ready(Ok(Response::from_parts(head, body)))

@@ -56,7 +56,7 @@ pub enum Kind {
     NotFound,
     /// Any other refusal: see the status.
     Rejected,
-    /// The call was never one that can be made. Its caller is at fault.
+    /// The call was never one that can be made, or not so. Its caller is at fault.
     InvalidRequest,
     /// No connection, or none that took the request. It was never sent, whatever its method.
     Connect,

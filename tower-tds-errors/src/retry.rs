@@ -83,8 +83,9 @@ pub struct RetryLayer<P = CloneBody> {
 /// the service is busy: put a `LoadShed` below it, where what it sheds is retried within the
 /// deadline, and bound the calls that wait by a `ConcurrencyLimit` above it.
 ///
-/// Nothing happens before the future is polled. Each call is made by a clone of the inner service,
-/// which is made ready for each attempt.
+/// Nothing is sent before the future is polled; `call` itself counts the request and pays its part
+/// into the budget of its host. Each call is made by a clone of the inner service, which is made
+/// ready for each attempt.
 ///
 /// # Cancel safety
 ///
@@ -347,10 +348,9 @@ impl Settings {
     #[inline]
     fn due<B>(&self, within: Option<Deadline>, request: &Request<B>) -> Due {
         let own = request.extensions().get::<Deadline>().copied();
-        let mut due = Due {
-            is_set: self.is_set || within.is_some() || own.is_some(),
-            ..Due::default()
-        };
+        let above = context::due();
+        let mut due = above.unwrap_or_default();
+        due.is_set |= self.is_set || within.is_some() || own.is_some();
         if due.is_set {
             let call = clock::now();
             due.call = Some(call);

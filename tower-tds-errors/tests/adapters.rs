@@ -17,7 +17,7 @@ use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tower_http::classify::{ClassifiedResponse, ClassifyResponse, MakeClassifier};
 use tower_tds_errors::{
     Budget, ClassifyLayer, Error, GiveUp, Kind, KindClassifier, Repeat, RetryLayer as Ours,
-    RetryPolicy, Rule,
+    RetryPolicy, Rule, Sent,
 };
 
 /// The error that a service with this status ends in, and when it was asked.
@@ -63,6 +63,24 @@ async fn the_policy_tries_again_what_can_help_and_says_why_it_stops() {
             .all(|pair| pair[1] >= pair[0] + Duration::from_secs(1));
         assert!(silent || status != 423);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_policy_says_what_an_attempt_before_may_have_done() {
+    let probe = Probe::new(|n| {
+        let refused = io::ErrorKind::ConnectionRefused;
+        let fails = if n == 0 {
+            io::ErrorKind::ConnectionReset
+        } else {
+            refused
+        };
+        Err(io::Error::from(fails).into())
+    });
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(Ours::new().policy()))
+        .layer(ClassifyLayer::new());
+    let error = stack.service(probe).oneshot(get("/v2")).await.unwrap_err();
+    assert_eq!((error.kind(), error.sent()), (Kind::Connect, Sent::Unknown));
 }
 
 #[tokio::test(start_paused = true)]

@@ -273,7 +273,9 @@ type Byte = Result<Frame<Bytes>, BoxError>;
 
 fn dripping(
     gap: Duration,
-) -> impl Clone + tower::Service<Request<()>, Response = Response<Drip>, Error = BoxError> {
+) -> impl Clone
++ Send
++ tower::Service<Request<()>, Response = Response<Drip>, Error = BoxError, Future: Send> {
     tower::service_fn(move |_: Request<()>| {
         let body = Drip(Box::pin(sleep(gap)), gap);
         std::future::ready(Ok::<_, BoxError>(Response::new(body)))
@@ -349,6 +351,64 @@ async fn a_deadline_until_the_end_of_the_body_without_a_guard_fails_the_first_ca
     let error = stack.oneshot(request).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), Kind::InvalidRequest);
     assert!(error.to_string().contains("GuardLayer"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_sees_to_a_later_deadline_is_none_for_an_earlier() {
+    let whole = |secs| Deadline::after(Duration::from_secs(secs)).whole();
+    let above = RetryLayer::new().deadline(whole(5));
+    let below = ServiceBuilder::new()
+        .layer(RetryLayer::new().deadline(whole(60)))
+        .layer(GuardLayer::new())
+        .layer(ClassifyLayer::new())
+        .service(dripping(Duration::from_secs(1)));
+    let anew = |_: Request<()>| Request::new(());
+
+    // What a layer between forgets is known by the thread.
+    let stack = above.layer(below.clone().map_request(anew));
+    let start = Instant::now();
+    let response = stack.oneshot(Request::new(())).await.unwrap();
+    let error = response.into_body().collect().await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), Kind::Timeout);
+    assert_eq!(start.elapsed(), Duration::from_secs(5));
+
+    // And where another task calls, that there is no such guard.
+    let elsewhere = tower::service_fn(move |request| {
+        let call = tokio::spawn(below.clone().oneshot(anew(request)));
+        async move { call.await.unwrap() }
+    });
+    let error = above.layer(elsewhere).oneshot(Request::new(())).await;
+    let error = error.map(drop).unwrap_err();
+    assert_eq!(error.kind(), Kind::InvalidRequest);
+    assert!(error.to_string().contains("was sent"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_came_in_time_is_whole_however_late_its_end_is_asked_for() {
+    for announced in [Some(4), None] {
+        let said = move |_: Request<()>| {
+            let pieces = VecDeque::from(["bus", "."]);
+            let hangs = false;
+            std::future::ready(Ok::<_, BoxError>(Response::new(Said {
+                pieces,
+                announced,
+                hangs,
+            })))
+        };
+        let stack = ServiceBuilder::new()
+            .layer(RetryLayer::new().deadline(Deadline::after(Duration::from_secs(5)).whole()))
+            .layer(GuardLayer::new())
+            .layer(ClassifyLayer::new())
+            .service(tower::service_fn(said));
+        let mut body = stack.oneshot(Request::new(())).await.unwrap().into_body();
+        for _ in 0..2 {
+            body.frame().await.unwrap().unwrap();
+        }
+        sleep(Duration::from_secs(6)).await;
+        let end = body.frame().await;
+        // Where no length was announced nobody knows that all of it came in time.
+        assert_eq!(end.is_none(), announced.is_some());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -202,7 +202,7 @@ async fn three_times_three_through_another_word_send_three() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outer_deadline_hears_what_an_inner_retry_knows() {
+async fn an_inner_retry_knows_that_a_hint_does_not_fit_an_outer_deadline() {
     let probe = Probe::always(503);
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new().deadline(ms(2_000)))
@@ -216,7 +216,8 @@ async fn an_outer_deadline_hears_what_an_inner_retry_knows() {
         .service(probe.clone());
     let start = Instant::now();
     let error = stack.oneshot(get("/")).await.unwrap_err();
-    assert_eq!((start.elapsed(), probe.seen().len()), (ms(2_000), 1));
+    // The inner one knows that the hint does not fit.
+    assert_eq!((start.elapsed(), probe.seen().len()), (ms(0), 1));
     assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 1));
     assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
 }
@@ -470,4 +471,50 @@ async fn a_retry_over_a_retry_keeps_the_last_answer_at_its_deadline() {
         (error.sent(), error.waited_for()),
         (Sent::Unknown, Some("an answer"))
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_attempt_before_may_have_done_stays_known() {
+    use io::ErrorKind::{ConnectionRefused as Refused, ConnectionReset as Reset};
+    for (first, sent) in [
+        (Some(Reset), Sent::Unknown),
+        (None, Sent::Answered),
+        (Some(Refused), Sent::Never),
+    ] {
+        let service = move |request: Request<()>| {
+            let number = Attempt::of(request.extensions()).number();
+            std::future::ready(match first {
+                None if number == 1 => Ok(status_of(503)),
+                Some(first) if number == 1 => Err::<_, BoxError>(io::Error::from(first).into()),
+                _ => Err(io::Error::from(Refused).into()),
+            })
+        };
+        let stack = ServiceBuilder::new()
+            .layer(RetryLayer::new())
+            .layer(ClassifyLayer::new())
+            .service(tower::service_fn(service));
+        let put = || Request::put("http://host/").body(()).unwrap();
+        let error = stack.oneshot(put()).await.unwrap_err();
+        assert_eq!((error.kind(), error.sent()), (Kind::Connect, sent));
+        assert_eq!(error.attempts(), 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_is_set_above_counts_below_too() {
+    let slow = tower::service_fn(async |_: Request<()>| {
+        tokio::time::sleep(ms(150_000)).await;
+        Ok::<_, BoxError>(Response::new(String::new()))
+    });
+    let layer = RetryLayer::new().attempt_timeout(ms(600_000));
+    let stack = layer.layer(ClassifyLayer::new().layer(slow));
+    // Later than the default of the one below, and it yields to that.
+    let later = ms(300_000);
+    let by_layer = layer.clone().deadline(later).layer(stack.clone());
+    let by_service = layer.layer(stack.clone()).within(later);
+    for above in [by_layer, by_service] {
+        let start = Instant::now();
+        assert!(above.oneshot(Request::new(())).await.is_ok());
+        assert_eq!(start.elapsed(), ms(150_000));
+    }
 }

@@ -107,6 +107,15 @@ async fn a_rule_that_calls_a_reset_a_failed_connect_sends_no_post_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failed_connect_that_a_rule_calls_rejected_blames_no_proxy() {
+    let refused = Probe::new(|_| Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()));
+    let rules = ClassifyLayer::new().rule(Rule::means(Kind::Rejected));
+    let error = rules.layer(refused).oneshot(get("/")).await.unwrap_err();
+    assert_eq!((error.kind(), error.sent()), (Kind::Rejected, Sent::Never));
+    assert!(!error.to_string().contains("proxy"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kind_that_a_rule_gives_brings_its_wait() {
     let header = HeaderName::from_static("x-busy");
     let rules = ClassifyLayer::new().rule(Rule::means(Kind::RateExceeded).header(header, "rate"));

@@ -79,6 +79,16 @@ impl TokenError {
         self.with(|repr| repr.retry_after = Some(retry_after))
     }
 
+    /// The same error, handed out this much later.
+    pub(crate) fn later(&self, time: Duration) -> Self {
+        self.with(|repr| {
+            if let Some(wait) = &mut repr.retry_after {
+                *wait = wait.saturating_sub(time);
+                repr.failing_for = repr.failing_for.saturating_add(time);
+            }
+        })
+    }
+
     fn with(&self, change: impl FnOnce(&mut Repr)) -> Self {
         let mut repr = Repr::clone(&self.0);
         change(&mut repr);

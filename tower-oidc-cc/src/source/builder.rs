@@ -18,7 +18,7 @@ use crate::{
     clock::Clock,
     request::{Post, Terms},
     state::{Budget, Life},
-    store::Named,
+    store::{BOUND, Named},
 };
 
 /// Collects what a [`TokenSource`] handle is made of.
@@ -135,8 +135,9 @@ impl TokenSourceBuilder {
     ///
     /// Without one, each process asks for itself: a fleet of fifty makes a hundred requests a day.
     /// With one, a process that has no token waits while another gets one, for
-    /// [`readiness`](Self::readiness), [`timeout`](Self::timeout) and three seconds at most; then it
-    /// asks for itself. Whoever waits for a token waits until it is saved, for a second at most.
+    /// [`readiness`](Self::readiness), [`timeout`](Self::timeout) and three seconds at most, or twice
+    /// the first two where the endpoint is [discovered](TokenEndpoint::discover); then it asks for
+    /// itself. Whoever waits for a token waits until it is saved, for a second at most.
     #[must_use]
     pub fn store(mut self, store: impl TokenStore) -> Self {
         self.store = Some(Named::new(store));
@@ -181,10 +182,15 @@ impl TokenSourceBuilder {
             timeout: self.timeout,
             clock: self.clock.clone(),
         };
+        // Until the client is ready and the request is over, twice where the first one finds the
+        // endpoint, and for three words with the store.
+        let requests = if self.endpoint.is_discovered() { 2 } else { 1 };
+        let request = readiness.saturating_add(self.timeout);
+        let term = request.saturating_mul(requests);
         let settings = Settings {
             provider: self.provider,
             timeout: self.timeout,
-            readiness,
+            term: term.saturating_add(BOUND.saturating_mul(3)),
             clock: self.clock,
             store,
         };

@@ -70,7 +70,7 @@ impl Refresh {
             leases: Leases::new(
                 settings.store.clone(),
                 settings.clock.clone(),
-                settings.term(),
+                settings.term,
             ),
             demands,
             waiting: Vec::new(),
@@ -179,6 +179,8 @@ impl Refresh {
             drop(shared);
             match attending(&self.shared, self.task, request).await {
                 Err(error) if error.is_bad_key() => {
+                    // The second round may take as long as the first, or be for another's token.
+                    self.leases.release();
                     self.refused = Refused::These(Arc::clone(&credentials));
                     if rejected.is_some() {
                         return Err(error);
@@ -245,7 +247,14 @@ impl Refresh {
 /// too.
 impl Drop for Refresh {
     fn drop(&mut self) {
-        if let Some(shared) = self.shared.upgrade() {
+        let shared = self.shared.upgrade();
+        // Under the lease of a task that was relieved its successor is at work; one that has just
+        // been seen has none before it is abandoned. A panic of the store's must not be the second.
+        let of_no_other = |shared: &Arc<Shared>| shared.look(self.task).is_some();
+        if shared.as_ref().is_none_or(of_no_other) {
+            drop(catch_unwind(AssertUnwindSafe(|| self.leases.release())));
+        }
+        if let Some(shared) = shared {
             let panicked = std::thread::panicking().then_some(self.running);
             shared.abandon((&mut self.demands, self.task), panicked);
         }

@@ -267,11 +267,12 @@ impl Shared {
         })
     }
 
-    /// Until when the task of this number may keep silent, which was asked for something then.
+    /// Until when the task of this number may keep silent, which was asked for something then; `None`
+    /// if there is another.
     pub(super) fn silent_until(&self, task: u64, asked: Instant) -> Option<Instant> {
         let state = self.lock();
         if state.task != task {
-            return Some(asked);
+            return None;
         }
         let seen = state.seen.map_or(asked, |seen| seen.max(asked));
         seen.checked_add(SILENCE)
@@ -351,6 +352,8 @@ impl Shared {
                 return false;
             }
             state.demands = None;
+            // From here on it is not that of anybody.
+            state.task = state.task.saturating_add(1);
             state.life.on(Event::Abandoned, now);
             self.slot.empty();
             true
@@ -478,6 +481,7 @@ fn fetched(issued: &Issued) -> Fetched {
 /// How often the task looks at the clocks while a token is in use, or a request under way, which bounds how long the end
 /// of a suspension, or a step of the wall clock, goes unnoticed by a renewal. A look costs a
 /// microsecond.
-const BEAT: Duration = Duration::from_secs(5);
-/// Six beats: a runtime that is blocked for less is not given up.
-pub(super) const SILENCE: Duration = Duration::from_secs(30);
+pub(super) const BEAT: Duration = Duration::from_secs(5);
+/// Five beats, and one more in case all of the process slept: a runtime that is blocked for less is not
+/// given up.
+pub(super) const SILENCE: Duration = Duration::from_secs(25);

@@ -47,9 +47,9 @@ impl Patience {
     }
 
     /// Goes on until then, if that is later.
-    pub(super) fn extend(&mut self, until: Option<Instant>) -> bool {
-        let later = self.until < until;
-        self.until = until;
+    pub(super) fn extend(&mut self, until: Instant) -> bool {
+        let later = self.until < Some(until);
+        self.until = Some(until);
         later
     }
 }

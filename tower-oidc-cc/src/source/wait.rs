@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    shared::{Answer, Awaited, Entry, SILENCE, Shared},
+    shared::{Answer, Awaited, BEAT, Entry, SILENCE, Shared},
     sync::{Patience, oneshot},
 };
 use crate::{TokenError, error::token::Kind};
@@ -34,6 +34,8 @@ pub(crate) struct Waiting {
     since: Instant,
     /// How long it may keep silent.
     patience: Patience,
+    /// Whether it has done so for longer than that.
+    is_silent: bool,
     /// For a successor of the token of this number, which was refused, and not for any token.
     held: Option<(Arc<Shared>, u64)>,
 }
@@ -108,6 +110,7 @@ impl Waiting {
             task,
             since,
             patience: Patience::new(since.checked_add(SILENCE)),
+            is_silent: false,
             held: None,
         }
     }
@@ -119,11 +122,18 @@ impl Waiting {
             Poll::Pending => {}
         }
         while self.patience.poll(cx).is_ready() {
-            let until = shared.silent_until(self.task, self.since);
-            if !self.patience.extend(until) {
+            let Some(until) = shared.silent_until(self.task, self.since) else {
+                return Poll::Ready(None);
+            };
+            if self.patience.extend(until) {
+                self.is_silent = false;
+            } else if mem::replace(&mut self.is_silent, true) {
                 // Its runtime is kept, and nobody drives it.
                 shared.relieve(self.task);
                 return Poll::Ready(None);
+            } else {
+                // Or all of this process slept, and who wakes with it is seen in a moment.
+                self.patience = Patience::new(shared.now().steady.checked_add(BEAT));
             }
         }
         Poll::Pending

@@ -5,7 +5,6 @@ use std::{
     error::Error,
     fmt,
     future::Future,
-    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{Arc, Weak},
     time::{Duration, SystemTime},
@@ -61,7 +60,7 @@ pub(crate) struct Named {
     kind: String,
 }
 
-/// The store cannot be used now, and has been told of.
+/// The store cannot be used now, and has been told of; or the wall clock shows no time to store.
 #[derive(Debug)]
 pub(crate) struct Broken;
 
@@ -108,6 +107,7 @@ impl Leases {
         let store = self.store.clone()?;
         let key = store.key(credentials);
         if key != self.key {
+            self.release();
             (self.key, self.leased) = (key, None);
         }
         let give_up = self.clock.now().steady.checked_add(self.term)?;
@@ -157,29 +157,23 @@ impl Leases {
         if let Some(issued) = issued
             && let Some(token) = source::token(&issued.header)
         {
-            self.leased = None;
             let saved = store.save(&self.key, token, issued.sent.wall, issued.life);
-            drop(saved.await);
-        } else {
-            self.release();
+            if saved.await.is_ok() {
+                self.leased = None;
+                return;
+            }
         }
+        self.release();
     }
 
-    fn release(&mut self) {
+    /// Leaves the lease to others, if this process holds one.
+    pub(crate) fn release(&mut self) {
         if let Some(store) = &self.store
             && self.leased.is_some()
             && store.release(&self.key)
         {
             self.leased = None;
         }
-    }
-}
-
-/// Its task may end with its runtime in the middle of a request, or by a panic: one of the store's
-/// own then must not be the second.
-impl Drop for Leases {
-    fn drop(&mut self) {
-        drop(catch_unwind(AssertUnwindSafe(|| self.release())));
     }
 }
 
@@ -214,10 +208,8 @@ impl Named {
         issued: SystemTime,
         life: Duration,
     ) -> Result<(), Broken> {
-        match StoredToken::new(key, token, issued, life) {
-            Some(stored) => bounded("save", self.store.save(key, &stored)).await,
-            None => Ok(()),
-        }
+        let stored = StoredToken::new(key, token, issued, life).ok_or(Broken)?;
+        bounded("save", self.store.save(key, &stored)).await
     }
 
     pub(crate) async fn lease(&self, key: &str, term: Duration) -> Result<bool, Broken> {

@@ -21,6 +21,7 @@ struct State {
     tokens: HashMap<String, StoredToken>,
     leases: HashMap<String, Instant>,
     faults: HashMap<Op, Fault>,
+    releases: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +44,13 @@ impl Store {
     pub(crate) fn faulty(op: Op, fault: Fault) -> Self {
         let store = Self::default();
         store.set(op, fault);
+        store
+    }
+
+    /// One whose leases can be given back.
+    pub(crate) fn releasing() -> Self {
+        let store = Self::default();
+        store.state.lock().unwrap().releases = true;
         store
     }
 
@@ -126,5 +134,13 @@ impl TokenStore for Store {
         }
         state.leases.insert(key.to_owned(), now + term);
         Ok(true)
+    }
+
+    fn release(&self, key: &str) -> bool {
+        let mut state = self.state.lock().unwrap();
+        if state.releases {
+            state.leases.remove(key);
+        }
+        state.releases
     }
 }

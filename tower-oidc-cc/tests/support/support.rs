@@ -11,6 +11,7 @@
 pub(crate) mod endpoint;
 pub(crate) mod probe;
 pub(crate) mod store;
+pub(crate) mod warnings;
 
 use std::{
     convert::Infallible,

@@ -7,8 +7,9 @@ use std::time::Duration;
 use super::redact::{cut, shown};
 use super::source::chain;
 use super::{Error, Facts};
+use crate::classify::transport::NO_PROXY_CREDENTIALS;
 use crate::give_up::GiveUp;
-use crate::kind::{Kind, Sent};
+use crate::kind::Kind;
 
 /// One line: where, what, why, and what to do next. With `{:#}` the chain of causes follows.
 impl fmt::Display for Error {
@@ -94,7 +95,7 @@ impl Error {
         if self.is_unknown_issuer() {
             return "add its CA to the root certificates of the client";
         }
-        if kind == Kind::Rejected && self.sent() == Sent::Never {
+        if kind == Kind::Rejected && self.is_by_proxy() {
             return "check user and password of the proxy";
         }
         if kind == Kind::Rejected && facts.status.is_some_and(|s| s.as_u16() == 403) {
@@ -104,6 +105,12 @@ impl Error {
             return "ask for a range inside it";
         }
         kind.row().next
+    }
+
+    /// Whether it is a proxy that refuses, and not the service.
+    fn is_by_proxy(&self) -> bool {
+        let mut causes = self.inner.source.iter().flat_map(|source| chain(&**source));
+        causes.any(|cause| cause.to_string() == NO_PROXY_CREDENTIALS)
     }
 
     /// The words of the deepest cause, or of one that names an address: that of the token endpoint,

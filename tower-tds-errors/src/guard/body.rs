@@ -19,7 +19,7 @@ use crate::clock::{self, Timer};
 use crate::error::{Error, Facts};
 use crate::give_up::GiveUp;
 use crate::kind::{Kind, Sent};
-use crate::retry::saved::Saved;
+use crate::retry::saved::Line;
 
 pin_project! {
     /// The body of a success that says how far it came when it breaks off.
@@ -49,7 +49,7 @@ pin_project! {
         received: u64,
         expected: Option<u64>,
         is_verifiable: bool,
-        line: Option<Saved>,
+        line: Option<Line>,
     }
 }
 
@@ -77,7 +77,7 @@ impl<R: Body> GuardBody<R> {
         inner: R,
         bounds: Bounds,
         until: Option<Instant>,
-        line: Option<Saved>,
+        line: Option<Line>,
     ) -> Self {
         // Of a HEAD or a 304 HTTP/2 says how long the body is that does not come.
         let expected = inner.size_hint().exact();
@@ -173,8 +173,9 @@ where
         let Some(inner) = this.inner.as_mut().as_pin_mut() else {
             return Poll::Ready(None);
         };
-        // Who reads on after the deadline reads nothing.
-        if this.until.is_some_and(|until| until <= clock::now()) {
+        // Who reads on after the deadline reads nothing but the end, if all has come.
+        let is_whole = this.expected.is_some_and(|all| *this.received >= all);
+        if !is_whole && this.until.is_some_and(|until| until <= clock::now()) {
             let error = overdue();
             return Poll::Ready(Some(Err(self.broken(error))));
         }

@@ -73,6 +73,12 @@ impl<B, P> Call<B, P> {
         }
     }
 
+    /// Polls the attempt with word of the deadlines that were set.
+    #[inline]
+    pub(super) fn polling<T>(&self, poll: impl FnOnce() -> T) -> T {
+        context::under(self.due, poll)
+    }
+
     /// When the call is given up, as far as it is known from its first wait on.
     pub(super) fn due(&mut self) -> Due {
         if self.due.call.is_none() {
@@ -107,7 +113,7 @@ impl<B, P> Call<B, P> {
         let more = self.shared.settings.attempts.get() > 1;
         let copy = Copied::new(&request, more.then_some(&self.shared.replay));
         self.copy = Some(copy);
-        context::calling(request, call)
+        context::under(self.due, || context::calling(request, call))
     }
 
     /// Makes the attempt that is due.
@@ -143,7 +149,7 @@ impl<B, P> Call<B, P> {
         if let Some(counts) = &self.shared.settings.counts {
             counts.note_retry();
         }
-        Ok(context::calling(request, call))
+        Ok(context::under(self.due, || context::calling(request, call)))
     }
 
     /// Whether the response is all that there is to say: most are.
@@ -162,8 +168,12 @@ impl<B, P> Call<B, P> {
                 return Err(error);
             }
         }
-        let seen_to = response.extensions().get::<SeenTo>().is_some();
-        if self.due.body.is_some() && !seen_to {
+        let seen_to = response.extensions().get::<SeenTo>();
+        if self
+            .due
+            .body
+            .is_some_and(|end| seen_to.is_none_or(|seen_to| seen_to.0 > end))
+        {
             let error = Error::new(Kind::InvalidRequest, UNGUARDED).answered();
             return Err(error.with_advice(GUARD));
         }
@@ -358,6 +368,7 @@ impl<B, P> Call<B, P> {
             .map_or(sent, |past| past.state.attempts());
         if let Some(past) = &mut self.past {
             facts.history = past.state.take_kinds();
+            past.state.note_sent(facts);
         }
         facts.elapsed = Some(elapsed);
         facts.gave_up = Some(stop);
@@ -434,6 +445,7 @@ impl Past {
     }
 }
 
-const UNGUARDED: &str = "its deadline bounds the whole body, and no layer below sees to that";
+const UNGUARDED: &str =
+    "it was sent, but its deadline bounds the whole body, and no layer below sees to that";
 
 const GUARD: &str = "put a GuardLayer over ClassifyLayer, or leave the body out of the deadline";

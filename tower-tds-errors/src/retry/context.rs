@@ -1,4 +1,4 @@
-//! What a retry tells the layers below while it calls and polls them.
+//! What a retry tells the layers below while it calls and polls them, and what they tell it.
 //!
 //! They tell it in turn what they know while they are pending: only who knows something is polled when there
 //! is no more time, because whoever does not might send in that poll.
@@ -7,11 +7,16 @@
 //! calls or polls from elsewhere, the worker of a `Buffer` say, hears nothing and does without.
 
 use std::cell::Cell;
+use std::thread::LocalKey;
 
 use http::{Request, Uri};
 
+use super::request::Due;
+
 thread_local! {
     static TOLD: Cell<Told> = const { Cell::new(Told::NOTHING) };
+    /// The deadlines of the call that is going on, if anybody has set them.
+    static DUE: Cell<Option<Due>> = const { Cell::new(None) };
     /// What was said last in the poll that is going on.
     static KNOWN: Cell<Known> = const { Cell::new(Known::Nothing) };
 }
@@ -34,11 +39,12 @@ struct Told {
     is_last: bool,
 }
 
-/// Where the bytes of a URI are, which says that it is the same one: moved, but not another.
+/// Where the bytes of a URI are, which says that it is the same one, moved. One that was made where it
+/// was dropped may have its place: then an error shows the old one, and that is all that hangs on it.
 type Place = [*const u8; 2];
 
 /// Puts back what was told before, after a panic too.
-struct Restored(Told);
+struct Restored<T: Copy + 'static>(&'static LocalKey<Cell<T>>, T);
 
 /// Calls with word of who names the request in an error, so that nobody below writes it down once more.
 #[inline]
@@ -47,7 +53,7 @@ pub(super) fn calling<B, T>(request: Request<B>, call: impl FnOnce(Request<B>) -
         request: Some(place(request.uri())),
         is_last: false,
     };
-    telling(told, || call(request))
+    telling(&TOLD, told, || call(request))
 }
 
 /// Polls with word that there will be no other poll: who knows a status can say so now or never.
@@ -56,7 +62,23 @@ pub(super) fn last_poll<T>(poll: impl FnOnce() -> T) -> T {
         request: None,
         is_last: true,
     };
-    telling(told, poll)
+    telling(&TOLD, told, poll)
+}
+
+/// Calls or polls under these deadlines. Those that nobody has set are not told: each has its own.
+#[inline]
+pub(super) fn under<T>(due: Due, act: impl FnOnce() -> T) -> T {
+    if due.is_set {
+        telling(&DUE, Some(due), act)
+    } else {
+        act()
+    }
+}
+
+/// The deadlines of a retry above, if anybody has set them.
+#[inline]
+pub(super) fn due() -> Option<Due> {
+    DUE.try_with(Cell::get).ok().flatten()
 }
 
 /// Whether a retry is calling with the request of this URI, and names it in an error.
@@ -90,10 +112,10 @@ pub(crate) fn is_last_poll() -> bool {
 }
 
 #[inline]
-fn telling<T>(told: Told, act: impl FnOnce() -> T) -> T {
+fn telling<C: Copy, T>(place: &'static LocalKey<Cell<C>>, told: C, act: impl FnOnce() -> T) -> T {
     // A thread that is ending tells nothing.
-    let before = TOLD.try_with(|place| place.replace(told));
-    let _restored = before.ok().map(Restored);
+    let before = place.try_with(|place| place.replace(told)).ok();
+    let _restored = before.map(|before| Restored(place, before));
     act()
 }
 
@@ -113,8 +135,8 @@ impl Told {
 
 // === impl Restored ===
 
-impl Drop for Restored {
+impl<T: Copy> Drop for Restored<T> {
     fn drop(&mut self) {
-        TOLD.try_with(|place| place.set(self.0)).ok();
+        self.0.try_with(|place| place.set(self.1)).ok();
     }
 }

@@ -114,7 +114,7 @@ where
                         Poll::Pending
                     } else {
                         context::forget();
-                        let polled = attempt.poll(cx);
+                        let polled = this.call.polling(|| attempt.poll(cx));
                         if polled.is_pending() {
                             *this.known = context::known();
                         }

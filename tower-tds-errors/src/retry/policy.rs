@@ -116,7 +116,9 @@ impl RetryPolicy {
                 Some(Wait { sleep })
             }
             Err(stop) => {
-                error.facts_mut().gave_up = Some(stop);
+                let facts = error.facts_mut();
+                facts.gave_up = Some(stop);
+                state.note_sent(facts);
                 None
             }
         }

@@ -57,9 +57,9 @@ pub(crate) struct Due {
 #[derive(Clone, Copy)]
 pub(crate) struct Until(pub(crate) Instant);
 
-/// That a [`Guard`](crate::Guard) sees to it: from there back to the retry.
+/// Until when a [`Guard`](crate::Guard) lets it be read: from there back to the retry.
 #[derive(Clone, Copy)]
-pub(crate) struct SeenTo;
+pub(crate) struct SeenTo(pub(crate) Instant);
 
 /// Whether a request may be sent more than once, where its caller knows better than its method: an
 /// extension of the request.

@@ -3,6 +3,7 @@
 //! Bytes, where clones would be simpler: that of a `Uri` counts two references up and down again, and
 //! that of a `HeaderMap` allocates twice, and once more for each value that nobody has cloned before.
 //! This costs one copy of a few hundred bytes, and no allocation once the thread has a spare buffer.
+//! Without the spare ones a call would execute a third more instructions, and a classified one two thirds.
 
 use std::cell::Cell;
 
@@ -39,6 +40,9 @@ struct Parts {
     authority: usize,
     target: usize,
     bytes: Vec<u8>,
+    /// The values of sensitive headers, in their order. They are shared, and not among the bytes: those
+    /// are used again, and are not wiped.
+    secrets: Vec<HeaderValue>,
     /// The spare buffers below this one while it is spare, and how many these are.
     below: Option<Box<Self>>,
     depth: usize,
@@ -47,6 +51,13 @@ struct Parts {
 thread_local! {
     /// A list through the spare buffers, so that taking one and giving it back is a write each.
     static SPARES: Cell<Option<Box<Parts>>> = const { Cell::new(None) };
+}
+
+/// What a request asks for, for the text of an error that may come late: a body holds no buffer, since
+/// others may read it on another thread, or for hours.
+pub(crate) struct Line {
+    method: Method,
+    uri: Uri,
 }
 
 // === impl Asked ===
@@ -158,6 +169,22 @@ impl Drop for Saved {
     }
 }
 
+// === impl Line ===
+
+impl Line {
+    pub(crate) fn new(method: &Method, uri: &Uri) -> Self {
+        Self {
+            method: method.clone(),
+            uri: uri.clone(),
+        }
+    }
+
+    /// Names the request in an error.
+    pub(crate) fn note(&self, error: &mut Error) {
+        error.facts_mut().note_request(&self.method, &self.uri);
+    }
+}
+
 // === impl Parts ===
 
 impl Parts {
@@ -186,12 +213,16 @@ impl Parts {
         let mut data = None;
         for (name, value) in headers {
             asked.look(name, value, &mut data);
-            let name = name.as_str().as_bytes();
+            let (name, mut bytes) = (name.as_str().as_bytes(), value.as_bytes());
+            if value.is_sensitive() {
+                self.secrets.push(value.clone());
+                bytes = &[];
+            }
             let sensitive = usize::from(value.is_sensitive());
-            let sizes = [name.len(), value.len(), sensitive].map(usize::to_ne_bytes);
+            let sizes = [name.len(), bytes.len(), sensitive].map(usize::to_ne_bytes);
             self.bytes.extend_from_slice(sizes.as_flattened());
             self.bytes.extend_from_slice(name);
-            self.bytes.extend_from_slice(value.as_bytes());
+            self.bytes.extend_from_slice(bytes);
         }
         asked.data = data == Some(true);
         asked
@@ -212,6 +243,7 @@ impl Parts {
 
     fn headers(&self) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
+        let mut secrets = self.secrets.iter();
         let mut rest = self.bytes.get(self.target..)?;
         while let ([name, value, sensitive, ..], _) = rest.as_chunks() {
             let [name, value, sensitive] =
@@ -219,8 +251,10 @@ impl Parts {
             let after = rest.get(SIZES..)?;
             let (name, after) = after.split_at_checked(name)?;
             let (value, after) = after.split_at_checked(value)?;
-            let mut value = HeaderValue::from_bytes(value).ok()?;
-            value.set_sensitive(sensitive == 1);
+            let value = match sensitive {
+                0 => HeaderValue::from_bytes(value).ok()?,
+                _ => secrets.next()?.clone(),
+            };
             headers.append(HeaderName::from_bytes(name).ok()?, value);
             rest = after;
         }
@@ -260,6 +294,7 @@ fn fresh() -> Box<Parts> {
 /// nothing.
 #[inline]
 fn give(mut parts: Box<Parts>) {
+    parts.secrets.clear();
     if parts.bytes.capacity() > LARGEST {
         return;
     }

@@ -10,7 +10,7 @@ use http::Method;
 use super::backoff::{QUOTA, up_to};
 use super::request::Repeat;
 use super::{RetryLayer, SILENCE, Settings};
-use crate::error::Error;
+use crate::error::{Error, Facts};
 use crate::give_up::GiveUp;
 use crate::kind::{Advice, Kind, Sent};
 
@@ -29,6 +29,8 @@ pub struct RetryState {
     is_cured: bool,
     /// Whether the one retry for a connection that was closed while idle is still to be had.
     may_be_idle: bool,
+    /// How the last failure was sent that was, in case the one that the call ends with was not.
+    sent: Sent,
     rng: Rng,
     kinds: Vec<Kind>,
 }
@@ -119,6 +121,7 @@ impl RetryState {
             waited: Duration::ZERO,
             is_cured: false,
             may_be_idle: repeat.is_safe,
+            sent: Sent::Never,
             rng,
             kinds: Vec::new(),
         }
@@ -133,6 +136,13 @@ impl RetryState {
     /// The kinds of the failures that another attempt followed, the oldest first.
     pub(super) fn take_kinds(&mut self) -> Box<[Kind]> {
         std::mem::take(&mut self.kinds).into_boxed_slice()
+    }
+
+    /// Says of the error that a call ends with what an attempt before it may have done.
+    pub(super) fn note_sent(&self, last: &mut Facts) {
+        if last.sent == Sent::Never {
+            last.sent = self.sent;
+        }
     }
 
     /// Takes back the last one: it is what the call ends with.
@@ -203,6 +213,9 @@ impl RetryState {
     pub(super) fn note(&mut self, error: &Error, again: Again) {
         self.is_cured |= error.advice().is_once();
         self.may_be_idle &= again.costs != Costs::Lent;
+        if error.sent() != Sent::Never {
+            self.sent = error.sent();
+        }
         if self.kinds.len() < MOST_KINDS {
             self.kinds.push(error.kind());
         }

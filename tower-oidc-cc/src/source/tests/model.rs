@@ -150,7 +150,7 @@ fn a_driver_that_ends_with_its_runtime_at_any_await_hands_over() {
 fn a_driver_that_stands_still_at_any_await_is_relieved_and_spoils_nothing_later() {
     for poll in 0..=3 {
         check(move || {
-            sync::begin(&[Fate::Stands(poll)], 0, 1);
+            sync::begin(&[Fate::Stands(poll)], 0, 2);
             let server = Server::new([Reply::Token, Reply::Token, Reply::Token]);
             let tokens = server.tokens();
             let generation = tokens.take();

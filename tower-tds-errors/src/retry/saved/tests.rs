@@ -75,6 +75,7 @@ fn the_method_and_the_scheme_are_those_of_the_last_request() {
         (Method::POST, "ftp://host/b"),
         ("PURGE-BY-A-LONG-NAME".parse().unwrap(), "/"),
         (Method::GET, "http://host/"),
+        (Method::CONNECT, "host:443"),
     ] {
         let uri: Uri = uri.parse().unwrap();
         let line = Saved::line(&method, &uri);
@@ -102,4 +103,25 @@ fn a_buffer_is_used_again_and_shows_nothing_of_the_request_before() {
     let third = head(&HeaderMap::new());
     assert_ne!(address(&third), before);
     assert_eq!(third.request(()).unwrap().headers(), &HeaderMap::new());
+}
+
+#[test]
+fn of_a_sensitive_header_there_is_no_copy() {
+    let mut secret = HeaderValue::from_static("CANARY");
+    secret.set_sensitive(true);
+    let mut headers = HeaderMap::new();
+    headers.insert("x-api-key", secret.clone());
+    headers.insert("x", HeaderValue::from_static("1"));
+    headers.append("x-api-key", secret);
+    let saved = saved(&Method::GET, &Uri::default(), &headers);
+    let bytes = &saved.parts.as_ref().unwrap().bytes;
+    assert!(!bytes.windows(6).any(|bytes| bytes == b"CANARY"));
+    assert_eq!(
+        flat(saved.request(()).unwrap().headers()),
+        flat(&headers),
+        "and it is sent again"
+    );
+    drop(saved);
+    let spare = super::take();
+    assert_eq!(spare.secrets.len(), 0, "a spare buffer keeps none alive");
 }

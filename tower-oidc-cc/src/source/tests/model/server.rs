@@ -67,7 +67,7 @@ impl Server {
         let settings = Settings {
             provider,
             timeout: Duration::from_secs(10),
-            readiness: Duration::from_secs(10),
+            term: Duration::from_secs(10),
             clock: Clock::default(),
             store: None,
         };

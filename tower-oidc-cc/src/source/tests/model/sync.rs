@@ -207,7 +207,7 @@ struct World {
     fates: VecDeque<Fate>,
     /// How often a timer runs out before what it bounds is there.
     beats: usize,
-    /// How many of those who wait lose their patience.
+    /// How often one who waits loses patience: twice, and the driver is relieved.
     impatient: usize,
     /// Where a driver that stands waits.
     brake: Option<Weak<Notify>>,
@@ -302,7 +302,7 @@ impl Patience {
         Self { ends: false }
     }
 
-    pub(super) fn extend(&mut self, _: Option<Instant>) -> bool {
+    pub(super) fn extend(&mut self, _: Instant) -> bool {
         false
     }
 

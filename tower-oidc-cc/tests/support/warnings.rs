@@ -1,0 +1,38 @@
+//! What is told at `warn`.
+
+use std::sync::{Arc, Mutex};
+
+use tracing::{Dispatch, Level, subscriber::DefaultGuard};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+
+#[derive(Clone, Default)]
+pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
+
+/// Ends the hearing with its drop.
+pub(crate) struct Heard(DefaultGuard, Dispatch);
+
+// === impl Warnings ===
+
+impl Warnings {
+    /// Listens on this thread.
+    pub(crate) fn heard(&self) -> Heard {
+        // With one alone, an event that another thread meets first is told to nobody, for good.
+        let other = Dispatch::new(tracing_subscriber::registry());
+        let subscriber = tracing_subscriber::registry().with(self.clone());
+        Heard(tracing::subscriber::set_default(subscriber), other)
+    }
+
+    /// How many there were with this in them.
+    pub(crate) fn of(&self, text: &str) -> usize {
+        let told = self.0.lock().unwrap();
+        told.iter().filter(|line| line.contains(text)).count()
+    }
+}
+
+impl<S: tracing::Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        if *event.metadata().level() == Level::WARN {
+            self.0.lock().unwrap().push(format!("{event:?}"));
+        }
+    }
+}
