@@ -10,7 +10,10 @@
 #![expect(clippy::expect_used, reason = "a surprise ends the program")]
 #![expect(clippy::print_stdout, reason = "the table")]
 
+#[path = "../tests/support/known.rs"]
+mod known;
 #[path = "../tests/support/redis_server.rs"]
+#[expect(dead_code, reason = "the tests use more of it")]
 mod redis_server;
 
 use std::{
@@ -106,7 +109,7 @@ async fn run(rule: Rule, processes: u32, how: &str) -> (usize, f64) {
     let server = Server::start(config).await.expect("a server");
     let token = server.sim().token(server.client_id()).expect("a token");
     if how == "leases" {
-        known(&store, processes).await;
+        known::known(&store, "table", &limits(processes)).await;
     }
     let this = env::current_exe().expect("this program");
     let children: Vec<_> = (0..processes)
@@ -140,21 +143,6 @@ async fn run(rule: Rule, processes: u32, how: &str) -> (usize, f64) {
     )
 }
 
-/// Nothing was granted before this store came, and it need not wait.
-async fn known(store: &RedisServer, processes: u32) {
-    use tower_tds_limits::{AskLease, Leases};
-    let mut ask = AskLease::default();
-    ask.max_wait = Some(Duration::ZERO);
-    let fleet = Fleet::join(&store.url(), "table", &limits(processes)).expect("a store");
-    fleet.lease(ask).await.expect_err("it has no memory");
-    let script = "local s = cmsgpack.unpack(redis.call('GET', KEYS[1])) s.opens = 0 \
-                  redis.call('SET', KEYS[1], cmsgpack.pack(s))";
-    let mut eval = redis::cmd("EVAL");
-    let eval = eval.arg(script).arg(1).arg("{table}:quota");
-    eval.query::<()>(&mut store.connection())
-        .expect("it is kept");
-}
-
 fn limits(processes: u32) -> Limits {
     // The address has 60 sockets, whoever has them.
     let sockets = 60_u32.checked_div(processes).and_then(NonZeroU32::new);
@@ -162,6 +150,7 @@ fn limits(processes: u32) -> Limits {
 }
 
 async fn leases(store: &str, service: &Service<'_>) {
+    // Few of them are in use.
     let limits = limits(4);
     let fleet = Fleet::join(store, "table", &limits).expect("a store");
     let id = Credentials::new(service.id, service.secret).expect("plain");

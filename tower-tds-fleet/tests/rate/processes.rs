@@ -55,7 +55,7 @@ async fn a_process() {
     };
     let var = |name: &str| env::var(name).expect("it is set");
     let fleet = Fleet::join(&store, "test", &limits()).expect("a store");
-    let id = Credentials::new(&var("FLEET_ID"), &var("FLEET_SECRET")).expect("plain");
+    let id = Credentials::new(var("FLEET_ID"), var("FLEET_SECRET")).expect("plain");
     let client = Client::builder(&var("FLEET_AUTH"), &var("FLEET_BASE"), id)
         .loopback_http()
         .limits(SharedLimits::leased(limits(), fleet))

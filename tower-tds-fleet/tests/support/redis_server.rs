@@ -38,7 +38,7 @@ impl RedisServer {
         // Short, since the path of a socket may have 108 bytes.
         let name = format!("tds-redis-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(&folder).expect("redis-server");
         let mut attempts = 0;
         loop {
             let arguments = arguments(&folder);
@@ -53,8 +53,8 @@ impl RedisServer {
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     let says = b"SKIPPED: redis-server is not installed\n";
-                    io::stderr().write_all(says).unwrap();
-                    fs::remove_dir_all(&folder).unwrap();
+                    io::stderr().write_all(says).expect("redis-server");
+                    fs::remove_dir_all(&folder).expect("redis-server");
                     return None;
                 }
                 Err(error) => {
@@ -70,23 +70,23 @@ impl RedisServer {
     }
 
     pub(crate) fn client(&self) -> Client {
-        Client::open(self.url()).unwrap()
+        Client::open(self.url()).expect("redis-server")
     }
 
     /// A connection for the test itself, which may wait.
     pub(crate) fn connection(&self) -> Connection {
-        self.client().get_connection().unwrap()
+        self.client().get_connection().expect("redis-server")
     }
 
     /// Ends the server as a crash does.
     pub(crate) fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+        self.process.kill().expect("redis-server");
+        self.process.wait().expect("redis-server");
     }
 
     /// Starts an empty one in its place, after [`kill`](Self::kill).
     pub(crate) fn restart(&mut self) {
-        (self.process, self.log) = run(&self.folder, &self.arguments).unwrap();
+        (self.process, self.log) = run(&self.folder, &self.arguments).expect("redis-server");
     }
 
     /// Stops the server in the middle of whatever it does: it accepts, and answers nothing.
@@ -102,7 +102,7 @@ impl RedisServer {
     fn signal(&self, signal: &str) {
         let mut kill = Command::new("kill");
         kill.arg(signal).arg(self.process.id().to_string());
-        assert!(kill.status().unwrap().success(), "{signal}");
+        assert!(kill.status().expect("redis-server").success(), "{signal}");
     }
 }
 
@@ -127,7 +127,7 @@ fn run(folder: &Path, arguments: &[String]) -> io::Result<(Child, BufReader<Chil
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    let mut log = BufReader::new(process.stdout.take().unwrap());
+    let mut log = BufReader::new(process.stdout.take().expect("redis-server"));
     let mut said = String::new();
     while !said.contains("eady to accept connections") {
         let more = log.read_line(&mut said)?;
