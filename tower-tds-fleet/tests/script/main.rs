@@ -1,4 +1,16 @@
 //! The script of the leases, run as Redis runs it, without one.
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "an overflow in a test is a failed test"
+)]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a surprise in a test is a failed test"
+)]
 
 mod alike;
+#[path = "../../src/member.rs"]
+mod member;
+mod simulation;
 mod store;

@@ -1,0 +1,1 @@
+//! What breaks, and what that costs.
