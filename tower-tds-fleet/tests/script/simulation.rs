@@ -28,6 +28,7 @@ struct World {
     now: Duration,
     events: BTreeMap<(Duration, u64), What>,
     number: u64,
+    same: u32,
     rng: Rng,
     store: Store,
     /// How many servers there have been, and how far the clock of this one is ahead, in microseconds.
@@ -54,6 +55,7 @@ struct Demand {
 }
 
 /// What happens; to which process, on which of its connections.
+#[derive(Debug)]
 enum What {
     Demand,
     Look(usize),
@@ -69,6 +71,7 @@ enum What {
 }
 
 /// On its way to the store.
+#[derive(Debug)]
 struct Asked {
     server: u32,
     want: usize,
@@ -87,6 +90,7 @@ impl World {
             now: Duration::ZERO,
             events: BTreeMap::new(),
             number: 0,
+            same: 0,
             rng: Rng::with_seed(seed),
             store: Store::new(store::DEFAULT),
             server: 0,
@@ -124,6 +128,7 @@ impl World {
                 break;
             }
             let ((now, _), what) = entry.remove_entry();
+            if now == self.now { self.same += 1; if self.same > 2000 { println!("{now:?} {what:?}"); } assert!(self.same < 2030); } else { self.same = 0; }
             self.now = now;
             self.happen(what);
         }
@@ -220,7 +225,7 @@ impl World {
             }
             Err(Some(at)) if process.wakes.is_none_or(|wakes| at < wakes) => {
                 // The timer's ticks are milliseconds.
-                let late = u64::try_from(at.as_micros().div_ceil(1_000)).expect("no eternity");
+                let late = u64::try_from(at.as_nanos().div_ceil(1_000_000)).expect("no eternity");
                 let at = Duration::from_millis(late);
                 process.wakes = Some(at);
                 self.at(at, What::Look(who));
