@@ -28,7 +28,6 @@ struct World {
     now: Duration,
     events: BTreeMap<(Duration, u64), What>,
     number: u64,
-    same: u32,
     rng: Rng,
     store: Store,
     /// How many servers there have been, and how far the clock of this one is ahead, in microseconds.
@@ -44,6 +43,9 @@ struct World {
     service: Service,
     processes: Vec<Process>,
     demand: Option<Demand>,
+    /// When something was sent, and when a refusal was heard.
+    sends: Vec<Duration>,
+    refusals: Vec<Duration>,
 }
 
 /// Calls that come in bursts, each to one of the first so many processes.
@@ -55,7 +57,6 @@ struct Demand {
 }
 
 /// What happens; to which process, on which of its connections.
-#[derive(Debug)]
 enum What {
     Demand,
     Look(usize),
@@ -71,7 +72,6 @@ enum What {
 }
 
 /// On its way to the store.
-#[derive(Debug)]
 struct Asked {
     server: u32,
     want: usize,
@@ -90,7 +90,6 @@ impl World {
             now: Duration::ZERO,
             events: BTreeMap::new(),
             number: 0,
-            same: 0,
             rng: Rng::with_seed(seed),
             store: Store::new(store::DEFAULT),
             server: 0,
@@ -103,12 +102,23 @@ impl World {
             service: Service::strict(),
             processes: Vec::new(),
             demand: None,
+            sends: Vec::new(),
+            refusals: Vec::new(),
         };
-        for who in 0..processes {
-            world.processes.push(Process::new(base, backlog));
-            world.at(Duration::ZERO, What::Look(who));
+        for _ in 0..processes {
+            world.join(Process::new(base, backlog));
         }
         world
+    }
+
+    fn with_terms(mut self, terms: &str) -> Self {
+        self.store.terms = terms.to_owned();
+        self
+    }
+
+    fn join(&mut self, process: Process) {
+        self.at(self.now, What::Look(self.processes.len()));
+        self.processes.push(process);
     }
 
     fn at(&mut self, at: Duration, what: What) {
@@ -128,7 +138,6 @@ impl World {
                 break;
             }
             let ((now, _), what) = entry.remove_entry();
-            if now == self.now { self.same += 1; if self.same > 2000 { println!("{now:?} {what:?}"); } assert!(self.same < 2030); } else { self.same = 0; }
             self.now = now;
             self.happen(what);
         }
@@ -176,6 +185,9 @@ impl World {
             What::Send(who, id) => self.send(who, id),
             What::Arrive(who, id, answers) => self.arrive(who, id, answers),
             What::Response(who, id, heard) => {
+                if heard == Heard::Refused {
+                    self.refusals.push(now);
+                }
                 self.processes[who].responded(id, heard);
                 self.look(who);
             }
@@ -279,6 +291,7 @@ impl World {
 
     fn send(&mut self, who: usize, id: Id) {
         let now = self.now;
+        self.sends.push(now);
         if self.loses > 0 && self.rng.u32(..self.loses) == 0 {
             self.at(now + ANSWER, What::GiveUp(who, id));
             let counted = (ANSWER + TERM.lost).mul_f64(self.rng.f64());
@@ -295,6 +308,13 @@ impl World {
             let at = self.down.arrival(ready, &mut self.rng);
             let heard = if accepted { Heard::Accepted } else { Heard::Refused };
             self.at(at, What::Response(who, id, heard));
+        }
+    }
+
+    /// Somebody else at the same address sends so many at once.
+    fn disturb(&mut self, calls: usize) {
+        for _ in 0..calls {
+            self.service.arrive(self.now);
         }
     }
 

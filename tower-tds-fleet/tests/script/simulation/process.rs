@@ -72,6 +72,11 @@ impl Process {
         }
     }
 
+    /// Another process, as it starts.
+    pub(super) fn like(other: &Self) -> Self {
+        Self::new(other.base, other.backlog)
+    }
+
     pub(super) fn demand(&mut self, now: Duration, calls: usize) {
         for _ in 0..calls {
             self.member.wait(now, false);

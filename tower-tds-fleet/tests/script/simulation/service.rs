@@ -24,6 +24,8 @@ struct Judge {
     /// How far its clock is ahead, which shifts fixed windows; a counter starts so late instead.
     phase: Duration,
     refused: u64,
+    /// Whether it only looks on.
+    watches: bool,
 }
 
 // === impl Service ===
@@ -42,6 +44,14 @@ impl Service {
         let others = others.map(|rule| Judge::new(rule, Duration::ZERO));
         let judges = windows.into_iter().chain(counters).chain(others);
         Self::of(judges.collect())
+    }
+
+    /// The same, but that the leaky bucket refuses nothing: it is only told what it would refuse.
+    pub(super) fn lenient() -> Self {
+        let mut service = Self::strict();
+        let bucket = service.judges.last_mut().expect("several");
+        bucket.watches = true;
+        service
     }
 
     pub(super) fn by(rule: Rule) -> Self {
@@ -63,7 +73,7 @@ impl Service {
         for judge in &mut self.judges {
             if !judge.accepts(at) {
                 judge.refused += 1;
-                accepted = false;
+                accepted &= judge.watches;
             }
         }
         self.arrived += 1;
@@ -79,7 +89,7 @@ impl Service {
         }
     }
 
-    /// Who has refused how many.
+    /// Who has refused how many, or would have.
     pub(super) fn refusals(&self) -> String {
         let refusing = self.judges.iter().filter(|judge| judge.refused > 0);
         let refusing = refusing.map(|judge| format!("{} {}", judge.name, judge.refused));
@@ -96,6 +106,7 @@ impl Judge {
             meter: rule.meter(50, Duration::from_secs(1)),
             phase,
             refused: 0,
+            watches: false,
         }
     }
 
