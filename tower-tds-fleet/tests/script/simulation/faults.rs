@@ -104,42 +104,58 @@ fn all_faults_at_once_refuse_nothing() {
     }
 }
 
-/// Stops members 200 times between the grant and what is sent; how many are refused for it.
-fn stops(seed: u64, least: Duration, most: Duration) -> (u64, usize) {
-    let mut world = sixteen(seed);
+#[test]
+fn who_is_stopped_for_less_than_the_bound_is_not_refused() {
+    let mut world = sixteen(7);
+    // What a lease lives for beyond its last use, less the time for the way to the service.
+    let bound = Duration::from_millis(9_500);
     let mut stopped = 0;
     while stopped < 200 {
         world.run_for(Duration::from_millis(700));
         let who = world.rng.usize(..world.processes.len());
         let process = &mut world.processes[who];
         if process.stopped <= world.now && process.stops_before_send.is_none() {
-            process.stops_before_send = Some(least + (most - least).mul_f64(world.rng.f64()));
+            process.stops_before_send = Some(bound.mul_f64(world.rng.f64()));
             stopped += 1;
         }
     }
+    earns("200 stops between grant and send", &mut world, seconds(40));
+}
+
+/// Under the rules of the window alone, where fifty go at once if they can.
+fn at_once(seed: u64, processes: usize) -> World {
+    let mut world = World::new(seed, processes, 60).with_terms("50 1002000 20000 20040 0 -1 0 31002000");
+    world.service = Service::by(Rule::SlidingLog);
     world.run_for(seconds(40));
-    println!(
-        "200 stops between grant and send of {least:?} to {most:?}: refused {} of {} ({})",
-        world.service.refused,
-        world.service.arrived,
-        world.service.refusals(),
-    );
-    (world.service.refused, stopped)
+    world
 }
 
 #[test]
-fn who_is_stopped_for_less_than_the_bound_is_not_refused() {
-    // The bound is what a lease lives for beyond its last use: less the time for its way to the service.
-    let (refused, _) = stops(7, Duration::ZERO, Duration::from_millis(9_500));
-    assert_eq!(refused, 0);
-}
-
-#[test]
-fn who_is_stopped_for_longer_than_its_lease_may_be_refused_as_often() {
-    let (refused, stopped) = stops(8, seconds(22), seconds(40));
-    // That the bound is needed, and that it costs no more than what comes late.
-    assert!(refused > 0);
-    assert!(refused <= 2 * u64::try_from(stopped).expect("few"), "{refused}");
+fn who_is_stopped_for_longer_than_its_lease_may_be_refused() {
+    for (what, mut world) in [("window", at_once(8, 1)), ("all rules", sixteen(8))] {
+        let (rounds, mut late) = (4, 0);
+        for _ in 0..rounds {
+            // All at once, while others take their places; then they send all that they have kept.
+            let first = world.processes.iter().position(|process| process.backlog > 0);
+            let stopped = first.expect("some")..world.processes.len();
+            for who in stopped.clone() {
+                let process = Process::like(&world.processes[who]);
+                world.processes[who].stops_before_send = Some(seconds(25));
+                world.join(process);
+            }
+            world.run_for(seconds(24));
+            late += stopped.clone().map(|who| world.processes[who].held()).sum::<usize>();
+            for who in stopped {
+                world.processes[who].backlog = 0;
+            }
+            world.run_for(seconds(40));
+        }
+        let refused = world.service.refused;
+        println!("stops of 25 s, {what}: {late} sent too late, refused {refused}");
+        // The bound is needed, and what is beyond it costs no more than what comes late.
+        assert!(refused > 0 || what != "window");
+        assert!(refused <= u64::try_from(late).expect("few"), "{refused} of {late}");
+    }
 }
 
 #[test]
@@ -152,9 +168,10 @@ fn another_memory_grants_nothing_until_all_that_was_granted_is_over() {
         let forgotten = world.now;
         if round % 2 == 0 { world.restart() } else { world.store.flush() }
         world.run_for(seconds(75));
-        let is_after = |sent: &&Duration| **sent > forgotten + seconds(1);
+        let is_after = |sent: &&Duration| **sent > forgotten + seconds(2);
         let first = *world.sends.iter().find(is_after).expect("it opens again");
-        assert!(first >= forgotten + Duration::from_micros(31_002_000), "{:?}", first - forgotten);
+        let opens = Duration::from_micros(31_002_000);
+        assert!(first >= forgotten + opens, "{round}: {:?}", first - forgotten);
         assert!(first < forgotten + seconds(34), "{:?}", first - forgotten);
         assert_eq!(world.service.refused, 0, "{round}: {}", world.service.refusals());
     }
@@ -177,29 +194,30 @@ fn a_clock_that_goes_back_stands_still() {
 
 #[test]
 fn a_clock_that_goes_forward_costs_one_quota_at_the_most() {
-    for jump in [500_000, 1_000_000, 5_000_000, 60_000_000, 3_600_000_000] {
-        let mut most = 0;
-        for seed in 0..8 {
-            let mut world = sixteen(20 + seed);
-            world.service = Service::by(Rule::SlidingLog);
-            world.run_for(seconds(5));
-            world.skew = jump;
-            world.run_for(seconds(30));
-            most = most.max(world.service.refused);
+    for jump in [1_000_000, 60_000_000] {
+        for (what, begin) in [("window", (|seed| at_once(seed, 4)) as fn(u64) -> World), ("all rules", sixteen)] {
+            let mut most = 0;
+            for seed in 20..25 {
+                let mut world = begin(seed);
+                world.run_for(Duration::from_millis(173 * seed));
+                world.skew = jump;
+                world.run_for(seconds(5));
+                most = most.max(world.service.refused);
+            }
+            println!("the clock goes forward by {} ms, {what}: at most {most} refused", jump / 1_000);
+            assert!(most > 0 || what != "window", "it costs nothing?");
+            assert!(most <= 50, "{most}");
         }
-        println!("the clock goes forward by {} ms: at most {most} refused", jump / 1_000);
-        assert!(most <= 50, "{most}");
-        assert!(jump < 1_000_000 || most > 0, "it costs nothing?");
     }
 }
 
 #[test]
 fn a_refusal_that_one_hears_silences_all() {
-    let mut world = sixteen(10);
-    world.service = Service::by(Rule::SlidingLog);
-    world.hop = Hop::None;
-    for _ in 0..20 {
-        world.run_for(seconds(10));
+    for seed in 30..35 {
+        let mut world = sixteen(seed);
+        world.service = Service::by(Rule::SlidingLog);
+        world.hop = Hop::None;
+        world.run_for(seconds(5));
         world.disturb(50);
         let heard = world.refusals.len();
         world.run_for(seconds(4));
@@ -212,16 +230,17 @@ fn a_refusal_that_one_hears_silences_all() {
 
 #[test]
 fn a_bucket_without_burst_is_found_out_after_a_few_refusals() {
-    for (name, path) in NETWORKS {
+    for name in ["near", "logn", "spike"] {
+        let path = network(name);
         let mut world = World::new(11, 16, 4);
         (world.up, world.down) = (path.clone(), path);
         world.service = Service::by(Rule::LeakyBucket { burst: 0 });
         world.run_for(seconds(60));
         let (early, since, before) = (world.service.refused, world.now, world.service.arrived);
-        world.run_for(seconds(120));
+        world.run_for(seconds(60));
         let late = world.service.refused - early;
         let utilisation = world.utilisation(since, before);
-        println!("a bucket without burst, {name}: refused {early} in a minute, then {late} in two; {utilisation:.3}");
+        println!("a bucket without burst, {name}: refused {early} in a minute, then {late}; {utilisation:.3}");
         assert!(early <= 20, "{early}");
         assert_eq!(late, 0);
     }

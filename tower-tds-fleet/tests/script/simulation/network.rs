@@ -85,7 +85,9 @@ impl Hop {
         match self {
             Self::None => Duration::ZERO,
             Self::Of(p99) => {
-                Duration::from_micros(200) + lognormal(Duration::from_micros(300), p99, rng)
+                let more = lognormal(Duration::from_micros(300), p99, rng);
+                // What is longer is for the timeout.
+                Duration::from_micros(200) + more.min(Duration::from_millis(900))
             }
         }
     }
