@@ -159,7 +159,8 @@ while ARGV[i] do
       s.usual = took > s.usual and min(s.usual + pace, took) or max(s.usual - pace, took)
       if s.trial == id then s.trial = word == 'a' and 0 or -1 end
     end
-    hear(word, since or now, hint)
+    -- What is told twice, or of another memory, is heeded, but no evidence.
+    hear(word, since or 0, hint)
   elseif what == 'l' then
     if granted[id] then ends_at(id, now + tonumber(ARGV[i])) end
     if s.trial == id then s.trial = -1 end

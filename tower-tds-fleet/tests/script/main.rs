@@ -14,3 +14,4 @@ mod alike;
 mod member;
 mod simulation;
 mod store;
+mod told;

@@ -89,6 +89,7 @@ impl Process {
 
     /// How many leases it asks for now and what it tells, or when it looks again.
     pub(super) fn next(&mut self, now: Duration) -> Result<(usize, Vec<Told>), Option<Duration>> {
+        // What the thread does while it waits for the store.
         self.member.expire(self.base + now);
         self.abort();
         let over = self.member.over_at().map(|at| at - self.base);
