@@ -155,6 +155,8 @@ impl<W> Member<W> {
 
     /// What is to be done at `now`.
     pub(crate) fn next(&mut self, now: Instant) -> Next {
+        // This process may have been stopped since it last looked.
+        self.expire(now);
         let due = self.term.renewed_after();
         let is_due = |held: &Held| held.renewed && now.saturating_duration_since(held.since) >= due;
         let kept: Vec<_> = self
@@ -193,13 +195,9 @@ impl<W> Member<W> {
     ) -> Vec<Granted> {
         for id in &ask.kept {
             if let Some(held) = self.held.get_mut(id) {
-                held.since = sent;
-            }
-        }
-        for id in &reply.unknown {
-            // Whatever is under way is ended in time.
-            if let Some(held) = self.held.get_mut(id) {
-                held.renewed = false;
+                // What the store does not know is ended when it would have been.
+                held.renewed = !reply.unknown.contains(id);
+                held.since = if held.renewed { sent } else { held.since };
             }
         }
         self.queued = reply.granted.len() < ask.want;
