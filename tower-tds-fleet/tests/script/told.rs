@@ -37,10 +37,10 @@ fn reply(granted: &[i64], unknown: &[i64]) -> Reply {
 #[test]
 fn a_refusal_that_is_told_twice_counts_once() {
     let store = Store::new(DEFAULT);
-    let reply = store.ask("m", 2, &[]).expect("the same terms");
+    let reply = store.ask("1", 2, &[]).expect("the same terms");
     for id in reply.granted {
         for _ in 0..2 {
-            let told = store.ask("m", 0, &[Told::Proven(id, "r", 0)]);
+            let told = store.ask("1", 0, &[Told::Proven(id, "r", 0)]);
             // Three refusals are a rung.
             assert_eq!(told.expect("the same terms").rung, 0);
         }
