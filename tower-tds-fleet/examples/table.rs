@@ -7,6 +7,10 @@
 //! Each row is so many processes that call as fast as they may for 20 s, over one redis-server, at the
 //! simulated service with a network between 20 and 400 ms there and back. The peer is GCRA in the same
 //! store (redis-cell's algorithm, as a script): it bounds the times of grants, and not those of counts.
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "small numbers, and an overflow ends the program"
+)]
 #![expect(clippy::expect_used, reason = "a surprise ends the program")]
 #![expect(clippy::print_stdout, reason = "the table")]
 

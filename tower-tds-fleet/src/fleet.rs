@@ -397,9 +397,9 @@ fn heard(outcome: Outcome) -> Heard {
     }
 }
 
-/// Tells members apart: no two of a fleet have the same.
+/// Tells members apart: no two of a fleet have the same. A number that a script's numbers hold exactly.
 fn nonce() -> String {
-    format!("{:016x}", fastrand::u64(..))
+    fastrand::u64(..1 << 52).to_string()
 }
 
 /// A lease is renewed for so long after its last success, and then ended while it still lives for as

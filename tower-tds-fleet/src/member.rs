@@ -259,6 +259,8 @@ impl<W> Member<W> {
 
     /// What is to be done at `now`.
     pub(crate) fn next(&mut self, now: Instant) -> Next {
+        // This process may have been stopped since it last looked.
+        self.expire(now);
         if let Some(quiet) = self.alone.as_mut().and_then(|alone| alone.quiet_at(now)) {
             return Next::Wait(quiet);
         }
@@ -312,13 +314,9 @@ impl<W> Member<W> {
         }
         for id in &ask.kept {
             if let Some(held) = self.held.get_mut(id) {
-                held.since = sent;
-            }
-        }
-        for id in &reply.unknown {
-            // Whatever is under way is ended in time.
-            if let Some(held) = self.held.get_mut(id) {
-                held.renewed = false;
+                // What the store does not know is ended when it would have been.
+                held.renewed = !reply.unknown.contains(id);
+                held.since = if held.renewed { sent } else { held.since };
             }
         }
         self.queued = reply.granted.len() < ask.want;
@@ -477,4 +475,6 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
     clippy::arithmetic_side_effects,
     reason = "an overflow in a test is a failed test"
 )]
+// Named, since the simulation takes this file as it is.
+#[path = "member/tests.rs"]
 mod tests;

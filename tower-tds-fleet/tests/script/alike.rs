@@ -53,6 +53,9 @@ fn differ(limits: Limits, terms: &str, steps: &[Step]) -> Result<(), TestCaseErr
                     tokio::time::advance(Duration::from_micros(micros.into())).await;
                     clock += i64::from(micros);
                     store.move_to(clock);
+                    // No call is as long as a lease is kept by itself.
+                    let kept: Vec<_> = under_way.iter().map(|(id, ..)| Told::Kept(*id)).collect();
+                    store.ask("1", 0, &kept).expect("the same terms");
                 }
                 Step::Ask => {
                     let (answer, answered) = oneshot::channel();
@@ -62,7 +65,7 @@ fn differ(limits: Limits, terms: &str, steps: &[Step]) -> Result<(), TestCaseErr
                     prop_assert!(task::spawn(ready).poll().is_ready());
                     let mut call = task::spawn(limited.call(answered));
                     let passed = call.poll().is_pending();
-                    let reply = store.ask("m", 1, &[]).expect("the same terms");
+                    let reply = store.ask("1", 1, &[]).expect("the same terms");
                     // The pace of one process may begin a moment later: it does not look at the clock for
                     // each grant, and proves nothing.
                     let paced = !terms.ends_with(" 0 0");
@@ -75,10 +78,10 @@ fn differ(limits: Limits, terms: &str, steps: &[Step]) -> Result<(), TestCaseErr
                         Some(&id) if passed => under_way.push((id, answer, call)),
                         Some(&id) => drop(
                             store
-                                .ask("m", 0, &[Told::Unsent(id)])
+                                .ask("1", 0, &[Told::Unsent(id)])
                                 .expect("the same terms"),
                         ),
-                        None => drop(store.ask("m", 0, &[]).expect("the same terms")),
+                        None => drop(store.ask("1", 0, &[]).expect("the same terms")),
                     }
                 }
                 Step::Answer(_) if under_way.is_empty() => {}
@@ -87,7 +90,7 @@ fn differ(limits: Limits, terms: &str, steps: &[Step]) -> Result<(), TestCaseErr
                     answer.send(()).expect("it waits");
                     prop_assert!(call.poll().is_ready());
                     store
-                        .ask("m", 0, &[Told::Proven(id, "a", 0)])
+                        .ask("1", 0, &[Told::Proven(id, "a", 0)])
                         .expect("the same terms");
                 }
             }

@@ -1,5 +1,20 @@
 //! The script of the leases, run as Redis runs it, without one.
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "an overflow in a test is a failed test"
+)]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a surprise in a test is a failed test"
+)]
 
 mod alike;
+#[path = "../../src/clock.rs"]
+mod clock;
+#[path = "../../src/member.rs"]
+mod member;
 mod shares;
+mod simulation;
 mod store;
+mod told;

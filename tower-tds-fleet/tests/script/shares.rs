@@ -10,25 +10,25 @@ const BEGIN: i64 = 1_000_000_000_000;
 /// All that one may have at once.
 fn all(store: &Store, clock: i64) -> usize {
     store.move_to(clock);
-    let reply = store.ask("other", 60, &[]).expect("the same limits");
+    let reply = store.ask("7", 60, &[]).expect("the same limits");
     let unsent: Vec<_> = reply.granted.iter().map(|id| Told::Unsent(*id)).collect();
-    store.ask("other", 0, &unsent).expect("the same limits");
+    store.ask("7", 0, &unsent).expect("the same limits");
     reply.granted.len()
 }
 
 #[test]
 fn the_share_of_a_member_that_is_silent_is_withheld() {
     let store = Store::new(WINDOW);
-    store.ask_with("a", 0, 12, &[]).expect("its share");
-    store.ask_with("b", 0, 5, &[]).expect("its share");
+    store.ask_with("1", 0, 12, &[]).expect("its share");
+    store.ask_with("2", 0, 5, &[]).expect("its share");
     assert_eq!(all(&store, BEGIN + KEEP), 50);
-    store.ask_with("b", 0, 5, &[]).expect("its share");
+    store.ask_with("2", 0, 5, &[]).expect("its share");
     assert_eq!(all(&store, BEGIN + KEEP + 1), 38);
     // Heard of again, or gone with a word.
-    store.ask_with("a", 0, 12, &[]).expect("its share");
+    store.ask_with("1", 0, 12, &[]).expect("its share");
     assert_eq!(all(&store, BEGIN + KEEP + 2), 50);
     assert_eq!(all(&store, BEGIN + 3 * KEEP), 33);
-    store.ask_with("a", 0, -1, &[]).expect("a word");
+    store.ask_with("1", 0, -1, &[]).expect("a word");
     assert_eq!(all(&store, BEGIN + 3 * KEEP), 45);
     // Longer than its share is good for: it is dead.
     let hour = 3_600_000_000;
@@ -39,12 +39,12 @@ fn the_share_of_a_member_that_is_silent_is_withheld() {
 #[test]
 fn shares_are_at_most_the_quota_together() {
     let store = Store::new(WINDOW);
-    store.ask_with("a", 0, 30, &[]).expect("its share");
-    let refused = store.ask_with("b", 1, 21, &[]).expect_err("51 of 50");
+    store.ask_with("1", 0, 30, &[]).expect("its share");
+    let refused = store.ask_with("2", 1, 21, &[]).expect_err("51 of 50");
     assert_eq!(refused, "FLEETSHARES 30");
     assert_eq!(
         store
-            .ask_with("b", 1, 20, &[])
+            .ask_with("2", 1, 20, &[])
             .expect("50 of 50")
             .granted
             .len(),

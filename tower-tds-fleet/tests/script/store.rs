@@ -1,6 +1,6 @@
 //! The script of the leases as Redis runs it, on a clock that stands until it is moved.
 
-use mlua::{Function, Lua, Table, Value};
+use mlua::{Function, Lua, String as Bytes, Table, Value, Variadic};
 
 const SCRIPT: &str = include_str!("../../src/lease.lua");
 
@@ -22,6 +22,7 @@ const SERVER: &str = r"
     function redis.error_reply(text) return { err = text } end
     local function same(value) return value end
     cmsgpack = { pack = same, unpack = same }
+    struct = { pack = doubles, unpack = numbers }
 ";
 
 /// A store with one account.
@@ -62,6 +63,10 @@ pub(crate) const DEFAULT: &str = "50 1002000 20000 20040 1 -2 10 0";
 impl Store {
     pub(crate) fn new(terms: &str) -> Self {
         let lua = Lua::new();
+        let doubles = lua.create_function(doubles).expect("a function");
+        let numbers = lua.create_function(numbers).expect("a function");
+        lua.globals().set("doubles", doubles).expect("a name");
+        lua.globals().set("numbers", numbers).expect("a name");
         lua.load(SERVER).exec().expect("it is Lua");
         let script = lua.load(SCRIPT).into_function().expect("it is Lua");
         let store = Self {
@@ -157,4 +162,23 @@ impl Store {
         };
         told.into_iter().map(one).collect()
     }
+}
+
+/// As `struct.pack`, of as many numbers as the format names.
+fn doubles(lua: &Lua, (format, numbers): (String, Variadic<f64>)) -> mlua::Result<Bytes> {
+    assert_eq!(format, format!("<{}", "d".repeat(numbers.len())));
+    let bytes: Vec<u8> = numbers
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect();
+    lua.create_string(bytes)
+}
+
+/// As `struct.unpack`, which gives where it has stopped, too.
+fn numbers(_: &Lua, (format, bytes, at): (String, Bytes, usize)) -> mlua::Result<Variadic<f64>> {
+    let (count, bytes) = (format.len() - 1, bytes.as_bytes());
+    let (read, _) = bytes[at - 1..][..count * 8].as_chunks();
+    let stops = u32::try_from(at + count * 8).expect("not large");
+    let numbers = read.iter().map(|bytes| f64::from_le_bytes(*bytes));
+    Ok(numbers.chain([f64::from(stops)]).collect())
 }

@@ -2,6 +2,7 @@
 
 #![expect(
     clippy::arithmetic_side_effects,
+    clippy::expect_used,
     clippy::unwrap_used,
     reason = "a test may panic"
 )]

@@ -1,0 +1,391 @@
+//! A fleet under virtual time: processes with the real member, the real script, the service, all hops
+//! between them, and their faults.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use fastrand::Rng;
+use tokio::time::Instant;
+
+use self::{
+    network::{Hop, NETWORKS, Path, exponential},
+    process::{Process, TERM},
+    service::Service,
+};
+use crate::{
+    member::{Heard, Id, Reply},
+    store::{self, Store, Told},
+};
+
+mod fairness;
+mod faults;
+mod network;
+mod process;
+mod proof;
+mod service;
+
+/// Everything there is.
+struct World {
+    now: Duration,
+    events: BTreeMap<(Duration, u64), What>,
+    number: u64,
+    rng: Rng,
+    store: Store,
+    /// How many servers there have been, and how far the clock of this one is ahead, in microseconds.
+    server: u32,
+    skew: i64,
+    /// Of so many connections to the store one is lost with what is asked or answered; 0: none.
+    breaks: u32,
+    /// Of so many calls one is never answered, and may be counted whenever A4 allows; 0: none.
+    loses: u32,
+    hop: Hop,
+    up: Path,
+    down: Path,
+    service: Service,
+    processes: Vec<Process>,
+    demand: Option<Demand>,
+    /// When something was sent, and when a refusal was heard.
+    sends: Vec<Duration>,
+    refusals: Vec<Duration>,
+}
+
+/// Calls that come in bursts, each to one of the first so many processes.
+#[derive(Debug, Clone, Copy)]
+struct Demand {
+    per_second: f64,
+    mean_burst: f64,
+    among: usize,
+}
+
+/// What happens; to which process, on which of its connections.
+enum What {
+    Demand,
+    Look(usize),
+    Ask(usize, u32, Asked),
+    Answer(usize, u32, Reply),
+    Push(usize, u32, Duration),
+    Broken(usize, u32),
+    Send(usize, Id),
+    /// The service counts it, and answers or not.
+    Arrive(usize, Id, bool),
+    Response(usize, Id, Heard),
+    GiveUp(usize, Id),
+}
+
+/// On its way to the store.
+struct Asked {
+    server: u32,
+    want: usize,
+    told: Vec<Told>,
+    answered: bool,
+}
+
+// === impl World ===
+
+impl World {
+    /// So many processes in which that many calls always wait.
+    fn new(seed: u64, processes: usize, backlog: usize) -> Self {
+        let base = Instant::now();
+        let [_, (_, path), ..] = NETWORKS;
+        let mut world = Self {
+            now: Duration::ZERO,
+            events: BTreeMap::new(),
+            number: 0,
+            rng: Rng::with_seed(seed),
+            store: Store::new(store::DEFAULT),
+            server: 0,
+            skew: 0,
+            breaks: 0,
+            loses: 0,
+            hop: Hop::Of(Duration::from_millis(5)),
+            up: path.clone(),
+            down: path,
+            service: Service::strict(),
+            processes: Vec::new(),
+            demand: None,
+            sends: Vec::new(),
+            refusals: Vec::new(),
+        };
+        for _ in 0..processes {
+            world.join(Process::new(base, backlog));
+        }
+        world
+    }
+
+    fn with_terms(mut self, terms: &str) -> Self {
+        self.store.terms = terms.to_owned();
+        self
+    }
+
+    fn join(&mut self, process: Process) {
+        self.at(self.now, What::Look(self.processes.len()));
+        self.processes.push(process);
+    }
+
+    fn at(&mut self, at: Duration, what: What) {
+        self.number += 1;
+        self.events.insert((at.max(self.now), self.number), what);
+    }
+
+    fn demand(&mut self, demand: Demand) {
+        self.demand = Some(demand);
+        self.at(self.now, What::Demand);
+    }
+
+    fn run_for(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(entry) = self.events.first_entry() {
+            if entry.key().0 > end {
+                break;
+            }
+            let ((now, _), what) = entry.remove_entry();
+            self.now = now;
+            self.happen(what);
+        }
+        self.now = end;
+    }
+
+    fn happen(&mut self, what: What) {
+        let now = self.now;
+        if let Some(who) = what.addressee() {
+            let process = &self.processes[who];
+            if process.dead {
+                return;
+            }
+            if process.stopped > now {
+                // In the same order, when it goes on.
+                return self.at(process.stopped, what);
+            }
+        }
+        match what {
+            What::Demand => self.burst(),
+            What::Look(who) => {
+                if self.processes[who].wakes.is_some_and(|at| at <= now) {
+                    self.processes[who].wakes = None;
+                }
+                self.look(who);
+            }
+            What::Ask(who, connection, asked) => self.ask(who, connection, &asked),
+            What::Answer(who, connection, reply) => {
+                if self.processes[who].connection == connection {
+                    self.answered(who, reply);
+                }
+            }
+            What::Push(who, connection, wait) => {
+                if self.processes[who].connection == connection {
+                    self.processes[who].told(wait);
+                    self.look(who);
+                }
+            }
+            What::Broken(who, connection) => {
+                if self.processes[who].connection == connection {
+                    self.processes[who].broken(now + Duration::from_millis(55));
+                    self.look(who);
+                }
+            }
+            What::Send(who, id) => self.send(who, id),
+            What::Arrive(who, id, answers) => self.arrive(who, id, answers),
+            What::Response(who, id, heard) => {
+                if heard == Heard::Refused {
+                    self.refusals.push(now);
+                }
+                self.processes[who].responded(id, heard);
+                self.look(who);
+            }
+            What::GiveUp(who, id) => {
+                self.processes[who].gave_up(id);
+                self.look(who);
+            }
+        }
+    }
+
+    fn burst(&mut self) {
+        let Some(demand) = self.demand else { return };
+        let mut calls = 1;
+        while self.rng.f64() > 1.0 / demand.mean_burst {
+            calls += 1;
+        }
+        let who = self.rng.usize(..demand.among);
+        self.processes[who].demand(self.now, calls);
+        self.look(who);
+        let mean = demand.mean_burst / demand.per_second;
+        let next = Duration::from_secs_f64(mean * exponential(&mut self.rng));
+        self.at(self.now + next, What::Demand);
+    }
+
+    /// The process does what it has to do now.
+    fn look(&mut self, who: usize) {
+        let now = self.now;
+        let process = &mut self.processes[who];
+        match process.next(now) {
+            Ok((want, told)) => {
+                let connection = process.connection;
+                let (mut delay, mut answered) = (self.hop.delay(&mut self.rng), true);
+                if self.breaks > 0 && self.rng.u32(..self.breaks) == 0 {
+                    // Found out at once, or by a timeout; heard by the store, or not, or when the process asks again.
+                    answered = false;
+                    let broken = if self.rng.bool() { delay * 2 } else { TIMEOUT };
+                    self.at(now + broken, What::Broken(who, connection));
+                    delay = match self.rng.u32(..3) {
+                        0 => return,
+                        1 => delay,
+                        _ => TIMEOUT * 2,
+                    };
+                }
+                let server = self.server;
+                let asked = Asked {
+                    server,
+                    want,
+                    told,
+                    answered,
+                };
+                self.at(now + delay, What::Ask(who, connection, asked));
+            }
+            Err(Some(at)) if process.wakes.is_none_or(|wakes| at < wakes) => {
+                // The timer's ticks are milliseconds.
+                let late = u64::try_from(at.as_nanos().div_ceil(1_000_000)).expect("no eternity");
+                let at = Duration::from_millis(late);
+                process.wakes = Some(at);
+                self.at(at, What::Look(who));
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn ask(&mut self, who: usize, connection: u32, asked: &Asked) {
+        if asked.server != self.server {
+            return;
+        }
+        let now = i64::try_from(self.now.as_micros()).expect("no eternity");
+        self.store.move_to(CLOCK + now + self.skew);
+        let want = i64::try_from(asked.want).expect("few");
+        let reply = self
+            .store
+            .ask(&who.to_string(), want, &asked.told)
+            .expect("one set of terms");
+        if asked.answered {
+            let at = self.delivered(who);
+            let wait = u64::try_from(reply.wait).ok().map(Duration::from_micros);
+            let (granted, unknown) = (reply.granted, reply.unknown);
+            self.at(
+                at,
+                What::Answer(
+                    who,
+                    connection,
+                    Reply {
+                        granted,
+                        wait,
+                        paused: Duration::ZERO,
+                        unknown,
+                    },
+                ),
+            );
+        }
+        for (channel, wait) in self.store.take_told() {
+            let whom = channel
+                .strip_prefix("to-")
+                .and_then(|whom| whom.parse().ok());
+            let whom: usize = whom.expect("the channel of a process");
+            let at = self.delivered(whom);
+            let wait = Duration::from_micros(wait.unsigned_abs());
+            let connection = self.processes[whom].connection;
+            self.at(at, What::Push(whom, connection, wait));
+        }
+    }
+
+    fn delivered(&mut self, who: usize) -> Duration {
+        let at = self.now + self.hop.delay(&mut self.rng);
+        let process = &mut self.processes[who];
+        process.delivered = process.delivered.max(at);
+        process.delivered
+    }
+
+    fn answered(&mut self, who: usize, reply: Reply) {
+        let sending = self.processes[who].answered(self.now, reply);
+        for id in sending {
+            let process = &mut self.processes[who];
+            if let Some(stop) = process.stops_before_send.take() {
+                process.stopped = self.now + stop;
+            }
+            self.at(self.now, What::Send(who, id));
+        }
+        self.look(who);
+    }
+
+    fn send(&mut self, who: usize, id: Id) {
+        let now = self.now;
+        self.sends.push(now);
+        if self.loses > 0 && self.rng.u32(..self.loses) == 0 {
+            self.at(now + ANSWER, What::GiveUp(who, id));
+            let counted = (ANSWER + TERM.lost).mul_f64(self.rng.f64());
+            return self.at(now + counted, What::Arrive(who, id, false));
+        }
+        let at = self.up.arrival(now, &mut self.rng);
+        self.at(at, What::Arrive(who, id, true));
+    }
+
+    fn arrive(&mut self, who: usize, id: Id, answers: bool) {
+        let accepted = self.service.arrive(self.now);
+        if answers {
+            let ready = self.now + self.service.takes(accepted, &mut self.rng);
+            let at = self.down.arrival(ready, &mut self.rng);
+            let heard = if accepted {
+                Heard::Accepted
+            } else {
+                Heard::Refused
+            };
+            self.at(at, What::Response(who, id, heard));
+        }
+    }
+
+    /// Somebody else at the same address sends so many at once.
+    fn disturb(&mut self, calls: usize) {
+        for _ in 0..calls {
+            self.service.arrive(self.now);
+        }
+    }
+
+    /// Another server process has taken the place of the store, with nothing in its memory.
+    fn restart(&mut self) {
+        self.server += 1;
+        self.store.run = format!("run-{}", self.server);
+        self.store.flush();
+        for who in 0..self.processes.len() {
+            let connection = self.processes[who].connection;
+            let at = self.delivered(who);
+            self.at(at, What::Broken(who, connection));
+        }
+    }
+
+    /// Of the limit, what has arrived since then and that number of arrivals.
+    fn utilisation(&self, since: Duration, before: u64) -> f64 {
+        let arrived = u32::try_from(self.service.arrived - before).expect("few");
+        f64::from(arrived) / 50.0 / (self.now - since).as_secs_f64()
+    }
+}
+
+// === impl What ===
+
+impl What {
+    /// To whom it happens, if it needs to run for that.
+    fn addressee(&self) -> Option<usize> {
+        match self {
+            Self::Look(who)
+            | Self::Answer(who, ..)
+            | Self::Push(who, ..)
+            | Self::Broken(who, _)
+            | Self::Send(who, _)
+            | Self::Response(who, ..)
+            | Self::GiveUp(who, _) => Some(*who),
+            Self::Demand | Self::Ask(..) | Self::Arrive(..) => None,
+        }
+    }
+}
+
+/// Of the store, at the beginning, in microseconds.
+const CLOCK: i64 = 1_000_000_000_000;
+
+/// Of one answer of the store.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Of one answer of the service.
+const ANSWER: Duration = Duration::from_secs(10);
