@@ -3,8 +3,8 @@
 use std::{io, sync::Arc, thread, time::Duration};
 
 use redis::{
-    AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, ProtocolVersion, PushInfo,
-    PushKind, RedisError, RedisResult, aio::MultiplexedConnection,
+    AsyncConnectionConfig, Client, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
+    RedisError, RedisResult, aio::MultiplexedConnection,
 };
 use tokio::{
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
@@ -14,7 +14,7 @@ use tower_tds_limits::{LimitError, WaitCause};
 
 use crate::{
     clock,
-    fleet::{Shared, State, Store},
+    fleet::{Shared, State, Store, Waiter},
     member::{Ask, Next, Reply},
     script::{Account, Standing},
 };
@@ -29,10 +29,19 @@ pub(crate) struct Driver {
 /// A connection to one server process.
 struct Server {
     connection: MultiplexedConnection,
-    /// What that process calls itself: another one has another memory.
-    run: String,
     pushes: UnboundedReceiver<PushInfo>,
 }
+
+/// What is told of the store and the account.
+enum News {
+    Back(Duration),
+    Away(Arc<str>),
+    Rung(u8, u8),
+    NoMemory(Duration),
+}
+
+/// The end of the thread.
+struct End(Arc<Shared>);
 
 // === impl Driver ===
 
@@ -53,13 +62,14 @@ impl Driver {
     }
 
     async fn run(self) {
+        // However this ends, nobody is left waiting, and nothing goes on by a lease that nobody keeps.
+        let _end = End(Arc::clone(&self.shared));
         let mut again = SHORTEST;
         while !self.is_over() {
             let error = match self.alone(self.connect()).await {
                 Ok(server) => {
-                    again = SHORTEST;
                     self.shared.lock().member.is_there(true);
-                    match self.serve(server).await {
+                    match self.serve(server, &mut again).await {
                         Ok(()) => return,
                         Err(error) => error,
                     }
@@ -67,7 +77,10 @@ impl Driver {
                 Err(error) => error,
             };
             self.lost(&error);
-            self.alone(tokio::time::sleep(again)).await;
+            // Fifty members that lost one store do not come back together.
+            let jitter = again.mul_f64(fastrand::f64() / 2.0);
+            self.alone(tokio::time::sleep(again.saturating_add(jitter)))
+                .await;
             again = again.saturating_mul(2).min(LONGEST);
         }
     }
@@ -118,27 +131,12 @@ impl Driver {
         let mut connection = client
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
-        let info: String = redis::cmd("INFO")
-            .arg("server")
-            .query_async(&mut connection)
-            .await?;
-        let run = info.lines().find_map(|line| line.strip_prefix("run_id:"));
-        let run = run.ok_or_else(|| {
-            RedisError::from((
-                ErrorKind::UnexpectedReturnType,
-                "the store's INFO names no run_id",
-            ))
-        })?;
         connection.subscribe(&self.account.channel).await?;
-        Ok(Server {
-            connection,
-            run: run.trim().to_owned(),
-            pushes,
-        })
+        Ok(Server { connection, pushes })
     }
 
     /// Asks and tells until there is nobody to do it for, or the connection is lost.
-    async fn serve(&self, mut server: Server) -> RedisResult<()> {
+    async fn serve(&self, mut server: Server, again: &mut Duration) -> RedisResult<()> {
         loop {
             let (next, leaves) = {
                 let mut state = self.shared.lock();
@@ -150,18 +148,19 @@ impl Driver {
             };
             if let Some(goodbye) = leaves {
                 if let Some(goodbye) = goodbye {
-                    self.account
-                        .ask(&mut server.connection, &server.run, &goodbye)
-                        .await?;
+                    self.account.ask(&mut server.connection, &goodbye).await?;
                 }
                 return Ok(());
             }
             match next {
                 Next::Ask(ask) => {
                     let sent = clock::now();
-                    let asked = self.account.ask(&mut server.connection, &server.run, &ask);
+                    let asked = self.account.ask(&mut server.connection, &ask);
                     match self.alive(asked).await {
-                        Ok((reply, standing)) => self.answered(&ask, reply, standing, sent),
+                        Ok((reply, standing)) => {
+                            *again = SHORTEST;
+                            self.answered(&ask, reply, standing, sent);
+                        }
                         Err(error) => {
                             self.shared.lock().member.unanswered(ask);
                             return Err(error);
@@ -200,14 +199,14 @@ impl Driver {
     fn answered(&self, ask: &Ask, reply: Reply, standing: Standing, sent: Instant) {
         let now = clock::now();
         let wait = reply.wait;
-        let (granted, told) = {
+        let told = standing;
+        let (granted, news) = {
             let mut state = self.shared.lock();
-            state.found();
-            state.tell(standing);
-            let granted = state.member.answered(ask, reply, sent, now);
-            let told = state.standing;
-            (granted, told)
+            let mut news = Vec::from_iter(state.found());
+            news.extend(state.tell(standing));
+            (state.member.answered(ask, reply, sent, now), news)
         };
+        news.into_iter().for_each(News::tell);
         let grants = granted.len();
         self.shared.hand_out(granted);
         if grants >= ask.want {
@@ -234,18 +233,16 @@ impl Driver {
             Some(OTHER_TERMS) => {
                 "another member of this fleet keeps other limits: give all of them the same".into()
             }
-            Some(OTHER_SHARES) => {
-                "the shares of this fleet's members are more than its quota: give this one less"
-                    .into()
-            }
             Some(_) | None => error.to_string().into(),
         };
-        let refused = {
+        let (refused, news) = {
             let mut state = self.shared.lock();
-            state.lost(Arc::clone(&why));
             state.member.is_there(false);
-            state.member.take_waiting(|waiter| waiter.once)
+            let gone_or_once = |waiter: &Waiter| waiter.once || waiter.lease.is_closed();
+            let refused = state.member.take_waiting(gone_or_once);
+            (refused, state.lost(Arc::clone(&why)))
         };
+        news.into_iter().for_each(News::tell);
         for waiter in refused {
             let _gone = waiter
                 .lease
@@ -258,43 +255,70 @@ impl Driver {
 
 impl State {
     /// The store has answered.
-    fn found(&mut self) {
-        if let Store::Away(since, _) = &self.store {
-            tracing::info!(away = ?since.elapsed(), "the fleet's store is back");
+    fn found(&mut self) -> Option<News> {
+        match std::mem::replace(&mut self.store, Store::Here) {
+            Store::Away(since, _) => Some(News::Back(since.elapsed())),
+            Store::Sought(_) | Store::Here => None,
         }
-        self.store = Store::Here;
     }
 
-    fn lost(&mut self, why: Arc<str>) {
-        match &self.store {
-            Store::Away(..) => {}
-            Store::Sought(since) => {
-                tracing::warn!(%why, "the fleet's store is not there: nothing is sent until it is");
+    fn lost(&mut self, why: Arc<str>) -> Option<News> {
+        let since = match &self.store {
+            Store::Away(since, known) if *known == why => {
                 self.store = Store::Away(*since, why);
+                return None;
             }
-            Store::Here => {
-                tracing::warn!(%why, "the fleet's store is away: nothing is sent until it is back");
-                self.store = Store::Away(clock::now(), why);
-            }
-        }
+            Store::Away(since, _) | Store::Sought(since) => *since,
+            Store::Here => clock::now(),
+        };
+        self.store = Store::Away(since, Arc::clone(&why));
+        Some(News::Away(why))
     }
 
-    fn tell(&mut self, standing: Standing) {
+    fn tell(&mut self, standing: Standing) -> Vec<News> {
         let before = std::mem::replace(&mut self.standing, standing);
+        let mut news = Vec::new();
         if standing.rung != before.rung {
-            tracing::warn!(
-                rung = standing.rung,
-                before = before.rung,
-                "the fleet keeps within other rules"
-            );
+            news.push(News::Rung(standing.rung, before.rung));
         }
         if !standing.opens.is_zero() && before.opens.is_zero() {
-            tracing::warn!(
-                wait = ?standing.opens,
+            news.push(News::NoMemory(standing.opens));
+        }
+        news
+    }
+}
+
+// === impl News ===
+
+impl News {
+    /// Called without any lock: a subscriber may well ask for the status.
+    fn tell(self) {
+        match self {
+            Self::Back(away) => tracing::info!(?away, "the fleet's store is back"),
+            Self::Away(why) => {
+                tracing::warn!(%why, "the fleet's store is away: no leases until it is there")
+            }
+            Self::Rung(rung, before) => {
+                tracing::warn!(rung, before, "the fleet keeps within other rules")
+            }
+            Self::NoMemory(wait) => tracing::warn!(
+                ?wait,
                 "the fleet's store has no memory of this quota: nothing is granted until whatever it may have \
                  granted before is over"
-            );
+            ),
         }
+    }
+}
+
+// === impl End ===
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.closed = true;
+        let waiting = state.member.end();
+        drop(state);
+        drop(waiting);
     }
 }
 
@@ -316,7 +340,6 @@ fn gone() -> RedisError {
 
 /// What the script answers to a member with other limits.
 const OTHER_TERMS: &str = "FLEETTERMS";
-const OTHER_SHARES: &str = "FLEETSHARES";
 
 /// Of connecting, and of one answer.
 const TIMEOUT: Duration = Duration::from_secs(2);

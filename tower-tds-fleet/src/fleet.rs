@@ -83,6 +83,8 @@ pub(crate) struct Held {
     until: Instant,
     over: oneshot::Receiver<Infallible>,
     stage: Stage,
+    /// A token's, say: what it is told of its own quota is nothing to the others.
+    first_in_line: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,10 +104,11 @@ pub enum WithoutStore {
     #[default]
     Closed,
     /// It sends so many of the quota, agreed beforehand: those of all members together are at most the
-    /// quota. One at a time and evenly spaced, from 31 s after it last heard the store, for an hour.
+    /// quota. One at a time and evenly spaced, from 31 s after it last heard the store, for ten minutes.
     ///
-    /// The store withholds the share of a member that it has not heard of for 20 s, for an hour and a
-    /// little more, so it hears of each every few seconds. One that never reached the store stays closed.
+    /// The store withholds the share of a member that it has not heard of for 20 s, for eleven minutes, so
+    /// it hears of each every few seconds; that of one that died, too. One that never reached the store,
+    /// or whose share was too much together with the others', stays closed.
     /// Back at the store, it asks for leases when whatever it has sent without is over, two seconds later.
     Share(NonZeroU32),
 }
@@ -148,8 +151,7 @@ impl Fleet {
     /// As [`join`](Self::join), with another answer to a store that is away.
     ///
     /// # Errors
-    /// As of [`join`](Self::join), and a share that is more than the quota. Shares that are more together
-    /// are told to those whose share is too much, as they ask.
+    /// As of [`join`](Self::join), and a share that is more than the quota.
     pub fn join_with(
         url: &str,
         name: &str,
@@ -163,8 +165,8 @@ impl Fleet {
         let client = redis::Client::open(url).map_err(FleetError::url)?;
         tls::provide(&client).map_err(FleetError::url)?;
         let term = Term {
-            lease: limits.lost().saturating_add(RENEWED),
-            lost: limits.lost(),
+            lease: limits.longest_lost().saturating_add(RENEWED),
+            lost: limits.longest_lost(),
         };
         let account = Account::new(name, nonce(), limits, term.lease)?;
         let share = match without_store {
@@ -213,8 +215,10 @@ impl Fleet {
 
 impl Leases for Fleet {
     fn lease(&self, ask: AskLease) -> LeaseFuture {
-        let shared = Arc::clone(&self.member.shared);
+        // The thread lives for as long as somebody waits.
+        let member = Arc::clone(&self.member);
         Box::pin(async move {
+            let shared = Arc::clone(&member.shared);
             let lease: Box<dyn Lease> = Box::new(shared.lease(ask).await?);
             Ok(lease)
         })
@@ -249,14 +253,13 @@ impl Shared {
                 let (lease, granted) = oneshot::channel();
                 let once = ask.max_wait == Some(Duration::ZERO);
                 self.lock()
-                    .member
-                    .wait(Waiter { lease, once }, ask.first_in_line);
+                    .wait(Waiter { lease, once }, ask.first_in_line)?;
                 self.news.notify_one();
-                // The thread ends after all who could ask.
-                let gone = || LimitError::unavailable("this process has left the fleet");
-                let mut held = granted.await.unwrap_or_else(|_| Err(gone()))?;
+                let mut held = granted.await.unwrap_or_else(|_| Err(left()))?;
                 if held.is_fresh() {
                     held.stage = Stage::Used;
+                    held.first_in_line = ask.first_in_line;
+                    self.lock().member.used(held.id);
                     return Ok(held);
                 }
             }
@@ -295,6 +298,7 @@ impl Shared {
                 until,
                 over,
                 stage: Stage::Unused,
+                first_in_line: false,
             };
             loop {
                 let waiter = self.lock().member.next_waiting();
@@ -312,6 +316,25 @@ impl Shared {
     }
 }
 
+// === impl State ===
+
+impl State {
+    fn wait(&mut self, waiter: Waiter, first_in_line: bool) -> Result<(), LimitError> {
+        if self.closed {
+            return Err(left());
+        }
+        if waiter.once
+            && let Store::Away(..) = self.store
+            && let Some(why) = self.store.why_away()
+        {
+            return Err(LimitError::unavailable(why));
+        }
+        let at_once = waiter.once;
+        self.member.wait(waiter, first_in_line, at_once);
+        Ok(())
+    }
+}
+
 // === impl Store ===
 
 impl Store {
@@ -322,8 +345,8 @@ impl Store {
             Self::Sought(since) => Some(format!("the store has not answered for {:.1?}", since.elapsed()).into()),
             Self::Away(since, why) => Some(
                 format!(
-                    "the store has been away for {:.1?} ({why}): see to it, or give each process a share of its own \
-                     (Limits::shares)",
+                    "the store has been away for {:.1?} ({why}): see to it, or agree on shares for that time \
+                     (WithoutStore::Share)",
                     since.elapsed()
                 )
                 .into(),
@@ -354,7 +377,7 @@ impl Lease for Held {
     fn end(mut self: Box<Self>, ended: Ended) {
         let id = self.id;
         let event = match ended {
-            Ended::Proven(outcome) => Event::Proven(id, heard(outcome)),
+            Ended::Proven(outcome) => Event::Proven(id, heard(outcome, self.first_in_line)),
             Ended::Within(within) => Event::Within(id, within),
             Ended::Unsent => Event::Unsent(id),
             // Whatever else there may be: it ends by itself.
@@ -382,11 +405,12 @@ impl fmt::Debug for Held {
     }
 }
 
-fn heard(outcome: Outcome) -> Heard {
+fn heard(outcome: Outcome, first_in_line: bool) -> Heard {
     match outcome {
-        Outcome::Answered | Outcome::Served(_) => Heard::Accepted,
         Outcome::RateExceeded => Heard::Refused,
-        Outcome::QuotaExceeded(hint) => Heard::QuotaExceeded(hint.unwrap_or(NO_HINT)),
+        _ if first_in_line => Heard::Nothing,
+        Outcome::Answered | Outcome::Served(_) => Heard::Accepted,
+        Outcome::QuotaExceeded(hint) => Heard::QuotaExceeded(hint),
         Outcome::ConnectionsExceeded
         | Outcome::GatewayFailed
         | Outcome::GatewayTimedOut
@@ -397,6 +421,10 @@ fn heard(outcome: Outcome) -> Heard {
     }
 }
 
+fn left() -> LimitError {
+    LimitError::unavailable("this process has left the fleet")
+}
+
 /// Tells members apart: no two of a fleet have the same. A number that a script's numbers hold exactly.
 fn nonce() -> String {
     fastrand::u64(..1 << 52).to_string()
@@ -405,6 +433,3 @@ fn nonce() -> String {
 /// A lease is renewed for so long after its last success, and then ended while it still lives for as
 /// long as what was sent can be counted.
 const RENEWED: Duration = Duration::from_secs(10);
-
-/// A 429 that names no time pauses for a second, as in one process.
-const NO_HINT: Duration = Duration::from_secs(1);

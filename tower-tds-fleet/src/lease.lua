@@ -1,19 +1,20 @@
 -- The fleet's account of one quota. See DESIGN.md for what it proves, `account.rs` of tower-tds-limits
 -- for the same rules in one process. Times are whole microseconds of this server's clock.
 --
--- KEYS: the account. ARGV: run, limits, keep, member (a whole number), channel, want, the member's share (0:
+-- KEYS: the account. ARGV: limits, keep, member (a whole number), channel, want, the member's share (0:
 -- none; -1: it leaves), then one event each:
 --   p ID WORD [HINT]  proven: the answer is there. WORD: a(ccepted), r(efused: 423), q(uota: 429), n(othing)
 --   l ID MICROS       lost: counted, if at all, within this time
 --   u ID              unsent
 --   k ID              kept: still in flight
 -- Gives granted, the first of their numbers, micros until to ask again (-1: when told), micros of
--- the pause, live, rung, micros until the account opens, and the numbers of `k` that are not known.
+-- the pause, live, rung, micros until the account opens, whether the share is agreed, and the numbers of `k`
+-- that are not known.
 -- The channels of all members are called alike, but for the member at the end.
 
-local run, terms, keep = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local member, channels, want = tonumber(ARGV[4]), string.match(ARGV[5], '^(.-)%d*$'), tonumber(ARGV[6])
-local share = tonumber(ARGV[7])
+local terms, keep = ARGV[1], tonumber(ARGV[2])
+local member, channels, want = tonumber(ARGV[3]), string.match(ARGV[4], '^(.-)%d*$'), tonumber(ARGV[5])
+local share = tonumber(ARGV[6])
 local floor, max, min = math.floor, math.max, math.min
 
 -- Many numbers as one string, which is ten times as fast as to pack a table of them.
@@ -41,6 +42,8 @@ local function numbers(text)
   return all or {}
 end
 
+-- Another process of the server has another memory.
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local stored = redis.call('GET', KEYS[1])
@@ -48,24 +51,31 @@ local s = stored and cmsgpack.unpack(stored)
 
 -- Of the limits: requests, what a proof is live for, the even spacing without and with its guard,
 -- whether counters are kept within, the burst of a bucket (-1 none, -2 automatic), that of the pace (0
--- none), and how long a new account grants nothing.
-local most, hold, even, space, counter_kept, bursts, paces, recover =
-  string.match(terms, '^(%d+) (%d+) (%d+) (%d+) (%d) (%-?%d+) (%d+) (%d+)$')
+-- none), the rung to begin on, and how long a new account grants nothing. Before them, the version of this
+-- account.
+local most, hold, even, space, counter_kept, bursts, paces, rung, recover =
+  string.match(terms, '^1 (%d+) (%d+) (%d+) (%d+) (%d) (%-?%d+) (%d+) (%d+) (%d+)$')
 most, hold, even, space = tonumber(most), tonumber(hold), tonumber(even), tonumber(space)
 bursts, paces = tonumber(bursts), tonumber(paces)
 local silence, clean = 1002000, 600000000
 
+if s and s.terms ~= terms then
+  -- Other limits, or another version: theirs as long as anybody keeps them.
+  if s.run == run and now < s.last + recover then return redis.error_reply('FLEETTERMS ' .. s.terms) end
+  s = nil
+end
 if not s or s.run ~= run then
-  -- Another memory, or none: whatever was granted before has to be over.
+  -- Another memory, or none: whatever was granted before has to be over. What was heard only makes careful.
+  local before = s or { rung = tonumber(rung), clean = clean, climbed = 0, paused = 0, pauses = 0, told = 0, trial = 0 }
   s = { run = run, terms = terms, last = now, opens = now + recover, seq = now, open = 0, due = 0,
-    empty = 0, usual = 0, answered = 0, careful = 0, rung = 0, evidence = 0, down = 0,
-    climbs = now + clean, clean = clean, climbed = 0, silent = 0, paused = 0, trial = 0,
+    empty = 0, usual = 0, answered = 0, careful = 0, rung = before.rung, evidence = 0, down = 0,
+    climbs = now + before.clean, clean = before.clean, climbed = before.climbed, silent = 0, back = 0,
+    paused = before.paused, pauses = before.pauses, told = before.told, trial = before.trial == 0 and 0 or -1, tried = 0,
     next = 0, past = '', leases = '', queue = '', shares = {} }
 end
-if s.terms ~= terms then
-  return redis.error_reply('FLEETTERMS ' .. s.terms)
-end
-now = max(now, s.last)
+-- This server's clock may be put back: time goes on from where it was.
+s.back = max(s.back, s.last - now)
+now = now + s.back
 s.last = now
 -- The proofs in their order, and the leases: since when, and until when if nothing is heard.
 local past, granted, ends = numbers(s.past), {}, {}
@@ -76,20 +86,19 @@ for at = 1, #leases, 3 do
 end
 
 -- Those who may go on without the store: { share, when it was last heard }. Who has not been heard of for as
--- long as a lease lives may do so from some time later on, and for an hour; nobody else has its share then.
+-- long as a lease lives may do so from some time later on, and for ten minutes; nobody else has its share
+-- then. A share that is too much is none.
 local withheld, away, shared = 0, 0, max(share, 0)
-s.shares[member] = share > 0 and { share, now } or nil
 for other, its in pairs(s.shares) do
-  if its[2] + 4000000000 < now then
+  if its[2] + 660000000 < now then
     s.shares[other] = nil
   elseif other ~= member then
     shared = shared + its[1]
     if its[2] + keep < now then withheld, away = withheld + its[1], away + 1 end
   end
 end
-if shared > most then
-  return redis.error_reply('FLEETSHARES ' .. shared - max(share, 0))
-end
+local agreed = share > 0 and shared <= most
+s.shares[member] = agreed and { share, now } or nil
 if away > 0 then space = math.ceil(hold / max(most - withheld, 1)) end
 
 -- What the rung keeps within: 0 proven, 1 strict, 2 serial, 3.. slowed.
@@ -190,12 +199,15 @@ local function hear(word, since, hint)
       end
     end
   elseif word == 'q' then
-    s.paused = max(s.paused, now + hint)
+    -- As in one process: a minute at most until one tries, and longer each time where no time is told.
+    s.pauses = hint == 0 and min(max(2 * s.pauses, 1000000), 60000000) or 0
+    s.paused = max(s.paused, now + (hint == 0 and s.pauses or min(hint, 60000000)))
+    s.told = max(s.told, now + hint, s.paused)
     s.trial = -1
   end
 end
 
-local unknown, i = {}, 8
+local unknown, i = {}, 7
 while ARGV[i] do
   local what, id = ARGV[i], tonumber(ARGV[i + 1])
   i = i + 2
@@ -208,7 +220,10 @@ while ARGV[i] do
       s.answered = max(s.answered, since)
       local took, pace = now - since, max(floor(s.usual / 16), 500)
       s.usual = took > s.usual and min(s.usual + pace, took) or max(s.usual - pace, took)
-      if s.trial == id then s.trial = word == 'a' and 0 or -1 end
+      if s.trial == id then
+        s.trial = word == 'a' and 0 or -1
+        if word == 'a' then s.told, s.pauses = 0, 0 end
+      end
     end
     -- What is told twice, or of another memory, is heeded, but no evidence.
     hear(word, since or 0, hint)
@@ -281,8 +296,9 @@ end
 -- The earliest time at which `more` fit, if nothing else happens; nil while that depends on a proof.
 -- Whatever is later than `by` may be said to be earlier than it is.
 local function opens_at(more, by)
-  if s.trial > 0 or s.trial < 0 and more > 1 then return nil end
-  local at = max(now, s.opens, s.silent, s.paused)
+  if s.trial > 0 and now < s.tried + 30000000 then return nil end
+  if s.trial ~= 0 and more > 1 then return nil end
+  local at = max(now, s.opens, s.silent, s.trial ~= 0 and s.paused or 0)
   -- The window: the last of those that have to be back.
   local back = s.open + n - young + 1 + more - limit
   if back > n - young + 1 then return nil end
@@ -311,29 +327,35 @@ local function grant()
   ends_at(s.seq, now + keep)
   s.open = s.open + 1
   s.due = (s.due + 2000 >= now and s.due or now) + even
-  if s.trial < 0 then s.trial = s.seq end
+  if s.trial ~= 0 then s.trial, s.tried = s.seq, now end
 end
 
--- Each member that waits stands in the queue once: who it is, when it was told to ask, when it asked.
--- Who was told and has not come is passed over, and stays first.
+-- Each member that waits stands in the queue once: who it is, when it was told to ask, when it asked, and
+-- how long its way is. Who was told and has not come in time is passed over, and stays first.
 local queue = numbers(s.queue)
-local length = #queue / 3
-local who, due, asked = {}, {}, {}
+local length = #queue / 4
+local who, due, asked, way = {}, {}, {}, {}
 for at = 1, length do
-  who[at], due[at], asked[at] = queue[3 * at - 2], queue[3 * at - 1], queue[3 * at]
+  who[at], due[at], asked[at], way[at] = queue[4 * at - 3], queue[4 * at - 2], queue[4 * at - 1], queue[4 * at]
 end
-local function is_late(at) return due[at] > 0 and due[at] + 50000 < now end
+local function is_late(at) return due[at] > 0 and due[at] + max(50000, 2 * way[at]) < now end
 local function leave(at)
   length = length - 1
   table.remove(who, at)
-  return table.remove(due, at), table.remove(asked, at)
+  table.remove(asked, at)
+  return table.remove(due, at), table.remove(way, at)
 end
-while asked[1] and asked[1] + 3000000 < now do leave(1) end
-local place, rank = length + 1, 1
+for at = length, 1, -1 do
+  if asked[at] + 3000000 < now then leave(at) end
+end
+local place, rank, mine = length + 1, 1, 0
 for at = 1, length do
   if who[at] == member then
     place = at
-    leave(at)
+    local told, before = leave(at)
+    -- From when it was told to ask until it came.
+    local came = told > 0 and told <= now and min(now - told, 1000000) or before
+    mine = max(came, before / 2)
     break
   end
   if not is_late(at) then rank = rank + 1 end
@@ -358,6 +380,7 @@ if want > 0 then
     table.insert(who, place, member)
     table.insert(due, place, at or 0)
     table.insert(asked, place, now)
+    table.insert(way, place, mine)
     wait = at and at - now or -1
   end
 end
@@ -386,9 +409,9 @@ for id, since in pairs(granted) do
 end
 s.leases = packed(leases, 1, #leases)
 for at = 1, length do
-  queue[3 * at - 2], queue[3 * at - 1], queue[3 * at] = who[at], due[at], asked[at]
+  queue[4 * at - 3], queue[4 * at - 2], queue[4 * at - 1], queue[4 * at] = who[at], due[at], asked[at], way[at]
 end
-s.queue = packed(queue, 1, 3 * length)
+s.queue = packed(queue, 1, 4 * length)
 redis.call('SET', KEYS[1], cmsgpack.pack(s))
 local live = s.open + n - young + 1
-return { s.seq - first + 1, first, math.ceil(wait), max(s.paused - now, 0), live, s.rung, max(s.opens - now, 0), unpack(unknown) }
+return { s.seq - first + 1, first, math.ceil(wait), max(s.told - now, 0), live, s.rung, max(s.opens - now, 0), agreed and 1 or 0, unpack(unknown) }

@@ -26,6 +26,8 @@ pub(crate) struct Member<W> {
     ask_at: Option<Instant>,
     /// Whether it stands in the store's queue.
     queued: bool,
+    /// When the store was last asked with success.
+    heard: Option<Instant>,
     /// There if it goes on without the store.
     alone: Option<Alone>,
 }
@@ -58,10 +60,10 @@ pub(crate) struct Share {
 #[derive(Debug)]
 struct Alone {
     share: Share,
-    /// When the store was last asked with success.
-    heard: Option<Instant>,
     /// Whether the store is there again, and what was done without it is waited for.
     returning: bool,
+    /// Whether the store has agreed to it.
+    agreed: bool,
     /// The request under way, whose lease is never over.
     open: Option<(Id, oneshot::Sender<Infallible>)>,
     number: Id,
@@ -84,7 +86,8 @@ pub(crate) enum Event {
 pub(crate) enum Heard {
     Accepted,
     Refused,
-    QuotaExceeded(Duration),
+    /// With the time that the service told.
+    QuotaExceeded(Option<Duration>),
     Nothing,
 }
 
@@ -114,6 +117,8 @@ pub(crate) struct Reply {
     pub(crate) wait: Option<Duration>,
     /// For how long the service has said that the quota is used up.
     pub(crate) paused: Duration,
+    /// Whether the share is this member's.
+    pub(crate) agreed: bool,
     /// What is kept no more.
     pub(crate) unknown: Vec<Id>,
 }
@@ -145,13 +150,14 @@ impl<W> Member<W> {
         Self {
             alone: share.map(|share| Alone {
                 share,
-                heard: None,
                 returning: false,
+                agreed: false,
                 open: None,
                 number: 0,
                 next: now,
                 quiet: None,
             }),
+            heard: None,
             term,
             waiting: VecDeque::new(),
             told: Vec::new(),
@@ -170,7 +176,10 @@ impl<W> Member<W> {
     }
 
     /// Somebody waits, before all others if it is the first in line.
-    pub(crate) fn wait(&mut self, waiter: W, first_in_line: bool) {
+    pub(crate) fn wait(&mut self, waiter: W, first_in_line: bool, at_once: bool) {
+        if at_once {
+            self.ask_at = None;
+        }
         if first_in_line {
             self.waiting.push_front(waiter);
         } else {
@@ -205,12 +214,9 @@ impl<W> Member<W> {
         }
     }
 
-    /// A lease was let go without a word: it ends by itself.
+    /// A lease was let go without a word: what it was for may be counted yet.
     pub(crate) fn forget(&mut self, id: Id, now: Instant) {
-        self.held.remove(&id);
-        if let Some(alone) = self.alone.as_mut().filter(|alone| alone.is_open(id)) {
-            alone.ended(Event::Within(id, self.term.lost), now);
-        }
+        self.ended(Event::Within(id, self.term.lost), now);
     }
 
     /// What the store is told that this member would use without it.
@@ -240,7 +246,7 @@ impl<W> Member<W> {
     /// When the share has room for one who waits, while the store is away.
     pub(crate) fn alone_at(&self, now: Instant) -> Option<Instant> {
         let alone = self.alone.as_ref().filter(|_| !self.waiting.is_empty())?;
-        alone.opens_at(now)
+        alone.opens_at(self.heard?, now)
     }
 
     /// A place in the share, if there is one at `now`.
@@ -274,12 +280,9 @@ impl<W> Member<W> {
             .collect();
         let wants = !self.waiting.is_empty() && self.ask_at.is_none_or(|at| at <= now);
         let leaves = self.waiting.is_empty() && self.queued;
-        let heartbeat = self.alone.as_ref().map(|alone| {
-            alone
-                .heard
-                .and_then(|at| at.checked_add(due))
-                .unwrap_or(now)
-        });
+        let beat = self.alone.as_ref().map_or(IDLE, |_| due);
+        let heard = self.heard.and_then(|at| at.checked_add(beat));
+        let heartbeat = Some(heard.unwrap_or(now));
         let beats = heartbeat.is_some_and(|at| at <= now);
         if wants || leaves || beats || !kept.is_empty() || !self.told.is_empty() {
             return Next::Ask(Ask {
@@ -308,8 +311,9 @@ impl<W> Member<W> {
         sent: Instant,
         now: Instant,
     ) -> Vec<Granted> {
+        self.heard = Some(sent);
         if let Some(alone) = &mut self.alone {
-            alone.heard = Some(sent);
+            alone.agreed = reply.agreed;
             alone.next = alone.next.max(now.checked_add(reply.paused).unwrap_or(now));
         }
         for id in &ask.kept {
@@ -333,7 +337,7 @@ impl<W> Member<W> {
                 let (sender, over) = oneshot::channel();
                 let held = Held {
                     since: sent,
-                    renewed: true,
+                    renewed: false,
                     _over: sender,
                 };
                 self.held.insert(id, held);
@@ -352,8 +356,22 @@ impl<W> Member<W> {
 
     /// The store says when to ask.
     pub(crate) fn told(&mut self, at: Instant) {
+        // A message may be older than an answer that says better.
         if self.queued {
-            self.ask_at = Some(at);
+            self.ask_at = Some(self.ask_at.map_or(at, |known| known.min(at)));
+        }
+    }
+
+    /// Nobody keeps its leases any more. Gives those who wait.
+    pub(crate) fn end(&mut self) -> VecDeque<W> {
+        self.held.clear();
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// A lease is used from now on, and kept. What nobody uses ends by itself.
+    pub(crate) fn used(&mut self, id: Id) {
+        if let Some(held) = self.held.get_mut(&id) {
+            held.renewed = true;
         }
     }
 
@@ -402,10 +420,10 @@ impl Alone {
         self.open.as_ref().is_some_and(|(open, _)| *open == id)
     }
 
-    fn opens_at(&self, now: Instant) -> Option<Instant> {
-        let heard = self
-            .heard
-            .filter(|_| self.open.is_none() && !self.returning)?;
+    fn opens_at(&self, heard: Instant, now: Instant) -> Option<Instant> {
+        if self.open.is_some() || self.returning || !self.agreed {
+            return None;
+        }
         let at = heard.checked_add(self.share.begins)?.max(self.next);
         (at.max(now) < heard.checked_add(self.share.ends)?).then_some(at)
     }
@@ -417,7 +435,9 @@ impl Alone {
             Event::Unsent(_) => return,
             Event::Within(_, within) => (later(within), Duration::ZERO),
             Event::Proven(_, Heard::Refused) => (now, self.share.forgotten),
-            Event::Proven(_, Heard::QuotaExceeded(hint)) => (now, hint),
+            Event::Proven(_, Heard::QuotaExceeded(hint)) => {
+                (now, hint.unwrap_or(self.share.forgotten))
+            }
             Event::Proven(_, Heard::Accepted | Heard::Nothing) => (now, Duration::ZERO),
         };
         let after = |span| proven.checked_add(span).unwrap_or(proven);
@@ -441,7 +461,8 @@ impl Alone {
 
 impl Term {
     fn renewed_after(self) -> Duration {
-        self.lease.checked_div(RENEWALS).unwrap_or_default()
+        let used = self.lease.saturating_sub(self.lost);
+        used.checked_div(RENEWALS).unwrap_or_default()
     }
 
     fn until(self, since: Instant) -> Instant {
@@ -462,10 +483,13 @@ impl Event {
 
 /// A share is good for so long after the store was last heard, and the store withholds it for a little
 /// longer.
-const LASTS: Duration = Duration::from_secs(3_600);
+const LASTS: Duration = Duration::from_secs(600);
 
-/// Times in its life that a lease is renewed: four of these may fail.
-const RENEWALS: u32 = 8;
+/// Times in the use of a lease that it is renewed: three of these may fail.
+const RENEWALS: u32 = 4;
+
+/// A member without a share is heard of as often, so that its connection is known to be good.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// A member that waits asks at least as often, in case that it was not told.
 const HEARTBEAT: Duration = Duration::from_secs(1);

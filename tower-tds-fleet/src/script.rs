@@ -3,7 +3,7 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use redis::{RedisResult, Script, aio::MultiplexedConnection};
-use tower_tds_limits::{Burst, Limits, Quota};
+use tower_tds_limits::{Burst, Limits, Quota, Rung};
 
 use crate::{
     error::FleetError,
@@ -66,21 +66,17 @@ impl Account {
         Ok(Share::new(
             requests,
             quota.hold(),
-            recovery(quota, keep, limits.lost()),
+            recovery(quota, keep, limits.longest_lost()),
         ))
     }
 
     pub(crate) async fn ask(
         &self,
         connection: &mut MultiplexedConnection,
-        run: &str,
         ask: &Ask,
     ) -> RedisResult<(Reply, Standing)> {
         let mut call = self.script.prepare_invoke();
-        call.key(&self.key)
-            .arg(run)
-            .arg(&self.terms)
-            .arg(micros(self.keep));
+        call.key(&self.key).arg(&self.terms).arg(micros(self.keep));
         call.arg(&self.member)
             .arg(&self.channel)
             .arg(ask.want)
@@ -91,7 +87,7 @@ impl Account {
                     let (word, hint) = match heard {
                         Heard::Accepted => ("a", Duration::ZERO),
                         Heard::Refused => ("r", Duration::ZERO),
-                        Heard::QuotaExceeded(hint) => ("q", hint),
+                        Heard::QuotaExceeded(hint) => ("q", hint.unwrap_or_default()),
                         Heard::Nothing => ("n", Duration::ZERO),
                     };
                     call.arg("p").arg(id).arg(word).arg(micros(hint))
@@ -115,7 +111,18 @@ impl Account {
 }
 
 fn read(reply: &[i64]) -> Option<(Reply, Standing)> {
-    let [count, first, wait, paused, live, rung, opens, unknown @ ..] = reply else {
+    let [
+        count,
+        first,
+        wait,
+        paused,
+        live,
+        rung,
+        opens,
+        agreed,
+        unknown @ ..,
+    ] = reply
+    else {
         return None;
     };
     let span = |micros: i64| u64::try_from(micros).ok().map(Duration::from_micros);
@@ -123,6 +130,7 @@ fn read(reply: &[i64]) -> Option<(Reply, Standing)> {
         granted: (*first..).take(usize::try_from(*count).ok()?).collect(),
         wait: span(*wait),
         paused: span(*paused)?,
+        agreed: *agreed == 1,
         unknown: unknown.to_vec(),
     };
     let standing = Standing {
@@ -150,9 +158,16 @@ fn terms(limits: &Limits, keep: Duration) -> Result<String, FleetError> {
         Some(_) => -2,
     };
     let pace = rules.paced().map_or(0, NonZeroU32::get);
-    let recover = micros(recovery(*quota, keep, limits.lost()));
+    let rung = match limits.start() {
+        Rung::Proven => 0,
+        Rung::Strict => 1,
+        Rung::Serial => 2,
+        Rung::Slowed(times) => u32::from(times).saturating_add(2),
+        _ => 1,
+    };
+    let recover = micros(recovery(*quota, keep, limits.longest_lost()));
     Ok(format!(
-        "{most} {hold} {even} {space} {counter} {burst} {pace} {recover}"
+        "{VERSION} {most} {hold} {even} {space} {counter} {burst} {pace} {rung} {recover}"
     ))
 }
 
@@ -160,6 +175,9 @@ fn terms(limits: &Limits, keep: Duration) -> Result<String, FleetError> {
 pub(crate) fn recovery(quota: Quota, keep: Duration, lost: Duration) -> Duration {
     keep.saturating_add(lost).saturating_add(quota.hold())
 }
+
+/// Of what the script keeps: another one cannot read it.
+const VERSION: u32 = 1;
 
 fn micros(span: Duration) -> u64 {
     // What a script's numbers hold exactly.

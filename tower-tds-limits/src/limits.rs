@@ -213,7 +213,9 @@ impl Limits {
         self.rules
     }
 
-    pub(crate) fn start(&self) -> Rung {
+    /// The rung to begin on.
+    #[must_use]
+    pub fn start(&self) -> Rung {
         self.start
     }
 
@@ -221,9 +223,19 @@ impl Limits {
         self.proof
     }
 
-    /// For how long a request whose answer never came may still be counted.
+    /// For how long at the most a request that no proof will come of may still be counted, whatever it ended
+    /// by.
     #[must_use]
-    pub fn lost(&self) -> Duration {
+    pub fn longest_lost(&self) -> Duration {
+        let behind = self
+            .behind
+            .map(|behind| behind.saturating_add(self.lost_after));
+        self.lost_after
+            .max(self.closed())
+            .max(behind.unwrap_or_default())
+    }
+
+    pub(crate) fn lost(&self) -> Duration {
         self.lost_after
     }
 

@@ -9,6 +9,16 @@ fn member() -> Member<u32> {
     with_share(None)
 }
 
+/// One that the store has just heard of.
+fn heard_of() -> Member<u32> {
+    let mut member = member();
+    let ask = asks(&mut member);
+    assert_eq!((ask.want, ask.share), (0, 0));
+    member.answered(&ask, granted(&[]), now(), now());
+    assert_eq!(waits(&mut member), Some(IDLE));
+    member
+}
+
 fn with_share(share: Option<Share>) -> Member<u32> {
     let term = Term {
         lease: LEASE,
@@ -36,16 +46,16 @@ fn granted(ids: &[Id]) -> Reply {
         granted: ids.to_vec(),
         wait: Some(Duration::from_millis(30)),
         paused: Duration::ZERO,
+        agreed: true,
         unknown: Vec::new(),
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_question_has_all_that_is_wanted_and_told() {
-    let mut member = member();
-    assert_eq!(waits(&mut member), None);
+    let mut member = heard_of();
     for waiter in 1..=3 {
-        member.wait(waiter, waiter == 3);
+        member.wait(waiter, waiter == 3, false);
     }
     let ask = asks(&mut member);
     assert_eq!((ask.want, ask.events.len(), ask.kept.len()), (3, 0, 0));
@@ -72,21 +82,21 @@ async fn one_question_has_all_that_is_wanted_and_told() {
 
 #[tokio::test(start_paused = true)]
 async fn who_does_not_wait_any_more_leaves_the_queue() {
-    let mut member = member();
-    member.wait(1, false);
+    let mut member = heard_of();
+    member.wait(1, false, false);
     let ask = asks(&mut member);
     member.answered(&ask, granted(&[]), now(), now());
     assert_eq!(member.take_waiting(|waiter| *waiter == 1), [1]);
     let ask = asks(&mut member);
     assert_eq!(ask.want, 0);
     member.answered(&ask, granted(&[]), now(), now());
-    assert_eq!(waits(&mut member), None);
+    assert_eq!(waits(&mut member), Some(IDLE));
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_is_not_told_asks_after_a_second_and_who_is_told_then() {
     let mut member = member();
-    member.wait(1, false);
+    member.wait(1, false, false);
     let ask = asks(&mut member);
     let reply = Reply {
         wait: None,
@@ -101,12 +111,15 @@ async fn who_is_not_told_asks_after_a_second_and_who_is_told_then() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_renewed_in_time_and_is_over_when_that_fails_for_long() {
     let mut member = member();
-    member.wait(1, false);
+    member.wait(1, false, false);
     let ask = asks(&mut member);
     let sent = now();
     let mut lease = member.answered(&ask, granted(&[7]), sent, sent).remove(0);
     assert_eq!(lease.until, sent + LEASE / 2);
     member.next_waiting();
+    // What nobody uses is not kept.
+    assert_eq!(waits(&mut member), Some(IDLE));
+    member.used(7);
     assert_eq!(waits(&mut member), Some(LEASE / 8));
     for _ in 0..10 {
         advance(LEASE / 8).await;
@@ -141,10 +154,11 @@ async fn a_lease_is_renewed_in_time_and_is_over_when_that_fails_for_long() {
 #[tokio::test(start_paused = true)]
 async fn what_the_store_does_not_know_is_not_asked_for_again() {
     let mut member = member();
-    member.wait(1, false);
+    member.wait(1, false, false);
     let ask = asks(&mut member);
     member.answered(&ask, granted(&[7]), now(), now());
     member.next_waiting();
+    member.used(7);
     advance(LEASE / 8).await;
     let ask = asks(&mut member);
     let reply = Reply {
@@ -152,7 +166,7 @@ async fn what_the_store_does_not_know_is_not_asked_for_again() {
         ..granted(&[])
     };
     member.answered(&ask, reply, now(), now());
-    assert_eq!(waits(&mut member), None);
+    assert_eq!(waits(&mut member), Some(IDLE));
     assert_eq!(member.held(), 1, "it may be used until it is over");
 }
 
@@ -193,7 +207,7 @@ fn alone() -> Member<u32> {
 async fn a_share_begins_when_the_store_withholds_it_and_goes_one_at_a_time() {
     let mut member = alone();
     for waiter in 0..10 {
-        member.wait(waiter, false);
+        member.wait(waiter, false, false);
     }
     assert_eq!(member.alone_at(now()), Some(now() + RECOVERY));
     advance(RECOVERY - Duration::from_millis(1)).await;
@@ -217,14 +231,14 @@ async fn a_share_begins_when_the_store_withholds_it_and_goes_one_at_a_time() {
     member.ended(Event::Proven(lease.id, Heard::Refused), now());
     assert_eq!(member.alone_at(now()), Some(now() + HOLD * 2));
     // And it is over before the store gives it to others.
-    advance(Duration::from_secs(3_600)).await;
+    advance(Duration::from_secs(600)).await;
     assert_eq!(member.alone_at(now()), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn back_at_the_store_it_asks_when_what_it_did_without_is_over() {
     let mut member = alone();
-    member.wait(1, false);
+    member.wait(1, false, false);
     advance(RECOVERY).await;
     let lease = member.grant_alone(now()).expect("it is its turn");
     member.is_there(true);
@@ -241,7 +255,34 @@ async fn back_at_the_store_it_asks_when_what_it_did_without_is_over() {
 async fn one_that_was_never_heard_of_stays_closed() {
     let share = Share::new(12.try_into().expect("not 0"), HOLD, RECOVERY);
     let mut member = with_share(Some(share));
-    member.wait(1, false);
+    member.wait(1, false, false);
     advance(RECOVERY * 2).await;
     assert_eq!(member.alone_at(now()), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_one_answer_only_asks_at_once() {
+    let mut member = heard_of();
+    member.wait(1, false, false);
+    let ask = asks(&mut member);
+    member.answered(&ask, granted(&[]), now(), now());
+    assert_eq!(waits(&mut member), Some(Duration::from_millis(30)));
+    member.wait(2, false, true);
+    assert_eq!(asks(&mut member).want, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_limits_whose_lost_requests_count_for_long_is_renewed_in_time_too() {
+    let term = Term {
+        lease: Duration::from_secs(100),
+        lost: Duration::from_secs(90),
+    };
+    let mut member = Member::new(term, None, now());
+    member.wait(1, false, false);
+    let ask = asks(&mut member);
+    let lease = member.answered(&ask, granted(&[7]), now(), now()).remove(0);
+    member.next_waiting();
+    member.used(7);
+    let renewed = waits(&mut member).expect("it is kept");
+    assert!(now() + renewed * 3 < lease.until, "{renewed:?}");
 }

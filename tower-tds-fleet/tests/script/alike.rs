@@ -46,7 +46,7 @@ fn differ(limits: Limits, terms: &str, steps: &[Step]) -> Result<(), TestCaseErr
         let layer = RequestLimitLayer::new(limiter).max_wait(Duration::ZERO);
         let mut limited = layer.layer(service);
         let mut clock = 1_000_000_000_000_i64;
-        let mut under_way = Vec::new();
+        let mut under_way: Vec<(i64, _, _)> = Vec::new();
         for (at, step) in steps.iter().enumerate() {
             match *step {
                 Step::Pass(micros) => {

@@ -14,6 +14,7 @@ mod alike;
 mod clock;
 #[path = "../../src/member.rs"]
 mod member;
+mod memory;
 mod shares;
 mod simulation;
 mod store;

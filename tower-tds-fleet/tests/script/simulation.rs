@@ -275,6 +275,7 @@ impl World {
                         granted,
                         wait,
                         paused: Duration::ZERO,
+                        agreed: false,
                         unknown,
                     },
                 ),

@@ -1,6 +1,6 @@
 //! The script of the leases as Redis runs it, on a clock that stands until it is moved.
 
-use mlua::{Function, Lua, String as Bytes, Table, Value, Variadic};
+use mlua::{Function, Lua, LuaString, Table, Value, Variadic};
 
 const SCRIPT: &str = include_str!("../../src/lease.lua");
 
@@ -11,6 +11,8 @@ const SERVER: &str = r"
     function redis.call(what, key, value)
         if what == 'TIME' then
             return { tostring(math.floor(clock / 1000000)), tostring(clock % 1000000) }
+        elseif what == 'INFO' then
+            return 'run_id:' .. run .. '\r\n'
         elseif what == 'GET' then
             return memory or false
         elseif what == 'SET' then
@@ -31,6 +33,8 @@ pub(crate) struct Store {
     script: Function,
     pub(crate) run: String,
     pub(crate) terms: String,
+    /// On which rung an account begins.
+    pub(crate) rung: u32,
 }
 
 /// One event of a member.
@@ -51,6 +55,7 @@ pub(crate) struct Reply {
     pub(crate) live: i64,
     pub(crate) rung: i64,
     pub(crate) opens: i64,
+    pub(crate) agreed: bool,
     pub(crate) unknown: Vec<i64>,
 }
 
@@ -74,6 +79,7 @@ impl Store {
             script,
             run: "one".to_owned(),
             terms: terms.to_owned(),
+            rung: 0,
         };
         store.move_to(1_000_000_000_000);
         store
@@ -102,7 +108,13 @@ impl Store {
     ) -> Result<Reply, String> {
         let globals = self.lua.globals();
         globals.set("KEYS", ["{test}:quota"]).expect("a table");
-        let mut args = vec![self.run.clone(), self.terms.clone(), KEEP.to_string()];
+        globals.set("run", self.run.as_str()).expect("a name");
+        // The version before them, and the highest rung to begin on.
+        let (rules, recover) = self.terms.rsplit_once(' ').expect("many");
+        let mut args = vec![
+            format!("1 {rules} {} {recover}", self.rung),
+            KEEP.to_string(),
+        ];
         args.extend([
             member.to_owned(),
             format!("to-{member}"),
@@ -141,7 +153,8 @@ impl Store {
             live: number(5),
             rung: number(6),
             opens: number(7),
-            unknown: (8..=reply.raw_len())
+            agreed: number(8) == 1,
+            unknown: (9..=reply.raw_len())
                 .map(|at| number(i64::try_from(at).expect("few")))
                 .collect(),
         })
@@ -165,7 +178,7 @@ impl Store {
 }
 
 /// As `struct.pack`, of as many numbers as the format names.
-fn doubles(lua: &Lua, (format, numbers): (String, Variadic<f64>)) -> mlua::Result<Bytes> {
+fn doubles(lua: &Lua, (format, numbers): (String, Variadic<f64>)) -> mlua::Result<LuaString> {
     assert_eq!(format, format!("<{}", "d".repeat(numbers.len())));
     let bytes: Vec<u8> = numbers
         .iter()
@@ -175,7 +188,10 @@ fn doubles(lua: &Lua, (format, numbers): (String, Variadic<f64>)) -> mlua::Resul
 }
 
 /// As `struct.unpack`, which gives where it has stopped, too.
-fn numbers(_: &Lua, (format, bytes, at): (String, Bytes, usize)) -> mlua::Result<Variadic<f64>> {
+fn numbers(
+    _: &Lua,
+    (format, bytes, at): (String, LuaString, usize),
+) -> mlua::Result<Variadic<f64>> {
     let (count, bytes) = (format.len() - 1, bytes.as_bytes());
     let (read, _) = bytes[at - 1..][..count * 8].as_chunks();
     let stops = u32::try_from(at + count * 8).expect("not large");

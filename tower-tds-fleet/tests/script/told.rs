@@ -17,12 +17,13 @@ const TERM: Term = Term {
 /// A member that has asked for one lease and got it.
 fn member(now: Instant) -> (Member<()>, Granted) {
     let mut member = Member::new(TERM, None, now);
-    member.wait((), false);
+    member.wait((), false, false);
     let Next::Ask(ask) = member.next(now) else {
         panic!("somebody waits");
     };
     let granted = member.answered(&ask, reply(&[7], &[]), now, now).remove(0);
     member.next_waiting();
+    member.used(granted.id);
     (member, granted)
 }
 
@@ -31,6 +32,7 @@ fn reply(granted: &[i64], unknown: &[i64]) -> Reply {
         granted: granted.to_vec(),
         wait: None,
         paused: Duration::ZERO,
+        agreed: false,
         unknown: unknown.to_vec(),
     }
 }
@@ -53,7 +55,8 @@ fn a_lease_that_is_over_is_not_renewed() {
     let now = Instant::now();
     let (mut member, mut granted) = member(now);
     // The process was stopped for so long.
-    assert_eq!(member.next(now + TERM.lease), Next::Wait(None));
+    let next = member.next(now + TERM.lease);
+    assert!(matches!(next, Next::Wait(Some(_))), "{next:?}");
     assert_eq!(granted.over.try_recv(), Err(TryRecvError::Closed));
 }
 

@@ -213,15 +213,14 @@ fn another_memory_grants_nothing_until_all_that_was_granted_is_over() {
 }
 
 #[test]
-fn a_clock_that_goes_back_stands_still() {
+fn a_clock_that_goes_back_costs_nothing() {
     let mut world = sixteen(9);
     world.skew = -10_000_000;
     let back = world.now;
     world.run_for(seconds(30));
     let is_after = |sent: &&Duration| **sent > back + seconds(1);
     let first = *world.sends.iter().find(is_after).expect("it goes on") - back;
-    println!("the clock goes back by 10 s: the next is sent after {first:?}");
-    assert!(first >= seconds(9), "{first:?}");
+    assert!(first < seconds(2), "{first:?}");
     assert_eq!(world.service.refused, 0, "{}", world.service.refusals());
     let utilisation = earns("afterwards", &mut world, seconds(20));
     assert!(utilisation > 0.7, "{utilisation}");

@@ -79,7 +79,7 @@ impl Process {
 
     pub(super) fn demand(&mut self, now: Duration, calls: usize) {
         for _ in 0..calls {
-            self.member.wait(now, false);
+            self.member.wait(now, false, false);
         }
     }
 
@@ -128,6 +128,7 @@ impl Process {
         for Granted { id, until, over } in self.member.answered(&ask, reply, sent, at) {
             match self.member.next_waiting() {
                 Some(since) if at < until => {
+                    self.member.used(id);
                     self.calls.insert(id, over);
                     self.seen.first.get_or_insert(now);
                     self.seen.sent += 1;
@@ -136,7 +137,7 @@ impl Process {
                 }
                 stale => {
                     self.member.ended(Event::Unsent(id), self.base);
-                    stale.map(|since| self.member.wait(since, false));
+                    stale.map(|since| self.member.wait(since, false, false));
                 }
             }
         }
@@ -192,7 +193,9 @@ fn told(ask: &Ask) -> Vec<Told> {
     let event = |event: &Event| match *event {
         Event::Proven(id, Heard::Accepted) => Told::Proven(id, "a", 0),
         Event::Proven(id, Heard::Refused) => Told::Proven(id, "r", 0),
-        Event::Proven(id, Heard::QuotaExceeded(hint)) => Told::Proven(id, "q", micros(hint)),
+        Event::Proven(id, Heard::QuotaExceeded(hint)) => {
+            Told::Proven(id, "q", hint.map_or(0, micros))
+        }
         Event::Proven(id, Heard::Nothing) => Told::Proven(id, "n", 0),
         Event::Within(id, within) => Told::Lost(id, micros(within)),
         Event::Unsent(id) => Told::Unsent(id),
