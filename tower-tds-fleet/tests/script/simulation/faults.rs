@@ -255,7 +255,7 @@ fn a_clock_that_goes_forward_costs_one_quota_at_the_most() {
 fn a_refusal_that_one_hears_silences_all() {
     for seed in 30..35 {
         let mut world = sixteen(seed);
-        world.service = Service::by(Rule::SlidingLog);
+        world.service = Service::by(Rule::SlidingLogAll);
         world.hop = Hop::None;
         world.run_for(seconds(5));
         world.disturb(50);
