@@ -58,7 +58,7 @@ if not s or s.run ~= run then
   s = { run = run, terms = terms, last = now, opens = now + recover, seq = now, open = 0, due = 0,
     empty = 0, usual = 0, answered = 0, careful = 0, rung = 0, evidence = 0, down = 0,
     climbs = now + clean, clean = clean, climbed = 0, silent = 0, paused = 0, trial = 0,
-    next = 0, past = '', leases = '', queue = '' }
+    next = 0, past = '', leases = '', who = '', told = '', asked = '' }
 end
 if s.terms ~= terms then
   return redis.error_reply('FLEETTERMS ' .. s.terms)
@@ -67,7 +67,7 @@ now = max(now, s.last)
 s.last = now
 -- The proofs in their order, and the leases: since when, and until when if nothing is heard.
 local past, granted, ends = numbers(s.past), {}, {}
-local leases = numbers(s.leases)
+local leases, known = numbers(s.leases), #past
 for at = 1, #leases, 3 do
   local id = leases[at]
   granted[id], ends[id] = leases[at + 1], leases[at + 2]
@@ -297,29 +297,24 @@ end
 
 -- Each member that waits stands in the queue once: who it is, when it was told to ask, when it asked.
 -- Who was told and has not come is passed over, and stays first.
-local queue = numbers(s.queue)
-local length = #queue / 3
-local who, due, asked = {}, {}, {}
-for at = 1, length do
-  who[at], due[at], asked[at] = queue[3 * at - 2], queue[3 * at - 1], queue[3 * at]
+local function without(text, at) return string.sub(text, 1, 8 * at - 8) .. string.sub(text, 8 * at + 1) end
+local function with(text, at, number)
+  return string.sub(text, 1, 8 * at - 8) .. struct.pack('<d', number) .. string.sub(text, 8 * at - 7)
 end
--- Each member that waits stands in the queue once: MEMBER, CHANNEL, when it was told to ask, when it asked.
--- Who was told and has not come is passed over, and stays first.
-local function is_late(at) return due[at] > 0 and due[at] + 50000 < now end
-local function leave(at)
-  length = length - 1
-  table.remove(who, at)
-  return table.remove(due, at), table.remove(asked, at)
+while #s.asked > 0 and struct.unpack('<d', s.asked) + 3000000 < now do
+  s.who, s.told, s.asked = without(s.who, 1), without(s.told, 1), without(s.asked, 1)
 end
-while asked[1] and asked[1] + 3000000 < now do leave(1) end
-local place, rank = length + 1, 1
-for at = 1, length do
-  if who[at] == member then
-    place = at
-    leave(at)
-    break
-  end
-  if not is_late(at) then rank = rank + 1 end
+local mine, due = struct.pack('<d', member), numbers(s.told)
+local found = string.find(s.who, mine, 1, true)
+while found and found % 8 ~= 1 do found = string.find(s.who, mine, found + 1, true) end
+local place = found and (found + 7) / 8 or #due + 1
+if found then
+  s.who, s.asked = without(s.who, place), without(s.asked, place)
+  table.remove(due, place)
+end
+local late, rank = now - 50000, 1
+for at = 1, place - 1 do
+  if due[at] == 0 or due[at] >= late then rank = rank + 1 end
 end
 local wait = 0
 if want > 0 then
@@ -328,50 +323,45 @@ if want > 0 then
     repeat
       grant()
       want = want - 1
-      at = want > 0 and length == 0 and opens_at(1, math.huge)
+      at = want > 0 and #due == 0 and opens_at(1, math.huge)
     until not at or at > now
-    if want > 0 and length > 0 then
+    if want > 0 and #due > 0 then
       -- The next one is for the others first.
-      place = length + 1
+      place = #due + 1
       at = opens_at(place, math.huge)
     end
   end
   if want > 0 then
-    length = length + 1
-    table.insert(who, place, member)
+    s.who, s.asked = with(s.who, place, member), with(s.asked, place, now)
     table.insert(due, place, at or 0)
-    table.insert(asked, place, now)
     wait = at and at - now or -1
   end
 end
 
 -- Those who can be told now, or told better.
 rank = 0
-for at = 1, length do
-  if not is_late(at) then
+for at, told in ipairs(due) do
+  if told == 0 or told >= late then
     rank = rank + 1
-    local told = due[at]
-    if who[at] ~= member and (told == 0 or told > now) then
+    if (told == 0 or told > now) and not (want > 0 and at == place) then
       local better = told > 0 and told - 1000 or math.huge
       local opens = opens_at(rank, better)
       if not opens or opens > better then break end
       due[at] = opens
-      redis.call('PUBLISH', channels .. string.format('%.0f', who[at]), math.ceil(opens - now))
+      local who = struct.unpack('<d', s.who, 8 * at - 7)
+      redis.call('PUBLISH', channels .. string.format('%.0f', who), math.ceil(opens - now))
     end
   end
 end
+s.told = packed(due, 1, #due)
 
-s.past = packed(past, old, n)
+s.past = string.sub(s.past, 8 * old - 7) .. packed(past, known + 1, n)
 leases = {}
 for id, since in pairs(granted) do
   local at = #leases
   leases[at + 1], leases[at + 2], leases[at + 3] = id, since, ends[id]
 end
 s.leases = packed(leases, 1, #leases)
-for at = 1, length do
-  queue[3 * at - 2], queue[3 * at - 1], queue[3 * at] = who[at], due[at], asked[at]
-end
-s.queue = packed(queue, 1, 3 * length)
 redis.call('SET', KEYS[1], cmsgpack.pack(s))
 local live = s.open + n - young + 1
 return { s.seq - first + 1, first, math.ceil(wait), max(s.paused - now, 0), live, s.rung, max(s.opens - now, 0), unpack(unknown) }

@@ -156,8 +156,8 @@ fn doubles(lua: &Lua, (format, numbers): (String, Variadic<f64>)) -> mlua::Resul
 }
 
 /// As `struct.unpack`, which gives where it has stopped, too.
-fn numbers(_: &Lua, (format, bytes, at): (String, Bytes, usize)) -> mlua::Result<Variadic<f64>> {
-    let (count, bytes) = (format.len() - 1, bytes.as_bytes());
+fn numbers(_: &Lua, (format, bytes, at): (String, Bytes, Option<usize>)) -> mlua::Result<Variadic<f64>> {
+    let (count, bytes, at) = (format.len() - 1, bytes.as_bytes(), at.unwrap_or(1));
     let (read, _) = bytes[at - 1..][..count * 8].as_chunks();
     let stops = u32::try_from(at + count * 8).expect("not large");
     let numbers = read.iter().map(|bytes| f64::from_le_bytes(*bytes));
