@@ -11,6 +11,7 @@
 
 mod alike;
 #[path = "../../src/member.rs"]
+#[expect(dead_code, reason = "the thread of a member needs more of it")]
 mod member;
 mod simulation;
 mod store;

@@ -232,7 +232,12 @@ impl World {
                     };
                 }
                 let server = self.server;
-                let asked = Asked { server, want, told, answered };
+                let asked = Asked {
+                    server,
+                    want,
+                    told,
+                    answered,
+                };
                 self.at(now + delay, What::Ask(who, connection, asked));
             }
             Err(Some(at)) if process.wakes.is_none_or(|wakes| at < wakes) => {
@@ -253,15 +258,31 @@ impl World {
         let now = i64::try_from(self.now.as_micros()).expect("no eternity");
         self.store.move_to(CLOCK + now + self.skew);
         let want = i64::try_from(asked.want).expect("few");
-        let reply = self.store.ask(&who.to_string(), want, &asked.told).expect("one set of terms");
+        let reply = self
+            .store
+            .ask(&who.to_string(), want, &asked.told)
+            .expect("one set of terms");
         if asked.answered {
             let at = self.delivered(who);
             let wait = u64::try_from(reply.wait).ok().map(Duration::from_micros);
             let (granted, unknown) = (reply.granted, reply.unknown);
-            self.at(at, What::Answer(who, connection, Reply { granted, wait, unknown }));
+            self.at(
+                at,
+                What::Answer(
+                    who,
+                    connection,
+                    Reply {
+                        granted,
+                        wait,
+                        unknown,
+                    },
+                ),
+            );
         }
         for (channel, wait) in self.store.take_told() {
-            let whom = channel.strip_prefix("to-").and_then(|whom| whom.parse().ok());
+            let whom = channel
+                .strip_prefix("to-")
+                .and_then(|whom| whom.parse().ok());
             let whom: usize = whom.expect("the channel of a process");
             let at = self.delivered(whom);
             let wait = Duration::from_micros(wait.unsigned_abs());
@@ -306,7 +327,11 @@ impl World {
         if answers {
             let ready = self.now + self.service.takes(accepted, &mut self.rng);
             let at = self.down.arrival(ready, &mut self.rng);
-            let heard = if accepted { Heard::Accepted } else { Heard::Refused };
+            let heard = if accepted {
+                Heard::Accepted
+            } else {
+                Heard::Refused
+            };
             self.at(at, What::Response(who, id, heard));
         }
     }

@@ -151,12 +151,18 @@ impl Store {
 /// As `struct.pack`, of as many numbers as the format names.
 fn doubles(lua: &Lua, (format, numbers): (String, Variadic<f64>)) -> mlua::Result<Bytes> {
     assert_eq!(format, format!("<{}", "d".repeat(numbers.len())));
-    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let bytes: Vec<u8> = numbers
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect();
     lua.create_string(bytes)
 }
 
 /// As `struct.unpack`, which gives where it has stopped, too.
-fn numbers(_: &Lua, (format, bytes, at): (String, Bytes, Option<usize>)) -> mlua::Result<Variadic<f64>> {
+fn numbers(
+    _: &Lua,
+    (format, bytes, at): (String, Bytes, Option<usize>),
+) -> mlua::Result<Variadic<f64>> {
     let (count, bytes, at) = (format.len() - 1, bytes.as_bytes(), at.unwrap_or(1));
     let (read, _) = bytes[at - 1..][..count * 8].as_chunks();
     let stops = u32::try_from(at + count * 8).expect("not large");

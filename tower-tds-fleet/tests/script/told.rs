@@ -62,11 +62,20 @@ fn a_lease_that_the_store_does_not_know_ends_when_it_would_have() {
     let (mut member, _granted) = member(now);
     let ends = member.over_at();
     let later = now + TERM.lease / 4;
-    let Next::Ask(Ask { want: 0, events, kept }) = member.next(later) else {
+    let Next::Ask(Ask {
+        want: 0,
+        events,
+        kept,
+    }) = member.next(later)
+    else {
         panic!("it is to be renewed");
     };
     assert_eq!(kept, [7]);
-    let ask = Ask { want: 0, events, kept };
+    let ask = Ask {
+        want: 0,
+        events,
+        kept,
+    };
     member.answered(&ask, reply(&[], &[7]), later, later);
     assert_eq!(member.over_at(), ends);
 }

@@ -10,11 +10,17 @@ fn seconds(seconds: u64) -> Duration {
 
 fn shares(world: &World, before: &[u64]) -> Vec<u64> {
     let processes = world.processes.iter().zip(before);
-    processes.map(|(process, before)| process.seen.sent - before).collect()
+    processes
+        .map(|(process, before)| process.seen.sent - before)
+        .collect()
 }
 
 fn sent(world: &World) -> Vec<u64> {
-    world.processes.iter().map(|process| process.seen.sent).collect()
+    world
+        .processes
+        .iter()
+        .map(|process| process.seen.sent)
+        .collect()
 }
 
 #[test]
@@ -26,13 +32,17 @@ fn fifty_that_always_have_work_all_begin_within_two_seconds_and_share_alike() {
         }
         world.run_for(seconds(2));
         let first = world.processes.iter().map(|process| process.seen.first);
-        let first = first.map(|first| first.expect("a lease within two seconds")).max();
+        let first = first
+            .map(|first| first.expect("a lease within two seconds"))
+            .max();
         let before = sent(&world);
         world.run_for(seconds(60));
         let shares = shares(&world, &before);
         let (least, most) = (shares.iter().min(), shares.iter().max());
         let (least, most) = (*least.expect("some"), *most.expect("some"));
-        println!("backlogs {backlogs:?}: first grants until {first:?}, shares of a minute {least} to {most}");
+        println!(
+            "backlogs {backlogs:?}: first grants until {first:?}, shares of a minute {least} to {most}"
+        );
         assert!(least * 10 >= most * 8, "{shares:?}");
         assert_eq!(world.service.refused, 0);
     }
@@ -53,8 +63,14 @@ fn who_alone_has_work_gets_the_whole_quota() {
         world.run_for(seconds(60));
         utilisation.push(world.utilisation(since, before));
     }
-    println!("alone {:.3}, among 49 without work {:.3}", utilisation[0], utilisation[1]);
-    assert!((utilisation[0] - utilisation[1]).abs() < 0.01, "{utilisation:?}");
+    println!(
+        "alone {:.3}, among 49 without work {:.3}",
+        utilisation[0], utilisation[1]
+    );
+    assert!(
+        (utilisation[0] - utilisation[1]).abs() < 0.01,
+        "{utilisation:?}"
+    );
 }
 
 #[test]
@@ -71,7 +87,9 @@ fn a_modest_member_waits_for_its_turn_only() {
     let waits = &mut world.processes[1].seen.waits;
     waits.sort();
     let (median, longest) = (waits[150], waits[299]);
-    println!("one call in 173 ms beside a greedy member: median wait {median:?}, longest {longest:?}");
+    println!(
+        "one call in 173 ms beside a greedy member: median wait {median:?}, longest {longest:?}"
+    );
     // The greedy one may have taken what a burst allows just before.
     assert!(longest < Duration::from_millis(600), "{waits:?}");
     assert!(median < Duration::from_millis(60), "{waits:?}");

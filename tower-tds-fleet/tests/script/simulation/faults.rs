@@ -17,7 +17,10 @@ fn seconds(seconds: u64) -> Duration {
 
 fn network(name: &str) -> Path {
     let mut networks = NETWORKS.into_iter();
-    networks.find(|network| network.0 == name).expect("one of them").1
+    networks
+        .find(|network| network.0 == name)
+        .expect("one of them")
+        .1
 }
 
 /// Sixteen processes with a lot to do, in a network with jitter, under rules that prove everything.
@@ -34,7 +37,10 @@ fn earns(what: &str, world: &mut World, time: Duration) -> f64 {
     let (since, before) = (world.now, world.service.arrived);
     world.run_for(time);
     let utilisation = world.utilisation(since, before);
-    println!("{what}: utilisation {utilisation:.3}, refused {}", world.service.refused);
+    println!(
+        "{what}: utilisation {utilisation:.3}, refused {}",
+        world.service.refused
+    );
     assert_eq!(world.service.refused, 0, "{}", world.service.refusals());
     utilisation
 }
@@ -52,7 +58,9 @@ fn members_that_die_take_their_leases_with_them() {
         world.join(process);
     }
     let dying = world.utilisation(since, before);
-    println!("one of 16 dies in about 2.7 s, with all it holds: utilisation {dying:.3} of {calm:.3}");
+    println!(
+        "one of 16 dies in about 2.7 s, with all it holds: utilisation {dying:.3} of {calm:.3}"
+    );
     assert_eq!(world.service.refused, 0, "{}", world.service.refusals());
     // What it held is over after the lease's time.
     world.run_for(seconds(22));
@@ -65,7 +73,11 @@ fn answers_of_the_store_that_are_lost_cost_time_and_nothing_else() {
     for (breaks, hop) in [(200, HOPS[1].1), (20, HOPS[1].1), (50, HOPS[2].1)] {
         let mut world = sixteen(2);
         (world.breaks, world.hop) = (breaks, hop);
-        earns(&format!("one connection in {breaks} questions breaks"), &mut world, seconds(60));
+        earns(
+            &format!("one connection in {breaks} questions breaks"),
+            &mut world,
+            seconds(60),
+        );
         world.breaks = 0;
         world.run_for(seconds(25));
         let after = earns("afterwards", &mut world, seconds(20));
@@ -124,7 +136,8 @@ fn who_is_stopped_for_less_than_the_bound_is_not_refused() {
 
 /// Under the rules of the window alone, where fifty go at once if they can.
 fn at_once(seed: u64, processes: usize) -> World {
-    let mut world = World::new(seed, processes, 60).with_terms("50 1002000 20000 20040 0 -1 0 31002000");
+    let mut world =
+        World::new(seed, processes, 60).with_terms("50 1002000 20000 20040 0 -1 0 31002000");
     world.service = Service::by(Rule::SlidingLog);
     world.run_for(seconds(40));
     world
@@ -136,7 +149,10 @@ fn who_is_stopped_for_longer_than_its_lease_may_be_refused() {
         let (rounds, mut late) = (4, 0);
         for _ in 0..rounds {
             // All at once, while others take their places; then they send all that they have kept.
-            let first = world.processes.iter().position(|process| process.backlog > 0);
+            let first = world
+                .processes
+                .iter()
+                .position(|process| process.backlog > 0);
             let stopped = first.expect("some")..world.processes.len();
             for who in stopped.clone() {
                 let process = Process::like(&world.processes[who]);
@@ -144,7 +160,10 @@ fn who_is_stopped_for_longer_than_its_lease_may_be_refused() {
                 world.join(process);
             }
             world.run_for(seconds(24));
-            late += stopped.clone().map(|who| world.processes[who].held()).sum::<usize>();
+            late += stopped
+                .clone()
+                .map(|who| world.processes[who].held())
+                .sum::<usize>();
             for who in stopped {
                 world.processes[who].backlog = 0;
             }
@@ -154,7 +173,10 @@ fn who_is_stopped_for_longer_than_its_lease_may_be_refused() {
         println!("stops of 25 s, {what}: {late} sent too late, refused {refused}");
         // The bound is needed, and what is beyond it costs no more than what comes late.
         assert!(refused > 0 || what != "window");
-        assert!(refused <= u64::try_from(late).expect("few"), "{refused} of {late}");
+        assert!(
+            refused <= u64::try_from(late).expect("few"),
+            "{refused} of {late}"
+        );
     }
 }
 
@@ -166,14 +188,27 @@ fn another_memory_grants_nothing_until_all_that_was_granted_is_over() {
         world.loses = 20;
         world.run_for(Duration::from_millis(500 + 391 * round));
         let forgotten = world.now;
-        if round % 2 == 0 { world.restart() } else { world.store.flush() }
+        if round % 2 == 0 {
+            world.restart()
+        } else {
+            world.store.flush()
+        }
         world.run_for(seconds(75));
         let is_after = |sent: &&Duration| **sent > forgotten + seconds(2);
         let first = *world.sends.iter().find(is_after).expect("it opens again");
         let opens = Duration::from_micros(31_002_000);
-        assert!(first >= forgotten + opens, "{round}: {:?}", first - forgotten);
+        assert!(
+            first >= forgotten + opens,
+            "{round}: {:?}",
+            first - forgotten
+        );
         assert!(first < forgotten + seconds(34), "{:?}", first - forgotten);
-        assert_eq!(world.service.refused, 0, "{round}: {}", world.service.refusals());
+        assert_eq!(
+            world.service.refused,
+            0,
+            "{round}: {}",
+            world.service.refusals()
+        );
     }
 }
 
@@ -195,7 +230,10 @@ fn a_clock_that_goes_back_stands_still() {
 #[test]
 fn a_clock_that_goes_forward_costs_one_quota_at_the_most() {
     for jump in [1_000_000, 60_000_000] {
-        for (what, begin) in [("window", (|seed| at_once(seed, 4)) as fn(u64) -> World), ("all rules", sixteen)] {
+        for (what, begin) in [
+            ("window", (|seed| at_once(seed, 4)) as fn(u64) -> World),
+            ("all rules", sixteen),
+        ] {
             let mut most = 0;
             for seed in 20..25 {
                 let mut world = begin(seed);
@@ -204,7 +242,10 @@ fn a_clock_that_goes_forward_costs_one_quota_at_the_most() {
                 world.run_for(seconds(5));
                 most = most.max(world.service.refused);
             }
-            println!("the clock goes forward by {} ms, {what}: at most {most} refused", jump / 1_000);
+            println!(
+                "the clock goes forward by {} ms, {what}: at most {most} refused",
+                jump / 1_000
+            );
             assert!(most > 0 || what != "window", "it costs nothing?");
             assert!(most <= 50, "{most}");
         }
@@ -222,9 +263,17 @@ fn a_refusal_that_one_hears_silences_all() {
         let heard = world.refusals.len();
         world.run_for(seconds(4));
         let heard = &world.refusals[heard..];
-        let (first, last) = (*heard.first().expect("a refusal"), *heard.last().expect("a refusal"));
-        let silent = |sent: &&Duration| **sent > first && **sent < last + Duration::from_millis(1_002);
-        assert_eq!(world.sends.iter().find(silent), None, "heard at {first:?} and {last:?}");
+        let (first, last) = (
+            *heard.first().expect("a refusal"),
+            *heard.last().expect("a refusal"),
+        );
+        let silent =
+            |sent: &&Duration| **sent > first && **sent < last + Duration::from_millis(1_002);
+        assert_eq!(
+            world.sends.iter().find(silent),
+            None,
+            "heard at {first:?} and {last:?}"
+        );
     }
 }
 
@@ -240,7 +289,9 @@ fn a_bucket_without_burst_is_found_out_after_a_few_refusals() {
         world.run_for(seconds(60));
         let late = world.service.refused - early;
         let utilisation = world.utilisation(since, before);
-        println!("a bucket without burst, {name}: refused {early} in a minute, then {late}; {utilisation:.3}");
+        println!(
+            "a bucket without burst, {name}: refused {early} in a minute, then {late}; {utilisation:.3}"
+        );
         assert!(early <= 20, "{early}");
         assert_eq!(late, 0);
     }

@@ -28,7 +28,10 @@ pub(super) const NETWORKS: [(&str, Path); 6] = [
     ("near", Path::new(0, Jitter::None)),
     ("none", Path::new(10, Jitter::None)),
     ("u5", Path::new(10, Jitter::UpTo(Duration::from_millis(5)))),
-    ("u50", Path::new(10, Jitter::UpTo(Duration::from_millis(50)))),
+    (
+        "u50",
+        Path::new(10, Jitter::UpTo(Duration::from_millis(50))),
+    ),
     ("logn", Path::new(10, LOGNORMAL)),
     ("spike", Path::new(10, Jitter::Stalls)),
 ];
@@ -72,7 +75,11 @@ impl Path {
                     let calm = Duration::from_millis(4_700).mul_f64(exponential(rng));
                     self.stall += STALL + calm;
                 }
-                if self.stall <= at && !self.stall.is_zero() { self.stall + STALL } else { at }
+                if self.stall <= at && !self.stall.is_zero() {
+                    self.stall + STALL
+                } else {
+                    at
+                }
             }
         }
     }

@@ -174,8 +174,12 @@ impl Process {
 
     /// Calls whose leases are over.
     fn abort(&mut self) {
-        let is_over = |over: &mut oneshot::Receiver<_>| over.try_recv() == Err(TryRecvError::Closed);
-        let over = self.calls.iter_mut().filter_map(|(id, over)| is_over(over).then_some(*id));
+        let is_over =
+            |over: &mut oneshot::Receiver<_>| over.try_recv() == Err(TryRecvError::Closed);
+        let over = self
+            .calls
+            .iter_mut()
+            .filter_map(|(id, over)| is_over(over).then_some(*id));
         for id in over.collect::<Vec<_>>() {
             self.seen.aborted += 1;
             self.gave_up(id);

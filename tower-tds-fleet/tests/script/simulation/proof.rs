@@ -15,7 +15,11 @@ use super::{
 /// One cell: the utilisation, and what was refused.
 fn run(seed: u64, place: &Place<'_>, proven: bool, bursts: bool, grants: u64) -> (f64, String) {
     let members = place.members;
-    let backlog = if bursts { 0 } else { 60_usize.div_ceil(members).max(2) };
+    let backlog = if bursts {
+        0
+    } else {
+        60_usize.div_ceil(members).max(2)
+    };
     let mut world = World::new(seed, members, backlog);
     (world.up, world.down, world.hop) = (place.path.clone(), place.path.clone(), place.hop);
     if proven {
