@@ -109,5 +109,5 @@ fn context(key: &str) -> Vec<u8> {
 /// No other use of the secret derives the same, and a change of anything here is another version.
 const LABEL: &[u8] = b"tower-tds-fleet token 1";
 const VERSION: u8 = 1;
-/// Of XChaCha20: long enough to be random.
+/// The length of `XNonce`, which is enough for random ones.
 const NONCE: usize = 24;

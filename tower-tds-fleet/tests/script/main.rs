@@ -3,6 +3,7 @@
     clippy::arithmetic_side_effects,
     reason = "an overflow in a test is a failed test"
 )]
+#![expect(clippy::print_stdout, reason = "the tables that a run is made for")]
 #![expect(
     clippy::expect_used,
     clippy::panic,

@@ -1,6 +1,6 @@
 //! The script of the leases as Redis runs it, on a clock that stands until it is moved.
 
-use mlua::{Function, Lua, String as Bytes, Table, Value, Variadic};
+use mlua::{Function, Lua, LuaString, Table, Value, Variadic};
 
 const SCRIPT: &str = include_str!("../../src/lease.lua");
 
@@ -149,7 +149,7 @@ impl Store {
 }
 
 /// As `struct.pack`, of as many numbers as the format names.
-fn doubles(lua: &Lua, (format, numbers): (String, Variadic<f64>)) -> mlua::Result<Bytes> {
+fn doubles(lua: &Lua, (format, numbers): (String, Variadic<f64>)) -> mlua::Result<LuaString> {
     assert_eq!(format, format!("<{}", "d".repeat(numbers.len())));
     let bytes: Vec<u8> = numbers
         .iter()
@@ -161,7 +161,7 @@ fn doubles(lua: &Lua, (format, numbers): (String, Variadic<f64>)) -> mlua::Resul
 /// As `struct.unpack`, which gives where it has stopped, too.
 fn numbers(
     _: &Lua,
-    (format, bytes, at): (String, Bytes, Option<usize>),
+    (format, bytes, at): (String, LuaString, Option<usize>),
 ) -> mlua::Result<Variadic<f64>> {
     let (count, bytes, at) = (format.len() - 1, bytes.as_bytes(), at.unwrap_or(1));
     let (read, _) = bytes[at - 1..][..count * 8].as_chunks();

@@ -136,7 +136,9 @@ impl Process {
                 }
                 stale => {
                     self.member.ended(Event::Unsent(id));
-                    stale.map(|since| self.member.wait(since, false));
+                    if let Some(since) = stale {
+                        self.member.wait(since, false);
+                    }
                 }
             }
         }
