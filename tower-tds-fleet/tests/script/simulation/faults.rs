@@ -182,7 +182,7 @@ fn who_is_stopped_for_longer_than_its_lease_may_be_refused() {
 
 #[test]
 fn another_memory_grants_nothing_until_all_that_was_granted_is_over() {
-    for round in 0..20 {
+    for round in 0..12 {
         let mut world = sixteen(100 + round);
         world.hop = HOPS[usize::try_from(round).expect("few") % 3].1;
         world.loses = 20;
