@@ -3,6 +3,7 @@
     clippy::arithmetic_side_effects,
     reason = "an overflow in a test is a failed test"
 )]
+#![expect(clippy::print_stdout, reason = "the tables that a run is made for")]
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -13,6 +14,7 @@ mod alike;
 #[path = "../../src/clock.rs"]
 mod clock;
 #[path = "../../src/member.rs"]
+#[expect(dead_code, reason = "the thread of a member needs more of it")]
 mod member;
 mod memory;
 mod shares;

@@ -182,7 +182,7 @@ fn who_is_stopped_for_longer_than_its_lease_may_be_refused() {
 
 #[test]
 fn another_memory_grants_nothing_until_all_that_was_granted_is_over() {
-    for round in 0..20 {
+    for round in 0..12 {
         let mut world = sixteen(100 + round);
         world.hop = HOPS[usize::try_from(round).expect("few") % 3].1;
         world.loses = 20;
@@ -229,13 +229,13 @@ fn a_clock_that_goes_back_costs_nothing() {
 #[test]
 fn a_clock_that_goes_forward_costs_one_quota_at_the_most() {
     for jump in [1_000_000, 60_000_000] {
-        for (what, begin) in [
-            ("window", (|seed| at_once(seed, 4)) as fn(u64) -> World),
-            ("all rules", sixteen),
-        ] {
+        for what in ["window", "all rules"] {
             let mut most = 0;
             for seed in 20..25 {
-                let mut world = begin(seed);
+                let mut world = match what {
+                    "window" => at_once(seed, 4),
+                    _ => sixteen(seed),
+                };
                 world.run_for(Duration::from_millis(173 * seed));
                 world.skew = jump;
                 world.run_for(seconds(5));

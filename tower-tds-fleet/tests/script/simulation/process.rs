@@ -137,7 +137,9 @@ impl Process {
                 }
                 stale => {
                     self.member.ended(Event::Unsent(id), self.base);
-                    stale.map(|since| self.member.wait(since, false, false));
+                    if let Some(since) = stale {
+                        self.member.wait(since, false, false);
+                    }
                 }
             }
         }
@@ -195,7 +197,7 @@ fn told(ask: &Ask) -> Vec<Told> {
         Event::Proven(id, Heard::Refused) => Told::Proven(id, "r", 0),
         Event::Proven(id, Heard::QuotaExceeded(hint)) => {
             Told::Proven(id, "q", hint.map_or(0, micros))
-        }
+        },
         Event::Proven(id, Heard::Nothing) => Told::Proven(id, "n", 0),
         Event::Within(id, within) => Told::Lost(id, micros(within)),
         Event::Unsent(id) => Told::Unsent(id),

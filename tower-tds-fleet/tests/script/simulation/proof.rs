@@ -65,7 +65,7 @@ fn in_network(network: usize) {
             let place = Place { path, hop, members };
             let seed = u64::try_from(network * 100 + at * 10 + hop_at).expect("few") << 32;
             // With the rules that prove all, and with the default.
-            let grants = all.map_or(1_200, |all| all / 48);
+            let grants = all.map_or(800, |all| all / 48);
             let (proven, _) = run(seed, &place, true, false, grants);
             let (bursty, _) = run(seed + 1, &place, true, true, grants);
             let (greedy, would) = run(seed + 2, &place, false, false, grants);
