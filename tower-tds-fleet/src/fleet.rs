@@ -259,7 +259,9 @@ impl Shared {
                 if held.is_fresh() {
                     held.stage = Stage::Used;
                     held.first_in_line = ask.first_in_line;
-                    self.lock().member.used(held.id);
+                    if self.lock().member.used(held.id, clock::now()) {
+                        self.news.notify_one();
+                    }
                     return Ok(held);
                 }
             }

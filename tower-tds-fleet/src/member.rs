@@ -292,12 +292,12 @@ impl<W> Member<W> {
                 kept,
             });
         }
-        let renewal = self
+        // Of those too that nobody uses yet: whether they are used by then is seen then.
+        let dues = self
             .held
             .values()
-            .filter(|held| held.renewed)
-            .filter_map(|held| held.since.checked_add(due))
-            .min();
+            .filter_map(|held| held.since.checked_add(due));
+        let renewal = dues.filter(|at| *at > now).min();
         let asks = self.ask_at.filter(|_| !self.waiting.is_empty());
         Next::Wait(renewal.into_iter().chain(asks).chain(heartbeat).min())
     }
@@ -368,11 +368,14 @@ impl<W> Member<W> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// A lease is used from now on, and kept. What nobody uses ends by itself.
-    pub(crate) fn used(&mut self, id: Id) {
-        if let Some(held) = self.held.get_mut(&id) {
+    /// A lease is used from now on, and kept. What nobody uses ends by itself. Says whether it is to be
+    /// renewed already.
+    pub(crate) fn used(&mut self, id: Id, now: Instant) -> bool {
+        let due = self.term.renewed_after();
+        self.held.get_mut(&id).is_some_and(|held| {
             held.renewed = true;
-        }
+            now.saturating_duration_since(held.since) >= due
+        })
     }
 
     /// When the next lease is over that cannot be kept.

@@ -117,9 +117,9 @@ async fn a_lease_is_renewed_in_time_and_is_over_when_that_fails_for_long() {
     let mut lease = member.answered(&ask, granted(&[7]), sent, sent).remove(0);
     assert_eq!(lease.until, sent + LEASE / 2);
     member.next_waiting();
-    // What nobody uses is not kept.
-    assert_eq!(waits(&mut member), Some(IDLE));
-    member.used(7);
+    // Whether anybody uses it is seen then.
+    assert_eq!(waits(&mut member), Some(LEASE / 8));
+    assert!(!member.used(7, now()));
     assert_eq!(waits(&mut member), Some(LEASE / 8));
     for _ in 0..10 {
         advance(LEASE / 8).await;
@@ -158,7 +158,7 @@ async fn what_the_store_does_not_know_is_not_asked_for_again() {
     let ask = asks(&mut member);
     member.answered(&ask, granted(&[7]), now(), now());
     member.next_waiting();
-    member.used(7);
+    assert!(!member.used(7, now()));
     advance(LEASE / 8).await;
     let ask = asks(&mut member);
     let reply = Reply {
@@ -282,7 +282,20 @@ async fn a_lease_of_limits_whose_lost_requests_count_for_long_is_renewed_in_time
     let ask = asks(&mut member);
     let lease = member.answered(&ask, granted(&[7]), now(), now()).remove(0);
     member.next_waiting();
-    member.used(7);
+    assert!(!member.used(7, now()));
     let renewed = waits(&mut member).expect("it is kept");
     assert!(now() + renewed * 3 < lease.until, "{renewed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_nobody_uses_is_not_kept_and_one_that_is_used_late_is() {
+    let mut member = heard_of();
+    member.wait(1, false, false);
+    let ask = asks(&mut member);
+    member.answered(&ask, granted(&[7]), now(), now());
+    member.next_waiting();
+    advance(LEASE / 8).await;
+    assert_eq!(waits(&mut member), Some(IDLE - LEASE / 8), "nobody uses it");
+    assert!(member.used(7, now()), "it is to be renewed at once");
+    assert_eq!(asks(&mut member).kept, [7]);
 }

@@ -128,6 +128,7 @@ async fn a_call_that_outlives_its_lease_is_ended() {
     // Longer than a lease lives by itself: it is renewed.
     sleep(Duration::from_secs(12)).await;
     assert_eq!((fleet.status().held, call.is_finished()), (1, false));
+    assert_eq!(server.ledger().summary().aborted, 0, "it was made again");
     store.kill();
     // It is made again, and there is no lease for that.
     while server.ledger().summary().aborted == 0 {

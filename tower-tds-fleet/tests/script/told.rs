@@ -23,7 +23,7 @@ fn member(now: Instant) -> (Member<()>, Granted) {
     };
     let granted = member.answered(&ask, reply(&[7], &[]), now, now).remove(0);
     member.next_waiting();
-    member.used(granted.id);
+    member.used(granted.id, now);
     (member, granted)
 }
 

@@ -128,7 +128,7 @@ impl Process {
         for Granted { id, until, over } in self.member.answered(&ask, reply, sent, at) {
             match self.member.next_waiting() {
                 Some(since) if at < until => {
-                    self.member.used(id);
+                    self.member.used(id, self.base + now);
                     self.calls.insert(id, over);
                     self.seen.first.get_or_insert(now);
                     self.seen.sent += 1;
@@ -197,7 +197,7 @@ fn told(ask: &Ask) -> Vec<Told> {
         Event::Proven(id, Heard::Refused) => Told::Proven(id, "r", 0),
         Event::Proven(id, Heard::QuotaExceeded(hint)) => {
             Told::Proven(id, "q", hint.map_or(0, micros))
-        },
+        }
         Event::Proven(id, Heard::Nothing) => Told::Proven(id, "n", 0),
         Event::Within(id, within) => Told::Lost(id, micros(within)),
         Event::Unsent(id) => Told::Unsent(id),
