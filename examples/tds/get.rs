@@ -39,9 +39,13 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
     let Service {
         builder,
         state,
+        mut fleet,
         simulated,
     } = job.service.find().await?;
     let client = builder.build()?;
+    // Before the deadline begins: it is not the call that takes so long, and the next start is no sooner.
+    fleet.opened().await;
+    fleet.clone().watch();
     let begun = Instant::now();
     // The token first: those who wait for one and the same begin together, and their turns are for that.
     let token = timeout(job.deadline, client.tokens().ready()).await;
@@ -55,7 +59,9 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
     let left = job.deadline.saturating_sub(begun.elapsed());
     drop(timeout(left.min(SAVING), client.tokens().idle()).await);
     drop(simulated);
-    let answer = answer?;
+    let answer = answer.map_err(|error| {
+        Failure::new(Exit::of(&error), fleet.explain(error.to_string()))
+    })?;
     let written = match &job.out {
         Some(path) => save::whole(path, &answer).await,
         None => say_bytes(&answer),

@@ -97,7 +97,7 @@ enum Stage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FleetStatus {
-    /// Why the store is away, if it is.
+    /// Why the store is away, if it is known to be: in the words of the attempt that failed.
     pub away: Option<Arc<str>>,
     /// Calls of this process that wait for a lease.
     pub waiting: usize,
@@ -165,7 +165,7 @@ impl Fleet {
     pub fn status(&self) -> FleetStatus {
         let state = self.member.shared.lock();
         FleetStatus {
-            away: state.store.why_away(),
+            away: state.store.away(),
             waiting: state.member.waiting(),
             held: state.member.held(),
             live: state.standing.live,
@@ -274,6 +274,13 @@ impl Shared {
 // === impl Store ===
 
 impl Store {
+    fn away(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Here | Self::Sought(_) => None,
+            Self::Away(_, why) => Some(Arc::clone(why)),
+        }
+    }
+
     /// Said to those whose wait is over.
     fn why_away(&self) -> Option<Arc<str>> {
         match self {
