@@ -100,7 +100,7 @@ pub(crate) async fn run(job: Backend) -> Result<Exit, Failure> {
     });
     // The first user need not wait for the token, and a wrong secret is in the first health check.
     let tokens = client.tokens().clone();
-    let mut fleet = service.fleet;
+    let mut fleet = service.fleet.clone();
     tokio::spawn(async move {
         fleet.opened().await;
         fleet.watch();
@@ -112,7 +112,9 @@ pub(crate) async fn run(job: Backend) -> Result<Exit, Failure> {
         .route(OWN[1], routing::get(prometheus))
         .fallback(users)
         .with_state(shared);
-    serve::serve(job.listen, router, &client, job.deadline).await
+    let ended = serve::serve(job.listen, router, &client, job.deadline).await;
+    service.fleet.leave().await;
+    ended
 }
 
 async fn users(State(shared): State<Arc<Shared>>, request: Request) -> Response {

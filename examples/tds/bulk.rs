@@ -111,6 +111,7 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     let ended = run.all(&items, &job).await;
     // Those that are cut short here have a second to tell the service so.
     client.shutdown(Duration::from_secs(1)).await;
+    run.fleet.leave().await;
 
     let exit = ended.unwrap_or_else(|| run.report.exit(&run.reasons));
     let Run {

@@ -6,7 +6,7 @@ use clap::Args;
 use metrics::gauge;
 use serde::Serialize;
 use tds_examples::{causes, warn};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tower_tds::{Builder, Limits, SharedLimits};
 use tower_tds_fleet::{Fleet, FleetStatus, RedisTokens, redis};
 use tower_tds_limits::{AskLease, Ended, Leases};
@@ -74,11 +74,7 @@ pub(crate) struct Health {
 
 impl FleetOptions {
     /// Joins the fleet that is named here, or else by the settings. The store need not be there.
-    pub(crate) fn join(
-        &self,
-        set: Option<String>,
-        simulated: bool,
-    ) -> Result<Membership, Failure> {
+    pub(crate) fn join(&self, set: Option<String>, simulated: bool) -> Result<Membership, Failure> {
         let Some(url) = self.url.clone().or(set) else {
             return Ok(Membership::default());
         };
@@ -93,8 +89,7 @@ impl FleetOptions {
         let part = all.most_connections().get().checked_div(self.processes);
         let part = part.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
         let limits = all.connections(part);
-        let fleet =
-            Fleet::join(&url, &name, &limits).map_err(|error| unusable(causes(&error)))?;
+        let fleet = Fleet::join(&url, &name, &limits).map_err(|error| unusable(causes(&error)))?;
         let store = redis::Client::open(url).map_err(|error| unusable(causes(&error)))?;
         Ok(Membership(Some(Member {
             fleet,
@@ -138,7 +133,8 @@ impl Membership {
             if status.opens_in.is_zero() || status.away.is_some() {
                 return;
             }
-            sleep(status.opens_in).await;
+            // Not for all of it: another member may know more.
+            sleep(status.opens_in.min(LOOK)).await;
         }
     }
 
@@ -154,6 +150,13 @@ impl Membership {
                     self.tell(warn);
                 }
             });
+        }
+    }
+
+    /// For the end: leases that the store is not told of would be kept from the others for 21 s.
+    pub(crate) async fn leave(&self) {
+        if let Some(member) = &self.0 {
+            drop(timeout(LEAVING, member.fleet.idle()).await);
         }
     }
 
@@ -278,5 +281,11 @@ fn waits_for(status: &FleetStatus) -> Option<String> {
     Some(leases)
 }
 
+/// How often a store that grants nothing yet is asked.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// How soon it is said that the store is away.
 const TICK: Duration = Duration::from_millis(500);
+
+/// Some words with a store that is far away.
+const LEAVING: Duration = Duration::from_secs(1);

@@ -71,12 +71,14 @@ pub(crate) async fn run(job: Gateway) -> Result<Exit, Failure> {
     });
     let shared = Arc::new(Shared {
         client: client.clone(),
-        fleet: service.fleet,
+        fleet: service.fleet.clone(),
         deadline: job.deadline,
         key,
     });
     let router = Router::new().fallback(pass).with_state(shared);
-    serve::serve(job.listen, router, &client, GRACE).await
+    let ended = serve::serve(job.listen, router, &client, GRACE).await;
+    service.fleet.leave().await;
+    ended
 }
 
 fn key(job: &Gateway) -> Result<Option<HeaderValue>, Failure> {
@@ -162,9 +164,8 @@ impl Shared {
         *request.headers_mut() = headers;
 
         let answered = self.client.request(request).deadline(deadline).await;
-        let response = answered.map_err(|error| {
-            Refusal::of(&error).because(self.fleet.explain(error.to_string()))
-        })?;
+        let response = answered
+            .map_err(|error| Refusal::of(&error).because(self.fleet.explain(error.to_string())))?;
         let (mut parts, body) = response.into_http().into_parts();
         strip(&mut parts.headers);
         // What the service allows pages, and what it would have a browser keep, is about another address.

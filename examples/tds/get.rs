@@ -58,10 +58,10 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
     // A token that was got is for the next start. It is saved before it is used, so that this ends at once as a rule.
     let left = job.deadline.saturating_sub(begun.elapsed());
     drop(timeout(left.min(SAVING), client.tokens().idle()).await);
+    fleet.leave().await;
     drop(simulated);
-    let answer = answer.map_err(|error| {
-        Failure::new(Exit::of(&error), fleet.explain(error.to_string()))
-    })?;
+    let answer =
+        answer.map_err(|error| Failure::new(Exit::of(&error), fleet.explain(error.to_string())))?;
     let written = match &job.out {
         Some(path) => save::whole(path, &answer).await,
         None => say_bytes(&answer),

@@ -126,6 +126,7 @@ pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
     };
     feeds.shutdown().await;
     client.shutdown(Duration::from_millis(500)).await;
+    service.fleet.leave().await;
     Ok(exit)
 }
 

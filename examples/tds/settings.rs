@@ -76,7 +76,10 @@ impl ServiceOptions {
         let (auth_url, base_url) = (value("TDS_AUTH_URL")?, value("TDS_BASE_URL")?);
         let id = value("TDS_CLIENT_ID")?;
         let secret = settings.get("TDS_CLIENT_SECRET");
-        let (provider, secret): (Provider, _) = match (secret, settings.get("TDS_CLIENT_SECRET_FILE")) {
+        let (provider, secret): (Provider, _) = match (
+            secret,
+            settings.get("TDS_CLIENT_SECRET_FILE"),
+        ) {
             (Some(_), Some(_)) => {
                 return Err(Failure::usage(
                     "TDS_CLIENT_SECRET and TDS_CLIENT_SECRET_FILE are both set: one would be ignored",
@@ -183,7 +186,8 @@ async fn simulated(fleet: Membership) -> Result<Service, Failure> {
     warn("tds: a simulated service answers; settings such as TDS_BASE_URL name the real one");
     let credentials = Credentials::new(server.client_id(), server.client_secret());
     let credentials = credentials.map_err(|error| Failure::usage(causes(&error)))?;
-    let builder = Client::builder(server.auth_url(), server.base_url(), credentials).loopback_http();
+    let builder =
+        Client::builder(server.auth_url(), server.base_url(), credentials).loopback_http();
     Ok(Service {
         builder: fleet.share(builder, server.client_secret()),
         state: None,

@@ -130,6 +130,7 @@ impl Driver {
                 let mut state = self.shared.lock();
                 state.member.take_waiting(|waiter| waiter.lease.is_closed());
                 let next = state.member.next(clock::now());
+                state.telling = matches!(next, Next::Ask(_));
                 if state.closed && state.member.held() == 0 && matches!(next, Next::Wait(_)) {
                     return Ok(());
                 }
@@ -147,7 +148,10 @@ impl Driver {
                         }
                     }
                 }
-                Next::Wait(at) => self.alive(self.wait(&mut server.pushes, at)).await?,
+                Next::Wait(at) => {
+                    self.shared.told.notify_waiters();
+                    self.alive(self.wait(&mut server.pushes, at)).await?;
+                }
             }
         }
     }

@@ -48,12 +48,16 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// For the thread: there is something to do.
     pub(crate) news: Notify,
+    /// From it: there is nothing more to tell.
+    pub(crate) told: Notify,
 }
 
 pub(crate) struct State {
     pub(crate) member: Member<Waiter>,
     pub(crate) standing: Standing,
     pub(crate) store: Store,
+    /// Whether the store is told something, and has not answered.
+    pub(crate) telling: bool,
     /// Whether all handles are gone.
     pub(crate) closed: bool,
 }
@@ -141,9 +145,11 @@ impl Fleet {
                 member: Member::new(term),
                 standing: Standing::default(),
                 store: Store::Sought(clock::now()),
+                telling: false,
                 closed: false,
             }),
             news: Notify::new(),
+            told: Notify::new(),
         });
         Driver::start(client, account, Arc::clone(&shared)).map_err(FleetError::thread)?;
         Ok(Self {
@@ -158,6 +164,28 @@ impl Fleet {
     pub fn limiter(url: &str, name: &str, limits: Limits) -> Result<Limiter, FleetError> {
         let fleet = Self::join(url, name, &limits)?;
         Ok(Limiter::leased(limits, fleet))
+    }
+
+    /// Waits until this process holds no lease, and the store knows what came of each.
+    ///
+    /// For the end of a program: what the store is not told of is withheld from all members until it ends
+    /// by itself, 21 s later. While the store is away this waits for it, so bound it by a timeout.
+    ///
+    /// # Cancel safety
+    /// It only looks.
+    pub async fn idle(&self) {
+        let shared = &self.member.shared;
+        loop {
+            // Told from here on, before anybody looks.
+            let told = shared.told.notified();
+            {
+                let state = shared.lock();
+                if state.member.is_told() && !state.telling {
+                    return;
+                }
+            }
+            told.await;
+        }
     }
 
     /// How the fleet looks from here.
@@ -334,7 +362,10 @@ impl Drop for Held {
     fn drop(&mut self) {
         match self.stage {
             Stage::Unused => self.say(Event::Unsent(self.id)),
-            Stage::Used => self.shared.lock().member.forget(self.id),
+            Stage::Used => {
+                self.shared.lock().member.forget(self.id);
+                self.shared.told.notify_waiters();
+            }
             Stage::Over => {}
         }
     }
