@@ -169,10 +169,10 @@ impl Membership {
         if before == now {
             return;
         }
-        match (now, waits_for(&status)) {
-            (Told::Here, _) if before == Told::Away => say("tds: the fleet's store is back"),
-            (_, Some(waits)) => say(&format!("tds: {waits}")),
-            (_, None) => {}
+        match trouble(&status) {
+            Some(trouble) => say(&format!("tds: {trouble}")),
+            None if before == Told::Away => say("tds: the fleet's store is back"),
+            None => {}
         }
     }
 
@@ -184,9 +184,9 @@ impl Membership {
     /// An error's line, and the store's part in it: who looked at the clock knows only that it was late.
     pub(crate) fn explain(&self, line: String) -> String {
         let status = self.0.as_ref().map(|member| member.fleet.status());
-        match status.filter(|status| Told::of(status) != Told::Here) {
+        match status.as_ref().and_then(trouble) {
             None => line,
-            Some(status) => format!("{line}; {}", waits_for(&status).unwrap_or_default()),
+            Some(trouble) => format!("{line}; {trouble}"),
         }
     }
 
@@ -256,29 +256,42 @@ impl Health {
     }
 }
 
+/// What is wrong with the store, if anything is.
+fn trouble(status: &FleetStatus) -> Option<String> {
+    match (Told::of(status), &status.away) {
+        (Told::Here, _) => None,
+        (_, Some(why)) => Some(format!(
+            "the fleet's store is away: {why}; nothing is sent until it is back"
+        )),
+        (_, None) => Some(format!(
+            "the fleet's store has no memory of this quota: nothing is sent for {} s, until whatever was \
+             sent before is over",
+            seconds(status.opens_in)
+        )),
+    }
+}
+
 fn waits_for(status: &FleetStatus) -> Option<String> {
     if let Some(why) = &status.away {
-        let why = why.trim();
-        return Some(format!(
-            "the fleet's store is away: {why}; nothing is sent until it is back"
-        ));
+        return Some(format!("the fleet's store, which is away: {why}"));
     }
-    if !status.opens_in.is_zero() {
-        let seconds = status.opens_in.as_secs_f64().ceil();
-        return Some(format!(
-            "the fleet's store has no memory of this quota; the first call goes out in {seconds} s, when \
-             whatever was sent before is over"
-        ));
-    }
-    let leases = match status.waiting {
-        0 => return None,
-        _ if status.paused_for.is_zero() => "a lease of the fleet's quota".to_owned(),
-        _ => format!(
-            "the end of the fleet's pause after a 429, {} s",
-            status.paused_for.as_secs_f64().ceil()
-        ),
+    let wait = if !status.opens_in.is_zero() {
+        let left = seconds(status.opens_in);
+        format!("the end of whatever was sent before the fleet's store came, {left} s")
+    } else if status.waiting == 0 {
+        return None;
+    } else if !status.paused_for.is_zero() {
+        let left = seconds(status.paused_for);
+        format!("the end of the fleet's pause after a 429, {left} s")
+    } else {
+        "a lease of the fleet's quota".to_owned()
     };
-    Some(leases)
+    Some(wait)
+}
+
+fn seconds(time: Duration) -> u64 {
+    time.as_secs()
+        .saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
 /// How often a store that grants nothing yet is asked.

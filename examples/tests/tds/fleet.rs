@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::Value;
-use tds_sim::{Config, Delay, Network, Relay};
+use tds_sim::{Config, Delay, Network, Quota, Relay};
 use tokio::{
     task::JoinSet,
     time::{Duration, sleep},
@@ -73,7 +73,8 @@ async fn two_bulk_downloads_at_once_keep_one_quota_and_one_token() {
     runs.spawn(output(bench.part("two", &url, 150..300)));
     for run in runs.join_all().await {
         assert!(run.status.success(), "{}{}", out(&run), err(&run));
-        assert_eq!(err(&run), "");
+        // How far it is may be there, and no complaint.
+        assert!(!err(&run).contains("tds:"), "{}", err(&run));
     }
     for n in 0..300 {
         let part = if n < 150 { "one-files" } else { "two-files" };
@@ -200,7 +201,7 @@ async fn the_health_of_a_backend_is_that_of_the_store() {
     };
     assert_eq!(health.status, 503);
     let waits = fleet(&health.text())["waits_for"].to_string();
-    assert!(waits.contains("store is away"), "{waits}");
+    assert!(waits.contains("which is away"), "{waits}");
     let metrics = backend.get("/metrics").await.text();
     assert!(metrics.contains("tds_fleet_away 1"), "{metrics}");
 
@@ -209,7 +210,7 @@ async fn the_health_of_a_backend_is_that_of_the_store() {
     loop {
         let health = backend.get("/healthz").await.text();
         let waits = fleet(&health)["waits_for"].to_string();
-        if waits.contains("no memory") {
+        if waits.contains("was sent before") {
             break;
         }
         sleep(Duration::from_millis(20)).await;
@@ -217,6 +218,25 @@ async fn the_health_of_a_backend_is_that_of_the_store() {
     remembers(&store);
     while backend.get("/healthz").await.status != 200 {
         sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_used_up_ends_all_and_not_only_who_heard_it() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    known(&store).await;
+    let bench = Bench::new("fleet-quota", Config::default()).await;
+    let (sim, hour) = (bench.server.sim(), Duration::from_secs(3_600));
+    sim.set_quota(Some(Quota::new(0, hour)));
+    let url = store.url();
+    let mut runs = JoinSet::new();
+    for part in ["one", "two", "three"] {
+        runs.spawn(output(bench.part(part, &url, 0..50)));
+    }
+    for run in runs.join_all().await {
+        assert_eq!(run.status.code(), Some(3), "{}", err(&run));
     }
 }
 
