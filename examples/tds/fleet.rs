@@ -73,18 +73,14 @@ pub(crate) struct Health {
 // === impl FleetOptions ===
 
 impl FleetOptions {
-    /// Joins the fleet that is named here, or else by the settings. The store need not be there.
-    pub(crate) fn join(&self, set: Option<String>, simulated: bool) -> Result<Membership, Failure> {
-        let Some(url) = self.url.clone().or(set) else {
+    /// Joins the fleet at the store that is named here, or else by the settings, which need not be there. What
+    /// is simulated has another name: it takes nothing from the quota of a real service.
+    pub(crate) fn join(&self, store: Option<String>, suffix: &str) -> Result<Membership, Failure> {
+        let Some(url) = self.url.clone().or(store) else {
             return Ok(Membership::default());
         };
         let unusable = |why: String| Failure::usage(format!("--fleet or TDS_FLEET: {why}"));
-        // What is made up takes nothing from the quota of a real service.
-        let name = if simulated {
-            format!("{}-simulated", self.name)
-        } else {
-            self.name.clone()
-        };
+        let name = format!("{}{suffix}", self.name);
         let all = Limits::default();
         let part = all.most_connections().get().checked_div(self.processes);
         let part = part.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
@@ -104,7 +100,7 @@ impl FleetOptions {
 // === impl Membership ===
 
 impl Membership {
-    pub(crate) const fn is_one(&self) -> bool {
+    pub(crate) const fn is_member(&self) -> bool {
         self.0.is_some()
     }
 
@@ -140,7 +136,7 @@ impl Membership {
 
     /// Says what becomes of the store, for as long as the program runs.
     pub(crate) fn watch(mut self) {
-        if self.is_one() {
+        if self.is_member() {
             tokio::spawn(async move {
                 loop {
                     sleep(TICK).await;

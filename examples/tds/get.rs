@@ -28,7 +28,7 @@ pub(crate) struct Get {
     /// Write to this file, which is replaced once the answer is whole
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Give up after this time, whatever it waits for
+    /// Give up after this time, whatever it waits for but the start of a fleet's store
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration)]
     deadline: Duration,
     #[command(flatten)]

@@ -22,7 +22,8 @@ pub(crate) struct ServiceOptions {
         value_name = "FILE",
         conflicts_with = "simulate",
         help = "Read the settings (TDS_AUTH_URL, TDS_BASE_URL, TDS_CLIENT_ID, and TDS_CLIENT_SECRET or \
-                TDS_CLIENT_SECRET_FILE) from this file of NAME=VALUE lines, and none from the environment"
+                TDS_CLIENT_SECRET_FILE; TDS_FLEET) from this file of NAME=VALUE lines, and none from the \
+                environment"
     )]
     env_file: Option<PathBuf>,
     /// Call a simulated service, even if settings name a real one
@@ -60,7 +61,9 @@ impl ServiceOptions {
         let store = settings.remove(FLEET);
         // A file that sets a fleet alone is one with settings that are missing.
         let is_simulated = self.simulate || (settings.is_empty() && self.env_file.is_none());
-        let fleet = self.fleet.join(store, is_simulated)?;
+        let fleet = self
+            .fleet
+            .join(store, if is_simulated { SIMULATED } else { "" })?;
         if is_simulated {
             return simulated(fleet).await;
         }
@@ -87,7 +90,7 @@ impl ServiceOptions {
             }
             (None, Some(path)) => {
                 // Now, and not by a retry of two minutes.
-                let secret = if fleet.is_one() {
+                let secret = if fleet.is_member() {
                     fs::read_to_string(path)
                 } else {
                     fs::File::open(path).map(|_| String::new())
@@ -110,7 +113,7 @@ impl ServiceOptions {
         };
         let builder = Client::builder(&auth_url, &base_url, provider).loopback_http();
         let mut builder = fleet.share(builder, &secret);
-        let state = if fleet.is_one() {
+        let state = if fleet.is_member() {
             None
         } else {
             State::open(self.state.clone(), &[&auth_url, &id])
@@ -220,6 +223,9 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 
 /// The store of a fleet, which names no service.
 const FLEET: &str = "TDS_FLEET";
+
+/// Behind the name of a fleet.
+const SIMULATED: &str = "-simulated";
 
 const NAMES: [&str; 6] = [
     "TDS_AUTH_URL",

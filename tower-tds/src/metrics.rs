@@ -116,6 +116,7 @@ const fn name(cause: WaitCause) -> &'static str {
         WaitCause::Silence => "silence",
         WaitCause::Pause => "pause",
         WaitCause::Connection => "connection",
+        WaitCause::Lease => "lease",
         _ => "other",
     }
 }

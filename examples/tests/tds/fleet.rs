@@ -222,7 +222,7 @@ async fn the_health_of_a_backend_is_that_of_the_store() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_used_up_ends_all_and_not_only_who_heard_it() {
+async fn a_key_that_is_used_up_ends_each_job_of_the_fleet() {
     let Some(store) = RedisServer::start() else {
         return;
     };
