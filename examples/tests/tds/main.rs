@@ -16,7 +16,11 @@ mod serving;
 mod upstream;
 mod usage;
 
-#[expect(dead_code, reason = "the tests of the fleet itself do more with it")]
+#[expect(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "the tests of the fleet itself do more with it, and a test may panic"
+)]
 #[path = "../../../tower-tds-fleet/tests/support/redis_server.rs"]
 mod redis_server;
 
