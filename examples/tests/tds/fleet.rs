@@ -213,6 +213,25 @@ async fn the_health_of_a_backend_is_that_of_the_store() {
     health(&backend, |health| health.status == 200).await;
 }
 
+#[tokio::test]
+async fn a_key_that_is_used_up_ends_each_job_of_the_fleet() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    known(&store).await;
+    let bench = Bench::new("fleet-quota", Config::default()).await;
+    let (sim, hour) = (bench.server.sim(), Duration::from_secs(3_600));
+    sim.set_quota(Some(Quota::new(0, hour)));
+    let url = store.url();
+    let mut runs = JoinSet::new();
+    for part in ["one", "two", "three"] {
+        runs.spawn(output(bench.part(part, &url, 0..50)));
+    }
+    for run in runs.join_all().await {
+        assert_eq!(run.status.code(), Some(3), "{}", err(&run));
+    }
+}
+
 /// The health that is like this, when it is.
 async fn health(backend: &Serving, is_it: impl Fn(&Answer) -> bool) -> Answer {
     let asked = async {
