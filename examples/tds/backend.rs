@@ -16,11 +16,13 @@ use http::{
 };
 use metrics::counter;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use tower_tds::Client;
+use serde::Serialize;
+use tower_tds::{Client, Status};
 
 use crate::{
     cache::{Resource, Served, Terms},
     exit::{Exit, Failure},
+    fleet::{Health, Membership},
     list,
     refusal::Refusal,
     serve,
@@ -55,8 +57,18 @@ pub(crate) struct Backend {
 /// What all users share.
 struct Shared {
     client: Client,
+    fleet: Membership,
     resources: HashMap<String, Resource>,
     metrics: PrometheusHandle,
+}
+
+/// What `/healthz` says.
+#[derive(Serialize)]
+struct Healthz {
+    #[serde(flatten)]
+    status: Status,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fleet: Option<Health>,
 }
 
 pub(crate) async fn run(job: Backend) -> Result<Exit, Failure> {
@@ -82,19 +94,27 @@ pub(crate) async fn run(job: Backend) -> Result<Exit, Failure> {
     });
     let shared = Arc::new(Shared {
         client: client.clone(),
+        fleet: service.fleet.clone(),
         resources: resources.collect(),
         metrics,
     });
     // The first user need not wait for the token, and a wrong secret is in the first health check.
     let tokens = client.tokens().clone();
-    tokio::spawn(async move { tokens.ready().await.map(drop) });
+    let mut fleet = service.fleet.clone();
+    tokio::spawn(async move {
+        fleet.opened().await;
+        fleet.watch();
+        tokens.ready().await.map(drop)
+    });
 
     let router = Router::new()
         .route(OWN[0], routing::get(healthz))
         .route(OWN[1], routing::get(prometheus))
         .fallback(users)
         .with_state(shared);
-    serve::serve(job.listen, router, &client, job.deadline).await
+    let ended = serve::serve(job.listen, router, &client, job.deadline).await;
+    service.fleet.leave().await;
+    ended
 }
 
 async fn users(State(shared): State<Arc<Shared>>, request: Request) -> Response {
@@ -135,18 +155,20 @@ async fn users(State(shared): State<Arc<Shared>>, request: Request) -> Response 
 
 async fn healthz(State(shared): State<Arc<Shared>>) -> Response {
     let status = shared.client.status();
-    let code = if status.is_ready() {
+    let fleet = shared.fleet.health();
+    let code = if status.is_ready() && fleet.as_ref().is_none_or(Health::is_ready) {
         StatusCode::OK
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    let json = serde_json::to_vec(&status).unwrap_or_default();
+    let json = serde_json::to_vec(&Healthz { status, fleet }).unwrap_or_default();
     let kind = [(CONTENT_TYPE, "application/json")];
     (code, kind, json).into_response()
 }
 
 async fn prometheus(State(shared): State<Arc<Shared>>) -> Response {
     shared.client.status().record();
+    shared.fleet.record();
     shared.metrics.run_upkeep();
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4")];
     (kind, shared.metrics.render()).into_response()

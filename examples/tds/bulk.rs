@@ -28,6 +28,7 @@ use crate::{
     download::{Came, Manner, Trouble, download},
     ending::Ending,
     exit::{Exit, Failure},
+    fleet::Membership,
     list::{self, Item},
     progress::{Bytes, Clock, Progress},
     report::Report,
@@ -68,6 +69,7 @@ pub(crate) struct Bulk {
 /// A run: what is to be done, and what has been.
 struct Run {
     client: Client,
+    fleet: Membership,
     counts: Counts,
     begun: Instant,
     report: Report,
@@ -84,7 +86,8 @@ type Ended = (usize, Result<Came, Trouble>);
 pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
     let _alone = save::alone(&job.out)?;
-    let service = job.service.find().await?;
+    let mut service = job.service.find().await?;
+    service.fleet.opened().await;
     let counts = Counts::new();
     let mut builder = service
         .builder
@@ -96,6 +99,7 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     let total = u64::try_from(items.len()).unwrap_or(u64::MAX);
     let mut run = Run {
         client: client.clone(),
+        fleet: service.fleet,
         counts,
         begun: Instant::now(),
         report: Report::new(total),
@@ -107,6 +111,7 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     let ended = run.all(&items, &job).await;
     // Those that are cut short here have a second to tell the service so.
     client.shutdown(Duration::from_secs(1)).await;
+    run.fleet.leave().await;
 
     let exit = ended.unwrap_or_else(|| run.report.exit(&run.reasons));
     let Run {
@@ -177,6 +182,7 @@ impl Run {
                     }
                 }
                 now = tick.tick() => {
+                    self.fleet.tell(|line| self.progress.say(line));
                     self.show();
                     let received = self.received.load(Ordering::Relaxed);
                     if received > had {
@@ -231,7 +237,10 @@ impl Run {
             .map(|item| item.name.display().to_string())
             .unwrap_or_default();
         let (line, ended) = match &trouble {
-            Trouble::Service(error) => (error.to_string(), self.ending.failed(error)),
+            Trouble::Service(error) => (
+                self.fleet.explain(error.to_string()),
+                self.ending.failed(error),
+            ),
             Trouble::Disk(error) => {
                 let ended = save::is_the_disk(error).then_some(Exit::SomeFailed);
                 (format!("{name}: {error}"), ended)
@@ -258,6 +267,7 @@ impl Run {
         let Self {
             report,
             client,
+            fleet,
             counts,
             begun,
             progress,
@@ -271,7 +281,8 @@ impl Run {
             let left = f64::from(u32::try_from(report.unfinished).unwrap_or(u32::MAX)) / rate;
             let left = Duration::try_from_secs_f64(left)
                 .map_or_else(|_| "?".to_owned(), |left| Clock(left).to_string());
-            let waits = client.status().waits_for();
+            // The fleet comes last, so that who waits for it waits for nothing else.
+            let waits = fleet.waits_for().or_else(|| client.status().waits_for());
             let waits = waits.map(|waits| format!("; waits for {waits}"));
             format!(
                 "{done}/{} files, {rate:.0}/s, {left} to go, {}, {} retries{}",

@@ -21,6 +21,7 @@ use tower_tds::{Client, RequestBody};
 
 use crate::{
     exit::{Exit, Failure},
+    fleet::Membership,
     refusal::Refusal,
     serve,
     settings::{ServiceOptions, duration},
@@ -51,6 +52,7 @@ pub(crate) struct Gateway {
 /// What all requests share.
 struct Shared {
     client: Client,
+    fleet: Membership,
     deadline: Duration,
     /// What each request has to bring; without one, it has to be meant for this machine.
     key: Option<HeaderValue>,
@@ -61,14 +63,22 @@ pub(crate) async fn run(job: Gateway) -> Result<Exit, Failure> {
     let service = job.service.find().await?;
     let client = service.builder.build()?;
     let tokens = client.tokens().clone();
-    tokio::spawn(async move { tokens.ready().await.map(drop) });
+    let mut fleet = service.fleet.clone();
+    tokio::spawn(async move {
+        fleet.opened().await;
+        fleet.watch();
+        tokens.ready().await.map(drop)
+    });
     let shared = Arc::new(Shared {
         client: client.clone(),
+        fleet: service.fleet.clone(),
         deadline: job.deadline,
         key,
     });
     let router = Router::new().fallback(pass).with_state(shared);
-    serve::serve(job.listen, router, &client, GRACE).await
+    let ended = serve::serve(job.listen, router, &client, GRACE).await;
+    service.fleet.leave().await;
+    ended
 }
 
 fn key(job: &Gateway) -> Result<Option<HeaderValue>, Failure> {
@@ -154,7 +164,8 @@ impl Shared {
         *request.headers_mut() = headers;
 
         let answered = self.client.request(request).deadline(deadline).await;
-        let response = answered.map_err(|error| Refusal::of(&error).because(error.to_string()))?;
+        let response = answered
+            .map_err(|error| Refusal::of(&error).because(self.fleet.explain(error.to_string())))?;
         let (mut parts, body) = response.into_http().into_parts();
         strip(&mut parts.headers);
         // What the service allows pages, and what it would have a browser keep, is about another address.

@@ -28,7 +28,7 @@ pub(crate) struct Get {
     /// Write to this file, which is replaced once the answer is whole
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Give up after this time, whatever it waits for
+    /// Give up after this time, whatever it waits for but the start of a fleet's store
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration)]
     deadline: Duration,
     #[command(flatten)]
@@ -39,9 +39,13 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
     let Service {
         builder,
         state,
+        mut fleet,
         simulated,
     } = job.service.find().await?;
     let client = builder.build()?;
+    // Before the deadline begins: it is not the call that takes so long, and the next start is no sooner.
+    fleet.opened().await;
+    fleet.clone().watch();
     let begun = Instant::now();
     // The token first: those who wait for one and the same begin together, and their turns are for that.
     let token = timeout(job.deadline, client.tokens().ready()).await;
@@ -54,8 +58,10 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
     // A token that was got is for the next start. It is saved before it is used, so that this ends at once as a rule.
     let left = job.deadline.saturating_sub(begun.elapsed());
     drop(timeout(left.min(SAVING), client.tokens().idle()).await);
+    fleet.leave().await;
     drop(simulated);
-    let answer = answer?;
+    let answer =
+        answer.map_err(|error| Failure::new(Exit::of(&error), fleet.explain(error.to_string())))?;
     let written = match &job.out {
         Some(path) => save::whole(path, &answer).await,
         None => say_bytes(&answer),

@@ -9,6 +9,7 @@ mod cache;
 mod download;
 mod ending;
 mod exit;
+mod fleet;
 mod gateway;
 mod get;
 mod list;

@@ -26,6 +26,7 @@ use crate::{
     answer,
     ending::Ending,
     exit::{Exit, Failure},
+    fleet::Membership,
     list::{self, Item},
     outage::Outages,
     save,
@@ -79,8 +80,10 @@ enum Trouble {
 pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
     let _alone = job.out.as_deref().map(save::alone).transpose()?;
-    let service = job.service.find().await?;
+    let mut service = job.service.find().await?;
     let client = service.builder.build()?;
+    service.fleet.opened().await;
+    service.fleet.clone().watch();
     let (sender, mut rounds) = mpsc::channel(64);
     let mut feeds = JoinSet::new();
     for (number, item) in items.iter().cloned().enumerate() {
@@ -107,7 +110,7 @@ pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
                     break if outages.last() { Exit::SomeFailed } else { Exit::Whole };
                 };
                 let name = items.get(number).map_or("", |item| &item.target);
-                if let Some(exit) = told(number, name, round, &mut outages, &mut ending)? {
+                if let Some(exit) = told(number, name, round, &service.fleet, &mut outages, &mut ending)? {
                     break exit;
                 }
             }
@@ -123,6 +126,7 @@ pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
     };
     feeds.shutdown().await;
     client.shutdown(Duration::from_millis(500)).await;
+    service.fleet.leave().await;
     Ok(exit)
 }
 
@@ -131,6 +135,7 @@ fn told(
     number: usize,
     name: &str,
     round: Round,
+    fleet: &Membership,
     outages: &mut Outages,
     ending: &mut Ending,
 ) -> Result<Option<Exit>, Failure> {
@@ -148,9 +153,11 @@ fn told(
             }
             return Ok(None);
         }
-        Err(Trouble::Service(error)) => {
-            (error.to_string(), Exit::of(&error), ending.failed(&error))
-        }
+        Err(Trouble::Service(error)) => (
+            fleet.explain(error.to_string()),
+            Exit::of(&error),
+            ending.failed(&error),
+        ),
         Err(Trouble::Disk(error)) => {
             let ends = save::is_the_disk(&error).then_some(Exit::SomeFailed);
             (format!("{name}: {error}"), Exit::SomeFailed, ends)

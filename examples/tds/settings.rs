@@ -5,9 +5,13 @@ use std::{collections::HashMap, env, fs, path::PathBuf, time::Duration};
 use clap::Args;
 use tds_examples::{causes, warn};
 use tds_sim::{Config, Server};
-use tower_tds::{Builder, Client, Credentials, Limits, Provider};
+use tower_tds::{Builder, Client, Credentials, Provider};
 
-use crate::{exit::Failure, state::State};
+use crate::{
+    exit::Failure,
+    fleet::{FleetOptions, Membership},
+    state::State,
+};
 
 /// The options that all jobs have.
 #[derive(Debug, Args)]
@@ -18,7 +22,8 @@ pub(crate) struct ServiceOptions {
         value_name = "FILE",
         conflicts_with = "simulate",
         help = "Read the settings (TDS_AUTH_URL, TDS_BASE_URL, TDS_CLIENT_ID, and TDS_CLIENT_SECRET or \
-                TDS_CLIENT_SECRET_FILE) from this file of NAME=VALUE lines, and none from the environment"
+                TDS_CLIENT_SECRET_FILE; TDS_FLEET) from this file of NAME=VALUE lines, and none from the \
+                environment"
     )]
     env_file: Option<PathBuf>,
     /// Call a simulated service, even if settings name a real one
@@ -31,14 +36,18 @@ pub(crate) struct ServiceOptions {
                 XDG_STATE_HOME or ~/.local/state]"
     )]
     state: Option<PathBuf>,
+    #[command(flatten)]
+    fleet: FleetOptions,
 }
 
 /// A service that was found, and the client that begins with it.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) builder: Builder,
-    /// What processes with the same key share; none with the simulated service, which ends with this one.
+    /// What processes with the same key share on this machine; none with the simulated service, which ends
+    /// with this one, or where a fleet has it.
     pub(crate) state: Option<State>,
+    pub(crate) fleet: Membership,
     /// Lives as long as the job.
     pub(crate) simulated: Option<Server>,
 }
@@ -48,9 +57,15 @@ pub(crate) struct Service {
 impl ServiceOptions {
     /// Reads the settings, or starts the simulated service and says so.
     pub(crate) async fn find(&self) -> Result<Service, Failure> {
-        let settings = self.settings()?;
-        if self.simulate || settings.is_empty() {
-            return simulated().await;
+        let mut settings = self.settings()?;
+        let store = settings.remove(FLEET);
+        // A file that sets a fleet alone is one with settings that are missing.
+        let is_simulated = self.simulate || (settings.is_empty() && self.env_file.is_none());
+        let fleet = self
+            .fleet
+            .join(store, if is_simulated { SIMULATED } else { "" })?;
+        if is_simulated {
+            return simulated(fleet).await;
         }
         let value = |name: &str| {
             let value = settings.get(name).cloned();
@@ -64,7 +79,10 @@ impl ServiceOptions {
         let (auth_url, base_url) = (value("TDS_AUTH_URL")?, value("TDS_BASE_URL")?);
         let id = value("TDS_CLIENT_ID")?;
         let secret = settings.get("TDS_CLIENT_SECRET");
-        let provider: Provider = match (secret, settings.get("TDS_CLIENT_SECRET_FILE")) {
+        let (provider, secret): (Provider, _) = match (
+            secret,
+            settings.get("TDS_CLIENT_SECRET_FILE"),
+        ) {
             (Some(_), Some(_)) => {
                 return Err(Failure::usage(
                     "TDS_CLIENT_SECRET and TDS_CLIENT_SECRET_FILE are both set: one would be ignored",
@@ -72,26 +90,34 @@ impl ServiceOptions {
             }
             (None, Some(path)) => {
                 // Now, and not by a retry of two minutes.
-                fs::File::open(path).map_err(|error| {
+                let secret = if fleet.is_member() {
+                    fs::read_to_string(path)
+                } else {
+                    fs::File::open(path).map(|_| String::new())
+                };
+                let secret = secret.map_err(|error| {
                     Failure::usage(format!("TDS_CLIENT_SECRET_FILE {path}: {error}"))
                 })?;
-                Provider::file(&*id, path)
+                (Provider::file(&*id, path), secret)
             }
             (_, None) => {
                 let secret = value("TDS_CLIENT_SECRET")?;
-                let credentials = Credentials::new(&*id, secret).map_err(|error| {
+                let credentials = Credentials::new(&*id, &*secret).map_err(|error| {
                     Failure::usage(format!(
                         "TDS_CLIENT_ID or TDS_CLIENT_SECRET is not usable: {}",
                         causes(&error)
                     ))
                 })?;
-                credentials.into()
+                (credentials.into(), secret)
             }
         };
-        let state = State::open(self.state.clone(), &[&auth_url, &id]);
-        let mut builder = Client::builder(&auth_url, &base_url, provider)
-            .loopback_http()
-            .limits(Limits::default().drained());
+        let builder = Client::builder(&auth_url, &base_url, provider).loopback_http();
+        let mut builder = fleet.share(builder, &secret);
+        let state = if fleet.is_member() {
+            None
+        } else {
+            State::open(self.state.clone(), &[&auth_url, &id])
+        };
         if let Some(state) = &state {
             let store = state.tokens();
             builder = builder.tokens(|tokens| tokens.store(store));
@@ -99,6 +125,7 @@ impl ServiceOptions {
         Ok(Service {
             builder,
             state,
+            fleet,
             simulated: None,
         })
     }
@@ -155,19 +182,19 @@ fn lines(text: &str) -> impl Iterator<Item = (&'static str, String)> + '_ {
     })
 }
 
-async fn simulated() -> Result<Service, Failure> {
+async fn simulated(fleet: Membership) -> Result<Service, Failure> {
     let server = Server::start(Config::default()).await;
     let server = server
         .map_err(|error| Failure::usage(format!("no simulated service: {}", causes(&error))))?;
     warn("tds: a simulated service answers; settings such as TDS_BASE_URL name the real one");
     let credentials = Credentials::new(server.client_id(), server.client_secret());
     let credentials = credentials.map_err(|error| Failure::usage(causes(&error)))?;
-    let builder = Client::builder(server.auth_url(), server.base_url(), credentials)
-        .loopback_http()
-        .limits(Limits::default().drained());
+    let builder =
+        Client::builder(server.auth_url(), server.base_url(), credentials).loopback_http();
     Ok(Service {
-        builder,
+        builder: fleet.share(builder, server.client_secret()),
         state: None,
+        fleet,
         simulated: Some(server),
     })
 }
@@ -194,10 +221,17 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-const NAMES: [&str; 5] = [
+/// The store of a fleet, which names no service.
+const FLEET: &str = "TDS_FLEET";
+
+/// Behind the name of a fleet.
+const SIMULATED: &str = "-simulated";
+
+const NAMES: [&str; 6] = [
     "TDS_AUTH_URL",
     "TDS_BASE_URL",
     "TDS_CLIENT_ID",
     "TDS_CLIENT_SECRET",
     "TDS_CLIENT_SECRET_FILE",
+    FLEET,
 ];

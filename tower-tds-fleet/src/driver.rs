@@ -142,8 +142,8 @@ impl Driver {
                 let mut state = self.shared.lock();
                 state.member.take_waiting(|waiter| waiter.lease.is_closed());
                 let next = state.member.next(clock::now());
-                let leaves = state.closed && state.member.held() == 0;
-                let leaves = leaves && matches!(next, Next::Wait(_));
+                state.telling = matches!(next, Next::Ask(_));
+                let leaves = state.closed && state.member.held() == 0 && !state.telling;
                 (next, leaves.then(|| state.member.goodbye()))
             };
             if let Some(goodbye) = leaves {
@@ -167,7 +167,10 @@ impl Driver {
                         }
                     }
                 }
-                Next::Wait(at) => self.alive(self.wait(&mut server.pushes, at)).await?,
+                Next::Wait(at) => {
+                    self.shared.told.notify_waiters();
+                    self.alive(self.wait(&mut server.pushes, at)).await?;
+                }
             }
         }
     }

@@ -49,12 +49,16 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// For the thread: there is something to do.
     pub(crate) news: Notify,
+    /// From it: there is nothing more to tell.
+    pub(crate) told: Notify,
 }
 
 pub(crate) struct State {
     pub(crate) member: Member<Waiter>,
     pub(crate) standing: Standing,
     pub(crate) store: Store,
+    /// Whether the store is told something, and has not answered.
+    pub(crate) telling: bool,
     /// Whether all handles are gone.
     pub(crate) closed: bool,
 }
@@ -117,7 +121,7 @@ pub enum WithoutStore {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FleetStatus {
-    /// Why the store is away, if it is.
+    /// Why the store is away, if it is known to be: in the words of the attempt that failed.
     pub away: Option<Arc<str>>,
     /// Calls of this process that wait for a lease.
     pub waiting: usize,
@@ -178,9 +182,11 @@ impl Fleet {
                 member: Member::new(term, share, clock::now()),
                 standing: Standing::default(),
                 store: Store::Sought(clock::now()),
+                telling: false,
                 closed: false,
             }),
             news: Notify::new(),
+            told: Notify::new(),
         });
         Driver::start(client, account, Arc::clone(&shared)).map_err(FleetError::thread)?;
         Ok(Self {
@@ -197,12 +203,34 @@ impl Fleet {
         Ok(Limiter::leased(limits, fleet))
     }
 
+    /// Waits until this process holds no lease, and the store knows what came of each.
+    ///
+    /// For the end of a program: what the store is not told of is withheld from all members until it ends
+    /// by itself, 21 s later. While the store is away this waits for it, so bound it by a timeout.
+    ///
+    /// # Cancel safety
+    /// It only looks.
+    pub async fn idle(&self) {
+        let shared = &self.member.shared;
+        loop {
+            // Told from here on, before anybody looks.
+            let told = shared.told.notified();
+            {
+                let state = shared.lock();
+                if state.member.is_told() && !state.telling {
+                    return;
+                }
+            }
+            told.await;
+        }
+    }
+
     /// How the fleet looks from here.
     #[must_use]
     pub fn status(&self) -> FleetStatus {
         let state = self.member.shared.lock();
         FleetStatus {
-            away: state.store.why_away(),
+            away: state.store.away(),
             waiting: state.member.waiting(),
             held: state.member.held(),
             live: state.standing.live,
@@ -340,6 +368,13 @@ impl State {
 // === impl Store ===
 
 impl Store {
+    fn away(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Here | Self::Sought(_) => None,
+            Self::Away(_, why) => Some(Arc::clone(why)),
+        }
+    }
+
     /// Said to those whose wait is over.
     fn why_away(&self) -> Option<Arc<str>> {
         match self {
@@ -393,7 +428,10 @@ impl Drop for Held {
     fn drop(&mut self) {
         match self.stage {
             Stage::Unused => self.say(Event::Unsent(self.id)),
-            Stage::Used => self.shared.lock().member.forget(self.id, clock::now()),
+            Stage::Used => {
+                self.shared.lock().member.forget(self.id, clock::now());
+                self.shared.news.notify_one();
+            }
             Stage::Over => {}
         }
     }

@@ -175,6 +175,11 @@ impl<W> Member<W> {
         self.held.len()
     }
 
+    /// Whether it holds nothing, and has nothing to tell.
+    pub(crate) fn is_told(&self) -> bool {
+        self.held.is_empty() && self.told.is_empty()
+    }
+
     /// Somebody waits, before all others if it is the first in line.
     pub(crate) fn wait(&mut self, waiter: W, first_in_line: bool, at_once: bool) {
         if at_once {

@@ -8,12 +8,20 @@
 
 mod backend;
 mod bulk;
+mod fleet;
 mod gateway;
 mod get;
 mod poll;
 mod serving;
 mod upstream;
 mod usage;
+
+#[expect(
+    dead_code,
+    reason = "the tests of the fleet itself do more with it, and a test may panic"
+)]
+#[path = "../../../tower-tds-fleet/tests/support/redis_server.rs"]
+mod redis_server;
 
 use std::{
     fs,
@@ -148,11 +156,12 @@ fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 7] = [
     "TDS_AUTH_URL",
     "TDS_BASE_URL",
     "TDS_CLIENT_ID",
     "TDS_CLIENT_SECRET",
     "TDS_CLIENT_SECRET_FILE",
     "TDS_STATE_DIR",
+    "TDS_FLEET",
 ];

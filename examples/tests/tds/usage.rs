@@ -88,6 +88,26 @@ async fn what_cannot_be_used_is_said_with_exit_code_two() {
         (&get, file, "/none"),
         (&get, real("http://data.example.org"), "https"),
         (&get, real("data.example.org"), "https"),
+        (
+            &["get", "/p", "--fleet", "http://host/"],
+            vec![],
+            "redis://",
+        ),
+        (
+            &get,
+            vec![("TDS_FLEET", "redis://:s3cr3t@host:port/")],
+            "TDS_FLEET: the store's URL",
+        ),
+        (
+            &["get", "/p", "--fleet", "redis://h", "--fleet-name", "a b"],
+            vec![],
+            "a fleet's name",
+        ),
+        (
+            &["get", "/p", "--fleet", "redis://h", "--processes", "31"],
+            vec![],
+            "1..=30",
+        ),
     ];
     for (arguments, settings, told) in cases {
         let mut run = tds(arguments);
@@ -98,6 +118,12 @@ async fn what_cannot_be_used_is_said_with_exit_code_two() {
         assert!(err(&run).contains(told), "{arguments:?}: {}", err(&run));
         assert!(run.stdout.is_empty(), "{arguments:?}");
         assert!(!err(&run).contains("s3cr3t"), "{arguments:?}");
+        let is_of_clap = err(&run).contains("--help") || arguments.is_empty();
+        assert!(
+            is_of_clap || err(&run).lines().count() == 1,
+            "{arguments:?}: {}",
+            err(&run)
+        );
     }
 }
 
