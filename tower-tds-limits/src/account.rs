@@ -30,6 +30,8 @@ pub(crate) struct Account {
     /// When an event last had a time.
     seen: Tick,
     in_flight: u32,
+    /// Of these, such as have a permit and wait for a lease.
+    leasing: u32,
     most_in_flight: u32,
     proof: Proof,
     quotas: Quotas,
@@ -72,6 +74,7 @@ impl Account {
             epoch: Epoch::default(),
             seen: Tick::ZERO,
             in_flight: 0,
+            leasing: 0,
             most_in_flight: limits.most_in_flight().get(),
             proof: limits.proven_by(),
             quotas,
@@ -89,6 +92,20 @@ impl Account {
 
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
+    }
+
+    pub(crate) fn leasing(&self) -> u32 {
+        self.leasing
+    }
+
+    /// A request waits for a lease.
+    pub(crate) fn asks_lease(&mut self) {
+        self.leasing = self.leasing.saturating_add(1);
+    }
+
+    /// It does not wait any more.
+    pub(crate) fn asked_lease(&mut self) {
+        self.leasing = self.leasing.saturating_sub(1);
     }
 
     pub(crate) fn granted(&self) -> u64 {

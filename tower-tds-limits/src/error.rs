@@ -15,7 +15,7 @@ use crate::WaitCause;
     reason = "there are two sides to a middleware, and matching on both must stay possible"
 )]
 pub enum Error<E> {
-    /// The limiter did not let the request through; nothing was sent.
+    /// The limiter did not let the request through, or ended it: [`LimitError::was_sent`].
     Limit(LimitError),
     /// The inner service failed.
     Inner(E),
@@ -34,6 +34,8 @@ pub enum Error<E> {
 ///   the service has said that this credential's quota is used up for more than a minute:
 ///   [`is_paused`](Self::is_paused) tells the two apart. Try again after
 ///   [`retry_after`](Self::retry_after), or do without.
+/// - [`is_unavailable`](Self::is_unavailable): limits that several processes share, and no store to share
+///   them by. See to that.
 /// - [`was_sent`](Self::was_sent): a lease could not be kept, because the store was away for long.
 /// - Otherwise a pool gave up a connection while it waited for its permit. Nobody sees this
 ///   error but the pool.
@@ -89,6 +91,13 @@ impl LimitError {
         Self {
             kind: Kind::Unavailable(why.into()),
         }
+    }
+
+    /// Whether there is no lease of a quota that several processes share, because of something that waiting
+    /// does not mend: its store is away, say.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self.kind, Kind::Unavailable(_))
     }
 
     pub(crate) fn lease_over() -> Self {

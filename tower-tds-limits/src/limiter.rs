@@ -45,9 +45,9 @@ pub struct Snapshot {
     pub in_flight: u32,
     /// Permits of the fullest quota that are live: granted and not yet back.
     pub live: u64,
-    /// Requests that wait for a permit, or for the end of this credential's pause.
+    /// Requests that wait for a permit, for the end of this credential's pause, or for a lease.
     pub waiting: usize,
-    /// What the first of those waits for that wait for a permit.
+    /// What the first of those waits for that wait for a permit or a lease.
     pub waits_for: Option<WaitCause>,
     /// Sockets between the permit before `connect` and their close.
     pub connections: u32,
@@ -179,11 +179,17 @@ impl Limiter {
                 add(waits, &mut waited);
                 // What is over by now is over for all of them.
                 let live = account.live_at(now);
+                let leasing = usize::try_from(account.leasing()).unwrap_or(usize::MAX);
                 Snapshot {
                     in_flight: account.in_flight(),
                     live,
-                    waiting: waiting.saturating_add(pausing),
-                    waits_for: (waiting > 0).then(|| account.cause(Line::Back, now)),
+                    waiting: waiting.saturating_add(pausing).saturating_add(leasing),
+                    waits_for: if leasing > 0 {
+                        // Whoever has no permit waits for those.
+                        Some(WaitCause::Lease)
+                    } else {
+                        (waiting > 0).then(|| account.cause(Line::Back, now))
+                    },
                     connections,
                     most_connections,
                     no_connect_for: left(silent),

@@ -153,6 +153,15 @@ impl Waits {
         })
     }
 
+    /// One more was waited for.
+    pub(crate) fn add(&mut self, cause: WaitCause, waited: Duration) {
+        if let Some(waits) = self.by_cause.get_mut(cause.place()) {
+            waits.count = waits.count.saturating_add(1);
+            waits.total = waits.total.saturating_add(waited);
+            waits.longest = waits.longest.max(waited);
+        }
+    }
+
     /// A wait is over. Gives what there is to be told about it, if it was long.
     pub(crate) fn over(
         &mut self,
@@ -160,11 +169,7 @@ impl Waits {
         now: Instant,
     ) -> Option<(WaitCause, Duration, usize)> {
         let waited = now.saturating_duration_since(node.since);
-        if let Some(waits) = self.by_cause.get_mut(node.cause.place()) {
-            waits.count = waits.count.saturating_add(1);
-            waits.total = waits.total.saturating_add(waited);
-            waits.longest = waits.longest.max(waited);
-        }
+        self.add(node.cause, waited);
         (waited >= self.notice).then_some((node.cause, waited, node.ahead))
     }
 }

@@ -102,6 +102,11 @@ impl<L: Limit> Queue<L> {
         read(limit, rows.len(), waits)
     }
 
+    /// Something was waited for elsewhere.
+    pub(crate) fn waited(&self, cause: WaitCause, waited: Duration) {
+        self.lock().waits.add(cause, waited);
+    }
+
     /// Changes the limit's state, and calls the next waiter if that opens it.
     #[inline]
     pub(crate) fn update<T>(&self, event: impl FnOnce(&mut L) -> T) -> T {

@@ -9,10 +9,11 @@ use std::{
 use http::Response;
 use http_body::Body;
 use pin_project_lite::pin_project;
+use tokio::time::Instant;
 use tower_service::Service;
 
 use crate::{
-    Error, LeaseFuture, LimitError,
+    Error, LeaseFuture, LimitError, clock,
     connection::Exchange,
     request::{Feedback, Outcome, PermitBody, RequestPermit, held, loan::Loan, turn::Turn},
 };
@@ -67,6 +68,7 @@ pub(super) enum WaitsFor {
     // ## Lease => done
     Lease {
         lease: LeaseFuture,
+        since: Instant,
         /// There until then.
         permit: Option<RequestPermit>,
     },
@@ -205,7 +207,11 @@ impl WaitsFor {
 
     pub(super) fn lease((lease, permit): (LeaseFuture, RequestPermit)) -> Self {
         let permit = Some(permit);
-        Self::Lease { lease, permit }
+        Self::Lease {
+            lease,
+            since: clock::now(),
+            permit,
+        }
     }
 
     /// A permit with which the request may be sent at once.
@@ -221,13 +227,18 @@ impl WaitsFor {
                 Err(waits) => *self = Self::lease(waits),
             }
         }
-        let Self::Lease { lease, permit } = self else {
+        let Self::Lease {
+            lease,
+            since,
+            permit,
+        } = self
+        else {
             return Poll::Pending;
         };
         let lease = ready!(lease.as_mut().poll(cx))?;
         match permit.take() {
             Some(mut permit) => {
-                permit.leased(lease);
+                permit.leased(lease, clock::now().saturating_duration_since(*since));
                 Poll::Ready(Ok(permit))
             }
             // Polled after it was ready.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    AskLease, Ended, Lease, LeaseFuture, Rung,
+    AskLease, Ended, Lease, LeaseFuture, Rung, WaitCause,
     account::{Account, Grant},
     clock,
     connection::refused,
@@ -74,14 +74,18 @@ impl RequestPermit {
     pub(super) fn ask_lease(&mut self, max_wait: Option<Duration>) -> Option<LeaseFuture> {
         let leases = self.credential.leases()?;
         self.stage = Stage::Leasing;
+        self.credential.account().update(Account::asks_lease);
         Some(leases.lease(AskLease {
             first_in_line: self.credential.line() == Line::Front,
             max_wait,
         }))
     }
 
-    pub(super) fn leased(&mut self, lease: Box<dyn Lease>) {
+    pub(super) fn leased(&mut self, lease: Box<dyn Lease>, waited: Duration) {
         self.stage = Stage::Sent;
+        let queue = self.credential.account();
+        queue.update(Account::asked_lease);
+        queue.waited(WaitCause::Lease, waited);
         self.leased = Some(Box::new(Leased {
             lease,
             heard: Outcome::Answered,
@@ -273,7 +277,10 @@ impl Drop for RequestPermit {
         let queue = self.credential.account();
         match self.stage {
             Stage::Granted => queue.update(|account| account.withdraw(grant)),
-            Stage::Leasing => queue.update(|account| account.unsend(grant)),
+            Stage::Leasing => queue.update(|account| {
+                account.asked_lease();
+                account.unsend(grant);
+            }),
             Stage::Sent => self.lost(Outcome::Lost),
             Stage::Proven => queue.update(Account::end),
             Stage::Over => {}

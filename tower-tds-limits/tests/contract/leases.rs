@@ -131,7 +131,8 @@ fn limiter(desk: &Desk) -> Limiter {
 #[tokio::test(start_paused = true)]
 async fn a_request_is_sent_when_it_has_its_lease_and_says_what_was_answered() {
     let (desk, seen) = (Desk::default(), seen());
-    let layer = RequestLimitLayer::new(limiter(&desk)).max_wait(Duration::from_secs(7));
+    let limiter = limiter(&desk);
+    let layer = RequestLimitLayer::new(limiter.clone()).max_wait(Duration::from_secs(7));
     let mut service = layer.layer(seen.service());
     let answers = [
         (StatusCode::OK, Outcome::Answered),
@@ -145,6 +146,9 @@ async fn a_request_is_sent_when_it_has_its_lease_and_says_what_was_answered() {
         let mut call = task::spawn(service.call(Request::new(())));
         assert_pending!(call.poll());
         assert!(seen.next().is_none(), "sent without a lease");
+        let now = limiter.snapshot();
+        assert_eq!((now.waiting, now.waits_for), (1, Some(WaitCause::Lease)));
+        tokio::time::advance(Duration::from_secs(3)).await;
         let end = desk.grant();
         assert!(call.is_woken());
         assert_pending!(call.poll());
@@ -154,6 +158,8 @@ async fn a_request_is_sent_when_it_has_its_lease_and_says_what_was_answered() {
         assert_eq!(desk.ended(), [Ended::Proven(outcome)]);
         drop(end);
     }
+    let waited = limiter.snapshot().waited(WaitCause::Lease);
+    assert_eq!((waited.count, waited.total), (3, Duration::from_secs(9)));
     let asked = desk.files(|files| files.asked.first().copied());
     let asked = asked.expect("it was asked");
     assert_eq!(
@@ -185,7 +191,11 @@ async fn a_call_that_is_dropped_or_refused_without_its_lease_has_sent_nothing() 
             );
         }
         let now = limiter.snapshot();
-        assert_eq!((now.live, now.in_flight), (0, 0), "round {round}");
+        assert_eq!(
+            (now.live, now.in_flight, now.waiting),
+            (0, 0, 0),
+            "round {round}"
+        );
     }
     assert!(seen.next().is_none());
     assert_eq!(desk.ended(), []);
