@@ -13,6 +13,7 @@ mod known;
 
 mod faults;
 mod heard;
+mod nosy;
 mod processes;
 
 use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
@@ -142,6 +143,19 @@ async fn members_with_other_limits_are_told_so() {
     ask.max_wait = Some(Duration::from_secs(5));
     let error = fleet.lease(ask).await.expect_err("it keeps other limits");
     assert!(error.to_string().contains("other limits"), "{error}");
+    // It asks again with growing pauses: 20 connections a second once.
+    let mut info = redis::cmd("INFO");
+    let stats = info.arg("stats").query::<String>(&mut store.connection());
+    let stats = stats.expect("it answers");
+    let connections = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("total_connections_received:"));
+    let connections: u32 = connections
+        .expect("a number")
+        .trim()
+        .parse()
+        .expect("a number");
+    assert!(connections < 20, "{connections} in five seconds");
     for (url, name, text) in [
         ("http://127.0.0.1/", "test", "redis://"),
         ("redis://127.0.0.1/", "a fleet", "name"),
@@ -158,4 +172,33 @@ async fn members_with_other_limits_are_told_so() {
             .to_string()
             .contains("one quota")
     );
+}
+
+/// What is documented, and nothing else; two members, so that one has to be told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rights_that_the_documentation_names_are_enough() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    known(&store).await;
+    let named = include_str!("../../README.md").split('`');
+    let named = named
+        .filter(|text| text.starts_with("~{buses}:quota"))
+        .map(|text| text.replace("buses", "test"));
+    let rights = named.last().expect("it is named");
+    let mut user = redis::cmd("ACL");
+    let user = user.arg(&["SETUSER", "member", "on", ">password", "resetchannels"]);
+    let user = user.arg(rights.split(' ').collect::<Vec<_>>());
+    user.exec(&mut store.connection()).expect("it is a user");
+    let url = format!("{}?user=member&pass=password", store.url());
+    let members = [(); 2].map(|()| Fleet::join(&url, "test", &limits()).expect("a store"));
+    let mut ask = AskLease::default();
+    ask.max_wait = Some(Duration::from_secs(10));
+    let mut waits = JoinSet::new();
+    for fleet in members.iter().cycle().take(30) {
+        waits.spawn(fleet.lease(ask));
+    }
+    while let Some(lease) = waits.join_next().await {
+        lease.expect("no panic").expect("a lease");
+    }
 }
