@@ -91,8 +91,12 @@ async fn without_a_store_a_call_is_told_so_when_its_wait_is_over() {
         return;
     };
     let mut ask = AskLease::default();
-    ask.max_wait = Some(Duration::from_millis(300));
     let fleet = join(&store);
+    // It is there.
+    ask.max_wait = Some(Duration::ZERO);
+    let error = fleet.lease(ask).await.expect_err("it recovers");
+    assert!(error.is_rejected(), "{error}");
+    ask.max_wait = Some(Duration::from_millis(300));
     let error = fleet.lease(ask).await.expect_err("it recovers");
     assert!(error.is_timeout(), "{error}");
     store.kill();

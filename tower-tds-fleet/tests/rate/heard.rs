@@ -70,7 +70,7 @@ async fn silences(status: u16, pause: Duration) {
 }
 
 /// In which the answer comes back, is told to the store, and what had been granted before arrives.
-const TOLD: Duration = Duration::from_millis(150);
+const TOLD: Duration = Duration::from_millis(400);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_423_silences_all_for_a_second() {

@@ -114,5 +114,5 @@ async fn processes_that_are_stopped_at_any_instant_are_not_refused() {
     drop(processes);
     let seen = statuses(&server);
     assert_eq!(seen.keys().collect::<Vec<_>>(), [&200], "{seen:?}");
-    assert!(seen.values().sum::<u64>() > 300, "{seen:?}");
+    assert!(seen.values().sum::<u64>() > 100, "{seen:?}");
 }
