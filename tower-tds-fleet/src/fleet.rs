@@ -203,6 +203,23 @@ impl Fleet {
         Ok(Limiter::leased(limits, fleet))
     }
 
+    /// Waits until the store grants: it is there, remembers this quota, and the service has not said that it
+    /// is used up. A lease is taken for that, and goes back at once.
+    ///
+    /// For the start of a program: over a store without memory, as at the very first start, this takes 31 s,
+    /// which are otherwise those of the first calls. While the store is away it waits for it.
+    ///
+    /// # Errors
+    /// The service has said that the quota is used up for more than a minute.
+    ///
+    /// # Cancel safety
+    /// Dropping it gives up the wait.
+    pub async fn ready(&self) -> Result<(), LimitError> {
+        let lease = self.lease(AskLease::default()).await?;
+        lease.end(Ended::Unsent);
+        Ok(())
+    }
+
     /// Waits until this process holds no lease, and the store knows what came of each.
     ///
     /// For the end of a program: what the store is not told of is withheld from all members until it ends

@@ -202,3 +202,19 @@ async fn the_rights_that_the_documentation_names_are_enough() {
         lease.expect("no panic").expect("a lease");
     }
 }
+
+#[tokio::test]
+async fn a_fleet_is_ready_when_its_store_grants_and_idle_when_that_knows_all() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    let fleet = join(&store);
+    let began = tokio::time::Instant::now();
+    fleet.ready().await.expect("it grants in the end");
+    // As soon as it has a memory, and not before.
+    assert!(began.elapsed() > RECOVERY - Duration::from_secs(1));
+    fleet.idle().await;
+    let status = fleet.status();
+    assert_eq!((status.live, status.held, status.waiting), (0, 0, 0));
+    assert_eq!((status.away, status.opens_in), (None, Duration::ZERO));
+}
