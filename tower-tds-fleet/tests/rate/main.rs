@@ -182,10 +182,10 @@ async fn the_rights_that_the_documentation_names_are_enough() {
     };
     known(&store).await;
     let named = include_str!("../../README.md").split('`');
-    let named = named
+    let mut named = named
         .filter(|text| text.starts_with("~{buses}:quota"))
         .map(|text| text.replace("buses", "test"));
-    let rights = named.last().expect("it is named");
+    let rights = named.next().expect("it is named");
     let mut user = redis::cmd("ACL");
     let user = user.arg(&["SETUSER", "member", "on", ">password", "resetchannels"]);
     let user = user.arg(rights.split(' ').collect::<Vec<_>>());
