@@ -98,7 +98,10 @@ impl Driver {
             let over = self.shared.lock().member.over_at();
             tokio::select! {
                 done = &mut what => return done,
-                () = until(over) => self.shared.lock().member.expire(clock::now()),
+                () = until(over) => {
+                    self.shared.lock().member.expire(clock::now());
+                    self.shared.told.notify_waiters();
+                }
             }
         }
     }
@@ -143,7 +146,7 @@ impl Driver {
                 state.member.take_waiting(|waiter| waiter.lease.is_closed());
                 let next = state.member.next(clock::now());
                 state.telling = matches!(next, Next::Ask(_));
-                let leaves = state.closed && state.member.held() == 0 && !state.telling;
+                let leaves = state.closed && !state.telling && state.member.is_over(clock::now());
                 (next, leaves.then(|| state.member.goodbye()))
             };
             if let Some(goodbye) = leaves {
@@ -222,7 +225,7 @@ impl Driver {
             .shared
             .lock()
             .member
-            .take_waiting(|waiter| waiter.once || used_up.is_some());
+            .take_waiting(|waiter| waiter.once || used_up.is_some() && !waiter.first_in_line);
         for waiter in refused {
             let error = used_up.clone();
             let error = error.unwrap_or_else(|| LimitError::rejected(WaitCause::Lease, wait));
@@ -322,6 +325,7 @@ impl Drop for End {
         let waiting = state.member.end();
         drop(state);
         drop(waiting);
+        self.0.told.notify_waiters();
     }
 }
 

@@ -78,6 +78,8 @@ pub(crate) struct Waiter {
     pub(crate) lease: oneshot::Sender<Result<Held, LimitError>>,
     /// Whether it waits for one answer, and no longer.
     pub(crate) once: bool,
+    /// Whether it is a token's, say, for which a pause of the others is nothing.
+    pub(crate) first_in_line: bool,
 }
 
 /// A lease in the hands of a request.
@@ -233,8 +235,10 @@ impl Fleet {
             // Told from here on, before anybody looks.
             let told = shared.told.notified();
             {
-                let state = shared.lock();
-                if state.member.is_told() && !state.telling {
+                let mut state = shared.lock();
+                let is_told = state.member.is_over(clock::now()) && !state.telling;
+                // Nobody tells anything any more once the thread has ended.
+                if is_told || state.closed {
                     return;
                 }
             }
@@ -297,8 +301,12 @@ impl Shared {
             loop {
                 let (lease, granted) = oneshot::channel();
                 let once = ask.max_wait == Some(Duration::ZERO);
-                self.lock()
-                    .wait(Waiter { lease, once }, ask.first_in_line)?;
+                let waiter = Waiter {
+                    lease,
+                    once,
+                    first_in_line: ask.first_in_line,
+                };
+                self.lock().wait(waiter)?;
                 self.news.notify_one();
                 let mut held = granted.await.unwrap_or_else(|_| Err(left()))?;
                 if held.is_fresh() {
@@ -366,17 +374,18 @@ impl Shared {
 // === impl State ===
 
 impl State {
-    fn wait(&mut self, waiter: Waiter, first_in_line: bool) -> Result<(), LimitError> {
+    fn wait(&mut self, waiter: Waiter) -> Result<(), LimitError> {
         if self.closed {
             return Err(left());
         }
         if waiter.once
             && let Store::Away(..) = self.store
+            && self.member.share() == 0
             && let Some(why) = self.store.why_away()
         {
             return Err(LimitError::unavailable(why));
         }
-        let at_once = waiter.once;
+        let (at_once, first_in_line) = (waiter.once, waiter.first_in_line);
         self.member.wait(waiter, first_in_line, at_once);
         Ok(())
     }

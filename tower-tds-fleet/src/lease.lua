@@ -47,7 +47,9 @@ local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local stored = redis.call('GET', KEYS[1])
-local s = stored and cmsgpack.unpack(stored)
+local known, s = pcall(cmsgpack.unpack, stored or '')
+-- What is no account is none.
+if not stored or not known or type(s) ~= 'table' or not s.terms then s = nil end
 
 -- Of the limits: requests, what a proof is live for, the even spacing without and with its guard,
 -- whether counters are kept within, the burst of a bucket (-1 none, -2 automatic), that of the pace (0
@@ -56,21 +58,26 @@ local s = stored and cmsgpack.unpack(stored)
 local most, hold, even, space, counter_kept, bursts, paces, rung, recover =
   string.match(terms, '^1 (%d+) (%d+) (%d+) (%d+) (%d) (%-?%d+) (%d+) (%d+) (%d+)$')
 most, hold, even, space = tonumber(most), tonumber(hold), tonumber(even), tonumber(space)
-bursts, paces = tonumber(bursts), tonumber(paces)
+bursts, paces, recover = tonumber(bursts), tonumber(paces), tonumber(recover)
 local silence, clean = 1002000, 600000000
 
 if s and s.terms ~= terms then
-  -- Other limits, or another version: theirs as long as anybody keeps them.
-  if s.run == run and now < s.last + recover then return redis.error_reply('FLEETTERMS ' .. s.terms) end
+  -- Other limits, or another version: theirs as long as anybody keeps them, who is heard of each half minute.
+  recover = max(recover, tonumber(string.match(s.terms, '(%d+)$')) or 0)
+  if s.run == run and now + (s.back or 0) < s.last + max(recover, 65000000) then
+    return redis.error_reply('FLEETTERMS ' .. s.terms)
+  end
   s = nil
 end
 if not s or s.run ~= run then
   -- Another memory, or none: whatever was granted before has to be over. What was heard only makes careful.
-  local before = s or { rung = tonumber(rung), clean = clean, climbed = 0, paused = 0, pauses = 0, told = 0, trial = 0 }
+  local before = s or { last = now, rung = tonumber(rung), clean = clean, climbed = 0, paused = 0, pauses = 0, told = 0, trial = 0 }
+  -- By its own clock.
+  local function left(at) return now + max(at - before.last, 0) end
   s = { run = run, terms = terms, last = now, opens = now + recover, seq = now, open = 0, due = 0,
     empty = 0, usual = 0, answered = 0, careful = 0, rung = before.rung, evidence = 0, down = 0,
     climbs = now + before.clean, clean = before.clean, climbed = before.climbed, silent = 0, back = 0,
-    paused = before.paused, pauses = before.pauses, told = before.told, trial = before.trial == 0 and 0 or -1, tried = 0,
+    paused = left(before.paused), pauses = before.pauses, told = left(before.told), trial = before.trial == 0 and 0 or -1, tried = 0,
     next = 0, past = '', leases = '', queue = '', shares = {} }
 end
 -- This server's clock may be put back: time goes on from where it was.
@@ -178,7 +185,7 @@ end
 
 local function hush() s.silent = max(s.silent, now + silence) end
 
-local function hear(word, since, hint)
+local function hear(word, since, hint, tried)
   if word == 'a' then
     s.evidence = max(s.evidence - 1, 0)
     if now >= s.climbs then
@@ -199,11 +206,17 @@ local function hear(word, since, hint)
       end
     end
   elseif word == 'q' then
-    -- As in one process: a minute at most until one tries, and longer each time where no time is told.
-    s.pauses = hint == 0 and min(max(2 * s.pauses, 1000000), 60000000) or 0
-    s.paused = max(s.paused, now + (hint == 0 and s.pauses or min(hint, 60000000)))
-    s.told = max(s.told, now + hint, s.paused)
-    s.trial = -1
+    -- As in one process: a minute at most until one tries, and longer each time where no time is told. What
+    -- was sent before the pause says nothing new but a longer time, and nothing while one tries.
+    if s.trial == 0 or tried then
+      s.pauses = hint == 0 and min(max(2 * s.pauses, 1000000), 60000000) or 0
+      s.paused = now + (hint == 0 and s.pauses or min(hint, 60000000))
+      s.told = max(now + hint, s.paused)
+      s.trial = -1
+    elseif s.trial < 0 then
+      s.paused = max(s.paused, now + min(hint, 60000000))
+      s.told = max(s.told, now + hint)
+    end
   end
 end
 
@@ -214,19 +227,19 @@ while ARGV[i] do
   if what == 'p' then
     local word, hint = ARGV[i], tonumber(ARGV[i + 1])
     i = i + 2
-    local since = gone(id)
+    local since, tried = gone(id), s.trial == id
     if since then
       prove(now)
       s.answered = max(s.answered, since)
       local took, pace = now - since, max(floor(s.usual / 16), 500)
       s.usual = took > s.usual and min(s.usual + pace, took) or max(s.usual - pace, took)
-      if s.trial == id then
+      if tried then
         s.trial = word == 'a' and 0 or -1
         if word == 'a' then s.told, s.pauses = 0, 0 end
       end
     end
     -- What is told twice, or of another memory, is heeded, but no evidence.
-    hear(word, since or 0, hint)
+    if since or word ~= 'q' then hear(word, since or 0, hint, tried) end
   elseif what == 'l' then
     if granted[id] then ends_at(id, now + tonumber(ARGV[i])) end
     if s.trial == id then s.trial = -1 end

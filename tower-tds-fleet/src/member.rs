@@ -66,6 +66,8 @@ struct Alone {
     agreed: bool,
     /// The request under way, whose lease is never over.
     open: Option<(Id, oneshot::Sender<Infallible>)>,
+    /// Until when it has to be used, if it is not yet.
+    unused_until: Option<Instant>,
     number: Id,
     /// Before this there is no other.
     next: Instant,
@@ -153,6 +155,7 @@ impl<W> Member<W> {
                 returning: false,
                 agreed: false,
                 open: None,
+                unused_until: None,
                 number: 0,
                 next: now,
                 quiet: None,
@@ -175,9 +178,10 @@ impl<W> Member<W> {
         self.held.len()
     }
 
-    /// Whether it holds nothing, and has nothing to tell.
-    pub(crate) fn is_told(&self) -> bool {
-        self.held.is_empty() && self.told.is_empty()
+    /// Whether it holds nothing, has nothing to tell, and has done nothing without the store that counts yet.
+    pub(crate) fn is_over(&mut self, now: Instant) -> bool {
+        let alone = self.alone.as_mut().and_then(|alone| alone.quiet_at(now));
+        self.held.is_empty() && self.told.is_empty() && alone.is_none()
     }
 
     /// Somebody waits, before all others if it is the first in line.
@@ -225,7 +229,7 @@ impl<W> Member<W> {
     }
 
     /// What the store is told that this member would use without it.
-    fn share(&self) -> i64 {
+    pub(crate) fn share(&self) -> i64 {
         self.alone
             .as_ref()
             .map_or(0, |alone| alone.share.requests.get().into())
@@ -249,8 +253,8 @@ impl<W> Member<W> {
     }
 
     /// When the share has room for one who waits, while the store is away.
-    pub(crate) fn alone_at(&self, now: Instant) -> Option<Instant> {
-        let alone = self.alone.as_ref().filter(|_| !self.waiting.is_empty())?;
+    pub(crate) fn alone_at(&mut self, now: Instant) -> Option<Instant> {
+        let alone = self.alone.as_mut().filter(|_| !self.waiting.is_empty())?;
         alone.opens_at(self.heard?, now)
     }
 
@@ -261,9 +265,11 @@ impl<W> Member<W> {
         alone.number = alone.number.saturating_sub(1);
         let (sender, over) = oneshot::channel();
         alone.open = Some((alone.number, sender));
+        let until = now.checked_add(USED_BY).unwrap_or(now);
+        alone.unused_until = Some(until);
         Some(Granted {
             id: alone.number,
-            until: now.checked_add(self.term.lost).unwrap_or(now),
+            until,
             over,
         })
     }
@@ -319,7 +325,9 @@ impl<W> Member<W> {
         self.heard = Some(sent);
         if let Some(alone) = &mut self.alone {
             alone.agreed = reply.agreed;
-            alone.next = alone.next.max(now.checked_add(reply.paused).unwrap_or(now));
+            alone.next = alone
+                .next
+                .max(now.checked_add(reply.paused.min(A_MINUTE)).unwrap_or(now));
         }
         for id in &ask.kept {
             if let Some(held) = self.held.get_mut(id) {
@@ -376,6 +384,9 @@ impl<W> Member<W> {
     /// A lease is used from now on, and kept. What nobody uses ends by itself. Says whether it is to be
     /// renewed already.
     pub(crate) fn used(&mut self, id: Id, now: Instant) -> bool {
+        if let Some(alone) = self.alone.as_mut().filter(|alone| alone.is_open(id)) {
+            alone.unused_until = None;
+        }
         let due = self.term.renewed_after();
         self.held.get_mut(&id).is_some_and(|held| {
             held.renewed = true;
@@ -428,16 +439,27 @@ impl Alone {
         self.open.as_ref().is_some_and(|(open, _)| *open == id)
     }
 
-    fn opens_at(&self, heard: Instant, now: Instant) -> Option<Instant> {
-        if self.open.is_some() || self.returning || !self.agreed {
+    /// What nobody uses is taken back.
+    fn take_back(&mut self, now: Instant) {
+        if self.unused_until.is_some_and(|until| until <= now) {
+            (self.open, self.unused_until) = (None, None);
+        }
+    }
+
+    fn opens_at(&mut self, heard: Instant, now: Instant) -> Option<Instant> {
+        self.take_back(now);
+        if self.returning || !self.agreed {
             return None;
+        }
+        if self.open.is_some() {
+            return self.unused_until;
         }
         let at = heard.checked_add(self.share.begins)?.max(self.next);
         (at.max(now) < heard.checked_add(self.share.ends)?).then_some(at)
     }
 
     fn ended(&mut self, event: Event, now: Instant) {
-        self.open = None;
+        (self.open, self.unused_until) = (None, None);
         let later = |span: Duration| now.checked_add(span).unwrap_or(now);
         let (proven, pause) = match event {
             Event::Unsent(_) => return,
@@ -456,8 +478,9 @@ impl Alone {
     /// Until when the store is not asked, if it is not, where that is known.
     #[expect(clippy::option_option, reason = "a wait that may have no end")]
     fn quiet_at(&mut self, now: Instant) -> Option<Option<Instant>> {
+        self.take_back(now);
         if self.open.is_some() {
-            return Some(None);
+            return Some(self.unused_until);
         }
         let quiet = self.quiet.filter(|at| *at > now);
         self.quiet = quiet;
@@ -495,6 +518,12 @@ const LASTS: Duration = Duration::from_secs(600);
 
 /// Times in the use of a lease that it is renewed: three of these may fail.
 const RENEWALS: u32 = 4;
+
+/// A place in a share that is not used by then goes to another.
+const USED_BY: Duration = Duration::from_millis(100);
+
+/// The longest that a 429 is waited for until one tries.
+const A_MINUTE: Duration = Duration::from_secs(60);
 
 /// A member without a share is heard of as often, so that its connection is known to be good.
 const IDLE: Duration = Duration::from_secs(30);

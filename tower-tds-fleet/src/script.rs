@@ -162,7 +162,7 @@ fn terms(limits: &Limits, keep: Duration) -> Result<String, FleetError> {
         Rung::Proven => 0,
         Rung::Strict => 1,
         Rung::Serial => 2,
-        Rung::Slowed(times) => u32::from(times).saturating_add(2),
+        Rung::Slowed(times) => u32::from(times.min(16)).saturating_add(2),
         _ => 1,
     };
     let recover = micros(recovery(*quota, keep, limits.longest_lost()));

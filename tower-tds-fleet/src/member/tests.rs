@@ -216,6 +216,7 @@ async fn a_share_begins_when_the_store_withholds_it_and_goes_one_at_a_time() {
     for _ in 0..5 {
         let lease = member.grant_alone(now()).expect("it is its turn");
         member.next_waiting();
+        assert!(!member.used(lease.id, now()));
         assert_eq!(member.alone_at(now()), None, "one at a time");
         advance(Duration::from_millis(80)).await;
         member.ended(Event::Proven(lease.id, Heard::Accepted), now());
@@ -241,6 +242,7 @@ async fn back_at_the_store_it_asks_when_what_it_did_without_is_over() {
     member.wait(1, false, false);
     advance(RECOVERY).await;
     let lease = member.grant_alone(now()).expect("it is its turn");
+    assert!(!member.used(lease.id, now()));
     member.is_there(true);
     assert_eq!(waits(&mut member), None, "its answer is not there");
     assert_eq!(member.alone_at(now()), None);
@@ -298,4 +300,17 @@ async fn a_lease_that_nobody_uses_is_not_kept_and_one_that_is_used_late_is() {
     assert_eq!(waits(&mut member), Some(IDLE - LEASE / 8), "nobody uses it");
     assert!(member.used(7, now()), "it is to be renewed at once");
     assert_eq!(asks(&mut member).kept, [7]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_in_a_share_that_nobody_uses_goes_to_another() {
+    let mut member = alone();
+    member.wait(1, false, false);
+    member.wait(2, false, false);
+    advance(RECOVERY).await;
+    let unused = member.grant_alone(now()).expect("it is its turn");
+    member.next_waiting();
+    assert_eq!(member.alone_at(now()), Some(unused.until));
+    advance(USED_BY).await;
+    assert!(member.grant_alone(now()).is_some());
 }

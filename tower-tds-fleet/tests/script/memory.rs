@@ -31,10 +31,10 @@ fn other_limits_are_refused_while_anybody_keeps_these_and_are_kept_then() {
     let mut store = Store::new("50 1002000 20000 20040 0 -1 0 31002000");
     store.ask("1", 0, &[]).expect("the first");
     store.terms = "40 1002000 20000 20040 0 -1 0 31002000".to_owned();
-    store.move_to(BEGIN + 30 * SECOND);
+    store.move_to(BEGIN + 64 * SECOND);
     let refused = store.ask("2", 1, &[]).expect_err("others are kept");
     assert!(refused.starts_with("FLEETTERMS"), "{refused}");
-    store.move_to(BEGIN + 32 * SECOND);
+    store.move_to(BEGIN + 66 * SECOND);
     let new = store.ask("2", 1, &[]).expect("nobody keeps them");
     assert_eq!((new.granted.len(), new.opens), (0, 31_002_000));
 }
@@ -52,6 +52,41 @@ fn what_was_heard_outlives_a_restart() {
     let again = store.ask("1", 1, &[]).expect("the same limits");
     assert_eq!((again.rung, again.paused), (1, 30 * SECOND));
     assert!(again.granted.is_empty());
+}
+
+#[test]
+fn a_pause_is_as_long_as_it_was_by_the_clock_of_a_server_that_has_another() {
+    let mut store = Store::new(DEFAULT);
+    let id = grants(&store, 1)[0];
+    told(&store, Told::Proven(id, "q", 5 * SECOND));
+    store.run = "two".to_owned();
+    store.move_to(BEGIN - 3_600 * SECOND);
+    let again = store.ask("1", 1, &[]).expect("the same limits");
+    assert_eq!(again.paused, 5 * SECOND);
+}
+
+#[test]
+fn what_was_sent_before_a_pause_makes_it_no_longer_and_ends_no_try() {
+    let store = Store::new(DEFAULT);
+    let sent = grants(&store, 5);
+    for id in &sent[..4] {
+        told(&store, Told::Proven(*id, "q", 0));
+    }
+    // Told again, too: one second.
+    told(&store, Told::Proven(sent[0], "q", 0));
+    store.move_to(BEGIN + SECOND);
+    let tries = grants(&store, 1);
+    assert_eq!(tries.len(), 1);
+    told(&store, Told::Proven(sent[4], "q", 0));
+    told(&store, Told::Proven(tries[0], "a", 0));
+    assert_eq!(grants(&store, 1).len(), 1);
+}
+
+#[test]
+fn what_is_no_account_is_none() {
+    let store = Store::new(DEFAULT);
+    store.put("rubbish");
+    assert_eq!(grants(&store, 1).len(), 1);
 }
 
 #[test]

@@ -94,6 +94,11 @@ impl Store {
         self.lua.globals().set("memory", Value::Nil).expect("nil");
     }
 
+    /// Something that is no account.
+    pub(crate) fn put(&self, what: &str) {
+        self.lua.globals().set("memory", what).expect("a name");
+    }
+
     pub(crate) fn ask(&self, member: &str, want: i64, told: &[Told]) -> Result<Reply, String> {
         self.ask_with(member, want, 0, told)
     }
