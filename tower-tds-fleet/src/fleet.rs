@@ -205,8 +205,8 @@ impl Fleet {
         Ok(Limiter::leased(limits, fleet))
     }
 
-    /// Waits until the store grants: it is there, remembers this quota, and the service has not said that it
-    /// is used up. A lease is taken for that, and goes back at once.
+    /// Waits until the store grants: it is there, and remembers this quota. A lease is taken for that, and
+    /// goes back at once. A member with a share is ready by that, too, while the store is away.
     ///
     /// For the start of a program: over a store without memory, as at the very first start, this takes 31 s,
     /// which are otherwise those of the first calls. While the store is away it waits for it.

@@ -29,8 +29,9 @@
 //! # Guarantees
 //! - In any interval the service counts at most the quota, from all members together, by the rules of
 //!   the limits: as in one process, and by the same proof.
-//! - A lease is the last thing a request waits for; none is fetched ahead, and one that is not used goes
-//!   back at once. A lone call takes one round trip to the store.
+//! - A lease is the last thing a request waits for; none is fetched ahead, and one that nobody waits for
+//!   goes back at once; in a future that is kept and not polled it ends after 20 s. A lone call takes one
+//!   round trip to the store.
 //! - Members take turns. One that waits is told when to ask, and asks once a second at the least.
 //! - Without the store nothing is sent, or a share that was agreed on ([`WithoutStore`]). With one that has lost its memory nothing is sent until whatever
 //!   was granted before is over.
