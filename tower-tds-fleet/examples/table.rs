@@ -23,7 +23,7 @@ mod redis_server;
 use std::{
     env,
     num::NonZeroU32,
-    process::{Child, Command},
+    process::{Child, Command, ExitCode},
     time::Duration,
 };
 
@@ -48,7 +48,7 @@ const GCRA: &str = "local t = redis.call('TIME') local now = t[1] * 1000000 + t[
     redis.call('SET', KEYS[1], string.format('%.0f', tat + 20000)) return 0";
 
 #[tokio::main]
-async fn main() {
+async fn main() -> ExitCode {
     let arguments: Vec<_> = env::args().skip(1).collect();
     match arguments.as_slice() {
         [] => table().await,
@@ -65,8 +65,14 @@ async fn main() {
                 burst => gcra(store, burst, &service).await,
             }
         }
-        _ => println!("without arguments"),
+        _ => {
+            println!(
+                "it takes no arguments: cargo run --release -p tower-tds-fleet --example table"
+            );
+            return ExitCode::from(2);
+        }
     }
+    ExitCode::SUCCESS
 }
 
 struct Service<'a> {

@@ -85,7 +85,7 @@ impl Driver {
         }
     }
 
-    /// Whether nobody can ask any more, and all is told.
+    /// Whether nobody can ask any more, and nothing is under way.
     fn is_over(&self) -> bool {
         let state = self.shared.lock();
         state.closed && state.member.held() == 0
@@ -205,7 +205,6 @@ impl Driver {
     fn answered(&self, ask: &Ask, reply: Reply, standing: Standing, sent: Instant) {
         let now = clock::now();
         let wait = reply.wait;
-        let told = standing;
         let (granted, news) = {
             let mut state = self.shared.lock();
             let mut news = Vec::from_iter(state.found());
@@ -219,8 +218,8 @@ impl Driver {
             return;
         }
         // Who waits for one answer has it; and who would wait for long is told.
-        let used_up = (told.paused > PATIENCE)
-            .then(|| LimitError::rejected(WaitCause::Pause, Some(told.paused)));
+        let used_up = (standing.paused > PATIENCE)
+            .then(|| LimitError::rejected(WaitCause::Pause, Some(standing.paused)));
         let refused = self
             .shared
             .lock()

@@ -16,7 +16,7 @@ use tokio::{
     time::Instant,
 };
 use tower_tds_limits::{
-    AskLease, Ended, Lease, LeaseFuture, Leases, LimitError, Limiter, Limits, Outcome, WaitCause,
+    AskLease, Ended, Lease, LeaseFuture, Leases, LimitError, Limits, Outcome, WaitCause,
 };
 
 use crate::{
@@ -194,15 +194,6 @@ impl Fleet {
         Ok(Self {
             member: Arc::new(Handle { shared }),
         })
-    }
-
-    /// A limiter of these limits whose requests wait for the fleet's leases.
-    ///
-    /// # Errors
-    /// As of [`join`](Self::join), which it does.
-    pub fn limiter(url: &str, name: &str, limits: Limits) -> Result<Limiter, FleetError> {
-        let fleet = Self::join(url, name, &limits)?;
-        Ok(Limiter::leased(limits, fleet))
     }
 
     /// Waits until the store grants: it is there, and remembers this quota. A lease is taken for that, and

@@ -124,6 +124,11 @@ fn seen() -> Seen {
     Seen(Arc::default())
 }
 
+async fn ready<S: Service<Request<()>, Error: std::fmt::Debug>>(service: &mut S) {
+    let ready = std::future::poll_fn(|cx| service.poll_ready(cx));
+    ready.await.expect("it is ready");
+}
+
 fn limiter(desk: &Desk) -> Limiter {
     Limiter::leased(per_second(2), desk.clone())
 }
@@ -140,9 +145,7 @@ async fn a_request_is_sent_when_it_has_its_lease_and_says_what_was_answered() {
         (StatusCode::TOO_MANY_REQUESTS, Outcome::QuotaExceeded(None)),
     ];
     for (status, outcome) in answers {
-        std::future::poll_fn(|cx| Service::<Request<()>>::poll_ready(&mut service, cx))
-            .await
-            .expect("it is ready");
+        ready(&mut service).await;
         let mut call = task::spawn(service.call(Request::new(())));
         assert_pending!(call.poll());
         assert!(seen.next().is_none(), "sent without a lease");
@@ -174,9 +177,7 @@ async fn a_call_that_is_dropped_or_refused_without_its_lease_has_sent_nothing() 
     let limiter = limiter(&desk);
     let mut service = RequestLimitLayer::new(limiter.first_in_line()).layer(seen.service());
     for round in 0..4 {
-        std::future::poll_fn(|cx| Service::<Request<()>>::poll_ready(&mut service, cx))
-            .await
-            .expect("it is ready");
+        ready(&mut service).await;
         let mut call = task::spawn(service.call(Request::new(())));
         assert_pending!(call.poll());
         if round % 2 == 0 {
@@ -207,9 +208,7 @@ async fn a_call_whose_lease_could_not_be_kept_ends_and_may_have_been_counted() {
     let (desk, seen) = (Desk::default(), seen());
     let limiter = limiter(&desk);
     let mut service = RequestLimitLayer::new(limiter.clone()).layer(seen.service());
-    std::future::poll_fn(|cx| Service::<Request<()>>::poll_ready(&mut service, cx))
-        .await
-        .expect("it is ready");
+    ready(&mut service).await;
     let mut call = task::spawn(service.call(Request::new(())));
     assert_pending!(call.poll());
     let end = desk.grant();
@@ -235,9 +234,7 @@ async fn what_is_lost_is_counted_within_a_time_and_an_end_is_told_with_what_the_
         Err(std::io::ErrorKind::ConnectionReset.into()),
         Ok((StatusCode::LOCKED, "too many")),
     ] {
-        std::future::poll_fn(|cx| Service::<Request<()>>::poll_ready(&mut service, cx))
-            .await
-            .expect("it is ready");
+        ready(&mut service).await;
         let mut call = task::spawn(service.call(Request::new(())));
         assert_pending!(call.poll());
         let end = desk.grant();
