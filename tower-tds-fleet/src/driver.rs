@@ -134,7 +134,7 @@ impl Driver {
         let mut connection = client
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
-        connection.subscribe(&self.account.channel).await?;
+        connection.subscribe(self.account.channel()).await?;
         Ok(Server { connection, pushes })
     }
 

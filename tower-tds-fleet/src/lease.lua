@@ -1,20 +1,20 @@
 -- The fleet's account of one quota. See DESIGN.md for what it proves, `account.rs` of tower-tds-limits
 -- for the same rules in one process. Times are whole microseconds of this server's clock.
 --
--- KEYS: the account. ARGV: limits, keep, member (a whole number), channel, want, the member's share (0:
--- none; -1: it leaves), then one event each:
+-- KEYS: the account. ARGV: limits, keep, member (a whole number), what the channels of all members begin with,
+-- want, the member's share (0: none; -1: it leaves), the number of this question, that of the member's last
+-- that was answered, the server that answered it (0: none), then one event each:
 --   p ID WORD [HINT]  proven: the answer is there. WORD: a(ccepted), r(efused: 423), q(uota: 429), n(othing)
 --   l ID MICROS       lost: counted, if at all, within this time
 --   u ID              unsent
 --   k ID              kept: still in flight
 -- Gives granted, the first of their numbers, micros until to ask again (-1: when told), micros of
--- the pause, live, rung, micros until the account opens, whether the share is agreed, and the numbers of `k`
--- that are not known.
--- The channels of all members are called alike, but for the member at the end.
+-- the pause, live, rung, micros until the account opens, whether the share is agreed, this server, and the
+-- numbers of `k` that are not known.
 
 local terms, keep = ARGV[1], tonumber(ARGV[2])
-local member, channels, want = tonumber(ARGV[3]), string.match(ARGV[4], '^(.-)%d*$'), tonumber(ARGV[5])
-local share = tonumber(ARGV[6])
+local member, channels, want, share = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+local question, heard, known = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local floor, max, min = math.floor, math.max, math.min
 
 -- Many numbers as one string, which is ten times as fast as to pack a table of them.
@@ -33,7 +33,7 @@ local function numbers(text)
     local some = min((#text - at + 1) / 8, 1000)
     local part = { struct.unpack('<' .. string.rep('d', some), text, at) }
     -- The last is where it has stopped.
-    part[#part] = nil
+    part[some + 1] = nil
     if all then
       for _, number in ipairs(part) do all[#all + 1] = number end
     end
@@ -43,69 +43,93 @@ local function numbers(text)
 end
 
 -- Another process of the server has another memory.
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+local run = tonumber(string.sub(string.match(redis.call('INFO', 'server'), 'run_id:(%x+)'), 1, 13), 16)
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local stored = redis.call('GET', KEYS[1])
-local known, s = pcall(cmsgpack.unpack, stored or '')
+
+-- The account: its limits, its numbers by these names, and lists. The first three are so in every version.
+local names = { 'run', 'last', 'back', 'opens', 'seq', 'due', 'empty', 'usual', 'answered', 'careful', 'rung', 'evidence',
+  'down', 'climbs', 'clean', 'climbed', 'silent', 'paused', 'pauses', 'told', 'trial', 'tried', 'next' }
+local is_account, account = pcall(cmsgpack.unpack, redis.call('GET', KEYS[1]) or '')
+local s, its_past, its_leases, its_queue, its_shares, its_former = nil, '', '', '', '', ''
 -- What is no account is none.
-if not stored or not known or type(s) ~= 'table' or not s.terms then s = nil end
+if is_account and type(account) == 'table' and account[1] then
+  s = {}
+  local values = numbers(account[2])
+  for at = 1, #names do s[names[at]] = values[at] end
+end
 
 -- Of the limits: requests, what a proof is live for, the even spacing without and with its guard,
 -- whether counters are kept within, the burst of a bucket (-1 none, -2 automatic), that of the pace (0
 -- none), the rung to begin on, and how long a new account grants nothing. Before them, the version of this
 -- account.
 local most, hold, even, space, counter_kept, bursts, paces, rung, recover =
-  string.match(terms, '^1 (%d+) (%d+) (%d+) (%d+) (%d) (%-?%d+) (%d+) (%d+) (%d+)$')
+  string.match(terms, '^2 (%d+) (%d+) (%d+) (%d+) (%d) (%-?%d+) (%d+) (%d+) (%d+)$')
 most, hold, even, space = tonumber(most), tonumber(hold), tonumber(even), tonumber(space)
 bursts, paces, recover = tonumber(bursts), tonumber(paces), tonumber(recover)
 local silence, clean = 1002000, 600000000
 
-if s and s.terms ~= terms then
+if s and account[1] ~= terms then
   -- Other limits, or another version: theirs as long as anybody keeps them, who is heard of each half minute.
-  recover = max(recover, tonumber(string.match(s.terms, '(%d+)$')) or 0)
-  if s.run == run and now + (s.back or 0) < s.last + max(recover, 65000000) then
-    return redis.error_reply('FLEETTERMS ' .. s.terms)
+  recover = max(recover, tonumber(string.match(account[1], '(%d+)$')) or 0)
+  if s.run == run and now + s.back < s.last + max(recover, 65000000) then
+    return redis.error_reply('FLEETTERMS ' .. account[1])
   end
   s = nil
 end
-if not s or s.run ~= run then
+if s then its_former = account[7] end
+if s and s.run == run then
+  its_past, its_leases, its_queue, its_shares = account[3], account[4], account[5], account[6]
+else
   -- Another memory, or none: whatever was granted before has to be over. What was heard only makes careful.
   local before = s or { last = now, rung = tonumber(rung), clean = clean, climbed = 0, paused = 0, pauses = 0, told = 0, trial = 0 }
+  if s then its_former = its_former .. packed({ s.run }, 1, 1) end
   -- By its own clock.
   local function left(at) return now + max(at - before.last, 0) end
-  s = { run = run, terms = terms, last = now, opens = now + recover, seq = now, open = 0, due = 0,
-    empty = 0, usual = 0, answered = 0, careful = 0, rung = before.rung, evidence = 0, down = 0,
-    climbs = now + before.clean, clean = before.clean, climbed = before.climbed, silent = 0, back = 0,
-    paused = left(before.paused), pauses = before.pauses, told = left(before.told), trial = before.trial == 0 and 0 or -1, tried = 0,
-    next = 0, past = '', leases = '', queue = '', shares = {} }
+  s = { run = run, last = now, back = 0, opens = now + recover, seq = now, due = 0, empty = 0, usual = 0, answered = 0,
+    careful = 0, rung = before.rung, evidence = 0, down = 0, climbs = now + before.clean, clean = before.clean,
+    climbed = before.climbed, silent = 0, paused = left(before.paused), pauses = before.pauses, told = left(before.told),
+    trial = before.trial == 0 and 0 or -1, tried = 0, next = 0 }
 end
 -- This server's clock may be put back: time goes on from where it was.
 s.back = max(s.back, s.last - now)
 now = now + s.back
 s.last = now
--- The proofs in their order, and the leases: since when, and until when if nothing is heard.
-local past, granted, ends = numbers(s.past), {}, {}
-local leases = numbers(s.leases)
-for at = 1, #leases, 3 do
-  local id = leases[at]
-  granted[id], ends[id] = leases[at + 1], leases[at + 2]
+-- A member comes from a server that this one does not follow: it was away meanwhile, and knows nothing of
+-- what was granted there.
+if known ~= 0 and known ~= run then
+  local former, follows = numbers(its_former), false
+  for at = 1, #former do follows = follows or former[at] == known end
+  if not follows then
+    s.opens = max(s.opens, now + recover)
+    former[#former + 1] = known
+    its_former = packed(former, max(#former - 7, 1), #former)
+  end
 end
+-- The proofs in their order. The leases in theirs, five numbers each: its own, since when, until when if
+-- nothing is heard, whose it is, in which question it was asked for. One that is gone is since -1.
+local past, leases = numbers(its_past), numbers(its_leases)
+local proofs, open, any_gone = #past, #leases / 5, false
 
--- Those who may go on without the store: { share, when it was last heard }. Who has not been heard of for as
+-- Those who may go on without the store: who, its share, when it was last heard. Who has not been heard of for as
 -- long as a lease lives may do so from some time later on, and for ten minutes; nobody else has its share
 -- then. A share that is too much is none.
 local withheld, away, shared = 0, 0, max(share, 0)
-for other, its in pairs(s.shares) do
-  if its[2] + 660000000 < now then
-    s.shares[other] = nil
-  elseif other ~= member then
-    shared = shared + its[1]
-    if its[2] + keep < now then withheld, away = withheld + its[1], away + 1 end
+local shares, others = {}, numbers(its_shares)
+for at = 1, #others, 3 do
+  local who, its, last = others[at], others[at + 1], others[at + 2]
+  if who ~= member and last + 660000000 >= now then
+    local size = #shares
+    shares[size + 1], shares[size + 2], shares[size + 3] = who, its, last
+    shared = shared + its
+    if last + keep < now then withheld, away = withheld + its, away + 1 end
   end
 end
 local agreed = share > 0 and shared <= most
-s.shares[member] = agreed and { share, now } or nil
+if agreed then
+  local size = #shares
+  shares[size + 1], shares[size + 2], shares[size + 3] = member, share, now
+end
 if away > 0 then space = math.ceil(hold / max(most - withheld, 1)) end
 
 -- What the rung keeps within: 0 proven, 1 strict, 2 serial, 3.. slowed.
@@ -124,7 +148,7 @@ local limit, counter, burst = keeps()
 
 local function step(rung)
   s.rung = rung
-  s.careful = 40 + s.open
+  s.careful = 40 + open
   limit, counter, burst = keeps()
 end
 
@@ -139,13 +163,28 @@ local function allowed()
   return max(min(allowed, most - 1, careful) - away, 0)
 end
 
-local function gone(id)
-  local since = granted[id]
-  if since then
-    granted[id], ends[id] = nil, nil
-    s.open = s.open - 1
+-- Where it stands, if it is not gone.
+local function find(id)
+  local low, high = 1, #leases / 5
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if leases[5 * middle - 4] < id then low = middle + 1 else high = middle end
   end
+  local at = 5 * low - 4
+  return leases[at] == id and leases[at + 1] >= 0 and at
+end
+
+local function gone(at)
+  local since = leases[at + 1]
+  leases[at + 1], leases[at + 2] = -1, math.huge
+  open, any_gone = open - 1, true
   return since
+end
+
+local function unsent(at)
+  if s.trial == leases[at] then s.trial = -1 end
+  gone(at)
+  s.due = s.due - even
 end
 
 -- One is proven to have been counted by `at`.
@@ -164,23 +203,23 @@ end
 local function expire()
   local over = {}
   s.next = math.huge
-  for id, at in pairs(ends) do
-    if at <= now then over[#over + 1] = id else s.next = min(s.next, at) end
+  for at = 1, #leases, 5 do
+    local ends = leases[at + 2]
+    if ends <= now then over[#over + 1] = at else s.next = min(s.next, ends) end
   end
-  table.sort(over, function(a, b) return ends[a] < ends[b] end)
-  for _, id in ipairs(over) do
-    local at = ends[id]
-    gone(id)
-    prove(at)
-    if s.trial == id then s.trial = -1 end
+  table.sort(over, function(a, b) return leases[a + 2] < leases[b + 2] end)
+  for _, at in ipairs(over) do
+    if s.trial == leases[at] then s.trial = -1 end
+    prove(leases[at + 2])
+    gone(at)
   end
   if s.next == math.huge then s.next = 0 end
 end
 if s.next > 0 and s.next <= now then expire() end
 
-local function ends_at(id, at)
-  ends[id] = at
-  s.next = s.next == 0 and at or min(s.next, at)
+local function ends_at(at, ends)
+  leases[at + 2] = ends
+  s.next = s.next == 0 and ends or min(s.next, ends)
 end
 
 local function hush() s.silent = max(s.silent, now + silence) end
@@ -220,14 +259,23 @@ local function hear(word, since, hint, tried)
   end
 end
 
-local unknown, i = {}, 7
+-- The answers to some of its questions were lost: it has never heard of what was granted there.
+if heard < question - 1 then
+  for at = 1, #leases, 5 do
+    local asked = leases[at + 4]
+    if leases[at + 3] == member and asked > heard and asked < question and leases[at + 1] >= 0 then unsent(at) end
+  end
+end
+
+local unknown, i = {}, 10
 while ARGV[i] do
   local what, id = ARGV[i], tonumber(ARGV[i + 1])
+  local at = find(id)
   i = i + 2
   if what == 'p' then
     local word, hint = ARGV[i], tonumber(ARGV[i + 1])
     i = i + 2
-    local since, tried = gone(id), s.trial == id
+    local since, tried = at and gone(at), s.trial == id
     if since then
       prove(now)
       s.answered = max(s.answered, since)
@@ -241,14 +289,15 @@ while ARGV[i] do
     -- What is told twice, or of another memory, is heeded, but no evidence.
     if since or word ~= 'q' then hear(word, since or 0, hint, tried) end
   elseif what == 'l' then
-    if granted[id] then ends_at(id, now + tonumber(ARGV[i])) end
+    if at then ends_at(at, now + tonumber(ARGV[i])) end
     if s.trial == id then s.trial = -1 end
     i = i + 1
   elseif what == 'u' then
-    if gone(id) then s.due = s.due - even end
-    if s.trial == id then s.trial = -1 end
+    if at then unsent(at) end
+  elseif at then
+    ends_at(at, now + keep)
   else
-    if granted[id] then ends_at(id, now + keep) else unknown[#unknown + 1] = id end
+    unknown[#unknown + 1] = id
   end
 end
 
@@ -257,7 +306,8 @@ end
 local function overtaken(room)
   local long = max(s.usual * 8, 1000000)
   local young, unproven, oldest = min(s.answered, now - long), 0, now
-  for _, since in pairs(granted) do
+  for at = 2, #leases, 5 do
+    local since = leases[at]
     if since >= young then
       unproven, oldest = unproven + 1, min(oldest, since)
     end
@@ -271,10 +321,17 @@ local function overtaken(room)
 end
 
 -- The proofs that count: two periods are all that any rule asks for; and the first of the last period.
-local n, old = #past, 1
-while old <= n and past[old] < now - 2 * hold do old = old + 1 end
-local young = old
-while young <= n and past[young] <= now - hold do young = young + 1 end
+local n = #past
+local function first_after(at, low)
+  local high = n + 1
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if past[middle] <= at then low = middle + 1 else high = middle end
+  end
+  return low
+end
+local old = first_after(now - 2 * hold - 1, 1)
+local young = first_after(now - hold, old)
 
 -- The earliest time after `at` at which the counter lets `open` be counted at once: `previous * (1 - x) +
 -- current`, for every start of its windows. Those that matter begin at a proof, or a period after one.
@@ -313,7 +370,7 @@ local function opens_at(more, by)
   if s.trial ~= 0 and more > 1 then return nil end
   local at = max(now, s.opens, s.silent, s.trial ~= 0 and s.paused or 0)
   -- The window: the last of those that have to be back.
-  local back = s.open + n - young + 1 + more - limit
+  local back = open + n - young + 1 + more - limit
   if back > n - young + 1 then return nil end
   if back > 0 then at = max(at, past[young + back - 1] + hold) end
   if s.rung == 0 and paces > 0 then
@@ -321,14 +378,14 @@ local function opens_at(more, by)
   end
   -- The bucket: all that is unproven falls now.
   if burst ~= -1 then
-    local room, unproven = allowed(), s.open
+    local room, unproven = allowed(), open
     if burst == -2 and unproven + more > room + 1 then room, unproven = overtaken(room) end
     room = room - unproven - more + 1
     if room < 0 then return nil end
     at = max(at, s.empty - room * space)
   end
-  if counter and at < by and s.open + more + n - old + 1 > limit then
-    at = counter_opens_at(at, s.open + more)
+  if counter and at < by and open + more + n - old + 1 > limit then
+    at = counter_opens_at(at, open + more)
   end
   return at
 end
@@ -336,16 +393,17 @@ end
 local first = s.seq + 1
 local function grant()
   s.seq = s.seq + 1
-  granted[s.seq] = now
-  ends_at(s.seq, now + keep)
-  s.open = s.open + 1
+  local at = #leases + 1
+  leases[at], leases[at + 1], leases[at + 2], leases[at + 3], leases[at + 4] = s.seq, now, 0, member, question
+  ends_at(at, now + keep)
+  open = open + 1
   s.due = (s.due + 2000 >= now and s.due or now) + even
   if s.trial ~= 0 then s.trial, s.tried = s.seq, now end
 end
 
 -- Each member that waits stands in the queue once: who it is, when it was told to ask, when it asked, and
 -- how long its way is. Who was told and has not come in time is passed over, and stays first.
-local queue = numbers(s.queue)
+local queue = numbers(its_queue)
 local length = #queue / 4
 local who, due, asked, way = {}, {}, {}, {}
 for at = 1, length do
@@ -414,17 +472,27 @@ for at = 1, length do
   end
 end
 
-s.past = packed(past, old, n)
-leases = {}
-for id, since in pairs(granted) do
-  local at = #leases
-  leases[at + 1], leases[at + 2], leases[at + 3] = id, since, ends[id]
+local live = open + n - young + 1
+if any_gone then
+  local left, size = {}, 0
+  for at = 1, #leases, 5 do
+    if leases[at + 1] >= 0 then
+      for field = 0, 4 do left[size + 1 + field] = leases[at + field] end
+      size = size + 5
+    end
+  end
+  leases = left
 end
-s.leases = packed(leases, 1, #leases)
 for at = 1, length do
   queue[4 * at - 3], queue[4 * at - 2], queue[4 * at - 1], queue[4 * at] = who[at], due[at], asked[at], way[at]
 end
-s.queue = packed(queue, 1, 4 * length)
-redis.call('SET', KEYS[1], cmsgpack.pack(s))
-local live = s.open + n - young + 1
-return { s.seq - first + 1, first, math.ceil(wait), max(s.told - now, 0), live, s.rung, max(s.opens - now, 0), agreed and 1 or 0, unpack(unknown) }
+local values = {}
+for at = 1, #names do values[at] = s[names[at]] end
+redis.call('SET', KEYS[1], cmsgpack.pack({ terms, packed(values, 1, #names),
+  -- Proofs are only added at the end.
+  string.sub(its_past, 8 * old - 7) .. packed(past, max(old, proofs + 1), n),
+  packed(leases, 1, #leases), packed(queue, 1, 4 * length), packed(shares, 1, #shares), its_former }))
+local reply = { s.seq - first + 1, first, math.ceil(wait), max(s.told - now, 0), live, s.rung, max(s.opens - now, 0),
+  agreed and 1 or 0, run }
+for _, id in ipairs(unknown) do reply[#reply + 1] = id end
+return reply

@@ -28,6 +28,11 @@ pub(crate) struct Member<W> {
     queued: bool,
     /// When the store was last asked with success.
     heard: Option<Instant>,
+    /// The last question, and the last that was answered.
+    asked: u64,
+    answered: u64,
+    /// Who answered it; 0: nobody yet.
+    server: i64,
     /// There if it goes on without the store.
     alone: Option<Alone>,
 }
@@ -96,6 +101,12 @@ pub(crate) enum Heard {
 /// One round trip's worth.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
+    /// Each has one more, so that the store knows which of its answers were lost.
+    pub(crate) number: u64,
+    /// The last that was answered.
+    pub(crate) answered: u64,
+    /// Who answered it; 0: nobody yet.
+    pub(crate) server: i64,
     pub(crate) want: usize,
     /// What this member would use without the store; -1 of one that leaves.
     pub(crate) share: i64,
@@ -121,6 +132,8 @@ pub(crate) struct Reply {
     pub(crate) paused: Duration,
     /// Whether the share is this member's.
     pub(crate) agreed: bool,
+    /// The server process that has answered.
+    pub(crate) server: i64,
     /// What is kept no more.
     pub(crate) unknown: Vec<Id>,
 }
@@ -161,6 +174,9 @@ impl<W> Member<W> {
                 quiet: None,
             }),
             heard: None,
+            asked: 0,
+            answered: 0,
+            server: 0,
             term,
             waiting: VecDeque::new(),
             told: Vec::new(),
@@ -236,13 +252,26 @@ impl<W> Member<W> {
     }
 
     /// What it says when it leaves, if it has to.
-    pub(crate) fn goodbye(&self) -> Option<Ask> {
-        self.alone.as_ref().map(|_| Ask {
-            want: 0,
+    pub(crate) fn goodbye(&mut self) -> Option<Ask> {
+        self.alone.as_ref()?;
+        Some(Ask {
             share: -1,
-            events: Vec::new(),
-            kept: Vec::new(),
+            ..self.question(0, Vec::new())
         })
+    }
+
+    /// With all that is to be told.
+    fn question(&mut self, want: usize, kept: Vec<Id>) -> Ask {
+        self.asked = self.asked.saturating_add(1);
+        Ask {
+            number: self.asked,
+            answered: self.answered,
+            server: self.server,
+            want,
+            share: self.share(),
+            events: std::mem::take(&mut self.told),
+            kept,
+        }
     }
 
     /// The store is there, or is not any more.
@@ -296,12 +325,7 @@ impl<W> Member<W> {
         let heartbeat = Some(heard.unwrap_or(now));
         let beats = heartbeat.is_some_and(|at| at <= now);
         if wants || leaves || beats || !kept.is_empty() || !self.told.is_empty() {
-            return Next::Ask(Ask {
-                want: self.waiting.len(),
-                share: self.share(),
-                events: std::mem::take(&mut self.told),
-                kept,
-            });
+            return Next::Ask(self.question(self.waiting.len(), kept));
         }
         // Of those too that nobody uses yet: whether they are used by then is seen then.
         let dues = self
@@ -323,6 +347,7 @@ impl<W> Member<W> {
         now: Instant,
     ) -> Vec<Granted> {
         self.heard = Some(sent);
+        (self.answered, self.server) = (ask.number, reply.server);
         if let Some(alone) = &mut self.alone {
             alone.agreed = reply.agreed;
             alone.next = alone

@@ -18,7 +18,8 @@ pub(crate) struct Account {
     terms: String,
     keep: Duration,
     member: String,
-    pub(crate) channel: String,
+    /// What those of all members begin with.
+    channels: String,
 }
 
 /// How the account stands.
@@ -46,7 +47,7 @@ impl Account {
             key: format!("{{{name}}}:quota"),
             terms: terms(limits, keep)?,
             keep,
-            channel: format!("{{{name}}}:{member}"),
+            channels: format!("{{{name}}}:"),
             member,
         })
     }
@@ -70,6 +71,11 @@ impl Account {
         ))
     }
 
+    /// Where this member is told to ask.
+    pub(crate) fn channel(&self) -> String {
+        format!("{}{}", self.channels, self.member)
+    }
+
     pub(crate) async fn ask(
         &self,
         connection: &mut MultiplexedConnection,
@@ -78,9 +84,12 @@ impl Account {
         let mut call = self.script.prepare_invoke();
         call.key(&self.key).arg(&self.terms).arg(micros(self.keep));
         call.arg(&self.member)
-            .arg(&self.channel)
+            .arg(&self.channels)
             .arg(ask.want)
-            .arg(ask.share);
+            .arg(ask.share)
+            .arg(ask.number)
+            .arg(ask.answered)
+            .arg(ask.server);
         for event in &ask.events {
             match *event {
                 Event::Proven(id, heard) => {
@@ -120,6 +129,7 @@ fn read(reply: &[i64]) -> Option<(Reply, Standing)> {
         rung,
         opens,
         agreed,
+        server,
         unknown @ ..,
     ] = reply
     else {
@@ -131,6 +141,7 @@ fn read(reply: &[i64]) -> Option<(Reply, Standing)> {
         wait: span(*wait),
         paused: span(*paused)?,
         agreed: *agreed == 1,
+        server: *server,
         unknown: unknown.to_vec(),
     };
     let standing = Standing {
@@ -177,7 +188,7 @@ pub(crate) fn recovery(quota: Quota, keep: Duration, lost: Duration) -> Duration
 }
 
 /// Of what the script keeps: another one cannot read it.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 fn micros(span: Duration) -> u64 {
     // What a script's numbers hold exactly.

@@ -47,6 +47,7 @@ fn granted(ids: &[Id]) -> Reply {
         wait: Some(Duration::from_millis(30)),
         paused: Duration::ZERO,
         agreed: true,
+        server: 1,
         unknown: Vec::new(),
     }
 }

@@ -1,6 +1,6 @@
 //! What the store can do to a fleet: it dies, forgets, hangs.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{fs, net::TcpListener, num::NonZeroU32, time::Duration};
 
 use tds_sim::Rule;
 use tokio::time::{Instant, sleep};
@@ -14,18 +14,14 @@ use crate::{
 
 /// While calls go on, the store loses what it knew; whatever is granted after that was not granted
 /// together with what was granted before.
-async fn loses_its_memory(lose: impl FnOnce(&mut RedisServer)) {
-    let Some(mut store) = RedisServer::start() else {
-        return;
-    };
-    known(&store).await;
+async fn loses_its_memory(store: &mut RedisServer, lose: impl FnOnce(&mut RedisServer)) {
     let server = service(Rule::SlidingLogAll, quick()).await;
-    let members: Vec<_> = (0..3).map(|_| member(&store, &server)).collect();
+    let members: Vec<_> = (0..3).map(|_| member(store, &server)).collect();
     let calls = async { all_answered(&members, &server, 60).await };
     let began = Instant::now();
     let loss = async {
         sleep(Duration::from_millis(1_200)).await;
-        lose(&mut store);
+        lose(store);
     };
     tokio::join!(calls, loss);
     assert_eq!(statuses(&server), [(200, 180)].into());
@@ -48,7 +44,11 @@ async fn loses_its_memory(lose: impl FnOnce(&mut RedisServer)) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_is_restarted_grants_nothing_until_all_leases_are_over() {
-    loses_its_memory(|store| {
+    let Some(mut store) = RedisServer::start() else {
+        return;
+    };
+    known(&store).await;
+    loses_its_memory(&mut store, |store| {
         store.kill();
         store.restart();
     })
@@ -57,12 +57,62 @@ async fn a_store_that_is_restarted_grants_nothing_until_all_leases_are_over() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_is_flushed_grants_nothing_until_all_leases_are_over() {
-    loses_its_memory(|store| {
+    let Some(mut store) = RedisServer::start() else {
+        return;
+    };
+    known(&store).await;
+    loses_its_memory(&mut store, |store| {
         redis::cmd("FLUSHALL")
             .query::<()>(&mut store.connection())
             .expect("it does");
     })
     .await;
+}
+
+/// Whoever comes to one of them comes to the other from now on, and whoever was there has to come again.
+fn change_places(this: &RedisServer, that: &RedisServer) {
+    let path = |store: &RedisServer| store.url().replace("redis+unix://", "");
+    let connections = [this, that].map(RedisServer::connection);
+    let (this, that) = (path(this), path(that));
+    let aside = format!("{this}.aside");
+    for (from, to) in [(&this, &aside), (&that, &this), (&aside, &that)] {
+        fs::rename(from, to).expect("a socket");
+    }
+    for mut connection in connections {
+        for of in ["normal", "pubsub"] {
+            let mut kill = redis::cmd("CLIENT");
+            kill.arg(&["KILL", "TYPE", of, "SKIPME", "yes"]);
+            kill.exec(&mut connection).expect("it does");
+        }
+    }
+}
+
+/// The one and, when the fleet is led back, the other: it was never restarted, and has missed what was granted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_stands_in_grants_nothing_until_all_leases_are_over_nor_does_its_master_then()
+ {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let port = port.expect("a free one").port().to_string();
+    let master = RedisServer::start_with(|_| vec!["--port".to_owned(), port.clone()]);
+    let (Some(mut master), Some(replica)) = (master, RedisServer::start()) else {
+        return;
+    };
+    known(&master).await;
+    let mut replicate = redis::cmd("REPLICAOF");
+    let replicate = replicate.arg("127.0.0.1").arg(&port);
+    replicate.exec(&mut replica.connection()).expect("it does");
+    let mut has_all = redis::cmd("WAIT");
+    let has_all = has_all.arg(1).arg(20_000);
+    let replicas: u32 = has_all.query(&mut master.connection()).expect("it waits");
+    assert_eq!(replicas, 1);
+    loses_its_memory(&mut master, |store| {
+        let mut promote = redis::cmd("REPLICAOF");
+        let promote = promote.arg("NO").arg("ONE");
+        promote.exec(&mut replica.connection()).expect("it does");
+        change_places(store, &replica);
+    })
+    .await;
+    loses_its_memory(&mut master, |store| change_places(store, &replica)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

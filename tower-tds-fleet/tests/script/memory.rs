@@ -48,7 +48,7 @@ fn what_was_heard_outlives_a_restart() {
     store.move_to(BEGIN + 2 * SECOND);
     let id = grants(&store, 1)[0];
     told(&store, Told::Proven(id, "q", 30 * SECOND));
-    store.run = "two".to_owned();
+    store.run = "2".to_owned();
     let again = store.ask("1", 1, &[]).expect("the same limits");
     assert_eq!((again.rung, again.paused), (1, 30 * SECOND));
     assert!(again.granted.is_empty());
@@ -59,7 +59,7 @@ fn a_pause_is_as_long_as_it_was_by_the_clock_of_a_server_that_has_another() {
     let mut store = Store::new(DEFAULT);
     let id = grants(&store, 1)[0];
     told(&store, Told::Proven(id, "q", 5 * SECOND));
-    store.run = "two".to_owned();
+    store.run = "2".to_owned();
     store.move_to(BEGIN - 3_600 * SECOND);
     let again = store.ask("1", 1, &[]).expect("the same limits");
     assert_eq!(again.paused, 5 * SECOND);
@@ -80,6 +80,29 @@ fn what_was_sent_before_a_pause_makes_it_no_longer_and_ends_no_try() {
     told(&store, Told::Proven(sent[4], "q", 0));
     told(&store, Told::Proven(tries[0], "a", 0));
     assert_eq!(grants(&store, 1).len(), 1);
+}
+
+#[test]
+fn a_server_that_others_have_stood_in_for_is_not_believed() {
+    let mut store = Store::new("50 1002000 20000 20040 0 -1 0 31002000");
+    let ask = |store: &Store, server| {
+        let reply = store.ask_as("1", 1, 0, [2, 1, server], &[]);
+        reply.expect("the same limits")
+    };
+    let one = ask(&store, 0).server;
+    store.move_to(BEGIN + 40 * SECOND);
+    assert_eq!(ask(&store, one).opens, 0);
+    // The member was led to another, which has granted something, and is led back.
+    store.move_to(BEGIN + 80 * SECOND);
+    assert_eq!(ask(&store, 77).opens, 31_002_000);
+    // Another member was there, too: that is known.
+    store.move_to(BEGIN + 81 * SECOND);
+    assert_eq!(ask(&store, 77).opens, 30_002_000);
+    // Who was at a server that this one follows misses nothing.
+    store.run = "2".to_owned();
+    ask(&store, one);
+    store.move_to(BEGIN + 120 * SECOND);
+    assert_eq!(ask(&store, one).opens, 0);
 }
 
 #[test]

@@ -31,6 +31,7 @@ const SERVER: &str = r"
 pub(crate) struct Store {
     lua: Lua,
     script: Function,
+    /// In hexadecimal digits.
     pub(crate) run: String,
     pub(crate) terms: String,
     /// On which rung an account begins.
@@ -56,6 +57,7 @@ pub(crate) struct Reply {
     pub(crate) rung: i64,
     pub(crate) opens: i64,
     pub(crate) agreed: bool,
+    pub(crate) server: i64,
     pub(crate) unknown: Vec<i64>,
 }
 
@@ -77,7 +79,7 @@ impl Store {
         let store = Self {
             lua,
             script,
-            run: "one".to_owned(),
+            run: "1".to_owned(),
             terms: terms.to_owned(),
             rung: 0,
         };
@@ -111,21 +113,34 @@ impl Store {
         share: i64,
         told: &[Told],
     ) -> Result<Reply, String> {
+        self.ask_as(member, want, share, [1, 0, 0], told)
+    }
+
+    /// A question's number, that of the last that was answered, and by which server.
+    pub(crate) fn ask_as(
+        &self,
+        member: &str,
+        want: i64,
+        share: i64,
+        numbers: [i64; 3],
+        told: &[Told],
+    ) -> Result<Reply, String> {
         let globals = self.lua.globals();
         globals.set("KEYS", ["{test}:quota"]).expect("a table");
         globals.set("run", self.run.as_str()).expect("a name");
         // The version before them, and the highest rung to begin on.
         let (rules, recover) = self.terms.rsplit_once(' ').expect("many");
         let mut args = vec![
-            format!("1 {rules} {} {recover}", self.rung),
+            format!("2 {rules} {} {recover}", self.rung),
             KEEP.to_string(),
         ];
         args.extend([
             member.to_owned(),
-            format!("to-{member}"),
+            "to-".to_owned(),
             want.to_string(),
             share.to_string(),
         ]);
+        args.extend(numbers.map(|number| number.to_string()));
         for told in told {
             let mut put = |parts: &[&str]| args.extend(parts.iter().map(|&part| part.to_owned()));
             match told {
@@ -159,7 +174,8 @@ impl Store {
             rung: number(6),
             opens: number(7),
             agreed: number(8) == 1,
-            unknown: (9..=reply.raw_len())
+            server: number(9),
+            unknown: (10..=reply.raw_len())
                 .map(|at| number(i64::try_from(at).expect("few")))
                 .collect(),
         })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::{sync::oneshot::error::TryRecvError, time::Instant};
 
 use crate::{
-    member::{Ask, Granted, Member, Next, Reply, Term},
+    member::{Granted, Member, Next, Reply, Term},
     store::{DEFAULT, Store, Told},
 };
 
@@ -33,6 +33,7 @@ fn reply(granted: &[i64], unknown: &[i64]) -> Reply {
         wait: None,
         paused: Duration::ZERO,
         agreed: false,
+        server: 1,
         unknown: unknown.to_vec(),
     }
 }
@@ -66,22 +67,30 @@ fn a_lease_that_the_store_does_not_know_ends_when_it_would_have() {
     let (mut member, _granted) = member(now);
     let ends = member.over_at();
     let later = now + TERM.lease / 4;
-    let Next::Ask(Ask {
-        want: 0,
-        share: 0,
-        events,
-        kept,
-    }) = member.next(later)
-    else {
+    let Next::Ask(ask) = member.next(later) else {
         panic!("it is to be renewed");
     };
-    assert_eq!(kept, [7]);
-    let ask = Ask {
-        want: 0,
-        share: 0,
-        events,
-        kept,
-    };
+    assert_eq!((ask.want, ask.kept.as_slice()), (0, [7].as_slice()));
     member.answered(&ask, reply(&[], &[7]), later, later);
     assert_eq!(member.over_at(), ends);
+}
+
+#[test]
+fn what_was_granted_in_an_answer_that_was_lost_goes_back_with_the_next_question() {
+    let store = Store::new("50 1002000 20000 20040 0 -1 0 0");
+    let asks = |want, numbers| {
+        let reply = store.ask_as("1", want, 0, numbers, &[]);
+        reply.expect("the same terms").granted.len()
+    };
+    assert_eq!(asks(20, [1, 0, 0]), 20);
+    // It has never heard of these, and of those before it has.
+    assert_eq!(asks(10, [2, 1, 1]), 10);
+    assert_eq!(asks(30, [3, 1, 1]), 30);
+    assert_eq!(asks(60, [4, 1, 1]), 30);
+    // A question that comes late takes back nothing that was asked for after it.
+    assert_eq!(asks(0, [3, 1, 1]), 0);
+    assert_eq!(asks(60, [5, 4, 1]), 0);
+    // Another member's are its own.
+    let other = store.ask_as("2", 60, 0, [9, 1, 1], &[]);
+    assert_eq!(other.expect("the same terms").granted.len(), 0);
 }

@@ -22,11 +22,17 @@ pub(super) enum What {
     GiveUp(usize, Id),
 }
 
+/// What a member asks, as the script reads it.
+pub(super) struct Question {
+    pub(super) want: usize,
+    pub(super) numbers: [i64; 3],
+    pub(super) told: Vec<Told>,
+}
+
 /// On its way to the store.
 pub(super) struct Asked {
     pub(super) server: u32,
-    pub(super) want: usize,
-    pub(super) told: Vec<Told>,
+    pub(super) question: Question,
     pub(super) answered: bool,
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     World,
-    event::{Asked, What},
+    event::{Asked, Question, What},
 };
 use crate::member::Reply;
 
@@ -16,7 +16,7 @@ impl World {
         let now = self.now;
         let process = &mut self.processes[who];
         match process.next(now) {
-            Ok((want, told)) => {
+            Ok(question) => {
                 let connection = process.connection;
                 let (mut delay, mut answered) = (self.hop.delay(&mut self.rng), true);
                 if self.breaks > 0 && self.rng.u32(..self.breaks) == 0 {
@@ -33,8 +33,7 @@ impl World {
                 let server = self.server;
                 let asked = Asked {
                     server,
-                    want,
-                    told,
+                    question,
                     answered,
                 };
                 self.at(now + delay, What::Ask(who, connection, asked));
@@ -56,15 +55,20 @@ impl World {
         }
         let now = i64::try_from(self.now.as_micros()).expect("no eternity");
         self.store.move_to(CLOCK + now + self.skew);
-        let want = i64::try_from(asked.want).expect("few");
+        let Question {
+            want,
+            numbers,
+            told,
+        } = &asked.question;
+        let want = i64::try_from(*want).expect("few");
         let reply = self
             .store
-            .ask(&who.to_string(), want, &asked.told)
+            .ask_as(&who.to_string(), want, 0, *numbers, told)
             .expect("one set of terms");
         if asked.answered {
             let at = self.delivered(who);
             let wait = u64::try_from(reply.wait).ok().map(Duration::from_micros);
-            let (granted, unknown) = (reply.granted, reply.unknown);
+            let (granted, unknown, server) = (reply.granted, reply.unknown, reply.server);
             self.at(
                 at,
                 What::Answer(
@@ -75,6 +79,7 @@ impl World {
                         wait,
                         paused: Duration::ZERO,
                         agreed: false,
+                        server,
                         unknown,
                     },
                 ),
@@ -114,7 +119,7 @@ impl World {
     /// Another server process has taken the place of the store, with nothing in its memory.
     pub(super) fn restart(&mut self) {
         self.server += 1;
-        self.store.run = format!("run-{}", self.server);
+        self.store.run = format!("{:x}", self.server);
         self.store.flush();
         for who in 0..self.processes.len() {
             let connection = self.processes[who].connection;

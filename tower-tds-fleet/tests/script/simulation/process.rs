@@ -11,6 +11,7 @@ use tokio::{
     time::Instant,
 };
 
+use super::event::Question;
 use crate::{
     member::{Ask, Event, Granted, Heard, Id, Member, Next, Reply, Term},
     store::Told,
@@ -87,8 +88,8 @@ impl Process {
         self.member.held()
     }
 
-    /// How many leases it asks for now and what it tells, or when it looks again.
-    pub(super) fn next(&mut self, now: Duration) -> Result<(usize, Vec<Told>), Option<Duration>> {
+    /// What it asks now, or when it looks again.
+    pub(super) fn next(&mut self, now: Duration) -> Result<Question, Option<Duration>> {
         // What the thread does while it waits for the store.
         self.member.expire(self.base + now);
         self.abort();
@@ -103,9 +104,14 @@ impl Process {
         loop {
             match self.member.next(self.base + now) {
                 Next::Ask(ask) => {
-                    let asked = (ask.want, told(&ask));
+                    let number = |number: u64| i64::try_from(number).expect("not many");
+                    let question = Question {
+                        want: ask.want,
+                        numbers: [number(ask.number), number(ask.answered), ask.server],
+                        told: told(&ask),
+                    };
                     self.asking = Some((ask, now));
-                    return Ok(asked);
+                    return Ok(question);
                 }
                 Next::Wait(at) => match self.pushes.pop_front() {
                     Some(wait) => self.member.told(self.base + now + wait),
