@@ -1,17 +1,23 @@
 //! The hyper client: rustls with the platform's roots, and a permit in each socket.
 
-use std::{pin::Pin, time::Duration};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use http::Uri;
+use http::{Request, Response, Uri};
 use http_body::Body;
+use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
+    client::legacy::{self, Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
 use rustls::ClientConfig;
 use tower::{
-    Layer,
+    BoxError, Layer,
     timeout::{Timeout, future::ResponseFuture as Bounded},
     util::MapFuture,
 };
@@ -23,7 +29,10 @@ use crate::{
     proxy::{Proxied, Proxies},
 };
 
-pub(crate) type Http<B = RequestBody> = Client<Connector, B>;
+/// hyper's client behind one pointer: the stack above is cloned for each call, and a client of hyper's has
+/// 40 words of settings.
+#[derive(Debug)]
+pub(crate) struct Http<B = RequestBody>(Arc<Client<Connector, B>>);
 
 /// Whether plain http may be spoken; to which hosts is checked where addresses are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +49,31 @@ type Tls = HttpsConnector<Proxied<ConnectionLimit<HttpConnector>>>;
 
 /// Boxed by `Connector`, since hyper asks for one that can be moved.
 type Connect = Bounded<<Tls as Service<Uri>>::Future>;
+
+// === impl Http ===
+
+impl<B> Clone for Http<B> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<B> Service<Request<B>> for Http<B>
+where
+    B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
+{
+    type Response = Response<Incoming>;
+    type Error = legacy::Error;
+    type Future = legacy::ResponseFuture;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        self.0.request(request)
+    }
+}
 
 /// A connector whose sockets are inside `limiter`'s limit.
 pub(crate) fn connector(
@@ -71,17 +105,19 @@ where
     B: Body<Data: Send> + Send,
 {
     // Without a timer the pool never closes an idle socket, and idle ones count.
-    Client::builder(Background::new(TokioExecutor::new()))
+    let client = Client::builder(Background::new(TokioExecutor::new()))
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIMEOUT)
-        .build(connector)
+        .build(connector);
+    Http(Arc::new(client))
 }
 
 /// A client that makes a connection for each request.
 pub(crate) fn unpooled(connector: Connector) -> Http {
-    Client::builder(Background::new(TokioExecutor::new()))
+    let client = Client::builder(Background::new(TokioExecutor::new()))
         .pool_max_idle_per_host(0)
-        .build(connector)
+        .build(connector);
+    Http(Arc::new(client))
 }
 
 /// As long as a lost first segment is worth waiting for: 1 + 2 + 4 s of retransmissions on Linux.

@@ -1,0 +1,135 @@
+//! A whole call over a loopback socket, beside the clients that it is measured by: the time that the caller's
+//! thread computes. The server has a thread of its own.
+//!
+//! `cargo bench -p tds-benches --bench wire`
+
+#![expect(
+    clippy::expect_used,
+    reason = "a bench that cannot be set up must not go on"
+)]
+
+use std::{convert::Infallible, net::SocketAddr, num::NonZeroU32, thread, time::Duration};
+
+use bytes::Bytes;
+use criterion::{Bencher, Criterion, criterion_group, criterion_main};
+use http::{HeaderValue, Request, Response, Uri, header};
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::{
+    client::legacy,
+    rt::{TokioExecutor, TokioIo},
+};
+use rustix::time::{ClockId, clock_gettime};
+use tds_sim::{Config, Server};
+use tokio::{net::TcpListener, runtime};
+use tower_tds::{Client, Credentials, Limits, Quota};
+
+/// What each call answers.
+const BODY: &[u8] = &[b'x'; 1_024];
+
+const PATH: &str = "/v1/live/bus";
+
+fn runtime() -> runtime::Runtime {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime")
+}
+
+/// Answers whatever it is asked, for as long as this process lives.
+fn server() -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.set_nonblocking(true).expect("a socket");
+    let addr = listener.local_addr().expect("a socket");
+    let answer = service_fn(|_| async {
+        Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(BODY))))
+    });
+    let serve = async move {
+        let listener = TcpListener::from_std(listener).expect("a socket");
+        while let Ok((io, _)) = listener.accept().await {
+            let connection = http1::Builder::new().serve_connection(TokioIo::new(io), answer);
+            // A client that goes is no error.
+            tokio::spawn(async { drop(connection.await) });
+        }
+    };
+    thread::spawn(|| runtime().block_on(serve));
+    addr
+}
+
+/// What this thread has computed.
+fn computed() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).expect("it began after the start of the machine")
+}
+
+fn measure(b: &mut Bencher<'_>, runtime: &runtime::Runtime, call: impl AsyncFn() -> usize) {
+    b.iter_custom(|calls| {
+        runtime.block_on(async {
+            let before = computed();
+            for _ in 0..calls {
+                assert_eq!(call().await, BODY.len());
+            }
+            computed().saturating_sub(before)
+        })
+    });
+}
+
+/// No limit is met, and the token is there.
+fn client(runtime: &runtime::Runtime, sim: &Server, addr: SocketAddr) -> Client {
+    let wide = Quota::new(NonZeroU32::MAX, Duration::from_millis(1));
+    let limits = Limits::new(wide.expect("a millisecond is an interval"));
+    let id = Credentials::new(sim.client_id(), sim.client_secret()).expect("plain");
+    let base = format!("http://{addr}");
+    let _guard = runtime.enter();
+    Client::builder(sim.auth_url(), &base, id)
+        .loopback_http()
+        .limits(limits)
+        .build()
+        .expect("loopback is let through")
+}
+
+fn wire(c: &mut Criterion) {
+    let runtime = runtime();
+    let sim = runtime.block_on(Server::start(Config::default()));
+    let sim = sim.expect("a server");
+    let addr = server();
+    let uri: Uri = format!("http://{addr}{PATH}").parse().expect("a URI");
+    let bearer = format!("Bearer {}", "t".repeat(1_200));
+    let bearer = HeaderValue::from_str(&bearer).expect("plain");
+    let mut group = c.benchmark_group("wire");
+
+    let bare = legacy::Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+    group.bench_function("hyper-util", |b| {
+        measure(b, &runtime, async || {
+            let request = Request::get(uri.clone())
+                .header(header::AUTHORIZATION, bearer.clone())
+                .header(header::USER_AGENT, "bench")
+                .body(Empty::new())
+                .expect("a request");
+            let response = bare.request(request).await.expect("an answer");
+            let body = response.into_body().collect().await;
+            body.expect("a body").to_bytes().len()
+        });
+    });
+
+    let ours = client(&runtime, &sim, addr);
+    group.bench_function("tower-tds", |b| {
+        measure(b, &runtime, async || {
+            let response = ours.get(PATH).await.expect("an answer");
+            response.bytes().await.expect("a body").len()
+        });
+    });
+
+    let builder = reqwest::Client::builder().user_agent("bench").no_proxy();
+    let reqwest = builder.build().expect("a client");
+    let url = uri.to_string();
+    group.bench_function("reqwest", |b| {
+        measure(b, &runtime, async || {
+            let request = reqwest.get(&url).header(header::AUTHORIZATION, &bearer);
+            let response = request.send().await.expect("an answer");
+            response.bytes().await.expect("a body").len()
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, wire);
+criterion_main!(benches);
