@@ -24,7 +24,7 @@ pub enum GiveUp {
     NotIdempotent,
     /// The service below failed to become ready again, or there is no runtime to wait in.
     NotReady,
-    /// A [`Rule`](crate::Rule), a layer below or the request itself forbids it.
+    /// A layer below, its [hook](crate::ClassifyLayer::hook) or the request itself forbids it.
     Forbidden,
 }
 

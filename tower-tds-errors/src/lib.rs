@@ -17,10 +17,10 @@ pub mod future {
     pub use crate::retry::policy::Wait;
 }
 
+pub use self::classify::classify;
 pub use self::classify::service::{Classify, ClassifyLayer};
 #[cfg(feature = "tower-http")]
 pub use self::classify::trace::KindClassifier;
-pub use self::classify::{Answer, Rule, classify};
 pub use self::error::Error;
 pub use self::give_up::GiveUp;
 pub use self::guard::body::GuardBody;

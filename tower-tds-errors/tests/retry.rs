@@ -14,7 +14,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
+use http::{HeaderMap, Method, Request, Response, Version};
 use http_body_util::Full;
 use probe::{Probe, get, status_of};
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{
     Attempt, Backoff, ClassifyLayer, Error, GiveUp, Kind, NeverReplay, Repeat, Retried, RetryLayer,
-    Rule, Sent,
+    Sent,
 };
 
 type Answer = Result<Response<Full<Bytes>>, Error>;
@@ -252,12 +252,11 @@ async fn as_many_attempts_as_anybody_wants_are_made_on_one_stack() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rules_word_for_an_answer_does_not_make_it_unsent() {
+async fn a_hooks_word_for_an_answer_does_not_make_it_unsent() {
     let probe = Probe::always(409);
-    let rule = Rule::means(Kind::LimitTimeout).status(StatusCode::CONFLICT);
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())
-        .layer(ClassifyLayer::new().rule(rule))
+        .layer(ClassifyLayer::new().hook(|error, _| error.set_kind(Kind::LimitTimeout)))
         .service(probe.clone());
     let request = Request::post("http://a.example/").body(Full::default());
     let error = stack.oneshot(request.unwrap()).await.unwrap_err();

@@ -200,7 +200,12 @@ fn what_reorders_or_hides_is_escaped() {
         '\u{fe0f}',
     ] {
         let text = format!("a{c}b");
-        let error = tower_tds_errors::classify(StatusCode::CONFLICT, &HeaderMap::new(), &text);
+        let error = tower_tds_errors::classify(
+            &HeaderMap::new(),
+            StatusCode::CONFLICT,
+            &HeaderMap::new(),
+            &text,
+        );
         let line = error.unwrap_err().to_string();
         assert!(!line.contains(c) && line.contains("a\\u{"), "{line}");
     }
@@ -231,7 +236,7 @@ fn advice_fits_the_place() {
     let headers = HeaderMap::new();
     let of = |status: u16, text: &str| {
         let status = StatusCode::from_u16(status).unwrap();
-        let error = tower_tds_errors::classify(status, &headers, text);
+        let error = tower_tds_errors::classify(&HeaderMap::new(), status, &headers, text);
         error.unwrap_err().to_string()
     };
     let stripped = of(401, "no Authorization header found");

@@ -47,7 +47,12 @@ fn a_line_says_each_thing_once_and_of_the_first_request() {
     let mut headers = http::HeaderMap::new();
     let target = http::HeaderValue::from_static("https://id.example/auth?state=CANARY");
     headers.insert("location", target);
-    let found = crate::classify(http::StatusCode::FOUND, &headers, "");
+    let found = crate::classify(
+        &http::HeaderMap::new(),
+        http::StatusCode::FOUND,
+        &headers,
+        "",
+    );
     let mut error = found.unwrap_err().with_retry_after(Duration::from_secs(5));
     let facts = error.facts_mut();
     facts.note_request(&Method::GET, &Uri::from_static("https://api.example/v2"));

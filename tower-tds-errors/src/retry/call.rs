@@ -13,7 +13,7 @@ use super::request::{Attempt, Due, Repeat, Retried, SeenTo, Until};
 use super::saved::{Asked, Saved};
 use super::state::{Repeats, RetryState};
 use super::{Settings, Shared, context};
-use crate::classify::{Answer, is_success};
+use crate::classify::{error_of, is_success};
 use crate::clock;
 use crate::error::{Error, Facts};
 use crate::give_up::GiveUp;
@@ -162,9 +162,13 @@ impl<B, P> Call<B, P> {
     /// which comes where nothing below has read it.
     pub(super) fn answered<R>(&mut self, mut response: Response<R>) -> Result<Response<R>, Error> {
         if !is_success(response.status()) {
-            let asked = self.copy.as_ref().map_or(Asked::NOTHING, |copy| copy.asked);
-            let answer = Answer::new(response.status(), response.headers()).under(asked);
-            if let Some(error) = answer.error() {
+            let asked = self
+                .copy
+                .as_ref()
+                .map(|copy| copy.asked)
+                .unwrap_or_default();
+            let error = error_of(asked, response.status(), response.headers(), b"");
+            if let Some(error) = error {
                 return Err(error);
             }
         }

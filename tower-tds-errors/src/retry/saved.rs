@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use crate::error::Error;
 
 /// What of a request changes the meaning of its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// A part of the resource, so that a 416 may be about it.
     pub(crate) part: bool,
@@ -63,15 +63,9 @@ pub(crate) struct Line {
 // === impl Asked ===
 
 impl Asked {
-    pub(crate) const NOTHING: Self = Self {
-        part: false,
-        lock: false,
-        data: false,
-    };
-
     /// One pass: a look-up hashes, and three cost more than the few headers that a request has.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let mut asked = Self::NOTHING;
+        let mut asked = Self::default();
         let mut data = None;
         for (name, value) in headers {
             asked.look(name, value, &mut data);
@@ -209,7 +203,7 @@ impl Parts {
     /// Of each header its two lengths and whether it is sensitive, as one write; then name and value.
     #[inline]
     fn add(&mut self, headers: &HeaderMap) -> Asked {
-        let mut asked = Asked::NOTHING;
+        let mut asked = Asked::default();
         let mut data = None;
         for (name, value) in headers {
             asked.look(name, value, &mut data);

@@ -83,7 +83,7 @@ pub(super) enum Costs {
 ///
 /// let layer = RetryLayer::new();
 /// let mut state = RetryState::new(&Method::GET);
-/// let locked = classify(StatusCode::LOCKED, &HeaderMap::new(), "").unwrap_err();
+/// let locked = classify(&HeaderMap::new(), StatusCode::LOCKED, &HeaderMap::new(), "").unwrap_err();
 ///
 /// // After a 423 comes a second of silence, and a little more.
 /// let wait = decide(&layer, &mut state, &locked, None).unwrap();

@@ -90,7 +90,7 @@ fn what_rfc_9110_lets_any_method_repeat_is_repeated() {
         (503, &hint, false),
     ] {
         let code = StatusCode::from_u16(status).unwrap();
-        let error = classify(code, headers, "").unwrap_err();
+        let error = classify(&HeaderMap::new(), code, headers, "").unwrap_err();
         let decided = wait(&mut of(&Method::POST, 7, 1), &error);
         assert_eq!(decided.is_ok(), again, "{status}");
     }
