@@ -28,10 +28,9 @@ pub use self::guard::{Guard, GuardLayer};
 pub use self::kind::{Kind, Sent};
 pub use self::retry::backoff::Backoff;
 pub use self::retry::budget::Budget;
-pub use self::retry::counts::Counts;
 #[cfg(feature = "tower-retry")]
 pub use self::retry::policy::RetryPolicy;
-pub use self::retry::replay::{CloneBody, NeverReplay, Replay};
+pub use self::retry::replay::{CloneBody, Replay};
 pub use self::retry::request::{Attempt, Deadline, Repeat, Retried};
 pub use self::retry::state::{RetryState, decide};
 pub use self::retry::{Retry, RetryLayer};

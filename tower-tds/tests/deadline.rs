@@ -95,16 +95,9 @@ fn default_limits() -> Limits {
 #[tokio::test(start_paused = true)]
 async fn four_hundred_calls_at_once_are_each_answered_or_failed_at_two_seconds() {
     let by_layer = RetryLayer::new().deadline(TWO);
-    for (place, retry) in [
-        ("layer", by_layer),
-        ("request", RetryLayer::new()),
-        ("service", RetryLayer::new()),
-    ] {
+    for (place, retry) in [("layer", by_layer), ("request", RetryLayer::new())] {
         let sim = Sim::new(Config::default());
-        let mut stack = stack!(sim, default_limits(), retry);
-        if place == "service" {
-            stack = Retry::within(stack, TWO);
-        }
+        let stack = stack!(sim, default_limits(), retry);
         let outcomes = at_once(&stack, 400, || {
             let mut request = get("/v1/live/bus");
             if place == "request" {

@@ -12,7 +12,7 @@ use super::replay::Replay;
 use super::request::{Attempt, Due, Repeat, Retried, SeenTo, Until};
 use super::saved::{Asked, Saved};
 use super::state::{Repeats, RetryState};
-use super::{Settings, Shared, context};
+use super::{Shared, context};
 use crate::classify::{error_of, is_success};
 use crate::clock;
 use crate::error::{Error, Facts};
@@ -146,9 +146,6 @@ impl<B, P> Call<B, P> {
             return Err(self.give_up(GiveUp::NotReplayable));
         };
         past.spending.sent();
-        if let Some(counts) = &self.shared.settings.counts {
-            counts.note_retry();
-        }
         Ok(context::under(self.due, || context::calling(request, call)))
     }
 
@@ -186,9 +183,6 @@ impl<B, P> Call<B, P> {
             let attempts = past.state.attempts();
             let elapsed = self.elapsed();
             tracing::debug!(attempts, "request succeeded");
-            if let Some(counts) = &self.shared.settings.counts {
-                counts.note_recovery();
-            }
             let retried = Retried { attempts, elapsed };
             response.extensions_mut().insert(retried);
         }
@@ -228,7 +222,7 @@ impl<B, P> Call<B, P> {
         let copy = self.copy.as_ref().ok_or(GiveUp::NotReplayable)?;
         let past = self
             .past
-            .get_or_insert_with(|| Box::new(Past::new(copy.repeats(), settings)));
+            .get_or_insert_with(|| Box::new(Past::new(copy.repeats())));
         let again = past
             .state
             .after(error, settings, copy.body.is_some(), left)?;
@@ -376,9 +370,6 @@ impl<B, P> Call<B, P> {
         }
         facts.elapsed = Some(elapsed);
         facts.gave_up = Some(stop);
-        if let Some(counts) = &self.shared.settings.counts {
-            counts.note_stop(stop);
-        }
         tracing::debug!(
             kind = %error.kind(),
             attempts = error.attempts(),
@@ -439,9 +430,9 @@ impl<B> Copied<B> {
 // === impl Past ===
 
 impl Past {
-    fn new(repeats: Repeats, settings: &Settings) -> Self {
+    fn new(repeats: Repeats) -> Self {
         Self {
-            state: RetryState::of(repeats, settings.dice.session()),
+            state: RetryState::of(repeats),
             spending: Spending::default(),
             failure: None,
             answer: None,

@@ -83,7 +83,7 @@ impl RetryPolicy {
                 budget.deposit(request.uri());
             }
             let repeats = Repeats::of(request.method(), request.extensions().get().copied());
-            self.state = Some(RetryState::of(repeats, settings.dice.session()));
+            self.state = Some(RetryState::of(repeats));
         }
         request.clone()
     }

@@ -23,8 +23,6 @@ pub struct RetryState {
     /// How many attempts were made, and how many of them count.
     attempts: u32,
     counted: u32,
-    /// The wait before the last attempt.
-    waited: Duration,
     /// Whether an attempt before has had its one cure.
     is_cured: bool,
     /// Whether the one retry for a connection that was closed while idle is still to be had.
@@ -110,19 +108,18 @@ impl RetryState {
     /// The state of a call whose first attempt is under way.
     #[must_use]
     pub fn new(method: &Method) -> Self {
-        Self::of(Repeats::of(method, None), Rng::new())
+        Self::of(Repeats::of(method, None))
     }
 
-    pub(super) fn of(repeat: Repeats, rng: Rng) -> Self {
+    pub(super) fn of(repeat: Repeats) -> Self {
         Self {
             repeat,
             attempts: 1,
             counted: 1,
-            waited: Duration::ZERO,
             is_cured: false,
             may_be_idle: repeat.is_safe,
             sent: Sent::Never,
-            rng,
+            rng: Rng::new(),
             kinds: Vec::new(),
         }
     }
@@ -219,7 +216,6 @@ impl RetryState {
         if self.kinds.len() < MOST_KINDS {
             self.kinds.push(error.kind());
         }
-        self.waited = again.wait;
         self.attempts = self.attempts.saturating_add(1);
         self.counted = self
             .counted
@@ -240,9 +236,7 @@ impl RetryState {
             settings.backoff
         };
         let nth = self.counted.saturating_sub(1);
-        let drawn = backoff
-            .draw(nth, self.waited, &mut self.rng)
-            .saturating_sub(floor);
+        let drawn = backoff.draw(nth, &mut self.rng).saturating_sub(floor);
         let spread = up_to(floor.checked_div(2).unwrap_or_default(), &mut self.rng);
         let above = drawn.saturating_add(spread);
         let above = if above > room {
