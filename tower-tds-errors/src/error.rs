@@ -50,7 +50,7 @@ struct Inner {
 }
 
 /// What is known of a failure, besides its cause.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) kind: Kind,
     /// Known from what happened, and not changed with the kind.
@@ -413,29 +413,8 @@ impl Facts {
         Self {
             kind,
             sent: kind.sent(),
-            status: None,
-            message: None,
-            coding: None,
-            request_id: None,
-            location: None,
-            target: None,
-            whole_length: None,
-            roles: None,
-            body: Bytes::new(),
-            is_cut: false,
-            retry_after: None,
-            retry_at: None,
-            method: None,
-            uri: None,
-            origin: None,
             attempts: 1,
-            elapsed: None,
-            history: Box::default(),
-            gave_up: None,
-            waited_for: None,
-            received: None,
-            expected: None,
-            next: None,
+            ..Self::default()
         }
     }
 

@@ -16,7 +16,7 @@ use std::fmt;
 /// assert!(!Kind::MissingRole.is_retryable());
 /// assert!(Kind::RateExceeded.is_retryable());
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
     /// The request came without its token. No token is at fault, so none is thrown away.
@@ -71,6 +71,7 @@ pub enum Kind {
     /// The answer is not HTTP, or not in the coding that it declares.
     Malformed,
     /// An error of a type that this crate does not know.
+    #[default]
     Unrecognized,
 }
 
@@ -78,7 +79,7 @@ pub enum Kind {
 ///
 /// A limiter reads it to know which permits come back at once; the retry layer reads it to know
 /// whether a request that may not run twice may be sent again. No rule and no wrapper improves it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sent {
     /// The service answered, so it has seen and counted the request.
@@ -86,6 +87,7 @@ pub enum Sent {
     /// Nothing of the request reached the service, or the server says that it processed none of it.
     Never,
     /// It may have arrived, and no answer tells.
+    #[default]
     Unknown,
 }
 

@@ -13,8 +13,6 @@ pub mod future {
     pub use crate::classify::future::ClassifyFuture;
     pub use crate::guard::GuardFuture;
     pub use crate::retry::future::RetryFuture;
-    #[cfg(feature = "tower-retry")]
-    pub use crate::retry::policy::Wait;
 }
 
 pub use self::classify::classify;

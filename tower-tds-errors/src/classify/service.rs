@@ -193,7 +193,7 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // What is asked for is read here: a layer below the retry may have added to it.
-        let is_named = self.hook.is_none() && context::names(request.uri());
+        let is_named = self.hook.is_none() && context::is_named();
         let line = (!is_named).then(|| Saved::line(request.method(), request.uri()));
         let noted = Noted {
             asked: Asked::of(request.headers()),

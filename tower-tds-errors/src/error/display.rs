@@ -70,13 +70,11 @@ impl Error {
         }
         let mut tail = String::from("; ");
         tail.push_str(self.next());
-        let phrase = facts.gave_up.and_then(GiveUp::phrase);
         if let Some(waited) = &facts.waited_for {
             tail.push_str("; the deadline passed while waiting for ");
             tail.push_str(waited);
-        } else if let Some(phrase) = phrase {
-            tail.push_str("; ");
-            tail.push_str(phrase);
+        } else {
+            tail.push_str(facts.gave_up.map_or("", GiveUp::phrase));
         }
         // What happened and what to do next are there whatever is said in between.
         let ends = head.chars().count().saturating_add(tail.chars().count());

@@ -113,7 +113,7 @@ impl<B, P> Call<B, P> {
         let more = self.shared.settings.attempts.get() > 1;
         let copy = Copied::new(&request, more.then_some(&self.shared.replay));
         self.copy = Some(copy);
-        context::under(self.due, || context::calling(request, call))
+        context::under(self.due, || context::calling(|| call(request)))
     }
 
     /// Makes the attempt that is due.
@@ -146,7 +146,9 @@ impl<B, P> Call<B, P> {
             return Err(self.give_up(GiveUp::NotReplayable));
         };
         past.spending.sent();
-        Ok(context::under(self.due, || context::calling(request, call)))
+        Ok(context::under(self.due, || {
+            context::calling(|| call(request))
+        }))
     }
 
     /// Whether the response is all that there is to say: most are.
@@ -253,53 +255,41 @@ impl<B, P> Call<B, P> {
 
     /// What follows from the end of an attempt's time, where no answer has come.
     pub(super) fn cut_off(&mut self) -> Result<Option<Instant>, Error> {
-        if !self.is_over() {
-            let error = Error::build(Facts::new(Kind::Timeout), None);
-            return self.failed(error);
+        if self.is_over() {
+            return Err(self.late(At::Calling));
         }
-        Err(self.overdue())
+        self.failed(Error::build(Facts::new(Kind::Timeout), None))
     }
 
-    /// The error of a call whose deadline has passed under way.
-    fn overdue(&mut self) -> Error {
-        let failure = self.past.as_mut().and_then(|past| past.failure.take());
-        let answer = failure.filter(|failure| failure.status().is_some());
-        // What is known stays known.
-        let answer = answer.or_else(|| self.past.as_mut()?.answer.take());
-        let mut error = answer.unwrap_or_else(|| Error::build(Facts::new(Kind::Timeout), None));
-        let facts = error.facts_mut();
-        facts.sent = Sent::Unknown;
-        facts.waited_for = Some(Cow::Borrowed("an answer"));
-        self.note(error, GiveUp::Deadline)
-    }
-
-    /// The error of a call whose deadline has passed while the service below was not ready.
-    pub(super) fn late_unsent(&mut self) -> Error {
-        let waits = self.shared.settings.waits.as_ref();
-        let waits = waits.map_or(
-            Cow::Borrowed("a token, a permit, or another layer below"),
-            |waits| waits(),
-        );
-        self.late(waits)
-    }
-
-    fn late(&mut self, waits: Cow<'static, str>) -> Error {
-        let failure = self.unmended();
-        let answered = failure
-            .as_ref()
-            .is_some_and(|failure| failure.status().is_some());
-        let answer = self.past.as_mut().and_then(|past| past.answer.take());
-        let failure = if answered {
-            failure
+    /// The error of a call whose deadline has passed.
+    pub(super) fn late(&mut self, at: At) -> Error {
+        let is_under_way = matches!(at, At::Calling);
+        let failure = if is_under_way {
+            self.past.as_mut().and_then(|past| past.failure.take())
         } else {
-            answer.or(failure)
+            self.unmended()
+        };
+        // What is known stays known: an answer before what has none.
+        let answer = self.past.as_mut().and_then(|past| past.answer.take());
+        let failure = match failure {
+            Some(answer) if answer.status().is_some() => Some(answer),
+            failure => answer.or(failure.filter(|_| !is_under_way)),
         };
         let mut error = failure.unwrap_or_else(|| {
             let mut facts = Facts::new(Kind::Timeout);
             facts.sent = Sent::Never;
             Error::build(facts, None)
         });
-        error.facts_mut().waited_for = Some(waits);
+        let facts = error.facts_mut();
+        if is_under_way {
+            facts.sent = Sent::Unknown;
+        }
+        facts.waited_for = Some(match (at, &self.shared.settings.waits) {
+            (At::Calling, _) => Cow::Borrowed("an answer"),
+            (At::Sleeping, _) => Cow::Borrowed("another attempt"),
+            (At::Readying, Some(waits)) => waits(),
+            (At::Readying, None) => Cow::Borrowed("a token, a permit, or another layer below"),
+        });
         self.note(error, GiveUp::Deadline)
     }
 
@@ -324,11 +314,7 @@ impl<B, P> Call<B, P> {
     #[cold]
     pub(super) fn known_at_the_last(&mut self, at: At) -> Option<Error> {
         self.past.as_ref()?.failure.as_ref()?;
-        Some(match at {
-            At::Readying => self.late_unsent(),
-            At::Calling => self.overdue(),
-            At::Sleeping => self.late(Cow::Borrowed("another attempt")),
-        })
+        Some(self.late(at))
     }
 
     /// The error of an attempt that has ended when a retry above has no more time.

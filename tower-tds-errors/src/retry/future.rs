@@ -99,7 +99,7 @@ where
                     }
                     // Nothing is sent after the deadline.
                     if this.call.may_be_over() && this.call.is_over() {
-                        return Poll::Ready(Err(this.call.late_unsent()));
+                        return Poll::Ready(Err(this.call.late(At::Readying)));
                     }
                     if this.timer.is_set() {
                         this.timer.set(None);
@@ -186,7 +186,7 @@ where
             this.timer.as_mut().set(this.call.due().head);
         }
         ready!(this.timer.poll(cx));
-        Poll::Ready(Err(this.call.late_unsent()))
+        Poll::Ready(Err(this.call.late(At::Readying)))
     }
 
     /// Goes on after an attempt was polled: with its response, or else towards another attempt.
