@@ -30,7 +30,7 @@ fn errors(c: &mut Criterion) {
         rows.row("Retry", layer.layer(typed));
         let layer = RetryLayer::new();
         rows.row("Retry and Classify", layer.layer(classified()));
-        let layer = RetryLayer::new().replay(|_: &Full<Bytes>| None);
+        let layer = RetryLayer::new().replay(|_: &http_body_util::Full<bytes::Bytes>| None);
         rows.row(
             "Retry that replays nothing, and Classify",
             layer.layer(classified()),

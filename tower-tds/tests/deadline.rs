@@ -17,7 +17,7 @@ use tower_tds::{
     Client, Credentials, Kind, RequestBody,
     layers::{
         ReadError,
-        errors::{ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, Retry, RetryLayer, Sent},
+        errors::{ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, RetryLayer, Sent},
         into_error,
         limits::{DetachLayer, Limiter, Limits, Quota, RequestLimitLayer},
         token::{BearerAuthLayer, Origin, TokenEndpoint, TokenSource},
