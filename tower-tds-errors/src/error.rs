@@ -197,7 +197,10 @@ impl Error {
     /// ```
     #[must_use]
     pub fn ends_the_job(&self) -> bool {
-        self.kind().row().ends_the_job
+        matches!(
+            self.kind(),
+            Kind::TokenRefused | Kind::QuotaExhausted | Kind::Tls
+        )
     }
 
     /// Whether it is about the token or the credentials.

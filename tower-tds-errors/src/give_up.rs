@@ -31,19 +31,6 @@ pub enum GiveUp {
 // === impl GiveUp ===
 
 impl GiveUp {
-    /// Every reason, for metrics that are set up ahead.
-    pub const ALL: &'static [Self] = &[
-        Self::Fatal,
-        Self::Attempts,
-        Self::Deadline,
-        Self::HintTooLong,
-        Self::Budget,
-        Self::NotReplayable,
-        Self::NotIdempotent,
-        Self::NotReady,
-        Self::Forbidden,
-    ];
-
     /// The stable name, for logs and metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -70,21 +70,9 @@ fn a_line_says_each_thing_once_and_of_the_first_request() {
 }
 
 #[test]
-fn an_io_error_keeps_the_kind_and_the_error() {
-    for (kind, io) in [
-        (Kind::Connect, io::ErrorKind::NotConnected),
-        (Kind::Truncated, io::ErrorKind::UnexpectedEof),
-        (Kind::Malformed, io::ErrorKind::InvalidData),
-        (Kind::InvalidRequest, io::ErrorKind::InvalidInput),
-        (Kind::NotFound, io::ErrorKind::NotFound),
-        (Kind::Unavailable, io::ErrorKind::Other),
-        (Kind::Timeout, io::ErrorKind::TimedOut),
-        (Kind::MissingRole, io::ErrorKind::PermissionDenied),
-    ] {
-        let error = io::Error::from(Error::new(kind, "no"));
-        assert_eq!(error.kind(), io);
-        assert_eq!(Error::find(&error).map(Error::kind), Some(kind));
-    }
+fn an_io_error_keeps_the_error() {
+    let error = io::Error::other(Error::new(Kind::Truncated, "no"));
+    assert_eq!(Error::find(&error).map(Error::kind), Some(Kind::Truncated));
 }
 
 #[test]

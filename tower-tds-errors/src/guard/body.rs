@@ -62,13 +62,6 @@ struct Wait {
     bytes: u64,
 }
 
-/// Why a body that is waited for is not waited for any longer.
-enum Late {
-    Silent,
-    Slow,
-    Over,
-}
-
 // === impl GuardBody ===
 
 impl<R: Body> GuardBody<R> {
@@ -124,7 +117,7 @@ impl<R> GuardBody<R> {
     }
 
     /// Resolves when nothing more is waited for.
-    fn poll_late(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Late> {
+    fn poll_late(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Error> {
         let this = self.project();
         let timer = this.timer.get_or_insert_with(|| Box::pin(Timer::new()));
         let now = clock::now();
@@ -141,14 +134,14 @@ impl<R> GuardBody<R> {
         let now = clock::now();
         let since = this.wait.since.unwrap_or(now);
         if this.until.is_some_and(|until| until <= now) {
-            return Poll::Ready(Late::Over);
+            return Poll::Ready(overdue());
         }
         if now.saturating_duration_since(since) >= this.bounds.idle {
-            return Poll::Ready(Late::Silent);
+            return Poll::Ready(late("no bytes came for as long as is waited for"));
         }
         this.wait.pause(now);
         if this.wait.is_slow(*this.bounds) {
-            return Poll::Ready(Late::Slow);
+            return Poll::Ready(late(SLOW));
         }
         // A stretch of waits is over, and enough came in it.
         *this.wait = Wait::default();
@@ -201,7 +194,7 @@ where
                     *this.line = None;
                     return Poll::Ready(None);
                 }
-                truncated("fewer bytes came than were announced")
+                Error::new(Kind::Truncated, "fewer bytes came than were announced")
             }
             Poll::Ready(Some(Err(error))) => {
                 let mut error = Error::from(error.into());
@@ -211,11 +204,7 @@ where
                 }
                 error
             }
-            Poll::Pending => match ready!(self.as_mut().poll_late(cx)) {
-                Late::Silent => late("no bytes came for as long as is waited for"),
-                Late::Slow => late(SLOW),
-                Late::Over => overdue(),
-            },
+            Poll::Pending => ready!(self.as_mut().poll_late(cx)),
         };
         Poll::Ready(Some(Err(self.broken(error))))
     }
@@ -269,10 +258,6 @@ impl Wait {
         *self = Self::default();
         came < asked
     }
-}
-
-fn truncated(why: &'static str) -> Error {
-    Error::new(Kind::Truncated, why)
 }
 
 fn late(why: &'static str) -> Error {
