@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::budget::Spending;
 use super::replay::Replay;
 use super::request::{Attempt, Due, Repeat, Retried, SeenTo, Until};
-use super::saved::{Asked, Saved};
+use super::saved::Saved;
 use super::state::{Repeats, RetryState};
 use super::{Shared, context};
 use crate::classify::{error_of, is_success};
@@ -34,7 +34,6 @@ pub(super) struct Call<B, P> {
 /// The request as the next attempt will send it, or what its error needs if there is none.
 struct Copied<B> {
     saved: Saved,
-    asked: Asked,
     /// The second copy; without it there is no other attempt.
     body: Option<B>,
     extensions: Extensions,
@@ -98,32 +97,28 @@ impl<B, P> Call<B, P> {
         self.due.is_set || self.due.call.is_some()
     }
 
-    /// Makes the first attempt, after a copy for the next one.
-    #[inline]
-    fn send_first<T>(&mut self, mut request: Request<B>, call: impl FnOnce(Request<B>) -> T) -> T
-    where
-        P: Replay<B>,
-    {
-        if let Some(own) = self.due.body {
-            // A retry above may have an earlier one.
-            let known = request.extensions().get::<Until>();
-            let until = known.map_or(own, |known| known.0.min(own));
-            request.extensions_mut().insert(Until(until));
-        }
-        let more = self.shared.settings.attempts.get() > 1;
-        let copy = Copied::new(&request, more.then_some(&self.shared.replay));
-        self.copy = Some(copy);
-        context::under(self.due, || context::calling(|| call(request)))
-    }
-
-    /// Makes the attempt that is due.
+    /// Makes the attempt that is due: the first after a copy for the next one.
     #[inline]
     pub(super) fn send<T>(&mut self, call: impl FnOnce(Request<B>) -> T) -> Result<T, Error>
     where
         P: Replay<B>,
     {
+        // In its place until it is called with: each move is one of a few hundred bytes.
+        if let Some(request) = &mut self.request {
+            if let Some(own) = self.due.body {
+                // A retry above may have an earlier one.
+                let known = request.extensions().get::<Until>();
+                let until = known.map_or(own, |known| known.0.min(own));
+                request.extensions_mut().insert(Until(until));
+            }
+            let more = self.shared.settings.attempts.get() > 1;
+            let copy = Copied::new(request, more.then_some(&self.shared.replay));
+            self.copy = Some(copy);
+        }
         match self.request.take() {
-            Some(request) => Ok(self.send_first(request, call)),
+            Some(request) => Ok(context::under(self.due, || {
+                context::calling(|| call(request))
+            })),
             None => self.send_again(call),
         }
     }
@@ -161,11 +156,8 @@ impl<B, P> Call<B, P> {
     /// which comes where nothing below has read it.
     pub(super) fn answered<R>(&mut self, mut response: Response<R>) -> Result<Response<R>, Error> {
         if !is_success(response.status()) {
-            let asked = self
-                .copy
-                .as_ref()
-                .map(|copy| copy.asked)
-                .unwrap_or_default();
+            let asked = self.copy.as_ref().map(|copy| copy.saved.asked());
+            let asked = asked.unwrap_or_default();
             let error = error_of(asked, response.status(), response.headers(), b"");
             if let Some(error) = error {
                 return Err(error);
@@ -378,11 +370,9 @@ impl<B> Copied<B> {
     /// Keeps all of a request, if its body can be sent twice and if that is `wanted`.
     #[inline]
     fn new<P: Replay<B>>(request: &Request<B>, wanted: Option<&P>) -> Self {
-        let (saved, asked) = Saved::head(request);
         let body = wanted.and_then(|replay| replay.replay(request.body()));
         Self {
-            saved,
-            asked,
+            saved: Saved::head(request),
             extensions: if body.is_some() {
                 request.extensions().clone()
             } else {

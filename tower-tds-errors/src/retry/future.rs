@@ -109,27 +109,22 @@ where
                     this.state.set(State::Calling { attempt });
                 }
                 StateProj::Calling { attempt } => {
+                    let mut polled = Poll::Pending;
                     // Who comes back after the deadline sends nothing more: only what is known is asked for.
-                    let polled = if this.call.may_be_over() && this.call.is_over() {
-                        Poll::Pending
-                    } else {
+                    if !(this.call.may_be_over() && this.call.is_over()) {
                         context::forget();
-                        let polled = this.call.polling(|| attempt.poll(cx));
-                        if polled.is_pending() {
-                            *this.known = context::known();
-                        }
-                        polled
-                    };
-                    match polled {
-                        Poll::Ready(Ok(response)) if this.call.is_first_success(&response) => {
-                            return Poll::Ready(Ok(response));
-                        }
-                        polled @ (Poll::Ready(_) | Poll::Pending) => {
-                            let polled = polled.map_err(Into::into);
-                            if let Some(response) = ready!(self.as_mut().poll_after(polled, cx))? {
+                        match this.call.polling(|| attempt.poll(cx)) {
+                            Poll::Ready(Ok(response)) if this.call.is_first_success(&response) => {
                                 return Poll::Ready(Ok(response));
                             }
+                            Poll::Ready(outcome) => {
+                                polled = Poll::Ready(outcome.map_err(Into::into));
+                            }
+                            Poll::Pending => *this.known = context::known(),
                         }
+                    }
+                    if let Some(response) = ready!(self.as_mut().poll_after(polled, cx))? {
+                        return Poll::Ready(Ok(response));
                     }
                 }
                 StateProj::Sleeping => {
