@@ -7,7 +7,6 @@ use std::time::Duration;
 use http::{Extensions, Request, Response, Version};
 use tokio::time::Instant;
 
-use super::budget::Spending;
 use super::replay::Replay;
 use super::request::{Attempt, Due, Repeat, Retried, SeenTo, Until};
 use super::saved::Saved;
@@ -43,7 +42,6 @@ struct Copied<B> {
 
 struct Past {
     state: RetryState,
-    spending: Spending,
     /// The failure that is being waited on.
     failure: Option<Error>,
     /// The last with a status before that one.
@@ -140,7 +138,7 @@ impl<B, P> Call<B, P> {
             // One of its headers was never valid.
             return Err(self.give_up(GiveUp::NotReplayable));
         };
-        past.spending.sent();
+        past.state.spending.sent();
         Ok(context::under(self.due, || {
             context::calling(|| call(request))
         }))
@@ -173,7 +171,7 @@ impl<B, P> Call<B, P> {
             return Err(error.with_advice(GUARD));
         }
         if let Some(past) = &mut self.past {
-            past.spending.succeeded();
+            past.state.spending.succeeded();
             let attempts = past.state.attempts();
             let elapsed = self.elapsed();
             tracing::debug!(attempts, "request succeeded");
@@ -217,20 +215,16 @@ impl<B, P> Call<B, P> {
         let past = self
             .past
             .get_or_insert_with(|| Box::new(Past::new(copy.repeats())));
-        let again = past
-            .state
-            .after(error, settings, copy.body.is_some(), left)?;
-        let end = now.checked_add(again.wait).ok_or(GiveUp::HintTooLong)?;
-        let (budget, authority) = (settings.budget.as_ref(), copy.saved.authority());
-        past.spending.pay(budget, authority, again.costs, now)?;
+        // Without a second copy there is nowhere to send.
+        let authority = copy.body.as_ref().map(|_| copy.saved.authority());
+        let (wait, end) = past.state.go_on(error, settings, authority, left, now)?;
         tracing::debug!(
             kind = %error.kind(),
-            attempt = past.state.attempts(),
-            wait_ms = u64::try_from(again.wait.as_millis()).unwrap_or(u64::MAX),
+            attempt = past.state.attempts().saturating_sub(1),
+            wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             "attempt failed, trying again",
         );
-        past.state.note(error, again);
-        Ok((!again.wait.is_zero()).then_some(end))
+        Ok((!wait.is_zero()).then_some(end))
     }
 
     /// When the attempt that begins now is cut off.
@@ -409,7 +403,6 @@ impl Past {
     fn new(repeats: Repeats) -> Self {
         Self {
             state: RetryState::of(repeats),
-            spending: Spending::default(),
             failure: None,
             answer: None,
         }

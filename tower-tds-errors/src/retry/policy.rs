@@ -10,7 +10,6 @@ use tokio::time::sleep;
 use tower::retry::Policy;
 
 use super::Settings;
-use super::budget::Spending;
 use super::state::{Repeats, RetryState};
 use crate::clock;
 use crate::error::{Error, Facts};
@@ -50,18 +49,14 @@ pub struct RetryPolicy {
     settings: Settings,
     /// Of the call that this clone judges: tower makes one for each.
     state: Option<RetryState>,
-    spending: Spending,
 }
 
 // === impl RetryPolicy ===
 
 impl RetryPolicy {
     pub(super) fn new(settings: Settings) -> Self {
-        Self {
-            settings,
-            state: None,
-            spending: Spending::default(),
-        }
+        let state = None;
+        Self { settings, state }
     }
 
     fn judge<B>(&mut self, request: &Request<B>, error: &mut Error) -> Option<Duration> {
@@ -71,19 +66,8 @@ impl RetryPolicy {
         }
         error.facts_mut().attempts = state.attempts();
         let authority = request.uri().authority().map_or("", Authority::as_str);
-        let budget = self.settings.budget.as_ref();
-        let again = state.after(error, &self.settings, true, None);
-        let paid = again.and_then(|again| {
-            let paid = self
-                .spending
-                .pay(budget, authority, again.costs, clock::now());
-            paid.map(|()| again)
-        });
-        match paid {
-            Ok(again) => {
-                state.note(error, again);
-                Some(again.wait)
-            }
+        match state.go_on(error, &self.settings, Some(authority), None, clock::now()) {
+            Ok((wait, _)) => Some(wait),
             Err(stop) => {
                 error.facts_mut().gave_up = Some(stop);
                 state.note_sent(error.facts_mut());
@@ -104,7 +88,7 @@ impl<B: Clone, R, E: Into<Error> + From<Error>> Policy<Request<B>, R, E> for Ret
         result: &mut Result<R, E>,
     ) -> Option<Self::Future> {
         let Err(failed) = result else {
-            self.spending.succeeded();
+            self.state.as_mut()?.spending.succeeded();
             return None;
         };
         let held = E::from(Error::build(Facts::new(Kind::Unrecognized), None));
@@ -117,8 +101,9 @@ impl<B: Clone, R, E: Into<Error> + From<Error>> Policy<Request<B>, R, E> for Ret
     /// Right before each attempt. All leave a copy, the last included: of one that does not, tower asks
     /// no policy, and its error would say nothing of the attempts.
     fn clone_request(&mut self, request: &Request<B>) -> Option<Request<B>> {
-        self.spending.sent();
-        if self.state.is_none() {
+        if let Some(state) = &mut self.state {
+            state.spending.sent();
+        } else {
             if let Some(budget) = &self.settings.budget {
                 budget.deposit(request.uri());
             }

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use http::Method;
+use tokio::time::Instant;
 
 use super::backoff::{QUOTA, up_to};
+use super::budget::Spending;
 use super::request::Repeat;
 use super::{RetryLayer, SILENCE, Settings};
 use crate::error::{Error, Facts};
@@ -31,6 +33,7 @@ pub struct RetryState {
     sent: Sent,
     rng: Rng,
     kinds: Vec<Kind>,
+    pub(super) spending: Spending,
 }
 
 /// Whether a request may go out again.
@@ -121,6 +124,7 @@ impl RetryState {
             sent: Sent::Never,
             rng: Rng::new(),
             kinds: Vec::new(),
+            spending: Spending::default(),
         }
     }
 
@@ -148,6 +152,24 @@ impl RetryState {
             self.kinds.pop();
         }
         self.attempts = self.attempts.saturating_sub(1);
+    }
+
+    /// The wait for the next attempt, noted and paid for, and its end; or why there is none.
+    pub(super) fn go_on(
+        &mut self,
+        error: &Error,
+        settings: &Settings,
+        authority: Option<&str>,
+        left: Option<Duration>,
+        now: Instant,
+    ) -> Result<(Duration, Instant), GiveUp> {
+        let again = self.after(error, settings, authority.is_some(), left)?;
+        let end = now.checked_add(again.wait).ok_or(GiveUp::HintTooLong)?;
+        let authority = authority.unwrap_or_default();
+        self.spending
+            .pay(settings.budget.as_ref(), authority, again.costs, now)?;
+        self.note(error, again);
+        Ok((again.wait, end))
     }
 
     /// What follows a failure. Nothing is noted yet: who gives up after all has made no attempt.
