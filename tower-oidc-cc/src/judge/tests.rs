@@ -101,7 +101,7 @@ fn other_answers_never_touch_the_token() {
 
 /// An error, and its cause.
 #[derive(Debug)]
-struct Says(&'static str, Option<Box<Says>>);
+struct Says(&'static str, Option<Box<Self>>);
 
 impl fmt::Display for Says {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
