@@ -101,6 +101,7 @@ pub struct RetryLayer<P = CloneBody> {
 /// [`gave_up`](Error::gave_up). One by the deadline says what was [waited
 /// for](Error::waited_for), and is of the kind of the last answer, if there was one. A response that
 /// is no success, from a service below that is not classified, is an error by its status.
+#[derive(Clone)]
 pub struct Retry<S, P = CloneBody> {
     inner: S,
     shared: Arc<Shared<P>>,
@@ -271,15 +272,6 @@ where
         let due = settings.due(&request);
         let call = Call::new(request, Arc::clone(&self.shared), due);
         RetryFuture::new(self.inner.clone(), call)
-    }
-}
-
-impl<S: Clone, P> Clone for Retry<S, P> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            shared: Arc::clone(&self.shared),
-        }
     }
 }
 

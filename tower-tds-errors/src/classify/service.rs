@@ -166,14 +166,6 @@ impl fmt::Debug for Hook {
 
 // === impl Classify ===
 
-impl<S> Classify<S> {
-    /// Classifies the answers of `inner`, without a hook.
-    #[must_use]
-    pub const fn new(inner: S) -> Self {
-        Self { inner, hook: None }
-    }
-}
-
 impl<S, B, R> Service<Request<B>> for Classify<S>
 where
     S: Service<Request<B>, Response = Response<R>>,
