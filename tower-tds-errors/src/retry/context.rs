@@ -75,12 +75,6 @@ pub(crate) fn is_named() -> bool {
     TOLD.try_with(Cell::get) == Ok(Told::Calling)
 }
 
-/// Before an attempt is polled: what others have said is not of it.
-#[inline]
-pub(super) fn forget() {
-    say(Known::Nothing);
-}
-
 /// Says what a pending attempt knows.
 #[inline]
 pub(crate) fn say(known: Known) {

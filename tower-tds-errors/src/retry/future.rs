@@ -112,7 +112,8 @@ where
                     let mut polled = Poll::Pending;
                     // Who comes back after the deadline sends nothing more: only what is known is asked for.
                     if !(this.call.may_be_over() && this.call.is_over()) {
-                        context::forget();
+                        // What others have said is not of this attempt.
+                        context::say(Known::Nothing);
                         match this.call.polling(|| attempt.poll(cx)) {
                             Poll::Ready(Ok(response)) if this.call.is_first_success(&response) => {
                                 return Poll::Ready(Ok(response));
