@@ -19,6 +19,7 @@ use http_body_util::Full;
 use tds_benches::{Echo, call, token};
 use tower::{ServiceBuilder, util::MapRequest};
 use tower_layer::Layer;
+use tower_oidc_cc::HeadAlone;
 use tower_service::Service;
 use tower_tds_errors::{ClassifyLayer, Error, GuardLayer, Kind, RetryLayer};
 use tower_tds_limits::{Limiter, Limits, Quota, ReadResponse, RequestLimitLayer};
@@ -137,7 +138,7 @@ fn the_layers_together_allocate_nothing() {
         ServiceBuilder::new()
             .layer(RetryLayer::new())
             .map_err(|_| Error::new(Kind::Unrecognized, "a bench has no errors"))
-            .layer(token)
+            .layer(token.judge(HeadAlone))
             .layer(limits().feedback(ReadResponse::default()))
             .layer(ClassifyLayer::new())
             .service(Echo::new())

@@ -10,7 +10,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use tds_benches::{Echo, made::Made, rows::Rows, tower_retry::ServerErrors};
 use tower::{retry::RetryLayer as TowerRetryLayer, util::MapErr};
 use tower_layer::Layer;
-use tower_tds_errors::{ClassifyLayer, Error, GuardLayer, NeverReplay, RetryLayer};
+use tower_tds_errors::{ClassifyLayer, Error, GuardLayer, RetryLayer};
 
 fn errors(c: &mut Criterion) {
     for (name, made) in [
@@ -30,12 +30,12 @@ fn errors(c: &mut Criterion) {
         rows.row("Retry", layer.layer(typed));
         let layer = RetryLayer::new();
         rows.row("Retry and Classify", layer.layer(classified()));
-        let layer = RetryLayer::new().replay(NeverReplay::new());
+        let layer = RetryLayer::new().replay(|_: &http_body_util::Full<bytes::Bytes>| None);
         rows.row(
-            "Retry by NeverReplay, and Classify",
+            "Retry that replays nothing, and Classify",
             layer.layer(classified()),
         );
-        let layer = RetryLayer::new().unbudgeted();
+        let layer = RetryLayer::new().budget(None);
         rows.row(
             "Retry without its budget, and Classify",
             layer.layer(classified()),

@@ -22,7 +22,7 @@ fn tower(c: &mut Criterion) {
     let classified = || ClassifyLayer::new().layer(Echo::new());
     rows.row("bare", Echo::new());
     rows.row("Retry and Classify", RetryLayer::new().layer(classified()));
-    let layer = RetryLayer::new().unbudgeted();
+    let layer = RetryLayer::new().budget(None);
     rows.row(
         "Retry without its budget, and Classify",
         layer.layer(classified()),

@@ -19,10 +19,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, MissedTickBehavior, interval},
 };
-use tower_tds::{
-    Client,
-    layers::errors::{Counts, RetryLayer},
-};
+use tower_tds::Client;
 
 use crate::{
     download::{Came, Manner, Trouble, download},
@@ -70,7 +67,6 @@ pub(crate) struct Bulk {
 struct Run {
     client: Client,
     fleet: Membership,
-    counts: Counts,
     begun: Instant,
     report: Report,
     reasons: Vec<Exit>,
@@ -78,6 +74,8 @@ struct Run {
     progress: Progress,
     /// Bytes as they come, also of files that are not whole yet.
     received: Arc<AtomicU64>,
+    /// Attempts beyond the first of each call.
+    retries: Arc<AtomicU64>,
 }
 
 /// What became of the item with this number.
@@ -88,10 +86,7 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     let _alone = save::alone(&job.out)?;
     let mut service = job.service.find().await?;
     service.fleet.opened().await;
-    let counts = Counts::new();
-    let mut builder = service
-        .builder
-        .retry(RetryLayer::new().counts(counts.clone()));
+    let mut builder = service.builder;
     if job.compress {
         builder = builder.compression();
     }
@@ -100,13 +95,13 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     let mut run = Run {
         client: client.clone(),
         fleet: service.fleet,
-        counts,
         begun: Instant::now(),
         report: Report::new(total),
         reasons: Vec::new(),
         ending: Ending::new(Some(OUTAGE), job.wait_quota),
         progress: Progress::new(total),
         received: Arc::default(),
+        retries: Arc::default(),
     };
     let ended = run.all(&items, &job).await;
     // Those that are cut short here have a second to tell the service so.
@@ -117,12 +112,12 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     let Run {
         mut report,
         progress,
-        counts,
+        retries,
         begun,
         ..
     } = run;
     progress.end();
-    report.retries = counts.retries();
+    report.retries = retries.load(Ordering::Relaxed);
     report.seconds = begun.elapsed().as_secs();
     report.exit = exit.code();
     say(&report.line()).map_err(|error| unwritten("the standard output", &error))?;
@@ -146,6 +141,7 @@ impl Run {
             resume: !job.compress,
             wait_quota: job.wait_quota,
             received: Arc::clone(&self.received),
+            retries: Arc::clone(&self.retries),
         };
         let queue: Vec<_> = items.iter().cloned().enumerate().collect();
         let queue = Arc::new(Mutex::new(queue.into_iter()));
@@ -268,10 +264,10 @@ impl Run {
             report,
             client,
             fleet,
-            counts,
             begun,
             progress,
             received,
+            retries,
             ..
         } = self;
         progress.show(done, || {
@@ -288,7 +284,7 @@ impl Run {
                 "{done}/{} files, {rate:.0}/s, {left} to go, {}, {} retries{}",
                 report.total,
                 Bytes(received.load(Ordering::Relaxed)),
-                counts.retries(),
+                retries.load(Ordering::Relaxed),
                 waits.unwrap_or_default()
             )
         });

@@ -15,7 +15,7 @@ use http::{
     header::{CONTENT_ENCODING, CONTENT_RANGE, ETAG, IF_RANGE, RANGE},
 };
 use tokio::{fs, time::sleep};
-use tower_tds::{Client, Error, Kind, Response};
+use tower_tds::{Client, Error, Kind, Response, layers::errors::Retried};
 
 use crate::{
     exit::Exit,
@@ -30,6 +30,8 @@ pub(crate) struct Manner {
     pub(crate) wait_quota: bool,
     /// Counts the bytes as they come.
     pub(crate) received: Arc<AtomicU64>,
+    /// Counts the attempts beyond the first of each call.
+    pub(crate) retries: Arc<AtomicU64>,
 }
 
 /// Why there is no file.
@@ -75,7 +77,7 @@ pub(crate) async fn download(
         // Whoever gets on is not counted.
         tries = if length > had { 0 } else { tries };
         had = had.max(length);
-        let trouble = match attempt(client, target, path, rest, &manner.received).await {
+        let trouble = match attempt(client, target, path, rest, manner).await {
             Ok(bytes) => return Ok(Came::Whole(bytes)),
             Err(trouble) => trouble,
         };
@@ -87,14 +89,33 @@ pub(crate) async fn download(
     }
 }
 
+impl Manner {
+    /// The outcome as it is, with its retries counted.
+    fn counted(&self, outcome: Result<Response, Error>) -> Result<Response, Error> {
+        let (attempts, outcome) = match outcome {
+            Ok(response) => {
+                let response = response.into_http();
+                let retried = response.extensions().get::<Retried>();
+                let attempts = retried.map_or(1, |retried| retried.attempts());
+                (attempts, Ok(Response::from(response)))
+            }
+            Err(error) => (error.attempts(), Err(error)),
+        };
+        // Relaxed: a count that is only shown.
+        let retries = u64::from(attempts.saturating_sub(1));
+        self.retries.fetch_add(retries, Ordering::Relaxed);
+        outcome
+    }
+}
+
 async fn attempt(
     client: &Client,
     target: &str,
     path: &Path,
     rest: Option<Rest>,
-    received: &AtomicU64,
+    manner: &Manner,
 ) -> Result<u64, Trouble> {
-    let (mut response, rest) = ask(client, target, rest).await?;
+    let (mut response, rest) = ask(client, target, rest, manner).await?;
     let mut part = match (response.status(), &rest) {
         (StatusCode::OK, _) => {
             let etag = strong(response.headers());
@@ -117,7 +138,7 @@ async fn attempt(
                 let more = u64::try_from(data.len()).unwrap_or(u64::MAX);
                 length = length.saturating_add(more);
                 // Relaxed: a count that is only shown.
-                received.fetch_add(more, Ordering::Relaxed);
+                manner.received.fetch_add(more, Ordering::Relaxed);
                 part.write(&data).await.map_err(Trouble::from)
             }
             Ok(None) => break,
@@ -143,11 +164,12 @@ async fn ask(
     client: &Client,
     target: &str,
     rest: Option<Rest>,
+    manner: &Manner,
 ) -> Result<(Response, Option<Rest>), Trouble> {
     if let Some(rest) = rest {
         let range = format!("bytes={}-", rest.length);
         let call = client.get(target).header(RANGE, range);
-        match call.header(IF_RANGE, &*rest.etag).await {
+        match manner.counted(call.header(IF_RANGE, &*rest.etag).await) {
             Ok(response)
                 if response.status() != StatusCode::PARTIAL_CONTENT
                     || goes_on(response.headers(), &rest) =>
@@ -161,7 +183,7 @@ async fn ask(
             Err(error) => return Err(error.into()),
         }
     }
-    Ok((client.get(target).await?, None))
+    Ok((manner.counted(client.get(target).await)?, None))
 }
 
 /// A tag by which parts of one and the same bytes are known (RFC 9110, section 13.1.5).

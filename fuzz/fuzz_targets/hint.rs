@@ -35,13 +35,13 @@ fuzz_target!(|input: &[u8]| {
         StatusCode::TOO_MANY_REQUESTS,
         StatusCode::SERVICE_UNAVAILABLE,
     ] {
-        let Err(without) = classify(status, &headers, "") else {
+        let Err(without) = classify(&HeaderMap::new(), status, &headers, "") else {
             unreachable!("a failure stays one");
         };
         let seconds = u64::from(u32::from_be_bytes(*seconds));
         let mut more = headers.clone();
         more.append("retry-after", HeaderValue::from(seconds));
-        let Err(with) = classify(status, &more, "") else {
+        let Err(with) = classify(&HeaderMap::new(), status, &more, "") else {
             unreachable!("a failure stays one");
         };
         let wait = Some(Duration::from_secs(seconds));

@@ -46,7 +46,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn judged(headers: &HeaderMap, body: &[u8]) -> Error {
-    match classify(StatusCode::UNAUTHORIZED, headers, body) {
+    match classify(&HeaderMap::new(), StatusCode::UNAUTHORIZED, headers, body) {
         Err(error) => error,
         Ok(()) => unreachable!("a failure stays one"),
     }

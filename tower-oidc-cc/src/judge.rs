@@ -1,5 +1,7 @@
 //! What an answer says about the token that was sent.
 
+use std::error::Error as StdError;
+
 use http::{HeaderMap, Response, StatusCode, header};
 
 use crate::Rejection;
@@ -11,8 +13,8 @@ mod tests;
 ///
 /// The service decides which of its answers mean a dead token, so this is a value that the layer
 /// is given ([`BearerAuthLayer::judge`](crate::BearerAuthLayer::judge)). The default, [`Challenge`], reads
-/// the head of the response alone. Implement it for services that say it elsewhere, say in a
-/// typed error made from the body by a layer below.
+/// the head of a response, and what the causes of an error say. Implement it for services that say
+/// it elsewhere.
 ///
 /// Say [`Judgement::DeadToken`] only where a new token can help: an authorization server that is
 /// down also shows as a 401 behind some gateways, and a refresh on each then storms it.
@@ -46,7 +48,9 @@ mod tests;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot judge what the service below the token layer answers",
     label = "no `Judge<{Res}, {E}>`",
-    note = "implement it, or see whether the layers stand in the order that `{Self}` is made for"
+    note = "these errors may be answers that a layer below has read: `.judge(HeadAlone)` takes none of them for one",
+    note = "the errors of `tower-tds` are read by `.judge(ReadError)`, others by a `Judge` of your own",
+    note = "or see whether the layers stand in the order that `{Self}` is made for"
 )]
 pub trait Judge<Res, E> {
     /// Judges one outcome of the service below. It is called once per call, and must not block.
@@ -100,9 +104,34 @@ pub enum Judgement {
 /// a 408, 416, 423 and 429 say nothing, since a gateway may answer so before it looks at a token.
 /// Whatever else is answered, the token was accepted. What is found goes into the response's
 /// extensions, as a [`Rejection`].
+///
+/// A layer below may have read the answer and made an error of it. Where a cause of an error reads
+/// `invalid_token`, `insufficient_scope` (the codes of RFC 6750) or `401 Unauthorized`, and nothing
+/// more, that is a dead token, a missing role, and a refusal that is not explained; other errors say
+/// nothing. The errors of `tower-tds-errors` have such causes. A boxed error has none that could be
+/// looked at: over one this does not compile, and [`HeadAlone`] says that it is meant so.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Challenge;
+
+/// Judges responses as [`Challenge`] does, and takes no error for an answer, of whatever type.
+///
+/// # Examples
+///
+/// ```
+/// use http::{Request, Response};
+/// use tower::{BoxError, Layer, ServiceExt, service_fn};
+/// use tower_oidc_cc::{BearerAuthLayer, HeadAlone, TokenSource};
+///
+/// async fn call(tokens: TokenSource) -> Option<Response<()>> {
+///     let boxed = service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new(())));
+///     let service = BearerAuthLayer::new(tokens, []).judge(HeadAlone).layer(boxed);
+///     service.oneshot(Request::new(())).await.ok()
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "a name, without anything to set")]
+pub struct HeadAlone;
 
 /// Just enough of `WWW-Authenticate` (RFC 9110, section 11.6.1) to find each `error` parameter.
 struct Parameters<'a> {
@@ -111,7 +140,25 @@ struct Parameters<'a> {
 
 // === impl Challenge ===
 
-impl<B, E> Judge<Response<B>, E> for Challenge {
+// The compiler names the judge then, and what to do, and not this bound.
+#[diagnostic::do_not_recommend]
+impl<B, E: StdError + 'static> Judge<Response<B>, E> for Challenge {
+    #[inline]
+    fn judge(&self, outcome: Result<&Response<B>, &E>) -> Judgement {
+        match outcome {
+            Err(error) => by_causes(error),
+            answered @ Ok(_) => HeadAlone.judge(answered),
+        }
+    }
+
+    fn annotate(&self, outcome: Result<&mut Response<B>, &mut E>, finding: Rejection) {
+        HeadAlone.annotate(outcome, finding);
+    }
+}
+
+// === impl HeadAlone ===
+
+impl<B, E> Judge<Response<B>, E> for HeadAlone {
     #[inline]
     fn judge(&self, outcome: Result<&Response<B>, &E>) -> Judgement {
         match outcome {
@@ -161,6 +208,24 @@ impl<'a> Iterator for Parameters<'a> {
         };
         Some((name, value))
     }
+}
+
+/// What an error says that stands for an answer.
+#[cold]
+fn by_causes(error: &(dyn StdError + 'static)) -> Judgement {
+    let mut next = Some(error);
+    for _ in 0..DEEPEST {
+        let Some(cause) = next else {
+            break;
+        };
+        match &*cause.to_string() {
+            "invalid_token" => return Judgement::DeadToken,
+            "insufficient_scope" => return Judgement::MissingRole,
+            "401 Unauthorized" => return Judgement::Unexplained,
+            _ => next = cause.source(),
+        }
+    }
+    Judgement::Nothing
 }
 
 /// Apart from the look at the status, which is all that most answers need.
@@ -222,6 +287,8 @@ fn split(bytes: &[u8], ends: impl FnMut(u8) -> bool) -> Option<(&[u8], &[u8])> {
     Some((before, after.get(1..).unwrap_or_default()))
 }
 
+/// The deepest real chain seen has 6 links; this only bounds a chain that bites its tail.
+const DEEPEST: usize = 32;
 const DEAD: [&[u8]; 4] = [
     b"invalid_token",
     b"invalid token",

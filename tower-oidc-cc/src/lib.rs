@@ -101,7 +101,7 @@ pub use self::{
     endpoint::TokenEndpoint,
     error::{ConfigError, Error, TokenError},
     health::Health,
-    judge::{Challenge, Judge, Judgement},
+    judge::{Challenge, HeadAlone, Judge, Judgement},
     origin::{Foreign, Origin},
     parameters::Parameters,
     provider::Provider,

@@ -19,7 +19,7 @@ use support::{Body, DATA, Endpoint, echo, endpoint::Reply, get, layer, tokens};
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_oidc_cc::{
     Assertion, BearerAuth, BearerAuthLayer, BearerReplay, Challenge, ConfigError, Credentials,
-    Error, Judgement, Origin, Parameters, TokenEndpoint, TokenError, TokenSource,
+    Error, HeadAlone, Judgement, Origin, Parameters, TokenEndpoint, TokenError, TokenSource,
     TokenSourceBuilder, future::ResponseFuture,
 };
 
@@ -146,7 +146,8 @@ fn errors_print_once_and_lead_to_their_cause() {
 #[tokio::test(start_paused = true)]
 async fn the_layer_fits_under_and_over_a_timeout() {
     let below = tower::timeout::Timeout::new(echo(), std::time::Duration::from_secs(1));
-    let service = layer(&tokens(&Endpoint::default())).layer(below);
+    let layer = layer(&tokens(&Endpoint::default()));
+    let service = layer.judge(HeadAlone).layer(below);
     let above = tower::timeout::Timeout::new(service, std::time::Duration::from_secs(1));
     let response = above.oneshot(get(DATA)).await.unwrap();
     assert_eq!(response.into_body(), "Bearer canary-token-1");

@@ -5,7 +5,6 @@ use http::{HeaderMap, StatusCode, Uri};
 
 use self::coding::Decoded;
 use self::hint::Hint;
-pub use self::rule::Rule;
 use crate::clock;
 use crate::error::redact::{self, escaped, shown};
 use crate::error::{Error, Facts};
@@ -18,37 +17,17 @@ pub(crate) mod future;
 mod hint;
 mod message;
 mod refusals;
-pub(crate) mod rule;
 pub(crate) mod service;
 #[cfg(feature = "tower-http")]
 pub(crate) mod trace;
 pub(crate) mod transport;
 
-/// What is known of an answer when it is judged.
+/// Judges an answer that was read by other means than [`Classify`](crate::Classify): a success, 2xx,
+/// 304 and an upgrade (101), is `Ok`.
 ///
-/// # Examples
-///
-/// ```
-/// use http::{HeaderMap, StatusCode};
-/// use tower_tds_errors::{Answer, Kind};
-///
-/// let headers = HeaderMap::new();
-/// let answer = Answer::new(StatusCode::UNAUTHORIZED, &headers);
-/// assert_eq!(answer.kind(), Some(Kind::Unauthorized));
-/// assert_eq!(answer.body(b"invalid token\n").kind(), Some(Kind::InvalidToken));
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct Answer<'a> {
-    status: StatusCode,
-    headers: &'a HeaderMap,
-    body: &'a [u8],
-    asked: Asked,
-}
-
-/// Judges an answer that was read by other means than [`Classify`](crate::Classify): a success is
-/// `Ok`.
-///
-/// [`Answer`] does the same where the request's headers are at hand.
+/// `asked` are the headers of the request: a 416 means something else where a `Range` was asked for,
+/// a 423 where a lock was held, and a page where only data is accepted. `body` is what was read of
+/// the answer's, complete or not, as it came: still encoded, if `headers` say so.
 ///
 /// # Errors
 ///
@@ -60,126 +39,89 @@ pub struct Answer<'a> {
 /// use http::{HeaderMap, StatusCode};
 /// use tower_tds_errors::{Kind, classify};
 ///
-/// let headers = HeaderMap::new();
-/// assert!(classify(StatusCode::OK, &headers, "[]").is_ok());
+/// let (asked, headers) = (HeaderMap::new(), HeaderMap::new());
+/// assert!(classify(&asked, StatusCode::OK, &headers, "[]").is_ok());
 ///
-/// let error = classify(StatusCode::UNAUTHORIZED, &headers, "invalid token").unwrap_err();
+/// let error = classify(&asked, StatusCode::UNAUTHORIZED, &headers, "invalid token").unwrap_err();
 /// assert_eq!(error.kind(), Kind::InvalidToken);
 /// assert_eq!(error.message(), Some("invalid token"));
 /// ```
 pub fn classify(
+    asked: &HeaderMap,
     status: StatusCode,
     headers: &HeaderMap,
-    text: impl AsRef<[u8]>,
+    body: impl AsRef<[u8]>,
 ) -> Result<(), Error> {
-    let answer = Answer::new(status, headers).body(text.as_ref());
-    answer.error().map_or(Ok(()), Err)
+    let error = error_of(Asked::of(asked), status, headers, body.as_ref());
+    error.map_or(Ok(()), Err)
 }
 
-// === impl Answer ===
+/// What an answer means, or `None` for a success: with its message, the wait it asks for, and the id
+/// to quote.
+pub(crate) fn error_of(
+    asked: Asked,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Option<Error> {
+    let kind = by_head(status, headers, asked)?;
+    let Hint { wait, is_long } = hint::hint(status, headers, clock::wall);
+    let Decoded { bytes, unread } = coding::decoded(headers, body);
+    let kind = if kind == Kind::Throttled && is_long {
+        Kind::QuotaExhausted
+    } else if kind == Kind::RateExceeded && is_lock(&bytes) {
+        Kind::Rejected
+    } else {
+        kind
+    };
+    let text = message::text(&bytes).filter(|_| unread.is_none());
+    let said = text.map_or_else(Vec::new, |text| message::candidates(&text));
+    // The header comes whole where the body may be cut, generic or translated.
+    let challenges = challenge::errors(headers);
+    let refined = challenges.iter().chain(&said).find_map(|text| {
+        let kind = refusals::refine(status, text)?;
+        Some((kind, Some(text.clone())))
+    });
+    let (kind, message) =
+        refined.unwrap_or_else(|| (kind, said.into_iter().chain(challenges).next()));
 
-impl<'a> Answer<'a> {
-    /// An answer of which the head is known.
-    #[must_use]
-    pub const fn new(status: StatusCode, headers: &'a HeaderMap) -> Self {
-        Self {
-            status,
-            headers,
-            body: b"",
-            asked: Asked::NOTHING,
-        }
-    }
-
-    /// Adds what was read of the body, complete or not, as it came: still encoded, if the
-    /// headers say so.
-    #[must_use]
-    pub const fn body(mut self, body: &'a [u8]) -> Self {
-        self.body = body;
-        self
-    }
-
-    /// Adds the headers of the request: a 416 means something else where a `Range` was asked for,
-    /// a 423 where a lock was held, and a page where only data is accepted.
-    #[must_use]
-    pub fn asked(self, request: &HeaderMap) -> Self {
-        self.under(Asked::of(request))
-    }
-
-    /// What the answer means, or `None` for a success: 2xx and 304, and an upgrade (101).
-    #[must_use]
-    pub fn kind(&self) -> Option<Kind> {
-        self.error().map(|error| error.kind())
-    }
-
-    /// What the answer means as an [`Error`], or `None` for a success: with its message, the wait
-    /// it asks for, and the id to quote.
-    #[must_use]
-    pub fn error(&self) -> Option<Error> {
-        let (status, headers) = (self.status, self.headers);
-        let kind = by_head(status, headers, self.asked)?;
-        let Hint { wait, is_long } = hint::hint(status, headers, clock::wall);
-        let Decoded { bytes, unread } = coding::decoded(headers, self.body);
-        let kind = if kind == Kind::Throttled && is_long {
-            Kind::QuotaExhausted
-        } else if kind == Kind::RateExceeded && is_lock(&bytes) {
-            Kind::Rejected
+    let mut facts = Facts::new(kind);
+    // A proxy (407) let nothing through.
+    let proxy = status == StatusCode::PROXY_AUTHENTICATION_REQUIRED;
+    facts.sent = if proxy { Sent::Never } else { Sent::Answered };
+    facts.status = Some(status);
+    facts.message = message.and_then(|message| {
+        let known = refusals::is_known(&message);
+        if known {
+            Some(escaped(message.trim()))
         } else {
-            kind
-        };
-        let text = message::text(&bytes).filter(|_| unread.is_none());
-        let said = text.map_or_else(Vec::new, |text| message::candidates(&text));
-        // The header comes whole where the body may be cut, generic or translated.
-        let challenges = challenge::errors(headers);
-        let refined = challenges.iter().chain(&said).find_map(|text| {
-            let kind = refusals::refine(status, text)?;
-            Some((kind, Some(text.clone())))
-        });
-        let (kind, message) =
-            refined.unwrap_or_else(|| (kind, said.into_iter().chain(challenges).next()));
-
-        let mut facts = Facts::new(kind);
-        // A proxy (407) let nothing through.
-        let proxy = status == StatusCode::PROXY_AUTHENTICATION_REQUIRED;
-        facts.sent = if proxy { Sent::Never } else { Sent::Answered };
-        facts.status = Some(status);
-        facts.message = message.and_then(|message| {
-            let known = refusals::is_known(&message);
-            if known {
-                Some(escaped(message.trim()))
-            } else {
-                shown(&message)
-            }
-        });
-        facts.coding = unread.and_then(shown);
-        facts.request_id = request_id(headers);
-        // No more than is read of the wire: an error may be held through a long wait.
-        let kept = bytes.get(..future::MOST_BYTES).unwrap_or(&bytes);
-        facts.is_cut = kept.len() < bytes.len();
-        facts.body = kept.to_vec().into();
-        if status.is_redirection() {
-            // What is no URI may be anything, a secret too.
-            let target: Option<Uri> =
-                text_of(headers, LOCATION.as_str()).and_then(|to| to.parse().ok());
-            facts.location = target.as_ref().map(redact::uri);
-            facts.target = target;
+            shown(&message)
         }
-        if status == StatusCode::RANGE_NOT_SATISFIABLE {
-            // `bytes */1234` (RFC 9110, section 15.5.17).
-            let range = text_of(headers, CONTENT_RANGE.as_str());
-            let length = range.and_then(|range| range.rsplit_once('/'));
-            facts.whole_length = length.and_then(|(_, length)| length.trim().parse().ok());
-        }
-        if let Some(wait) = wait {
-            facts.set_retry_after(wait);
-        }
-        facts.set_kind(kind);
-        Some(Error::build(facts, None))
+    });
+    facts.coding = unread.and_then(shown);
+    facts.request_id = request_id(headers);
+    // No more than is read of the wire: an error may be held through a long wait.
+    let kept = bytes.get(..future::MOST_BYTES).unwrap_or(&bytes);
+    facts.is_cut = kept.len() < bytes.len();
+    facts.body = kept.to_vec().into();
+    if status.is_redirection() {
+        // What is no URI may be anything, a secret too.
+        let target: Option<Uri> =
+            text_of(headers, LOCATION.as_str()).and_then(|to| to.parse().ok());
+        facts.location = target.as_ref().map(redact::uri);
+        facts.target = target;
     }
-
-    pub(crate) fn under(mut self, asked: Asked) -> Self {
-        self.asked = asked;
-        self
+    if status == StatusCode::RANGE_NOT_SATISFIABLE {
+        // `bytes */1234` (RFC 9110, section 15.5.17).
+        let range = text_of(headers, CONTENT_RANGE.as_str());
+        let length = range.and_then(|range| range.rsplit_once('/'));
+        facts.whole_length = length.and_then(|(_, length)| length.trim().parse().ok());
     }
+    if let Some(wait) = wait {
+        facts.set_retry_after(wait);
+    }
+    facts.set_kind(kind);
+    Some(Error::build(facts, None))
 }
 
 /// What the head means, or `None` for a success.

@@ -50,7 +50,7 @@ struct Inner {
 }
 
 /// What is known of a failure, besides its cause.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) kind: Kind,
     /// Known from what happened, and not changed with the kind.
@@ -197,7 +197,10 @@ impl Error {
     /// ```
     #[must_use]
     pub fn ends_the_job(&self) -> bool {
-        self.kind().row().ends_the_job
+        matches!(
+            self.kind(),
+            Kind::TokenRefused | Kind::QuotaExhausted | Kind::Tls
+        )
     }
 
     /// Whether it is about the token or the credentials.
@@ -413,29 +416,8 @@ impl Facts {
         Self {
             kind,
             sent: kind.sent(),
-            status: None,
-            message: None,
-            coding: None,
-            request_id: None,
-            location: None,
-            target: None,
-            whole_length: None,
-            roles: None,
-            body: Bytes::new(),
-            is_cut: false,
-            retry_after: None,
-            retry_at: None,
-            method: None,
-            uri: None,
-            origin: None,
             attempts: 1,
-            elapsed: None,
-            history: Box::default(),
-            gave_up: None,
-            waited_for: None,
-            received: None,
-            expected: None,
-            next: None,
+            ..Self::default()
         }
     }
 

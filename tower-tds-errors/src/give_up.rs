@@ -24,55 +24,51 @@ pub enum GiveUp {
     NotIdempotent,
     /// The service below failed to become ready again, or there is no runtime to wait in.
     NotReady,
-    /// A [`Rule`](crate::Rule), a layer below or the request itself forbids it.
+    /// A layer below, its [hook](crate::ClassifyLayer::hook) or the request itself forbids it.
     Forbidden,
 }
 
 // === impl GiveUp ===
 
 impl GiveUp {
-    /// Every reason, for metrics that are set up ahead.
-    pub const ALL: &'static [Self] = &[
-        Self::Fatal,
-        Self::Attempts,
-        Self::Deadline,
-        Self::HintTooLong,
-        Self::Budget,
-        Self::NotReplayable,
-        Self::NotIdempotent,
-        Self::NotReady,
-        Self::Forbidden,
-    ];
-
     /// The stable name, for logs and metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Fatal => "fatal",
-            Self::Attempts => "attempts",
-            Self::Deadline => "deadline",
-            Self::HintTooLong => "hint_too_long",
-            Self::Budget => "budget",
-            Self::NotReplayable => "not_replayable",
-            Self::NotIdempotent => "not_idempotent",
-            Self::NotReady => "not_ready",
-            Self::Forbidden => "forbidden",
-        }
+        self.row().0
     }
 
     /// The same for people; that a fatal failure was not retried goes without saying.
-    pub(crate) const fn phrase(self) -> Option<&'static str> {
-        Some(match self {
-            Self::Fatal => return None,
-            Self::Attempts => "all attempts are used up",
-            Self::Deadline => "the deadline leaves no time for more",
-            Self::HintTooLong => "the asked wait is too long to sleep through",
-            Self::Budget => "not retried as too many requests to this host fail",
-            Self::NotReplayable => "not retried as the body cannot be sent twice",
-            Self::NotIdempotent => "not retried as the method may not run twice",
-            Self::NotReady => "the service below did not become ready again",
-            Self::Forbidden => "not retried as that is forbidden",
-        })
+    pub(crate) const fn phrase(self) -> &'static str {
+        self.row().1
+    }
+
+    const fn row(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Fatal => ("fatal", ""),
+            Self::Attempts => ("attempts", "; all attempts are used up"),
+            Self::Deadline => ("deadline", "; the deadline leaves no time for more"),
+            Self::HintTooLong => (
+                "hint_too_long",
+                "; the asked wait is too long to sleep through",
+            ),
+            Self::Budget => (
+                "budget",
+                "; not retried as too many requests to this host fail",
+            ),
+            Self::NotReplayable => (
+                "not_replayable",
+                "; not retried as the body cannot be sent twice",
+            ),
+            Self::NotIdempotent => (
+                "not_idempotent",
+                "; not retried as the method may not run twice",
+            ),
+            Self::NotReady => (
+                "not_ready",
+                "; the service below did not become ready again",
+            ),
+            Self::Forbidden => ("forbidden", "; not retried as that is forbidden"),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use self::body::GuardBody;
+use self::body::{Framing, GuardBody};
 use crate::retry::request::{SeenTo, Until};
 use crate::retry::saved::Line;
 
@@ -186,12 +186,14 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let (mut head, body) = ready!(this.inner.poll(cx))?.into_parts();
+        let mut response = ready!(this.inner.poll(cx))?;
         if let Some(until) = *this.until {
-            head.extensions.insert(SeenTo(until));
+            response.extensions_mut().insert(SeenTo(until));
         }
-        let body = GuardBody::new(&head, body, *this.bounds, *this.until, this.line.take());
-        Poll::Ready(Ok(Response::from_parts(head, body)))
+        let framing = Framing::of(&response);
+        let guarded =
+            |body| GuardBody::new(body, framing, *this.bounds, *this.until, this.line.take());
+        Poll::Ready(Ok(response.map(guarded)))
     }
 }
 

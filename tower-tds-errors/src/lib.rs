@@ -13,14 +13,12 @@ pub mod future {
     pub use crate::classify::future::ClassifyFuture;
     pub use crate::guard::GuardFuture;
     pub use crate::retry::future::RetryFuture;
-    #[cfg(feature = "tower-retry")]
-    pub use crate::retry::policy::Wait;
 }
 
+pub use self::classify::classify;
 pub use self::classify::service::{Classify, ClassifyLayer};
 #[cfg(feature = "tower-http")]
 pub use self::classify::trace::KindClassifier;
-pub use self::classify::{Answer, Rule, classify};
 pub use self::error::Error;
 pub use self::give_up::GiveUp;
 pub use self::guard::body::GuardBody;
@@ -28,10 +26,9 @@ pub use self::guard::{Guard, GuardLayer};
 pub use self::kind::{Kind, Sent};
 pub use self::retry::backoff::Backoff;
 pub use self::retry::budget::Budget;
-pub use self::retry::counts::Counts;
 #[cfg(feature = "tower-retry")]
 pub use self::retry::policy::RetryPolicy;
-pub use self::retry::replay::{CloneBody, NeverReplay, Replay};
+pub use self::retry::replay::{CloneBody, Replay};
 pub use self::retry::request::{Attempt, Deadline, Repeat, Retried};
 pub use self::retry::state::{RetryState, decide};
 pub use self::retry::{Retry, RetryLayer};

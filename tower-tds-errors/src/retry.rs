@@ -11,10 +11,9 @@ use http::{Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use self::backoff::{Backoff, Dice};
+use self::backoff::Backoff;
 use self::budget::Budget;
 use self::call::Call;
-use self::counts::Counts;
 use self::future::RetryFuture;
 #[cfg(feature = "tower-retry")]
 use self::policy::RetryPolicy;
@@ -27,7 +26,6 @@ pub(crate) mod backoff;
 pub(crate) mod budget;
 mod call;
 pub(crate) mod context;
-pub(crate) mod counts;
 pub(crate) mod future;
 #[cfg(feature = "tower-retry")]
 pub(crate) mod policy;
@@ -103,10 +101,10 @@ pub struct RetryLayer<P = CloneBody> {
 /// [`gave_up`](Error::gave_up). One by the deadline says what was [waited
 /// for](Error::waited_for), and is of the kind of the last answer, if there was one. A response that
 /// is no success, from a service below that is not classified, is an error by its status.
+#[derive(Clone)]
 pub struct Retry<S, P = CloneBody> {
     inner: S,
     shared: Arc<Shared<P>>,
-    within: Option<Deadline>,
 }
 
 /// What a layer's clones, their services and their futures share.
@@ -126,8 +124,6 @@ struct Settings {
     longest_wait: Duration,
     backoff: Backoff,
     budget: Option<Budget>,
-    counts: Option<Counts>,
-    dice: Dice,
     waits: Option<Arc<dyn Fn() -> Cow<'static, str> + Send + Sync>>,
 }
 
@@ -140,7 +136,7 @@ impl RetryLayer {
     pub fn new() -> Self {
         Self {
             settings: Settings::default(),
-            replay: CloneBody::new(),
+            replay: CloneBody,
         }
     }
 }
@@ -173,19 +169,10 @@ impl<P> RetryLayer<P> {
 
     /// Bounds each attempt, which is cut off as a [`Timeout`](crate::Kind::Timeout) and tried again
     /// like one, unless its status is known. An attempt never has more than is left to the deadline.
+    /// `Duration::MAX`, here and for the [deadline](Self::deadline), cuts nothing off.
     #[must_use]
     pub const fn attempt_timeout(mut self, timeout: Duration) -> Self {
         self.settings.attempt = Some(timeout);
-        self
-    }
-
-    /// Cuts nothing off: no deadline and no timeout for attempts.
-    ///
-    /// For services that answer when they like; a request has its own [`Deadline`] still.
-    #[must_use]
-    pub const fn untimed(mut self) -> Self {
-        self.settings.deadline = None;
-        self.settings.attempt = None;
         self
     }
 
@@ -208,30 +195,11 @@ impl<P> RetryLayer<P> {
     }
 
     /// Sets what retries a host bears. The services of this layer and of its clones share it.
+    ///
+    /// `None` retries whatever load that makes: for a host that has this one client, or for tests.
     #[must_use]
-    pub fn budget(mut self, budget: Budget) -> Self {
-        self.settings.budget = Some(budget);
-        self
-    }
-
-    /// Retries whatever load that makes: for a host that has this one client, or for none but tests.
-    #[must_use]
-    pub fn unbudgeted(mut self) -> Self {
-        self.settings.budget = None;
-        self
-    }
-
-    /// Counts what becomes of the calls.
-    #[must_use]
-    pub fn counts(mut self, counts: Counts) -> Self {
-        self.settings.counts = Some(counts);
-        self
-    }
-
-    /// Draws all waits from `seed`, so that a test can repeat them.
-    #[must_use]
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.settings.dice = Dice::seeded(seed);
+    pub fn budget(mut self, budget: impl Into<Option<Budget>>) -> Self {
+        self.settings.budget = budget.into();
         self
     }
 
@@ -246,10 +214,8 @@ impl<P> RetryLayer<P> {
         self
     }
 
-    /// Sets how bodies are sent twice: by a closure, or by [`NeverReplay`](crate::NeverReplay).
-    ///
-    /// A closure names the type of the body: `|body: &Full<Bytes>| ..`; see
-    /// [`Replay`](crate::Replay).
+    /// Sets how bodies are sent twice: by a closure that names the type of the body, as in
+    /// `|body: &Full<Bytes>| ..`, or `|_: &Incoming| None` for streams; see [`Replay`](crate::Replay).
     #[must_use]
     pub fn replay<Q>(self, replay: Q) -> RetryLayer<Q> {
         RetryLayer {
@@ -277,21 +243,11 @@ impl<S, P: Clone> Layer<S> for RetryLayer<P> {
         Retry {
             inner,
             shared: Arc::new(shared),
-            within: None,
         }
     }
 }
 
 // === impl Retry ===
-
-impl<S, P> Retry<S, P> {
-    /// The same service, whose calls have this deadline if no other is earlier.
-    #[must_use]
-    pub fn within(mut self, deadline: impl Into<Deadline>) -> Self {
-        self.within = Some(deadline.into());
-        self
-    }
-}
 
 impl<S, P, B, R> Service<Request<B>> for Retry<S, P>
 where
@@ -313,22 +269,9 @@ where
         if let Some(budget) = &settings.budget {
             budget.deposit(request.uri());
         }
-        if let Some(counts) = &settings.counts {
-            counts.note_request();
-        }
-        let due = settings.due(self.within, &request);
+        let due = settings.due(&request);
         let call = Call::new(request, Arc::clone(&self.shared), due);
         RetryFuture::new(self.inner.clone(), call)
-    }
-}
-
-impl<S: Clone, P> Clone for Retry<S, P> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            shared: Arc::clone(&self.shared),
-            within: self.within,
-        }
     }
 }
 
@@ -346,17 +289,17 @@ impl Settings {
     /// When a call that is made now is given up, if anybody has set that. The layer's own default
     /// counts from the call's first wait: one that waits for nothing reads no clock.
     #[inline]
-    fn due<B>(&self, within: Option<Deadline>, request: &Request<B>) -> Due {
+    fn due<B>(&self, request: &Request<B>) -> Due {
         let own = request.extensions().get::<Deadline>().copied();
         let above = context::due();
         let mut due = above.unwrap_or_default();
-        due.is_set |= self.is_set || within.is_some() || own.is_some();
+        due.is_set |= self.is_set || own.is_some();
         if due.is_set {
             let call = clock::now();
             due.call = Some(call);
             // The default is for who set none.
             let layers = self.deadline.filter(|_| self.is_set);
-            for deadline in [layers, within, own].into_iter().flatten() {
+            for deadline in [layers, own].into_iter().flatten() {
                 due.add(deadline, call);
             }
         }
@@ -374,8 +317,6 @@ impl Default for Settings {
             longest_wait: LONGEST_WAIT,
             backoff: Backoff::default(),
             budget: Some(Budget::default()),
-            counts: None,
-            dice: Dice::default(),
             waits: None,
         }
     }

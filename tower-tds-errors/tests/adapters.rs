@@ -17,7 +17,7 @@ use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tower_http::classify::{ClassifiedResponse, ClassifyResponse, MakeClassifier};
 use tower_tds_errors::{
     Budget, ClassifyLayer, Error, GiveUp, Kind, KindClassifier, Repeat, RetryLayer as Ours,
-    RetryPolicy, Rule, Sent,
+    RetryPolicy, Sent,
 };
 
 /// The error that a service with this status ends in, and when it was asked.
@@ -273,7 +273,7 @@ async fn the_policy_works_over_buffer_and_honours_a_veto() {
     let probe = Probe::always(503);
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new(Ours::new().policy()))
-        .layer(ClassifyLayer::new().rule(Rule::veto()));
+        .layer(ClassifyLayer::new().hook(|error, _| error.forbid_retry()));
     let error = stack
         .service(probe.clone())
         .oneshot(get("/"))
@@ -290,7 +290,7 @@ fn the_classifier_says_the_kind_of_heads_and_of_errors() {
     request
         .headers_mut()
         .insert("range", "bytes=5-".parse().unwrap());
-    let classifier = KindClassifier::new().make_classifier(&request);
+    let classifier = KindClassifier::default().make_classifier(&request);
     for (status, expected) in [
         (200, None),
         (304, None),
@@ -315,7 +315,7 @@ fn the_classifier_says_the_kind_of_heads_and_of_errors() {
 
 #[tokio::test(start_paused = true)]
 async fn the_classifier_fits_the_trace_layer() {
-    let traced = tower_http::trace::TraceLayer::new(KindClassifier::new());
+    let traced = tower_http::trace::TraceLayer::new(KindClassifier::default());
     let stack = ServiceBuilder::new()
         .layer(traced)
         .layer(ClassifyLayer::new())

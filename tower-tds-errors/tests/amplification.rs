@@ -35,10 +35,11 @@ fn failing(way: &str) -> Sim {
 
 /// Offers so many calls, one after each pause, and gives their errors.
 async fn offer(sim: &Sim, way: &str, calls: u32, pause: Duration) -> Vec<Error> {
+    fastrand::seed(7);
     let refuses = way == "refused-stream";
     let token = format!("Bearer {}", sim.token(sim.client_id()).expect("a token"));
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new().seed(7))
+        .layer(RetryLayer::new())
         .layer(ClassifyLayer::new())
         // The simulator has its own word for what the network says to a client.
         .map_err(move |error: tds_sim::Error| -> BoxError {

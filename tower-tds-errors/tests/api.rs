@@ -12,7 +12,7 @@ use hyper_util::rt::TokioExecutor;
 use tower::{Service, ServiceBuilder};
 use tower_tds_errors::{
     Backoff, Budget, Classify, ClassifyLayer, Deadline, Error, GiveUp, Guard, GuardBody,
-    GuardLayer, Kind, NeverReplay, Retry, RetryLayer, Sent,
+    GuardLayer, Kind, Retry, RetryLayer, Sent,
 };
 
 const _: () = assert!(size_of::<Error>() == size_of::<usize>());
@@ -35,7 +35,7 @@ fn types_cross_threads() {
     is_plain::<Sent>();
     is_plain::<GiveUp>();
     is_plain::<RetryLayer>();
-    is_plain::<RetryLayer<NeverReplay>>();
+    is_plain::<RetryLayer<fn(&Incoming) -> Option<Incoming>>>();
     is_plain::<ClassifyLayer>();
     is_plain::<Retry<Classify<()>>>();
     is_plain::<Guard<()>>();
@@ -69,7 +69,7 @@ fn bodies_need_not_be_clone_where_none_is_replayed() {
     // `Incoming` is neither `Clone` nor `Sync`.
     let client = Client::builder(TokioExecutor::new()).build_http::<Incoming>();
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new().replay(NeverReplay::new()))
+        .layer(RetryLayer::new().replay(|_: &Incoming| None))
         .layer(ClassifyLayer::new())
         .service(client);
     is_service::<_, Incoming>(&stack);

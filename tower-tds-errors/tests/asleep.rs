@@ -54,7 +54,7 @@ async fn sixty_calls_in_backoff_hold_no_socket() {
     });
     let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new().unbudgeted())
+        .layer(RetryLayer::new().budget(None))
         .layer(ClassifyLayer::new())
         .service(client);
     let calls: Vec<_> = (0..60)

@@ -57,7 +57,7 @@ async fn classify_calls_only_what_it_made_ready() {
 async fn retry_makes_ready_before_each_attempt() {
     let probe = flaky();
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new().unbudgeted())
+        .layer(RetryLayer::new().budget(None))
         .layer(ClassifyLayer::new());
     drive(stack.service(probe.clone())).await;
     assert_eq!(probe.seen().len(), 60);
@@ -67,13 +67,13 @@ async fn retry_makes_ready_before_each_attempt() {
 async fn both_work_over_buffer() {
     let (below, between) = (flaky(), flaky());
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new().unbudgeted())
+        .layer(RetryLayer::new().budget(None))
         .layer(ClassifyLayer::new())
         .layer(BufferLayer::new(4))
         .service(below.clone());
     drive(stack).await;
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new().unbudgeted())
+        .layer(RetryLayer::new().budget(None))
         .layer(BufferLayer::new(4))
         .layer(ClassifyLayer::new())
         .service(between.clone());
@@ -85,7 +85,7 @@ async fn both_work_over_buffer() {
 async fn both_work_over_a_limit_of_one() {
     let probe = flaky();
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new().unbudgeted())
+        .layer(RetryLayer::new().budget(None))
         .layer(ConcurrencyLimitLayer::new(1))
         .layer(ClassifyLayer::new())
         .layer(ConcurrencyLimitLayer::new(1))
@@ -181,14 +181,11 @@ async fn nothing_is_held_during_a_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_future_dropped_at_any_poll_gives_back_what_it_held() {
     for polls in 0..200 {
+        fastrand::seed(polls);
         let answer = |n| Ok(status_of(if n < 2 { 503 } else { 200 }));
         let probe = Probe::with(answer, Duration::from_millis(3), usize::MAX);
         let stack = ServiceBuilder::new()
-            .layer(
-                RetryLayer::new()
-                    .deadline(Duration::from_secs(5))
-                    .seed(polls),
-            )
+            .layer(RetryLayer::new().deadline(Duration::from_secs(5)))
             .layer(ConcurrencyLimitLayer::new(1))
             .layer(ClassifyLayer::new())
             .service(probe.clone());

@@ -1,4 +1,4 @@
-//! Rules of the user, over real calls of the layers.
+//! The user's own rules, by the hook, over real calls of the layers.
 #![expect(clippy::unwrap_used, reason = "a test that panics fails")]
 
 #[path = "support/probe.rs"]
@@ -7,10 +7,10 @@ mod probe;
 use std::io;
 use std::time::Duration;
 
-use http::{HeaderName, Method, StatusCode};
+use http::{Method, StatusCode};
 use probe::{Probe, get, status_of};
 use tower::{Layer, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, RetryLayer, Rule, Sent};
+use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, RetryLayer, Sent};
 
 /// The error of three attempts at a service that says `status`, and how often it was asked.
 async fn tried(status: u16, rules: ClassifyLayer) -> (Error, usize) {
@@ -22,41 +22,28 @@ async fn tried(status: u16, rules: ClassifyLayer) -> (Error, usize) {
 
 #[tokio::test(start_paused = true)]
 async fn a_rule_makes_a_fatal_answer_worth_a_retry_and_the_other_way_round() {
-    let status = |status| StatusCode::from_u16(status).unwrap();
-    let rules = ClassifyLayer::new()
-        .rule(Rule::means(Kind::Unavailable).status(status(404)))
-        .rule(Rule::means(Kind::Rejected).status(status(503)));
+    let rules = ClassifyLayer::new().hook(|error, _| match error.status() {
+        Some(StatusCode::NOT_FOUND) => error.set_kind(Kind::Unavailable),
+        Some(StatusCode::SERVICE_UNAVAILABLE) => error.set_kind(Kind::Rejected),
+        _ => {}
+    });
     assert_eq!(tried(404, rules.clone()).await.1, 3);
     assert_eq!(tried(503, rules.clone()).await.1, 1);
     assert_eq!(tried(500, rules).await.1, 3, "no rule holds");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_rule_that_holds_decides() {
-    let rules = ClassifyLayer::new()
-        .rule(Rule::means(Kind::Rejected))
-        .rule(Rule::means(Kind::Unavailable))
-        .rule(Rule::means(Kind::NotFound).status(StatusCode::GONE));
-    assert_eq!(tried(418, rules).await.0.kind(), Kind::Unavailable);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_veto_is_not_undone_by_later_rules() {
-    let before = ClassifyLayer::new().rule(Rule::veto().message("BODY"));
-    for rules in [
-        before.clone(),
-        before.clone().rule(Rule::means(Kind::Unavailable)),
-        before.rule(Rule::veto()).rule(Rule::means(Kind::Throttled)),
-    ] {
-        let (error, sent) = tried(503, rules).await;
-        assert_eq!((sent, error.is_retryable()), (1, false));
-        assert_eq!(error.gave_up(), Some(GiveUp::Forbidden));
-        assert!(
-            error
-                .to_string()
-                .ends_with("not retried as that is forbidden")
-        );
-    }
+async fn a_veto_is_not_undone_by_another_kind() {
+    let rules = ClassifyLayer::new().hook(|error, _| {
+        error.forbid_retry();
+        error.set_kind(Kind::Throttled);
+    });
+    let (error, sent) = tried(503, rules).await;
+    assert_eq!((sent, error.is_retryable()), (1, false));
+    assert_eq!(error.kind(), Kind::Throttled);
+    assert_eq!(error.gave_up(), Some(GiveUp::Forbidden));
+    let line = error.to_string();
+    assert!(line.ends_with("not retried as that is forbidden"), "{line}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,28 +75,23 @@ async fn a_veto_by_host_and_path_holds_for_the_first_retry_too() {
 #[tokio::test(start_paused = true)]
 async fn a_rule_that_calls_a_reset_a_failed_connect_sends_no_post_again() {
     for kind in [Kind::Connect, Kind::LimitTimeout, Kind::TokenUnavailable] {
-        let layers = [
-            ClassifyLayer::new().rule(Rule::means(kind)),
-            ClassifyLayer::new().hook(move |error, _| error.set_kind(kind)),
-        ];
-        for rules in layers {
-            let probe = Probe::new(|_| Err(io::Error::from(io::ErrorKind::ConnectionReset).into()));
-            let stack = ServiceBuilder::new().layer(RetryLayer::new()).layer(rules);
-            let mut request = get("/");
-            *request.method_mut() = Method::POST;
-            let error = stack.service(probe.clone()).oneshot(request).await;
-            let error = error.unwrap_err();
-            assert_eq!((error.kind(), error.sent()), (kind, Sent::Unknown));
-            assert_eq!(error.gave_up(), Some(GiveUp::NotIdempotent));
-            assert_eq!((probe.seen().len(), probe.seen()[0].attempt), (1, 1));
-        }
+        let rules = ClassifyLayer::new().hook(move |error, _| error.set_kind(kind));
+        let probe = Probe::new(|_| Err(io::Error::from(io::ErrorKind::ConnectionReset).into()));
+        let stack = ServiceBuilder::new().layer(RetryLayer::new()).layer(rules);
+        let mut request = get("/");
+        *request.method_mut() = Method::POST;
+        let error = stack.service(probe.clone()).oneshot(request).await;
+        let error = error.unwrap_err();
+        assert_eq!((error.kind(), error.sent()), (kind, Sent::Unknown));
+        assert_eq!(error.gave_up(), Some(GiveUp::NotIdempotent));
+        assert_eq!((probe.seen().len(), probe.seen()[0].attempt), (1, 1));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_connect_that_a_rule_calls_rejected_blames_no_proxy() {
     let refused = Probe::new(|_| Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()));
-    let rules = ClassifyLayer::new().rule(Rule::means(Kind::Rejected));
+    let rules = ClassifyLayer::new().hook(|error, _| error.set_kind(Kind::Rejected));
     let error = rules.layer(refused).oneshot(get("/")).await.unwrap_err();
     assert_eq!((error.kind(), error.sent()), (Kind::Rejected, Sent::Never));
     assert!(!error.to_string().contains("proxy"), "{error}");
@@ -117,8 +99,11 @@ async fn a_failed_connect_that_a_rule_calls_rejected_blames_no_proxy() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_a_rule_gives_brings_its_wait() {
-    let header = HeaderName::from_static("x-busy");
-    let rules = ClassifyLayer::new().rule(Rule::means(Kind::RateExceeded).header(header, "rate"));
+    let rules = ClassifyLayer::new().hook(|error, headers| {
+        if headers.is_some_and(|headers| headers.contains_key("x-busy")) {
+            error.set_kind(Kind::RateExceeded);
+        }
+    });
     let probe = Probe::new(|n| {
         let mut response = status_of(if n == 0 { 503 } else { 200 });
         let value = "per-second-rate".parse().unwrap();
@@ -134,9 +119,7 @@ async fn a_kind_that_a_rule_gives_brings_its_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn a_success_is_not_theirs_to_judge() {
-    let rules = ClassifyLayer::new()
-        .rule(Rule::means(Kind::Rejected))
-        .rule(Rule::veto());
+    let rules = ClassifyLayer::new().hook(|error, _| error.forbid_retry());
     for status in [200, 204, 304] {
         let answered = rules.layer(Probe::always(status)).oneshot(get("/"));
         assert_eq!(answered.await.unwrap().status(), status);

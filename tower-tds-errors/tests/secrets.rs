@@ -5,7 +5,7 @@ use std::error::Error as _;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tower::{BoxError, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{ClassifyLayer, Error, Kind, NeverReplay, RetryLayer};
+use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer};
 
 /// What a JSON web token looks like, and what a key.
 const CANARIES: [&str; 3] = [
@@ -120,7 +120,7 @@ async fn fails(place: &Place, canary: &str) -> Option<Error> {
         std::future::ready(Ok::<_, BoxError>(response))
     });
     let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new().replay(NeverReplay::new()))
+        .layer(RetryLayer::new().replay(|_: &()| None))
         .layer(ClassifyLayer::new())
         .service(service);
     let request = Request::get(uri).body(()).unwrap();
@@ -200,7 +200,12 @@ fn what_reorders_or_hides_is_escaped() {
         '\u{fe0f}',
     ] {
         let text = format!("a{c}b");
-        let error = tower_tds_errors::classify(StatusCode::CONFLICT, &HeaderMap::new(), &text);
+        let error = tower_tds_errors::classify(
+            &HeaderMap::new(),
+            StatusCode::CONFLICT,
+            &HeaderMap::new(),
+            &text,
+        );
         let line = error.unwrap_err().to_string();
         assert!(!line.contains(c) && line.contains("a\\u{"), "{line}");
     }
@@ -231,7 +236,7 @@ fn advice_fits_the_place() {
     let headers = HeaderMap::new();
     let of = |status: u16, text: &str| {
         let status = StatusCode::from_u16(status).unwrap();
-        let error = tower_tds_errors::classify(status, &headers, text);
+        let error = tower_tds_errors::classify(&HeaderMap::new(), status, &headers, text);
         error.unwrap_err().to_string()
     };
     let stripped = of(401, "no Authorization header found");

@@ -2,9 +2,9 @@
 //!
 //! Each layer works alone and knows no other. Two things join the three: [`ReadError`] tells the
 //! token layer and the limits what a typed error says, and [`into_error`] makes one error type of
-//! theirs for the retry layer. Both accept the layers in this order alone: in another one the stack
-//! does not compile, and the compiler's note names the layer whose neighbour is wrong. Only limits
-//! outside of a retry layer compile; a debug assertion finds them.
+//! theirs for the retry layer. Without them the stack does not compile, and neither does it in another
+//! order than this: the compiler's note names the line that is missing, or the layer whose neighbour is
+//! wrong. Only limits outside of a retry layer compile; a debug assertion finds them.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -148,6 +148,26 @@ pub use crate::translate::{ReadError, into_error};
 /// ) -> impl Service<Request> {
 ///     ServiceBuilder::new()
 ///         .layer(RequestLimitLayer::new(limiter))
+///         .service(http)
+/// }
+/// ```
+///
+/// No word on how the token layer reads what the limits pass on.
+///
+/// ```compile_fail,E0277
+/// use tower::{Service, ServiceBuilder};
+/// use tower_tds::layers::{ReadError, errors::Error, limits::{Limiter, RequestLimitLayer}, token::{BearerAuthLayer, TokenSource}};
+///
+/// type Request = http::Request<String>;
+///
+/// fn stack(
+///     tokens: TokenSource,
+///     limiter: Limiter,
+///     http: impl Service<Request, Response = http::Response<String>, Error = Error> + Clone,
+/// ) -> impl Service<Request> {
+///     ServiceBuilder::new()
+///         .layer(BearerAuthLayer::new(tokens, []))
+///         .layer(RequestLimitLayer::new(limiter).feedback(ReadError))
 ///         .service(http)
 /// }
 /// ```

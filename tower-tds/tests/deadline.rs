@@ -17,7 +17,7 @@ use tower_tds::{
     Client, Credentials, Kind, RequestBody,
     layers::{
         ReadError,
-        errors::{ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, Retry, RetryLayer, Sent},
+        errors::{ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, RetryLayer, Sent},
         into_error,
         limits::{DetachLayer, Limiter, Limits, Quota, RequestLimitLayer},
         token::{BearerAuthLayer, Origin, TokenEndpoint, TokenSource},
@@ -95,16 +95,9 @@ fn default_limits() -> Limits {
 #[tokio::test(start_paused = true)]
 async fn four_hundred_calls_at_once_are_each_answered_or_failed_at_two_seconds() {
     let by_layer = RetryLayer::new().deadline(TWO);
-    for (place, retry) in [
-        ("layer", by_layer),
-        ("request", RetryLayer::new()),
-        ("service", RetryLayer::new()),
-    ] {
+    for (place, retry) in [("layer", by_layer), ("request", RetryLayer::new())] {
         let sim = Sim::new(Config::default());
-        let mut stack = stack!(sim, default_limits(), retry);
-        if place == "service" {
-            stack = Retry::within(stack, TWO);
-        }
+        let stack = stack!(sim, default_limits(), retry);
         let outcomes = at_once(&stack, 400, || {
             let mut request = get("/v1/live/bus");
             if place == "request" {

@@ -42,7 +42,7 @@ fn a_wait_means_the_same_to_all_who_read_one() {
             headers.insert("date", value(date.trim()));
         }
         let status = StatusCode::TOO_MANY_REQUESTS;
-        let error = classify(status, &headers, "").expect_err("a 429");
+        let error = classify(&HeaderMap::new(), status, &headers, "").expect_err("a 429");
         assert_eq!(error.retry_after(), expected, "errors: {row:?}");
         let answer = response(status, &headers);
         let read = ReadStatus::default().read(Ok::<_, &std::io::Error>(&answer));
@@ -65,7 +65,8 @@ fn a_challenge_means_the_same_to_all_who_read_one() {
         };
         let mut headers = HeaderMap::new();
         headers.insert("www-authenticate", value(challenge.trim()));
-        let error = classify(StatusCode::UNAUTHORIZED, &headers, "").expect_err("a 401");
+        let error =
+            classify(&HeaderMap::new(), StatusCode::UNAUTHORIZED, &headers, "").expect_err("a 401");
         assert_eq!(error.kind(), kind, "errors: {row:?}");
         let answer = response(StatusCode::UNAUTHORIZED, &headers);
         let read = Challenge::default().judge(Ok::<_, &std::io::Error>(&answer));

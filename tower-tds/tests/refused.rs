@@ -4,10 +4,22 @@
 #[path = "support/server.rs"]
 mod server;
 
-use http::Request;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
 use server::Server;
-use tower::ServiceExt;
-use tower_tds::{Client, Credentials, Error, Kind, RequestBody, layers::errors::GiveUp};
+use tds_sim::{Config, Sim};
+use tokio::time::sleep;
+use tower::{BoxError, ServiceBuilder, ServiceExt};
+use tower_tds::{
+    Client, Credentials, Error, Kind, RequestBody,
+    layers::{
+        errors::{ClassifyLayer, GiveUp, GuardBody, GuardLayer, RetryLayer},
+        token::{self, BearerAuthLayer, HeadAlone, Judge, Origin, TokenEndpoint, TokenSource},
+    },
+};
 
 fn client(server: &Server) -> Client {
     let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
@@ -71,4 +83,54 @@ async fn a_401_that_no_token_can_help_brings_none() {
         let posts = server.seen().iter().filter(|seen| *seen == "POST").count();
         assert_eq!(posts, 1, "{body}");
     }
+}
+
+/// What becomes of a call after the token was revoked, and one more found it out, over the errors of
+/// a layer below that has read the answers; and how many tokens were asked for.
+async fn after_a_revocation<J>(judge: impl Fn(BearerAuthLayer) -> BearerAuthLayer<J>) -> (bool, u64)
+where
+    J: Judge<Response<GuardBody<tds_sim::Body>>, Error> + Clone + Send + Unpin,
+{
+    let sim = Sim::new(Config::default());
+    let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
+    let credentials = Credentials::new(sim.client_id(), sim.client_secret()).expect("usable");
+    let tokens = TokenSource::builder(endpoint.expect("a URL"), credentials);
+    let same = |request: Request<Full<Bytes>>| request;
+    let tokens = tokens.build(tower::util::MapRequest::new(sim.clone(), same));
+    let origin = Origin::from_uri(&"https://data.example.org".parse().expect("a URL"));
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .map_err(|error| match error {
+            token::Error::Inner(error) => error,
+            token::Error::Token(error) => Error::new(Kind::TokenUnavailable, error),
+        })
+        .layer(judge(BearerAuthLayer::new(
+            tokens,
+            [origin.expect("an origin")],
+        )))
+        .layer(GuardLayer::new())
+        .layer(ClassifyLayer::new())
+        .map_err(BoxError::from)
+        .service(sim.clone());
+    let get = || {
+        let request = Request::get("https://data.example.org/v1/live/bus");
+        let request = request.body(Full::<Bytes>::default());
+        stack.clone().oneshot(request.expect("a request"))
+    };
+    get().await.expect("data");
+    // Old enough for its end to be news.
+    sleep(Duration::from_secs(120)).await;
+    sim.revoke_all();
+    drop(get().await);
+    sleep(Duration::from_secs(1)).await;
+    let healed = get().await.is_ok();
+    (healed, sim.ledger().summary().token_posts)
+}
+
+#[tokio::test(start_paused = true)]
+async fn layers_by_hand_that_name_no_judge_heal_when_their_token_is_revoked() {
+    assert_eq!(after_a_revocation(|layer| layer).await, (true, 2));
+    // Who is told to look at responses alone sees none.
+    let head_alone = after_a_revocation(|layer| layer.judge(HeadAlone)).await;
+    assert_eq!(head_alone, (false, 1));
 }

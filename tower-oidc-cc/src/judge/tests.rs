@@ -1,13 +1,16 @@
+use std::convert::Infallible;
+use std::fmt;
+
 use http::{Response, StatusCode, header};
 
-use super::{Challenge, Judge, Judgement};
+use super::{Challenge, HeadAlone, Judge, Judgement};
 
 fn judged(status: StatusCode, challenges: &[&str]) -> Judgement {
     let mut response = Response::builder().status(status);
     for challenge in challenges {
         response = response.header(header::WWW_AUTHENTICATE, *challenge);
     }
-    Challenge.judge(Ok::<_, &()>(&response.body(()).unwrap()))
+    Challenge.judge(Ok::<_, &Infallible>(&response.body(()).unwrap()))
 }
 
 #[test]
@@ -94,8 +97,44 @@ fn other_answers_never_touch_the_token() {
     for status in [408, 416, 423, 429, 500, 503] {
         assert_eq!(judged(status), Judgement::Nothing, "{status}");
     }
-    let error: Result<&Response<()>, _> = Err(&());
-    assert_eq!(Challenge.judge(error), Judgement::Nothing);
+}
+
+/// An error, and its cause.
+#[derive(Debug)]
+struct Says(&'static str, Option<Box<Self>>);
+
+impl fmt::Display for Says {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Says {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        let cause = self.1.as_deref()?;
+        Some(cause)
+    }
+}
+
+#[test]
+fn an_error_is_believed_for_a_cause_that_is_a_code_and_nothing_more() {
+    for (cause, expected) in [
+        ("invalid_token", Judgement::DeadToken),
+        ("insufficient_scope", Judgement::MissingRole),
+        ("401 Unauthorized", Judgement::Unexplained),
+        // What httparse says of a header's name.
+        ("invalid token", Judgement::Nothing),
+        ("the proxy says invalid_token", Judgement::Nothing),
+        ("503 Service Unavailable", Judgement::Nothing),
+    ] {
+        let alone = Says(cause, None);
+        let under = Says("GET /v2 failed", Some(Box::new(Says(cause, None))));
+        for error in [alone, under] {
+            let outcome: Result<&Response<()>, _> = Err(&error);
+            assert_eq!(Challenge.judge(outcome), expected, "{error:?}");
+            assert_eq!(HeadAlone.judge(outcome), Judgement::Nothing, "{error:?}");
+        }
+    }
 }
 
 #[test]

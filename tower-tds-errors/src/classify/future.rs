@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,8 +12,8 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use tower::BoxError;
 
-use super::rule::Rules;
-use super::{Answer, is_page, is_success};
+use super::service::Hook;
+use super::{error_of, is_page, is_success};
 use crate::clock::{self, Timer};
 use crate::error::{Error, Facts};
 use crate::kind::Kind;
@@ -71,7 +70,7 @@ pub(super) struct Noted {
     pub(super) asked: Asked,
     /// Nothing where a retry above has it.
     pub(super) line: Option<Saved>,
-    pub(super) rules: Option<Arc<Rules>>,
+    pub(super) hook: Option<Hook>,
 }
 
 // === impl ClassifyFuture ===
@@ -151,9 +150,8 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         };
         let drain = drain.as_mut().project();
         let head = &*drain.head;
-        let answer = Answer::new(head.status, &head.headers).body(drain.bytes);
         // A success never comes here; if it did, its status would say so.
-        let error = answer.under(this.noted.asked).error();
+        let error = error_of(this.noted.asked, head.status, &head.headers, drain.bytes);
         let mut error = error.unwrap_or_else(|| Error::build(Facts::new(Kind::Unrecognized), None));
         error.facts_mut().is_cut |= !is_whole;
         this.noted.note(&mut error, Some(&head.headers));
@@ -228,8 +226,8 @@ impl Noted {
         if let Some(line) = &self.line {
             line.note(error);
         }
-        if let Some(rules) = &self.rules {
-            rules.judge(error, headers);
+        if let Some(hook) = &self.hook {
+            hook.judge(error, headers);
         }
     }
 

@@ -1,5 +1,6 @@
-//! The layer, which is the user's rules, and the service, which notes what an error will need.
+//! The layer, which is the user's hook, and the service, which notes what an error will need.
 
+use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -10,7 +11,6 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::future::{ClassifyFuture, Noted};
-use super::rule::{Rule, Rules};
 use crate::error::Error;
 use crate::retry::context;
 use crate::retry::saved::{Asked, Saved};
@@ -41,9 +41,15 @@ use crate::retry::saved::{Asked, Saved};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ClassifyLayer {
-    /// Nothing for no rules: then the way of a success counts no reference.
-    rules: Option<Arc<Rules>>,
+    /// Nothing for no hook: then the way of a success counts no reference.
+    hook: Option<Hook>,
 }
+
+/// What a user's service means instead.
+#[derive(Clone)]
+pub(super) struct Hook(Arc<Change>);
+
+type Change = dyn Fn(&mut Error, Option<&HeaderMap>) + Send + Sync;
 
 /// Turns every answer but a success into a typed [`Error`].
 ///
@@ -64,7 +70,7 @@ pub struct ClassifyLayer {
 ///
 /// # Clone
 ///
-/// As the inner service's; the rules are shared.
+/// As the inner service's; the hook is shared.
 ///
 /// # Errors
 ///
@@ -73,36 +79,60 @@ pub struct ClassifyLayer {
 #[derive(Clone, Debug)]
 pub struct Classify<S> {
     inner: S,
-    rules: Option<Arc<Rules>>,
+    hook: Option<Hook>,
 }
 
 // === impl ClassifyLayer ===
 
 impl ClassifyLayer {
-    /// The layer, with the crate's own table and no rules besides.
+    /// The layer, with the crate's own table and nothing besides.
     #[must_use]
     pub const fn new() -> Self {
-        Self { rules: None }
+        Self { hook: None }
     }
 
-    /// Adds a rule after those that are there.
-    #[must_use]
-    pub fn rule(mut self, rule: Rule) -> Self {
-        Arc::make_mut(self.rules.get_or_insert_default())
-            .list
-            .push(rule);
-        self
-    }
-
-    /// Sets the hook, which comes after the rules: a function that may change an error by
+    /// Sets what else this service means: a function that may change an error by
     /// [`set_kind`](Error::set_kind) and [`forbid_retry`](Error::forbid_retry). It sees the headers
     /// of the answer, if there was one.
+    ///
+    /// It judges failures only: what passes as a success is not its to change. Whether the request
+    /// was sent is not its to say, and what it has forbidden stays forbidden.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
+    /// use tower_tds_errors::{ClassifyLayer, GiveUp, Kind};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let layer = ClassifyLayer::new().hook(|error, headers| {
+    ///     // This service says 404 while it is deployed.
+    ///     if error.message().is_some_and(|said| said.starts_with("no Route")) {
+    ///         error.set_kind(Kind::Unavailable);
+    ///     }
+    ///     if headers.is_some_and(|headers| headers.get("x-should-retry").is_some_and(|v| v == "false")) {
+    ///         error.forbid_retry();
+    ///     }
+    /// });
+    ///
+    /// let client = service_fn(async |_: Request<()>| {
+    ///     let answer = Response::builder().status(404).header("x-should-retry", "false");
+    ///     Ok::<_, BoxError>(answer.body(String::from("no Route matched")).unwrap())
+    /// });
+    /// let error = layer.layer(client).oneshot(Request::new(())).await.unwrap_err();
+    /// assert_eq!(error.kind(), Kind::Unavailable);
+    /// assert!(!error.is_retryable());
+    /// assert_eq!(error.gave_up(), Some(GiveUp::Forbidden));
+    /// # }
+    /// ```
     #[must_use]
     pub fn hook(
         mut self,
         hook: impl Fn(&mut Error, Option<&HeaderMap>) + Send + Sync + 'static,
     ) -> Self {
-        Arc::make_mut(self.rules.get_or_insert_default()).hook = Some(Arc::new(hook));
+        self.hook = Some(Hook(Arc::new(hook)));
         self
     }
 }
@@ -111,20 +141,30 @@ impl<S> Layer<S> for ClassifyLayer {
     type Service = Classify<S>;
 
     fn layer(&self, inner: S) -> Classify<S> {
-        let rules = self.rules.clone();
-        Classify { inner, rules }
+        let hook = self.hook.clone();
+        Classify { inner, hook }
+    }
+}
+
+// === impl Hook ===
+
+impl Hook {
+    /// Lets it change the kind of `error` and forbid that it is retried. One that has stopped a retry
+    /// layer below is settled.
+    pub(super) fn judge(&self, error: &mut Error, headers: Option<&HeaderMap>) {
+        if error.gave_up().is_none() {
+            (self.0)(error, headers);
+        }
+    }
+}
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hook")
     }
 }
 
 // === impl Classify ===
-
-impl<S> Classify<S> {
-    /// Classifies the answers of `inner`, without rules of the user.
-    #[must_use]
-    pub const fn new(inner: S) -> Self {
-        Self { inner, rules: None }
-    }
-}
 
 impl<S, B, R> Service<Request<B>> for Classify<S>
 where
@@ -145,12 +185,12 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // What is asked for is read here: a layer below the retry may have added to it.
-        let is_named = self.rules.is_none() && context::names(request.uri());
+        let is_named = self.hook.is_none() && context::is_named();
         let line = (!is_named).then(|| Saved::line(request.method(), request.uri()));
         let noted = Noted {
             asked: Asked::of(request.headers()),
             line,
-            rules: self.rules.clone(),
+            hook: self.hook.clone(),
         };
         ClassifyFuture::new(self.inner.call(request), noted)
     }

@@ -1,7 +1,49 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::{Answer, classify, future};
-use crate::{Kind, Sent};
+use super::{classify, future};
+use crate::{Error, Kind, Sent};
+
+/// An answer, and what was asked for.
+#[derive(Clone)]
+struct Answer<'a> {
+    asked: HeaderMap,
+    status: StatusCode,
+    headers: &'a HeaderMap,
+    body: &'a [u8],
+}
+
+impl<'a> Answer<'a> {
+    fn new(status: StatusCode, headers: &'a HeaderMap) -> Self {
+        Self {
+            asked: HeaderMap::new(),
+            status,
+            headers,
+            body: b"",
+        }
+    }
+
+    fn asked(&self, asked: &HeaderMap) -> Self {
+        Self {
+            asked: asked.clone(),
+            ..self.clone()
+        }
+    }
+
+    fn body(&self, body: &'a [u8]) -> Self {
+        Self {
+            body,
+            ..self.clone()
+        }
+    }
+
+    fn error(&self) -> Option<Error> {
+        classify(&self.asked, self.status, self.headers, self.body).err()
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        self.error().map(|error| error.kind())
+    }
+}
 
 fn kind(status: u16, body: &str) -> Option<Kind> {
     let headers = HeaderMap::new();
@@ -123,7 +165,7 @@ fn an_answer_was_sent_whatever_it_means() {
     for status in 100..1000 {
         let status = StatusCode::from_u16(status).unwrap();
         for text in ["", r#"{"error":"invalid_client"}"#] {
-            let Err(error) = classify(status, &headers, text) else {
+            let Err(error) = classify(&HeaderMap::new(), status, &headers, text) else {
                 continue;
             };
             let expected = match status {
@@ -234,7 +276,13 @@ fn a_quota_of_a_day_is_told_from_a_throttle_of_a_minute() {
         (("retry-after", "30"), Kind::Throttled),
     ] {
         let headers = map(&[said]);
-        let error = classify(StatusCode::TOO_MANY_REQUESTS, &headers, "").unwrap_err();
+        let error = classify(
+            &HeaderMap::new(),
+            StatusCode::TOO_MANY_REQUESTS,
+            &headers,
+            "",
+        )
+        .unwrap_err();
         assert_eq!(error.kind(), kind, "{said:?}");
         assert!(error.is_retryable());
     }
@@ -249,7 +297,7 @@ fn the_gateways_own_id_is_the_one_to_quote() {
     ];
     for (count, id) in [(1, "c"), (2, "b"), (3, "a")] {
         let headers = map(&all[..count]);
-        let error = classify(StatusCode::BAD_GATEWAY, &headers, "").unwrap_err();
+        let error = classify(&HeaderMap::new(), StatusCode::BAD_GATEWAY, &headers, "").unwrap_err();
         assert_eq!(error.request_id(), Some(id));
     }
 }
@@ -371,7 +419,7 @@ fn a_redirect_says_where_it_leads_without_what_may_be_secret() {
         ("not a uri CANARY", None),
     ] {
         let headers = map(&[("location", target)]);
-        let error = classify(StatusCode::FOUND, &headers, "").unwrap_err();
+        let error = classify(&HeaderMap::new(), StatusCode::FOUND, &headers, "").unwrap_err();
         assert_eq!(error.location(), shown, "{target}");
         assert!(
             !format!("{error} {error:?}").contains("CANARY"),
@@ -396,7 +444,7 @@ fn a_redirect_to_another_host_is_told_from_one_on_the_same() {
         ("https://api.example:443/", false),
     ] {
         let headers = map(&[("location", target)]);
-        let mut error = classify(StatusCode::FOUND, &headers, "").unwrap_err();
+        let mut error = classify(&HeaderMap::new(), StatusCode::FOUND, &headers, "").unwrap_err();
         error.facts_mut().note_request(&http::Method::GET, &asked);
         assert_eq!(error.leaves_host(), leaves, "{target}");
     }
@@ -405,14 +453,26 @@ fn a_redirect_to_another_host_is_told_from_one_on_the_same() {
 #[test]
 fn the_body_is_there_for_who_can_read_it_and_in_no_text() {
     let body = r#"{"message":"no","detail":{"secret":"CANARY"}}"#;
-    let error = classify(StatusCode::CONFLICT, &HeaderMap::new(), body).unwrap_err();
+    let error = classify(
+        &HeaderMap::new(),
+        StatusCode::CONFLICT,
+        &HeaderMap::new(),
+        body,
+    )
+    .unwrap_err();
     assert_eq!(
         (error.body(), error.is_body_cut()),
         (body.as_bytes(), false)
     );
     assert!(!format!("{error} {error:?} {error:#?}").contains("CANARY"));
     let long = vec![b'x'; future::MOST_BYTES + 1];
-    let error = classify(StatusCode::CONFLICT, &HeaderMap::new(), long).unwrap_err();
+    let error = classify(
+        &HeaderMap::new(),
+        StatusCode::CONFLICT,
+        &HeaderMap::new(),
+        long,
+    )
+    .unwrap_err();
     assert_eq!(
         (error.body().len(), error.is_body_cut()),
         (future::MOST_BYTES, true)

@@ -10,7 +10,7 @@ use tower_http::classify::{
     ClassifiedResponse, ClassifyResponse, MakeClassifier, NeverClassifyEos,
 };
 
-use super::{Answer, transport};
+use super::{error_of, transport};
 use crate::error::Error;
 use crate::kind::Kind;
 use crate::retry::saved::Asked;
@@ -27,7 +27,7 @@ use crate::retry::saved::Asked;
 /// use tower_http::classify::{ClassifiedResponse, ClassifyResponse, MakeClassifier};
 /// use tower_tds_errors::{Kind, KindClassifier};
 ///
-/// let classifier = KindClassifier::new().make_classifier(&Request::new(()));
+/// let classifier = KindClassifier::default().make_classifier(&Request::new(()));
 /// let mut response = Response::new(());
 /// *response.status_mut() = StatusCode::LOCKED;
 /// let ClassifiedResponse::Ready(Err(kind)) = classifier.classify_response(&response) else {
@@ -35,27 +35,12 @@ use crate::retry::saved::Asked;
 /// };
 /// assert_eq!(kind, Kind::RateExceeded);
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct KindClassifier {
     asked: Asked,
 }
 
 // === impl KindClassifier ===
-
-impl KindClassifier {
-    /// The classifier of every request.
-    #[must_use]
-    pub const fn new() -> Self {
-        let asked = Asked::NOTHING;
-        Self { asked }
-    }
-}
-
-impl Default for KindClassifier {
-    fn default() -> Self {
-        Self::new()
-    }
-}
 
 impl MakeClassifier for KindClassifier {
     type Classifier = Self;
@@ -76,8 +61,8 @@ impl ClassifyResponse for KindClassifier {
         self,
         response: &Response<B>,
     ) -> ClassifiedResponse<Kind, NeverClassifyEos<Kind>> {
-        let answer = Answer::new(response.status(), response.headers());
-        ClassifiedResponse::Ready(answer.under(self.asked).kind().map_or(Ok(()), Err))
+        let error = error_of(self.asked, response.status(), response.headers(), b"");
+        ClassifiedResponse::Ready(error.map_or(Ok(()), |error| Err(error.kind())))
     }
 
     /// The kind of this crate's own error, boxed or not, and of hyper-util's.

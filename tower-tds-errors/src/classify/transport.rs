@@ -7,6 +7,8 @@ use hyper_util::client::legacy;
 
 use crate::error::source::{chain, find};
 use crate::kind::{Kind, Sent};
+#[cfg(feature = "reqwest")]
+use crate::retry::saved::Asked;
 
 /// How far the exchange had come when the error arose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,8 +235,10 @@ fn by_reqwest(error: &reqwest::Error) -> Said {
         Said::Kind(timeout(Some(stage)))
     } else if let Some(status) = error.status() {
         let headers = http::HeaderMap::new();
-        let kind = super::Answer::new(status, &headers).kind();
-        kind.map_or(Said::Nothing, |kind| Said::Sent(kind, Sent::Answered))
+        let error = super::error_of(Asked::default(), status, &headers, b"");
+        error.map_or(Said::Nothing, |error| {
+            Said::Sent(error.kind(), Sent::Answered)
+        })
     } else {
         Said::At(stage)
     }

@@ -77,6 +77,7 @@ fn answer(
 
 /// Meets all that a call can wait for, and says when each attempt came and how it ended.
 async fn every_wait() -> (Vec<Duration>, Error, Duration) {
+    fastrand::seed(7);
     let start = Instant::now();
     let seen = &Cell::new(Vec::new());
     let service = service_fn(async |request: Request<()>| {
@@ -103,7 +104,6 @@ async fn every_wait() -> (Vec<Duration>, Error, Duration) {
     let stack = ServiceBuilder::new()
         .layer(
             RetryLayer::new()
-                .seed(7)
                 .attempts(NonZeroU32::new(9).unwrap())
                 .attempt_timeout(secs(10))
                 .deadline(secs(60)),

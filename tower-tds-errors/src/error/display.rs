@@ -48,14 +48,43 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        let source = self.inner.source.as_deref()?;
-        Some(source)
+        match &self.inner.source {
+            Some(source) => Some(&**source),
+            None => self.refusal(),
+        }
     }
 }
+
+/// What was refused, for layers that know no type of this crate: the code of RFC 6750 for it, or
+/// the status. It is the last of the causes of such an answer.
+#[derive(Debug)]
+struct Refusal(&'static str);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl StdError for Refusal {}
 
 // === impl Error ===
 
 impl Error {
+    fn refusal(&self) -> Option<&(dyn StdError + 'static)> {
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "the others are no refusals of a token"
+        )]
+        match self.kind() {
+            Kind::InvalidToken => Some(&Refusal("invalid_token")),
+            Kind::MissingRole => Some(&Refusal("insufficient_scope")),
+            // One whose words were cut may have had its reason in them.
+            Kind::Unauthorized if self.is_retryable() => Some(&Refusal("401 Unauthorized")),
+            _ => None,
+        }
+    }
+
     fn line(&self, most: usize) -> String {
         let facts = self.facts();
         let mut head = String::new();
@@ -70,13 +99,11 @@ impl Error {
         }
         let mut tail = String::from("; ");
         tail.push_str(self.next());
-        let phrase = facts.gave_up.and_then(GiveUp::phrase);
         if let Some(waited) = &facts.waited_for {
             tail.push_str("; the deadline passed while waiting for ");
             tail.push_str(waited);
-        } else if let Some(phrase) = phrase {
-            tail.push_str("; ");
-            tail.push_str(phrase);
+        } else {
+            tail.push_str(facts.gave_up.map_or("", GiveUp::phrase));
         }
         // What happened and what to do next are there whatever is said in between.
         let ends = head.chars().count().saturating_add(tail.chars().count());

@@ -1,4 +1,4 @@
-//! From other errors, through whatever wraps them, and into the one of the standard library.
+//! From other errors, through whatever wraps them.
 
 use std::error::Error as StdError;
 use std::io;
@@ -7,7 +7,6 @@ use tower::BoxError;
 
 use super::{Error, Facts};
 use crate::classify::transport;
-use crate::kind::Kind;
 
 /// The error and everything under it.
 ///
@@ -73,29 +72,6 @@ impl From<BoxError> for Error {
             }
         };
         Self::build(facts, Some(error))
-    }
-}
-
-/// For readers and writers over a body. The error is inside: [`Error::find`] gets it out, and its
-/// [`kind`](io::Error::kind) is the nearest that there is.
-impl From<Error> for io::Error {
-    fn from(error: Error) -> Self {
-        #[expect(
-            clippy::wildcard_enum_match_arm,
-            reason = "most kinds have no like among those of io"
-        )]
-        let nearest = match error.kind() {
-            _ if error.is_timeout() => io::ErrorKind::TimedOut,
-            _ if error.is_auth() => io::ErrorKind::PermissionDenied,
-            Kind::Connect => io::ErrorKind::NotConnected,
-            Kind::Reset => io::ErrorKind::ConnectionReset,
-            Kind::Truncated => io::ErrorKind::UnexpectedEof,
-            Kind::Malformed | Kind::UnexpectedAnswer => io::ErrorKind::InvalidData,
-            Kind::InvalidRequest => io::ErrorKind::InvalidInput,
-            Kind::NotFound => io::ErrorKind::NotFound,
-            _ => io::ErrorKind::Other,
-        };
-        Self::new(nearest, error)
     }
 }
 

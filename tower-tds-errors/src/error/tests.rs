@@ -47,7 +47,12 @@ fn a_line_says_each_thing_once_and_of_the_first_request() {
     let mut headers = http::HeaderMap::new();
     let target = http::HeaderValue::from_static("https://id.example/auth?state=CANARY");
     headers.insert("location", target);
-    let found = crate::classify(http::StatusCode::FOUND, &headers, "");
+    let found = crate::classify(
+        &http::HeaderMap::new(),
+        http::StatusCode::FOUND,
+        &headers,
+        "",
+    );
     let mut error = found.unwrap_err().with_retry_after(Duration::from_secs(5));
     let facts = error.facts_mut();
     facts.note_request(&Method::GET, &Uri::from_static("https://api.example/v2"));
@@ -65,21 +70,9 @@ fn a_line_says_each_thing_once_and_of_the_first_request() {
 }
 
 #[test]
-fn an_io_error_keeps_the_kind_and_the_error() {
-    for (kind, io) in [
-        (Kind::Connect, io::ErrorKind::NotConnected),
-        (Kind::Truncated, io::ErrorKind::UnexpectedEof),
-        (Kind::Malformed, io::ErrorKind::InvalidData),
-        (Kind::InvalidRequest, io::ErrorKind::InvalidInput),
-        (Kind::NotFound, io::ErrorKind::NotFound),
-        (Kind::Unavailable, io::ErrorKind::Other),
-        (Kind::Timeout, io::ErrorKind::TimedOut),
-        (Kind::MissingRole, io::ErrorKind::PermissionDenied),
-    ] {
-        let error = io::Error::from(Error::new(kind, "no"));
-        assert_eq!(error.kind(), io);
-        assert_eq!(Error::find(&error).map(Error::kind), Some(kind));
-    }
+fn an_io_error_keeps_the_error() {
+    let error = io::Error::other(Error::new(Kind::Truncated, "no"));
+    assert_eq!(Error::find(&error).map(Error::kind), Some(Kind::Truncated));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Buf;
 use http::header::TRANSFER_ENCODING;
-use http::{Version, response};
+use http::{Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
@@ -47,10 +47,17 @@ pin_project! {
         // The deadline of the call, if it counts until here.
         until: Option<Instant>,
         received: u64,
-        expected: Option<u64>,
-        is_verifiable: bool,
+        framing: Framing,
         line: Option<Line>,
     }
+}
+
+/// How the end of a body is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Framing {
+    /// The length that was announced.
+    expected: Option<u64>,
+    is_verifiable: bool,
 }
 
 /// How long the body was waited for, and what came of it, since the rate was last looked at.
@@ -62,29 +69,36 @@ struct Wait {
     bytes: u64,
 }
 
-/// Why a body that is waited for is not waited for any longer.
-enum Late {
-    Silent,
-    Slow,
-    Over,
+// === impl Framing ===
+
+impl Framing {
+    #[inline]
+    pub(super) fn of(response: &Response<impl Body>) -> Self {
+        // Of a HEAD or a 304 HTTP/2 says how long the body is that does not come.
+        let body = response.body();
+        let expected = body.size_hint().exact();
+        let expected = expected.filter(|_| !body.is_end_stream());
+        let is_verifiable = expected.is_some()
+            || response.version() >= Version::HTTP_2
+            || response.headers().contains_key(TRANSFER_ENCODING);
+        Self {
+            expected,
+            is_verifiable,
+        }
+    }
 }
 
 // === impl GuardBody ===
 
 impl<R: Body> GuardBody<R> {
+    #[inline]
     pub(super) fn new(
-        head: &response::Parts,
         inner: R,
+        framing: Framing,
         bounds: Bounds,
         until: Option<Instant>,
         line: Option<Line>,
     ) -> Self {
-        // Of a HEAD or a 304 HTTP/2 says how long the body is that does not come.
-        let expected = inner.size_hint().exact();
-        let expected = expected.filter(|_| !inner.is_end_stream());
-        let closed = head.version < Version::HTTP_2
-            && expected.is_none()
-            && !head.headers.contains_key(TRANSFER_ENCODING);
         Self {
             inner: Some(inner),
             timer: None,
@@ -92,8 +106,7 @@ impl<R: Body> GuardBody<R> {
             bounds,
             until,
             received: 0,
-            expected,
-            is_verifiable: !closed,
+            framing,
             line,
         }
     }
@@ -104,7 +117,7 @@ impl<R: Body> GuardBody<R> {
     /// and one that broke off looks the same.
     #[must_use]
     pub fn is_verifiable(&self) -> bool {
-        self.is_verifiable
+        self.framing.is_verifiable
     }
 }
 
@@ -117,14 +130,14 @@ impl<R> GuardBody<R> {
         }
         let facts = error.facts_mut();
         facts.received = Some(*this.received);
-        facts.expected = *this.expected;
+        facts.expected = this.framing.expected;
         this.inner.set(None);
         *this.timer = None;
         error
     }
 
     /// Resolves when nothing more is waited for.
-    fn poll_late(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Late> {
+    fn poll_late(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Error> {
         let this = self.project();
         let timer = this.timer.get_or_insert_with(|| Box::pin(Timer::new()));
         let now = clock::now();
@@ -141,14 +154,14 @@ impl<R> GuardBody<R> {
         let now = clock::now();
         let since = this.wait.since.unwrap_or(now);
         if this.until.is_some_and(|until| until <= now) {
-            return Poll::Ready(Late::Over);
+            return Poll::Ready(overdue());
         }
         if now.saturating_duration_since(since) >= this.bounds.idle {
-            return Poll::Ready(Late::Silent);
+            return Poll::Ready(late("no bytes came for as long as is waited for"));
         }
         this.wait.pause(now);
         if this.wait.is_slow(*this.bounds) {
-            return Poll::Ready(Late::Slow);
+            return Poll::Ready(late(SLOW));
         }
         // A stretch of waits is over, and enough came in it.
         *this.wait = Wait::default();
@@ -174,7 +187,10 @@ where
             return Poll::Ready(None);
         };
         // Who reads on after the deadline reads nothing but the end, if all has come.
-        let is_whole = this.expected.is_some_and(|all| *this.received >= all);
+        let is_whole = this
+            .framing
+            .expected
+            .is_some_and(|all| *this.received >= all);
         if !is_whole && this.until.is_some_and(|until| until <= clock::now()) {
             let error = overdue();
             return Poll::Ready(Some(Err(self.broken(error))));
@@ -195,13 +211,17 @@ where
                 return Poll::Ready(Some(Ok(frame)));
             }
             Poll::Ready(None) => {
-                if this.expected.is_none_or(|all| *this.received >= all) {
+                if this
+                    .framing
+                    .expected
+                    .is_none_or(|all| *this.received >= all)
+                {
                     this.inner.set(None);
                     *this.timer = None;
                     *this.line = None;
                     return Poll::Ready(None);
                 }
-                truncated("fewer bytes came than were announced")
+                Error::new(Kind::Truncated, "fewer bytes came than were announced")
             }
             Poll::Ready(Some(Err(error))) => {
                 let mut error = Error::from(error.into());
@@ -211,17 +231,13 @@ where
                 }
                 error
             }
-            Poll::Pending => match ready!(self.as_mut().poll_late(cx)) {
-                Late::Silent => late("no bytes came for as long as is waited for"),
-                Late::Slow => late(SLOW),
-                Late::Over => overdue(),
-            },
+            Poll::Pending => ready!(self.as_mut().poll_late(cx)),
         };
         Poll::Ready(Some(Err(self.broken(error))))
     }
 
     fn is_end_stream(&self) -> bool {
-        let whole = self.expected.is_none_or(|all| self.received >= all);
+        let whole = self.framing.expected.is_none_or(|all| self.received >= all);
         let inner = self.inner.as_ref();
         inner.is_none_or(|inner| whole && inner.is_end_stream())
     }
@@ -236,8 +252,7 @@ impl<R> fmt::Debug for GuardBody<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GuardBody")
             .field("received", &self.received)
-            .field("expected", &self.expected)
-            .field("is_verifiable", &self.is_verifiable)
+            .field("framing", &self.framing)
             .finish_non_exhaustive()
     }
 }
@@ -269,10 +284,6 @@ impl Wait {
         *self = Self::default();
         came < asked
     }
-}
-
-fn truncated(why: &'static str) -> Error {
-    Error::new(Kind::Truncated, why)
 }
 
 fn late(why: &'static str) -> Error {

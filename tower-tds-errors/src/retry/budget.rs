@@ -49,27 +49,20 @@ pub struct Budget {
     ledger: Arc<Ledger>,
 }
 
-/// The price of one retry, which comes back when this is dropped unspent.
-#[derive(Debug)]
-pub(super) struct Withdrawal {
-    account: Option<Account>,
-}
-
-/// What the retries of one call cost: the price of the one that is waited for, and whose it is if the
-/// one under way succeeds. A clone is of a call that has not begun, and holds nothing.
+/// What the retries of one call cost: the price of the last of them. A clone is of a call that has
+/// not begun, and holds nothing.
 #[derive(Debug, Default)]
 pub(super) struct Spending {
-    /// Comes back by itself where the wait is dropped.
-    price: Option<Withdrawal>,
-    comes_back: bool,
-    lent: Option<Account>,
+    price: Option<Price>,
 }
 
-/// Whose money it was.
+/// The price of one retry, which comes back when this is dropped unspent.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(super) struct Price {
     budget: Budget,
     host: Box<str>,
+    pub(super) is_spent: bool,
+    comes_back: bool,
 }
 
 // === impl Budget ===
@@ -115,14 +108,14 @@ impl Budget {
     }
 
     /// Takes the price of a retry, if it is there.
-    pub(super) fn withdraw_at(&self, authority: &str, now: Instant) -> Option<Withdrawal> {
+    pub(super) fn withdraw_at(&self, authority: &str, now: Instant) -> Option<Price> {
         let host = host(authority);
         let lent = self.ledger.borrow(&host, &self.rates, now);
-        lent.then(|| Withdrawal {
-            account: Some(Account {
-                budget: self.clone(),
-                host: host.into(),
-            }),
+        lent.then(|| Price {
+            budget: self.clone(),
+            host: host.into(),
+            is_spent: false,
+            comes_back: false,
         })
     }
 
@@ -148,30 +141,14 @@ impl Default for Budget {
     }
 }
 
-// === impl Withdrawal ===
+// === impl Price ===
 
-impl Withdrawal {
-    /// Spends it: the retry is sent.
-    pub(super) fn spend(mut self) -> Option<Account> {
-        self.account.take()
-    }
-}
-
-impl Drop for Withdrawal {
+impl Drop for Price {
     fn drop(&mut self) {
-        if let Some(account) = self.account.take() {
-            account.refund();
+        if !self.is_spent {
+            let Budget { rates, ledger } = &self.budget;
+            ledger.repay(&self.host, rates.price(), rates, clock::now);
         }
-    }
-}
-
-// === impl Account ===
-
-impl Account {
-    /// Puts the price back.
-    pub(super) fn refund(self) {
-        let Budget { rates, ledger } = &self.budget;
-        ledger.repay(&self.host, rates.price(), rates, clock::now);
     }
 }
 
@@ -187,23 +164,24 @@ impl Spending {
         now: Instant,
     ) -> Result<(), GiveUp> {
         if let (Costs::Lent | Costs::Paid, Some(budget)) = (costs, budget) {
-            let price = budget.withdraw_at(authority, now);
-            self.price = Some(price.ok_or(GiveUp::Budget)?);
-            self.comes_back = costs == Costs::Lent;
+            let mut price = budget.withdraw_at(authority, now).ok_or(GiveUp::Budget)?;
+            price.comes_back = costs == Costs::Lent;
+            self.price = Some(price);
         }
         Ok(())
     }
 
     /// Notes that an attempt begins.
     pub(super) fn sent(&mut self) {
-        let account = self.price.take().and_then(Withdrawal::spend);
-        self.lent = account.filter(|_| self.comes_back);
+        if let Some(price) = &mut self.price {
+            price.is_spent = true;
+        }
     }
 
     /// Notes that it succeeded.
     pub(super) fn succeeded(&mut self) {
-        if let Some(account) = self.lent.take() {
-            account.refund();
+        if let Some(mut price) = self.price.take() {
+            price.is_spent = !price.comes_back;
         }
     }
 }

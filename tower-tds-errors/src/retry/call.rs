@@ -7,13 +7,12 @@ use std::time::Duration;
 use http::{Extensions, Request, Response, Version};
 use tokio::time::Instant;
 
-use super::budget::Spending;
 use super::replay::Replay;
 use super::request::{Attempt, Due, Repeat, Retried, SeenTo, Until};
-use super::saved::{Asked, Saved};
+use super::saved::Saved;
 use super::state::{Repeats, RetryState};
-use super::{Settings, Shared, context};
-use crate::classify::{Answer, is_success};
+use super::{Shared, context};
+use crate::classify::{error_of, is_success};
 use crate::clock;
 use crate::error::{Error, Facts};
 use crate::give_up::GiveUp;
@@ -34,7 +33,6 @@ pub(super) struct Call<B, P> {
 /// The request as the next attempt will send it, or what its error needs if there is none.
 struct Copied<B> {
     saved: Saved,
-    asked: Asked,
     /// The second copy; without it there is no other attempt.
     body: Option<B>,
     extensions: Extensions,
@@ -44,7 +42,6 @@ struct Copied<B> {
 
 struct Past {
     state: RetryState,
-    spending: Spending,
     /// The failure that is being waited on.
     failure: Option<Error>,
     /// The last with a status before that one.
@@ -98,32 +95,28 @@ impl<B, P> Call<B, P> {
         self.due.is_set || self.due.call.is_some()
     }
 
-    /// Makes the first attempt, after a copy for the next one.
-    #[inline]
-    fn send_first<T>(&mut self, mut request: Request<B>, call: impl FnOnce(Request<B>) -> T) -> T
-    where
-        P: Replay<B>,
-    {
-        if let Some(own) = self.due.body {
-            // A retry above may have an earlier one.
-            let known = request.extensions().get::<Until>();
-            let until = known.map_or(own, |known| known.0.min(own));
-            request.extensions_mut().insert(Until(until));
-        }
-        let more = self.shared.settings.attempts.get() > 1;
-        let copy = Copied::new(&request, more.then_some(&self.shared.replay));
-        self.copy = Some(copy);
-        context::under(self.due, || context::calling(request, call))
-    }
-
-    /// Makes the attempt that is due.
+    /// Makes the attempt that is due: the first after a copy for the next one.
     #[inline]
     pub(super) fn send<T>(&mut self, call: impl FnOnce(Request<B>) -> T) -> Result<T, Error>
     where
         P: Replay<B>,
     {
+        // In its place until it is called with: each move is one of a few hundred bytes.
+        if let Some(request) = &mut self.request {
+            if let Some(own) = self.due.body {
+                // A retry above may have an earlier one.
+                let known = request.extensions().get::<Until>();
+                let until = known.map_or(own, |known| known.0.min(own));
+                request.extensions_mut().insert(Until(until));
+            }
+            let more = self.shared.settings.attempts.get() > 1;
+            let copy = Copied::new(request, more.then_some(&self.shared.replay));
+            self.copy = Some(copy);
+        }
         match self.request.take() {
-            Some(request) => Ok(self.send_first(request, call)),
+            Some(request) => Ok(context::under(self.due, || {
+                context::calling(|| call(request))
+            })),
             None => self.send_again(call),
         }
     }
@@ -145,11 +138,10 @@ impl<B, P> Call<B, P> {
             // One of its headers was never valid.
             return Err(self.give_up(GiveUp::NotReplayable));
         };
-        past.spending.sent();
-        if let Some(counts) = &self.shared.settings.counts {
-            counts.note_retry();
-        }
-        Ok(context::under(self.due, || context::calling(request, call)))
+        past.state.spending.sent();
+        Ok(context::under(self.due, || {
+            context::calling(|| call(request))
+        }))
     }
 
     /// Whether the response is all that there is to say: most are.
@@ -162,9 +154,10 @@ impl<B, P> Call<B, P> {
     /// which comes where nothing below has read it.
     pub(super) fn answered<R>(&mut self, mut response: Response<R>) -> Result<Response<R>, Error> {
         if !is_success(response.status()) {
-            let asked = self.copy.as_ref().map_or(Asked::NOTHING, |copy| copy.asked);
-            let answer = Answer::new(response.status(), response.headers()).under(asked);
-            if let Some(error) = answer.error() {
+            let asked = self.copy.as_ref().map(|copy| copy.saved.asked());
+            let asked = asked.unwrap_or_default();
+            let error = error_of(asked, response.status(), response.headers(), b"");
+            if let Some(error) = error {
                 return Err(error);
             }
         }
@@ -178,13 +171,10 @@ impl<B, P> Call<B, P> {
             return Err(error.with_advice(GUARD));
         }
         if let Some(past) = &mut self.past {
-            past.spending.succeeded();
+            past.state.spending.succeeded();
             let attempts = past.state.attempts();
             let elapsed = self.elapsed();
             tracing::debug!(attempts, "request succeeded");
-            if let Some(counts) = &self.shared.settings.counts {
-                counts.note_recovery();
-            }
             let retried = Retried { attempts, elapsed };
             response.extensions_mut().insert(retried);
         }
@@ -224,21 +214,17 @@ impl<B, P> Call<B, P> {
         let copy = self.copy.as_ref().ok_or(GiveUp::NotReplayable)?;
         let past = self
             .past
-            .get_or_insert_with(|| Box::new(Past::new(copy.repeats(), settings)));
-        let again = past
-            .state
-            .after(error, settings, copy.body.is_some(), left)?;
-        let end = now.checked_add(again.wait).ok_or(GiveUp::HintTooLong)?;
-        let (budget, authority) = (settings.budget.as_ref(), copy.saved.authority());
-        past.spending.pay(budget, authority, again.costs, now)?;
+            .get_or_insert_with(|| Box::new(Past::new(copy.repeats())));
+        // Without a second copy there is nowhere to send.
+        let authority = copy.body.as_ref().map(|_| copy.saved.authority());
+        let (wait, end) = past.state.go_on(error, settings, authority, left, now)?;
         tracing::debug!(
             kind = %error.kind(),
-            attempt = past.state.attempts(),
-            wait_ms = u64::try_from(again.wait.as_millis()).unwrap_or(u64::MAX),
+            attempt = past.state.attempts().saturating_sub(1),
+            wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             "attempt failed, trying again",
         );
-        past.state.note(error, again);
-        Ok((!again.wait.is_zero()).then_some(end))
+        Ok((!wait.is_zero()).then_some(end))
     }
 
     /// When the attempt that begins now is cut off.
@@ -255,53 +241,41 @@ impl<B, P> Call<B, P> {
 
     /// What follows from the end of an attempt's time, where no answer has come.
     pub(super) fn cut_off(&mut self) -> Result<Option<Instant>, Error> {
-        if !self.is_over() {
-            let error = Error::build(Facts::new(Kind::Timeout), None);
-            return self.failed(error);
+        if self.is_over() {
+            return Err(self.late(At::Calling));
         }
-        Err(self.overdue())
+        self.failed(Error::build(Facts::new(Kind::Timeout), None))
     }
 
-    /// The error of a call whose deadline has passed under way.
-    fn overdue(&mut self) -> Error {
-        let failure = self.past.as_mut().and_then(|past| past.failure.take());
-        let answer = failure.filter(|failure| failure.status().is_some());
-        // What is known stays known.
-        let answer = answer.or_else(|| self.past.as_mut()?.answer.take());
-        let mut error = answer.unwrap_or_else(|| Error::build(Facts::new(Kind::Timeout), None));
-        let facts = error.facts_mut();
-        facts.sent = Sent::Unknown;
-        facts.waited_for = Some(Cow::Borrowed("an answer"));
-        self.note(error, GiveUp::Deadline)
-    }
-
-    /// The error of a call whose deadline has passed while the service below was not ready.
-    pub(super) fn late_unsent(&mut self) -> Error {
-        let waits = self.shared.settings.waits.as_ref();
-        let waits = waits.map_or(
-            Cow::Borrowed("a token, a permit, or another layer below"),
-            |waits| waits(),
-        );
-        self.late(waits)
-    }
-
-    fn late(&mut self, waits: Cow<'static, str>) -> Error {
-        let failure = self.unmended();
-        let answered = failure
-            .as_ref()
-            .is_some_and(|failure| failure.status().is_some());
-        let answer = self.past.as_mut().and_then(|past| past.answer.take());
-        let failure = if answered {
-            failure
+    /// The error of a call whose deadline has passed.
+    pub(super) fn late(&mut self, at: At) -> Error {
+        let is_under_way = matches!(at, At::Calling);
+        let failure = if is_under_way {
+            self.past.as_mut().and_then(|past| past.failure.take())
         } else {
-            answer.or(failure)
+            self.unmended()
+        };
+        // What is known stays known: an answer before what has none.
+        let answer = self.past.as_mut().and_then(|past| past.answer.take());
+        let failure = match failure {
+            Some(answer) if answer.status().is_some() => Some(answer),
+            failure => answer.or(failure.filter(|_| !is_under_way)),
         };
         let mut error = failure.unwrap_or_else(|| {
             let mut facts = Facts::new(Kind::Timeout);
             facts.sent = Sent::Never;
             Error::build(facts, None)
         });
-        error.facts_mut().waited_for = Some(waits);
+        let facts = error.facts_mut();
+        if is_under_way {
+            facts.sent = Sent::Unknown;
+        }
+        facts.waited_for = Some(match (at, &self.shared.settings.waits) {
+            (At::Calling, _) => Cow::Borrowed("an answer"),
+            (At::Sleeping, _) => Cow::Borrowed("another attempt"),
+            (At::Readying, Some(waits)) => waits(),
+            (At::Readying, None) => Cow::Borrowed("a token, a permit, or another layer below"),
+        });
         self.note(error, GiveUp::Deadline)
     }
 
@@ -326,11 +300,7 @@ impl<B, P> Call<B, P> {
     #[cold]
     pub(super) fn known_at_the_last(&mut self, at: At) -> Option<Error> {
         self.past.as_ref()?.failure.as_ref()?;
-        Some(match at {
-            At::Readying => self.late_unsent(),
-            At::Calling => self.overdue(),
-            At::Sleeping => self.late(Cow::Borrowed("another attempt")),
-        })
+        Some(self.late(at))
     }
 
     /// The error of an attempt that has ended when a retry above has no more time.
@@ -372,9 +342,6 @@ impl<B, P> Call<B, P> {
         }
         facts.elapsed = Some(elapsed);
         facts.gave_up = Some(stop);
-        if let Some(counts) = &self.shared.settings.counts {
-            counts.note_stop(stop);
-        }
         tracing::debug!(
             kind = %error.kind(),
             attempts = error.attempts(),
@@ -397,11 +364,9 @@ impl<B> Copied<B> {
     /// Keeps all of a request, if its body can be sent twice and if that is `wanted`.
     #[inline]
     fn new<P: Replay<B>>(request: &Request<B>, wanted: Option<&P>) -> Self {
-        let (saved, asked) = Saved::head(request);
         let body = wanted.and_then(|replay| replay.replay(request.body()));
         Self {
-            saved,
-            asked,
+            saved: Saved::head(request),
             extensions: if body.is_some() {
                 request.extensions().clone()
             } else {
@@ -435,10 +400,9 @@ impl<B> Copied<B> {
 // === impl Past ===
 
 impl Past {
-    fn new(repeats: Repeats, settings: &Settings) -> Self {
+    fn new(repeats: Repeats) -> Self {
         Self {
-            state: RetryState::of(repeats, settings.dice.session()),
-            spending: Spending::default(),
+            state: RetryState::of(repeats),
             failure: None,
             answer: None,
         }

@@ -9,12 +9,10 @@
 use std::cell::Cell;
 use std::thread::LocalKey;
 
-use http::{Request, Uri};
-
 use super::request::Due;
 
 thread_local! {
-    static TOLD: Cell<Told> = const { Cell::new(Told::NOTHING) };
+    static TOLD: Cell<Told> = const { Cell::new(Told::Nothing) };
     /// The deadlines of the call that is going on, if anybody has set them.
     static DUE: Cell<Option<Due>> = const { Cell::new(None) };
     /// What was said last in the poll that is going on.
@@ -31,38 +29,28 @@ pub(crate) enum Known {
     Retry,
 }
 
-#[derive(Clone, Copy)]
-struct Told {
-    /// Which request a retry is calling with.
-    request: Option<Place>,
-    /// Whether this poll is the last before the attempt is dropped.
-    is_last: bool,
+/// What a call or a poll is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    /// A retry calls, and names the request in an error.
+    Calling,
+    /// This poll is the last before the attempt is dropped.
+    LastPoll,
 }
-
-/// Where the bytes of a URI are, which says that it is the same one, moved. One that was made where it
-/// was dropped may have its place: then an error shows the old one, and that is all that hangs on it.
-type Place = [*const u8; 2];
 
 /// Puts back what was told before, after a panic too.
 struct Restored<T: Copy + 'static>(&'static LocalKey<Cell<T>>, T);
 
 /// Calls with word of who names the request in an error, so that nobody below writes it down once more.
 #[inline]
-pub(super) fn calling<B, T>(request: Request<B>, call: impl FnOnce(Request<B>) -> T) -> T {
-    let told = Told {
-        request: Some(place(request.uri())),
-        is_last: false,
-    };
-    telling(&TOLD, told, || call(request))
+pub(super) fn calling<T>(call: impl FnOnce() -> T) -> T {
+    telling(&TOLD, Told::Calling, call)
 }
 
 /// Polls with word that there will be no other poll: who knows a status can say so now or never.
 pub(super) fn last_poll<T>(poll: impl FnOnce() -> T) -> T {
-    let told = Told {
-        request: None,
-        is_last: true,
-    };
-    telling(&TOLD, told, poll)
+    telling(&TOLD, Told::LastPoll, poll)
 }
 
 /// Calls or polls under these deadlines. Those that nobody has set are not told: each has its own.
@@ -81,17 +69,10 @@ pub(super) fn due() -> Option<Due> {
     DUE.try_with(Cell::get).ok().flatten()
 }
 
-/// Whether a retry is calling with the request of this URI, and names it in an error.
+/// Whether a retry is calling, and names the request in an error.
 #[inline]
-pub(crate) fn names(uri: &Uri) -> bool {
-    let told = TOLD.try_with(Cell::get).ok();
-    told.and_then(|told| told.request) == Some(place(uri))
-}
-
-/// Before an attempt is polled: what others have said is not of it.
-#[inline]
-pub(super) fn forget() {
-    say(Known::Nothing);
+pub(crate) fn is_named() -> bool {
+    TOLD.try_with(Cell::get) == Ok(Told::Calling)
 }
 
 /// Says what a pending attempt knows.
@@ -108,7 +89,7 @@ pub(super) fn known() -> Known {
 
 /// Whether this poll is the last one.
 pub(crate) fn is_last_poll() -> bool {
-    TOLD.try_with(Cell::get).is_ok_and(|told| told.is_last)
+    TOLD.try_with(Cell::get) == Ok(Told::LastPoll)
 }
 
 #[inline]
@@ -117,20 +98,6 @@ fn telling<C: Copy, T>(place: &'static LocalKey<Cell<C>>, told: C, act: impl FnO
     let before = place.try_with(|place| place.replace(told)).ok();
     let _restored = before.map(|before| Restored(place, before));
     act()
-}
-
-fn place(uri: &Uri) -> Place {
-    let authority = uri.authority().map_or("", |authority| authority.as_str());
-    [authority.as_ptr(), uri.path().as_ptr()]
-}
-
-// === impl Told ===
-
-impl Told {
-    const NOTHING: Self = Self {
-        request: None,
-        is_last: false,
-    };
 }
 
 // === impl Restored ===

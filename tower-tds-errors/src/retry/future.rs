@@ -99,7 +99,7 @@ where
                     }
                     // Nothing is sent after the deadline.
                     if this.call.may_be_over() && this.call.is_over() {
-                        return Poll::Ready(Err(this.call.late_unsent()));
+                        return Poll::Ready(Err(this.call.late(At::Readying)));
                     }
                     if this.timer.is_set() {
                         this.timer.set(None);
@@ -109,27 +109,23 @@ where
                     this.state.set(State::Calling { attempt });
                 }
                 StateProj::Calling { attempt } => {
+                    let mut polled = Poll::Pending;
                     // Who comes back after the deadline sends nothing more: only what is known is asked for.
-                    let polled = if this.call.may_be_over() && this.call.is_over() {
-                        Poll::Pending
-                    } else {
-                        context::forget();
-                        let polled = this.call.polling(|| attempt.poll(cx));
-                        if polled.is_pending() {
-                            *this.known = context::known();
-                        }
-                        polled
-                    };
-                    match polled {
-                        Poll::Ready(Ok(response)) if this.call.is_first_success(&response) => {
-                            return Poll::Ready(Ok(response));
-                        }
-                        polled @ (Poll::Ready(_) | Poll::Pending) => {
-                            let polled = polled.map_err(Into::into);
-                            if let Some(response) = ready!(self.as_mut().poll_after(polled, cx))? {
+                    if !(this.call.may_be_over() && this.call.is_over()) {
+                        // What others have said is not of this attempt.
+                        context::say(Known::Nothing);
+                        match this.call.polling(|| attempt.poll(cx)) {
+                            Poll::Ready(Ok(response)) if this.call.is_first_success(&response) => {
                                 return Poll::Ready(Ok(response));
                             }
+                            Poll::Ready(outcome) => {
+                                polled = Poll::Ready(outcome.map_err(Into::into));
+                            }
+                            Poll::Pending => *this.known = context::known(),
                         }
+                    }
+                    if let Some(response) = ready!(self.as_mut().poll_after(polled, cx))? {
+                        return Poll::Ready(Ok(response));
                     }
                 }
                 StateProj::Sleeping => {
@@ -186,7 +182,7 @@ where
             this.timer.as_mut().set(this.call.due().head);
         }
         ready!(this.timer.poll(cx));
-        Poll::Ready(Err(this.call.late_unsent()))
+        Poll::Ready(Err(this.call.late(At::Readying)))
     }
 
     /// Goes on after an attempt was polled: with its response, or else towards another attempt.

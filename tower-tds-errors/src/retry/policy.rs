@@ -1,22 +1,20 @@
 //! The view for tower's own retry layer.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::Request;
-use pin_project_lite::pin_project;
-use tokio::time::{Sleep, sleep};
-use tower::BoxError;
+use http::uri::Authority;
+use tokio::time::sleep;
 use tower::retry::Policy;
 
 use super::Settings;
-use super::budget::Spending;
 use super::state::{Repeats, RetryState};
 use crate::clock;
-use crate::error::Error;
+use crate::error::{Error, Facts};
 use crate::give_up::GiveUp;
+use crate::kind::Kind;
 
 /// Retries by [`tower::retry`] what [`Retry`](crate::Retry) would, with the same waits: made by
 /// [`RetryLayer::policy`](crate::RetryLayer::policy).
@@ -51,135 +49,67 @@ pub struct RetryPolicy {
     settings: Settings,
     /// Of the call that this clone judges: tower makes one for each.
     state: Option<RetryState>,
-    spending: Spending,
-}
-
-pin_project! {
-    /// The wait before another attempt. Dropping it gives the attempt up.
-    pub struct Wait {
-        #[pin]
-        sleep: Sleep,
-    }
 }
 
 // === impl RetryPolicy ===
 
 impl RetryPolicy {
     pub(super) fn new(settings: Settings) -> Self {
-        Self {
-            settings,
-            state: None,
-            spending: Spending::default(),
-        }
+        let state = None;
+        Self { settings, state }
     }
 
-    /// Right before each attempt. All leave a copy, the last included: of one that does not, tower asks
-    /// no policy, and its error would say nothing of the attempts.
-    fn begins<B: Clone>(&mut self, request: &Request<B>) -> Request<B> {
-        let settings = &self.settings;
-        self.spending.sent();
-        if self.state.is_none() {
-            if let Some(budget) = &settings.budget {
-                budget.deposit(request.uri());
-            }
-            let repeats = Repeats::of(request.method(), request.extensions().get().copied());
-            self.state = Some(RetryState::of(repeats, settings.dice.session()));
-        }
-        request.clone()
-    }
-
-    fn judge<B>(&mut self, request: &Request<B>, error: &mut Error) -> Option<Wait> {
-        if error
-            .gave_up()
-            .is_some_and(|settled| settled != GiveUp::Forbidden)
-        {
+    fn judge<B>(&mut self, request: &Request<B>, error: &mut Error) -> Option<Duration> {
+        let state = self.state.as_mut()?;
+        if error.gave_up().is_some_and(|by| by != GiveUp::Forbidden) {
             return None;
         }
-        let state = self.state.as_mut()?;
         error.facts_mut().attempts = state.attempts();
-        let authority = request
-            .uri()
-            .authority()
-            .map_or("", |authority| authority.as_str());
-        let budget = self.settings.budget.as_ref();
-        let again = state
-            .after(error, &self.settings, true, None)
-            .and_then(|again| {
-                self.spending
-                    .pay(budget, authority, again.costs, clock::now())?;
-                Ok(again)
-            });
-        match again {
-            Ok(again) => {
-                state.note(error, again);
-                let sleep = sleep(again.wait);
-                Some(Wait { sleep })
-            }
+        let authority = request.uri().authority().map_or("", Authority::as_str);
+        match state.go_on(error, &self.settings, Some(authority), None, clock::now()) {
+            Ok((wait, _)) => Some(wait),
             Err(stop) => {
-                let facts = error.facts_mut();
-                facts.gave_up = Some(stop);
-                state.note_sent(facts);
+                error.facts_mut().gave_up = Some(stop);
+                state.note_sent(error.facts_mut());
                 None
             }
         }
     }
 }
 
-impl<B: Clone, R> Policy<Request<B>, R, Error> for RetryPolicy {
-    type Future = Wait;
-
-    fn retry(&mut self, request: &mut Request<B>, result: &mut Result<R, Error>) -> Option<Wait> {
-        match result {
-            Ok(_) => {
-                self.spending.succeeded();
-                None
-            }
-            Err(error) => self.judge(request, error),
-        }
-    }
-
-    fn clone_request(&mut self, request: &Request<B>) -> Option<Request<B>> {
-        Some(self.begins(request))
-    }
-}
-
-/// For a layer between that boxes errors. Other errors than this crate's are taken for what their
-/// types say.
-impl<B: Clone, R> Policy<Request<B>, R, BoxError> for RetryPolicy {
-    type Future = Wait;
+/// Over this crate's errors, or boxed ones of a layer between: others than this crate's are taken for
+/// what their types say.
+impl<B: Clone, R, E: Into<Error> + From<Error>> Policy<Request<B>, R, E> for RetryPolicy {
+    type Future = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
     fn retry(
         &mut self,
         request: &mut Request<B>,
-        result: &mut Result<R, BoxError>,
-    ) -> Option<Wait> {
-        let Err(boxed) = result else {
-            self.spending.succeeded();
+        result: &mut Result<R, E>,
+    ) -> Option<Self::Future> {
+        let Err(failed) = result else {
+            self.state.as_mut()?.spending.succeeded();
             return None;
         };
-        let mut error = Error::from(std::mem::replace(boxed, BoxError::from("")));
+        let held = E::from(Error::build(Facts::new(Kind::Unrecognized), None));
+        let mut error = std::mem::replace(failed, held).into();
         let wait = self.judge(request, &mut error);
-        *boxed = error.into();
-        wait
+        *failed = error.into();
+        Some(Box::pin(sleep(wait?)))
     }
 
+    /// Right before each attempt. All leave a copy, the last included: of one that does not, tower asks
+    /// no policy, and its error would say nothing of the attempts.
     fn clone_request(&mut self, request: &Request<B>) -> Option<Request<B>> {
-        Some(self.begins(request))
-    }
-}
-
-// === impl Wait ===
-
-impl Future for Wait {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.project().sleep.poll(cx)
-    }
-}
-
-impl fmt::Debug for Wait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wait").finish_non_exhaustive()
+        if let Some(state) = &mut self.state {
+            state.spending.sent();
+        } else {
+            if let Some(budget) = &self.settings.budget {
+                budget.deposit(request.uri());
+            }
+            let said = request.extensions().get().copied();
+            self.state = Some(RetryState::of(Repeats::of(request.method(), said)));
+        }
+        Some(request.clone())
     }
 }

@@ -35,44 +35,15 @@ pub trait Replay<B> {
 }
 
 /// Clones the body, the default: right for `Full`, `Empty`, `Bytes` and other shared buffers.
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "a name, without anything to set")]
 pub struct CloneBody;
 
-/// Sends every body once: for streams, and to switch retries off for a service.
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct NeverReplay;
-
 // === impl CloneBody ===
-
-impl CloneBody {
-    /// The replay.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self
-    }
-}
 
 impl<B: Clone> Replay<B> for CloneBody {
     fn replay(&self, body: &B) -> Option<B> {
         Some(body.clone())
-    }
-}
-
-// === impl NeverReplay ===
-
-impl NeverReplay {
-    /// The replay.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self
-    }
-}
-
-impl<B> Replay<B> for NeverReplay {
-    fn replay(&self, _: &B) -> Option<B> {
-        None
     }
 }
 

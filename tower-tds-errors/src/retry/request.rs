@@ -5,7 +5,6 @@ use std::time::Duration;
 use http::Extensions;
 use tokio::time::Instant;
 
-use crate::clock;
 use crate::kind::Kind;
 
 /// When a call is given up at the latest.
@@ -14,9 +13,9 @@ use crate::kind::Kind;
 /// a token, a permit, a place in a queue, each attempt, each sleep, the read of an error's body.
 /// [`whole`](Self::whole) makes it count until the end of the body. Nothing is sent after it.
 ///
-/// There are three places for it, and it means the same in each: the layer's default
-/// ([`RetryLayer::deadline`](crate::RetryLayer::deadline)), an extension of the request, and the
-/// service that is called ([`Retry::within`](crate::Retry::within)). The earliest counts.
+/// There are two places for it, and it means the same in both: the layer's default
+/// ([`RetryLayer::deadline`](crate::RetryLayer::deadline)) and an extension of the request. The
+/// earliest counts.
 ///
 /// # Examples
 ///
@@ -29,15 +28,8 @@ use crate::kind::Kind;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
-    time: Time,
+    after: Duration,
     is_whole: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Time {
-    /// From `call`.
-    After(Duration),
-    At(Instant),
 }
 
 /// The deadlines of one call, as times. None is one that the clock cannot reach.
@@ -118,22 +110,9 @@ impl Deadline {
     /// So long after the `call`. One that the clock cannot reach is none.
     #[must_use]
     pub const fn after(wait: Duration) -> Self {
-        let time = Time::After(wait);
         Self {
-            time,
+            after: wait,
             is_whole: false,
-        }
-    }
-
-    /// So long after now, whenever the `call` is: for a request that is made long before.
-    #[must_use]
-    pub fn from_now(wait: Duration) -> Self {
-        match clock::now().checked_add(wait) {
-            Some(at) => Self {
-                time: Time::At(at),
-                is_whole: false,
-            },
-            None => Self::after(Duration::MAX),
         }
     }
 
@@ -143,13 +122,6 @@ impl Deadline {
     pub const fn whole(mut self) -> Self {
         self.is_whole = true;
         self
-    }
-
-    fn at(self, call: Instant) -> Option<Instant> {
-        match self.time {
-            Time::After(wait) => call.checked_add(wait),
-            Time::At(at) => Some(at),
-        }
     }
 }
 
@@ -164,7 +136,7 @@ impl From<Duration> for Deadline {
 impl Due {
     /// The earliest of each.
     pub(super) fn add(&mut self, deadline: Deadline, call: Instant) {
-        let at = deadline.at(call);
+        let at = call.checked_add(deadline.after);
         let earliest = |before: Option<Instant>| before.into_iter().chain(at).min();
         self.head = earliest(self.head);
         if deadline.is_whole {

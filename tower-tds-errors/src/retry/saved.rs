@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use crate::error::Error;
 
 /// What of a request changes the meaning of its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// A part of the resource, so that a 416 may be about it.
     pub(crate) part: bool,
@@ -63,32 +63,21 @@ pub(crate) struct Line {
 // === impl Asked ===
 
 impl Asked {
-    pub(crate) const NOTHING: Self = Self {
-        part: false,
-        lock: false,
-        data: false,
-    };
-
     /// One pass: a look-up hashes, and three cost more than the few headers that a request has.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let mut asked = Self::NOTHING;
+        let mut asked = Self::default();
         let mut data = None;
         for (name, value) in headers {
-            asked.look(name, value, &mut data);
+            if name == ACCEPT {
+                data = Some(data != Some(false) && is_data(value.as_bytes()));
+            } else if name == RANGE {
+                asked.part = true;
+            } else if name == LOCK_TOKEN {
+                asked.lock = true;
+            }
         }
         asked.data = data == Some(true);
         asked
-    }
-
-    #[inline]
-    fn look(&mut self, name: &HeaderName, value: &HeaderValue, data: &mut Option<bool>) {
-        if name == ACCEPT {
-            *data = Some(*data != Some(false) && is_data(value.as_bytes()));
-        } else if name == RANGE {
-            self.part = true;
-        } else if name == LOCK_TOKEN {
-            self.lock = true;
-        }
     }
 }
 
@@ -120,13 +109,19 @@ impl Saved {
         Self { parts: Some(parts) }
     }
 
-    /// All but the body and the extensions, and what is asked by it.
+    /// All but the body and the extensions.
     #[inline]
-    pub(super) fn head<B>(request: &Request<B>) -> (Self, Asked) {
+    pub(super) fn head<B>(request: &Request<B>) -> Self {
         let mut parts = take();
         parts.write(request.method(), request.uri());
-        let asked = parts.add(request.headers());
-        (Self { parts: Some(parts) }, asked)
+        parts.add(request.headers());
+        Self { parts: Some(parts) }
+    }
+
+    /// What changes the meaning of its answer.
+    pub(super) fn asked(&self) -> Asked {
+        let headers = self.parts.as_ref().and_then(|parts| parts.headers());
+        headers.map_or_else(Asked::default, |headers| Asked::of(&headers))
     }
 
     pub(super) fn method(&self) -> &Method {
@@ -208,11 +203,8 @@ impl Parts {
 
     /// Of each header its two lengths and whether it is sensitive, as one write; then name and value.
     #[inline]
-    fn add(&mut self, headers: &HeaderMap) -> Asked {
-        let mut asked = Asked::NOTHING;
-        let mut data = None;
+    fn add(&mut self, headers: &HeaderMap) {
         for (name, value) in headers {
-            asked.look(name, value, &mut data);
             let (name, mut bytes) = (name.as_str().as_bytes(), value.as_bytes());
             if value.is_sensitive() {
                 self.secrets.push(value.clone());
@@ -224,8 +216,6 @@ impl Parts {
             self.bytes.extend_from_slice(name);
             self.bytes.extend_from_slice(bytes);
         }
-        asked.data = data == Some(true);
-        asked
     }
 
     fn uri(&self) -> Option<Uri> {

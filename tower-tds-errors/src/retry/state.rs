@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use http::Method;
+use tokio::time::Instant;
 
 use super::backoff::{QUOTA, up_to};
+use super::budget::Spending;
 use super::request::Repeat;
 use super::{RetryLayer, SILENCE, Settings};
 use crate::error::{Error, Facts};
@@ -23,8 +25,6 @@ pub struct RetryState {
     /// How many attempts were made, and how many of them count.
     attempts: u32,
     counted: u32,
-    /// The wait before the last attempt.
-    waited: Duration,
     /// Whether an attempt before has had its one cure.
     is_cured: bool,
     /// Whether the one retry for a connection that was closed while idle is still to be had.
@@ -33,6 +33,7 @@ pub struct RetryState {
     sent: Sent,
     rng: Rng,
     kinds: Vec<Kind>,
+    pub(super) spending: Spending,
 }
 
 /// Whether a request may go out again.
@@ -83,7 +84,7 @@ pub(super) enum Costs {
 ///
 /// let layer = RetryLayer::new();
 /// let mut state = RetryState::new(&Method::GET);
-/// let locked = classify(StatusCode::LOCKED, &HeaderMap::new(), "").unwrap_err();
+/// let locked = classify(&HeaderMap::new(), StatusCode::LOCKED, &HeaderMap::new(), "").unwrap_err();
 ///
 /// // After a 423 comes a second of silence, and a little more.
 /// let wait = decide(&layer, &mut state, &locked, None).unwrap();
@@ -110,20 +111,20 @@ impl RetryState {
     /// The state of a call whose first attempt is under way.
     #[must_use]
     pub fn new(method: &Method) -> Self {
-        Self::of(Repeats::of(method, None), Rng::new())
+        Self::of(Repeats::of(method, None))
     }
 
-    pub(super) fn of(repeat: Repeats, rng: Rng) -> Self {
+    pub(super) fn of(repeat: Repeats) -> Self {
         Self {
             repeat,
             attempts: 1,
             counted: 1,
-            waited: Duration::ZERO,
             is_cured: false,
             may_be_idle: repeat.is_safe,
             sent: Sent::Never,
-            rng,
+            rng: Rng::new(),
             kinds: Vec::new(),
+            spending: Spending::default(),
         }
     }
 
@@ -151,6 +152,24 @@ impl RetryState {
             self.kinds.pop();
         }
         self.attempts = self.attempts.saturating_sub(1);
+    }
+
+    /// The wait for the next attempt, noted and paid for, and its end; or why there is none.
+    pub(super) fn go_on(
+        &mut self,
+        error: &Error,
+        settings: &Settings,
+        authority: Option<&str>,
+        left: Option<Duration>,
+        now: Instant,
+    ) -> Result<(Duration, Instant), GiveUp> {
+        let again = self.after(error, settings, authority.is_some(), left)?;
+        let end = now.checked_add(again.wait).ok_or(GiveUp::HintTooLong)?;
+        let authority = authority.unwrap_or_default();
+        self.spending
+            .pay(settings.budget.as_ref(), authority, again.costs, now)?;
+        self.note(error, again);
+        Ok((again.wait, end))
     }
 
     /// What follows a failure. Nothing is noted yet: who gives up after all has made no attempt.
@@ -219,7 +238,6 @@ impl RetryState {
         if self.kinds.len() < MOST_KINDS {
             self.kinds.push(error.kind());
         }
-        self.waited = again.wait;
         self.attempts = self.attempts.saturating_add(1);
         self.counted = self
             .counted
@@ -240,9 +258,7 @@ impl RetryState {
             settings.backoff
         };
         let nth = self.counted.saturating_sub(1);
-        let drawn = backoff
-            .draw(nth, self.waited, &mut self.rng)
-            .saturating_sub(floor);
+        let drawn = backoff.draw(nth, &mut self.rng).saturating_sub(floor);
         let spread = up_to(floor.checked_div(2).unwrap_or_default(), &mut self.rng);
         let above = drawn.saturating_add(spread);
         let above = if above > room {

@@ -31,7 +31,7 @@ pub struct DetachLayer {}
 /// callers, 37 a second. (Measured under paused time, answers after 300 ms:
 /// `cargo test -p tower-tds-limits --test outcomes half_of -- --nocapture`.)
 ///
-/// The call is let go after 30 s, or when 256 KiB of its body have come. Its permit in flight is
+/// The call is let go after ten seconds, or when 256 KiB of its body have come. Its permit in flight is
 /// held until then. Only what can have been sent goes on. What was not polled once is dropped as it
 /// is, and so is what has panicked, what waits for a moment to send, and what waits for a connection
 /// through a [`ConnectionLimit`](crate::ConnectionLimit): nothing is sent for a caller who has gone.
@@ -232,8 +232,9 @@ async fn see_to_its_end<F: Detachable>(call: F) {
     }
 }
 
-/// As long as a socket that is closed is waited for.
-const LONGEST: Duration = Duration::from_secs(30);
+/// As long as a lost request counts by default ([`Limits::lost_after`](crate::Limits::lost_after)): after a hang
+/// of the service its place is back by then. The permit of one that is let go counts as lost from then on.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// Reading this much costs less than a new connection and its handshake.
 const MOST: usize = 256 * 1024;

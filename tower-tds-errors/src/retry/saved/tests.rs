@@ -54,7 +54,7 @@ fn saved(method: &Method, uri: &Uri, headers: &HeaderMap) -> Saved {
     *request.method_mut() = method.clone();
     *request.uri_mut() = uri.clone();
     *request.headers_mut() = headers.clone();
-    Saved::head(&request).0
+    Saved::head(&request)
 }
 
 proptest! {

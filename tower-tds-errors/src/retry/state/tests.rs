@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use fastrand::Rng;
 use http::{HeaderMap, Method, StatusCode};
 use proptest::prelude::*;
 
@@ -22,7 +21,8 @@ fn put(seed: u64, attempts: u32) -> RetryState {
 
 fn of(method: &Method, seed: u64, attempts: u32) -> RetryState {
     let repeats = Repeats::of(method, None);
-    let mut state = RetryState::of(repeats, Rng::with_seed(seed));
+    fastrand::seed(seed);
+    let mut state = RetryState::of(repeats);
     (state.attempts, state.counted) = (attempts, attempts);
     state
 }
@@ -90,7 +90,7 @@ fn what_rfc_9110_lets_any_method_repeat_is_repeated() {
         (503, &hint, false),
     ] {
         let code = StatusCode::from_u16(status).unwrap();
-        let error = classify(code, headers, "").unwrap_err();
+        let error = classify(&HeaderMap::new(), code, headers, "").unwrap_err();
         let decided = wait(&mut of(&Method::POST, 7, 1), &error);
         assert_eq!(decided.is_ok(), again, "{status}");
     }
@@ -98,7 +98,7 @@ fn what_rfc_9110_lets_any_method_repeat_is_repeated() {
 
 #[test]
 fn a_request_may_say_that_it_is_sent_once_or_may_be_sent_twice() {
-    let of = |method, said| RetryState::of(Repeats::of(method, Some(said)), Rng::new());
+    let of = |method, said| RetryState::of(Repeats::of(method, Some(said)));
     let mut once = of(&Method::GET, Repeat::Never);
     for kind in Kind::ALL.iter().filter(|kind| kind.is_retryable()) {
         assert_eq!(wait(&mut once, &failed(*kind)), Err(GiveUp::Forbidden));
