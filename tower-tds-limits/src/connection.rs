@@ -18,15 +18,16 @@ use std::{
     task::{Context, Poll},
 };
 
+use hyper::rt::{Read, Write};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use self::{background::Begun, closing::Socket, permit::wake_readers, waiting::Ticket};
+use self::{background::Begun, permit::wake_readers, waiting::Ticket};
 pub use self::{
     background::{Background, BackgroundTask},
     future::ConnectFuture,
     io::LimitedIo,
-    track::{Track, TrackBody, TrackFuture},
+    track::{Track, TrackFuture},
 };
 pub(crate) use self::{handle::Exchange, permit::ConnectionPermit, sockets::Connections};
 use crate::{
@@ -79,7 +80,7 @@ pub struct ConnectionLimitLayer {
 /// A socket is idle when the body of its last answer has ended, nothing has been written on it
 /// since, and that has been so for 20 ms, in which a pool would have handed it on. That is told by
 /// the answers: [`connected`] has an extra that the hyper-util client puts into each response, and
-/// that [`RequestLimit`](crate::RequestLimit) or [`TrackBody`](crate::TrackBody) reports by. The
+/// that [`RequestLimit`](crate::RequestLimit) or [`Track`](crate::Track) reports by. The
 /// socket of a client whose answers pass neither is busy until its pool or its server closes it,
 /// unless it carries nothing yet.
 ///
@@ -137,6 +138,8 @@ pub struct ConnectionLimitLayer {
 /// See [`ConnectionLimitLayer`](crate::ConnectionLimitLayer).
 ///
 /// [`connected`]: hyper_util::client::legacy::connect::Connection::connected
+///
+#[doc = include_str!("../CLIENTS.md")]
 pub struct ConnectionLimit<C> {
     inner: C,
     readiness: Readiness<ConnectionPermit>,
@@ -178,7 +181,7 @@ impl<C> Layer<C> for ConnectionLimitLayer {
 
 impl<C> ConnectionLimit<C> {
     /// Limits the sockets of `inner` by `limiter`.
-    pub fn new(inner: C, limiter: &Limiter) -> Self {
+    fn new(inner: C, limiter: &Limiter) -> Self {
         Self {
             inner,
             readiness: limiter.connection_readiness(),
@@ -201,7 +204,7 @@ impl<C> ConnectionLimit<C> {
 impl<C, Target> Service<Target> for ConnectionLimit<C>
 where
     C: Service<Target>,
-    C::Response: Socket,
+    C::Response: Read + Write + Send + Unpin + 'static,
     C::Error: Into<BoxError>,
     C::Future: Send + 'static,
 {

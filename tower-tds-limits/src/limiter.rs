@@ -217,10 +217,9 @@ impl Limiter {
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// How often calls and connects have waited for this, and for how long.
-    #[must_use]
-    pub fn waited(&self, cause: WaitCause) -> Waited {
-        self.waited.get(cause.place()).copied().unwrap_or_default()
+    /// How often calls and connects have waited for each cause, and for how long.
+    pub fn waits(&self) -> impl Iterator<Item = (WaitCause, Waited)> {
+        WaitCause::ALL.into_iter().zip(self.waited)
     }
 }
 

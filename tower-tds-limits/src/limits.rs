@@ -4,7 +4,6 @@ mod shares;
 
 use std::{num::NonZeroU32, time::Duration};
 
-pub use self::shares::TooManyShares;
 use crate::{Quota, Rules, Rung};
 
 /// The limits a [`Limiter`](crate::Limiter) keeps, as one value.

@@ -103,7 +103,7 @@ impl RequestLimitLayer {
         Self {
             max_wait: limiter.limits().wait(),
             limiter,
-            feedback: ReadStatus::new(),
+            feedback: ReadStatus::default(),
         }
     }
 }

@@ -56,7 +56,7 @@ pub(crate) struct Waits {
 
 impl WaitCause {
     /// All of them, in the order of their documentation.
-    pub const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Window,
         Self::Counter,
         Self::Bucket,
@@ -68,7 +68,7 @@ impl WaitCause {
         Self::Lease,
     ];
 
-    pub(crate) fn place(self) -> usize {
+    fn place(self) -> usize {
         let place = Self::ALL.iter().position(|cause| *cause == self);
         place.unwrap_or_default()
     }

@@ -16,7 +16,7 @@
 //!     errors::{ClassifyLayer, RetryLayer},
 //!     into_error,
 //!     limits::{
-//!         Background, ConnectionLimitLayer, DetachLayer, Limiter, Limits, RequestLimitLayer, TrackBody,
+//!         Background, ConnectionLimitLayer, DetachLayer, Limiter, Limits, RequestLimitLayer, Track,
 //!     },
 //!     token::{BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource},
 //! };
@@ -39,7 +39,7 @@
 //!     .layer(DetachLayer::new())
 //!     .layer(RequestLimitLayer::new(limiter).feedback(ReadError))
 //!     .layer(ClassifyLayer::new())
-//!     .map_response(TrackBody::around) // error answers end below the limit
+//!     .layer_fn(Track::new) // error answers end below the limit
 //!     .service(http);
 //!
 //! // Says what is missing, where a call would only say that there is no `call`.

@@ -9,12 +9,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 
 use crate::{
-    connection::{
-        ConnectionPermit,
-        background::Begun,
-        closing::{Socket, close},
-        permit::Place,
-    },
+    connection::{ConnectionPermit, background::Begun, closing::close, permit::Place},
     request::held,
 };
 
@@ -31,9 +26,11 @@ use crate::{
 /// stream, and its owner closes it: see [`ConnectionLimit`](crate::ConnectionLimit). What is idle
 /// is told by the responses, to which a pool hands on the extra that is in
 /// [`connected`](Connection::connected).
-pub struct LimitedIo<T: Socket> {
+pub struct LimitedIo<T> {
     /// There until the drop.
     held: Option<Held<T>>,
+    /// Closes it behind its owner's back: what is known of it where it is made.
+    close: fn(T, ConnectionPermit),
 }
 
 struct Held<T> {
@@ -44,15 +41,18 @@ struct Held<T> {
 
 // === impl LimitedIo ===
 
-impl<T: Socket> LimitedIo<T> {
-    pub(super) fn new(socket: T, mut permit: ConnectionPermit, begun: Begun) -> Self {
+impl<T: Unpin> LimitedIo<T> {
+    pub(super) fn new(socket: T, mut permit: ConnectionPermit, begun: Begun) -> Self
+    where
+        T: Read + Write + Send + 'static,
+    {
         let place = permit.opened(begun);
         let held = Some(Held {
             socket,
             place,
             permit,
         });
-        Self { held }
+        Self { held, close }
     }
 
     fn with<R>(
@@ -77,7 +77,7 @@ impl<T: Socket> LimitedIo<T> {
     }
 }
 
-impl<T: Socket> Read for LimitedIo<T> {
+impl<T: Read + Unpin> Read for LimitedIo<T> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -93,7 +93,7 @@ impl<T: Socket> Read for LimitedIo<T> {
     }
 }
 
-impl<T: Socket> Write for LimitedIo<T> {
+impl<T: Write + Unpin> Write for LimitedIo<T> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -125,7 +125,7 @@ impl<T: Socket> Write for LimitedIo<T> {
     }
 }
 
-impl<T: Socket + Connection> Connection for LimitedIo<T> {
+impl<T: Connection> Connection for LimitedIo<T> {
     fn connected(&self) -> Connected {
         // A pool asks when all of the connecting is done, and then sends.
         held(false);
@@ -135,15 +135,15 @@ impl<T: Socket + Connection> Connection for LimitedIo<T> {
     }
 }
 
-impl<T: Socket> Drop for LimitedIo<T> {
+impl<T> Drop for LimitedIo<T> {
     fn drop(&mut self) {
         if let Some(Held { socket, permit, .. }) = self.held.take() {
-            close(socket, permit);
+            (self.close)(socket, permit);
         }
     }
 }
 
-impl<T: Socket + fmt::Debug> fmt::Debug for LimitedIo<T> {
+impl<T: fmt::Debug> fmt::Debug for LimitedIo<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let socket = self.held.as_ref().map(|held| &held.socket);
         f.debug_struct("LimitedIo")
