@@ -203,13 +203,6 @@ impl Account {
         after
     }
 
-    /// The request was granted and never sent.
-    pub(crate) fn withdraw(&mut self, grant: Grant) {
-        if self.send(grant) {
-            self.unsend(grant);
-        }
-    }
-
     /// The request was taken for sent, and never was.
     pub(crate) fn unsend(&mut self, grant: Grant) {
         self.quotas.each(|rule| rule.withdraw(grant.not_before()));
@@ -424,6 +417,13 @@ impl Limit for Account {
     #[inline]
     fn admit_undated(&mut self, line: Line) -> Option<Grant> {
         self.is_open(line).then(|| self.grant(Dated::Later))
+    }
+
+    /// The request was granted and never sent.
+    fn withdraw(&mut self, grant: Grant) {
+        if self.send(grant) {
+            self.unsend(grant);
+        }
     }
 
     fn is_idle(&self) -> bool {

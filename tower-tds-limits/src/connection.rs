@@ -32,7 +32,7 @@ pub use self::{
 pub(crate) use self::{handle::Exchange, permit::ConnectionPermit, sockets::Connections};
 use crate::{
     LimitError, Limiter,
-    queue::{Queue, Readiness},
+    queue::{Line, Queue, Readiness},
     request::held,
 };
 
@@ -142,7 +142,7 @@ pub struct ConnectionLimitLayer {
 #[doc = include_str!("../CLIENTS.md")]
 pub struct ConnectionLimit<C> {
     inner: C,
-    readiness: Readiness<ConnectionPermit>,
+    readiness: Readiness<Connections>,
     /// There from the first look at readiness until the call.
     begun: Option<Begun>,
     /// There while it waits for a permit.
@@ -184,7 +184,11 @@ impl<C> ConnectionLimit<C> {
     fn new(inner: C, limiter: &Limiter) -> Self {
         Self {
             inner,
-            readiness: limiter.connection_readiness(),
+            readiness: Readiness::new(
+                limiter.credential().connections(),
+                Line::Back,
+                limiter.limits().wait(),
+            ),
             begun: None,
             waits: None,
         }
@@ -192,7 +196,7 @@ impl<C> ConnectionLimit<C> {
 
     /// Has an idle socket make room while this one waits.
     fn make_room(&mut self) {
-        let queue = self.readiness.source();
+        let queue = self.readiness.queue();
         self.waits.get_or_insert_with(|| Waits {
             queue: Arc::clone(queue),
             ticket: queue.update(Connections::waits),
@@ -240,7 +244,10 @@ where
     fn call(&mut self, target: Target) -> Self::Future {
         let begun = self.begun.take().unwrap_or_else(Begun::here);
         match self.readiness.take() {
-            Ok(permit) => ConnectFuture::called(self.inner.call(target), permit, begun),
+            Ok(()) => {
+                let permit = ConnectionPermit::connecting(self.readiness.queue());
+                ConnectFuture::called(self.inner.call(target), permit, begun)
+            }
             Err(error) => ConnectFuture::refused(error),
         }
     }

@@ -3,19 +3,17 @@
 mod pause;
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-pub(crate) use self::pause::Try;
-use self::pause::{Passage, Pause};
+use self::pause::Passage;
+pub(crate) use self::pause::{Pause, Try};
 use crate::{
     Leases, LimitError, Limits, WaitCause,
     account::Account,
@@ -39,13 +37,6 @@ pub(crate) struct Credential {
     /// others in flight.
     paused: AtomicBool,
     pause: Arc<Queue<Pause>>,
-}
-
-/// Waits while a credential pauses. Made by the first request that has to.
-#[derive(Default)]
-pub(crate) struct PauseWaiter {
-    /// And since when.
-    waiter: Option<(Waiter<Pause>, Instant)>,
 }
 
 /// The turn to try whether a pause is over. Dropped before the request is sent, it lets another
@@ -155,63 +146,34 @@ impl Credential {
         self.pause.update(|pause| pause.untried(tried));
     }
 
-    /// When to try again, as an error for one who does not wait. Nobody can tell while one tries.
-    fn rejection(&self) -> LimitError {
-        let now = clock::now();
-        let until = self.paused_until().filter(|until| *until > now);
-        let wait = until.map(|until| until.saturating_duration_since(now));
-        LimitError::rejected(WaitCause::Pause, wait)
+    /// Waits until it pauses no more, or until it is this one's turn to try.
+    pub(crate) fn wait_for_pause(&self) -> Waiter<Pause> {
+        Waiter::new(Arc::clone(&self.pause), self.line)
     }
-}
 
-// === impl PauseWaiter ===
-
-impl PauseWaiter {
-    /// Waits until the credential pauses no more, or until it is this one's turn to try. `since`
-    /// is when the wait began, if that was before the pause.
+    /// What a wait for the end of the pause came to.
     ///
     /// # Errors
     /// When the longest wait has passed, or when the service says that it will be very long.
-    pub(crate) fn poll_over(
-        &mut self,
-        credential: &Arc<Credential>,
-        since: Option<Instant>,
-        max_wait: Option<Duration>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Probe>, LimitError>> {
-        let (waiter, _) = self.waiter.get_or_insert_with(|| {
-            let since = since.unwrap_or_else(clock::now);
-            let pause = Arc::clone(&credential.pause);
-            let mut waiter = Waiter::new(pause, credential.line, max_wait);
-            waiter.waiting_since(since);
-            (waiter, since)
-        });
-        waiter.poll_pass(cx).map(|passed| match passed {
+    pub(crate) fn probe(
+        self: &Arc<Self>,
+        passed: Result<Passage, LimitError>,
+    ) -> Result<Option<Probe>, LimitError> {
+        match passed {
             Ok(Passage::Free) => Ok(None),
             Ok(Passage::Tries(number)) => Ok(Some(Probe {
-                credential: Some(Arc::clone(credential)),
+                credential: Some(Arc::clone(self)),
                 number,
             })),
-            Ok(Passage::Told) => Err(credential.rejection()),
-            // Nobody can tell how long a try takes.
-            Err(error) if error.is_rejected() => Err(credential.rejection()),
-            Err(error) => Err(error),
-        })
-    }
-
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.waiter.is_some()
-    }
-
-    /// Since when somebody has waited here, if anybody has.
-    pub(crate) fn take_since(&mut self) -> Option<Instant> {
-        self.waiter.take().map(|(_, since)| since)
-    }
-}
-
-impl fmt::Debug for PauseWaiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PauseWaiter").finish_non_exhaustive()
+            // For one who does not wait: nobody can tell how long a try takes.
+            Err(error) if !error.is_rejected() => Err(error),
+            Ok(Passage::Told) | Err(_) => {
+                let now = clock::now();
+                let until = self.paused_until().filter(|until| *until > now);
+                let wait = until.map(|until| until.saturating_duration_since(now));
+                Err(LimitError::rejected(WaitCause::Pause, wait))
+            }
+        }
     }
 }
 

@@ -6,10 +6,8 @@ use tokio::time::Instant;
 
 use crate::{
     Leases, Limits, Rung, WaitCause, Waited, clock,
-    connection::ConnectionPermit,
     credential::Credential,
-    queue::{Limit, Line, Readiness},
-    request::RequestPermit,
+    queue::{Limit, Line},
     waits::Waits,
 };
 
@@ -204,13 +202,8 @@ impl Limiter {
             })
     }
 
-    pub(crate) fn request_readiness(&self, wait: Option<Duration>) -> Readiness<RequestPermit> {
-        Readiness::new(Arc::clone(&self.credential), wait)
-    }
-
-    pub(crate) fn connection_readiness(&self) -> Readiness<ConnectionPermit> {
-        let connections = Arc::clone(self.credential.connections());
-        Readiness::new(connections, self.limits.wait())
+    pub(crate) fn credential(&self) -> &Arc<Credential> {
+        &self.credential
     }
 }
 

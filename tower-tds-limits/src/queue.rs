@@ -15,10 +15,10 @@ use std::task::Waker;
 use tokio::time::Instant;
 
 pub(crate) use self::{
-    readiness::{Permit, Readiness},
+    readiness::Readiness,
     rows::{Key, Node},
     shared::Queue,
-    waiter::Waiter,
+    waiter::{Bound, Waiter},
 };
 use crate::{WaitCause, clock, events, sync, waits::Waits};
 
@@ -35,6 +35,9 @@ pub(crate) trait Limit {
 
     /// Counts one more without a look at the clock, if that is right whatever it says.
     fn admit_undated(&mut self, line: Line) -> Option<Self::Grant>;
+
+    /// One that was counted was not used.
+    fn withdraw(&mut self, grant: Self::Grant);
 
     /// So many wait, and the limit is not open: makes room if it can, and gives whom that concerns.
     fn make_room(&mut self, _waiting: usize, _now: Instant) -> Vec<Waker> {

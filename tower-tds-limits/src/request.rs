@@ -167,7 +167,7 @@ impl<S, F: Clone> Layer<S> for RequestLimitLayer<F> {
         RequestLimit {
             inner: Inner::new(inner),
             feedback: self.feedback.clone(),
-            turn: Turn::new(self.limiter.request_readiness(self.max_wait)),
+            turn: Turn::new(self.limiter.credential(), self.max_wait),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
         sockets::{Connections, SocketKey},
         usage::{Change, Origin, Usage},
     },
-    queue::{Permit, Queue},
+    queue::{Limit, Queue},
 };
 
 /// A grant. Dropping it gives the place to the next.
@@ -42,6 +42,14 @@ pub(super) struct Place {
 // === impl ConnectionPermit ===
 
 impl ConnectionPermit {
+    /// That of a connect that begins now.
+    pub(super) fn connecting(queue: &Arc<Queue<Connections>>) -> Self {
+        Self {
+            queue: Arc::clone(queue),
+            stage: Stage::Connecting,
+        }
+    }
+
     /// The connecting came to a socket.
     pub(super) fn opened(&mut self, begun: Begun) -> Arc<Place> {
         let usage = Arc::new(Usage::new(if begun.is_orphaned() {
@@ -74,29 +82,13 @@ impl ConnectionPermit {
     }
 }
 
-impl Permit for ConnectionPermit {
-    type Limit = Connections;
-    type Source = Arc<Queue<Connections>>;
-
-    fn queue(source: &Self::Source) -> &Arc<Queue<Connections>> {
-        source
-    }
-
-    fn granted(source: &Self::Source, (): ()) -> Self {
-        Self {
-            queue: Arc::clone(source),
-            stage: Stage::Connecting,
-        }
-    }
-}
-
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.ended();
         let stage = self.stage;
         self.queue.update(|connections| match stage {
             Stage::Closing(key) => connections.closed(key),
-            Stage::Connecting | Stage::Open(_) => connections.give_back(),
+            Stage::Connecting | Stage::Open(_) => connections.withdraw(()),
         });
     }
 }

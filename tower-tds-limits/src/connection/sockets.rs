@@ -267,12 +267,6 @@ impl Connections {
         }
     }
 
-    /// The permit of a connect that came to nothing.
-    pub(super) fn give_back(&mut self) {
-        self.open = self.open.saturating_sub(1);
-        self.untried = self.untried.saturating_sub(1);
-    }
-
     /// Asks as many sockets to leave as it takes to let those through who wait.
     pub(super) fn looked(&mut self, now: Instant) -> Vec<Arc<Usage>> {
         let mut asked = Vec::new();
@@ -418,6 +412,12 @@ impl Limit for Connections {
             .iter()
             .filter_map(|usage| usage.take_reader())
             .collect()
+    }
+
+    /// The permit of a connect that came to nothing.
+    fn withdraw(&mut self, (): ()) {
+        self.open = self.open.saturating_sub(1);
+        self.untried = self.untried.saturating_sub(1);
     }
 
     fn is_idle(&self) -> bool {

@@ -176,6 +176,9 @@ impl Limit for Pause {
         (self.state == State::Open).then_some(Passage::Free)
     }
 
+    /// Only who waits for a permit, too, is granted one that can be withdrawn.
+    fn withdraw(&mut self, _passage: Passage) {}
+
     fn is_idle(&self) -> bool {
         self.state == State::Open
     }

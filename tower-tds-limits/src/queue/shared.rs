@@ -45,12 +45,6 @@ struct Bell {
     waker: Option<Waker>,
 }
 
-/// What a look at the queue comes to.
-pub(super) enum Pass<G> {
-    Granted(G),
-    Wait,
-}
-
 /// When an alarm looks next.
 pub(super) enum Ring {
     At(Instant),
@@ -137,31 +131,40 @@ impl<L: Limit> Queue<L> {
         self.update(|limit| event(limit, clock::now()))
     }
 
-    /// Passes, or takes a place in the queue.
+    /// Passes, or takes a place in the queue and gives it.
     #[inline]
     pub(super) fn pass(
         &self,
         place: &mut Option<Key>,
         line: Line,
         waker: &Waker,
-    ) -> Pass<L::Grant> {
+    ) -> Result<L::Grant, Key> {
         let mut state = self.lock();
-        // Half of what passing costs is a look at the clock.
-        if state.rows.is_empty()
-            && let Some(grant) = state.limit.admit_undated(line)
-        {
-            return Pass::Granted(grant);
+        let now;
+        // Nobody waits as a rule.
+        if state.rows.is_empty() {
+            // Half of what passing costs is a look at the clock.
+            if let Some(grant) = state.limit.admit_undated(line) {
+                return Ok(grant);
+            }
+            now = clock::now();
+            if state.limit.opens(line, now) == Opens::Now {
+                return Ok(state.limit.admit(now));
+            }
+        } else {
+            now = clock::now();
         }
-        Self::pass_now(state, place, line, waker)
+        Self::pass_in_turn(state, now, place, line, waker)
     }
 
-    fn pass_now(
+    #[cold]
+    fn pass_in_turn(
         mut state: MutexGuard<'_, State<L>>,
+        now: Instant,
         place: &mut Option<Key>,
         line: Line,
         waker: &Waker,
-    ) -> Pass<L::Grant> {
-        let now = clock::now();
+    ) -> Result<L::Grant, Key> {
         let was_called = place.is_some_and(|key| state.rows.is_called(key));
         if state.called.is_some_and(|(key, ..)| Some(key) == *place) {
             state.called = None;
@@ -184,14 +187,14 @@ impl<L: Limit> Queue<L> {
             if let Some((cause, waited, ahead)) = told {
                 events::waited(cause, waited, ahead);
             }
-            return Pass::Granted(grant);
+            return Ok(grant);
         }
-        let replaced = match *place {
+        let (key, replaced) = match *place {
             Some(key) => {
                 if was_called {
                     state.rows.call_off(key, now, PATIENCE);
                 }
-                state.rows.set_waker(key, waker)
+                (key, state.rows.set_waker(key, waker))
             }
             None => {
                 let cause = state.limit.cause(line, now);
@@ -204,7 +207,7 @@ impl<L: Limit> Queue<L> {
                     });
                 }
                 *place = Some(key);
-                None
+                (key, None)
             }
         };
         let wakers = state.settle(now);
@@ -212,7 +215,7 @@ impl<L: Limit> Queue<L> {
         wakers.wake();
         // What a waker drops may look at the queue.
         drop(replaced);
-        Pass::Wait
+        Err(key)
     }
 
     /// Gives up a place in the queue, and calls the next one if it was this one's turn. Says what

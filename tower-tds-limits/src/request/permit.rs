@@ -11,9 +11,9 @@ use crate::{
     account::{Account, Grant},
     clock,
     connection::refused,
-    credential::{Credential, Probe, Try},
+    credential::{Credential, Try},
     events,
-    queue::{Line, Permit, Queue},
+    queue::Line,
     request::Outcome,
 };
 
@@ -38,14 +38,11 @@ struct Leased {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Granted and not sent: nothing can have been counted.
-    // ## Granted => (Leasing | Sent | Over)
-    Granted,
     /// To be sent as soon as it has a lease, too.
     // ## Leasing => (Sent | Over)
     Leasing,
     /// On its way: it can be counted at any time.
-    // ## Sent => (Proven | Over)
+    // ## Sent => (Leasing | Proven | Over)
     Sent,
     /// Counted, and its body is still coming.
     // ## Proven => Over
@@ -56,17 +53,16 @@ enum Stage {
 // === impl RequestPermit ===
 
 impl RequestPermit {
-    /// The request is about to be sent. Says whether it may be; its lease may be over, and then
-    /// nothing is left of it.
+    /// That of a request that is sent now.
     #[inline]
-    pub(super) fn send(&mut self, probe: &mut Option<Probe>) -> bool {
-        let queue = self.credential.account();
-        let holds = queue.update(|account| account.send(self.grant));
-        self.stage = if holds { Stage::Sent } else { Stage::Over };
-        if holds {
-            self.tries = probe.take().map(Probe::hand_over);
+    pub(super) fn sent(credential: &Arc<Credential>, grant: Grant, tries: Option<Try>) -> Self {
+        Self {
+            credential: Arc::clone(credential),
+            grant,
+            stage: Stage::Sent,
+            tries,
+            leased: None,
         }
-        holds
     }
 
     /// Asks for the lease that the request waits for, if the limits are kept together with others.
@@ -146,7 +142,7 @@ impl RequestPermit {
             }
             Stage::Proven => queue.update(Account::end),
             // What was never sent has no body, and its drop gives it back.
-            Stage::Granted | Stage::Leasing | Stage::Over => return,
+            Stage::Leasing | Stage::Over => return,
         }
         self.over();
     }
@@ -243,31 +239,6 @@ impl RequestPermit {
     }
 }
 
-impl Permit for RequestPermit {
-    type Limit = Account;
-    type Source = Arc<Credential>;
-
-    fn queue(source: &Arc<Credential>) -> &Arc<Queue<Account>> {
-        source.account()
-    }
-
-    #[inline]
-    fn line(source: &Arc<Credential>) -> Line {
-        source.line()
-    }
-
-    #[inline]
-    fn granted(source: &Arc<Credential>, grant: Grant) -> Self {
-        Self {
-            credential: Arc::clone(source),
-            grant,
-            stage: Stage::Granted,
-            tries: None,
-            leased: None,
-        }
-    }
-}
-
 impl Drop for RequestPermit {
     fn drop(&mut self) {
         if let Some(tried) = self.tries {
@@ -276,7 +247,6 @@ impl Drop for RequestPermit {
         let grant = self.grant;
         let queue = self.credential.account();
         match self.stage {
-            Stage::Granted => queue.update(|account| account.withdraw(grant)),
             Stage::Leasing => queue.update(|account| {
                 account.asked_lease();
                 account.unsend(grant);

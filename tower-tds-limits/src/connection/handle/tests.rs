@@ -1,16 +1,16 @@
-use std::{future::poll_fn, num::NonZeroU32, sync::Arc, task::Waker};
+use std::{num::NonZeroU32, sync::Arc, task::Waker};
 
 use http::{Response, StatusCode, Version};
-use tokio_test::{assert_ready_ok, task};
 
 use super::{Exchange, Handle};
 use crate::{
-    LimitError, Limiter, Limits,
+    Limiter, Limits,
     connection::{
         background::Begun,
         permit::{ConnectionPermit, Place},
         usage::Rest,
     },
+    queue::{Limit, Line},
 };
 
 /// A socket whose connection has been made, and the pool's own handle to it.
@@ -25,11 +25,13 @@ struct Socket {
 impl Socket {
     fn open() -> Self {
         let limiter = Limiter::new(Limits::default().connections(NonZeroU32::MIN));
-        let mut turn = limiter.connection_readiness();
-        let ready =
-            poll_fn(|cx| turn.poll_ready(cx, |_| std::task::Poll::Ready(Ok::<_, LimitError>(()))));
-        assert_ready_ok!(task::spawn(ready).poll());
-        let mut permit = turn.take().expect("there is room");
+        let queue = limiter.credential().connections();
+        assert!(
+            queue
+                .read(|connections| connections.admit_undated(Line::Back))
+                .is_some()
+        );
+        let mut permit = ConnectionPermit::connecting(queue);
         let place = permit.opened(Begun::here());
         // As the handshake of TLS.
         place.wrote(false);

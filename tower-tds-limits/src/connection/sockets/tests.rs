@@ -194,7 +194,7 @@ proptest! {
                     }
                 }
                 Event::Fail if connecting > 0 => {
-                    connections.give_back();
+                    connections.withdraw(());
                     connecting -= 1;
                 }
                 Event::Open if connecting > 0 => {
@@ -264,7 +264,7 @@ proptest! {
         for key in closing {
             connections.closed(key);
         }
-        (0..connecting).for_each(|_| connections.give_back());
+        (0..connecting).for_each(|_| connections.withdraw(()));
         prop_assert_eq!((connections.open(), connections.coming(now)), (0, 0));
         prop_assert_eq!((connections.untried, connections.free.len()), (0, 0));
         let later = now + Duration::from_secs(80 * 60);
