@@ -39,10 +39,6 @@ impl Tick {
     /// After everything.
     pub(crate) const NEVER: Self = Self(u64::MAX);
 
-    pub(crate) const fn nanos(self) -> u64 {
-        self.0
-    }
-
     pub(crate) const fn plus(self, nanos: u64) -> Self {
         Self(self.0.saturating_add(nanos))
     }

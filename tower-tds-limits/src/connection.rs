@@ -187,7 +187,7 @@ impl<C> ConnectionLimit<C> {
             readiness: Readiness::new(
                 limiter.credential().connections(),
                 Line::Back,
-                limiter.limits().wait(),
+                limiter.limits().max_wait,
             ),
             begun: None,
             waits: None,

@@ -52,7 +52,7 @@ pub(crate) struct Probe {
 
 impl Credential {
     pub(crate) fn new(limits: &Limits, leases: Option<Arc<dyn Leases>>) -> Self {
-        let notice = limits.notice();
+        let notice = limits.notice;
         Self::behind(
             Arc::new(Queue::new(Account::new(limits), notice)),
             Arc::new(Queue::new(Connections::new(limits), notice)),

@@ -29,13 +29,14 @@ pub struct Limits {
     connections: NonZeroU32,
     rules: Rules,
     start: Rung,
-    proof: Proof,
-    lost_after: Duration,
+    pub(crate) proof: Proof,
+    pub(crate) lost_after: Duration,
     closed_after: Option<Duration>,
-    behind: Option<Duration>,
-    max_wait: Option<Duration>,
-    notice: Duration,
-    drained: bool,
+    /// How long after an answer that a gateway made by itself a request may be counted behind it.
+    pub(crate) behind: Option<Duration>,
+    pub(crate) max_wait: Option<Duration>,
+    pub(crate) notice: Duration,
+    pub(crate) drained: bool,
 }
 
 /// What proves that the service has counted a request.
@@ -218,10 +219,6 @@ impl Limits {
         self.start
     }
 
-    pub(crate) fn proven_by(&self) -> Proof {
-        self.proof
-    }
-
     /// For how long at the most a request that no proof will come of may still be counted, whatever it ended
     /// by.
     #[must_use]
@@ -234,28 +231,8 @@ impl Limits {
             .max(behind.unwrap_or_default())
     }
 
-    pub(crate) fn lost(&self) -> Duration {
-        self.lost_after
-    }
-
     pub(crate) fn closed(&self) -> Duration {
         self.closed_after.unwrap_or(self.lost_after)
-    }
-
-    pub(crate) fn behind(&self) -> Option<Duration> {
-        self.behind
-    }
-
-    pub(crate) fn notice(&self) -> Duration {
-        self.notice
-    }
-
-    pub(crate) fn is_drained(&self) -> bool {
-        self.drained
-    }
-
-    pub(crate) fn wait(&self) -> Option<Duration> {
-        self.max_wait
     }
 }
 

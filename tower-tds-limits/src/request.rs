@@ -101,7 +101,7 @@ impl RequestLimitLayer {
     #[must_use]
     pub fn new(limiter: Limiter) -> Self {
         Self {
-            max_wait: limiter.limits().wait(),
+            max_wait: limiter.limits().max_wait,
             limiter,
             feedback: ReadStatus::default(),
         }

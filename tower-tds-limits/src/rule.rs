@@ -193,7 +193,7 @@ impl Rule {
 }
 
 /// When a grant was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Dated {
     /// At the time at which the clock was last seen.
     Seen,
