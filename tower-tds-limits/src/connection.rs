@@ -14,7 +14,6 @@ mod waiting;
 
 use std::{
     fmt,
-    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -22,7 +21,7 @@ use hyper::rt::{Read, Write};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use self::{background::Begun, permit::wake_readers, waiting::Ticket};
+use self::{background::Begun, permit::wake};
 pub use self::{
     background::{Background, BackgroundTask},
     future::ConnectFuture,
@@ -145,15 +144,6 @@ pub struct ConnectionLimit<C> {
     readiness: Readiness<Connections>,
     /// There from the first look at readiness until the call.
     begun: Option<Begun>,
-    /// There while it waits for a permit.
-    waits: Option<Waits>,
-}
-
-/// One who waits for a permit. Kept for its drop.
-#[derive(Debug)]
-struct Waits {
-    queue: Arc<Queue<Connections>>,
-    ticket: Ticket,
 }
 
 /// What a pool takes as a connector's error.
@@ -173,37 +163,17 @@ impl<C> Layer<C> for ConnectionLimitLayer {
     type Service = ConnectionLimit<C>;
 
     fn layer(&self, inner: C) -> Self::Service {
-        ConnectionLimit::new(inner, &self.limiter)
+        let queue = self.limiter.credential().connections();
+        let max_wait = self.limiter.limits().max_wait;
+        ConnectionLimit {
+            inner,
+            readiness: Readiness::new(queue, Line::Back, max_wait),
+            begun: None,
+        }
     }
 }
 
 // === impl ConnectionLimit ===
-
-impl<C> ConnectionLimit<C> {
-    /// Limits the sockets of `inner` by `limiter`.
-    fn new(inner: C, limiter: &Limiter) -> Self {
-        Self {
-            inner,
-            readiness: Readiness::new(
-                limiter.credential().connections(),
-                Line::Back,
-                limiter.limits().max_wait,
-            ),
-            begun: None,
-            waits: None,
-        }
-    }
-
-    /// Has an idle socket make room while this one waits.
-    fn make_room(&mut self) {
-        let queue = self.readiness.queue();
-        self.waits.get_or_insert_with(|| Waits {
-            queue: Arc::clone(queue),
-            ticket: queue.update(Connections::waits),
-        });
-        wake_readers(queue.update_now(Connections::looked));
-    }
-}
 
 impl<C, Target> Service<Target> for ConnectionLimit<C>
 where
@@ -228,16 +198,15 @@ where
             ready
         });
         if ready.is_pending() && !inner_waits {
-            if !begun.is_orphaned() || !self.readiness.refuse(LimitError::orphaned()) {
-                self.make_room();
+            if !begun.is_orphaned() {
                 return Poll::Pending;
             }
-            if let Some(waits) = self.waits.take() {
-                waits.was_served();
-            }
+            // Its request has got another socket, of its pool.
+            let was_first = self.readiness.refuse(LimitError::orphaned());
+            let served = |connections: &mut Connections, now| connections.served(was_first, now);
+            self.readiness.queue().update_now(served);
             return Poll::Ready(Ok(()));
         }
-        self.waits = None;
         ready.map_err(Into::into)
     }
 
@@ -259,7 +228,6 @@ impl<C: Clone> Clone for ConnectionLimit<C> {
             inner: self.inner.clone(),
             readiness: self.readiness.another(),
             begun: None,
-            waits: None,
         }
     }
 }
@@ -273,29 +241,10 @@ impl<C: fmt::Debug> fmt::Debug for ConnectionLimit<C> {
     }
 }
 
-// === impl Waits ===
-
-impl Waits {
-    /// The request has got another socket, of its pool.
-    fn was_served(&self) {
-        let ticket = self.ticket;
-        self.queue
-            .update_now(|connections, now| connections.was_served(ticket, now));
-    }
-}
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        let ticket = self.ticket;
-        self.queue
-            .update(|connections| connections.waits_no_more(ticket));
-    }
-}
-
 /// The service has answered that there are too many connections. Says whether nothing is to be sent for
 /// a while, as far as its refusals tell.
 pub(crate) fn refused(queue: &Queue<Connections>) -> bool {
     let (leaving, silent) = queue.update_now(Connections::refused);
-    wake_readers(leaving);
+    wake(leaving);
     silent
 }

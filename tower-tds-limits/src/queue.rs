@@ -39,8 +39,9 @@ pub(crate) trait Limit {
     /// One that was counted was not used.
     fn withdraw(&mut self, grant: Self::Grant);
 
-    /// So many wait, and the limit is not open: makes room if it can, and gives whom that concerns.
-    fn make_room(&mut self, _waiting: usize, _now: Instant) -> Vec<Waker> {
+    /// So many wait, and the limit is not open, or none: makes room if it can, and gives whom that
+    /// concerns.
+    fn waits(&mut self, _waiting: usize, _now: Instant) -> Vec<Waker> {
         Vec::new()
     }
 

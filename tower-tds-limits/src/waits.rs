@@ -49,7 +49,7 @@ pub(crate) struct Waits {
     /// Waits of this length are told about.
     notice: Duration,
     /// Who will have waited for as long, and when, in order.
-    due: VecDeque<(Instant, Key, u64)>,
+    due: VecDeque<(Instant, Key)>,
 }
 
 // === impl WaitCause ===
@@ -121,16 +121,16 @@ impl Waits {
     }
 
     /// Somebody has begun to wait, whose wait is to be told about if it is long.
-    pub(crate) fn began(&mut self, now: Instant, key: Key, number: u64) {
+    pub(crate) fn began(&mut self, now: Instant, key: Key) {
         if let Some(at) = now.checked_add(self.notice) {
-            self.due.push_back((at, key, number));
+            self.due.push_back((at, key));
         }
     }
 
     /// Forgets those who are gone, of whom there can be many before their time: so many wait.
-    pub(crate) fn forget_gone(&mut self, waiting: usize, waits: impl Fn(Key, u64) -> bool) {
+    pub(crate) fn forget_gone(&mut self, waiting: usize, waits: impl Fn(Key) -> bool) {
         if self.due.len() > waiting.saturating_mul(2).saturating_add(SPARE) {
-            self.due.retain(|(_, key, number)| waits(*key, *number));
+            self.due.retain(|(_, key)| waits(*key));
         }
     }
 
@@ -141,16 +141,13 @@ impl Waits {
 
     /// When the next wait has to be told about.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.due.front().map(|(at, ..)| *at)
+        self.due.front().map(|(at, _)| *at)
     }
 
     /// The next who has waited for that long by `now`.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Option<(Key, u64)> {
-        let (at, key, number) = *self.due.front()?;
-        (at <= now).then(|| {
-            self.due.pop_front();
-            (key, number)
-        })
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<Key> {
+        let due = self.due()? <= now;
+        due.then(|| self.due.pop_front())?.map(|(_, key)| key)
     }
 
     /// One more was waited for.

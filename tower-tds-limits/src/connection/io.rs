@@ -1,7 +1,6 @@
 use std::{
     fmt, io,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -9,7 +8,10 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 
 use crate::{
-    connection::{ConnectionPermit, background::Begun, closing::close, permit::Place},
+    connection::{
+        ConnectionPermit, background::Begun, closing::close, handle::Handle, permit::Place,
+        usage::Rest,
+    },
     request::held,
 };
 
@@ -35,8 +37,9 @@ pub struct LimitedIo<T> {
 
 struct Held<T> {
     socket: T,
-    place: Arc<Place>,
+    place: Place,
     permit: ConnectionPermit,
+    begun: Begun,
 }
 
 // === impl LimitedIo ===
@@ -46,11 +49,17 @@ impl<T: Unpin> LimitedIo<T> {
     where
         T: Read + Write + Send + 'static,
     {
-        let place = permit.opened(begun);
+        // A pool that opens it in the background has no request for it.
+        let place = permit.opened(if begun.is_orphaned() {
+            Rest::Free
+        } else {
+            Rest::Doubtful
+        });
         let held = Some(Held {
             socket,
             place,
             permit,
+            begun,
         });
         Self { held, close }
     }
@@ -71,7 +80,7 @@ impl<T: Unpin> LimitedIo<T> {
     ) -> Poll<io::Result<usize>> {
         self.with(|socket, place| {
             let written = write(socket);
-            place.wrote(written.is_pending());
+            place.told(|usage| usage.wrote(written.is_pending()));
             written
         })
     }
@@ -130,7 +139,10 @@ impl<T: Connection> Connection for LimitedIo<T> {
         // A pool asks when all of the connecting is done, and then sends.
         held(false);
         self.held.as_ref().map_or_else(Connected::new, |held| {
-            held.socket.connected().extra(held.place.connected())
+            let orphaned = held.begun.is_orphaned();
+            held.place.told(|usage| usage.made(orphaned));
+            let handle = Handle::of(held.place.clone());
+            held.socket.connected().extra(handle)
         })
     }
 }

@@ -116,21 +116,11 @@ impl<L: Limit + Send + 'static> Readiness<L> {
         }
     }
 
-    /// Has the response future tell `error`.
-    pub(crate) fn reject(&mut self, error: LimitError) {
-        self.waiter.give_up();
+    /// Ends the wait with `error` for the response future. Says whether nobody was before it.
+    pub(crate) fn refuse(&mut self, error: LimitError) -> bool {
         self.bound.end();
         self.stage = Stage::Refused(error);
-    }
-
-    /// Ends the wait for a permit with `error` for the response future. Says whether there was
-    /// such a wait.
-    pub(crate) fn refuse(&mut self, error: LimitError) -> bool {
-        let waiting = matches!(self.stage, Stage::InnerReady);
-        if waiting {
-            self.reject(error);
-        }
-        waiting
+        self.waiter.give_up()
     }
 
     /// Takes what `poll_ready` came to.

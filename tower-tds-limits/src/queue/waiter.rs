@@ -54,11 +54,10 @@ impl<L: Limit> Waiter<L> {
         self.line
     }
 
-    /// Gives up the place, if there is one.
-    pub(super) fn give_up(&mut self) {
-        if let Some(key) = self.place.take() {
-            self.queue.leave(key, self.line);
-        }
+    /// Gives up the place, if there is one. Says whether nobody was before it.
+    pub(super) fn give_up(&mut self) -> bool {
+        let place = self.place.take();
+        place.is_some_and(|key| self.queue.leave(key).was_first)
     }
 }
 
@@ -78,11 +77,11 @@ impl<L: Limit + Send + 'static> Waiter<L> {
             Err(key) => match bound.reached(cx) {
                 Some(waited) => {
                     self.place = None;
-                    let (cause, wait) = self.queue.leave(key, self.line);
+                    let left = self.queue.leave(key);
                     Poll::Ready(Err(if bound.longest == Some(Duration::ZERO) {
-                        LimitError::rejected(cause, wait)
+                        LimitError::rejected(left.cause, left.opens)
                     } else {
-                        LimitError::timed_out(cause, waited)
+                        LimitError::timed_out(left.cause, waited)
                     }))
                 }
                 None => {

@@ -159,7 +159,7 @@ impl Turn {
                 true
             }
             Err(error) => {
-                self.readiness.reject(error);
+                self.readiness.refuse(error);
                 false
             }
         })

@@ -103,7 +103,7 @@ fn ask_and_leave(queue: &Queue<Room>, line: Line) -> bool {
         Poll::Ready(match queue.pass(&mut place, line, cx.waker()) {
             Ok(()) => true,
             Err(key) => {
-                let _ = queue.leave(key, line);
+                let _ = queue.leave(key);
                 false
             }
         })
