@@ -147,7 +147,7 @@ fn terms(limits: &Limits, keep: Duration) -> Result<String, FleetError> {
     let [quota] = limits.quotas() else {
         return Err(FleetError::quotas());
     };
-    let rules = limits.safe_against();
+    let rules = limits.rules;
     let most = quota.requests();
     let (hold, space) = (micros(quota.hold()), micros(quota.spacing()));
     let even = micros(quota.per().checked_div(most.get()).unwrap_or_default());
@@ -158,7 +158,7 @@ fn terms(limits: &Limits, keep: Duration) -> Result<String, FleetError> {
         Some(_) => -2,
     };
     let pace = rules.pace.map_or(0, NonZeroU32::get);
-    let rung = match limits.start() {
+    let rung = match limits.start {
         Rung::Proven => 0,
         Rung::Strict => 1,
         Rung::Serial => 2,

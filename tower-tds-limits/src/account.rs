@@ -8,7 +8,7 @@
 
 mod ladder;
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{cmp::Reverse, collections::BinaryHeap, iter};
 
 use tokio::time::Instant;
 
@@ -31,8 +31,9 @@ pub(crate) struct Account {
     in_flight: u32,
     /// Of these, such as have a permit and wait for a lease.
     leasing: u32,
-    /// One for each quota.
-    rules: Vec<Rule>,
+    /// Those of the first quota stand inline: most limiters have no other.
+    rule: Rule,
+    others: Vec<Rule>,
     ladder: Ladder,
     /// Those that no proof will come of, by when they can no longer be counted.
     pending: BinaryHeap<Reverse<(Tick, Grant)>>,
@@ -68,21 +69,23 @@ pub(crate) struct Answer {
 
 impl Account {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let ladder = Ladder::new(limits.start());
+        let ladder = Ladder::new(limits.start);
         let rule = |quota: &Quota| {
-            let (quota, rules) = ladder.keeps(*quota, limits.safe_against());
+            let (quota, rules) = ladder.keeps(*quota, limits.rules);
             Rule::new(quota, rules)
         };
-        let mut rules: Vec<_> = limits.quotas().iter().map(rule).collect();
-        if limits.drained {
-            rules.iter_mut().for_each(Rule::drain);
-        }
-        Self {
+        #[expect(
+            clippy::expect_used,
+            reason = "limits begin with a quota and only get more"
+        )]
+        let (first, others) = limits.quotas().split_first().expect("limits have a quota");
+        let mut account = Self {
             epoch: Epoch::default(),
             seen: Tick::ZERO,
             in_flight: 0,
             leasing: 0,
-            rules,
+            rule: rule(first),
+            others: others.iter().map(rule).collect(),
             ladder,
             pending: BinaryHeap::new(),
             granted: 0,
@@ -90,7 +93,11 @@ impl Account {
             held_since: Tick::ZERO,
             revoked_before: Tick::ZERO,
             limits: limits.clone(),
+        };
+        if limits.drained {
+            account.each(Rule::drain);
         }
+        account
     }
 
     pub(crate) fn in_flight(&self) -> u32 {
@@ -118,12 +125,13 @@ impl Account {
     /// The fullest window's live permits at `now`.
     pub(crate) fn live_at(&mut self, now: Instant) -> u64 {
         self.see(now);
-        self.rules.iter().map(Rule::live).max().unwrap_or_default()
+        let others = self.others.iter().map(Rule::live);
+        others.fold(self.rule.live(), u64::max)
     }
 
     /// The most that can have been counted in any interval of the first quota, so far.
     pub(crate) fn certificate(&self) -> u64 {
-        self.rules.first().map_or(0, Rule::most_live)
+        self.rule.most_live()
     }
 
     pub(crate) fn rung(&self) -> Rung {
@@ -272,13 +280,14 @@ impl Account {
     }
 
     #[inline]
-    fn each(&mut self, event: impl FnMut(&mut Rule)) {
-        self.rules.iter_mut().for_each(event);
+    fn each(&mut self, mut event: impl FnMut(&mut Rule)) {
+        event(&mut self.rule);
+        self.others.iter_mut().for_each(event);
     }
 
     #[inline]
     fn has_room(&self) -> bool {
-        self.in_flight < self.limits.most_in_flight().get()
+        self.in_flight < self.limits.in_flight.get()
     }
 
     /// Whether one more may be granted, as far as the clock was seen.
@@ -287,7 +296,8 @@ impl Account {
         let seen = self.seen;
         (self.has_room() || line == Line::Front)
             && self.ladder.silent_until() <= seen
-            && self.rules.iter_mut().all(|rule| rule.is_open(seen))
+            && self.rule.is_open(seen)
+            && self.others.iter_mut().all(|rule| rule.is_open(seen))
     }
 
     /// From when on one more may be granted, as far as the clock was seen, and what decides that;
@@ -301,8 +311,8 @@ impl Account {
         }
         let seen = self.seen;
         let silence = (Some(self.ladder.silent_until()), WaitCause::Silence);
-        let rules = self.rules.iter_mut().map(|rule| rule.opens_at(seen));
-        rules.reduce(later).map_or(silence, |at| later(at, silence))
+        let others = self.others.iter_mut().map(|rule| rule.opens_at(seen));
+        later(others.fold(self.rule.opens_at(seen), later), silence)
     }
 
     #[inline]
@@ -340,8 +350,9 @@ impl Account {
             | Outcome::Lost => None,
         };
         if rung.is_some() {
-            for (rule, quota) in self.rules.iter_mut().zip(self.limits.quotas()) {
-                let (quota, rules) = self.ladder.keeps(*quota, self.limits.safe_against());
+            let rules = iter::once(&mut self.rule).chain(&mut self.others);
+            for (rule, quota) in rules.zip(self.limits.quotas()) {
+                let (quota, rules) = self.ladder.keeps(*quota, self.limits.rules);
                 rule.keep(quota, rules);
             }
         }
@@ -412,8 +423,9 @@ impl Account {
             Tick::NEVER
         };
         let ages = if cause == WaitCause::Bucket {
-            let ages = self.rules.iter().map(Rule::ages_at).min();
-            ages.map_or(Tick::NEVER, |at| at.max(self.seen.plus(1)))
+            let others = self.others.iter().map(Rule::ages_at);
+            let ages = others.fold(self.rule.ages_at(), Tick::min);
+            ages.max(self.seen.plus(1))
         } else {
             Tick::NEVER
         };

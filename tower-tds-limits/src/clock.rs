@@ -1,9 +1,6 @@
 //! The one place that reads a clock, so that tests can pause it; and time as the rules count it.
 
-use std::{
-    ops::Add,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
@@ -58,14 +55,6 @@ impl Tick {
     /// Nanoseconds from `earlier` to here.
     pub(crate) const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
-    }
-}
-
-impl Add<Duration> for Tick {
-    type Output = Self;
-
-    fn add(self, time: Duration) -> Self {
-        self.plus(nanos(time))
     }
 }
 

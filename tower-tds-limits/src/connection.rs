@@ -12,10 +12,7 @@ mod track;
 mod usage;
 mod waiting;
 
-use std::{
-    fmt,
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 
 use hyper::rt::{Read, Write};
 use tower_layer::Layer;
@@ -139,6 +136,7 @@ pub struct ConnectionLimitLayer {
 /// [`connected`]: hyper_util::client::legacy::connect::Connection::connected
 ///
 #[doc = include_str!("../CLIENTS.md")]
+#[derive(Debug)]
 pub struct ConnectionLimit<C> {
     inner: C,
     readiness: Readiness<Connections>,
@@ -229,15 +227,6 @@ impl<C: Clone> Clone for ConnectionLimit<C> {
             readiness: self.readiness.another(),
             begun: None,
         }
-    }
-}
-
-impl<C: fmt::Debug> fmt::Debug for ConnectionLimit<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectionLimit")
-            .field("inner", &self.inner)
-            .field("readiness", &self.readiness)
-            .finish_non_exhaustive()
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Credential {
     connections: Arc<Queue<Connections>>,
     /// Who else keeps the quotas, if anybody does.
     leases: Option<Arc<dyn Leases>>,
-    notice: Duration,
+    limits: Arc<Limits>,
     line: Line,
     /// Set while the pause's queue lets nobody through, so that others need not ask it. It is read
     /// without the queue's lock, and a reader may be late by one request: that one is refused like the
@@ -51,44 +51,34 @@ pub(crate) struct Probe {
 // === impl Credential ===
 
 impl Credential {
-    pub(crate) fn new(limits: &Limits, leases: Option<Arc<dyn Leases>>) -> Self {
+    pub(crate) fn new(limits: Limits, leases: Option<Arc<dyn Leases>>) -> Self {
         let notice = limits.notice;
-        Self::behind(
-            Arc::new(Queue::new(Account::new(limits), notice)),
-            Arc::new(Queue::new(Connections::new(limits), notice)),
+        Self {
+            account: Arc::new(Queue::new(Account::new(&limits), notice)),
+            connections: Arc::new(Queue::new(Connections::new(&limits), notice)),
             leases,
-            notice,
-            Line::Back,
-        )
+            limits: Arc::new(limits),
+            line: Line::Back,
+            paused: AtomicBool::new(false),
+            pause: Arc::new(Queue::new(Pause::new(), notice)),
+        }
     }
 
     /// Another one behind the same limits.
     pub(crate) fn another(&self, line: Line) -> Self {
-        Self::behind(
-            Arc::clone(&self.account),
-            Arc::clone(&self.connections),
-            self.leases.clone(),
-            self.notice,
-            line,
-        )
-    }
-
-    fn behind(
-        account: Arc<Queue<Account>>,
-        connections: Arc<Queue<Connections>>,
-        leases: Option<Arc<dyn Leases>>,
-        notice: Duration,
-        line: Line,
-    ) -> Self {
         Self {
-            account,
-            connections,
-            leases,
-            notice,
+            account: Arc::clone(&self.account),
+            connections: Arc::clone(&self.connections),
+            leases: self.leases.clone(),
+            limits: Arc::clone(&self.limits),
             line,
             paused: AtomicBool::new(false),
-            pause: Arc::new(Queue::new(Pause::new(), notice)),
+            pause: Arc::new(Queue::new(Pause::new(), self.limits.notice)),
         }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     pub(crate) fn account(&self) -> &Arc<Queue<Account>> {

@@ -25,10 +25,14 @@ use crate::{Quota, Rules, Rung};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     quotas: Vec<Quota>,
-    in_flight: NonZeroU32,
-    connections: NonZeroU32,
-    rules: Rules,
-    start: Rung,
+    /// The most requests in flight at once.
+    pub in_flight: NonZeroU32,
+    /// The most sockets at once.
+    pub connections: NonZeroU32,
+    /// The ways of counting that are kept within.
+    pub rules: Rules,
+    /// The rung to begin on.
+    pub start: Rung,
     pub(crate) proof: Proof,
     pub(crate) lost_after: Duration,
     closed_after: Option<Duration>,
@@ -193,30 +197,6 @@ impl Limits {
     #[must_use]
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
-    }
-
-    /// The most requests in flight at once.
-    #[must_use]
-    pub fn most_in_flight(&self) -> NonZeroU32 {
-        self.in_flight
-    }
-
-    /// The most sockets at once.
-    #[must_use]
-    pub fn most_connections(&self) -> NonZeroU32 {
-        self.connections
-    }
-
-    /// The ways of counting that are kept within.
-    #[must_use]
-    pub fn safe_against(&self) -> Rules {
-        self.rules
-    }
-
-    /// The rung to begin on.
-    #[must_use]
-    pub fn start(&self) -> Rung {
-        self.start
     }
 
     /// For how long at the most a request that no proof will come of may still be counted, whatever it ended

@@ -192,31 +192,23 @@ where
 
     #[inline]
     fn call(&mut self, request: Request) -> Self::Future {
-        match self.turn.take() {
-            Ok(Some(permit)) => match WaitsFor::after(permit, self.turn.max_wait()) {
-                Ok(permit) => {
+        let waits_for = match self.turn.take() {
+            Ok(Some(mut permit)) => match permit.ask_lease(self.turn.max_wait()) {
+                None => {
                     let response = self.inner.call(request);
-                    ResponseFuture::called(response, permit, self.feedback.clone())
+                    return ResponseFuture::called(response, permit, self.feedback.clone());
                 }
-                Err(waits) => self.call_later(request, WaitsFor::lease(waits)),
+                Some(lease) => WaitsFor::lease(lease, permit),
             },
-            Ok(None) => self.call_late(request),
-            Err(error) => ResponseFuture::refused(error),
-        }
+            // It was kept for so long that its permit is another's: it takes the next, in the order of calls.
+            Ok(None) => WaitsFor::Turn(self.turn.late()),
+            Err(error) => return ResponseFuture::refused(error),
+        };
+        self.call_later(request, waits_for)
     }
 }
 
 impl<S, F: Clone> RequestLimit<S, F> {
-    /// It was kept for so long that its permit is another's: it takes the next, in the order of calls.
-    #[cold]
-    fn call_late<Request>(&mut self, request: Request) -> ResponseFuture<S, Request, F>
-    where
-        S: Service<Request>,
-    {
-        let turn = WaitsFor::Turn(self.turn.late());
-        self.call_later(request, turn)
-    }
-
     #[cold]
     fn call_later<Request>(
         &mut self,

@@ -42,10 +42,13 @@ pub struct Waited {
     pub longest: Duration,
 }
 
+/// In the order of [`WaitCause::ALL`].
+pub(crate) type ByCause = [Waited; WaitCause::ALL.len()];
+
 /// What was waited for in one queue.
 #[derive(Debug)]
 pub(crate) struct Waits {
-    by_cause: [Waited; WaitCause::ALL.len()],
+    by_cause: ByCause,
     /// Waits of this length are told about.
     notice: Duration,
     /// Who will have waited for as long, and when, in order.
@@ -93,12 +96,10 @@ impl fmt::Display for WaitCause {
 // === impl Waited ===
 
 impl Waited {
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self {
-            count: self.count.saturating_add(other.count),
-            total: self.total.saturating_add(other.total),
-            longest: self.longest.max(other.longest),
-        }
+    fn add(&mut self, other: Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.total = self.total.saturating_add(other.total);
+        self.longest = self.longest.max(other.longest);
     }
 }
 
@@ -107,17 +108,17 @@ impl Waited {
 impl Waits {
     pub(crate) fn new(notice: Duration) -> Self {
         Self {
-            by_cause: [Waited::default(); WaitCause::ALL.len()],
+            by_cause: ByCause::default(),
             notice,
             due: VecDeque::new(),
         }
     }
 
-    pub(crate) fn of(&self, cause: WaitCause) -> Waited {
-        self.by_cause
-            .get(cause.place())
-            .copied()
-            .unwrap_or_default()
+    /// Adds what was waited for here.
+    pub(crate) fn add_to(&self, all: &mut ByCause) {
+        for (all, here) in all.iter_mut().zip(self.by_cause) {
+            all.add(here);
+        }
     }
 
     /// Somebody has begun to wait, whose wait is to be told about if it is long.
@@ -152,10 +153,12 @@ impl Waits {
 
     /// One more was waited for.
     pub(crate) fn add(&mut self, cause: WaitCause, waited: Duration) {
-        if let Some(waits) = self.by_cause.get_mut(cause.place()) {
-            waits.count = waits.count.saturating_add(1);
-            waits.total = waits.total.saturating_add(waited);
-            waits.longest = waits.longest.max(waited);
+        if let Some(all) = self.by_cause.get_mut(cause.place()) {
+            all.add(Waited {
+                count: 1,
+                total: waited,
+                longest: waited,
+            });
         }
     }
 

@@ -36,7 +36,7 @@
 //!     .layer(RetryLayer::new())
 //!     .map_err(into_error)
 //!     .layer(BearerAuthLayer::new(tokens, [origin]).judge(ReadError))
-//!     .layer(DetachLayer::new())
+//!     .layer(DetachLayer)
 //!     .layer(RequestLimitLayer::new(limiter).feedback(ReadError))
 //!     .layer(ClassifyLayer::new())
 //!     .layer_fn(Track::new) // error answers end below the limit
@@ -206,7 +206,7 @@ pub use crate::translate::{ReadError, into_error};
 ///     http: impl Service<Request, Response = http::Response<String>, Error = Error> + Clone,
 /// ) -> impl Service<Request> {
 ///     ServiceBuilder::new()
-///         .layer(DetachLayer::new())
+///         .layer(DetachLayer)
 ///         .layer(RequestLimitLayer::new(limiter).feedback(ReadError))
 ///         .service(http)
 /// }

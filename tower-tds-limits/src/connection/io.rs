@@ -1,5 +1,5 @@
 use std::{
-    fmt, io,
+    io,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -28,6 +28,7 @@ use crate::{
 /// stream, and its owner closes it: see [`ConnectionLimit`](crate::ConnectionLimit). What is idle
 /// is told by the responses, to which a pool hands on the extra that is in
 /// [`connected`](Connection::connected).
+#[derive(Debug)]
 pub struct LimitedIo<T> {
     /// There until the drop.
     held: Option<Held<T>>,
@@ -35,6 +36,7 @@ pub struct LimitedIo<T> {
     close: fn(T, ConnectionPermit),
 }
 
+#[derive(Debug)]
 struct Held<T> {
     socket: T,
     place: Place,
@@ -152,14 +154,5 @@ impl<T> Drop for LimitedIo<T> {
         if let Some(Held { socket, permit, .. }) = self.held.take() {
             (self.close)(socket, permit);
         }
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for LimitedIo<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let socket = self.held.as_ref().map(|held| &held.socket);
-        f.debug_struct("LimitedIo")
-            .field("socket", &socket)
-            .finish()
     }
 }

@@ -82,7 +82,7 @@ impl Connections {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             open: 0,
-            most: limits.most_connections().get(),
+            most: limits.connections.get(),
             sockets: BTreeMap::new(),
             opened: 0,
             idle: BTreeMap::new(),

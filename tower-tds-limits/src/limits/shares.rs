@@ -44,7 +44,7 @@ impl Limits {
     ///
     /// let number = 2; // of this process
     /// let limiter = Limiter::new(shares.swap_remove(number));
-    /// assert_eq!(limiter.limits().most_connections().get(), 15);
+    /// assert_eq!(limiter.limits().connections.get(), 15);
     /// ```
     #[must_use]
     pub fn shares(&self, processes: NonZeroU32) -> Option<Vec<Self>> {

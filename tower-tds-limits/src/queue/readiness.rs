@@ -1,7 +1,7 @@
 //! A `Service`'s readiness behind a queue: the inner service first, then a permit.
 
 use std::{
-    fmt, mem,
+    mem,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -11,6 +11,7 @@ use super::{Bound, Limit, Line, Queue, Waiter};
 use crate::LimitError;
 
 /// One caller's turn: waited for in `poll_ready`, taken in `call`. Dropping it gives it back.
+#[derive(Debug)]
 pub(crate) struct Readiness<L: Limit + Send + 'static> {
     waiter: Waiter<L>,
     bound: Bound,
@@ -136,10 +137,13 @@ impl<L: Limit + Send + 'static> Readiness<L> {
     )]
     #[inline]
     pub(crate) fn take(&mut self) -> Result<L::Grant, LimitError> {
+        if let Stage::Granted(grant) = self.stage {
+            self.stage = Stage::Unready;
+            return Ok(grant);
+        }
         match mem::replace(&mut self.stage, Stage::Unready) {
-            Stage::Granted(grant) => Ok(grant),
             Stage::Refused(error) => Err(error),
-            Stage::Unready | Stage::InnerReady => {
+            Stage::Granted(_) | Stage::Unready | Stage::InnerReady => {
                 panic!("`poll_ready` must give Ready before `call`")
             }
         }
@@ -149,16 +153,5 @@ impl<L: Limit + Send + 'static> Readiness<L> {
 impl<L: Limit + Send + 'static> Drop for Readiness<L> {
     fn drop(&mut self) {
         self.step_back();
-    }
-}
-
-impl<L: Limit + Send + 'static> fmt::Debug for Readiness<L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.stage {
-            Stage::Unready => "Unready",
-            Stage::InnerReady => "InnerReady",
-            Stage::Granted(_) => "Granted",
-            Stage::Refused(_) => "Refused",
-        })
     }
 }

@@ -64,14 +64,6 @@ pub(super) enum Ring {
     Over,
 }
 
-/// Whom to wake once the lock is released.
-#[derive(Default)]
-struct Wakers {
-    called: Option<Waker>,
-    /// Alarms.
-    others: Vec<Waker>,
-}
-
 // === impl Queue ===
 
 impl<L: Limit> Queue<L> {
@@ -121,13 +113,13 @@ impl<L: Limit> Queue<L> {
             return told;
         }
         let mut wakers = state.settle(clock::now());
-        wakers.called = wakers.called.or_else(|| state.who_keeps_time());
+        wakers.extend(state.who_keeps_time());
         let idle = state.idle_awaited && state.limit.is_idle();
         if idle {
             state.idle_awaited = false;
         }
         drop(state);
-        wakers.wake();
+        wake(wakers);
         if idle {
             self.idle.notify_waiters();
         }
@@ -150,31 +142,26 @@ impl<L: Limit> Queue<L> {
         waker: &Waker,
     ) -> Result<L::Grant, Key> {
         let mut state = self.lock();
-        let now;
-        // Nobody waits as a rule.
-        if state.rows.is_empty() {
-            // Half of what passing costs is a look at the clock.
-            if let Some(grant) = state.limit.admit_undated(line) {
-                return Ok(grant);
-            }
-            now = clock::now();
-            if state.limit.opens(line, now) == Opens::Now {
-                return Ok(state.limit.admit(now));
-            }
-        } else {
-            now = clock::now();
+        // Nobody waits as a rule, and half of what passing costs is a look at the clock.
+        if state.rows.is_empty()
+            && let Some(grant) = state.limit.admit_undated(line)
+        {
+            return Ok(grant);
         }
-        Self::pass_in_turn(state, now, place, line, waker)
+        Self::pass_now(state, place, line, waker)
     }
 
-    #[cold]
-    fn pass_in_turn(
+    #[inline(never)]
+    fn pass_now(
         mut state: MutexGuard<'_, State<L>>,
-        now: Instant,
         place: &mut Option<Key>,
         line: Line,
         waker: &Waker,
     ) -> Result<L::Grant, Key> {
+        let now = clock::now();
+        if state.rows.is_empty() && state.limit.opens(line, now) == Opens::Now {
+            return Ok(state.limit.admit(now));
+        }
         let was_called = place.is_some_and(|key| state.rows.is_called(key));
         if state.called.is_some_and(|(key, ..)| Some(key) == *place) {
             state.called = None;
@@ -191,7 +178,7 @@ impl<L: Limit> Queue<L> {
             let told = waited.as_ref().and_then(|node| state.waits.over(node, now));
             let wakers = state.settle(now);
             drop(state);
-            wakers.wake();
+            wake(wakers);
             // What a waker drops may look at the queue.
             drop(waited);
             if let Some((cause, waited, ahead)) = told {
@@ -220,7 +207,7 @@ impl<L: Limit> Queue<L> {
         };
         let wakers = state.settle(now);
         drop(state);
-        wakers.wake();
+        wake(wakers);
         // What a waker drops may look at the queue.
         drop(replaced);
         Err(key)
@@ -248,9 +235,9 @@ impl<L: Limit> Queue<L> {
             let _rejected_or_gone = state.waits.over(node, now);
         }
         let mut wakers = state.settle(now);
-        wakers.called = wakers.called.or_else(|| state.who_keeps_time());
+        wakers.extend(state.who_keeps_time());
         drop(state);
-        wakers.wake();
+        wake(wakers);
         // What a waker drops may look at the queue.
         drop(node);
         left
@@ -300,7 +287,7 @@ impl<L: Limit> Queue<L> {
             bell.waker.replace(waker.clone())
         });
         drop(state);
-        wakers.wake();
+        wake(wakers);
         drop(replaced);
         for (cause, waited, ahead) in late {
             events::waits(cause, waited, ahead);
@@ -341,9 +328,7 @@ impl<L: Limit> Queue<L> {
             Vec::new()
         };
         drop(state);
-        for waker in waiting {
-            waker.wake();
-        }
+        wake(waiting);
         drop(ended);
     }
 
@@ -436,7 +421,7 @@ impl<L: Limit> State<L> {
     ///
     /// Those who did not look the last time are not waited for, and the others for half as long after
     /// each that did not look. So a thousand who sleep cost little more than one.
-    fn call_some(&mut self, wakers: &mut Wakers, next: Key, now: Instant) -> Instant {
+    fn call_some(&mut self, wakers: &mut Vec<Waker>, next: Key, now: Instant) -> Instant {
         let mut next = Some(next);
         for _ in 0..AT_ONCE {
             let Some(key) = next else {
@@ -449,22 +434,23 @@ impl<L: Limit> State<L> {
             if !late && patience >= LEAST_PATIENCE {
                 let until = now.checked_add(patience).unwrap_or(now);
                 self.called = Some((key, until));
-                wakers.called = waker;
+                wakers.extend(waker);
                 return until;
             }
             if !late {
                 self.rows.is_missed(key);
             }
-            wakers.others.extend(waker);
+            wakers.extend(waker);
             let open = |next: &Key| self.limit.opens(next.line(), now) == Opens::Now;
             next = self.rows.next().filter(open);
         }
         now.checked_add(LEAST_PATIENCE).unwrap_or(now)
     }
 
-    /// Calls the next waiter if it may pass, and sets the time of the next look.
-    fn settle(&mut self, now: Instant) -> Wakers {
-        let mut wakers = Wakers::default();
+    /// Calls the next waiter if it may pass, and sets the time of the next look. Gives whom to wake
+    /// once the lock is released.
+    fn settle(&mut self, now: Instant) -> Vec<Waker> {
+        let mut wakers = Vec::new();
         self.look_at = None;
         if let Some(key) = self.rows.next() {
             let line = key.line();
@@ -477,7 +463,7 @@ impl<L: Limit> State<L> {
                     self.rows.next().map(|_| until)
                 }
                 opens @ (Opens::At(_) | Opens::OnReturn) => {
-                    wakers.others = self.limit.waits(self.rows.len(), now);
+                    wakers = self.limit.waits(self.rows.len(), now);
                     match opens {
                         Opens::At(at) => Some(at),
                         Opens::Now | Opens::OnReturn => None,
@@ -488,7 +474,7 @@ impl<L: Limit> State<L> {
         if self.rows.is_empty() {
             let since = *self.empty_since.get_or_insert(now);
             self.look_at = since.checked_add(LINGER);
-            wakers.others = self.limit.waits(0, now);
+            wakers = self.limit.waits(0, now);
         } else {
             self.empty_since = None;
         }
@@ -500,7 +486,7 @@ impl<L: Limit> State<L> {
         if let Some(at) = self.look_at {
             for bell in &mut self.alarms {
                 if bell.armed.is_none_or(|armed| at < armed) {
-                    wakers.others.extend(bell.waker.take());
+                    wakers.extend(bell.waker.take());
                 }
             }
         }
@@ -508,14 +494,8 @@ impl<L: Limit> State<L> {
     }
 }
 
-// === impl Wakers ===
-
-impl Wakers {
-    fn wake(self) {
-        for waker in self.called.into_iter().chain(self.others) {
-            waker.wake();
-        }
-    }
+fn wake(wakers: Vec<Waker>) {
+    wakers.into_iter().for_each(Waker::wake);
 }
 
 /// For how long an alarm is kept when nobody waits any more: calls wait in groups, and each group

@@ -1,7 +1,6 @@
 //! One who waits in a queue.
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -18,6 +17,7 @@ use crate::{LimitError, clock};
 ///
 /// Dropping it gives up the place; a grant is never in flight, because it is only made while the
 /// waiter is polled.
+#[derive(Debug)]
 pub(crate) struct Waiter<L: Limit> {
     queue: Arc<Queue<L>>,
     line: Line,
@@ -96,14 +96,6 @@ impl<L: Limit + Send + 'static> Waiter<L> {
 impl<L: Limit> Drop for Waiter<L> {
     fn drop(&mut self) {
         self.give_up();
-    }
-}
-
-impl<L: Limit> fmt::Debug for Waiter<L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiter")
-            .field("waiting", &self.place.is_some())
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -23,6 +22,7 @@ pin_project! {
     ///
     /// # Errors
     /// The inner body's own.
+    #[derive(Debug)]
     pub struct PermitBody<B> {
         #[pin]
         inner: B,
@@ -88,15 +88,6 @@ impl<B: Body> Body for PermitBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
-    }
-}
-
-impl<B: fmt::Debug> fmt::Debug for PermitBody<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PermitBody")
-            .field("inner", &self.inner)
-            .field("holds_permit", &self.permit.is_some())
-            .finish()
     }
 }
 

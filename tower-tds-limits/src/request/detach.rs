@@ -18,8 +18,11 @@ use tower_service::Service;
 
 /// Puts [`Detach`] around a service; an example is there.
 #[derive(Debug, Clone, Copy, Default)]
-#[non_exhaustive]
-pub struct DetachLayer {}
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "there is nothing to set: what may be set one day makes another layer"
+)]
+pub struct DetachLayer;
 
 /// Lets a call run to its answer in the background when its caller drops it.
 ///
@@ -62,7 +65,7 @@ pub struct DetachLayer {}
 /// # async fn main() {
 /// let limiter = Limiter::new(Limits::default());
 /// let service = ServiceBuilder::new()
-///     .layer(DetachLayer::new())
+///     .layer(DetachLayer)
 ///     .layer(RequestLimitLayer::new(limiter))
 ///     // `Detach` moves the future, so that it must be `Unpin`; that of hyper's client is.
 ///     .map_future(Box::pin)
@@ -95,14 +98,6 @@ pub struct DetachFuture<F> {
 }
 
 // === impl DetachLayer ===
-
-impl DetachLayer {
-    /// The layer; there is nothing to set.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {}
-    }
-}
 
 impl<S> Layer<S> for DetachLayer {
     type Service = Detach<S>;

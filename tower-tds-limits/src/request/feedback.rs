@@ -111,6 +111,10 @@ pub struct ReadStatus {
 /// # drop(layer);
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "it is a reading of responses, and nothing else"
+)]
 pub struct ReadResponse(
     /// How it reads responses.
     pub ReadStatus,

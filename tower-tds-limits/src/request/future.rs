@@ -15,7 +15,7 @@ use tower_service::Service;
 use crate::{
     Error, LeaseFuture, LimitError, clock,
     connection::Exchange,
-    request::{Feedback, Outcome, PermitBody, RequestPermit, held, loan::Loan, turn::Turn},
+    request::{Feedback, PermitBody, RequestPermit, held, loan::Loan, turn::Turn},
 };
 
 pin_project! {
@@ -138,15 +138,21 @@ where
                     let exchange = Exchange::begin(&mut response);
                     let read = feedback.read(Ok(&response));
                     let whole = response.body().is_end_stream();
-                    let permit = after_head(permit, read, whole);
+                    if permit
+                        .as_mut()
+                        .is_none_or(|permit| !permit.read(read, whole))
+                    {
+                        *permit = None;
+                    }
+                    let permit = permit.take();
                     let exchange = exchange.filter(|_| !whole);
                     let track = |body| PermitBody::new(body, permit, exchange);
                     Poll::Ready(Ok(response.map(track)))
                 }
                 Poll::Ready(Err(error)) => {
                     let read = feedback.read(Err(&error));
-                    if let Some(permit) = permit.take() {
-                        permit.after_error(read);
+                    if let Some(mut permit) = permit.take() {
+                        permit.read(read, true);
                     }
                     Poll::Ready(Err(Error::Inner(error)))
                 }
@@ -193,24 +199,11 @@ fn poll_waiting<S: Service<Request>, Request, F>(
 // === impl WaitsFor ===
 
 impl WaitsFor {
-    /// Waits for whatever a request needs after its permit, if it needs anything.
-    #[inline]
-    pub(super) fn after(
-        mut permit: RequestPermit,
-        max_wait: Option<Duration>,
-    ) -> Result<RequestPermit, (LeaseFuture, RequestPermit)> {
-        match permit.ask_lease(max_wait) {
-            None => Ok(permit),
-            Some(lease) => Err((lease, permit)),
-        }
-    }
-
-    pub(super) fn lease((lease, permit): (LeaseFuture, RequestPermit)) -> Self {
-        let permit = Some(permit);
+    pub(super) fn lease(lease: LeaseFuture, permit: RequestPermit) -> Self {
         Self::Lease {
             lease,
             since: clock::now(),
-            permit,
+            permit: Some(permit),
         }
     }
 
@@ -221,10 +214,10 @@ impl WaitsFor {
         cx: &mut Context<'_>,
     ) -> Poll<Result<RequestPermit, LimitError>> {
         if let Self::Turn(turn) = self {
-            let permit = ready!(turn.poll_take(cx))?;
-            match Self::after(permit, max_wait) {
-                Ok(permit) => return Poll::Ready(Ok(permit)),
-                Err(waits) => *self = Self::lease(waits),
+            let mut permit = ready!(turn.poll_take(cx))?;
+            match permit.ask_lease(max_wait) {
+                None => return Poll::Ready(Ok(permit)),
+                Some(lease) => *self = Self::lease(lease, permit),
             }
         }
         let Self::Lease {
@@ -245,18 +238,4 @@ impl WaitsFor {
             None => Poll::Pending,
         }
     }
-}
-
-/// The permit for the body, if the head leaves anything to hold.
-#[inline]
-fn after_head(
-    permit: &mut Option<RequestPermit>,
-    read: Outcome,
-    whole: bool,
-) -> Option<RequestPermit> {
-    if permit.as_mut()?.after_head(read, whole) {
-        return permit.take();
-    }
-    *permit = None;
-    None
 }

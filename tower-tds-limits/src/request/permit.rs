@@ -104,31 +104,18 @@ impl RequestPermit {
         }
     }
 
-    /// The response head is there, and with it perhaps the whole response. Says whether the body
+    /// The head is there, and with it perhaps the `whole` response, or an error. Says whether the body
     /// has anything left to hold.
-    pub(crate) fn after_head(&mut self, outcome: Outcome, whole: bool) -> bool {
+    pub(super) fn read(&mut self, outcome: Outcome, whole: bool) -> bool {
         if outcome == Outcome::Unsent {
             self.unsent();
-            return false;
-        }
-        if is_lost(outcome) {
+        } else if matches!(outcome, Outcome::Lost | Outcome::Closed) {
             // Whoever reads it so does not take it for a proof, nor its body's end.
             self.lost(outcome);
-            return false;
-        }
-        self.answered(outcome, whole);
-        !whole
-    }
-
-    /// The inner service failed.
-    pub(crate) fn after_error(mut self, outcome: Outcome) {
-        if outcome == Outcome::Unsent {
-            self.unsent();
-        } else if is_lost(outcome) {
-            self.lost(outcome);
         } else {
-            self.answered(outcome, true);
+            self.answered(outcome, whole);
         }
+        self.stage != Stage::Over
     }
 
     /// The response body has ended.
@@ -144,7 +131,7 @@ impl RequestPermit {
             // What was never sent has no body, and its drop gives it back.
             Stage::Leasing | Stage::Over => return,
         }
-        self.over();
+        self.stage = Stage::Over;
     }
 
     fn answered(&mut self, outcome: Outcome, whole: bool) {
@@ -163,7 +150,7 @@ impl RequestPermit {
             }
         }
         if whole {
-            self.over();
+            self.stage = Stage::Over;
         } else if answer.proven {
             self.stage = Stage::Proven;
         }
@@ -212,13 +199,11 @@ impl RequestPermit {
 
     /// Nothing reached the wire after all.
     fn unsent(&mut self) {
-        if self.stage == Stage::Sent {
-            self.end_lease(|_| Ended::Unsent);
-            let grant = self.grant;
-            let queue = self.credential.account();
-            queue.update(|account| account.unsend(grant));
-            self.over();
-        }
+        self.end_lease(|_| Ended::Unsent);
+        let grant = self.grant;
+        let queue = self.credential.account();
+        queue.update(|account| account.unsend(grant));
+        self.stage = Stage::Over;
     }
 
     /// No answer will come.
@@ -231,10 +216,6 @@ impl RequestPermit {
             within
         });
         self.end_lease(|_| Ended::Within(Duration::from_nanos(within)));
-        self.over();
-    }
-
-    fn over(&mut self) {
         self.stage = Stage::Over;
     }
 }
@@ -256,8 +237,4 @@ impl Drop for RequestPermit {
             Stage::Over => {}
         }
     }
-}
-
-fn is_lost(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Lost | Outcome::Closed)
 }

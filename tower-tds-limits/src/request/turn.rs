@@ -2,7 +2,6 @@
 
 use std::{
     convert::Infallible,
-    fmt,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -18,6 +17,7 @@ use crate::{
 
 /// Waited for in `poll_ready`, taken in `call`; and waited for again, in the response future, by one
 /// that was taken too late.
+#[derive(Debug)]
 pub(super) struct Turn {
     credential: Arc<Credential>,
     readiness: Readiness<Account>,
@@ -95,17 +95,16 @@ impl Turn {
     #[inline]
     pub(super) fn take(&mut self) -> Result<Option<RequestPermit>, LimitError> {
         let grant = self.readiness.take()?;
-        let pauses = self.must_pause();
-        let sent = self.credential.account().update(|account| {
-            if pauses {
-                account.withdraw(grant);
-            }
-            !pauses && account.send(grant)
-        });
-        Ok(sent.then(|| {
-            let tries = self.probe.take().map(Probe::hand_over);
-            RequestPermit::sent(&self.credential, grant, tries)
-        }))
+        let queue = self.credential.account();
+        if self.must_pause() {
+            queue.update(|account| account.withdraw(grant));
+            return Ok(None);
+        }
+        if !queue.update(|account| account.send(grant)) {
+            return Ok(None);
+        }
+        let tries = self.probe.take().map(Probe::hand_over);
+        Ok(Some(RequestPermit::sent(&self.credential, grant, tries)))
     }
 
     /// Waits for a permit, and takes it, where the inner service is ready.
@@ -163,11 +162,5 @@ impl Turn {
                 false
             }
         })
-    }
-}
-
-impl fmt::Debug for Turn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.readiness.fmt(f)
     }
 }

@@ -470,7 +470,7 @@ async fn a_limiter_is_idle_when_nothing_is_in_flight_or_detached() {
     limited.limiter.idle().await;
     let begin = Instant::now();
     let detached = ServiceBuilder::new()
-        .layer(tower_tds_limits::DetachLayer::new())
+        .layer(tower_tds_limits::DetachLayer)
         .service(limited.caller());
     drop(timeout(ms(50), detached.oneshot(request())).await);
     assert_eq!(limited.limiter.snapshot().in_flight, 1);
