@@ -25,7 +25,6 @@ pub(crate) struct Epoch {
     /// Set by the first event and not by the limiter's making, which may happen outside the
     /// runtime whose clock counts.
     first: Option<Instant>,
-    last: Option<Instant>,
 }
 
 // === impl Tick ===
@@ -63,15 +62,8 @@ impl Tick {
 impl Epoch {
     #[inline]
     pub(crate) fn tick(&mut self, at: Instant) -> Tick {
-        self.last = Some(at);
         let first = *self.first.get_or_insert(at);
         Tick(nanos(at.saturating_duration_since(first)))
-    }
-
-    /// Whether this was the last instant that was turned into a tick.
-    #[inline]
-    pub(crate) fn was_last(&self, at: Instant) -> bool {
-        self.last == Some(at)
     }
 
     /// The instant of a tick; `None` only for one that no clock reaches.

@@ -20,7 +20,6 @@ use crate::{
     clock,
     connection::Connections,
     queue::{Line, Queue, Waiter},
-    waits::Waits,
 };
 
 /// One credential's pause, and the limits that it shares with others.
@@ -107,10 +106,8 @@ impl Credential {
         self.pause.read(|pause| pause.told().max(pause.until()))
     }
 
-    /// How many wait for the end of the pause, and what was waited so far.
-    pub(crate) fn waiting<T>(&self, read: impl FnOnce(usize, &Waits) -> T) -> T {
-        self.pause
-            .read_all(|_, waiting, waits| read(waiting, waits))
+    pub(crate) fn pause(&self) -> &Queue<Pause> {
+        &self.pause
     }
 
     /// A request was refused because the credential has made too many. Gives for how long it

@@ -158,7 +158,7 @@ impl Limiter {
                 (connections.open(), most, silent, waiting)
             });
         let paused = self.credential.paused_until();
-        let pausing = self.credential.waiting(|waiting, waits| {
+        let pausing = self.credential.pause().read_all(|_, waiting, waits| {
             waits.add_to(&mut waited);
             waiting
         });

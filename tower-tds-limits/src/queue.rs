@@ -30,7 +30,7 @@ pub(crate) trait Limit {
     /// When one more from this line may pass, as far as is known at `now`.
     fn opens(&mut self, line: Line, now: Instant) -> Opens;
 
-    /// Counts one more; called only when `opens` is [`Opens::Now`].
+    /// Counts one more; called only right after `opens` was [`Opens::Now`] at `now`.
     fn admit(&mut self, now: Instant) -> Self::Grant;
 
     /// Counts one more without a look at the clock, if that is right whatever it says.
@@ -45,8 +45,10 @@ pub(crate) trait Limit {
         Vec::new()
     }
 
-    /// Whether nothing is under way.
-    fn is_idle(&self) -> bool;
+    /// Whether nothing is under way, where anybody waits for that.
+    fn is_idle(&self) -> bool {
+        false
+    }
 
     /// What one from this line waits for, where `opens` is not [`Opens::Now`].
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause;

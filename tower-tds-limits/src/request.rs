@@ -192,19 +192,21 @@ where
 
     #[inline]
     fn call(&mut self, request: Request) -> Self::Future {
-        let waits_for = match self.turn.take() {
+        match self.turn.take() {
             Ok(Some(mut permit)) => match permit.ask_lease(self.turn.max_wait()) {
                 None => {
                     let response = self.inner.call(request);
-                    return ResponseFuture::called(response, permit, self.feedback.clone());
+                    ResponseFuture::called(response, permit, self.feedback.clone())
                 }
-                Some(lease) => WaitsFor::lease(lease, permit),
+                Some(lease) => self.call_later(request, WaitsFor::lease(lease, permit)),
             },
             // It was kept for so long that its permit is another's: it takes the next, in the order of calls.
-            Ok(None) => WaitsFor::Turn(self.turn.late()),
-            Err(error) => return ResponseFuture::refused(error),
-        };
-        self.call_later(request, waits_for)
+            Ok(None) => {
+                let late = self.turn.late();
+                self.call_later(request, WaitsFor::Turn(late))
+            }
+            Err(error) => ResponseFuture::refused(error),
+        }
     }
 }
 
@@ -218,17 +220,16 @@ impl<S, F: Clone> RequestLimit<S, F> {
     where
         S: Service<Request>,
     {
-        let (feedback, max_wait) = (self.feedback.clone(), self.turn.max_wait());
+        let feedback = self.feedback.clone();
         // Nobody is to be woken before the future is polled.
         let mut cx = Context::from_waker(Waker::noop());
-        match waits_for.poll(max_wait, &mut cx) {
+        match waits_for.poll(&mut cx) {
             Poll::Ready(Ok(permit)) => {
                 ResponseFuture::called(self.inner.call(request), permit, feedback)
             }
             Poll::Ready(Err(error)) => ResponseFuture::refused(error),
             Poll::Pending => ResponseFuture::waiting(Waiting {
                 waits_for,
-                max_wait,
                 inner: self.inner.lend(),
                 request,
                 feedback,

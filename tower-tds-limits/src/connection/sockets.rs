@@ -379,10 +379,6 @@ impl Limit for Connections {
         self.untried = self.untried.saturating_sub(1);
     }
 
-    fn is_idle(&self) -> bool {
-        self.open == 0
-    }
-
     fn cause(&mut self, _line: Line, now: Instant) -> WaitCause {
         match self.silent_until(now) {
             Some(_) => WaitCause::Silence,

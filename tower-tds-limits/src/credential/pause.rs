@@ -179,10 +179,6 @@ impl Limit for Pause {
     /// Only who waits for a permit, too, is granted one that can be withdrawn.
     fn withdraw(&mut self, _passage: Passage) {}
 
-    fn is_idle(&self) -> bool {
-        self.state == State::Open
-    }
-
     fn cause(&mut self, _line: Line, _now: Instant) -> WaitCause {
         WaitCause::Pause
     }

@@ -388,7 +388,7 @@ impl<L: Limit> State<L> {
     /// The next one, if it has to hang an alarm: who waited outside of a runtime needed none as long
     /// as no time was known.
     fn who_keeps_time(&mut self) -> Option<Waker> {
-        if self.look_at.is_none() || !self.alarms.is_empty() {
+        if self.called.is_some() || self.look_at.is_none() || !self.alarms.is_empty() {
             return None;
         }
         let next = self.rows.next()?;

@@ -3,7 +3,6 @@ use std::{
     future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use http::Response;
@@ -56,7 +55,6 @@ pin_project! {
 /// A call that waits: for another permit, since it was made too late for its own, or for a lease.
 pub(super) struct Waiting<S, Request, F> {
     pub(super) waits_for: WaitsFor,
-    pub(super) max_wait: Option<Duration>,
     pub(super) inner: Loan<S>,
     pub(super) request: Request,
     pub(super) feedback: F,
@@ -182,7 +180,7 @@ fn poll_waiting<S: Service<Request>, Request, F>(
     let Some(mut call) = waiting.take() else {
         return Poll::Pending;
     };
-    match call.waits_for.poll(call.max_wait, cx) {
+    match call.waits_for.poll(cx) {
         Poll::Ready(Ok(permit)) => Poll::Ready(State::Called {
             response: call.inner.call(call.request),
             permit: Some(permit),
@@ -208,14 +206,10 @@ impl WaitsFor {
     }
 
     /// A permit with which the request may be sent at once.
-    pub(super) fn poll(
-        &mut self,
-        max_wait: Option<Duration>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<RequestPermit, LimitError>> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<RequestPermit, LimitError>> {
         if let Self::Turn(turn) = self {
             let mut permit = ready!(turn.poll_take(cx))?;
-            match permit.ask_lease(max_wait) {
+            match permit.ask_lease(turn.max_wait()) {
                 None => return Poll::Ready(Ok(permit)),
                 Some(lease) => *self = Self::lease(lease, permit),
             }

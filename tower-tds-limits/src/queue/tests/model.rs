@@ -72,10 +72,6 @@ impl Limit for Room {
         self.0 += 1;
     }
 
-    fn is_idle(&self) -> bool {
-        false
-    }
-
     fn cause(&mut self, _line: Line, _now: Instant) -> WaitCause {
         WaitCause::InFlight
     }
