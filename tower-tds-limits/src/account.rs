@@ -404,12 +404,10 @@ impl Account {
     /// The granted request is proven to have been counted by `at`, as it turns out now.
     #[inline]
     fn prove(&mut self, at: Tick, now: Tick, grant: Grant) {
+        let took = grant.at().map(|granted| now.since(granted));
         self.each(|rule| {
             rule.prove(at, now, grant.not_before);
-            rule.answered(grant.not_before);
-            if let Some(granted) = grant.at() {
-                rule.learn(now.since(granted));
-            }
+            rule.answered(grant.not_before, took);
         });
     }
 

@@ -97,6 +97,7 @@ impl Credential {
         self.line
     }
 
+    #[inline]
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Relaxed)
     }
