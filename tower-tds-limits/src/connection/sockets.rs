@@ -71,9 +71,10 @@ enum State {
     /// May be asked to leave: from then on if somebody waits, and at once if the service asks.
     // ## Idle => (Busy | Leaving)
     Idle { rest: Rest, from: Instant },
-    /// Asked to leave. A request that comes first takes that back.
+    /// Asked to leave. A request that comes first takes that back, whether or not it is over when the
+    /// limit looks: its reader is not woken again.
     // ## Leaving => (Busy | Idle)
-    Leaving,
+    Leaving { taken_back: bool },
 }
 
 // === impl Connections ===
@@ -136,7 +137,7 @@ impl Connections {
         event: impl FnOnce(&mut Usage) -> R,
     ) -> Option<(R, bool)> {
         let socket = self.sockets.get_mut(&key)?;
-        Some((event(&mut socket.usage), socket.has_news()))
+        Some((event(&mut socket.usage), socket.notice()))
     }
 
     /// A head is here, of an answer that was taken out of the pool at `at`. What a 416 is about,
@@ -149,7 +150,7 @@ impl Connections {
         if head.status != StatusCode::RANGE_NOT_SATISFIABLE {
             let first = !mem::replace(&mut socket.tried, true);
             self.untried = self.untried.saturating_sub(u32::from(first));
-            return first || socket.has_news();
+            return socket.notice() || first;
         }
         let evidence = if socket.tried {
             Evidence::Weak
@@ -157,7 +158,7 @@ impl Connections {
             Evidence::Strong
         };
         self.maybe_refused = Some((key, evidence));
-        socket.has_news()
+        socket.notice()
     }
 
     /// Whether the reader is to be given the end of the stream; if not, it is woken for it. Gives
@@ -166,7 +167,7 @@ impl Connections {
         let Some(socket) = self.sockets.get_mut(&key) else {
             return (false, None);
         };
-        let leaves = socket.state == State::Leaving && socket.usage.rest().is_some();
+        let leaves = socket.state == LEAVING;
         let known = matches!(&socket.reader, Some(known) if known.will_wake(reader));
         let replaced = if known || leaves {
             None
@@ -191,7 +192,7 @@ impl Connections {
         );
         // A new one is its own request's.
         let was_free = match was {
-            State::Leaving => true,
+            State::Leaving { .. } => true,
             State::Idle { rest, .. } => rest == Rest::Free,
             State::Busy => false,
         };
@@ -295,7 +296,7 @@ impl Connections {
     /// Asks the socket to leave, unless a request has come first.
     fn ask(&mut self, key: SocketKey) -> Option<Waker> {
         let idle = self.sockets.get(&key)?.usage.rest().is_some();
-        self.set_state(key, if idle { State::Leaving } else { State::Busy });
+        self.set_state(key, if idle { LEAVING } else { State::Busy });
         self.sockets.get_mut(&key)?.reader.take_if(|_| idle)
     }
 
@@ -306,12 +307,12 @@ impl Connections {
         match mem::replace(&mut socket.state, state) {
             State::Busy => {}
             State::Idle { from, .. } => drop(self.idle.remove(&(from, key))),
-            State::Leaving => self.leaving = self.leaving.saturating_sub(1),
+            State::Leaving { .. } => self.leaving = self.leaving.saturating_sub(1),
         }
         match state {
             State::Busy => {}
             State::Idle { rest, from } => drop(self.idle.insert((from, key), rest)),
-            State::Leaving => self.leaving = self.leaving.saturating_add(1),
+            State::Leaving { .. } => self.leaving = self.leaving.saturating_add(1),
         }
     }
 }
@@ -390,12 +391,21 @@ impl Limit for Connections {
 // === impl Socket ===
 
 impl Socket {
+    /// Its use may have changed. Says whether the limit has to look.
+    fn notice(&mut self) -> bool {
+        if let State::Leaving { taken_back } = &mut self.state {
+            *taken_back |= self.usage.rest().is_none();
+        }
+        self.has_news()
+    }
+
     /// Whether it is used otherwise than the limit knows.
     fn has_news(&self) -> bool {
         match (self.state, self.usage.rest()) {
-            (State::Busy, None) | (State::Leaving, Some(_)) => false,
+            (State::Busy, None) => false,
             (State::Idle { rest: known, .. }, Some(rest)) => known != rest,
-            (State::Busy, Some(_)) | (State::Idle { .. } | State::Leaving, None) => true,
+            (State::Leaving { taken_back }, _) => taken_back,
+            (State::Busy, Some(_)) | (State::Idle { .. }, None) => true,
         }
     }
 }
@@ -411,6 +421,8 @@ impl Rest {
         }
     }
 }
+
+const LEAVING: State = State::Leaving { taken_back: false };
 
 /// For how long an upload that was answered early may move no byte, and a new connection carry
 /// none: nginx waits as long for an answered client's next byte (`lingering_timeout`, 5 s).

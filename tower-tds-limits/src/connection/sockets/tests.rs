@@ -51,7 +51,7 @@ fn looked(connections: &mut Connections, waiting: usize, now: Instant) -> usize 
 }
 
 fn is_asked(connections: &Connections, socket: SocketKey) -> bool {
-    connections.sockets[&socket].state == State::Leaving
+    matches!(connections.sockets[&socket].state, State::Leaving { .. })
 }
 
 const MOMENT: Duration = Duration::from_millis(20);
@@ -146,6 +146,21 @@ fn a_pool_that_never_queues_passes_over_whoever_waits_too() {
     assert_eq!(connections.opens(Line::Back, now - MOMENT), Opens::At(now));
     rest(&mut connections, socket, now);
     assert_eq!(looked(&mut connections, 1, now), 1);
+}
+
+/// Nobody would wake its reader again.
+#[test]
+fn a_request_that_comes_and_goes_between_two_looks_takes_back_that_the_socket_shall_leave() {
+    let mut connections = connections(1);
+    let now = Instant::now();
+    let socket = open(&mut connections, now);
+    assert_eq!(looked(&mut connections, 1, now + MOMENT), 1);
+    // One thread has written, and another hears the answer before the limit has looked.
+    connections.change(socket, |usage| usage.wrote(false));
+    rest(&mut connections, socket, now + MOMENT);
+    connections.settle(socket, now + MOMENT);
+    assert!(!is_asked(&connections, socket));
+    assert_eq!(looked(&mut connections, 1, now + 2 * MOMENT), 1, "again");
 }
 
 #[derive(Debug, Clone)]
