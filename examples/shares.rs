@@ -28,7 +28,10 @@ async fn run() -> Result<(), BoxError> {
     no_argument("shares, without arguments")?;
     let service = Service::find().await?;
     let mut calls = JoinSet::new();
-    for share in Limits::default().shares(CONTAINERS)? {
+    for share in Limits::default()
+        .shares(CONTAINERS)
+        .ok_or("more processes than sockets")?
+    {
         let share = SharedLimits::new(share);
         let one = service.client()?.limits(&share).build()?;
         // A second client of the same process, say for another key: the same limits, not more.

@@ -82,7 +82,7 @@ impl FleetOptions {
         let unusable = |why: String| Failure::usage(format!("--fleet or TDS_FLEET: {why}"));
         let name = format!("{}{suffix}", self.name);
         let all = Limits::default();
-        let part = all.most_connections().get().checked_div(self.processes);
+        let part = all.connections.get().checked_div(self.processes);
         let part = part.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
         let limits = all.connections(part);
         let fleet = Fleet::join(&url, &name, &limits).map_err(|error| unusable(causes(&error)))?;

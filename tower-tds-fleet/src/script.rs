@@ -158,18 +158,18 @@ fn terms(limits: &Limits, keep: Duration) -> Result<String, FleetError> {
     let [quota] = limits.quotas() else {
         return Err(FleetError::quotas());
     };
-    let rules = limits.safe_against();
+    let rules = limits.rules;
     let most = quota.requests();
     let (hold, space) = (micros(quota.hold()), micros(quota.spacing()));
     let even = micros(quota.per().checked_div(most.get()).unwrap_or_default());
-    let counter = u8::from(rules.keeps_counter());
-    let burst = match rules.burst() {
+    let counter = u8::from(rules.counter);
+    let burst = match rules.bucket {
         None => -1,
         Some(Burst::Of(burst)) => i64::from(burst),
         Some(_) => -2,
     };
-    let pace = rules.paced().map_or(0, NonZeroU32::get);
-    let rung = match limits.start() {
+    let pace = rules.pace.map_or(0, NonZeroU32::get);
+    let rung = match limits.start {
         Rung::Proven => 0,
         Rung::Strict => 1,
         Rung::Serial => 2,

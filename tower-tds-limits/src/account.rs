@@ -6,37 +6,37 @@
 //! not used for [`LEASE`] is withdrawn, and whoever held it asks for another when it sends: kept
 //! unsent, it would stop everybody else.
 
-mod grant;
 mod ladder;
-mod pending;
-mod quotas;
+
+use std::{cmp::Reverse, collections::BinaryHeap, iter};
 
 use tokio::time::Instant;
 
-pub(crate) use self::grant::Grant;
+use self::ladder::Ladder;
 pub use self::ladder::Rung;
-use self::{ladder::Ladder, pending::Pending, quotas::Quotas};
 use crate::{
-    Limits, Outcome, Proof, WaitCause,
+    Limits, Outcome, Proof, Quota, WaitCause,
     clock::{Epoch, Tick, nanos},
     queue::{Limit, Line, Opens},
-    rule::{Dated, later},
+    rule::{Dated, Rule, later},
 };
 
 /// The requests in flight, and the rules of each quota.
 #[derive(Debug)]
 pub(crate) struct Account {
+    limits: Limits,
     epoch: Epoch,
     /// When an event last had a time.
     seen: Tick,
     in_flight: u32,
     /// Of these, such as have a permit and wait for a lease.
     leasing: u32,
-    most_in_flight: u32,
-    proof: Proof,
-    quotas: Quotas,
+    /// Those of the first quota stand inline: most limiters have no other.
+    rule: Rule,
+    others: Vec<Rule>,
     ladder: Ladder,
-    pending: Pending,
+    /// Those that no proof will come of, by when they can no longer be counted.
+    pending: BinaryHeap<Reverse<(Tick, Grant)>>,
     /// Granted so far.
     granted: u64,
     /// Granted, and neither sent nor withdrawn...
@@ -45,10 +45,14 @@ pub(crate) struct Account {
     held_since: Tick,
     /// What was granted before this and not used has been withdrawn.
     revoked_before: Tick,
-    lost_after: u64,
-    closed_after: u64,
-    /// How long after an answer that a gateway made by itself a request may be counted behind it.
-    behind: Option<u64>,
+}
+
+/// A grant as its holder remembers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Grant {
+    /// When the clock had last been seen.
+    not_before: Tick,
+    dated: Dated,
 }
 
 /// What an answer came to.
@@ -65,29 +69,35 @@ pub(crate) struct Answer {
 
 impl Account {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let ladder = Ladder::new(limits.start());
-        let mut quotas = Quotas::new(limits, &ladder);
-        if limits.is_drained() {
-            quotas.each(|rule| rule.drain());
-        }
-        Self {
+        let ladder = Ladder::new(limits.start);
+        let rule = |quota: &Quota| {
+            let (quota, rules) = ladder.keeps(*quota, limits.rules);
+            Rule::new(quota, rules)
+        };
+        #[expect(
+            clippy::expect_used,
+            reason = "limits begin with a quota and only get more"
+        )]
+        let (first, others) = limits.quotas().split_first().expect("limits have a quota");
+        let mut account = Self {
             epoch: Epoch::default(),
             seen: Tick::ZERO,
             in_flight: 0,
             leasing: 0,
-            most_in_flight: limits.most_in_flight().get(),
-            proof: limits.proven_by(),
-            quotas,
+            rule: rule(first),
+            others: others.iter().map(rule).collect(),
             ladder,
-            pending: Pending::new(),
+            pending: BinaryHeap::new(),
             granted: 0,
             held: 0,
             held_since: Tick::ZERO,
             revoked_before: Tick::ZERO,
-            lost_after: nanos(limits.lost()),
-            closed_after: nanos(limits.closed()),
-            behind: limits.behind().map(nanos),
+            limits: limits.clone(),
+        };
+        if limits.drained {
+            account.each(Rule::drain);
         }
+        account
     }
 
     pub(crate) fn in_flight(&self) -> u32 {
@@ -115,12 +125,13 @@ impl Account {
     /// The fullest window's live permits at `now`.
     pub(crate) fn live_at(&mut self, now: Instant) -> u64 {
         self.see(now);
-        self.quotas.live()
+        let others = self.others.iter().map(Rule::live);
+        others.fold(self.rule.live(), u64::max)
     }
 
     /// The most that can have been counted in any interval of the first quota, so far.
     pub(crate) fn certificate(&self) -> u64 {
-        self.quotas.certificate()
+        self.rule.most_live()
     }
 
     pub(crate) fn rung(&self) -> Rung {
@@ -136,7 +147,7 @@ impl Account {
     /// A request that was granted is sent now. Says whether it may be: its grant may be withdrawn.
     #[inline]
     pub(crate) fn send(&mut self, grant: Grant) -> bool {
-        let holds = grant.not_before() >= self.revoked_before;
+        let holds = grant.not_before >= self.revoked_before;
         if holds {
             self.held = self.held.saturating_sub(1);
         }
@@ -154,19 +165,19 @@ impl Account {
     ) -> Answer {
         let now = self.see(now);
         let rung = self.hear(now, grant, outcome);
-        let ends = whole || self.proof == Proof::Head;
+        let ends = whole || self.limits.proof == Proof::Head;
         let lag = self.lag(outcome).map(|lag| {
             if ends {
                 lag
             } else {
                 // What is in flight behind the gateway may be so for as long as anything that is lost.
-                lag.saturating_add(self.lost_after)
+                lag.saturating_add(nanos(self.limits.lost_after))
             }
         });
         let proven = ends || lag.is_some();
         if proven {
             // How long the service had it says nothing of when its body ended.
-            let told = match self.proof {
+            let told = match self.limits.proof {
                 Proof::Head => outcome,
                 Proof::End => Outcome::Answered,
             };
@@ -193,26 +204,19 @@ impl Account {
     /// in nanoseconds.
     pub(crate) fn lose(&mut self, now: Instant, grant: Grant, outcome: Outcome) -> u64 {
         let now = self.see(now);
-        let closed = outcome == Outcome::Closed;
-        let after = if closed {
-            self.closed_after
+        let after = if outcome == Outcome::Closed {
+            self.limits.closed()
         } else {
-            self.lost_after
+            self.limits.lost_after
         };
-        self.pending.add(now.plus(after), grant);
+        let after = nanos(after);
+        self.pending.push(Reverse((now.plus(after), grant)));
         after
-    }
-
-    /// The request was granted and never sent.
-    pub(crate) fn withdraw(&mut self, grant: Grant) {
-        if self.send(grant) {
-            self.unsend(grant);
-        }
     }
 
     /// The request was taken for sent, and never was.
     pub(crate) fn unsend(&mut self, grant: Grant) {
-        self.quotas.each(|rule| rule.withdraw(grant.not_before()));
+        self.each(|rule| rule.withdraw(grant.not_before));
         self.end();
     }
 
@@ -227,7 +231,7 @@ impl Account {
     #[inline]
     fn see(&mut self, now: Instant) -> Tick {
         let now = self.epoch.tick(now).max(self.seen);
-        if self.pending.next() <= now {
+        if self.settles_at() <= now {
             self.settle(now);
         }
         if now == self.seen {
@@ -237,19 +241,28 @@ impl Account {
         if self.held > 0 && self.held_since.plus(LEASE) <= now {
             self.revoke(now);
         }
-        self.quotas.each(|rule| rule.see(now));
+        self.each(|rule| rule.see(now));
         now
+    }
+
+    /// When the next of the pending can no longer be counted.
+    #[inline]
+    fn settles_at(&self) -> Tick {
+        let next = self.pending.peek();
+        next.map_or(Tick::NEVER, |Reverse((at, _))| *at)
     }
 
     /// What no proof came of can no longer be counted.
     #[cold]
     fn settle(&mut self, now: Tick) {
-        while let Some(settled) = self.pending.take_by(now) {
-            let seen = settled.at.max(self.seen);
-            self.quotas.each(|rule| {
+        while self.settles_at() <= now
+            && let Some(Reverse((at, grant))) = self.pending.pop()
+        {
+            let seen = at.max(self.seen);
+            self.each(|rule| {
                 // Nothing is learned from it: how long an answer would have taken is not known.
                 rule.see(seen);
-                rule.prove(settled.at, seen, settled.grant.not_before());
+                rule.prove(at, seen, grant.not_before);
             });
         }
     }
@@ -259,19 +272,32 @@ impl Account {
     fn revoke(&mut self, before: Tick) {
         let since = self.held_since;
         for _ in 0..self.held {
-            self.quotas.each(|rule| rule.withdraw(since));
+            self.each(|rule| rule.withdraw(since));
         }
         self.in_flight = self.in_flight.saturating_sub(self.held);
         self.held = 0;
         self.revoked_before = before;
     }
 
+    #[inline]
+    fn each(&mut self, mut event: impl FnMut(&mut Rule)) {
+        event(&mut self.rule);
+        self.others.iter_mut().for_each(event);
+    }
+
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.in_flight < self.limits.in_flight.get()
+    }
+
     /// Whether one more may be granted, as far as the clock was seen.
     #[inline]
     fn is_open(&mut self, line: Line) -> bool {
-        (self.in_flight < self.most_in_flight || line == Line::Front)
-            && self.ladder.silent_until() <= self.seen
-            && self.quotas.are_open(self.seen)
+        let seen = self.seen;
+        (self.has_room() || line == Line::Front)
+            && self.ladder.silent_until() <= seen
+            && self.rule.is_open(seen)
+            && self.others.iter_mut().all(|rule| rule.is_open(seen))
     }
 
     /// From when on one more may be granted, as far as the clock was seen, and what decides that;
@@ -280,11 +306,13 @@ impl Account {
     fn opens_at(&mut self, line: Line) -> (Option<Tick>, WaitCause) {
         // Whatever is in flight may itself depend on those who come to the front, and they are
         // few: they keep within the quotas alone.
-        if self.in_flight >= self.most_in_flight && line != Line::Front {
+        if !self.has_room() && line != Line::Front {
             return (None, WaitCause::InFlight);
         }
+        let seen = self.seen;
         let silence = (Some(self.ladder.silent_until()), WaitCause::Silence);
-        later(self.quotas.opens_at(self.seen), silence)
+        let others = self.others.iter_mut().map(|rule| rule.opens_at(seen));
+        later(others.fold(self.rule.opens_at(seen), later), silence)
     }
 
     #[inline]
@@ -296,8 +324,11 @@ impl Account {
             self.held_since = seen;
         }
         self.held = self.held.saturating_add(1);
-        self.quotas.each(|rule| rule.grant(seen, dated));
-        dated.grant(seen)
+        self.each(|rule| rule.grant(seen, dated));
+        Grant {
+            not_before: seen,
+            dated,
+        }
     }
 
     /// What an answer says about the limits. Gives the new rung if it led to another.
@@ -306,7 +337,7 @@ impl Account {
         let rung = match outcome {
             Outcome::Answered | Outcome::Served(_) => self.ladder.accept(now),
             Outcome::RateExceeded => {
-                let rung = self.ladder.refuse(now, grant.not_before());
+                let rung = self.ladder.refuse(now, grant.not_before);
                 self.hush(now);
                 rung
             }
@@ -319,7 +350,11 @@ impl Account {
             | Outcome::Lost => None,
         };
         if rung.is_some() {
-            self.quotas.keep(&self.ladder);
+            let rules = iter::once(&mut self.rule).chain(&mut self.others);
+            for (rule, quota) in rules.zip(self.limits.quotas()) {
+                let (quota, rules) = self.ladder.keeps(*quota, self.limits.rules);
+                rule.keep(quota, rules);
+            }
         }
         rung
     }
@@ -341,10 +376,12 @@ impl Account {
     /// How long after a gateway's own answer a request may be counted behind it.
     #[inline]
     fn lag(&self, outcome: Outcome) -> Option<u64> {
+        let behind = self.limits.behind;
         if outcome == Outcome::GatewayTimedOut {
-            Some(self.behind.unwrap_or(TIMED_OUT))
+            Some(behind.map_or(TIMED_OUT, nanos))
         } else {
-            self.behind.filter(|_| outcome == Outcome::GatewayFailed)
+            let behind = behind.filter(|_| outcome == Outcome::GatewayFailed);
+            behind.map(nanos)
         }
     }
 
@@ -352,7 +389,7 @@ impl Account {
     #[inline]
     fn prove_by(&mut self, now: Tick, grant: Grant, outcome: Outcome, lag: Option<u64>) {
         match (lag, outcome, grant.at()) {
-            (Some(lag), ..) => self.pending.add(now.plus(lag), grant),
+            (Some(lag), ..) => self.pending.push(Reverse((now.plus(lag), grant))),
             (None, Outcome::Served(served), Some(granted)) => {
                 // No service has had a request for longer than its answer took.
                 let served = nanos(served);
@@ -367,12 +404,10 @@ impl Account {
     /// The granted request is proven to have been counted by `at`, as it turns out now.
     #[inline]
     fn prove(&mut self, at: Tick, now: Tick, grant: Grant) {
-        self.quotas.each(|rule| {
-            rule.prove(at, now, grant.not_before());
-            rule.answered(grant.not_before());
-            if let Some(granted) = grant.at() {
-                rule.learn(now.since(granted));
-            }
+        let took = grant.at().map(|granted| now.since(granted));
+        self.each(|rule| {
+            rule.prove(at, now, grant.not_before);
+            rule.answered(grant.not_before, took);
         });
     }
 
@@ -386,11 +421,13 @@ impl Account {
             Tick::NEVER
         };
         let ages = if cause == WaitCause::Bucket {
-            self.quotas.age_at().max(self.seen.plus(1))
+            let others = self.others.iter().map(Rule::ages_at);
+            let ages = others.fold(self.rule.ages_at(), Tick::min);
+            ages.max(self.seen.plus(1))
         } else {
             Tick::NEVER
         };
-        leased.min(self.pending.next()).min(ages)
+        leased.min(self.settles_at()).min(ages)
     }
 
     fn instant(&self, at: Tick) -> Opens {
@@ -413,17 +450,20 @@ impl Limit for Account {
     }
 
     #[inline]
-    fn admit(&mut self, now: Instant) -> Grant {
-        // Whoever asks has just been told that it is now.
-        if !self.epoch.was_last(now) {
-            self.see(now);
-        }
+    fn admit(&mut self, _now: Instant) -> Grant {
         self.grant(Dated::Seen)
     }
 
     #[inline]
     fn admit_undated(&mut self, line: Line) -> Option<Grant> {
         self.is_open(line).then(|| self.grant(Dated::Later))
+    }
+
+    /// The request was granted and never sent.
+    fn withdraw(&mut self, grant: Grant) {
+        if self.send(grant) {
+            self.unsend(grant);
+        }
     }
 
     fn is_idle(&self) -> bool {
@@ -437,12 +477,13 @@ impl Limit for Account {
     }
 }
 
-impl Dated {
-    const fn grant(self, seen: Tick) -> Grant {
-        match self {
-            Self::Seen => Grant::seen(seen),
-            Self::Later => Grant::later(seen),
-        }
+// === impl Grant ===
+
+impl Grant {
+    /// When it was made, where that is known.
+    #[inline]
+    fn at(self) -> Option<Tick> {
+        (self.dated == Dated::Seen).then_some(self.not_before)
     }
 }
 

@@ -1,9 +1,6 @@
 //! The one place that reads a clock, so that tests can pause it; and time as the rules count it.
 
-use std::{
-    ops::Add,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
@@ -28,7 +25,6 @@ pub(crate) struct Epoch {
     /// Set by the first event and not by the limiter's making, which may happen outside the
     /// runtime whose clock counts.
     first: Option<Instant>,
-    last: Option<Instant>,
 }
 
 // === impl Tick ===
@@ -38,10 +34,6 @@ impl Tick {
     pub(crate) const ZERO: Self = Self(0);
     /// After everything.
     pub(crate) const NEVER: Self = Self(u64::MAX);
-
-    pub(crate) const fn nanos(self) -> u64 {
-        self.0
-    }
 
     pub(crate) const fn plus(self, nanos: u64) -> Self {
         Self(self.0.saturating_add(nanos))
@@ -65,28 +57,13 @@ impl Tick {
     }
 }
 
-impl Add<Duration> for Tick {
-    type Output = Self;
-
-    fn add(self, time: Duration) -> Self {
-        self.plus(nanos(time))
-    }
-}
-
 // === impl Epoch ===
 
 impl Epoch {
     #[inline]
     pub(crate) fn tick(&mut self, at: Instant) -> Tick {
-        self.last = Some(at);
         let first = *self.first.get_or_insert(at);
         Tick(nanos(at.saturating_duration_since(first)))
-    }
-
-    /// Whether this was the last instant that was turned into a tick.
-    #[inline]
-    pub(crate) fn was_last(&self, at: Instant) -> bool {
-        self.last == Some(at)
     }
 
     /// The instant of a tick; `None` only for one that no clock reaches.

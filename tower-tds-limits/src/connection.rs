@@ -12,26 +12,23 @@ mod track;
 mod usage;
 mod waiting;
 
-use std::{
-    fmt,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 
+use hyper::rt::{Read, Write};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use self::{background::Begun, closing::Socket, permit::wake_readers, waiting::Ticket};
+use self::{background::Begun, permit::wake};
 pub use self::{
     background::{Background, BackgroundTask},
     future::ConnectFuture,
     io::LimitedIo,
-    track::{Track, TrackBody, TrackFuture},
+    track::{Track, TrackFuture},
 };
 pub(crate) use self::{handle::Exchange, permit::ConnectionPermit, sockets::Connections};
 use crate::{
     LimitError, Limiter,
-    queue::{Queue, Readiness},
+    queue::{Line, Queue, Readiness},
     request::held,
 };
 
@@ -79,7 +76,7 @@ pub struct ConnectionLimitLayer {
 /// A socket is idle when the body of its last answer has ended, nothing has been written on it
 /// since, and that has been so for 20 ms, in which a pool would have handed it on. That is told by
 /// the answers: [`connected`] has an extra that the hyper-util client puts into each response, and
-/// that [`RequestLimit`](crate::RequestLimit) or [`TrackBody`](crate::TrackBody) reports by. The
+/// that [`RequestLimit`](crate::RequestLimit) or [`Track`](crate::Track) reports by. The
 /// socket of a client whose answers pass neither is busy until its pool or its server closes it,
 /// unless it carries nothing yet.
 ///
@@ -137,20 +134,14 @@ pub struct ConnectionLimitLayer {
 /// See [`ConnectionLimitLayer`](crate::ConnectionLimitLayer).
 ///
 /// [`connected`]: hyper_util::client::legacy::connect::Connection::connected
+///
+#[doc = include_str!("../CLIENTS.md")]
+#[derive(Debug)]
 pub struct ConnectionLimit<C> {
     inner: C,
-    readiness: Readiness<ConnectionPermit>,
+    readiness: Readiness<Connections>,
     /// There from the first look at readiness until the call.
     begun: Option<Begun>,
-    /// There while it waits for a permit.
-    waits: Option<Waits>,
-}
-
-/// One who waits for a permit. Kept for its drop.
-#[derive(Debug)]
-struct Waits {
-    queue: Arc<Queue<Connections>>,
-    ticket: Ticket,
 }
 
 /// What a pool takes as a connector's error.
@@ -170,38 +161,22 @@ impl<C> Layer<C> for ConnectionLimitLayer {
     type Service = ConnectionLimit<C>;
 
     fn layer(&self, inner: C) -> Self::Service {
-        ConnectionLimit::new(inner, &self.limiter)
+        let queue = self.limiter.credential().connections();
+        let max_wait = self.limiter.limits().max_wait;
+        ConnectionLimit {
+            inner,
+            readiness: Readiness::new(queue, Line::Back, max_wait),
+            begun: None,
+        }
     }
 }
 
 // === impl ConnectionLimit ===
 
-impl<C> ConnectionLimit<C> {
-    /// Limits the sockets of `inner` by `limiter`.
-    pub fn new(inner: C, limiter: &Limiter) -> Self {
-        Self {
-            inner,
-            readiness: limiter.connection_readiness(),
-            begun: None,
-            waits: None,
-        }
-    }
-
-    /// Has an idle socket make room while this one waits.
-    fn make_room(&mut self) {
-        let queue = self.readiness.source();
-        self.waits.get_or_insert_with(|| Waits {
-            queue: Arc::clone(queue),
-            ticket: queue.update(Connections::waits),
-        });
-        wake_readers(queue.update_now(Connections::looked));
-    }
-}
-
 impl<C, Target> Service<Target> for ConnectionLimit<C>
 where
     C: Service<Target>,
-    C::Response: Socket,
+    C::Response: Read + Write + Send + Unpin + 'static,
     C::Error: Into<BoxError>,
     C::Future: Send + 'static,
 {
@@ -221,23 +196,25 @@ where
             ready
         });
         if ready.is_pending() && !inner_waits {
-            if !begun.is_orphaned() || !self.readiness.refuse(LimitError::orphaned()) {
-                self.make_room();
+            if !begun.is_orphaned() {
                 return Poll::Pending;
             }
-            if let Some(waits) = self.waits.take() {
-                waits.was_served();
-            }
+            // Its request has got another socket, of its pool.
+            let was_first = self.readiness.refuse(LimitError::orphaned());
+            let served = |connections: &mut Connections, now| connections.served(was_first, now);
+            self.readiness.queue().update_now(served);
             return Poll::Ready(Ok(()));
         }
-        self.waits = None;
         ready.map_err(Into::into)
     }
 
     fn call(&mut self, target: Target) -> Self::Future {
         let begun = self.begun.take().unwrap_or_else(Begun::here);
         match self.readiness.take() {
-            Ok(permit) => ConnectFuture::called(self.inner.call(target), permit, begun),
+            Ok(()) => {
+                let permit = ConnectionPermit::connecting(self.readiness.queue());
+                ConnectFuture::called(self.inner.call(target), permit, begun)
+            }
             Err(error) => ConnectFuture::refused(error),
         }
     }
@@ -249,36 +226,7 @@ impl<C: Clone> Clone for ConnectionLimit<C> {
             inner: self.inner.clone(),
             readiness: self.readiness.another(),
             begun: None,
-            waits: None,
         }
-    }
-}
-
-impl<C: fmt::Debug> fmt::Debug for ConnectionLimit<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectionLimit")
-            .field("inner", &self.inner)
-            .field("readiness", &self.readiness)
-            .finish_non_exhaustive()
-    }
-}
-
-// === impl Waits ===
-
-impl Waits {
-    /// The request has got another socket, of its pool.
-    fn was_served(&self) {
-        let ticket = self.ticket;
-        self.queue
-            .update_now(|connections, now| connections.was_served(ticket, now));
-    }
-}
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        let ticket = self.ticket;
-        self.queue
-            .update(|connections| connections.waits_no_more(ticket));
     }
 }
 
@@ -286,6 +234,6 @@ impl Drop for Waits {
 /// a while, as far as its refusals tell.
 pub(crate) fn refused(queue: &Queue<Connections>) -> bool {
     let (leaving, silent) = queue.update_now(Connections::refused);
-    wake_readers(leaving);
+    wake(leaving);
     silent
 }

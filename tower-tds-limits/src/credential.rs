@@ -3,26 +3,23 @@
 mod pause;
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-pub(crate) use self::pause::Try;
-use self::pause::{Passage, Pause};
+use self::pause::Passage;
+pub(crate) use self::pause::{Pause, Try};
 use crate::{
     Leases, LimitError, Limits, WaitCause,
     account::Account,
     clock,
     connection::Connections,
     queue::{Line, Queue, Waiter},
-    waits::Waits,
 };
 
 /// One credential's pause, and the limits that it shares with others.
@@ -32,20 +29,13 @@ pub(crate) struct Credential {
     connections: Arc<Queue<Connections>>,
     /// Who else keeps the quotas, if anybody does.
     leases: Option<Arc<dyn Leases>>,
-    notice: Duration,
+    limits: Arc<Limits>,
     line: Line,
     /// Set while the pause's queue lets nobody through, so that others need not ask it. It is read
     /// without the queue's lock, and a reader may be late by one request: that one is refused like the
     /// others in flight.
     paused: AtomicBool,
     pause: Arc<Queue<Pause>>,
-}
-
-/// Waits while a credential pauses. Made by the first request that has to.
-#[derive(Default)]
-pub(crate) struct PauseWaiter {
-    /// And since when.
-    waiter: Option<(Waiter<Pause>, Instant)>,
 }
 
 /// The turn to try whether a pause is over. Dropped before the request is sent, it lets another
@@ -60,44 +50,34 @@ pub(crate) struct Probe {
 // === impl Credential ===
 
 impl Credential {
-    pub(crate) fn new(limits: &Limits, leases: Option<Arc<dyn Leases>>) -> Self {
-        let notice = limits.notice();
-        Self::behind(
-            Arc::new(Queue::new(Account::new(limits), notice)),
-            Arc::new(Queue::new(Connections::new(limits), notice)),
+    pub(crate) fn new(limits: Limits, leases: Option<Arc<dyn Leases>>) -> Self {
+        let notice = limits.notice;
+        Self {
+            account: Arc::new(Queue::new(Account::new(&limits), notice)),
+            connections: Arc::new(Queue::new(Connections::new(&limits), notice)),
             leases,
-            notice,
-            Line::Back,
-        )
+            limits: Arc::new(limits),
+            line: Line::Back,
+            paused: AtomicBool::new(false),
+            pause: Arc::new(Queue::new(Pause::new(), notice)),
+        }
     }
 
     /// Another one behind the same limits.
     pub(crate) fn another(&self, line: Line) -> Self {
-        Self::behind(
-            Arc::clone(&self.account),
-            Arc::clone(&self.connections),
-            self.leases.clone(),
-            self.notice,
-            line,
-        )
-    }
-
-    fn behind(
-        account: Arc<Queue<Account>>,
-        connections: Arc<Queue<Connections>>,
-        leases: Option<Arc<dyn Leases>>,
-        notice: Duration,
-        line: Line,
-    ) -> Self {
         Self {
-            account,
-            connections,
-            leases,
-            notice,
+            account: Arc::clone(&self.account),
+            connections: Arc::clone(&self.connections),
+            leases: self.leases.clone(),
+            limits: Arc::clone(&self.limits),
             line,
             paused: AtomicBool::new(false),
-            pause: Arc::new(Queue::new(Pause::new(), notice)),
+            pause: Arc::new(Queue::new(Pause::new(), self.limits.notice)),
         }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     pub(crate) fn account(&self) -> &Arc<Queue<Account>> {
@@ -117,6 +97,7 @@ impl Credential {
         self.line
     }
 
+    #[inline]
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Relaxed)
     }
@@ -126,10 +107,8 @@ impl Credential {
         self.pause.read(|pause| pause.told().max(pause.until()))
     }
 
-    /// How many wait for the end of the pause, and what was waited so far.
-    pub(crate) fn waiting<T>(&self, read: impl FnOnce(usize, &Waits) -> T) -> T {
-        self.pause
-            .read_all(|_, waiting, waits| read(waiting, waits))
+    pub(crate) fn pause(&self) -> &Queue<Pause> {
+        &self.pause
     }
 
     /// A request was refused because the credential has made too many. Gives for how long it
@@ -155,63 +134,34 @@ impl Credential {
         self.pause.update(|pause| pause.untried(tried));
     }
 
-    /// When to try again, as an error for one who does not wait. Nobody can tell while one tries.
-    fn rejection(&self) -> LimitError {
-        let now = clock::now();
-        let until = self.paused_until().filter(|until| *until > now);
-        let wait = until.map(|until| until.saturating_duration_since(now));
-        LimitError::rejected(WaitCause::Pause, wait)
+    /// Waits until it pauses no more, or until it is this one's turn to try.
+    pub(crate) fn wait_for_pause(&self) -> Waiter<Pause> {
+        Waiter::new(Arc::clone(&self.pause), self.line)
     }
-}
 
-// === impl PauseWaiter ===
-
-impl PauseWaiter {
-    /// Waits until the credential pauses no more, or until it is this one's turn to try. `since`
-    /// is when the wait began, if that was before the pause.
+    /// What a wait for the end of the pause came to.
     ///
     /// # Errors
     /// When the longest wait has passed, or when the service says that it will be very long.
-    pub(crate) fn poll_over(
-        &mut self,
-        credential: &Arc<Credential>,
-        since: Option<Instant>,
-        max_wait: Option<Duration>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Probe>, LimitError>> {
-        let (waiter, _) = self.waiter.get_or_insert_with(|| {
-            let since = since.unwrap_or_else(clock::now);
-            let pause = Arc::clone(&credential.pause);
-            let mut waiter = Waiter::new(pause, credential.line, max_wait);
-            waiter.waiting_since(since);
-            (waiter, since)
-        });
-        waiter.poll_pass(cx).map(|passed| match passed {
+    pub(crate) fn probe(
+        self: &Arc<Self>,
+        passed: Result<Passage, LimitError>,
+    ) -> Result<Option<Probe>, LimitError> {
+        match passed {
             Ok(Passage::Free) => Ok(None),
             Ok(Passage::Tries(number)) => Ok(Some(Probe {
-                credential: Some(Arc::clone(credential)),
+                credential: Some(Arc::clone(self)),
                 number,
             })),
-            Ok(Passage::Told) => Err(credential.rejection()),
-            // Nobody can tell how long a try takes.
-            Err(error) if error.is_rejected() => Err(credential.rejection()),
-            Err(error) => Err(error),
-        })
-    }
-
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.waiter.is_some()
-    }
-
-    /// Since when somebody has waited here, if anybody has.
-    pub(crate) fn take_since(&mut self) -> Option<Instant> {
-        self.waiter.take().map(|(_, since)| since)
-    }
-}
-
-impl fmt::Debug for PauseWaiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PauseWaiter").finish_non_exhaustive()
+            // For one who does not wait: nobody can tell how long a try takes.
+            Err(error) if !error.is_rejected() => Err(error),
+            Ok(Passage::Told) | Err(_) => {
+                let now = clock::now();
+                let until = self.paused_until().filter(|until| *until > now);
+                let wait = until.map(|until| until.saturating_duration_since(now));
+                Err(LimitError::rejected(WaitCause::Pause, wait))
+            }
+        }
     }
 }
 

@@ -31,8 +31,8 @@ pub enum Error<E> {
 ///   [`Limits::max_wait`](crate::Limits::max_wait). Make fewer calls at once, or allow a longer
 ///   wait.
 /// - [`is_rejected`](Self::is_rejected): there was no permit at once where no wait is allowed, or
-///   the service has said that this credential's quota is used up for more than a minute:
-///   [`is_paused`](Self::is_paused) tells the two apart. Try again after
+///   the service has said that this credential's quota is used up for more than a minute, of which
+///   the [`cause`](Self::cause) is [`WaitCause::Pause`]. Try again after
 ///   [`retry_after`](Self::retry_after), or do without.
 /// - [`is_unavailable`](Self::is_unavailable): limits that several processes share, and no store to share
 ///   them by. See to that.
@@ -144,12 +144,6 @@ impl LimitError {
         matches!(self.kind, Kind::Rejected { .. })
     }
 
-    /// Whether that was because the service had answered that this credential's quota is used up.
-    #[must_use]
-    pub fn is_paused(&self) -> bool {
-        self.is_rejected() && self.cause() == Some(WaitCause::Pause)
-    }
-
     /// For how long there was to be no permit, where that was known when it was refused, in whole
     /// milliseconds: at least, since later answers can put it off, and others may wait before this one.
     #[must_use]
@@ -209,19 +203,6 @@ impl fmt::Display for LimitError {
 impl error::Error for LimitError {}
 
 // === impl Error ===
-
-impl<E> Error<E> {
-    /// The inner service's error, if it is one.
-    ///
-    /// # Errors
-    /// Gives the limiter's own error back otherwise.
-    pub fn into_inner(self) -> Result<E, LimitError> {
-        match self {
-            Self::Inner(inner) => Ok(inner),
-            Self::Limit(limit) => Err(limit),
-        }
-    }
-}
 
 impl<E: fmt::Display> fmt::Display for Error<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -94,7 +94,7 @@
 //! # Clients
 //! The request limit goes around any service of `http::Request`. The connection limit goes around the TCP
 //! connector of hyper-util's clients and of tonic, under TLS; reqwest lets none in, and is bounded by a sum.
-//! Client by client: [`_clients`].
+//! Client by client: [`ConnectionLimit`].
 //!
 //! # Non-goals
 //! - Speed where arrivals are smoothed without any burst: only one request at a time is safe there.
@@ -122,11 +122,11 @@ mod waits;
 
 pub use self::{
     account::Rung,
-    connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, Track, TrackBody},
+    connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, Track},
     error::{Error, LimitError},
     leases::{AskLease, Ended, Lease, LeaseFuture, Leases},
     limiter::{Limiter, Snapshot},
-    limits::{Limits, Proof, TooManyShares},
+    limits::{Limits, Proof},
     quota::Quota,
     request::{
         Detach, DetachLayer, Feedback, Outcome, PermitBody, ReadResponse, ReadStatus, RequestLimit,
@@ -147,10 +147,6 @@ pub mod future {
 #[cfg(doc)]
 #[doc = include_str!("../DESIGN.md")]
 pub mod _design {}
-
-#[cfg(doc)]
-#[doc = include_str!("../CLIENTS.md")]
-pub mod _clients {}
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -6,11 +6,9 @@ use tokio::time::Instant;
 
 use crate::{
     Leases, Limits, Rung, WaitCause, Waited, clock,
-    connection::ConnectionPermit,
     credential::Credential,
-    queue::{Limit, Line, Readiness},
-    request::RequestPermit,
-    waits::Waits,
+    queue::{Limit, Line},
+    waits::ByCause,
 };
 
 /// Keeps whatever shares it inside one set of limits.
@@ -31,7 +29,6 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct Limiter {
-    limits: Arc<Limits>,
     credential: Arc<Credential>,
 }
 
@@ -69,7 +66,7 @@ pub struct Snapshot {
     pub certificate: u64,
     /// Permits granted so far.
     pub granted: u64,
-    waited: [Waited; WaitCause::ALL.len()],
+    waited: ByCause,
 }
 
 // === impl Limiter ===
@@ -79,8 +76,7 @@ impl Limiter {
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
-            credential: Arc::new(Credential::new(&limits, None)),
-            limits: Arc::new(limits),
+            credential: Arc::new(Credential::new(limits, None)),
         }
     }
 
@@ -91,8 +87,7 @@ impl Limiter {
     #[must_use]
     pub fn leased(limits: Limits, leases: impl Leases) -> Self {
         Self {
-            credential: Arc::new(Credential::new(&limits, Some(Arc::new(leases)))),
-            limits: Arc::new(limits),
+            credential: Arc::new(Credential::new(limits, Some(Arc::new(leases)))),
         }
     }
 
@@ -129,7 +124,6 @@ impl Limiter {
     fn another(&self, line: Line) -> Self {
         Self {
             credential: Arc::new(self.credential.another(line)),
-            limits: Arc::clone(&self.limits),
         }
     }
 
@@ -147,7 +141,7 @@ impl Limiter {
     /// The limits kept.
     #[must_use]
     pub fn limits(&self) -> &Limits {
-        &self.limits
+        self.credential.limits()
     }
 
     /// What is held now. Takes the locks in turn; meant for gauges and tests.
@@ -155,28 +149,23 @@ impl Limiter {
     pub fn snapshot(&self) -> Snapshot {
         let now = clock::now();
         let left = |until: Option<Instant>| until.map(|until| until.saturating_duration_since(now));
-        let mut waited = [Waited::default(); WaitCause::ALL.len()];
-        let add = |waits: &Waits, waited: &mut [Waited; WaitCause::ALL.len()]| {
-            for (all, cause) in waited.iter_mut().zip(WaitCause::ALL) {
-                *all = all.and(waits.of(cause));
-            }
-        };
+        let mut waited = ByCause::default();
         let connections = self.credential.connections();
         let (connections, most_connections, silent, connects_waiting) =
             connections.read_all(|connections, waiting, waits| {
-                add(waits, &mut waited);
+                waits.add_to(&mut waited);
                 let (most, silent) = (connections.most_at(now), connections.silent_until(now));
                 (connections.open(), most, silent, waiting)
             });
         let paused = self.credential.paused_until();
-        let pausing = self.credential.waiting(|waiting, waits| {
-            add(waits, &mut waited);
+        let pausing = self.credential.pause().read_all(|_, waiting, waits| {
+            waits.add_to(&mut waited);
             waiting
         });
         self.credential
             .account()
             .read_all(|account, waiting, waits| {
-                add(waits, &mut waited);
+                waits.add_to(&mut waited);
                 // What is over by now is over for all of them.
                 let live = account.live_at(now);
                 let leasing = usize::try_from(account.leasing()).unwrap_or(usize::MAX);
@@ -204,30 +193,24 @@ impl Limiter {
             })
     }
 
-    pub(crate) fn request_readiness(&self, wait: Option<Duration>) -> Readiness<RequestPermit> {
-        Readiness::new(Arc::clone(&self.credential), wait)
-    }
-
-    pub(crate) fn connection_readiness(&self) -> Readiness<ConnectionPermit> {
-        let connections = Arc::clone(self.credential.connections());
-        Readiness::new(connections, self.limits.wait())
+    pub(crate) fn credential(&self) -> &Arc<Credential> {
+        &self.credential
     }
 }
 
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// How often calls and connects have waited for this, and for how long.
-    #[must_use]
-    pub fn waited(&self, cause: WaitCause) -> Waited {
-        self.waited.get(cause.place()).copied().unwrap_or_default()
+    /// How often calls and connects have waited for each cause, and for how long.
+    pub fn waits(&self) -> impl Iterator<Item = (WaitCause, Waited)> {
+        WaitCause::ALL.into_iter().zip(self.waited)
     }
 }
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
-            .field("limits", &self.limits)
+            .field("limits", self.limits())
             .field("now", &self.snapshot())
             .finish_non_exhaustive()
     }

@@ -4,7 +4,6 @@ mod shares;
 
 use std::{num::NonZeroU32, time::Duration};
 
-pub use self::shares::TooManyShares;
 use crate::{Quota, Rules, Rung};
 
 /// The limits a [`Limiter`](crate::Limiter) keeps, as one value.
@@ -26,17 +25,22 @@ use crate::{Quota, Rules, Rung};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     quotas: Vec<Quota>,
-    in_flight: NonZeroU32,
-    connections: NonZeroU32,
-    rules: Rules,
-    start: Rung,
-    proof: Proof,
-    lost_after: Duration,
+    /// The most requests in flight at once.
+    pub in_flight: NonZeroU32,
+    /// The most sockets at once.
+    pub connections: NonZeroU32,
+    /// The ways of counting that are kept within.
+    pub rules: Rules,
+    /// The rung to begin on.
+    pub start: Rung,
+    pub(crate) proof: Proof,
+    pub(crate) lost_after: Duration,
     closed_after: Option<Duration>,
-    behind: Option<Duration>,
-    max_wait: Option<Duration>,
-    notice: Duration,
-    drained: bool,
+    /// How long after an answer that a gateway made by itself a request may be counted behind it.
+    pub(crate) behind: Option<Duration>,
+    pub(crate) max_wait: Option<Duration>,
+    pub(crate) notice: Duration,
+    pub(crate) drained: bool,
 }
 
 /// What proves that the service has counted a request.
@@ -195,34 +199,6 @@ impl Limits {
         &self.quotas
     }
 
-    /// The most requests in flight at once.
-    #[must_use]
-    pub fn most_in_flight(&self) -> NonZeroU32 {
-        self.in_flight
-    }
-
-    /// The most sockets at once.
-    #[must_use]
-    pub fn most_connections(&self) -> NonZeroU32 {
-        self.connections
-    }
-
-    /// The ways of counting that are kept within.
-    #[must_use]
-    pub fn safe_against(&self) -> Rules {
-        self.rules
-    }
-
-    /// The rung to begin on.
-    #[must_use]
-    pub fn start(&self) -> Rung {
-        self.start
-    }
-
-    pub(crate) fn proven_by(&self) -> Proof {
-        self.proof
-    }
-
     /// For how long at the most a request that no proof will come of may still be counted, whatever it ended
     /// by.
     #[must_use]
@@ -235,28 +211,8 @@ impl Limits {
             .max(behind.unwrap_or_default())
     }
 
-    pub(crate) fn lost(&self) -> Duration {
-        self.lost_after
-    }
-
     pub(crate) fn closed(&self) -> Duration {
         self.closed_after.unwrap_or(self.lost_after)
-    }
-
-    pub(crate) fn behind(&self) -> Option<Duration> {
-        self.behind
-    }
-
-    pub(crate) fn notice(&self) -> Duration {
-        self.notice
-    }
-
-    pub(crate) fn is_drained(&self) -> bool {
-        self.drained
-    }
-
-    pub(crate) fn wait(&self) -> Option<Duration> {
-        self.max_wait
     }
 }
 

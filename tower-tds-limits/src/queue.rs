@@ -15,10 +15,10 @@ use std::task::Waker;
 use tokio::time::Instant;
 
 pub(crate) use self::{
-    readiness::{Permit, Readiness},
+    readiness::Readiness,
     rows::{Key, Node},
     shared::Queue,
-    waiter::Waiter,
+    waiter::{Bound, Waiter},
 };
 use crate::{WaitCause, clock, events, sync, waits::Waits};
 
@@ -30,19 +30,25 @@ pub(crate) trait Limit {
     /// When one more from this line may pass, as far as is known at `now`.
     fn opens(&mut self, line: Line, now: Instant) -> Opens;
 
-    /// Counts one more; called only when `opens` is [`Opens::Now`].
+    /// Counts one more; called only right after `opens` was [`Opens::Now`] at `now`.
     fn admit(&mut self, now: Instant) -> Self::Grant;
 
     /// Counts one more without a look at the clock, if that is right whatever it says.
     fn admit_undated(&mut self, line: Line) -> Option<Self::Grant>;
 
-    /// So many wait, and the limit is not open: makes room if it can, and gives whom that concerns.
-    fn make_room(&mut self, _waiting: usize, _now: Instant) -> Vec<Waker> {
+    /// One that was counted was not used.
+    fn withdraw(&mut self, grant: Self::Grant);
+
+    /// So many wait, and the limit is not open, or none: makes room if it can, and gives whom that
+    /// concerns.
+    fn waits(&mut self, _waiting: usize, _now: Instant) -> Vec<Waker> {
         Vec::new()
     }
 
-    /// Whether nothing is under way.
-    fn is_idle(&self) -> bool;
+    /// Whether nothing is under way, where anybody waits for that.
+    fn is_idle(&self) -> bool {
+        false
+    }
 
     /// What one from this line waits for, where `opens` is not [`Opens::Now`].
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause;

@@ -101,9 +101,9 @@ impl RequestLimitLayer {
     #[must_use]
     pub fn new(limiter: Limiter) -> Self {
         Self {
-            max_wait: limiter.limits().wait(),
+            max_wait: limiter.limits().max_wait,
             limiter,
-            feedback: ReadStatus::new(),
+            feedback: ReadStatus::default(),
         }
     }
 }
@@ -167,7 +167,7 @@ impl<S, F: Clone> Layer<S> for RequestLimitLayer<F> {
         RequestLimit {
             inner: Inner::new(inner),
             feedback: self.feedback.clone(),
-            turn: Turn::new(self.limiter.request_readiness(self.max_wait)),
+            turn: Turn::new(self.limiter.credential(), self.max_wait),
         }
     }
 }
@@ -193,30 +193,24 @@ where
     #[inline]
     fn call(&mut self, request: Request) -> Self::Future {
         match self.turn.take() {
-            Ok(Some(permit)) => match WaitsFor::after(permit, self.turn.max_wait()) {
-                Ok(permit) => {
+            Ok(Some(mut permit)) => match permit.ask_lease(self.turn.max_wait()) {
+                None => {
                     let response = self.inner.call(request);
                     ResponseFuture::called(response, permit, self.feedback.clone())
                 }
-                Err(waits) => self.call_later(request, WaitsFor::lease(waits)),
+                Some(lease) => self.call_later(request, WaitsFor::lease(lease, permit)),
             },
-            Ok(None) => self.call_late(request),
+            // It was kept for so long that its permit is another's: it takes the next, in the order of calls.
+            Ok(None) => {
+                let late = self.turn.late();
+                self.call_later(request, WaitsFor::Turn(late))
+            }
             Err(error) => ResponseFuture::refused(error),
         }
     }
 }
 
 impl<S, F: Clone> RequestLimit<S, F> {
-    /// It was kept for so long that its permit is another's: it takes the next, in the order of calls.
-    #[cold]
-    fn call_late<Request>(&mut self, request: Request) -> ResponseFuture<S, Request, F>
-    where
-        S: Service<Request>,
-    {
-        let turn = WaitsFor::Turn(self.turn.late());
-        self.call_later(request, turn)
-    }
-
     #[cold]
     fn call_later<Request>(
         &mut self,
@@ -226,17 +220,16 @@ impl<S, F: Clone> RequestLimit<S, F> {
     where
         S: Service<Request>,
     {
-        let (feedback, max_wait) = (self.feedback.clone(), self.turn.max_wait());
+        let feedback = self.feedback.clone();
         // Nobody is to be woken before the future is polled.
         let mut cx = Context::from_waker(Waker::noop());
-        match waits_for.poll(max_wait, &mut cx) {
+        match waits_for.poll(&mut cx) {
             Poll::Ready(Ok(permit)) => {
                 ResponseFuture::called(self.inner.call(request), permit, feedback)
             }
             Poll::Ready(Err(error)) => ResponseFuture::refused(error),
             Poll::Pending => ResponseFuture::waiting(Waiting {
                 waits_for,
-                max_wait,
                 inner: self.inner.lend(),
                 request,
                 feedback,

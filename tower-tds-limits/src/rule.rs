@@ -127,10 +127,7 @@ impl Rule {
             bucket.grant();
         }
         if let Some(pace) = &mut self.pace {
-            match dated {
-                Dated::Seen => pace.grant(seen),
-                Dated::Later => pace.grant_undated(seen),
-            }
+            pace.grant(seen, dated);
         }
     }
 
@@ -153,20 +150,16 @@ impl Rule {
         }
     }
 
-    /// A request that was not granted before `granted` was answered.
+    /// A request that was not granted before `granted` was answered, and so long after its grant, in
+    /// nanoseconds, if that is known.
     #[inline]
-    pub(crate) fn answered(&mut self, granted: Tick) {
+    pub(crate) fn answered(&mut self, granted: Tick, took: Option<u64>) {
         if let Some(bucket) = &mut self.bucket {
             bucket.answered(granted);
-        }
-    }
-
-    /// An answer came `answered` nanoseconds after its request was granted.
-    #[inline]
-    pub(crate) fn learn(&mut self, answered: u64) {
-        if let Some(bucket) = &mut self.bucket {
-            // A service that tells its own time leaves requests unproven until it does.
-            bucket.learn(answered);
+            if let Some(took) = took {
+                // A service that tells its own time leaves requests unproven until it does.
+                bucket.learn(took);
+            }
         }
     }
 
@@ -193,7 +186,7 @@ impl Rule {
 }
 
 /// When a grant was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Dated {
     /// At the time at which the clock was last seen.
     Seen,

@@ -24,10 +24,14 @@ use std::num::NonZeroU32;
 /// # drop(limits);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Rules {
-    pub(crate) counter: bool,
-    pub(crate) bucket: Option<Burst>,
-    pub(crate) pace: Option<NonZeroU32>,
+    /// Whether sliding-window counters are kept within.
+    pub counter: bool,
+    /// The burst of the leaky buckets that are kept within, if any are.
+    pub bucket: Option<Burst>,
+    /// How many may go at once before requests are spaced evenly, if they are.
+    pub pace: Option<NonZeroU32>,
 }
 
 /// How many requests beyond its steady rate a leaky bucket takes at once.
@@ -57,15 +61,6 @@ impl Rules {
         }
     }
 
-    /// The default: all of them, with an automatic burst, paced in groups of ten.
-    #[must_use]
-    pub const fn recommended() -> Self {
-        Self::window()
-            .counter()
-            .bucket(Burst::Auto)
-            .pace(NonZeroU32::MIN.saturating_add(10 - 1))
-    }
-
     /// Is safe against sliding-window counters, too, whenever their windows begin.
     #[must_use]
     pub const fn counter(mut self) -> Self {
@@ -80,24 +75,6 @@ impl Rules {
         self
     }
 
-    /// Whether sliding-window counters are kept within.
-    #[must_use]
-    pub const fn keeps_counter(&self) -> bool {
-        self.counter
-    }
-
-    /// The burst of the leaky buckets that are kept within, if any are.
-    #[must_use]
-    pub const fn burst(&self) -> Option<Burst> {
-        self.bucket
-    }
-
-    /// How many may go at once before requests are spaced evenly, if they are.
-    #[must_use]
-    pub const fn paced(&self) -> Option<NonZeroU32> {
-        self.pace
-    }
-
     /// Spaces requests evenly after the first `burst`.
     #[must_use]
     pub const fn pace(mut self, burst: NonZeroU32) -> Self {
@@ -106,8 +83,12 @@ impl Rules {
     }
 }
 
+/// All of them, with an automatic burst, paced in groups of ten.
 impl Default for Rules {
     fn default() -> Self {
-        Self::recommended()
+        Self::window()
+            .counter()
+            .bucket(Burst::Auto)
+            .pace(NonZeroU32::MIN.saturating_add(10 - 1))
     }
 }

@@ -42,21 +42,24 @@ pub struct Waited {
     pub longest: Duration,
 }
 
+/// In the order of [`WaitCause::ALL`].
+pub(crate) type ByCause = [Waited; WaitCause::ALL.len()];
+
 /// What was waited for in one queue.
 #[derive(Debug)]
 pub(crate) struct Waits {
-    by_cause: [Waited; WaitCause::ALL.len()],
+    by_cause: ByCause,
     /// Waits of this length are told about.
     notice: Duration,
     /// Who will have waited for as long, and when, in order.
-    due: VecDeque<(Instant, Key, u64)>,
+    due: VecDeque<(Instant, Key)>,
 }
 
 // === impl WaitCause ===
 
 impl WaitCause {
     /// All of them, in the order of their documentation.
-    pub const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Window,
         Self::Counter,
         Self::Bucket,
@@ -68,7 +71,7 @@ impl WaitCause {
         Self::Lease,
     ];
 
-    pub(crate) fn place(self) -> usize {
+    fn place(self) -> usize {
         let place = Self::ALL.iter().position(|cause| *cause == self);
         place.unwrap_or_default()
     }
@@ -93,12 +96,10 @@ impl fmt::Display for WaitCause {
 // === impl Waited ===
 
 impl Waited {
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self {
-            count: self.count.saturating_add(other.count),
-            total: self.total.saturating_add(other.total),
-            longest: self.longest.max(other.longest),
-        }
+    fn add(&mut self, other: Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.total = self.total.saturating_add(other.total);
+        self.longest = self.longest.max(other.longest);
     }
 }
 
@@ -107,30 +108,30 @@ impl Waited {
 impl Waits {
     pub(crate) fn new(notice: Duration) -> Self {
         Self {
-            by_cause: [Waited::default(); WaitCause::ALL.len()],
+            by_cause: ByCause::default(),
             notice,
             due: VecDeque::new(),
         }
     }
 
-    pub(crate) fn of(&self, cause: WaitCause) -> Waited {
-        self.by_cause
-            .get(cause.place())
-            .copied()
-            .unwrap_or_default()
+    /// Adds what was waited for here.
+    pub(crate) fn add_to(&self, all: &mut ByCause) {
+        for (all, here) in all.iter_mut().zip(self.by_cause) {
+            all.add(here);
+        }
     }
 
     /// Somebody has begun to wait, whose wait is to be told about if it is long.
-    pub(crate) fn began(&mut self, now: Instant, key: Key, number: u64) {
+    pub(crate) fn began(&mut self, now: Instant, key: Key) {
         if let Some(at) = now.checked_add(self.notice) {
-            self.due.push_back((at, key, number));
+            self.due.push_back((at, key));
         }
     }
 
     /// Forgets those who are gone, of whom there can be many before their time: so many wait.
-    pub(crate) fn forget_gone(&mut self, waiting: usize, waits: impl Fn(Key, u64) -> bool) {
+    pub(crate) fn forget_gone(&mut self, waiting: usize, waits: impl Fn(Key) -> bool) {
         if self.due.len() > waiting.saturating_mul(2).saturating_add(SPARE) {
-            self.due.retain(|(_, key, number)| waits(*key, *number));
+            self.due.retain(|(_, key)| waits(*key));
         }
     }
 
@@ -141,24 +142,23 @@ impl Waits {
 
     /// When the next wait has to be told about.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.due.front().map(|(at, ..)| *at)
+        self.due.front().map(|(at, _)| *at)
     }
 
     /// The next who has waited for that long by `now`.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Option<(Key, u64)> {
-        let (at, key, number) = *self.due.front()?;
-        (at <= now).then(|| {
-            self.due.pop_front();
-            (key, number)
-        })
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<Key> {
+        let due = self.due()? <= now;
+        due.then(|| self.due.pop_front())?.map(|(_, key)| key)
     }
 
     /// One more was waited for.
     pub(crate) fn add(&mut self, cause: WaitCause, waited: Duration) {
-        if let Some(waits) = self.by_cause.get_mut(cause.place()) {
-            waits.count = waits.count.saturating_add(1);
-            waits.total = waits.total.saturating_add(waited);
-            waits.longest = waits.longest.max(waited);
+        if let Some(all) = self.by_cause.get_mut(cause.place()) {
+            all.add(Waited {
+                count: 1,
+                total: waited,
+                longest: waited,
+            });
         }
     }
 

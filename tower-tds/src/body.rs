@@ -14,10 +14,10 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tower_http::decompression::DecompressionBody;
 use tower_tds_errors::{Error, GuardBody, Kind};
-use tower_tds_limits::{PermitBody, TrackBody};
+use tower_tds_limits::PermitBody;
 
 /// What the layers make of the body that hyper reads.
-pub(crate) type Layered = PermitBody<DecompressionBody<GuardBody<TrackBody<Incoming>>>>;
+pub(crate) type Layered = PermitBody<DecompressionBody<GuardBody<PermitBody<Incoming>>>>;
 
 pin_project! {
     /// The body of a response, decoded. Its request counts as in flight until its end or its drop.

@@ -363,9 +363,9 @@ impl fmt::Debug for Renewal {
 /// The error itself: by its type a bad certificate is told from a bad moment, and the limits' own
 /// error around it would hide that type.
 fn unwrapped<E: Into<BoxError>>(error: tower_tds_limits::Error<E>) -> BoxError {
-    match error.into_inner() {
-        Ok(inner) => inner.into(),
-        Err(limit) => limit.into(),
+    match error {
+        tower_tds_limits::Error::Inner(inner) => inner.into(),
+        tower_tds_limits::Error::Limit(limit) => limit.into(),
     }
 }
 

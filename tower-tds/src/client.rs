@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tower_oidc_cc::{Origin, Provider, TokenSource};
 use tower_service::Service;
 use tower_tds_errors::{Classify, Error, Guard, GuardBody, Kind};
-use tower_tds_limits::{Limiter, TrackBody};
+use tower_tds_limits::{Limiter, PermitBody};
 
 use crate::{
     BuildError, Builder, Call, RequestBody, ResponseBody, Status, TdsLayer,
@@ -65,7 +65,7 @@ struct Shared {
 
 /// Errors are read below the decoder, which has no bounds; bodies are watched there too, since
 /// what is announced is counted as it is on the wire.
-type Classified = Compressed<Guard<Classify<Misdirected>>, GuardBody<TrackBody<Incoming>>>;
+type Classified = Compressed<Guard<Classify<Misdirected>>, GuardBody<PermitBody<Incoming>>>;
 pub(crate) type Stack = Above<Classified, ReplayBytes>;
 
 // === impl Client ===

@@ -158,7 +158,7 @@ impl<P> TdsLayer<P> {
             .layer_fn(|attempts| Traced::new(attempts, Of::Attempts))
             .map_err(translate)
             .layer(self.bearer)
-            .layer(DetachLayer::new())
+            .layer(DetachLayer)
             .layer(RequestLimitLayer::new(self.limiter).feedback(ReadError))
             .service(classified)
     }
@@ -175,7 +175,7 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
 
 /// What a call waits for that is not let through, for the error by its deadline.
 fn waiting(tokens: &TokenSource, limiter: &Limiter) -> Cow<'static, str> {
-    let in_flight = limiter.limits().most_in_flight().get();
+    let in_flight = limiter.limits().in_flight.get();
     let waits = Waits::of(&tokens.health(), &limiter.snapshot(), in_flight);
     Cow::Owned(waits.to_string())
 }

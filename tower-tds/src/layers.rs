@@ -16,7 +16,7 @@
 //!     errors::{ClassifyLayer, RetryLayer},
 //!     into_error,
 //!     limits::{
-//!         Background, ConnectionLimitLayer, DetachLayer, Limiter, Limits, RequestLimitLayer, TrackBody,
+//!         Background, ConnectionLimitLayer, DetachLayer, Limiter, Limits, RequestLimitLayer, Track,
 //!     },
 //!     token::{BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource},
 //! };
@@ -36,10 +36,10 @@
 //!     .layer(RetryLayer::new())
 //!     .map_err(into_error)
 //!     .layer(BearerAuthLayer::new(tokens, [origin]).judge(ReadError))
-//!     .layer(DetachLayer::new())
+//!     .layer(DetachLayer)
 //!     .layer(RequestLimitLayer::new(limiter).feedback(ReadError))
 //!     .layer(ClassifyLayer::new())
-//!     .map_response(TrackBody::around) // error answers end below the limit
+//!     .layer_fn(Track::new) // error answers end below the limit
 //!     .service(http);
 //!
 //! // Says what is missing, where a call would only say that there is no `call`.
@@ -226,7 +226,7 @@ pub use crate::translate::{ReadError, into_error};
 ///     http: impl Service<Request, Response = http::Response<String>, Error = Error> + Clone,
 /// ) -> impl Service<Request> {
 ///     ServiceBuilder::new()
-///         .layer(DetachLayer::new())
+///         .layer(DetachLayer)
 ///         .layer(RequestLimitLayer::new(limiter).feedback(ReadError))
 ///         .service(http)
 /// }

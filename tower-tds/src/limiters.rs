@@ -83,7 +83,7 @@ impl Limiters {
     /// whose server has fallen silent, and which counts until it is surely closed, keeps no token
     /// call waiting.
     fn new(limits: Limits, limiter: impl FnOnce(Limits) -> Limiter) -> Option<Self> {
-        let most = limits.most_connections();
+        let most = limits.connections;
         let tokens = if most < TWO_FROM {
             NonZeroU32::MIN
         } else {
@@ -91,7 +91,7 @@ impl Limiters {
         };
         let data = NonZeroU32::new(most.get().checked_sub(tokens.get())?)?;
         // Beyond its sockets a call would be let in to wait for one, and that by its timeouts.
-        let in_flight = limits.most_in_flight().min(data);
+        let in_flight = limits.in_flight.min(data);
         Some(Self {
             data: limiter(limits.connections(data).in_flight(in_flight)),
             token_sockets: Limiter::new(Limits::default().connections(tokens)),

@@ -83,8 +83,7 @@ impl Status {
         gauge!("tds_in_flight").set(f64::from(limits.in_flight));
         gauge!("tds_sockets").set(f64::from(limits.connections));
         gauge!("tds_sockets_most").set(f64::from(limits.most_connections));
-        for cause in WaitCause::ALL {
-            let waited = limits.waited(cause);
+        for (cause, waited) in limits.waits() {
             counter!("tds_waits_total", "cause" => name(cause)).absolute(waited.count);
             let whole = waited.total.as_secs();
             counter!("tds_wait_seconds_total", "cause" => name(cause)).absolute(whole);

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Error;
 use tower_service::Service;
 use tower_tds_errors::{Attempt, Kind};
-use tower_tds_limits::{Track, TrackBody};
+use tower_tds_limits::{PermitBody, Track};
 
 use crate::{RequestBody, transport::Http};
 
@@ -34,7 +34,7 @@ impl Misdirected {
 }
 
 impl Service<Request<RequestBody>> for Misdirected {
-    type Response = Response<TrackBody<Incoming>>;
+    type Response = Response<PermitBody<Incoming>>;
     type Error = Error;
     type Future = <Tracked as Service<Request<RequestBody>>>::Future;
 

@@ -6,7 +6,7 @@ use http::{Method, Response, StatusCode};
 use tower::BoxError;
 use tower_oidc_cc::{Judge, Judgement, Rejection, TokenError};
 use tower_tds_errors::{Error, Kind, Retried, Sent};
-use tower_tds_limits::{Feedback, LimitError, Outcome};
+use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
 
 /// Tells the token layer and the limits what a typed error says.
 ///
@@ -160,7 +160,7 @@ fn from_limits(error: LimitError) -> Error {
     let kind = if error.was_sent() {
         // It was ended here, and may have been carried out.
         Kind::Reset
-    } else if !error.is_paused() {
+    } else if !(error.is_rejected() && error.cause() == Some(WaitCause::Pause)) {
         Kind::LimitTimeout
     } else if wait > Some(SHORT_QUOTA) {
         Kind::QuotaExhausted

@@ -44,7 +44,7 @@ macro_rules! stack {
                 )
                 .judge(ReadError),
             )
-            .layer(DetachLayer::new())
+            .layer(DetachLayer)
             .layer(RequestLimitLayer::new(Limiter::new($limits)).feedback(ReadError))
             .layer(GuardLayer::new())
             .layer(ClassifyLayer::new())

@@ -25,6 +25,7 @@ fn ms(ms: u64) -> Duration {
 
 /// Granted to somebody who sends at once.
 fn granted(account: &mut Account, now: Instant) -> Grant {
+    account.opens(Line::Back, now);
     let grant = account.admit(now);
     assert!(account.send(grant), "nobody withdraws it");
     grant
@@ -377,7 +378,7 @@ const DELAYS: [(&str, Delays); 4] = [
 
 #[test]
 fn no_second_at_the_server_holds_more_than_the_quota_under_any_delays() {
-    for rules in [Rules::window(), Rules::recommended()] {
+    for rules in [Rules::window(), Rules::default()] {
         for (name, delays) in DELAYS {
             for seed in 1..=3 {
                 let (counted, _) = counted_by_a_server(10_000, seed, rules, delays);
@@ -391,7 +392,7 @@ fn no_second_at_the_server_holds_more_than_the_quota_under_any_delays() {
 #[test]
 fn no_alignment_of_a_weighing_counter_holds_more_than_the_quota_under_any_delays() {
     for (name, delays) in DELAYS {
-        let (counted, _) = counted_by_a_server(4_000, 1, Rules::recommended(), delays);
+        let (counted, _) = counted_by_a_server(4_000, 1, Rules::default(), delays);
         let largest = largest_weighted_second(&counted);
         assert!(largest <= 50.0 + 1e-6, "{name}: {largest}");
         // The window alone is not safe there, or this test could not fail.
@@ -421,7 +422,7 @@ fn usual(rng: &mut fastrand::Rng, _: Duration) -> (Duration, Duration) {
 #[test]
 fn throughput_is_within_a_hundredth_of_what_a_safe_client_can_have() {
     // The bounds of the study, always backlogged, as a share of 50 a second.
-    for (rules, bound) in [(Rules::window(), 0.898), (Rules::recommended(), 0.849)] {
+    for (rules, bound) in [(Rules::window(), 0.898), (Rules::default(), 0.849)] {
         let (counted, last) = counted_by_a_server(20_000, 1, rules, usual);
         let rate = f64::from(u32::try_from(counted.len()).expect("20,000")) / last.as_secs_f64();
         let share = rate / 50.0;
@@ -436,7 +437,7 @@ fn throughput_is_within_a_hundredth_of_what_a_safe_client_can_have() {
 fn a_service_that_tells_its_own_time_is_used_nearly_in_full() {
     // All but the 10 ms of the way back.
     let served = |_, back: Duration| Outcome::Served(back.saturating_sub(ms(10)));
-    for (rules, least) in [(Rules::window(), 0.97), (Rules::recommended(), 0.94)] {
+    for (rules, least) in [(Rules::window(), 0.97), (Rules::default(), 0.94)] {
         let limits = Limits::default().rules(rules).in_flight(count(500));
         let (counted, last) = counted_and_read(&limits, 20_000, 1, usual, served);
         let share = f64::from(20_000) / last.as_secs_f64() / 50.0;

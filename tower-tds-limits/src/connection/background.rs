@@ -116,30 +116,26 @@ impl Drop for Mark {
     }
 }
 
-/// Where a connect began.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begun {
-    /// With whoever waits for it.
-    Foreground,
-    /// In a background task. Whoever waits for it is in one too, and not always in the same:
-    /// HTTP/2 moves bodies that are slow to come from its connection's task to one of their own.
-    Background,
+/// Where a connect began: whether in a background task. Whoever waits for it is in one too, and not
+/// always in the same: HTTP/2 moves bodies that are slow to come from its connection's task to one of
+/// their own.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begun {
+    in_background: bool,
 }
 
 // === impl Begun ===
 
 impl Begun {
     pub(super) fn here() -> Self {
-        if MARKED.get() {
-            Self::Background
-        } else {
-            Self::Foreground
+        Self {
+            in_background: MARKED.get(),
         }
     }
 
     /// Whether whoever polls it goes on with what nobody waits for any more.
     pub(super) fn is_orphaned(self) -> bool {
-        self == Self::Foreground && Self::here() == Self::Background
+        !self.in_background && MARKED.get()
     }
 }
 

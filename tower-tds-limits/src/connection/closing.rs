@@ -13,55 +13,18 @@ use tokio::{
 
 use crate::connection::{BoxError, ConnectionPermit};
 
-/// What a socket has to be, so that it can be closed behind its owner's back.
-#[expect(
-    unnameable_types,
-    reason = "a name for bounds that every fitting type meets; nobody implements it"
-)]
-pub trait Socket: Read + Write + Send + Unpin + 'static {}
-
-impl<T: Read + Write + Send + Unpin + 'static> Socket for T {}
-
-/// A connect under way.
-#[expect(
-    unnameable_types,
-    reason = "a name for bounds that every fitting type meets; nobody implements it"
-)]
-pub trait Connecting: Future<Output = Result<Self::Socket, Self::Error>> + Send + 'static {
-    /// What it comes to.
-    type Socket: Socket;
-    /// Why it failed.
-    type Error: Into<BoxError>;
-}
-
-impl<F, T, E> Connecting for F
-where
-    F: Future<Output = Result<T, E>> + Send + 'static,
-    T: Socket,
-    E: Into<BoxError>,
-{
-    type Socket = T;
-    type Error = E;
-}
-
-/// What a server does about the end of this side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reaction {
-    /// Ends its own.
-    Ends,
-    /// Sends what it has begun, whoever listens.
-    GoesOn,
-}
-
 /// Closes a socket in the background and gives its permit back when the server has closed too.
-pub(super) fn close<T: Socket>(mut socket: T, mut permit: ConnectionPermit) {
+pub(super) fn close<T>(mut socket: T, mut permit: ConnectionPermit)
+where
+    T: Read + Write + Send + Unpin + 'static,
+{
     permit.ended();
     in_background(async move {
         // An error inside is the server's own reset.
-        let reaction = timeout(LONGEST_CLOSE, end(&mut socket)).await;
+        let ends = timeout(LONGEST_CLOSE, end(&mut socket)).await;
         // The permit goes back after the socket is gone, whether or not the server closed it.
         drop(socket);
-        if let Ok(Ok(Reaction::GoesOn)) = reaction {
+        if let Ok(Ok(false)) = ends {
             // That was a reset, or what comes next is answered with one (RFC 1122, section
             // 4.2.2.13), and nothing tells when the server has seen it.
             sleep(RESET_IS_SEEN).await;
@@ -71,7 +34,12 @@ pub(super) fn close<T: Socket>(mut socket: T, mut permit: ConnectionPermit) {
 }
 
 /// Sees an abandoned connect to its end: the server may accept it although nobody waits.
-pub(super) fn abandon<F: Connecting>(connecting: Pin<Box<F>>, permit: ConnectionPermit) {
+pub(super) fn abandon<F, T, E>(connecting: Pin<Box<F>>, permit: ConnectionPermit)
+where
+    F: Future<Output = Result<T, E>> + Send + 'static,
+    T: Read + Write + Send + Unpin + 'static,
+    E: Into<BoxError>,
+{
     in_background(async move {
         match timeout(LONGEST_CLOSE, connecting).await {
             Ok(Ok(socket)) => close(socket, permit),
@@ -99,8 +67,9 @@ pub(super) fn failed(error: &BoxError, pending: bool, permit: ConnectionPermit) 
     }
 }
 
-/// Ends this side, then reads until the server has ended its own or is seen not to.
-async fn end<T: Socket>(socket: &mut T) -> io::Result<Reaction> {
+/// Ends this side, then reads until the server has ended its own, or is seen to send what it has
+/// begun, whoever listens. Says whether it has ended.
+async fn end<T: Read + Write + Unpin>(socket: &mut T) -> io::Result<bool> {
     // An error here is one that reading will tell too, or says that this side had ended before.
     let _ended: io::Result<()> = poll_fn(|cx| Pin::new(&mut *socket).poll_shutdown(cx)).await;
     let mut scratch = [0; 4096];
@@ -109,8 +78,8 @@ async fn end<T: Socket>(socket: &mut T) -> io::Result<Reaction> {
         let mut read = ReadBuf::new(&mut scratch);
         poll_fn(|cx| Pin::new(&mut *socket).poll_read(cx, read.unfilled())).await?;
         match read.filled().len() {
-            0 => return Ok(Reaction::Ends),
-            came if came > left => return Ok(Reaction::GoesOn),
+            0 => return Ok(true),
+            came if came > left => return Ok(false),
             came => left = left.saturating_sub(came),
         }
     }

@@ -5,12 +5,14 @@ use std::{
     task::{Context, Poll},
 };
 
+use hyper::rt::{Read, Write};
+
 use crate::{
     LimitError,
     connection::{
         BoxError, ConnectionPermit, LimitedIo,
         background::Begun,
-        closing::{Connecting, abandon, failed},
+        closing::{abandon, failed},
     },
 };
 
@@ -20,8 +22,10 @@ use crate::{
 /// Dropping it does not stop the connecting, because the server may accept it all the same: it
 /// goes on in the background, is closed, and then the permit goes to the next. One that failed
 /// because it took too long may be accepted all the same, too, and keeps its permit for 30 s.
-pub struct ConnectFuture<F: Connecting> {
+pub struct ConnectFuture<F> {
     state: State<F>,
+    /// Sees it to its end without a caller: what is known of it where it is made.
+    abandon: fn(Pin<Box<F>>, ConnectionPermit),
 }
 
 enum State<F> {
@@ -41,31 +45,44 @@ enum State<F> {
 
 // === impl ConnectFuture ===
 
-impl<F: Connecting> ConnectFuture<F> {
+impl<F, T, E> ConnectFuture<F>
+where
+    F: Future<Output = Result<T, E>> + Send + 'static,
+    T: Read + Write + Send + Unpin + 'static,
+    E: Into<BoxError>,
+{
     pub(super) fn called(connecting: F, permit: ConnectionPermit, begun: Begun) -> Self {
-        Self {
-            state: State::Called {
-                connecting: Box::pin(connecting),
-                permit,
-                begun,
-                pending: false,
-            },
-        }
+        Self::new(State::Called {
+            connecting: Box::pin(connecting),
+            permit,
+            begun,
+            pending: false,
+        })
     }
 
     pub(super) fn refused(error: LimitError) -> Self {
-        Self {
-            state: State::Refused(error),
-        }
+        Self::new(State::Refused(error))
     }
 
+    fn new(state: State<F>) -> Self {
+        let abandon = abandon;
+        Self { state, abandon }
+    }
+}
+
+impl<F> ConnectFuture<F> {
     fn end(&mut self) -> State<F> {
         std::mem::replace(&mut self.state, State::Over)
     }
 }
 
-impl<F: Connecting> Future for ConnectFuture<F> {
-    type Output = Result<LimitedIo<F::Socket>, BoxError>;
+impl<F, T, E> Future for ConnectFuture<F>
+where
+    F: Future<Output = Result<T, E>>,
+    T: Read + Write + Send + Unpin + 'static,
+    E: Into<BoxError>,
+{
+    type Output = Result<LimitedIo<T>, BoxError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = match &mut self.state {
@@ -102,18 +119,18 @@ impl<F: Connecting> Future for ConnectFuture<F> {
     }
 }
 
-impl<F: Connecting> Drop for ConnectFuture<F> {
+impl<F> Drop for ConnectFuture<F> {
     fn drop(&mut self) {
         if let State::Called {
             connecting, permit, ..
         } = self.end()
         {
-            abandon(connecting, permit);
+            (self.abandon)(connecting, permit);
         }
     }
 }
 
-impl<F: Connecting> fmt::Debug for ConnectFuture<F> {
+impl<F> fmt::Debug for ConnectFuture<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectFuture").finish_non_exhaustive()
     }

@@ -3,14 +3,12 @@
 //! hyper keeps to itself whether a connection is idle, and under TLS bytes do not tell. By the
 //! handle the request layer says when an answer has ended.
 
-use std::sync::Arc;
-
 use http::{Response, StatusCode, Version};
 use hyper::upgrade::OnUpgrade;
 
 use crate::connection::{
     permit::Place,
-    usage::{Head, Mark, Verdict},
+    usage::{Head, Mark, Usage},
 };
 
 /// A socket as its owner and its answers know it: what [`Connected`] carries as an extra.
@@ -18,7 +16,7 @@ use crate::connection::{
 /// [`Connected`]: hyper_util::client::legacy::connect::Connected
 #[derive(Debug)]
 pub(crate) struct Handle {
-    place: Arc<Place>,
+    place: Place,
     /// How far the writing was when the pool took it out for a response, before it could give the
     /// socket to another request; `None` in the pool's own.
     mark: Option<Mark>,
@@ -34,8 +32,8 @@ pub(crate) struct Exchange {
 
 impl Handle {
     /// The pool's own.
-    pub(super) fn of(place: Arc<Place>) -> Self {
-        place.told(place.usage().pooled());
+    pub(super) fn of(place: Place) -> Self {
+        place.told(Usage::handle);
         Self { place, mark: None }
     }
 }
@@ -43,17 +41,17 @@ impl Handle {
 /// A clone of the pool's own is one request's.
 impl Clone for Handle {
     fn clone(&self) -> Self {
-        let written = self.place.told(self.place.usage().taken_out());
+        let written = self.place.told(Usage::handle);
         Self {
-            place: Arc::clone(&self.place),
-            mark: self.mark.or(Some(written)),
+            place: self.place.clone(),
+            mark: self.mark.or(written),
         }
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.place.told(self.place.usage().put_away());
+        self.place.told(Usage::put_away);
     }
 }
 
@@ -76,22 +74,14 @@ impl Exchange {
             upgrade: response.status() == StatusCode::SWITCHING_PROTOCOLS
                 || response.extensions().get::<OnUpgrade>().is_some(),
         };
-        let place = &handle.place;
-        match place.told(place.usage().head(head, handle.mark)) {
-            Verdict::Accepted => place.accepted(),
-            Verdict::Works => {}
-            Verdict::MaybeRefused { had_worked } => place.maybe_refused(had_worked),
-        }
+        handle.place.answered(head, handle.mark);
         Some(Self { handle })
     }
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        let place = &self.handle.place;
-        if place.told(place.usage().ended()) {
-            place.handed_on();
-        }
+        self.handle.place.ended();
     }
 }
 

@@ -1,7 +1,6 @@
 use std::{
-    fmt, io,
+    io,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -10,10 +9,8 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 
 use crate::{
     connection::{
-        ConnectionPermit,
-        background::Begun,
-        closing::{Socket, close},
-        permit::Place,
+        ConnectionPermit, background::Begun, closing::close, handle::Handle, permit::Place,
+        usage::Rest,
     },
     request::held,
 };
@@ -31,28 +28,42 @@ use crate::{
 /// stream, and its owner closes it: see [`ConnectionLimit`](crate::ConnectionLimit). What is idle
 /// is told by the responses, to which a pool hands on the extra that is in
 /// [`connected`](Connection::connected).
-pub struct LimitedIo<T: Socket> {
+#[derive(Debug)]
+pub struct LimitedIo<T> {
     /// There until the drop.
     held: Option<Held<T>>,
+    /// Closes it behind its owner's back: what is known of it where it is made.
+    close: fn(T, ConnectionPermit),
 }
 
+#[derive(Debug)]
 struct Held<T> {
     socket: T,
-    place: Arc<Place>,
+    place: Place,
     permit: ConnectionPermit,
+    begun: Begun,
 }
 
 // === impl LimitedIo ===
 
-impl<T: Socket> LimitedIo<T> {
-    pub(super) fn new(socket: T, mut permit: ConnectionPermit, begun: Begun) -> Self {
-        let place = permit.opened(begun);
+impl<T: Unpin> LimitedIo<T> {
+    pub(super) fn new(socket: T, mut permit: ConnectionPermit, begun: Begun) -> Self
+    where
+        T: Read + Write + Send + 'static,
+    {
+        // A pool that opens it in the background has no request for it.
+        let place = permit.opened(if begun.is_orphaned() {
+            Rest::Free
+        } else {
+            Rest::Doubtful
+        });
         let held = Some(Held {
             socket,
             place,
             permit,
+            begun,
         });
-        Self { held }
+        Self { held, close }
     }
 
     fn with<R>(
@@ -71,13 +82,13 @@ impl<T: Socket> LimitedIo<T> {
     ) -> Poll<io::Result<usize>> {
         self.with(|socket, place| {
             let written = write(socket);
-            place.wrote(written.is_pending());
+            place.told(|usage| usage.wrote(written.is_pending()));
             written
         })
     }
 }
 
-impl<T: Socket> Read for LimitedIo<T> {
+impl<T: Read + Unpin> Read for LimitedIo<T> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -93,7 +104,7 @@ impl<T: Socket> Read for LimitedIo<T> {
     }
 }
 
-impl<T: Socket> Write for LimitedIo<T> {
+impl<T: Write + Unpin> Write for LimitedIo<T> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -125,29 +136,23 @@ impl<T: Socket> Write for LimitedIo<T> {
     }
 }
 
-impl<T: Socket + Connection> Connection for LimitedIo<T> {
+impl<T: Connection> Connection for LimitedIo<T> {
     fn connected(&self) -> Connected {
         // A pool asks when all of the connecting is done, and then sends.
         held(false);
         self.held.as_ref().map_or_else(Connected::new, |held| {
-            held.socket.connected().extra(held.place.connected())
+            let orphaned = held.begun.is_orphaned();
+            held.place.told(|usage| usage.made(orphaned));
+            let handle = Handle::of(held.place.clone());
+            held.socket.connected().extra(handle)
         })
     }
 }
 
-impl<T: Socket> Drop for LimitedIo<T> {
+impl<T> Drop for LimitedIo<T> {
     fn drop(&mut self) {
         if let Some(Held { socket, permit, .. }) = self.held.take() {
-            close(socket, permit);
+            (self.close)(socket, permit);
         }
-    }
-}
-
-impl<T: Socket + fmt::Debug> fmt::Debug for LimitedIo<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let socket = self.held.as_ref().map(|held| &held.socket);
-        f.debug_struct("LimitedIo")
-            .field("socket", &socket)
-            .finish()
     }
 }

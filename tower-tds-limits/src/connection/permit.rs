@@ -6,159 +6,127 @@ use tokio::time::Instant;
 
 use crate::{
     connection::{
-        background::Begun,
-        handle::Handle,
         sockets::{Connections, SocketKey},
-        usage::{Change, Origin, Usage},
+        usage::{Head, Mark, Rest, Usage},
     },
-    queue::{Permit, Queue},
+    queue::{Limit, Queue},
 };
 
 /// A grant. Dropping it gives the place to the next.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     queue: Arc<Queue<Connections>>,
-    stage: Stage,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    // ## Connecting => Open
-    Connecting,
-    // ## Open => Closing
-    Open(SocketKey),
-    Closing(SocketKey),
+    /// There since the connecting came to a socket.
+    key: Option<SocketKey>,
 }
 
 /// An open socket's.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Place {
     queue: Arc<Queue<Connections>>,
     key: SocketKey,
-    usage: Arc<Usage>,
-    begun: Begun,
 }
 
 // === impl ConnectionPermit ===
 
 impl ConnectionPermit {
-    /// The connecting came to a socket.
-    pub(super) fn opened(&mut self, begun: Begun) -> Arc<Place> {
-        let usage = Arc::new(Usage::new(if begun.is_orphaned() {
-            Origin::Background
-        } else {
-            Origin::Request
-        }));
-        let opened = |connections: &mut Connections, now| {
-            let key = connections.opened(Arc::clone(&usage));
-            (key, connections.settle(key, now))
-        };
+    /// That of a connect that begins now.
+    pub(super) fn connecting(queue: &Arc<Queue<Connections>>) -> Self {
+        Self {
+            queue: Arc::clone(queue),
+            key: None,
+        }
+    }
+
+    /// The connecting came to a socket, which is this while it carries nothing.
+    pub(super) fn opened(&mut self, unused: Rest) -> Place {
+        let opened = |connections: &mut Connections, now| connections.opened(unused, now);
         let (key, leaving) = self.queue.update_now(opened);
-        wake_readers(leaving);
-        self.stage = Stage::Open(key);
-        Arc::new(Place {
+        wake(leaving);
+        self.key = Some(key);
+        Place {
             queue: Arc::clone(&self.queue),
             key,
-            usage,
-            begun,
-        })
+        }
     }
 
     /// The socket has ended on this side.
     pub(super) fn ended(&mut self) {
-        if let Stage::Open(key) = self.stage {
-            self.stage = Stage::Closing(key);
+        if let Some(key) = self.key {
             let ended = |connections: &mut Connections, now| connections.ended(key, now);
-            self.queue.update_now(ended);
-        }
-    }
-}
-
-impl Permit for ConnectionPermit {
-    type Limit = Connections;
-    type Source = Arc<Queue<Connections>>;
-
-    fn queue(source: &Self::Source) -> &Arc<Queue<Connections>> {
-        source
-    }
-
-    fn granted(source: &Self::Source, (): ()) -> Self {
-        Self {
-            queue: Arc::clone(source),
-            stage: Stage::Connecting,
+            drop(self.queue.update_now(ended));
         }
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.ended();
-        let stage = self.stage;
-        self.queue.update(|connections| match stage {
-            Stage::Closing(key) => connections.closed(key),
-            Stage::Connecting | Stage::Open(_) => connections.give_back(),
-        });
+        let key = self.key;
+        // What its reader's waker drops may look at the limit.
+        drop(self.queue.update(|connections| match key {
+            Some(key) => connections.closed(key),
+            None => {
+                connections.withdraw(());
+                None
+            }
+        }));
     }
 }
 
 // === impl Place ===
 
 impl Place {
-    pub(super) fn usage(&self) -> &Usage {
-        &self.usage
+    /// Changes what is known of the socket's use, and has the limit look if that is news.
+    pub(super) fn told<R>(&self, event: impl FnOnce(&mut Usage) -> R) -> Option<R> {
+        let key = self.key;
+        let changed = self
+            .queue
+            .read(|connections| connections.change(key, event));
+        let (told, news) = changed?;
+        if news {
+            self.settle();
+        }
+        Some(told)
     }
 
-    /// What rides with the connection, from the end of its making.
-    pub(super) fn connected(self: &Arc<Self>) -> Handle {
-        self.told(self.usage.made(self.begun.is_orphaned()));
-        Handle::of(Arc::clone(self))
-    }
-
-    /// A write has gone out, or has found no room.
-    pub(super) fn wrote(&self, blocked: bool) {
-        self.told(self.usage.wrote(blocked));
+    /// A head is here, of an answer that was taken out of the pool at `at`.
+    pub(super) fn answered(&self, head: Head, at: Option<Mark>) {
+        let key = self.key;
+        if self
+            .queue
+            .read(|connections| connections.head(key, head, at))
+        {
+            self.settle();
+        }
     }
 
     /// Whether the reader is to be given the end of the stream; if not, it is woken for it.
     pub(super) fn is_to_leave(&self, reader: &Waker) -> bool {
-        self.usage.is_to_leave(reader)
+        let key = self.key;
+        let (leaves, replaced) = self
+            .queue
+            .read(|connections| connections.is_to_leave(key, reader));
+        // What a waker drops may look here.
+        drop(replaced);
+        leaves
     }
 
-    /// Has the limit look at what the socket is used for, if that has changed.
-    pub(super) fn told<R>(&self, change: Change<R>) -> R {
-        if change.news {
-            let key = self.key;
-            self.tell(|connections, now| connections.settle(key, now));
+    /// The body of an answer has ended.
+    pub(super) fn ended(&self) {
+        // The socket was given to another request before anybody knew that it was free.
+        if self.told(Usage::ended) == Some(true) {
+            self.queue.update_now(Connections::handed_on);
         }
-        change.told
     }
 
-    /// The service has accepted the socket for the first time.
-    pub(super) fn accepted(&self) {
+    fn settle(&self) {
         let key = self.key;
-        self.queue.update(|connections| connections.accepted(key));
-    }
-
-    /// The service has answered 416 on it, which may be about connections.
-    pub(super) fn maybe_refused(&self, had_worked: bool) {
-        let key = self.key;
-        self.queue
-            .update(|connections| connections.maybe_refused(key, had_worked));
-    }
-
-    /// The socket was given to another request before anybody knew that it was free.
-    pub(super) fn handed_on(&self) {
-        self.tell(Connections::handed_on);
-    }
-
-    fn tell(&self, event: impl FnOnce(&mut Connections, Instant) -> Vec<Arc<Usage>>) {
-        wake_readers(self.queue.update_now(event));
+        let settle = |connections: &mut Connections, now: Instant| connections.settle(key, now);
+        wake(self.queue.update_now(settle));
     }
 }
 
 /// Lets those who were asked to leave look; called without any lock held.
-pub(super) fn wake_readers(asked: Vec<Arc<Usage>>) {
-    for reader in asked.iter().filter_map(|usage| usage.take_reader()) {
-        reader.wake();
-    }
+pub(super) fn wake(readers: impl IntoIterator<Item = Waker>) {
+    readers.into_iter().for_each(Waker::wake);
 }

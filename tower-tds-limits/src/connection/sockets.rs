@@ -1,18 +1,24 @@
 //! The account of the sockets: whether one more may be opened, and which leaves for it.
 //!
-//! Arithmetic on `now`. Every event gives the sockets that were asked to leave by it, whose
-//! readers have yet to be woken.
+//! Arithmetic on `now`. Events give the readers of the sockets that they have asked to leave, who
+//! have yet to be woken.
 
-use std::{collections::BTreeSet, mem, sync::Arc, task::Waker, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    task::Waker,
+    time::Duration,
+};
 
+use http::StatusCode;
 use tokio::time::Instant;
 
 use crate::{
     Limits, WaitCause,
     connection::{
         refusals::{Evidence, Refusals},
-        usage::{Rest, Usage},
-        waiting::{HANDED_ON, Ticket, Waiting},
+        usage::{Head, Mark, Rest, Usage},
+        waiting::{HANDED_ON, Waiting},
     },
     queue::{Limit, Line, Opens},
 };
@@ -22,16 +28,16 @@ use crate::{
 pub(crate) struct Connections {
     open: u32,
     most: u32,
-    /// By key.
-    places: Vec<Place>,
-    vacant: Vec<usize>,
-    /// Those that nobody misses, and those of which that is not sure, by when they may be asked.
-    free: BTreeSet<(Instant, usize)>,
-    doubtful: BTreeSet<(Instant, usize)>,
+    /// Those that have not ended on this side.
+    sockets: BTreeMap<SocketKey, Socket>,
+    /// How many there have ever been.
+    opened: u64,
+    /// Those that may be asked to leave, by when.
+    idle: BTreeMap<(Instant, SocketKey), Rest>,
     /// Those asked to leave that have not left yet.
     leaving: usize,
     /// Those ended on this side, by until when the other is taken to be about to follow.
-    ending: BTreeSet<(Instant, usize)>,
+    ending: BTreeSet<(Instant, SocketKey)>,
     waiting: Waiting,
     /// Permits that have not come to an accepted request yet.
     untried: u32,
@@ -40,33 +46,23 @@ pub(crate) struct Connections {
     refusals: Refusals,
 }
 
-/// One socket's number, good until it has closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SocketKey(usize);
-
-#[derive(Debug)]
-enum Place {
-    /// A key to be used again.
-    // ## Vacant => Open
-    Vacant,
-    // ## Open => Ending
-    Open(Socket),
-    /// Ended on this side; the other is awaited until then, or was.
-    // ## Ending => Vacant
-    Ending {
-        until: Instant,
-    },
-}
+/// One socket's number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SocketKey(u64);
 
 #[derive(Debug)]
 struct Socket {
-    usage: Arc<Usage>,
+    usage: Usage,
     state: State,
+    /// Whether the service has accepted a request on it.
     tried: bool,
     /// Whether it leaves as soon as it is free.
     condemned: bool,
+    /// Who reads from it.
+    reader: Option<Waker>,
 }
 
+/// What the limit makes of a socket's use; it looks at that once more when there is news.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Carries a request, or nobody knows what.
@@ -75,9 +71,10 @@ enum State {
     /// May be asked to leave: from then on if somebody waits, and at once if the service asks.
     // ## Idle => (Busy | Leaving)
     Idle { rest: Rest, from: Instant },
-    /// Asked to leave. A request that comes first takes that back.
+    /// Asked to leave. A request that comes first takes that back, whether or not it is over when the
+    /// limit looks: its reader is not woken again.
     // ## Leaving => (Busy | Idle)
-    Leaving,
+    Leaving { taken_back: bool },
 }
 
 // === impl Connections ===
@@ -86,11 +83,10 @@ impl Connections {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             open: 0,
-            most: limits.most_connections().get(),
-            places: Vec::new(),
-            vacant: Vec::new(),
-            free: BTreeSet::new(),
-            doubtful: BTreeSet::new(),
+            most: limits.connections.get(),
+            sockets: BTreeMap::new(),
+            opened: 0,
+            idle: BTreeMap::new(),
             leaving: 0,
             ending: BTreeSet::new(),
             waiting: Waiting::default(),
@@ -114,109 +110,115 @@ impl Connections {
         self.refusals.silent_until(now)
     }
 
-    /// Somebody begins to wait.
-    pub(super) fn waits(&mut self) -> Ticket {
-        self.waiting.join()
+    /// One who waited has left, because a pool has handed on a socket to its request.
+    pub(super) fn served(&mut self, was_first: bool, now: Instant) {
+        self.waiting.served(was_first, now);
     }
 
-    /// Somebody has got a permit, or waits no more.
-    pub(super) fn waits_no_more(&mut self, ticket: Ticket) {
-        self.waiting.leave(ticket);
-    }
-
-    /// Somebody waits no more at `now`, because a pool has handed on a socket to its request.
-    pub(super) fn was_served(&mut self, ticket: Ticket, now: Instant) {
-        self.waiting.leave_served(ticket, now);
-    }
-
-    /// There is a socket now.
-    pub(super) fn opened(&mut self, usage: Arc<Usage>) -> SocketKey {
-        let socket = Place::Open(Socket {
-            usage,
+    /// There is a socket now, which is this while it carries nothing.
+    pub(super) fn opened(&mut self, unused: Rest, now: Instant) -> (SocketKey, Vec<Waker>) {
+        let key = SocketKey(self.opened);
+        self.opened = self.opened.saturating_add(1);
+        let socket = Socket {
+            usage: Usage::new(unused),
             state: State::Busy,
             tried: false,
             condemned: false,
-        });
-        if let Some(key) = self.vacant.pop()
-            && let Some(place) = self.places.get_mut(key)
-        {
-            *place = socket;
-            return SocketKey(key);
-        }
-        self.places.push(socket);
-        SocketKey(self.places.len().saturating_sub(1))
-    }
-
-    /// Looks at what the socket is used for at `now`.
-    pub(super) fn settle(&mut self, key: SocketKey, now: Instant) -> Vec<Arc<Usage>> {
-        let Some(socket) = self.socket(key) else {
-            return Vec::new();
+            reader: None,
         };
-        let condemned = socket.condemned;
-        let (was, (rest, asked)) = (socket.state, socket.usage.rest());
-        let state = match (was, rest) {
-            (State::Leaving, Some(_)) if asked => return Vec::new(),
-            (State::Idle { rest: known, .. }, Some(rest)) if known == rest => return Vec::new(),
-            (_, None) => State::Busy,
-            (_, Some(rest)) => State::Idle {
-                rest,
-                from: now.checked_add(rest.grace()).unwrap_or(now),
-            },
+        self.sockets.insert(key, socket);
+        (key, self.settle(key, now))
+    }
+
+    /// Something has happened to the socket's use. Says whether the limit has to look.
+    pub(super) fn change<R>(
+        &mut self,
+        key: SocketKey,
+        event: impl FnOnce(&mut Usage) -> R,
+    ) -> Option<(R, bool)> {
+        let socket = self.sockets.get_mut(&key)?;
+        Some((event(&mut socket.usage), socket.notice()))
+    }
+
+    /// A head is here, of an answer that was taken out of the pool at `at`. What a 416 is about,
+    /// whoever reads it will say. Says whether the limit has to look.
+    pub(super) fn head(&mut self, key: SocketKey, head: Head, at: Option<Mark>) -> bool {
+        let Some(socket) = self.sockets.get_mut(&key) else {
+            return false;
         };
-        self.set_state(key, state);
-        // A new one is its own request's.
-        let was_free = matches!(
-            was,
-            State::Leaving
-                | State::Idle {
-                    rest: Rest::Free,
-                    ..
-                }
-        );
-        if state == State::Busy && was_free {
-            self.waiting.hand_on(now);
+        socket.usage.head(head, at);
+        if head.status != StatusCode::RANGE_NOT_SATISFIABLE {
+            let first = !mem::replace(&mut socket.tried, true);
+            self.untried = self.untried.saturating_sub(u32::from(first));
+            return socket.notice() || first;
         }
-        let mut leaving = Vec::new();
-        if let Some(Rest::Free) = rest {
-            self.refusals.answered();
-            // It may be the one that was refused, or one too many by what was learnt from that.
-            if condemned || self.silent_until(now).is_some() || self.is_over(now) {
-                leaving.extend(self.ask(key));
-            }
-        }
-        self.ask_for_room(now, &mut leaving);
-        leaving
-    }
-
-    /// A socket that was about to be free was given to another request at `now`.
-    pub(super) fn handed_on(&mut self, now: Instant) -> Vec<Arc<Usage>> {
-        self.waiting.hand_on(now);
-        self.refusals.answered();
-        Vec::new()
-    }
-
-    /// The service has accepted the socket's first request.
-    pub(super) fn accepted(&mut self, key: SocketKey) {
-        if let Some(socket) = self.socket_mut(key)
-            && !mem::replace(&mut socket.tried, true)
-        {
-            self.untried = self.untried.saturating_sub(1);
-        }
-    }
-
-    /// The socket has had a 416: what it is about, whoever reads it will say.
-    pub(super) fn maybe_refused(&mut self, key: SocketKey, had_worked: bool) {
-        let evidence = if had_worked {
+        let evidence = if socket.tried {
             Evidence::Weak
         } else {
             Evidence::Strong
         };
         self.maybe_refused = Some((key, evidence));
+        socket.notice()
+    }
+
+    /// Whether the reader is to be given the end of the stream; if not, it is woken for it. Gives
+    /// the one that it takes the place of, too.
+    pub(super) fn is_to_leave(&mut self, key: SocketKey, reader: &Waker) -> (bool, Option<Waker>) {
+        let Some(socket) = self.sockets.get_mut(&key) else {
+            return (false, None);
+        };
+        let leaves = socket.state == LEAVING;
+        let known = matches!(&socket.reader, Some(known) if known.will_wake(reader));
+        let replaced = if known || leaves {
+            None
+        } else {
+            socket.reader.replace(reader.clone())
+        };
+        (leaves, replaced)
+    }
+
+    /// Looks at what the socket is used for at `now`, if that is news.
+    pub(super) fn settle(&mut self, key: SocketKey, now: Instant) -> Vec<Waker> {
+        let Some(socket) = self.sockets.get(&key).filter(|socket| socket.has_news()) else {
+            return Vec::new();
+        };
+        let (was, rest, condemned) = (socket.state, socket.usage.rest(), socket.condemned);
+        self.set_state(
+            key,
+            rest.map_or(State::Busy, |rest| State::Idle {
+                rest,
+                from: now.checked_add(rest.grace()).unwrap_or(now),
+            }),
+        );
+        // A new one is its own request's.
+        let was_free = match was {
+            State::Leaving { .. } => true,
+            State::Idle { rest, .. } => rest == Rest::Free,
+            State::Busy => false,
+        };
+        if rest.is_none() && was_free {
+            self.waiting.hand_on(now);
+        }
+        if rest != Some(Rest::Free) {
+            return Vec::new();
+        }
+        self.refusals.answered();
+        // It may be the one that was refused, or one too many by what was learnt from that.
+        if condemned || self.silent_until(now).is_some() || self.is_over(now) {
+            return self.ask(key).into_iter().collect();
+        }
+        Vec::new()
+    }
+
+    /// A socket that was about to be free was given to another request at `now`.
+    pub(super) fn handed_on(&mut self, now: Instant) {
+        self.waiting.hand_on(now);
+        self.refusals.answered();
     }
 
     /// The service has too many connections at `now`, as a request was told. Gives who is to leave, and
     /// whether there is a silence.
-    pub(super) fn refused(&mut self, now: Instant) -> (Vec<Arc<Usage>>, bool) {
+    pub(super) fn refused(&mut self, now: Instant) -> (Vec<Waker>, bool) {
         let (key, evidence) = match self.maybe_refused.take() {
             // While one is tried at a time, that one may be what makes all of them too many.
             Some((key, _)) if self.refusals.is_suspect(now) && self.untried > 0 => {
@@ -225,7 +227,7 @@ impl Connections {
             Some((key, evidence)) => (Some(key), evidence),
             None => (None, Evidence::Strong),
         };
-        if let Some(socket) = key.and_then(|key| self.socket_mut(key)) {
+        if let Some(socket) = key.and_then(|key| self.sockets.get_mut(&key)) {
             socket.condemned = true;
         }
         let (open, most) = (self.open, self.most);
@@ -234,67 +236,34 @@ impl Connections {
         if !news {
             return (Vec::new(), silent);
         }
-        let unused = |from| now.saturating_duration_since(from) >= UNUSED;
-        let leaving = self.free.iter().filter(|(from, _)| silent || unused(*from));
-        let leaving: Vec<_> = leaving.map(|(_, key)| SocketKey(*key)).collect();
+        let leaves = |from| silent || now.saturating_duration_since(from) >= UNUSED;
+        let free = self.idle.iter().filter(|(_, rest)| **rest == Rest::Free);
+        let leaving = free.filter(|((from, _), _)| leaves(*from));
+        let leaving: Vec<_> = leaving.map(|((_, key), _)| *key).collect();
         let leaving = leaving.into_iter().filter_map(|key| self.ask(key));
         (leaving.collect(), silent)
     }
 
-    /// The socket has ended on this side at `now`.
-    pub(super) fn ended(&mut self, key: SocketKey, now: Instant) {
-        self.set_state(key, State::Busy);
+    /// The socket has ended on this side at `now`. Gives who has read from it.
+    pub(super) fn ended(&mut self, key: SocketKey, now: Instant) -> Option<Waker> {
+        let socket = self.forget(key)?;
         let until = now.checked_add(EXPECTED).unwrap_or(now);
-        let Some(place) = self.places.get_mut(key.0) else {
-            return;
-        };
-        if let Place::Open(Socket { tried: false, .. }) =
-            mem::replace(place, Place::Ending { until })
-        {
-            self.untried = self.untried.saturating_sub(1);
-        }
-        self.ending.insert((until, key.0));
+        self.ending.insert((until, key));
+        socket.reader
     }
 
-    /// The socket has ended on both sides.
-    pub(super) fn closed(&mut self, key: SocketKey) {
-        if let Some(place) = self.places.get_mut(key.0)
-            && let Place::Ending { until } = mem::replace(place, Place::Vacant)
-        {
-            self.ending.remove(&(until, key.0));
-            self.vacant.push(key.0);
-            self.open = self.open.saturating_sub(1);
-        }
-    }
-
-    /// The permit of a connect that came to nothing.
-    pub(super) fn give_back(&mut self) {
+    /// The socket has ended on both sides. Gives who has read from it.
+    pub(super) fn closed(&mut self, key: SocketKey) -> Option<Waker> {
         self.open = self.open.saturating_sub(1);
-        self.untried = self.untried.saturating_sub(1);
+        self.ending.retain(|(_, ending)| *ending != key);
+        self.forget(key)?.reader
     }
 
-    /// Asks as many sockets to leave as it takes to let those through who wait.
-    pub(super) fn looked(&mut self, now: Instant) -> Vec<Arc<Usage>> {
-        let mut asked = Vec::new();
-        self.ask_for_room(now, &mut asked);
-        asked
-    }
-
-    fn ask_for_room(&mut self, now: Instant, asked: &mut Vec<Arc<Usage>>) {
-        let waiting = self.waiting.len();
-        if waiting == 0 {
-            return;
-        }
-        let size = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
-        let short = size(self.open)
-            .saturating_add(waiting)
-            .saturating_sub(size(self.most_at(now)))
-            .min(waiting);
-        while self.coming(now) < short
-            && let Some(key) = self.next_to_leave(now)
-        {
-            asked.extend(self.ask(key));
-        }
+    fn forget(&mut self, key: SocketKey) -> Option<Socket> {
+        self.set_state(key, State::Busy);
+        let socket = self.sockets.remove(&key)?;
+        self.untried = self.untried.saturating_sub(u32::from(!socket.tried));
+        Some(socket)
     }
 
     /// Whether more are open than may be at `now`, those aside that are about to be gone.
@@ -316,55 +285,34 @@ impl Connections {
     /// The socket that has been idle for longest, if that is long enough at `now`.
     fn next_to_leave(&mut self, now: Instant) -> Option<SocketKey> {
         let passed_over = self.waiting.is_passed_over(now) && self.coming(now) == 0;
-        let (free, doubtful) = (self.free.first(), self.doubtful.first());
-        let longest = free.into_iter().chain(doubtful).min();
-        let long_enough = longest.filter(|(from, _)| *from <= now);
-        let next = long_enough.or(free.filter(|_| passed_over));
-        next.map(|(_, key)| SocketKey(*key))
+        let mut idle = self.idle.iter();
+        let next = idle.find(|((from, _), rest)| {
+            // They are in the order in which they may be asked.
+            *from <= now || (passed_over && **rest == Rest::Free)
+        });
+        next.map(|((_, key), _)| *key)
     }
 
     /// Asks the socket to leave, unless a request has come first.
-    fn ask(&mut self, key: SocketKey) -> Option<Arc<Usage>> {
-        let usage = Arc::clone(&self.socket(key)?.usage);
-        let asked = usage.ask();
-        self.set_state(key, if asked { State::Leaving } else { State::Busy });
-        asked.then_some(usage)
+    fn ask(&mut self, key: SocketKey) -> Option<Waker> {
+        let idle = self.sockets.get(&key)?.usage.rest().is_some();
+        self.set_state(key, if idle { LEAVING } else { State::Busy });
+        self.sockets.get_mut(&key)?.reader.take_if(|_| idle)
     }
 
     fn set_state(&mut self, key: SocketKey, state: State) {
-        let Some(socket) = self.socket_mut(key) else {
+        let Some(socket) = self.sockets.get_mut(&key) else {
             return;
         };
         match mem::replace(&mut socket.state, state) {
             State::Busy => {}
-            State::Idle { rest, from } => drop(self.idle(rest).remove(&(from, key.0))),
-            State::Leaving => self.leaving = self.leaving.saturating_sub(1),
+            State::Idle { from, .. } => drop(self.idle.remove(&(from, key))),
+            State::Leaving { .. } => self.leaving = self.leaving.saturating_sub(1),
         }
         match state {
             State::Busy => {}
-            State::Idle { rest, from } => drop(self.idle(rest).insert((from, key.0))),
-            State::Leaving => self.leaving = self.leaving.saturating_add(1),
-        }
-    }
-
-    fn idle(&mut self, rest: Rest) -> &mut BTreeSet<(Instant, usize)> {
-        match rest {
-            Rest::Free => &mut self.free,
-            Rest::Doubtful => &mut self.doubtful,
-        }
-    }
-
-    fn socket(&self, key: SocketKey) -> Option<&Socket> {
-        match self.places.get(key.0)? {
-            Place::Open(socket) => Some(socket),
-            Place::Vacant | Place::Ending { .. } => None,
-        }
-    }
-
-    fn socket_mut(&mut self, key: SocketKey) -> Option<&mut Socket> {
-        match self.places.get_mut(key.0)? {
-            Place::Open(socket) => Some(socket),
-            Place::Vacant | Place::Ending { .. } => None,
+            State::Idle { rest, from } => drop(self.idle.insert((from, key), rest)),
+            State::Leaving { .. } => self.leaving = self.leaving.saturating_add(1),
         }
     }
 }
@@ -381,15 +329,11 @@ impl Limit for Connections {
             return next.map_or(Opens::Now, Opens::At);
         }
         // Whoever waits looks again then, and asks a socket to leave.
-        let after = |idle: &BTreeSet<(Instant, usize)>| {
-            let next = idle.range((now, usize::MAX)..).next();
-            next.map(|(at, _)| *at).filter(|at| *at > now)
-        };
+        let after = (now, SocketKey(u64::MAX));
         let times = [
             self.refusals.lowered_until(now),
-            after(&self.free),
-            after(&self.doubtful),
-            after(&self.ending),
+            self.idle.range(after..).next().map(|((at, _), _)| *at),
+            self.ending.range(after..).next().map(|(at, _)| *at),
             self.waiting.passed_over_from(now),
         ];
         match times.into_iter().flatten().min() {
@@ -402,6 +346,7 @@ impl Limit for Connections {
         self.open = self.open.saturating_add(1);
         self.untried = self.untried.saturating_add(1);
         self.refusals.connects(now);
+        self.waiting.passed();
     }
 
     fn admit_undated(&mut self, _line: Line) -> Option<()> {
@@ -412,22 +357,55 @@ impl Limit for Connections {
         })
     }
 
-    fn make_room(&mut self, _waiting: usize, now: Instant) -> Vec<Waker> {
-        let asked = self.looked(now);
+    /// Asks as many sockets to leave as it takes to let those through who wait.
+    fn waits(&mut self, waiting: usize, now: Instant) -> Vec<Waker> {
+        self.waiting.set(waiting);
+        let size = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+        let short = size(self.open)
+            .saturating_add(waiting)
+            .saturating_sub(size(self.most_at(now)))
+            .min(waiting);
+        let mut asked = Vec::new();
+        while self.coming(now) < short
+            && let Some(key) = self.next_to_leave(now)
+        {
+            asked.extend(self.ask(key));
+        }
         asked
-            .iter()
-            .filter_map(|usage| usage.take_reader())
-            .collect()
     }
 
-    fn is_idle(&self) -> bool {
-        self.open == 0
+    /// The permit of a connect that came to nothing.
+    fn withdraw(&mut self, (): ()) {
+        self.open = self.open.saturating_sub(1);
+        self.untried = self.untried.saturating_sub(1);
     }
 
     fn cause(&mut self, _line: Line, now: Instant) -> WaitCause {
         match self.silent_until(now) {
             Some(_) => WaitCause::Silence,
             None => WaitCause::Connection,
+        }
+    }
+}
+
+// === impl Socket ===
+
+impl Socket {
+    /// Its use may have changed. Says whether the limit has to look.
+    fn notice(&mut self) -> bool {
+        if let State::Leaving { taken_back } = &mut self.state {
+            *taken_back |= self.usage.rest().is_none();
+        }
+        self.has_news()
+    }
+
+    /// Whether it is used otherwise than the limit knows.
+    fn has_news(&self) -> bool {
+        match (self.state, self.usage.rest()) {
+            (State::Busy, None) => false,
+            (State::Idle { rest: known, .. }, Some(rest)) => known != rest,
+            (State::Leaving { taken_back }, _) => taken_back,
+            (State::Busy, Some(_)) | (State::Idle { .. }, None) => true,
         }
     }
 }
@@ -443,6 +421,8 @@ impl Rest {
         }
     }
 }
+
+const LEAVING: State = State::Leaving { taken_back: false };
 
 /// For how long an upload that was answered early may move no byte, and a new connection carry
 /// none: nginx waits as long for an answered client's next byte (`lingering_timeout`, 5 s).

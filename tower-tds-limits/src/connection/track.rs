@@ -1,102 +1,25 @@
-//! A response body that says when it has ended, beneath whatever takes responses apart.
+//! Answers that say when their sockets are idle, beneath whatever takes responses apart.
 
 use std::{
     fmt,
     future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use http::Response;
-use http_body::{Body, Frame, SizeHint};
+use http_body::Body;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::connection::Exchange;
+use crate::PermitBody;
 
-pin_project! {
-    /// A response body that tells a [`ConnectionLimit`](crate::ConnectionLimit) when it has ended,
-    /// and with it the use of its socket.
-    ///
-    /// A [`RequestLimit`](crate::RequestLimit) does that by itself where responses reach it. Put
-    /// this right around the client where a layer between them makes errors of some responses, or
-    /// where there is no such limit.
-    ///
-    /// # Examples
-    /// ```
-    /// use http::{Request, Response};
-    /// use tower::{ServiceBuilder, ServiceExt, service_fn};
-    /// use tower_tds_limits::{Limiter, Limits, RequestLimitLayer, TrackBody};
-    ///
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() {
-    /// let limiter = Limiter::new(Limits::default());
-    /// let service = ServiceBuilder::new()
-    ///     .layer(RequestLimitLayer::new(limiter))
-    ///     // Here would be what makes errors of some responses.
-    ///     .map_response(TrackBody::around)
-    ///     .service(service_fn(async |_request: Request<String>| {
-    ///         Ok::<_, std::io::Error>(Response::new(String::from("bus 307")))
-    ///     }));
-    /// let response = service.oneshot(Request::new(String::new())).await;
-    /// # assert!(response.is_ok());
-    /// # }
-    /// ```
-    pub struct TrackBody<B> {
-        #[pin]
-        inner: B,
-        // Kept for its drop.
-        exchange: Option<Exchange>,
-    }
-}
-
-// === impl TrackBody ===
-
-impl<B: Body> TrackBody<B> {
-    /// The response with its body tracked. Whoever tracks it further out has nothing to do.
-    pub fn around(mut response: Response<B>) -> Response<Self> {
-        let exchange = Exchange::begin(&mut response);
-        response.map(|inner| Self {
-            exchange: exchange.filter(|_| !inner.is_end_stream()),
-            inner,
-        })
-    }
-}
-
-impl<B: Body> Body for TrackBody<B> {
-    type Data = B::Data;
-    type Error = B::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let mut this = self.project();
-        let frame = ready!(this.inner.as_mut().poll_frame(cx));
-        if !matches!(&frame, Some(Ok(_))) || this.inner.is_end_stream() {
-            *this.exchange = None;
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
-impl<B: fmt::Debug> fmt::Debug for TrackBody<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TrackBody")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Puts a [`TrackBody`] around the body of each response.
+/// Has each answer tell a [`ConnectionLimit`](crate::ConnectionLimit) when its body has ended, and
+/// with it the use of its socket.
+///
+/// A [`RequestLimit`](crate::RequestLimit) does that by itself where responses reach it. Put
+/// this right around the client where a layer between them makes errors of some responses, or
+/// where there is no such limit. Whoever tracks a response further out has nothing to do.
 ///
 /// # Backpressure
 /// Readiness is the inner service's own.
@@ -113,14 +36,19 @@ impl<B: fmt::Debug> fmt::Debug for TrackBody<B> {
 /// # Examples
 /// ```
 /// use http::{Request, Response};
-/// use tower::{ServiceExt, service_fn};
-/// use tower_tds_limits::Track;
+/// use tower::{ServiceBuilder, ServiceExt, service_fn};
+/// use tower_tds_limits::{Limiter, Limits, RequestLimitLayer, Track};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() {
-/// let service = Track::new(service_fn(async |_request: Request<String>| {
-///     Ok::<_, std::io::Error>(Response::new(String::from("bus 307")))
-/// }));
+/// let limiter = Limiter::new(Limits::default());
+/// let service = ServiceBuilder::new()
+///     .layer(RequestLimitLayer::new(limiter))
+///     // Here would be what makes errors of some responses.
+///     .layer_fn(Track::new)
+///     .service(service_fn(async |_request: Request<String>| {
+///         Ok::<_, std::io::Error>(Response::new(String::from("bus 307")))
+///     }));
 /// let response = service.oneshot(Request::new(String::new())).await;
 /// # assert!(response.is_ok());
 /// # }
@@ -155,7 +83,7 @@ where
     S: Service<Request, Response = Response<B>>,
     B: Body,
 {
-    type Response = Response<TrackBody<B>>;
+    type Response = Response<PermitBody<B>>;
     type Error = S::Error;
     type Future = TrackFuture<S::Future>;
 
@@ -177,10 +105,10 @@ where
     F: Future<Output = Result<Response<B>, E>>,
     B: Body,
 {
-    type Output = Result<Response<TrackBody<B>>, E>;
+    type Output = Result<Response<PermitBody<B>>, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().inner.poll(cx).map_ok(TrackBody::around)
+        self.project().inner.poll(cx).map_ok(PermitBody::tracked)
     }
 }
 

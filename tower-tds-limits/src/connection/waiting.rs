@@ -1,19 +1,17 @@
-//! Who waits for a permit, and whether a pool passes over the first of them.
+//! Whether a pool passes over who waits for a permit.
 //!
 //! A pool gives a socket that becomes free to its next request of the same host. If that is the
 //! first here, it leaves the queue for it. If somebody behind it leaves, or nobody does, sockets
 //! go round while the first one waits.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Those who wait for a permit, and whether the first of them is passed over by a pool that gives
-/// each socket to the next request of the same host.
+/// Those who wait for a permit, and the sockets that were handed on past them.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    tickets: BTreeSet<u64>,
-    next: u64,
+    count: usize,
     /// Sockets handed on, of which nobody has left the queue for having got one.
     taken: u32,
     /// Those who have left for a socket that was not handed on yet, and until when it may be.
@@ -22,41 +20,22 @@ pub(super) struct Waiting {
     passed_over: Option<Instant>,
 }
 
-/// One who waits for a permit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ticket(u64);
-
 // === impl Waiting ===
 
 impl Waiting {
-    pub(super) fn len(&self) -> usize {
-        self.tickets.len()
+    /// So many wait now.
+    pub(super) fn set(&mut self, count: usize) {
+        self.count = count;
     }
 
-    pub(super) fn join(&mut self) -> Ticket {
-        let ticket = self.next;
-        self.next = self.next.wrapping_add(1);
-        self.tickets.insert(ticket);
-        Ticket(ticket)
+    /// The first has got a permit.
+    pub(super) fn passed(&mut self) {
+        self.taken = 0;
+        self.passed_over = None;
     }
 
-    fn is_first(&self, ticket: Ticket) -> bool {
-        self.tickets.first() == Some(&ticket.0)
-    }
-
-    pub(super) fn leave(&mut self, ticket: Ticket) {
-        if self.is_first(ticket) {
-            self.taken = 0;
-            self.passed_over = None;
-        }
-        self.tickets.remove(&ticket.0);
-    }
-
-    pub(super) fn leave_served(&mut self, ticket: Ticket, now: Instant) {
-        let was_first = self.is_first(ticket);
-        if !self.tickets.remove(&ticket.0) {
-            return;
-        }
+    /// One of them has left, for it has got a socket of its pool.
+    pub(super) fn served(&mut self, was_first: bool, now: Instant) {
         match self.taken.checked_sub(1) {
             Some(taken) => self.taken = taken,
             None => {
@@ -81,7 +60,7 @@ impl Waiting {
     pub(super) fn hand_on(&mut self, now: Instant) {
         if let Some(left) = self.owed(now).checked_sub(1) {
             self.owed = self.owed.map(|(_, until)| (left, until));
-        } else if !self.tickets.is_empty() {
+        } else if self.count > 0 {
             self.taken = self.taken.saturating_add(1);
             self.passed_over.get_or_insert(now);
         }

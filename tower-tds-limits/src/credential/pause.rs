@@ -176,9 +176,8 @@ impl Limit for Pause {
         (self.state == State::Open).then_some(Passage::Free)
     }
 
-    fn is_idle(&self) -> bool {
-        self.state == State::Open
-    }
+    /// Only who waits for a permit, too, is granted one that can be withdrawn.
+    fn withdraw(&mut self, _passage: Passage) {}
 
     fn cause(&mut self, _line: Line, _now: Instant) -> WaitCause {
         WaitCause::Pause

@@ -1,18 +1,9 @@
 //! Limits divided over processes that share an IP address, without anything between them.
 
-use std::{error, fmt, num::NonZeroU32};
+use std::num::NonZeroU32;
 
 use super::Limits;
 use crate::{Burst, Quota};
-
-/// There are more processes than the smallest of the limits has places for.
-///
-/// # Errors
-/// Run fewer processes: [`most`](Self::most) says how many.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TooManyShares {
-    most: NonZeroU32,
-}
 
 // === impl Limits ===
 
@@ -38,8 +29,8 @@ impl Limits {
     /// A process that is started anew does not know what its predecessor has sent: let it begin
     /// [drained](Self::drained).
     ///
-    /// # Errors
-    /// If a share would be empty.
+    /// Gives `None` when a share would be empty: there are more processes than the smallest of the
+    /// limits has places.
     ///
     /// # Examples
     /// ```
@@ -47,23 +38,21 @@ impl Limits {
     /// use tower_tds_limits::{Limiter, Limits};
     ///
     /// let four = NonZeroU32::new(4).expect("4 is not zero");
-    /// let mut shares = Limits::default().shares(four)?;
+    /// let mut shares = Limits::default().shares(four).expect("there are ten places for four");
     /// let requests: Vec<u32> = shares.iter().map(|l| l.quotas()[0].requests().get()).collect();
     /// assert_eq!(requests, [13, 13, 12, 12]); // 50
     ///
     /// let number = 2; // of this process
     /// let limiter = Limiter::new(shares.swap_remove(number));
-    /// assert_eq!(limiter.limits().most_connections().get(), 15);
-    /// # Ok::<(), tower_tds_limits::TooManyShares>(())
+    /// assert_eq!(limiter.limits().connections.get(), 15);
     /// ```
-    pub fn shares(&self, processes: NonZeroU32) -> Result<Vec<Self>, TooManyShares> {
-        let most = self.most_shares();
-        if processes > most {
-            return Err(TooManyShares { most });
-        }
-        Ok((0..processes.get())
-            .map(|number| self.share(&|whole| part(whole, number, processes)))
-            .collect())
+    #[must_use]
+    pub fn shares(&self, processes: NonZeroU32) -> Option<Vec<Self>> {
+        (processes <= self.most_shares()).then(|| {
+            (0..processes.get())
+                .map(|number| self.share(&|whole| part(whole, number, processes)))
+                .collect()
+        })
     }
 
     fn share(&self, part: &dyn Fn(NonZeroU32) -> NonZeroU32) -> Self {
@@ -108,28 +97,6 @@ fn part(whole: NonZeroU32, number: u32, of: NonZeroU32) -> NonZeroU32 {
     let part = even.saturating_add(u32::from(number < left));
     NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN)
 }
-
-// === impl TooManyShares ===
-
-impl TooManyShares {
-    /// How many processes the limits can be divided over.
-    #[must_use]
-    pub fn most(&self) -> NonZeroU32 {
-        self.most
-    }
-}
-
-impl fmt::Display for TooManyShares {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let most = self.most;
-        write!(
-            f,
-            "a share of the limits would be empty: they can be divided over {most} at the most"
-        )
-    }
-}
-
-impl error::Error for TooManyShares {}
 
 /// The burst of the buckets that the default is proven for: a share's is never automatic, so that the
 /// sum of all stays below it.

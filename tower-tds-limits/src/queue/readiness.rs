@@ -1,40 +1,21 @@
 //! A `Service`'s readiness behind a queue: the inner service first, then a permit.
 
 use std::{
-    fmt, mem,
+    mem,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use tokio::time::Instant;
-
-use super::{Limit, Line, Queue, Waiter};
+use super::{Bound, Limit, Line, Queue, Waiter};
 use crate::LimitError;
 
-/// What a queue's grant turns into. Dropping it gives the grant back.
-pub(crate) trait Permit {
-    type Limit: Limit + Send + 'static;
-
-    /// What a permit has to know besides its grant; it leads to the queue.
-    type Source: Clone;
-
-    fn queue(source: &Self::Source) -> &Arc<Queue<Self::Limit>>;
-
-    /// Where in the queue those with this source stand.
-    fn line(_source: &Self::Source) -> Line {
-        Line::Back
-    }
-
-    /// Stands for the one that the limit has just counted.
-    fn granted(source: &Self::Source, grant: <Self::Limit as Limit>::Grant) -> Self;
-}
-
-/// One caller's turn: waited for in `poll_ready`, taken in `call`.
-pub(crate) struct Readiness<P: Permit> {
-    source: P::Source,
-    waiter: Waiter<P::Limit>,
-    stage: Stage<<P::Limit as Limit>::Grant>,
+/// One caller's turn: waited for in `poll_ready`, taken in `call`. Dropping it gives it back.
+#[derive(Debug)]
+pub(crate) struct Readiness<L: Limit + Send + 'static> {
+    waiter: Waiter<L>,
+    bound: Bound,
+    stage: Stage<L::Grant>,
 }
 
 #[derive(Debug)]
@@ -53,37 +34,39 @@ enum Stage<G> {
 
 // === impl Readiness ===
 
-impl<P: Permit> Readiness<P> {
-    pub(crate) fn new(source: P::Source, max_wait: Option<Duration>) -> Self {
+impl<L: Limit + Send + 'static> Readiness<L> {
+    pub(crate) fn new(queue: &Arc<Queue<L>>, line: Line, longest: Option<Duration>) -> Self {
         Self {
-            waiter: Waiter::new(Arc::clone(P::queue(&source)), P::line(&source), max_wait),
-            source,
+            waiter: Waiter::new(Arc::clone(queue), line),
+            bound: Bound::new(longest),
             stage: Stage::Unready,
         }
     }
 
-    pub(crate) fn source(&self) -> &P::Source {
-        &self.source
+    pub(crate) fn queue(&self) -> &Arc<Queue<L>> {
+        self.waiter.queue()
     }
 
-    pub(crate) fn max_wait(&self) -> Option<Duration> {
-        self.waiter.max_wait()
+    pub(crate) fn bound(&mut self) -> &mut Bound {
+        &mut self.bound
+    }
+
+    /// How long a wait may last, if that is bounded.
+    pub(crate) fn longest(&self) -> Option<Duration> {
+        self.bound.longest()
     }
 
     /// Another caller's in the same queue: no permit, no place in the queue.
     pub(crate) fn another(&self) -> Self {
-        Self::new(self.source.clone(), self.waiter.max_wait())
+        Self::new(self.queue(), self.waiter.line(), self.longest())
     }
 
     /// That of a call whose permit is over: its inner service is ready.
     pub(crate) fn late(&self) -> Self {
-        let line = P::line(&self.source).late();
-        let queue = Arc::clone(P::queue(&self.source));
-        Self {
-            source: self.source.clone(),
-            waiter: Waiter::new(queue, line, self.max_wait()),
-            stage: Stage::InnerReady,
-        }
+        let line = self.waiter.line().late();
+        let mut late = Self::new(self.queue(), line, self.longest());
+        late.stage = Stage::InnerReady;
+        late
     }
 
     /// Waits for the inner service and then for a permit.
@@ -104,10 +87,11 @@ impl<P: Permit> Readiness<P> {
             self.stage = Stage::InnerReady;
         }
         if let Stage::InnerReady = self.stage {
-            self.stage = match ready!(self.waiter.poll_pass(cx)) {
+            self.stage = match ready!(self.waiter.poll_pass(&mut self.bound, cx)) {
                 Ok(grant) => Stage::Granted(grant),
                 Err(refused) => Stage::Refused(refused),
             };
+            self.bound.end();
         }
         Poll::Ready(Ok(()))
     }
@@ -124,36 +108,20 @@ impl<P: Permit> Readiness<P> {
         matches!(self.stage, Stage::Granted(_))
     }
 
-    /// Gives back a permit, or a place in the queue, and waits anew at the next poll. Gives since
-    /// when it has waited, if it has.
-    pub(crate) fn step_back(&mut self) -> Option<Instant> {
-        let since = self.waiter.give_up();
+    /// Gives back a permit, or a place in the queue, and waits anew at the next poll.
+    pub(crate) fn step_back(&mut self) {
+        self.waiter.give_up();
         if let Stage::Granted(grant) = self.stage {
             self.stage = Stage::InnerReady;
-            drop(P::granted(&self.source, grant));
+            self.queue().update(|limit| limit.withdraw(grant));
         }
-        since
     }
 
-    /// The wait for a permit counts from `since`.
-    pub(crate) fn waiting_since(&mut self, since: Instant) {
-        self.waiter.waiting_since(since);
-    }
-
-    /// Has the response future tell `error`.
-    pub(crate) fn reject(&mut self, error: LimitError) {
-        self.waiter.give_up();
-        self.stage = Stage::Refused(error);
-    }
-
-    /// Ends the wait for a permit with `error` for the response future. Says whether there was
-    /// such a wait.
+    /// Ends the wait with `error` for the response future. Says whether nobody was before it.
     pub(crate) fn refuse(&mut self, error: LimitError) -> bool {
-        let waiting = matches!(self.stage, Stage::InnerReady);
-        if waiting {
-            self.reject(error);
-        }
-        waiting
+        self.bound.end();
+        self.stage = Stage::Refused(error);
+        self.waiter.give_up()
     }
 
     /// Takes what `poll_ready` came to.
@@ -168,10 +136,10 @@ impl<P: Permit> Readiness<P> {
         reason = "calling an unready service is a programmer's error, and panicking the contract's answer"
     )]
     #[inline]
-    pub(crate) fn take(&mut self) -> Result<P, LimitError> {
+    pub(crate) fn take(&mut self) -> Result<L::Grant, LimitError> {
         if let Stage::Granted(grant) = self.stage {
             self.stage = Stage::Unready;
-            return Ok(P::granted(&self.source, grant));
+            return Ok(grant);
         }
         match mem::replace(&mut self.stage, Stage::Unready) {
             Stage::Refused(error) => Err(error),
@@ -182,19 +150,8 @@ impl<P: Permit> Readiness<P> {
     }
 }
 
-impl<P: Permit> Drop for Readiness<P> {
+impl<L: Limit + Send + 'static> Drop for Readiness<L> {
     fn drop(&mut self) {
         self.step_back();
-    }
-}
-
-impl<P: Permit> fmt::Debug for Readiness<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.stage {
-            Stage::Unready => "Unready",
-            Stage::InnerReady => "InnerReady",
-            Stage::Granted(_) => "Granted",
-            Stage::Refused(_) => "Refused",
-        })
     }
 }

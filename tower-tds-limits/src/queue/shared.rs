@@ -23,7 +23,7 @@ struct State<L> {
     limit: L,
     rows: Rows,
     /// The last that was called and has not looked, and until when it is waited for.
-    called: Option<(Key, Line, Instant)>,
+    called: Option<(Key, Instant)>,
     /// How many in a row have not looked in time.
     missed: u32,
     /// When to look next, whatever happens until then.
@@ -45,10 +45,14 @@ struct Bell {
     waker: Option<Waker>,
 }
 
-/// What a look at the queue comes to.
-pub(super) enum Pass<G> {
-    Granted(G),
-    Wait,
+/// One who has given up.
+pub(super) struct Left {
+    /// What it has waited for.
+    pub(super) cause: WaitCause,
+    /// When the limit opens, if that is known.
+    pub(super) opens: Option<Duration>,
+    /// Whether nobody was before it.
+    pub(super) was_first: bool,
 }
 
 /// When an alarm looks next.
@@ -58,14 +62,6 @@ pub(super) enum Ring {
     Woken,
     /// Never: nobody has waited for a while.
     Over,
-}
-
-/// Whom to wake once the lock is released.
-#[derive(Default)]
-struct Wakers {
-    called: Option<Waker>,
-    /// Alarms.
-    others: Vec<Waker>,
 }
 
 // === impl Queue ===
@@ -117,13 +113,13 @@ impl<L: Limit> Queue<L> {
             return told;
         }
         let mut wakers = state.settle(clock::now());
-        wakers.called = wakers.called.or_else(|| state.who_keeps_time());
+        wakers.extend(state.who_keeps_time());
         let idle = state.idle_awaited && state.limit.is_idle();
         if idle {
             state.idle_awaited = false;
         }
         drop(state);
-        wakers.wake();
+        wake(wakers);
         if idle {
             self.idle.notify_waiters();
         }
@@ -137,31 +133,35 @@ impl<L: Limit> Queue<L> {
         self.update(|limit| event(limit, clock::now()))
     }
 
-    /// Passes, or takes a place in the queue.
+    /// Passes, or takes a place in the queue and gives it.
     #[inline]
     pub(super) fn pass(
         &self,
         place: &mut Option<Key>,
         line: Line,
         waker: &Waker,
-    ) -> Pass<L::Grant> {
+    ) -> Result<L::Grant, Key> {
         let mut state = self.lock();
-        // Half of what passing costs is a look at the clock.
+        // Nobody waits as a rule, and half of what passing costs is a look at the clock.
         if state.rows.is_empty()
             && let Some(grant) = state.limit.admit_undated(line)
         {
-            return Pass::Granted(grant);
+            return Ok(grant);
         }
         Self::pass_now(state, place, line, waker)
     }
 
+    #[inline(never)]
     fn pass_now(
         mut state: MutexGuard<'_, State<L>>,
         place: &mut Option<Key>,
         line: Line,
         waker: &Waker,
-    ) -> Pass<L::Grant> {
+    ) -> Result<L::Grant, Key> {
         let now = clock::now();
+        if state.rows.is_empty() && state.limit.opens(line, now) == Opens::Now {
+            return Ok(state.limit.admit(now));
+        }
         let was_called = place.is_some_and(|key| state.rows.is_called(key));
         if state.called.is_some_and(|(key, ..)| Some(key) == *place) {
             state.called = None;
@@ -178,63 +178,69 @@ impl<L: Limit> Queue<L> {
             let told = waited.as_ref().and_then(|node| state.waits.over(node, now));
             let wakers = state.settle(now);
             drop(state);
-            wakers.wake();
+            wake(wakers);
             // What a waker drops may look at the queue.
             drop(waited);
             if let Some((cause, waited, ahead)) = told {
                 events::waited(cause, waited, ahead);
             }
-            return Pass::Granted(grant);
+            return Ok(grant);
         }
-        let replaced = match *place {
+        let (key, replaced) = match *place {
             Some(key) => {
                 if was_called {
                     state.rows.call_off(key, now, PATIENCE);
                 }
-                state.rows.set_waker(key, waker)
+                (key, state.rows.set_waker(key, waker))
             }
             None => {
                 let cause = state.limit.cause(line, now);
-                let (key, number) = state.rows.push(line, waker.clone(), now, cause);
+                let key = state.rows.push(line, waker.clone(), now, cause);
                 if events::waits_are_told() {
                     let State { rows, waits, .. } = &mut *state;
-                    waits.began(now, key, number);
-                    waits.forget_gone(rows.len(), |key, number| {
-                        rows.get(key).is_some_and(|node| node.number == number)
-                    });
+                    waits.began(now, key);
+                    waits.forget_gone(rows.len(), |key| rows.contains(key));
                 }
                 *place = Some(key);
-                None
+                (key, None)
             }
         };
         let wakers = state.settle(now);
         drop(state);
-        wakers.wake();
+        wake(wakers);
         // What a waker drops may look at the queue.
         drop(replaced);
-        Pass::Wait
+        Err(key)
     }
 
-    /// Gives up a place in the queue, and calls the next one if it was this one's turn. Says what
-    /// it has waited for, and when the limit opens if that is known.
-    pub(super) fn leave(&self, key: Key, line: Line) -> (WaitCause, Option<Duration>) {
+    /// Gives up a place in the queue, and calls the next one if it was this one's turn.
+    pub(super) fn leave(&self, key: Key) -> Left {
         let mut state = self.lock();
         let now = clock::now();
+        let was_first = state.rows.is_called(key) || state.rows.next() == Some(key);
         if state.called.is_some_and(|(called, ..)| called == key) {
             state.called = None;
         }
         let node = state.rows.remove(key);
-        let waits_for = state.waits_for(line, now);
+        let opens = match state.limit.opens(key.line(), now) {
+            Opens::At(at) => Some(at.saturating_duration_since(now)),
+            Opens::Now | Opens::OnReturn => None,
+        };
+        let left = Left {
+            cause: state.limit.cause(key.line(), now),
+            opens,
+            was_first,
+        };
         if let Some(node) = &node {
             let _rejected_or_gone = state.waits.over(node, now);
         }
         let mut wakers = state.settle(now);
-        wakers.called = wakers.called.or_else(|| state.who_keeps_time());
+        wakers.extend(state.who_keeps_time());
         drop(state);
-        wakers.wake();
+        wake(wakers);
         // What a waker drops may look at the queue.
         drop(node);
-        waits_for
+        left
     }
 
     /// Waits until nothing is under way.
@@ -281,7 +287,7 @@ impl<L: Limit> Queue<L> {
             bell.waker.replace(waker.clone())
         });
         drop(state);
-        wakers.wake();
+        wake(wakers);
         drop(replaced);
         for (cause, waited, ahead) in late {
             events::waits(cause, waited, ahead);
@@ -293,7 +299,7 @@ impl<L: Limit> Queue<L> {
     pub(super) fn wants_time(&self) -> bool {
         let mut state = self.lock();
         let next = state.rows.next().filter(|_| state.alarms.is_empty());
-        let opens = next.map(|(_, line)| state.limit.opens(line, clock::now()));
+        let opens = next.map(|next| state.limit.opens(next.line(), clock::now()));
         matches!(opens, Some(Opens::At(_)))
     }
 
@@ -322,9 +328,7 @@ impl<L: Limit> Queue<L> {
             Vec::new()
         };
         drop(state);
-        for waker in waiting {
-            waker.wake();
-        }
+        wake(waiting);
         drop(ended);
     }
 
@@ -361,14 +365,6 @@ impl<L> fmt::Debug for Queue<L> {
 // === impl State ===
 
 impl<L: Limit> State<L> {
-    fn waits_for(&mut self, line: Line, now: Instant) -> (WaitCause, Option<Duration>) {
-        let opens = match self.limit.opens(line, now) {
-            Opens::At(at) => Some(at.saturating_duration_since(now)),
-            Opens::Now | Opens::OnReturn => None,
-        };
-        (self.limit.cause(line, now), opens)
-    }
-
     /// Whether one who comes to this line now has nobody before it.
     fn is_next(&self, line: Line, now: Instant) -> bool {
         match line {
@@ -380,42 +376,34 @@ impl<L: Limit> State<L> {
 
     /// Whether one who waits in the queue has nobody before it.
     fn is_first_of_all(&self, key: Key, now: Instant) -> bool {
-        match self.rows.next() {
-            Some((first, line)) if first == key => !self.is_awaited(line, now),
-            _ => false,
-        }
+        self.rows.next() == Some(key) && !self.is_awaited(key.line(), now)
     }
 
     /// Whether one has just been called who goes before this line, or stands in it.
     fn is_awaited(&self, line: Line, now: Instant) -> bool {
         self.called
-            .is_some_and(|(_, called, until)| called <= line && now < until)
+            .is_some_and(|(called, until)| called.line() <= line && now < until)
     }
 
     /// The next one, if it has to hang an alarm: who waited outside of a runtime needed none as long
     /// as no time was known.
     fn who_keeps_time(&mut self) -> Option<Waker> {
-        if self.look_at.is_none() || !self.alarms.is_empty() {
+        if self.called.is_some() || self.look_at.is_none() || !self.alarms.is_empty() {
             return None;
         }
-        let (key, _) = self.rows.next()?;
-        self.rows.take_waker(key)
+        let next = self.rows.next()?;
+        self.rows.take_waker(next)
     }
 
     /// Those who have just waited for long enough to be told about: for what, how long, and how
     /// many had been before them.
     fn take_late(&mut self, now: Instant) -> Vec<(WaitCause, Duration, usize)> {
         let mut late = Vec::new();
-        while let Some((key, number)) = self.waits.take_due(now) {
-            let line = match self.rows.get(key) {
-                Some(node) if node.number == number => node.line(),
-                Some(_) | None => continue,
-            };
-            let cause = self.limit.cause(line, now);
+        while let Some(key) = self.waits.take_due(now) {
             if let Some(node) = self.rows.get_mut(key) {
-                node.cause = cause;
+                node.cause = self.limit.cause(key.line(), now);
                 let waited = now.saturating_duration_since(node.since);
-                late.push((cause, waited, node.ahead));
+                late.push((node.cause, waited, node.ahead));
             }
         }
         late
@@ -433,48 +421,49 @@ impl<L: Limit> State<L> {
     ///
     /// Those who did not look the last time are not waited for, and the others for half as long after
     /// each that did not look. So a thousand who sleep cost little more than one.
-    fn call_some(&mut self, wakers: &mut Wakers, next: (Key, Line), now: Instant) -> Instant {
+    fn call_some(&mut self, wakers: &mut Vec<Waker>, next: Key, now: Instant) -> Instant {
         let mut next = Some(next);
         for _ in 0..AT_ONCE {
-            let Some((key, line)) = next else {
+            let Some(key) = next else {
                 break;
             };
-            let late = self.rows.is_late(key);
             let patience = PATIENCE
                 .checked_div(1 << self.missed.min(10))
                 .unwrap_or_default();
-            let waker = self.rows.call(key, now);
+            let (waker, late) = self.rows.call(key, now);
             if !late && patience >= LEAST_PATIENCE {
                 let until = now.checked_add(patience).unwrap_or(now);
-                self.called = Some((key, line, until));
-                wakers.called = waker;
+                self.called = Some((key, until));
+                wakers.extend(waker);
                 return until;
             }
             if !late {
                 self.rows.is_missed(key);
             }
-            wakers.others.extend(waker);
-            let open = |(_, line): &(Key, Line)| self.limit.opens(*line, now) == Opens::Now;
+            wakers.extend(waker);
+            let open = |next: &Key| self.limit.opens(next.line(), now) == Opens::Now;
             next = self.rows.next().filter(open);
         }
         now.checked_add(LEAST_PATIENCE).unwrap_or(now)
     }
 
-    /// Calls the next waiter if it may pass, and sets the time of the next look.
-    fn settle(&mut self, now: Instant) -> Wakers {
-        let mut wakers = Wakers::default();
+    /// Calls the next waiter if it may pass, and sets the time of the next look. Gives whom to wake
+    /// once the lock is released.
+    fn settle(&mut self, now: Instant) -> Vec<Waker> {
+        let mut wakers = Vec::new();
         self.look_at = None;
-        if let Some((key, line)) = self.rows.next() {
+        if let Some(key) = self.rows.next() {
+            let line = key.line();
             self.look_at = match self.limit.opens(line, now) {
-                Opens::Now if self.is_awaited(line, now) => self.called.map(|(.., until)| until),
+                Opens::Now if self.is_awaited(line, now) => self.called.map(|(_, until)| until),
                 Opens::Now => {
                     self.give_up();
-                    let until = self.call_some(&mut wakers, (key, line), now);
+                    let until = self.call_some(&mut wakers, key, now);
                     // If nobody looks, the next one is called.
                     self.rows.next().map(|_| until)
                 }
                 opens @ (Opens::At(_) | Opens::OnReturn) => {
-                    wakers.others = self.limit.make_room(self.rows.len(), now);
+                    wakers = self.limit.waits(self.rows.len(), now);
                     match opens {
                         Opens::At(at) => Some(at),
                         Opens::Now | Opens::OnReturn => None,
@@ -485,6 +474,7 @@ impl<L: Limit> State<L> {
         if self.rows.is_empty() {
             let since = *self.empty_since.get_or_insert(now);
             self.look_at = since.checked_add(LINGER);
+            wakers = self.limit.waits(0, now);
         } else {
             self.empty_since = None;
         }
@@ -496,7 +486,7 @@ impl<L: Limit> State<L> {
         if let Some(at) = self.look_at {
             for bell in &mut self.alarms {
                 if bell.armed.is_none_or(|armed| at < armed) {
-                    wakers.others.extend(bell.waker.take());
+                    wakers.extend(bell.waker.take());
                 }
             }
         }
@@ -504,14 +494,8 @@ impl<L: Limit> State<L> {
     }
 }
 
-// === impl Wakers ===
-
-impl Wakers {
-    fn wake(self) {
-        for waker in self.called.into_iter().chain(self.others) {
-            waker.wake();
-        }
-    }
+fn wake(wakers: Vec<Waker>) {
+    wakers.into_iter().for_each(Waker::wake);
 }
 
 /// For how long an alarm is kept when nobody waits any more: calls wait in groups, and each group

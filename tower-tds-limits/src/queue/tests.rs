@@ -16,6 +16,7 @@ use tokio::time::advance;
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
 
 use super::*;
+use crate::LimitError;
 
 /// Lets `free` pass; one more at each instant in `at`; the rest on return. Whoever comes to the
 /// front passes whatever is free, once it is `urgent`.
@@ -50,6 +51,10 @@ impl Limit for Script {
         self.free.checked_sub(1).map(|free| self.free = free)
     }
 
+    fn withdraw(&mut self, (): ()) {
+        self.free += 1;
+    }
+
     fn is_idle(&self) -> bool {
         !self.busy
     }
@@ -69,8 +74,8 @@ fn queue(free: usize) -> Arc<Queue<Script>> {
     Arc::new(Queue::new(script, Duration::from_millis(100)))
 }
 
-fn waiter(queue: &Arc<Queue<Script>>) -> Waiter<Script> {
-    Waiter::new(Arc::clone(queue), Line::Back, None)
+fn waiter(queue: &Arc<Queue<Script>>) -> Bounded {
+    Bounded::new(Arc::clone(queue), Line::Back, None)
 }
 
 fn put_back(queue: &Queue<Script>) {
@@ -78,6 +83,23 @@ fn put_back(queue: &Queue<Script>) {
 }
 
 /// A task that polls one waiter, which it owns.
+/// A waiter that waits for so long at the most.
+struct Bounded(Waiter<Script>, Bound);
+
+impl Bounded {
+    fn new(queue: Arc<Queue<Script>>, line: Line, longest: Option<Duration>) -> Self {
+        Self(Waiter::new(queue, line), Bound::new(longest))
+    }
+
+    fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LimitError>> {
+        let passed = self.0.poll_pass(&mut self.1, cx);
+        if passed.is_ready() {
+            self.1.end();
+        }
+        passed
+    }
+}
+
 macro_rules! pass {
     ($waiter:expr) => {{
         let mut waiter = $waiter;
@@ -120,7 +142,7 @@ async fn waiters_pass_in_the_order_they_came() {
 #[tokio::test(start_paused = true)]
 async fn one_who_is_first_in_line_goes_before_those_who_wait() {
     let queue = queue(0);
-    let front = || pass!(Waiter::new(Arc::clone(&queue), Line::Front, None));
+    let front = || pass!(Bounded::new(Arc::clone(&queue), Line::Front, None));
     let mut first = pass!(waiter(&queue));
     assert_pending!(first.poll());
     let mut urgent = front();
@@ -150,7 +172,7 @@ async fn one_first_in_line_that_leaves_hands_the_turn_on() {
     let soon = Instant::now() + Duration::from_millis(40);
     let mut first = pass!(waiter(&queue));
     assert_pending!(first.poll());
-    let mut urgent = pass!(Waiter::new(Arc::clone(&queue), Line::Front, None));
+    let mut urgent = pass!(Bounded::new(Arc::clone(&queue), Line::Front, None));
     assert_pending!(urgent.poll());
     queue.update(|script| script.at = vec![soon]);
     assert!(!urgent.is_woken() && !first.is_woken(), "it is not time");
@@ -164,7 +186,7 @@ async fn one_first_in_line_that_leaves_hands_the_turn_on() {
 async fn what_one_first_in_line_waits_for_is_asked_for_it_alone() {
     let queue = queue(0);
     let urgent = |on| queue.update(|script| script.urgent = on);
-    let front = || pass!(Waiter::new(Arc::clone(&queue), Line::Front, None));
+    let front = || pass!(Bounded::new(Arc::clone(&queue), Line::Front, None));
     let mut first = pass!(waiter(&queue));
     assert_pending!(first.poll());
     urgent(true);
@@ -266,7 +288,7 @@ async fn an_event_that_changes_nothing_for_the_front_wakes_nobody() {
 async fn a_bounded_wait_ends_in_an_error_and_leaves_no_place_behind() {
     let queue = queue(0);
     let bound = Duration::from_millis(250);
-    let mut bounded = pass!(Waiter::new(Arc::clone(&queue), Line::Back, Some(bound)));
+    let mut bounded = pass!(Bounded::new(Arc::clone(&queue), Line::Back, Some(bound)));
     let mut patient = pass!(waiter(&queue));
     assert_pending!(bounded.poll());
     assert_pending!(patient.poll());
@@ -284,7 +306,7 @@ async fn a_bounded_wait_ends_in_an_error_and_leaves_no_place_behind() {
 async fn a_waiter_whose_bound_is_over_still_passes_if_there_is_room() {
     let queue = queue(0);
     let bound = Duration::from_millis(250);
-    let mut bounded = pass!(Waiter::new(Arc::clone(&queue), Line::Back, Some(bound)));
+    let mut bounded = pass!(Bounded::new(Arc::clone(&queue), Line::Back, Some(bound)));
     assert_pending!(bounded.poll());
     put_back(&queue);
     advance(bound).await;
@@ -295,7 +317,7 @@ async fn a_waiter_whose_bound_is_over_still_passes_if_there_is_room() {
 async fn a_waiter_that_timed_out_can_wait_again() {
     let queue = queue(0);
     let bound = Duration::from_millis(250);
-    let mut waiter = Waiter::new(Arc::clone(&queue), Line::Back, Some(bound));
+    let mut waiter = Bounded::new(Arc::clone(&queue), Line::Back, Some(bound));
     let mut again = task::spawn(poll_fn(|cx| waiter.poll_pass(cx)));
     assert_pending!(again.poll());
     advance(bound).await;
@@ -363,7 +385,7 @@ async fn no_waker_is_dropped_under_the_lock() {
     let queue = queue(0);
     let dropped = Arc::new(Mutex::new(Vec::new()));
     // Each poll by a waker of its own, which is then the queue's alone.
-    let poll = |waiter: &mut Waiter<Script>| {
+    let poll = |waiter: &mut Bounded| {
         let waker = Waker::from(Arc::new(Looks {
             queue: Arc::clone(&queue),
             dropped: Arc::clone(&dropped),
@@ -383,7 +405,7 @@ async fn no_waker_is_dropped_under_the_lock() {
 }
 
 /// Polls each once, and never again.
-fn kept(queue: &Arc<Queue<Script>>, count: usize) -> Vec<Waiter<Script>> {
+fn kept(queue: &Arc<Queue<Script>>, count: usize) -> Vec<Bounded> {
     let mut cx = Context::from_waker(Waker::noop());
     let mut kept: Vec<_> = (0..count).map(|_| waiter(queue)).collect();
     for waiter in &mut kept {
@@ -469,7 +491,7 @@ fn a_queue_lives_over_two_runtimes() {
             .expect("a runtime")
     };
     let wait = async |queue: &Arc<Queue<Script>>, bound: Option<Duration>| {
-        let mut waiter = Waiter::new(Arc::clone(queue), Line::Back, bound);
+        let mut waiter = Bounded::new(Arc::clone(queue), Line::Back, bound);
         poll_fn(|cx| waiter.poll_pass(cx)).await
     };
     let open_in = |queue: &Queue<Script>, millis| {
@@ -492,7 +514,7 @@ fn a_queue_lives_over_two_runtimes() {
         wait(&queue, None).await.expect("in the second, too");
     });
     // One waits in the second that has begun in the first, which has ended.
-    let mut begun = Waiter::new(Arc::clone(&queue), Line::Back, Some(Duration::from_secs(9)));
+    let mut begun = Bounded::new(Arc::clone(&queue), Line::Back, Some(Duration::from_secs(9)));
     first.block_on(poll_fn(|cx| {
         assert_pending!(begun.poll_pass(cx));
         Poll::Ready(())
@@ -567,7 +589,7 @@ async fn an_idle_wait_that_is_dropped_leaves_no_waker() {
     assert_eq!(Arc::strong_count(&waits), 1);
 }
 
-async fn passes(queue: &Arc<Queue<Script>>) -> Result<(), crate::LimitError> {
+async fn passes(queue: &Arc<Queue<Script>>) -> Result<(), LimitError> {
     let mut waiter = waiter(queue);
     poll_fn(|cx| waiter.poll_pass(cx)).await
 }

@@ -1,7 +1,6 @@
 //! One who waits in a queue.
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -11,56 +10,54 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::{Limit, Line, Queue, alarm::Alarm, rows::Key, shared::Pass};
-use crate::{LimitError, WaitCause, clock};
+use super::{Limit, Line, Queue, alarm::Alarm, rows::Key};
+use crate::{LimitError, clock};
 
-/// Waits in a queue, as often as asked, one wait at a time.
+/// Waits in a queue, as often as asked.
 ///
 /// Dropping it gives up the place; a grant is never in flight, because it is only made while the
 /// waiter is polled.
+#[derive(Debug)]
 pub(crate) struct Waiter<L: Limit> {
     queue: Arc<Queue<L>>,
     line: Line,
     /// The place in the queue while waiting.
     place: Option<Key>,
-    max_wait: Option<Duration>,
+}
+
+/// How long one wait may last, in however many queues.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    longest: Option<Duration>,
     /// When the present wait began.
     since: Option<Instant>,
-    /// For the end of a bounded wait, and made anew by each poll: the runtime of the one before may
-    /// be gone.
+    /// For its end, and made anew by each poll: the runtime of the one before may be gone.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 // === impl Waiter ===
 
 impl<L: Limit> Waiter<L> {
-    pub(crate) fn new(queue: Arc<Queue<L>>, line: Line, max_wait: Option<Duration>) -> Self {
+    pub(crate) fn new(queue: Arc<Queue<L>>, line: Line) -> Self {
         Self {
             queue,
             line,
             place: None,
-            max_wait,
-            since: None,
-            timer: None,
         }
     }
 
-    pub(super) fn max_wait(&self) -> Option<Duration> {
-        self.max_wait
+    pub(super) fn queue(&self) -> &Arc<Queue<L>> {
+        &self.queue
     }
 
-    /// The present wait began earlier than here.
-    pub(crate) fn waiting_since(&mut self, since: Instant) {
-        self.since = Some(since);
+    pub(super) fn line(&self) -> Line {
+        self.line
     }
 
-    /// Gives up the place, if there is one. Gives since when it has waited, where that is bounded.
-    pub(crate) fn give_up(&mut self) -> Option<Instant> {
-        self.timer = None;
-        if let Some(key) = self.place.take() {
-            self.queue.leave(key, self.line);
-        }
-        self.since.take()
+    /// Gives up the place, if there is one. Says whether nobody was before it.
+    pub(super) fn give_up(&mut self) -> bool {
+        let place = self.place.take();
+        place.is_some_and(|key| self.queue.leave(key).was_first)
     }
 }
 
@@ -68,53 +65,30 @@ impl<L: Limit + Send + 'static> Waiter<L> {
     /// Waits until the limit has counted one more; gives what is remembered of it.
     ///
     /// # Errors
-    /// When the longest wait has passed; the place is given up.
+    /// When the wait has reached its bound; the place is given up.
     #[inline]
-    pub(crate) fn poll_pass(&mut self, cx: &mut Context<'_>) -> Poll<Result<L::Grant, LimitError>> {
+    pub(crate) fn poll_pass(
+        &mut self,
+        bound: &mut Bound,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<L::Grant, LimitError>> {
         match self.queue.pass(&mut self.place, self.line, cx.waker()) {
-            Pass::Granted(grant) => {
-                if self.since.is_some() {
-                    self.since = None;
-                    self.timer = None;
+            Ok(grant) => Poll::Ready(Ok(grant)),
+            Err(key) => match bound.reached(cx) {
+                Some(waited) => {
+                    self.place = None;
+                    let left = self.queue.leave(key);
+                    Poll::Ready(Err(if bound.longest == Some(Duration::ZERO) {
+                        LimitError::rejected(left.cause, left.opens)
+                    } else {
+                        LimitError::timed_out(left.cause, waited)
+                    }))
                 }
-                Poll::Ready(Ok(grant))
-            }
-            Pass::Wait => self.poll_wait(cx),
-        }
-    }
-
-    #[cold]
-    fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<L::Grant, LimitError>> {
-        if let Some(bound) = self.max_wait {
-            let now = clock::now();
-            let since = *self.since.get_or_insert(now);
-            let waited = now.saturating_duration_since(since);
-            if waited >= bound {
-                return Poll::Ready(Err(self.give_up_after(waited)));
-            }
-            // A bound that no clock reaches is none.
-            if let Some(end) = since.checked_add(bound) {
-                let timer = self.timer.insert(Box::pin(sleep_until(end)));
-                // It is not over yet, and wakes whoever polls when it is.
-                let _pending = timer.as_mut().poll(cx);
-            }
-        }
-        Alarm::ensure(&self.queue);
-        Poll::Pending
-    }
-
-    fn give_up_after(&mut self, waited: Duration) -> LimitError {
-        self.since = None;
-        self.timer = None;
-        let left = self
-            .place
-            .take()
-            .map(|key| self.queue.leave(key, self.line));
-        let (cause, wait) = left.unwrap_or((WaitCause::InFlight, None));
-        if self.max_wait == Some(Duration::ZERO) {
-            LimitError::rejected(cause, wait)
-        } else {
-            LimitError::timed_out(cause, waited)
+                None => {
+                    Alarm::ensure(&self.queue);
+                    Poll::Pending
+                }
+            },
         }
     }
 }
@@ -125,10 +99,45 @@ impl<L: Limit> Drop for Waiter<L> {
     }
 }
 
-impl<L: Limit> fmt::Debug for Waiter<L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiter")
-            .field("waiting", &self.place.is_some())
-            .finish_non_exhaustive()
+// === impl Bound ===
+
+impl Bound {
+    pub(crate) fn new(longest: Option<Duration>) -> Self {
+        Self {
+            longest,
+            since: None,
+            timer: None,
+        }
+    }
+
+    pub(crate) fn longest(&self) -> Option<Duration> {
+        self.longest
+    }
+
+    /// The wait is over, and the next one is another.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        if self.since.is_some() {
+            *self = Self::new(self.longest);
+        }
+    }
+
+    /// How long the wait is, if that is as long as it may be; otherwise it wakes whoever polls then.
+    #[cold]
+    fn reached(&mut self, cx: &mut Context<'_>) -> Option<Duration> {
+        let longest = self.longest?;
+        let now = clock::now();
+        let since = *self.since.get_or_insert(now);
+        let waited = now.saturating_duration_since(since);
+        if waited >= longest {
+            return Some(waited);
+        }
+        // A bound that no clock reaches is none.
+        let timer = self
+            .timer
+            .insert(Box::pin(sleep_until(since.checked_add(longest)?)));
+        // It is not over yet.
+        let _pending = timer.as_mut().poll(cx);
+        None
     }
 }

@@ -1,16 +1,17 @@
 use std::{
-    fmt,
     pin::Pin,
     task::{Context, Poll, ready},
 };
 
+use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use crate::{connection::Exchange, request::permit::RequestPermit};
 
 pin_project! {
-    /// A response body that holds its request's permit.
+    /// A response body that holds its request's permit, if that passed a [`RequestLimit`](crate::RequestLimit),
+    /// and its socket's use.
     ///
     /// The permit is freed once, at the first of: the end of the body, an error, the drop of the
     /// body. A body that is already at its end when the head arrives holds none.
@@ -21,6 +22,7 @@ pin_project! {
     ///
     /// # Errors
     /// The inner body's own.
+    #[derive(Debug)]
     pub struct PermitBody<B> {
         #[pin]
         inner: B,
@@ -40,6 +42,18 @@ impl<B> PermitBody<B> {
             permit,
             exchange,
         }
+    }
+
+    /// The response with the use of its socket alone.
+    pub(crate) fn tracked(mut response: Response<B>) -> Response<Self>
+    where
+        B: Body,
+    {
+        let exchange = Exchange::begin(&mut response);
+        response.map(|body| {
+            let exchange = exchange.filter(|_| !body.is_end_stream());
+            Self::new(body, None, exchange)
+        })
     }
 
     /// The inner body.
@@ -74,15 +88,6 @@ impl<B: Body> Body for PermitBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
-    }
-}
-
-impl<B: fmt::Debug> fmt::Debug for PermitBody<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PermitBody")
-            .field("inner", &self.inner)
-            .field("holds_permit", &self.permit.is_some())
-            .finish()
     }
 }
 

@@ -18,8 +18,11 @@ use tower_service::Service;
 
 /// Puts [`Detach`] around a service; an example is there.
 #[derive(Debug, Clone, Copy, Default)]
-#[non_exhaustive]
-pub struct DetachLayer {}
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "there is nothing to set: what may be set one day makes another layer"
+)]
+pub struct DetachLayer;
 
 /// Lets a call run to its answer in the background when its caller drops it.
 ///
@@ -62,7 +65,7 @@ pub struct DetachLayer {}
 /// # async fn main() {
 /// let limiter = Limiter::new(Limits::default());
 /// let service = ServiceBuilder::new()
-///     .layer(DetachLayer::new())
+///     .layer(DetachLayer)
 ///     .layer(RequestLimitLayer::new(limiter))
 ///     // `Detach` moves the future, so that it must be `Unpin`; that of hyper's client is.
 ///     .map_future(Box::pin)
@@ -78,25 +81,11 @@ pub struct Detach<S> {
     inner: S,
 }
 
-/// A future that can go on without its caller: a name for bounds that every fitting type meets.
-#[expect(
-    unnameable_types,
-    reason = "a name for bounds that every fitting type meets; nobody implements it"
-)]
-pub trait Detachable:
-    Future<Output = Result<Response<Self::Body>, Self::Error>> + Send + Unpin + 'static
-{
-    /// The body of its response.
-    type Body: Body<Data: Buf + Send, Error: Send> + Send + 'static;
-    /// Why it failed.
-    type Error: Send + 'static;
-}
-
 /// The response of a [`Detach`].
 ///
 /// # Cancel safety
 /// See [`Detach`].
-pub struct DetachFuture<F: Detachable> {
+pub struct DetachFuture<F> {
     /// `None` once it is ready.
     call: Option<F>,
     /// Whether it was polled, and can be polled again: not before its first poll, and not within
@@ -104,17 +93,11 @@ pub struct DetachFuture<F: Detachable> {
     waits: bool,
     /// Whether it waits for something without which it is not sent.
     is_held: bool,
+    /// Goes on without a caller: what is known of it where it is made.
+    go_on: fn(F),
 }
 
 // === impl DetachLayer ===
-
-impl DetachLayer {
-    /// The layer; there is nothing to set.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {}
-    }
-}
 
 impl<S> Layer<S> for DetachLayer {
     type Service = Detach<S>;
@@ -145,25 +128,21 @@ where
             call: Some(self.inner.call(request)),
             waits: false,
             is_held: false,
+            go_on: |call| {
+                if let Ok(runtime) = Handle::try_current() {
+                    drop(runtime.spawn(async move {
+                        // However it ends, nobody waits for it.
+                        let _ended: Result<(), _> = timeout(LONGEST, see_to_its_end(call)).await;
+                    }));
+                }
+            },
         }
     }
 }
 
-// === impl Detachable ===
-
-impl<F, B, E> Detachable for F
-where
-    F: Future<Output = Result<Response<B>, E>> + Send + Unpin + 'static,
-    B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
-    E: Send + 'static,
-{
-    type Body = B;
-    type Error = E;
-}
-
 // === impl DetachFuture ===
 
-impl<F: Detachable> Future for DetachFuture<F> {
+impl<F: Future + Unpin> Future for DetachFuture<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -185,22 +164,18 @@ impl<F: Detachable> Future for DetachFuture<F> {
     }
 }
 
-impl<F: Detachable> Drop for DetachFuture<F> {
+impl<F> Drop for DetachFuture<F> {
     fn drop(&mut self) {
         if let Some(call) = self.call.take()
             && self.waits
             && !self.is_held
-            && let Ok(runtime) = Handle::try_current()
         {
-            drop(runtime.spawn(async move {
-                // However it ends, nobody waits for it.
-                let _ended: Result<(), _> = timeout(LONGEST, see_to_its_end(call)).await;
-            }));
+            (self.go_on)(call);
         }
     }
 }
 
-impl<F: Detachable> fmt::Debug for DetachFuture<F> {
+impl<F> fmt::Debug for DetachFuture<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DetachFuture").finish_non_exhaustive()
     }
@@ -217,7 +192,7 @@ thread_local! {
     static HELD: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
-async fn see_to_its_end<F: Detachable>(call: F) {
+async fn see_to_its_end<B: Body<Data: Buf>, E>(call: impl Future<Output = Result<Response<B>, E>>) {
     let Ok(response) = call.await else {
         return;
     };

@@ -111,17 +111,18 @@ pub struct ReadStatus {
 /// # drop(layer);
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ReadResponse(ReadStatus);
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "it is a reading of responses, and nothing else"
+)]
+pub struct ReadResponse(
+    /// How it reads responses.
+    pub ReadStatus,
+);
 
 // === impl ReadStatus ===
 
 impl ReadStatus {
-    /// The default reading.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { served: None }
-    }
-
     /// Reads from the headers for how long the service has had the request, where it says so.
     ///
     /// The permit is then live until an interval after the service had it, and not after the
@@ -131,7 +132,7 @@ impl ReadStatus {
     /// ```
     /// use tower_tds_limits::{ReadStatus, Served};
     ///
-    /// let feedback = ReadStatus::new().served(Served::kong());
+    /// let feedback = ReadStatus::default().served(Served::kong());
     /// # drop(feedback);
     /// ```
     #[must_use]
@@ -175,14 +176,6 @@ impl ReadStatus {
 }
 
 // === impl ReadResponse ===
-
-impl ReadResponse {
-    /// Reads responses as `status` does.
-    #[must_use]
-    pub const fn new(status: ReadStatus) -> Self {
-        Self(status)
-    }
-}
 
 impl<B, E> Feedback<Response<B>, E> for ReadResponse {
     #[inline]

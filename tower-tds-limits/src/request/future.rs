@@ -3,7 +3,6 @@ use std::{
     future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use http::Response;
@@ -15,7 +14,7 @@ use tower_service::Service;
 use crate::{
     Error, LeaseFuture, LimitError, clock,
     connection::Exchange,
-    request::{Feedback, Outcome, PermitBody, RequestPermit, held, loan::Loan, turn::Turn},
+    request::{Feedback, PermitBody, RequestPermit, held, loan::Loan, turn::Turn},
 };
 
 pin_project! {
@@ -56,7 +55,6 @@ pin_project! {
 /// A call that waits: for another permit, since it was made too late for its own, or for a lease.
 pub(super) struct Waiting<S, Request, F> {
     pub(super) waits_for: WaitsFor,
-    pub(super) max_wait: Option<Duration>,
     pub(super) inner: Loan<S>,
     pub(super) request: Request,
     pub(super) feedback: F,
@@ -138,15 +136,21 @@ where
                     let exchange = Exchange::begin(&mut response);
                     let read = feedback.read(Ok(&response));
                     let whole = response.body().is_end_stream();
-                    let permit = after_head(permit, read, whole);
+                    if permit
+                        .as_mut()
+                        .is_none_or(|permit| !permit.read(read, whole))
+                    {
+                        *permit = None;
+                    }
+                    let permit = permit.take();
                     let exchange = exchange.filter(|_| !whole);
                     let track = |body| PermitBody::new(body, permit, exchange);
                     Poll::Ready(Ok(response.map(track)))
                 }
                 Poll::Ready(Err(error)) => {
                     let read = feedback.read(Err(&error));
-                    if let Some(permit) = permit.take() {
-                        permit.after_error(read);
+                    if let Some(mut permit) = permit.take() {
+                        permit.read(read, true);
                     }
                     Poll::Ready(Err(Error::Inner(error)))
                 }
@@ -176,7 +180,7 @@ fn poll_waiting<S: Service<Request>, Request, F>(
     let Some(mut call) = waiting.take() else {
         return Poll::Pending;
     };
-    match call.waits_for.poll(call.max_wait, cx) {
+    match call.waits_for.poll(cx) {
         Poll::Ready(Ok(permit)) => Poll::Ready(State::Called {
             response: call.inner.call(call.request),
             permit: Some(permit),
@@ -193,38 +197,21 @@ fn poll_waiting<S: Service<Request>, Request, F>(
 // === impl WaitsFor ===
 
 impl WaitsFor {
-    /// Waits for whatever a request needs after its permit, if it needs anything.
-    #[inline]
-    pub(super) fn after(
-        mut permit: RequestPermit,
-        max_wait: Option<Duration>,
-    ) -> Result<RequestPermit, (LeaseFuture, RequestPermit)> {
-        match permit.ask_lease(max_wait) {
-            None => Ok(permit),
-            Some(lease) => Err((lease, permit)),
-        }
-    }
-
-    pub(super) fn lease((lease, permit): (LeaseFuture, RequestPermit)) -> Self {
-        let permit = Some(permit);
+    pub(super) fn lease(lease: LeaseFuture, permit: RequestPermit) -> Self {
         Self::Lease {
             lease,
             since: clock::now(),
-            permit,
+            permit: Some(permit),
         }
     }
 
     /// A permit with which the request may be sent at once.
-    pub(super) fn poll(
-        &mut self,
-        max_wait: Option<Duration>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<RequestPermit, LimitError>> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<RequestPermit, LimitError>> {
         if let Self::Turn(turn) = self {
-            let permit = ready!(turn.poll_take(cx))?;
-            match Self::after(permit, max_wait) {
-                Ok(permit) => return Poll::Ready(Ok(permit)),
-                Err(waits) => *self = Self::lease(waits),
+            let mut permit = ready!(turn.poll_take(cx))?;
+            match permit.ask_lease(turn.max_wait()) {
+                None => return Poll::Ready(Ok(permit)),
+                Some(lease) => *self = Self::lease(lease, permit),
             }
         }
         let Self::Lease {
@@ -245,18 +232,4 @@ impl WaitsFor {
             None => Poll::Pending,
         }
     }
-}
-
-/// The permit for the body, if the head leaves anything to hold.
-#[inline]
-fn after_head(
-    permit: &mut Option<RequestPermit>,
-    read: Outcome,
-    whole: bool,
-) -> Option<RequestPermit> {
-    if permit.as_mut()?.after_head(read, whole) {
-        return permit.take();
-    }
-    *permit = None;
-    None
 }

@@ -11,9 +11,9 @@ use crate::{
     account::{Account, Grant},
     clock,
     connection::refused,
-    credential::{Credential, Probe, Try},
+    credential::{Credential, Try},
     events,
-    queue::{Line, Permit, Queue},
+    queue::Line,
     request::Outcome,
 };
 
@@ -38,14 +38,11 @@ struct Leased {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Granted and not sent: nothing can have been counted.
-    // ## Granted => (Leasing | Sent | Over)
-    Granted,
     /// To be sent as soon as it has a lease, too.
     // ## Leasing => (Sent | Over)
     Leasing,
     /// On its way: it can be counted at any time.
-    // ## Sent => (Proven | Over)
+    // ## Sent => (Leasing | Proven | Over)
     Sent,
     /// Counted, and its body is still coming.
     // ## Proven => Over
@@ -56,17 +53,16 @@ enum Stage {
 // === impl RequestPermit ===
 
 impl RequestPermit {
-    /// The request is about to be sent. Says whether it may be; its lease may be over, and then
-    /// nothing is left of it.
+    /// That of a request that is sent now.
     #[inline]
-    pub(super) fn send(&mut self, probe: &mut Option<Probe>) -> bool {
-        let queue = self.credential.account();
-        let holds = queue.update(|account| account.send(self.grant));
-        self.stage = if holds { Stage::Sent } else { Stage::Over };
-        if holds {
-            self.tries = probe.take().map(Probe::hand_over);
+    pub(super) fn sent(credential: &Arc<Credential>, grant: Grant, tries: Option<Try>) -> Self {
+        Self {
+            credential: Arc::clone(credential),
+            grant,
+            stage: Stage::Sent,
+            tries,
+            leased: None,
         }
-        holds
     }
 
     /// Asks for the lease that the request waits for, if the limits are kept together with others.
@@ -108,31 +104,18 @@ impl RequestPermit {
         }
     }
 
-    /// The response head is there, and with it perhaps the whole response. Says whether the body
+    /// The head is there, and with it perhaps the `whole` response, or an error. Says whether the body
     /// has anything left to hold.
-    pub(crate) fn after_head(&mut self, outcome: Outcome, whole: bool) -> bool {
+    pub(super) fn read(&mut self, outcome: Outcome, whole: bool) -> bool {
         if outcome == Outcome::Unsent {
             self.unsent();
-            return false;
-        }
-        if is_lost(outcome) {
+        } else if matches!(outcome, Outcome::Lost | Outcome::Closed) {
             // Whoever reads it so does not take it for a proof, nor its body's end.
             self.lost(outcome);
-            return false;
-        }
-        self.answered(outcome, whole);
-        !whole
-    }
-
-    /// The inner service failed.
-    pub(crate) fn after_error(mut self, outcome: Outcome) {
-        if outcome == Outcome::Unsent {
-            self.unsent();
-        } else if is_lost(outcome) {
-            self.lost(outcome);
         } else {
-            self.answered(outcome, true);
+            self.answered(outcome, whole);
         }
+        self.stage != Stage::Over
     }
 
     /// The response body has ended.
@@ -146,9 +129,9 @@ impl RequestPermit {
             }
             Stage::Proven => queue.update(Account::end),
             // What was never sent has no body, and its drop gives it back.
-            Stage::Granted | Stage::Leasing | Stage::Over => return,
+            Stage::Leasing | Stage::Over => return,
         }
-        self.over();
+        self.stage = Stage::Over;
     }
 
     fn answered(&mut self, outcome: Outcome, whole: bool) {
@@ -167,7 +150,7 @@ impl RequestPermit {
             }
         }
         if whole {
-            self.over();
+            self.stage = Stage::Over;
         } else if answer.proven {
             self.stage = Stage::Proven;
         }
@@ -216,13 +199,11 @@ impl RequestPermit {
 
     /// Nothing reached the wire after all.
     fn unsent(&mut self) {
-        if self.stage == Stage::Sent {
-            self.end_lease(|_| Ended::Unsent);
-            let grant = self.grant;
-            let queue = self.credential.account();
-            queue.update(|account| account.unsend(grant));
-            self.over();
-        }
+        self.end_lease(|_| Ended::Unsent);
+        let grant = self.grant;
+        let queue = self.credential.account();
+        queue.update(|account| account.unsend(grant));
+        self.stage = Stage::Over;
     }
 
     /// No answer will come.
@@ -235,36 +216,7 @@ impl RequestPermit {
             within
         });
         self.end_lease(|_| Ended::Within(Duration::from_nanos(within)));
-        self.over();
-    }
-
-    fn over(&mut self) {
         self.stage = Stage::Over;
-    }
-}
-
-impl Permit for RequestPermit {
-    type Limit = Account;
-    type Source = Arc<Credential>;
-
-    fn queue(source: &Arc<Credential>) -> &Arc<Queue<Account>> {
-        source.account()
-    }
-
-    #[inline]
-    fn line(source: &Arc<Credential>) -> Line {
-        source.line()
-    }
-
-    #[inline]
-    fn granted(source: &Arc<Credential>, grant: Grant) -> Self {
-        Self {
-            credential: Arc::clone(source),
-            grant,
-            stage: Stage::Granted,
-            tries: None,
-            leased: None,
-        }
     }
 }
 
@@ -276,7 +228,6 @@ impl Drop for RequestPermit {
         let grant = self.grant;
         let queue = self.credential.account();
         match self.stage {
-            Stage::Granted => queue.update(|account| account.withdraw(grant)),
             Stage::Leasing => queue.update(|account| {
                 account.asked_lease();
                 account.unsend(grant);
@@ -286,8 +237,4 @@ impl Drop for RequestPermit {
             Stage::Over => {}
         }
     }
-}
-
-fn is_lost(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Lost | Outcome::Closed)
 }

@@ -2,23 +2,27 @@
 
 use std::{
     convert::Infallible,
-    fmt,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use crate::{
     LimitError,
-    credential::{PauseWaiter, Probe},
-    queue::Readiness,
+    account::Account,
+    credential::{Credential, Pause, Probe},
+    queue::{Limit, Readiness, Waiter},
     request::RequestPermit,
 };
 
 /// Waited for in `poll_ready`, taken in `call`; and waited for again, in the response future, by one
 /// that was taken too late.
+#[derive(Debug)]
 pub(super) struct Turn {
-    readiness: Readiness<RequestPermit>,
-    pause: PauseWaiter,
+    credential: Arc<Credential>,
+    readiness: Readiness<Account>,
+    /// There while it waits for the end of a pause.
+    pause: Option<Waiter<Pause>>,
     /// There if the next request tries whether a pause is over.
     probe: Option<Probe>,
 }
@@ -26,27 +30,36 @@ pub(super) struct Turn {
 // === impl Turn ===
 
 impl Turn {
-    pub(super) fn new(readiness: Readiness<RequestPermit>) -> Self {
+    pub(super) fn new(credential: &Arc<Credential>, longest: Option<Duration>) -> Self {
+        let queue = credential.account();
+        Self::of(
+            credential,
+            Readiness::new(queue, credential.line(), longest),
+        )
+    }
+
+    fn of(credential: &Arc<Credential>, readiness: Readiness<Account>) -> Self {
         Self {
+            credential: Arc::clone(credential),
             readiness,
-            pause: PauseWaiter::default(),
+            pause: None,
             probe: None,
         }
     }
 
     /// Another caller's.
     pub(super) fn another(&self) -> Self {
-        Self::new(self.readiness.another())
+        Self::of(&self.credential, self.readiness.another())
     }
 
     pub(super) fn max_wait(&self) -> Option<Duration> {
-        self.readiness.max_wait()
+        self.readiness.longest()
     }
 
     /// The turn of a call whose own has passed, before all who have had none.
     #[cold]
     pub(super) fn late(&mut self) -> Self {
-        let mut late = Self::new(self.readiness.late());
+        let mut late = Self::of(&self.credential, self.readiness.late());
         late.probe = self.probe.take();
         late
     }
@@ -81,9 +94,17 @@ impl Turn {
     /// The wait was too long.
     #[inline]
     pub(super) fn take(&mut self) -> Result<Option<RequestPermit>, LimitError> {
-        let mut permit = self.readiness.take()?;
-        let sent = !self.must_pause() && permit.send(&mut self.probe);
-        Ok(sent.then_some(permit))
+        let grant = self.readiness.take()?;
+        let queue = self.credential.account();
+        if self.must_pause() {
+            queue.update(|account| account.withdraw(grant));
+            return Ok(None);
+        }
+        if !queue.update(|account| account.send(grant)) {
+            return Ok(None);
+        }
+        let tries = self.probe.take().map(Probe::hand_over);
+        Ok(Some(RequestPermit::sent(&self.credential, grant, tries)))
     }
 
     /// Waits for a permit, and takes it, where the inner service is ready.
@@ -107,7 +128,7 @@ impl Turn {
 
     #[inline]
     fn must_pause(&self) -> bool {
-        self.probe.is_none() && self.readiness.source().is_paused()
+        self.probe.is_none() && self.credential.is_paused()
     }
 
     /// Waits for the end of a pause, if there is one. Says whether the request may go on; if not,
@@ -115,7 +136,7 @@ impl Turn {
     #[inline]
     fn poll_pause_over(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         // Whoever waits leaves in the order of coming, and not when the flag is seen to be clear.
-        if !self.must_pause() && !self.pause.is_waiting() {
+        if !self.must_pause() && self.pause.is_none() {
             return Poll::Ready(true);
         }
         self.poll_pause(cx)
@@ -124,28 +145,22 @@ impl Turn {
     #[cold]
     fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         // A place in the queue kept through a pause would keep others waiting.
-        let since = self.readiness.step_back();
-        let (credential, max_wait) = (self.readiness.source(), self.readiness.max_wait());
-        let over = ready!(self.pause.poll_over(credential, since, max_wait, cx));
-        let since = self.pause.take_since();
-        Poll::Ready(match over {
+        self.readiness.step_back();
+        let credential = &self.credential;
+        let waiter = self
+            .pause
+            .get_or_insert_with(|| credential.wait_for_pause());
+        let passed = ready!(waiter.poll_pass(self.readiness.bound(), cx));
+        self.pause = None;
+        Poll::Ready(match self.credential.probe(passed) {
             Ok(probe) => {
                 self.probe = probe;
-                if let Some(since) = since {
-                    self.readiness.waiting_since(since);
-                }
                 true
             }
             Err(error) => {
-                self.readiness.reject(error);
+                self.readiness.refuse(error);
                 false
             }
         })
-    }
-}
-
-impl fmt::Debug for Turn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.readiness.fmt(f)
     }
 }

@@ -99,18 +99,12 @@ impl Bucket {
     /// age.
     #[inline]
     pub(crate) fn opens_at(&self) -> Option<Tick> {
-        let counted = match self.burst {
-            Burst::Auto => self.unproven.saturating_sub(self.young.old),
-            Burst::Of(_) => self.unproven,
+        let (old, probes) = match self.burst {
+            Burst::Auto => (self.young.old, self.young.probes),
+            Burst::Of(_) => (0, 0),
         };
-        let burst = match self.burst {
-            Burst::Auto => self
-                .burst()
-                .saturating_add(self.young.probes)
-                .min(self.most),
-            Burst::Of(_) => self.burst(),
-        };
-        let room = burst.checked_sub(counted)?;
+        let burst = self.burst().saturating_add(probes).min(self.most);
+        let room = burst.checked_sub(self.unproven.saturating_sub(old))?;
         Some(self.empty_at.minus(self.interval.saturating_mul(room)))
     }
 

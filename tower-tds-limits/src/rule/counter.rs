@@ -107,12 +107,13 @@ impl Counter {
         } else {
             (0, Tick::ZERO)
         };
-        // What ends before the proof of that number has nothing to say.
-        let below = self.chords.partition_point(|chord| chord.until < number);
-        let begin = heard.max(below);
-        // What begins after it has nothing to say either.
-        let end = self.chords.partition_point(|chord| chord.before < number);
-        let chords = self.chords.range(begin.min(end)..end);
+        // What ends before the proof of that number has nothing to say, nor what begins after it:
+        // few, at either end, and a search would cost more than they do.
+        let below = |chord: &&Chord| chord.until < number;
+        let after = |chord: &&Chord| chord.before >= number;
+        let begin = heard + self.chords.range(heard..).take_while(below).count();
+        let later = self.chords.range(begin..).rev().take_while(after).count();
+        let chords = self.chords.range(begin..self.chords.len() - later);
         let opens = chords
             .map(|chord| chord.opens_at(number))
             .fold(opens, Tick::max);

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use super::Dated;
 use crate::{
     Quota,
     clock::{Tick, nanos},
@@ -51,20 +52,16 @@ impl Pace {
         self.due.minus(self.ahead)
     }
 
-    /// One more was granted after the clock was seen at `seen`, and before it is seen again.
+    /// One more was granted when the clock was last seen at `seen`, or after that.
     #[inline]
-    pub(crate) fn grant(&mut self, seen: Tick) {
+    pub(crate) fn grant(&mut self, seen: Tick, dated: Dated) {
         // A timer that was a little late is made good; a pause of the process is not, or its
         // end would be a burst.
         let late = self.due.plus(CATCH_UP) >= seen;
         self.due = if late { self.due } else { seen }.plus(self.interval);
-    }
-
-    /// As [`grant`](Self::grant), at a time that nobody looked at.
-    #[inline]
-    pub(crate) fn grant_undated(&mut self, seen: Tick) {
-        self.grant(seen);
-        self.undated = self.undated.saturating_add(1);
+        self.undated = self
+            .undated
+            .saturating_add(u64::from(dated == Dated::Later));
     }
 
     /// A request that was granted was never sent.

@@ -5,11 +5,14 @@
     reason = "an overflow in a test is a failed test"
 )]
 
-use std::{ops::Range, time::Duration};
+use std::{
+    ops::{Add, Range},
+    time::Duration,
+};
 
 use proptest::{collection::vec, prelude::*};
 
-use crate::clock::Tick;
+use crate::clock::{Tick, nanos};
 
 /// What becomes of a request a while after its grant.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +29,16 @@ pub(super) struct UnderWay(Vec<(Tick, Event)>);
 pub(super) enum Event {
     Withdrawn,
     Proven,
+}
+
+// === impl Tick ===
+
+impl Add<Duration> for Tick {
+    type Output = Self;
+
+    fn add(self, time: Duration) -> Self {
+        self.plus(nanos(time))
+    }
 }
 
 // === impl UnderWay ===

@@ -3,17 +3,16 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::{Request, Uri};
 use http_body_util::{BodyExt, Empty};
-use hyper::body::Incoming;
 use hyper_util::{
     client::legacy::{Client, connect::Connect},
     rt::{TokioExecutor, TokioIo},
 };
 use tokio::{io::AsyncReadExt, task::JoinSet, time::Instant};
-use tower::{Layer, ServiceExt, util::MapResponse};
+use tower::{Layer, ServiceExt};
 use tower_tds_limits::{
-    Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, Limiter, Limits, TrackBody,
+    Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, Limiter, Limits, Track,
 };
 
 use crate::{
@@ -24,11 +23,10 @@ use crate::{
 };
 
 /// A client whose answers say when they have ended.
-pub(crate) type Tracked<C, B = Empty<Bytes>> =
-    MapResponse<Client<C, B>, fn(Response<Incoming>) -> Response<TrackBody<Incoming>>>;
+pub(crate) type Tracked<C, B = Empty<Bytes>> = Track<Client<C, B>>;
 
 pub(crate) fn tracked<C, B>(client: Client<C, B>) -> Tracked<C, B> {
-    MapResponse::new(client, TrackBody::around)
+    Track::new(client)
 }
 
 pub(crate) type NetClient = Tracked<ConnectionLimit<Net>>;

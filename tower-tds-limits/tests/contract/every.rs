@@ -109,7 +109,7 @@ async fn the_request_limit_that_rejects_keeps_the_contract() {
 
 #[tokio::test(start_paused = true)]
 async fn what_detaches_calls_keeps_the_contract() {
-    let layer = DetachLayer::new();
+    let layer = DetachLayer;
     keeps_the_contract(Probe::new(), |probe| layer.layer(probe), request).await;
     runs_over(Probe::new(), |stack| layer.layer(stack), request).await;
     let limiter = limiter(50);

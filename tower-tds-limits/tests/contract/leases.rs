@@ -161,7 +161,11 @@ async fn a_request_is_sent_when_it_has_its_lease_and_says_what_was_answered() {
         assert_eq!(desk.ended(), [Ended::Proven(outcome)]);
         drop(end);
     }
-    let waited = limiter.snapshot().waited(WaitCause::Lease);
+    let snapshot = limiter.snapshot();
+    let (_, waited) = snapshot
+        .waits()
+        .find(|(cause, _)| *cause == WaitCause::Lease)
+        .expect("each cause");
     assert_eq!((waited.count, waited.total), (3, Duration::from_secs(9)));
     let asked = desk.files(|files| files.asked.first().copied());
     let asked = asked.expect("it was asked");

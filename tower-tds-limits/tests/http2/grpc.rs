@@ -81,7 +81,7 @@ async fn the_request_limit_goes_over_a_tonic_channel() {
     let server = Server::start_plain().await;
     let limiter = Limiter::new(Limits::default());
     let service = ServiceBuilder::new()
-        .layer(DetachLayer::new())
+        .layer(DetachLayer)
         .layer(RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse::default()))
         .service(channel(&server, &limiter));
     let request = Request::get(server.uri()).body(Body::empty());

@@ -16,9 +16,8 @@ mod server;
 use std::num::NonZeroU32;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::Request;
 use http_body_util::{BodyExt, Empty};
-use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
@@ -26,19 +25,16 @@ use hyper_util::{
 };
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use tokio::task::JoinSet;
-use tower::{Layer, ServiceBuilder, ServiceExt, util::MapResponse};
+use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
     Background, ConnectionLimit, ConnectionLimitLayer, Limiter, Limits, Quota, RequestLimitLayer,
-    Rules, TrackBody,
+    Rules, Track,
 };
 
 use self::server::Server;
 
 /// A client whose answers say when they have ended.
-type Https<B = Empty<Bytes>> = MapResponse<
-    Client<HttpsConnector<ConnectionLimit<HttpConnector>>, B>,
-    fn(Response<Incoming>) -> Response<TrackBody<Incoming>>,
->;
+type Https<B = Empty<Bytes>> = Track<Client<HttpsConnector<ConnectionLimit<HttpConnector>>, B>>;
 
 fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")
@@ -70,7 +66,7 @@ fn client<const N: usize>(servers: [&Server; N], limiter: &Limiter) -> Https {
         .enable_all_versions()
         .wrap_connector(ConnectionLimitLayer::new(limiter.clone()).layer(tcp));
     let client = Client::builder(Background::new(TokioExecutor::new())).build(https);
-    Https::new(client, TrackBody::around)
+    Track::new(client)
 }
 
 /// A hundred calls at once.

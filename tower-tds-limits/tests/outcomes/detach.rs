@@ -71,7 +71,7 @@ async fn half_of_the_callers_hang_up_and_the_service_is_used_as_by_patient_ones(
     let seen = service();
     let held = rate(limited(&seen), &seen, Some(2)).await;
     let seen = service();
-    let detached = DetachLayer::new().layer(limited(&seen));
+    let detached = DetachLayer.layer(limited(&seen));
     let detached = rate(detached, &seen, Some(2)).await;
     println!(
         "a second: {patient:.1} by patient callers; half of them hang up: {held:.1} held as lost, {detached:.1} detached"
@@ -85,7 +85,7 @@ async fn a_dropped_call_is_answered_and_gives_everything_back() {
     let limiter = Limiter::new(Limits::default());
     let seen = Scripted::new(ms(300), |_| Answer::ok());
     let service = ServiceBuilder::new()
-        .layer(DetachLayer::new())
+        .layer(DetachLayer)
         .layer(RequestLimitLayer::new(limiter.clone()))
         .service(seen.clone());
     let call = timeout(ms(100), service.oneshot(request())).await;
@@ -107,7 +107,7 @@ async fn a_call_that_nobody_polled_is_dropped_as_it_is() {
     let limiter = Limiter::new(Limits::default());
     let seen = Scripted::new(ms(300), |_| Answer::ok());
     let mut service = ServiceBuilder::new()
-        .layer(DetachLayer::new())
+        .layer(DetachLayer)
         .layer(RequestLimitLayer::new(limiter.clone()))
         .service(seen);
     let service = service.ready().await.expect("there is a permit");
@@ -122,7 +122,7 @@ async fn a_call_that_is_never_answered_is_let_go_after_ten_seconds() {
     let limiter = Limiter::new(Limits::default());
     let seen = Scripted::new(Duration::from_secs(100_000), |_| Answer::ok());
     let service = ServiceBuilder::new()
-        .layer(DetachLayer::new())
+        .layer(DetachLayer)
         .layer(RequestLimitLayer::new(limiter.clone()))
         .service(seen.clone());
     drop(timeout(ms(100), service.oneshot(request())).await);
@@ -204,7 +204,7 @@ async fn an_endless_body_is_let_go() {
         Ok::<_, Infallible>(Response::new(Endless))
     });
     let service = ServiceBuilder::new()
-        .layer(DetachLayer::new())
+        .layer(DetachLayer)
         .layer(RequestLimitLayer::new(limiter.clone()))
         .map_future(Box::pin)
         .service(endless);
@@ -220,7 +220,7 @@ fn outside_a_runtime_a_dropped_call_is_just_dropped() {
         std::future::pending::<Result<Response<Empty<Bytes>>, Infallible>>()
     });
     let mut service = ServiceBuilder::new()
-        .layer(DetachLayer::new())
+        .layer(DetachLayer)
         .layer(RequestLimitLayer::new(limiter.clone()))
         .service(pending);
     let mut cx = Context::from_waker(Waker::noop());
@@ -249,7 +249,7 @@ async fn a_call_that_panics_is_not_polled_again() {
         })
     });
     let service = ServiceBuilder::new()
-        .layer(DetachLayer::new())
+        .layer(DetachLayer)
         .layer(RequestLimitLayer::new(limiter.clone()))
         .service(panics);
     let call = tokio::spawn(service.oneshot(request())).await;

@@ -131,7 +131,7 @@ async fn where_the_end_is_the_proof_what_a_service_says_of_its_time_is_not_looke
     let service = Scripted::new(takes, |_| Answer::ok());
     let limits = Limits::default().proof(Proof::End).rules(Rules::window());
     let layer = RequestLimitLayer::new(Limiter::new(limits));
-    let told = ReadStatus::new().served(Served::by(|_| Some(ms(500))));
+    let told = ReadStatus::default().served(Served::by(|_| Some(ms(500))));
     let caller = layer.feedback(told).layer(service.clone());
     let calls: JoinSet<_> = (0..200)
         .map(|_| caller.clone().oneshot(request()))

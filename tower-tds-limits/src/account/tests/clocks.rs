@@ -11,13 +11,13 @@ fn by_clock(counted: &[Duration], faster: f64) -> Vec<Duration> {
 #[test]
 fn a_clock_that_drifts_and_ticks_sees_no_more_than_the_quota() {
     for (name, delays) in DELAYS {
-        for rules in [Rules::window(), Rules::recommended()] {
+        for rules in [Rules::window(), Rules::default()] {
             let (counted, _) = counted_by_a_server(4_000, 1, rules, delays);
             for faster in [-500.0, 500.0] {
                 let seen = by_clock(&counted, faster);
                 let largest = largest_second(&seen);
                 assert!(largest <= 50, "{name}, {faster} ppm: {largest} in a second");
-                if rules == Rules::recommended() {
+                if rules == Rules::default() {
                     let largest = largest_weighted_second(&seen);
                     assert!(largest <= 50.0 + 1e-6, "{name}, {faster} ppm: {largest}");
                 }

@@ -1,21 +1,27 @@
-use std::{future::poll_fn, num::NonZeroU32, sync::Arc, task::Waker};
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "an overflow in a test is a failed test"
+)]
+
+use std::{num::NonZeroU32, sync::Arc, task::Waker, time::Duration};
 
 use http::{Response, StatusCode, Version};
-use tokio_test::{assert_ready_ok, task};
 
 use super::{Exchange, Handle};
 use crate::{
-    LimitError, Limiter, Limits,
+    Limiter, Limits,
     connection::{
-        background::Begun,
         permit::{ConnectionPermit, Place},
+        sockets::Connections,
         usage::Rest,
     },
+    queue::{Limit, Line, Queue},
 };
 
 /// A socket whose connection has been made, and the pool's own handle to it.
 struct Socket {
-    place: Arc<Place>,
+    queue: Arc<Queue<Connections>>,
+    place: Place,
     pooled: Handle,
     _permit: ConnectionPermit,
 }
@@ -25,24 +31,40 @@ struct Socket {
 impl Socket {
     fn open() -> Self {
         let limiter = Limiter::new(Limits::default().connections(NonZeroU32::MIN));
-        let mut turn = limiter.connection_readiness();
-        let ready =
-            poll_fn(|cx| turn.poll_ready(cx, |_| std::task::Poll::Ready(Ok::<_, LimitError>(()))));
-        assert_ready_ok!(task::spawn(ready).poll());
-        let mut permit = turn.take().expect("there is room");
-        let place = permit.opened(Begun::here());
+        let queue = Arc::clone(limiter.credential().connections());
+        let room = queue.read(|connections| connections.admit_undated(Line::Back));
+        assert!(room.is_some());
+        let mut permit = ConnectionPermit::connecting(&queue);
+        let place = permit.opened(Rest::Doubtful);
         // As the handshake of TLS.
-        place.wrote(false);
-        let pooled = place.connected();
+        place.told(|usage| usage.wrote(false));
+        place.told(|usage| usage.made(false));
         Self {
+            queue,
+            pooled: Handle::of(place.clone()),
             place,
-            pooled,
             _permit: permit,
         }
     }
 
     fn rest(&self) -> Option<Rest> {
-        self.place.usage().rest().0
+        self.place.told(|usage| usage.rest()).flatten()
+    }
+
+    fn wrote(&self, blocked: bool) {
+        self.place.told(|usage| usage.wrote(blocked));
+    }
+
+    /// Whether it leaves when somebody has waited for ten seconds.
+    fn makes_room(&self) -> bool {
+        let long = Duration::from_secs(10);
+        self.queue
+            .update_now(|connections, now| connections.waits(1, now + long));
+        self.leaves()
+    }
+
+    fn leaves(&self) -> bool {
+        self.place.is_to_leave(Waker::noop())
     }
 
     /// A response as a pool gives it out.
@@ -68,7 +90,7 @@ async fn a_socket_is_free_from_the_end_of_its_answer_to_its_next_request() {
     let socket = Socket::open();
     assert_eq!(socket.rest(), Some(Rest::Doubtful), "a request may come");
     for _ in 0..3 {
-        socket.place.wrote(false);
+        socket.wrote(false);
         assert_eq!(socket.rest(), None, "a head is awaited");
         let answer = socket.ok();
         assert_eq!(socket.rest(), None, "a body is awaited");
@@ -80,18 +102,18 @@ async fn a_socket_is_free_from_the_end_of_its_answer_to_its_next_request() {
 #[tokio::test]
 async fn a_socket_that_carries_the_next_request_already_is_not_free_at_the_end_of_an_answer() {
     let socket = Socket::open();
-    socket.place.wrote(false);
+    socket.wrote(false);
     // The pool gave the response out, and the socket to the next request, before anybody knew.
     let mut response = socket.response(StatusCode::OK, Version::HTTP_11);
-    socket.place.wrote(false);
+    socket.wrote(false);
     drop(Exchange::begin(&mut response));
     assert_eq!(socket.rest(), None);
     drop(socket.ok());
     assert_eq!(socket.rest(), Some(Rest::Free));
     // Heads that are told in the wrong order.
-    socket.place.wrote(false);
+    socket.wrote(false);
     let mut first = socket.response(StatusCode::OK, Version::HTTP_11);
-    socket.place.wrote(false);
+    socket.wrote(false);
     let second = socket.ok();
     let first = Exchange::begin(&mut first);
     drop((second, first));
@@ -101,38 +123,38 @@ async fn a_socket_that_carries_the_next_request_already_is_not_free_at_the_end_o
 #[tokio::test]
 async fn a_request_that_comes_first_takes_back_that_the_socket_shall_leave() {
     let socket = Socket::open();
-    socket.place.wrote(false);
+    socket.wrote(false);
     drop(socket.ok());
-    assert!(socket.place.usage().ask());
-    socket.place.wrote(false);
-    assert!(!socket.place.is_to_leave(Waker::noop()));
-    assert!(!socket.place.usage().ask());
+    assert!(socket.makes_room());
+    socket.wrote(false);
+    assert!(!socket.leaves());
+    assert!(!socket.makes_room());
     drop(socket.ok());
-    assert!(socket.place.usage().ask());
-    assert!(socket.place.is_to_leave(Waker::noop()));
+    assert!(socket.makes_room());
+    assert!(socket.leaves());
 }
 
 #[tokio::test]
 async fn an_upload_that_is_stuck_although_it_is_answered_is_doubtful() {
     let socket = Socket::open();
-    socket.place.wrote(false);
-    socket.place.wrote(true);
+    socket.wrote(false);
+    socket.wrote(true);
     drop(socket.ok());
     assert_eq!(socket.rest(), Some(Rest::Doubtful));
     // It, or the next request, goes on.
-    socket.place.wrote(false);
+    socket.wrote(false);
     assert_eq!(socket.rest(), None);
     // Stuck after the head: nobody can tell whose that is.
     drop(socket.ok());
     assert_eq!(socket.rest(), Some(Rest::Free));
-    socket.place.wrote(true);
+    socket.wrote(true);
     assert_eq!(socket.rest(), None);
 }
 
 #[tokio::test]
 async fn http2_is_free_when_the_pool_alone_has_a_handle() {
     let socket = Socket::open();
-    socket.place.wrote(false);
+    socket.wrote(false);
     let request = socket.pooled.clone();
     let first = socket.answer(StatusCode::OK, Version::HTTP_2);
     let second = socket.answer(StatusCode::OK, Version::HTTP_2);
@@ -143,18 +165,18 @@ async fn http2_is_free_when_the_pool_alone_has_a_handle() {
     drop(request);
     assert_eq!(socket.rest(), Some(Rest::Free));
     // What it writes by itself is no request.
-    assert!(socket.place.usage().ask());
-    socket.place.wrote(false);
-    assert!(socket.place.is_to_leave(Waker::noop()));
+    assert!(socket.makes_room());
+    socket.wrote(false);
+    assert!(socket.leaves());
     // One that is taken out of the pool is.
     let _request = socket.pooled.clone();
-    assert!(!socket.place.is_to_leave(Waker::noop()));
+    assert!(!socket.leaves());
 }
 
 #[tokio::test]
 async fn a_socket_of_another_protocol_is_never_free() {
     let socket = Socket::open();
-    socket.place.wrote(false);
+    socket.wrote(false);
     drop(socket.answer(StatusCode::SWITCHING_PROTOCOLS, Version::HTTP_11));
     assert_eq!(socket.rest(), None);
     drop(socket.ok());

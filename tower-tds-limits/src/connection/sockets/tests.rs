@@ -3,18 +3,16 @@
     reason = "an overflow in a test is a failed test"
 )]
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{num::NonZeroU32, time::Duration};
 
+use http::StatusCode;
 use proptest::{collection::vec, prelude::*};
 use tokio::time::Instant;
 
-use super::{Connections, SocketKey};
+use super::{Connections, Evidence, SocketKey, State};
 use crate::{
     Limits,
-    connection::{
-        usage::{Origin, Usage},
-        waiting::Ticket,
-    },
+    connection::usage::{Head, Rest, Usage},
     queue::{Limit, Line, Opens},
 };
 
@@ -23,27 +21,37 @@ fn connections(most: u32) -> Connections {
     Connections::new(&Limits::default().connections(most))
 }
 
-/// A socket that is free until something is written on it, and free again when that is undone.
-fn open(connections: &mut Connections, now: Instant) -> (SocketKey, Arc<Usage>) {
+/// A socket that is free until something is written on it, and free again when that is answered.
+fn open(connections: &mut Connections, now: Instant) -> SocketKey {
     connections.admit(now);
-    let usage = Arc::new(Usage::new(Origin::Background));
-    let key = connections.opened(Arc::clone(&usage));
-    assert!(connections.settle(key, now).is_empty());
-    (key, usage)
+    connections.opened(Rest::Free, now).0
 }
 
-fn work(connections: &mut Connections, socket: &(SocketKey, Arc<Usage>), now: Instant) {
-    let _told = socket.1.wrote(true);
-    connections.settle(socket.0, now);
+fn work(connections: &mut Connections, socket: SocketKey, now: Instant) {
+    connections.change(socket, |usage| usage.wrote(false));
+    connections.settle(socket, now);
 }
 
-fn rest(
-    connections: &mut Connections,
-    socket: &(SocketKey, Arc<Usage>),
-    now: Instant,
-) -> Vec<Arc<Usage>> {
-    socket.1.unblock();
-    connections.settle(socket.0, now)
+fn rest(connections: &mut Connections, socket: SocketKey, now: Instant) {
+    let head = Head {
+        status: StatusCode::OK,
+        http2: false,
+        upgrade: false,
+    };
+    connections.head(socket, head, None);
+    connections.change(socket, Usage::ended);
+    connections.settle(socket, now);
+}
+
+/// How many are asked to leave because so many wait.
+fn looked(connections: &mut Connections, waiting: usize, now: Instant) -> usize {
+    let before = connections.leaving;
+    connections.waits(waiting, now);
+    connections.leaving - before
+}
+
+fn is_asked(connections: &Connections, socket: SocketKey) -> bool {
+    matches!(connections.sockets[&socket].state, State::Leaving { .. })
 }
 
 const MOMENT: Duration = Duration::from_millis(20);
@@ -54,21 +62,20 @@ fn a_socket_that_is_closing_is_expected_for_so_long_and_then_another_is_asked() 
     let now = Instant::now();
     let (dying, idle) = (open(&mut connections, now), open(&mut connections, now));
     let later = now + Duration::from_secs(1);
-    connections.ended(dying.0, later);
-    connections.waits();
+    connections.ended(dying, later);
 
-    assert!(connections.looked(later).is_empty(), "one is coming");
+    assert_eq!(looked(&mut connections, 1, later), 0, "one is coming");
     let Opens::At(look_again) = connections.opens(Line::Back, later) else {
         panic!("it may not come");
     };
     assert!(look_again - later < Duration::from_millis(100));
-    assert_eq!(connections.looked(look_again).len(), 1);
-    assert!(idle.1.rest().1, "asked");
-    assert!(connections.looked(look_again).is_empty(), "it leaves");
+    assert_eq!(looked(&mut connections, 1, look_again), 1);
+    assert!(is_asked(&connections, idle));
+    assert_eq!(looked(&mut connections, 1, look_again), 0, "it leaves");
     // It does not come either.
-    connections.ended(idle.0, look_again);
-    assert!(connections.looked(look_again).is_empty());
-    connections.closed(dying.0);
+    connections.ended(idle, look_again);
+    assert_eq!(looked(&mut connections, 1, look_again), 0);
+    connections.closed(dying);
     assert_eq!(connections.opens(Line::Back, look_again), Opens::Now);
 }
 
@@ -77,12 +84,11 @@ fn the_socket_that_has_been_free_for_longest_leaves_first_and_not_before_a_momen
     let mut connections = connections(2);
     let now = Instant::now();
     let (first, second) = (open(&mut connections, now), open(&mut connections, now));
-    work(&mut connections, &first, now);
-    rest(&mut connections, &first, now + MOMENT);
-    connections.waits();
-    assert!(connections.looked(now).is_empty());
-    assert_eq!(connections.looked(now + MOMENT).len(), 1);
-    assert!(second.1.rest().1, "it is free for longer");
+    work(&mut connections, first, now);
+    rest(&mut connections, first, now + MOMENT);
+    assert_eq!(looked(&mut connections, 1, now), 0);
+    assert_eq!(looked(&mut connections, 1, now + MOMENT), 1);
+    assert!(is_asked(&connections, second), "it is free for longer");
 }
 
 #[test]
@@ -90,17 +96,17 @@ fn who_is_passed_over_by_a_pool_gets_the_next_socket_that_becomes_free() {
     let mut connections = connections(1);
     let mut now = Instant::now();
     let socket = open(&mut connections, now);
-    work(&mut connections, &socket, now);
-    let first = connections.waits();
-    let second = connections.waits();
+    work(&mut connections, socket, now);
+    connections.waits(2, now);
     // The socket goes to the one behind, who leaves the queue for it.
-    rest(&mut connections, &socket, now);
-    work(&mut connections, &socket, now);
-    connections.was_served(second, now);
+    rest(&mut connections, socket, now);
+    work(&mut connections, socket, now);
+    connections.waits(1, now);
+    connections.served(false, now);
     now += MOMENT;
-    assert!(connections.looked(now).is_empty(), "it is busy");
-    assert_eq!(rest(&mut connections, &socket, now).len(), 1, "at once");
-    connections.waits_no_more(first);
+    assert_eq!(looked(&mut connections, 1, now), 0, "it is busy");
+    rest(&mut connections, socket, now);
+    assert_eq!(looked(&mut connections, 1, now), 1, "at once");
 }
 
 #[test]
@@ -108,18 +114,21 @@ fn who_is_served_in_turn_is_not_passed_over() {
     let mut connections = connections(1);
     let mut now = Instant::now();
     let socket = open(&mut connections, now);
-    work(&mut connections, &socket, now);
-    let waiting: Vec<Ticket> = (0..10).map(|_| connections.waits()).collect();
-    for (n, ticket) in waiting.into_iter().enumerate() {
+    work(&mut connections, socket, now);
+    connections.waits(10, now);
+    for waiting in (0..10).rev() {
         now += 5 * MOMENT;
-        assert!(rest(&mut connections, &socket, now).is_empty(), "the {n}th");
+        rest(&mut connections, socket, now);
+        assert_eq!(looked(&mut connections, waiting + 1, now), 0, "{waiting}");
         // It leaves the queue before its request is written, or after that.
-        if n % 2 == 0 {
-            connections.was_served(ticket, now);
-            work(&mut connections, &socket, now);
+        if waiting % 2 == 0 {
+            connections.waits(waiting, now);
+            connections.served(true, now);
+            work(&mut connections, socket, now);
         } else {
-            work(&mut connections, &socket, now);
-            connections.was_served(ticket, now);
+            work(&mut connections, socket, now);
+            connections.waits(waiting, now);
+            connections.served(true, now);
         }
     }
 }
@@ -129,13 +138,29 @@ fn a_pool_that_never_queues_passes_over_whoever_waits_too() {
     let mut connections = connections(1);
     let mut now = Instant::now();
     let socket = open(&mut connections, now);
-    work(&mut connections, &socket, now);
-    let _first = connections.waits();
-    rest(&mut connections, &socket, now);
-    work(&mut connections, &socket, now);
+    work(&mut connections, socket, now);
+    connections.waits(1, now);
+    rest(&mut connections, socket, now);
+    work(&mut connections, socket, now);
     now += MOMENT;
     assert_eq!(connections.opens(Line::Back, now - MOMENT), Opens::At(now));
-    assert_eq!(rest(&mut connections, &socket, now).len(), 1);
+    rest(&mut connections, socket, now);
+    assert_eq!(looked(&mut connections, 1, now), 1);
+}
+
+/// Nobody would wake its reader again.
+#[test]
+fn a_request_that_comes_and_goes_between_two_looks_takes_back_that_the_socket_shall_leave() {
+    let mut connections = connections(1);
+    let now = Instant::now();
+    let socket = open(&mut connections, now);
+    assert_eq!(looked(&mut connections, 1, now + MOMENT), 1);
+    // One thread has written, and another hears the answer before the limit has looked.
+    connections.change(socket, |usage| usage.wrote(false));
+    rest(&mut connections, socket, now + MOMENT);
+    connections.settle(socket, now + MOMENT);
+    assert!(!is_asked(&connections, socket));
+    assert_eq!(looked(&mut connections, 1, now + 2 * MOMENT), 1, "again");
 }
 
 #[derive(Debug, Clone)]
@@ -181,9 +206,9 @@ proptest! {
         let mut now = Instant::now();
         let mut connecting = 0_u32;
         let mut closing = Vec::new();
-        let mut waiting = Vec::new();
+        let mut waiting = 0_usize;
         // Each open socket, and whether it rests.
-        let mut sockets: Vec<((SocketKey, Arc<Usage>), bool)> = Vec::new();
+        let mut sockets: Vec<(SocketKey, bool)> = Vec::new();
         for event in events {
             match event {
                 Event::Connect => {
@@ -194,30 +219,27 @@ proptest! {
                     }
                 }
                 Event::Fail if connecting > 0 => {
-                    connections.give_back();
+                    connections.withdraw(());
                     connecting -= 1;
                 }
                 Event::Open if connecting > 0 => {
-                    let usage = Arc::new(Usage::new(Origin::Background));
-                    let key = connections.opened(Arc::clone(&usage));
-                    connections.settle(key, now);
-                    sockets.push(((key, usage), true));
+                    sockets.push((connections.opened(Rest::Free, now).0, true));
                     connecting -= 1;
                 }
                 Event::Rest(n) => {
                     if let Some((socket, rests)) = sockets.get_mut(n) {
-                        rest(&mut connections, socket, now);
+                        rest(&mut connections, *socket, now);
                         *rests = true;
                     }
                 }
                 Event::Work(n) => {
                     if let Some((socket, rests)) = sockets.get_mut(n) {
-                        work(&mut connections, socket, now);
+                        work(&mut connections, *socket, now);
                         *rests = false;
                     }
                 }
                 Event::End(n) if n < sockets.len() => {
-                    let ((key, _), _) = sockets.swap_remove(n);
+                    let (key, _) = sockets.swap_remove(n);
                     connections.ended(key, now);
                     closing.push(key);
                 }
@@ -226,22 +248,24 @@ proptest! {
                 }
                 Event::Wait(ms) => {
                     now += Duration::from_millis(ms);
-                    let asked = connections.looked(now);
                     // Whoever waits for a place that is coming needs no other.
-                    prop_assert!(asked.len() <= waiting.len());
+                    prop_assert!(looked(&mut connections, waiting, now) <= waiting);
                 }
-                Event::Join => waiting.push(connections.waits()),
-                Event::Leave(n, served) if n < waiting.len() => {
-                    let ticket = waiting.swap_remove(n);
+                Event::Join => {
+                    waiting += 1;
+                    connections.waits(waiting, now);
+                }
+                Event::Leave(n, served) if n < waiting => {
+                    waiting -= 1;
+                    connections.waits(waiting, now);
                     if served {
-                        connections.was_served(ticket, now);
-                    } else {
-                        connections.waits_no_more(ticket);
+                        connections.served(n == 0, now);
                     }
                 }
                 Event::Refuse(n) => {
-                    if let Some(((key, _), _)) = sockets.get(n) {
-                        connections.maybe_refused(*key, n % 2 == 0);
+                    if let Some((key, _)) = sockets.get(n) {
+                        let evidence = if n % 2 == 0 { Evidence::Weak } else { Evidence::Strong };
+                        connections.maybe_refused = Some((*key, evidence));
                     }
                     connections.refused(now);
                 }
@@ -249,24 +273,24 @@ proptest! {
             }
             let held = u32::try_from(sockets.len() + closing.len()).expect("few") + connecting;
             prop_assert_eq!(connections.open(), held);
-            prop_assert!(sockets.iter().all(|((_, usage), rests)| *rests || !usage.rest().1));
-            let asked = sockets.iter().filter(|((_, usage), _)| usage.rest().1).count();
+            prop_assert!(sockets.iter().all(|(key, rests)| *rests || !is_asked(&connections, *key)));
+            let asked = sockets.iter().filter(|(key, _)| is_asked(&connections, *key)).count();
             prop_assert_eq!(connections.leaving, asked);
             if let Opens::At(at) = connections.opens(Line::Back, now) {
                 // A look before then would be in vain, and one at once would spin.
                 prop_assert!(at > now);
             }
         }
-        for ((key, _), _) in sockets {
+        for (key, _) in sockets {
             connections.ended(key, now);
             connections.closed(key);
         }
         for key in closing {
             connections.closed(key);
         }
-        (0..connecting).for_each(|_| connections.give_back());
+        (0..connecting).for_each(|_| connections.withdraw(()));
         prop_assert_eq!((connections.open(), connections.coming(now)), (0, 0));
-        prop_assert_eq!((connections.untried, connections.free.len()), (0, 0));
+        prop_assert_eq!((connections.untried, connections.idle.len()), (0, 0));
         let later = now + Duration::from_secs(80 * 60);
         prop_assert_eq!(connections.opens(Line::Back, later), Opens::Now);
     }

@@ -45,7 +45,7 @@ mod clock {
 #[path = "../shared.rs"]
 mod shared;
 
-use shared::{Pass, Queue};
+use shared::Queue;
 
 /// So many may be inside at once.
 struct Room(usize);
@@ -68,8 +68,8 @@ impl Limit for Room {
         self.0.checked_sub(1).map(|room| self.0 = room)
     }
 
-    fn is_idle(&self) -> bool {
-        false
+    fn withdraw(&mut self, (): ()) {
+        self.0 += 1;
     }
 
     fn cause(&mut self, _line: Line, _now: Instant) -> WaitCause {
@@ -86,8 +86,8 @@ fn pass(queue: &Queue<Room>, line: Line) {
     let mut place = None;
     block_on(poll_fn(|cx| {
         match queue.pass(&mut place, line, cx.waker()) {
-            Pass::Granted(()) => Poll::Ready(()),
-            Pass::Wait => Poll::Pending,
+            Ok(()) => Poll::Ready(()),
+            Err(_) => Poll::Pending,
         }
     }));
 }
@@ -97,11 +97,9 @@ fn ask_and_leave(queue: &Queue<Room>, line: Line) -> bool {
     let mut place = None;
     block_on(poll_fn(|cx| {
         Poll::Ready(match queue.pass(&mut place, line, cx.waker()) {
-            Pass::Granted(()) => true,
-            Pass::Wait => {
-                if let Some(key) = place.take() {
-                    let _ = queue.leave(key, line);
-                }
+            Ok(()) => true,
+            Err(key) => {
+                let _ = queue.leave(key);
                 false
             }
         })
@@ -188,8 +186,8 @@ fn one_that_never_looks_stops_nobody() {
             let mut place = None;
             match kept.pass(&mut place, Line::Back, Waker::noop()) {
                 // It has one of two, and keeps it.
-                Pass::Granted(()) => 1,
-                Pass::Wait => 0,
+                Ok(()) => 1,
+                Err(_) => 0,
             }
         });
         let waits = thread::spawn(move || pass(&waiter, Line::Back));

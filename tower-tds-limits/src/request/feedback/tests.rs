@@ -13,7 +13,7 @@ fn read(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {
             .headers_mut()
             .insert(*name, HeaderValue::from_static(value));
     }
-    ReadStatus::new().read(Ok::<_, &Infallible>(&response))
+    ReadStatus::default().read(Ok::<_, &Infallible>(&response))
 }
 
 #[test]
@@ -68,13 +68,16 @@ fn what_no_connection_was_made_for_was_never_sent_and_what_was_cut_is_closed() {
     let read = |kind: std::io::ErrorKind| {
         let error = std::io::Error::from(kind);
         let boxed: Box<dyn std::error::Error + Send + Sync> = Box::new(Nested(error.kind().into()));
-        let bare = ReadStatus::new().read(Err::<&Response<()>, _>(&error));
+        let bare = ReadStatus::default().read(Err::<&Response<()>, _>(&error));
         assert_eq!(
-            ReadStatus::new().read(Err::<&Response<()>, _>(&boxed)),
+            ReadStatus::default().read(Err::<&Response<()>, _>(&boxed)),
             bare
         );
         let ours = crate::Error::Inner(error);
-        assert_eq!(ReadStatus::new().read(Err::<&Response<()>, _>(&ours)), bare);
+        assert_eq!(
+            ReadStatus::default().read(Err::<&Response<()>, _>(&ours)),
+            bare
+        );
         bare
     };
     assert_eq!(read(std::io::ErrorKind::ConnectionRefused), Outcome::Unsent);
@@ -99,7 +102,7 @@ impl std::error::Error for Nested {
 
 #[test]
 fn the_services_own_time_is_read_where_it_is_asked_for() {
-    let feedback = ReadStatus::new().served(Served::by(|headers| {
+    let feedback = ReadStatus::default().served(Served::by(|headers| {
         let millis = headers.get("x-took")?.to_str().ok()?;
         millis.parse().ok().map(Duration::from_millis)
     }));

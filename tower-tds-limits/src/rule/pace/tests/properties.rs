@@ -27,7 +27,7 @@ proptest! {
         for late in late {
             now = now.max(pace.opens_at()).plus(late * 1_000);
             pace.see(now);
-            pace.grant(now);
+            pace.grant(now, Dated::Seen);
             granted.push(now);
         }
         for (first, from) in granted.iter().enumerate() {
@@ -46,11 +46,11 @@ proptest! {
         late in prop::collection::vec(0_u64..2_000, 50..150),
     ) {
         let mut pace = pace(1);
-        pace.grant(START);
+        pace.grant(START, Dated::Seen);
         for (nth, late) in (1_u64..).zip(&late) {
             let now = pace.opens_at();
             prop_assert_eq!(now, START.plus(20_000_000 * nth));
-            pace.grant(now.plus(late * 1_000));
+            pace.grant(now.plus(late * 1_000), Dated::Seen);
         }
     }
 }
