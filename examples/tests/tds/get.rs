@@ -191,6 +191,46 @@ async fn a_folder_that_cannot_be_shared_is_said_and_the_answer_comes() {
 }
 
 #[tokio::test]
+async fn the_deadline_bounds_the_wait_for_files_that_another_holds() {
+    let bench = Bench::new("get-lock", Config::default()).await;
+    assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
+    for held in ["/start-", "/token-"] {
+        let files = fs::read_dir(bench.path("state")).expect("it was made");
+        let paths = files.map(|file| file.expect("a file").path());
+        let held: Vec<_> = paths
+            .filter(|path| text(path).contains(held))
+            .map(|path| {
+                let file = fs::OpenOptions::new().read(true).write(true).open(path);
+                let file = file.expect("it is ours");
+                file.lock().expect("nobody has it");
+                file
+            })
+            .collect();
+        assert!(!held.is_empty());
+        let run = bench
+            .run(&["get", "/v1/live/bus", "--deadline", "1s"])
+            .await;
+        // Either it needs no lock, or it says that it had none.
+        let ended = run.status.code();
+        assert!(matches!(ended, Some(0 | 5)), "{ended:?} {}", err(&run));
+    }
+    let stamp_held = bench.server.ledger().summary();
+    assert!(stamp_held.data_calls <= 2, "nothing goes out of turn");
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_written_is_told_before_anything_is_asked() {
+    let bench = Bench::new("get-out", Config::default()).await;
+    let folder = text(&bench.folder).to_owned();
+    for bad in ["/none/bus.json", &folder] {
+        let run = bench.run(&["get", "/v1/live/bus", "--out", bad]).await;
+        assert_eq!(run.status.code(), Some(2), "{}", err(&run));
+        assert!(err(&run).contains(bad), "{}", err(&run));
+    }
+    assert_eq!(bench.server.ledger().summary().token_posts, 0);
+}
+
+#[tokio::test]
 async fn a_full_disk_is_said() {
     let bench = Bench::new("get-full", Config::default()).await;
     let mut run = bench.tds(&["get", "/v1/live/bus"]);
