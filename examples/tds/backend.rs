@@ -87,7 +87,7 @@ pub(crate) async fn run(job: Backend) -> Result<Exit, Failure> {
         &[("--status", job.status)],
         "listen on 127.0.0.1, and put what asks for a password in front",
     )?;
-    let listeners = Listeners::bind(job.listen, job.status).await?;
+    let listeners = Listeners::bind(job.listen, job.status, UNREAD).await?;
     let service = job.service.find().await?;
     let client = service.builder.build()?;
     let metrics = PrometheusBuilder::new()
@@ -185,6 +185,9 @@ async fn prometheus(State(shared): State<Arc<Shared>>) -> Response {
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4")];
     (kind, shared.metrics.render()).into_response()
 }
+
+/// For so long a user may read nothing of an answer.
+const UNREAD: Duration = Duration::from_secs(60);
 
 /// Paths of this server's own.
 const OWN: [&str; 2] = ["/healthz", "/metrics"];

@@ -85,6 +85,7 @@ type Ended = (usize, Result<Came, Trouble>);
 
 pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
+    save::check("--report", job.report.as_deref()).await?;
     let _alone = save::alone(&job.out)?;
     let mut service = job.service.find().await?;
     service.fleet.opened().await;
@@ -225,7 +226,7 @@ impl Run {
                 match came {
                     Came::Skipped => self.report.skipped(),
                     Came::Whole(bytes) => {
-                        self.ending.succeeded();
+                        self.ending.succeeded(&self.client.tokens().health());
                         self.report.ok(bytes);
                     }
                 }
@@ -239,7 +240,7 @@ impl Run {
         let (line, ended) = match &trouble {
             Trouble::Service(error) => (
                 self.fleet.explain(error.to_string()),
-                self.ending.failed(error),
+                self.ending.failed(error, &self.client.tokens().health()),
             ),
             Trouble::Disk(error) => {
                 let ended = save::is_the_disk(error).then_some(Exit::SomeFailed);

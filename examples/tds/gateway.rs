@@ -17,7 +17,8 @@ use http::{
         TRANSFER_ENCODING, UPGRADE,
     },
 };
-use tower_tds::{Client, RequestBody};
+use tokio::time::{Instant, timeout};
+use tower_tds::{Client, RequestBody, layers::token::AccessToken};
 
 use crate::{
     access::Access,
@@ -48,7 +49,7 @@ pub(crate) struct Gateway {
     )]
     allow_remote: bool,
     /// Cut an answer that its program has not read from for this long
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration)]
     unread: Duration,
     /// Show a page with rate, sockets, waits, token and refusals at this address, and /status.json
     #[arg(long, value_name = "ADDRESS")]
@@ -73,7 +74,7 @@ pub(crate) async fn run(job: Gateway) -> Result<Exit, Failure> {
         let listens = [("--listen", Some(job.listen)), ("--status", job.status)];
         Access::local(&listens, "--allow-remote with a key says that they may")?
     };
-    let listeners = Listeners::bind(job.listen, job.status).await?;
+    let listeners = Listeners::bind(job.listen, job.status, job.unread).await?;
     let service = job.service.find().await?;
     let client = service.builder.build()?;
     let tokens = client.tokens().clone();
@@ -158,7 +159,19 @@ impl Shared {
         *request.uri_mut() = target;
         *request.headers_mut() = headers;
 
-        let answered = self.client.request(request).deadline(deadline).await;
+        // Whatever is sent is this token or one that comes before the head does.
+        let begun = Instant::now();
+        let tokens = self.client.tokens();
+        let sent = match tokens.try_token() {
+            Some(token) => Some(token),
+            // Why there is none, the call tells.
+            None => match timeout(deadline, tokens.token()).await {
+                Ok(token) => token.ok(),
+                Err(_) => None,
+            },
+        };
+        let left = deadline.saturating_sub(begun.elapsed());
+        let answered = self.client.request(request).deadline(left).await;
         let response = answered.map_err(|error| {
             self.failures.note(&error);
             Refusal::of(&error).because(self.fleet.explain(error.to_string()))
@@ -171,25 +184,24 @@ impl Shared {
         for name in pages.into_iter().chain([SET_COOKIE]) {
             parts.headers.remove(name);
         }
-        self.conceal(&mut parts.headers);
+        conceal(&mut parts.headers, sent);
+        conceal(&mut parts.headers, tokens.try_token());
         Ok(Response::from_parts(parts, Body::new(body)))
     }
+}
 
-    /// Takes out what echoes the token.
-    fn conceal(&self, headers: &mut HeaderMap) {
-        let Some(token) = self.client.tokens().try_token() else {
-            return;
-        };
-        let token = token.secret().as_bytes();
-        let echoes = |value: &HeaderValue| {
-            let mut windows = value.as_bytes().windows(token.len().max(1));
-            windows.any(|window| window == token)
-        };
-        let echoing = headers.iter().filter(|(_, value)| echoes(value));
-        let names: Vec<HeaderName> = echoing.map(|(name, _)| name.clone()).collect();
-        for name in names {
-            headers.remove(name);
-        }
+/// Takes out what echoes this token.
+fn conceal(headers: &mut HeaderMap, token: Option<AccessToken>) {
+    let Some(token) = token else { return };
+    let token = token.secret().as_bytes();
+    let echoes = |value: &HeaderValue| {
+        let mut windows = value.as_bytes().windows(token.len().max(1));
+        windows.any(|window| window == token)
+    };
+    let echoing = headers.iter().filter(|(_, value)| echoes(value));
+    let names: Vec<HeaderName> = echoing.map(|(name, _)| name.clone()).collect();
+    for name in names {
+        headers.remove(name);
     }
 }
 

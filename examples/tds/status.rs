@@ -14,7 +14,7 @@ use axum::{
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use serde::Serialize;
 use tokio::time::Instant;
-use tower_tds::{Client, Error, Status};
+use tower_tds::{Client, Error, Kind, Status};
 use tower_tds_limits::WaitCause;
 
 use crate::{
@@ -131,7 +131,12 @@ impl Board {
 // === impl Failures ===
 
 impl Failures {
+    /// Notes it, unless it is its caller's own slip.
     pub(crate) fn note(&self, error: &Error) {
+        let own = [Kind::NotFound, Kind::Rejected, Kind::InvalidRequest];
+        if own.contains(&error.kind()) {
+            return;
+        }
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= KEPT {
             failures.pop_front();

@@ -584,7 +584,7 @@ async fn a_token_that_is_refused_while_its_successor_is_late_does_not_end_it() {
     sim.set_faults(faults);
     sim.revoke_all();
     bench
-        .seen(|seen| seen.token_posts >= 3 && seen.by_status.get(&401) >= Some(&3))
+        .seen(|seen| seen.token_posts >= 2 && seen.by_status.get(&401) >= Some(&3))
         .await;
     sim.set_faults(tds_sim::Faults::default());
     let run = end(run).await;
