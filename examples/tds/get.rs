@@ -51,10 +51,11 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
     // The token first: those who wait for one and the same begin together, and their turns are for that.
     let token = timeout(job.deadline, client.tokens().ready()).await;
     if let (Some(state), Ok(Ok(_))) = (&state, token) {
-        // Another process may hold the stamp, and hang. Without a turn nothing is sent.
         let left = || job.deadline.saturating_sub(begun.elapsed());
-        let turn = timeout(left(), state.turn()).await;
-        sleep(turn.map_or(Duration::MAX, |turn| turn).min(left())).await;
+        let Ok(turn) = timeout(left(), state.turn()).await else {
+            return Err(Failure::new(Exit::Unreachable, state.held()));
+        };
+        sleep(turn.min(left())).await;
     }
     let left = job.deadline.saturating_sub(begun.elapsed());
     let answer = get(&client, &job.path, left).await;
