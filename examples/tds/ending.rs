@@ -65,12 +65,11 @@ impl Ending {
 
     /// By what the job ends after this one, if it does.
     pub(crate) fn failed(&mut self, error: &Error, token: &Health) -> Option<Exit> {
-        let exit = match Exit::of(error) {
-            // The next token may be good, and it is its endpoint that keeps it back.
-            Exit::Credentials if is_of_the_token(error) && token.last_error().is_some() => {
-                Exit::Unreachable
-            }
-            exit => exit,
+        // The next token may be good, and it is its endpoint that keeps it back.
+        let exit = if is_of_the_token(error) && token.last_error().is_some() {
+            Exit::Unreachable
+        } else {
+            Exit::of(error)
         };
         let over = match exit {
             // A window of a minute is a rate, and not the end: `paused` tells what is.

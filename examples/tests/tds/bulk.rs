@@ -7,7 +7,7 @@ use tds_sim::{Config, ErrorBody, Quota, RetryAfter, Server};
 
 use crate::{
     Bench, end, err, live, out, output, piped, signal, text,
-    upstream::{Upstream, answer},
+    upstream::{Upstream, answer, late},
 };
 
 impl Bench {
@@ -562,8 +562,7 @@ async fn a_short_429_beside_slow_heads_is_not_the_end_of_the_quota() {
             let headers = "retry-after: 1\r\ncontent-length: 0\r\n";
             return answer("429 Too Many Requests", headers, b"");
         }
-        std::thread::sleep(Duration::from_secs(11));
-        answer("200 OK", "content-length: 2\r\n", b"ok")
+        late(answer("200 OK", "content-length: 2\r\n", b"ok"), 11)
     });
     let mut run = bench.bulk(&lives(5), &[]);
     run.env("TDS_BASE_URL", &upstream.url);

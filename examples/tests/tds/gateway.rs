@@ -12,7 +12,7 @@ use tokio::{io::AsyncReadExt, task::JoinSet, time::Duration};
 use crate::{
     Bench, err, live,
     serving::Serving,
-    upstream::{Upstream, answer},
+    upstream::{Upstream, answer, late},
 };
 
 impl Bench {
@@ -293,8 +293,7 @@ async fn a_token_that_was_renewed_on_the_way_is_not_passed_on_either() {
             sent.unwrap_or_default()
         );
         // Its token is no more when the head comes.
-        std::thread::sleep(Duration::from_secs(5));
-        answer("200 OK", &headers, b"ok")
+        late(answer("200 OK", &headers, b"ok"), 5)
     });
     let mut gateway = bench.gateway(&[]);
     gateway.env("TDS_BASE_URL", &upstream.url);
