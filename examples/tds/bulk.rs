@@ -191,6 +191,7 @@ impl Run {
                     }
                     had = received;
                     let paused = self.client.status().limits().paused_for;
+                    let paused = self.fleet.paused_for(paused);
                     if let Some(ended) = self.ending.paused(paused, now) {
                         self.report.ended_by = Some(QUOTA_GONE.to_owned());
                         self.progress.say(&format!("tds: {QUOTA_GONE}"));

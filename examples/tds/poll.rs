@@ -116,7 +116,8 @@ pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
                 }
             }
             now = tick.tick() => {
-                if let Some(exit) = ending.paused(client.status().limits().paused_for, now) {
+                let paused = client.status().limits().paused_for;
+                if let Some(exit) = ending.paused(service.fleet.paused_for(paused), now) {
                     warn("tds: the key has used up its calls; --wait-quota waits for more");
                     break exit;
                 }
