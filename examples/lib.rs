@@ -7,7 +7,7 @@ mod settings;
 pub use self::{
     say::{causes, end, say, say_bytes, tally, warn},
     service::Service,
-    settings::{NAMES, environment, no_argument, target},
+    settings::{NAMES, Usage, environment, no_argument, target},
 };
 
 #[cfg(doctest)]

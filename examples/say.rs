@@ -8,6 +8,8 @@ use std::{
 
 use tower::BoxError;
 
+use crate::Usage;
+
 /// Writes to the standard output. A reader that has gone, as `head` does, is no failure.
 ///
 /// # Errors
@@ -33,14 +35,14 @@ pub fn warn(line: &str) {
     drop(writeln!(io::stderr(), "{line}"));
 }
 
-/// Ends a program, and says why if it is not the end that was wanted.
+/// Ends a program, and says why if it is not the end that was wanted: by 2 where it was started wrongly.
 #[must_use]
 pub fn end(outcome: Result<(), BoxError>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             warn(&causes(&*error));
-            ExitCode::FAILURE
+            ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
         }
     }
 }

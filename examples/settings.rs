@@ -1,17 +1,21 @@
 //! What a program is told by its environment and its arguments.
 
-use std::{env, process};
+use std::{env, error::Error, fmt, process};
 
 use http::Uri;
 
 use crate::say;
+
+/// What whoever starts a program has to write otherwise.
+#[derive(Debug)]
+pub struct Usage(String);
 
 /// The URL of the token service and of the data service, the client's id and its secret; none of
 /// them is set where the simulated service is wanted.
 ///
 /// # Errors
 /// If some are set and others are not.
-pub fn environment() -> Result<Option<[String; 4]>, String> {
+pub fn environment() -> Result<Option<[String; 4]>, Usage> {
     // One that is empty is as good as none.
     let values = NAMES.map(|name| env::var(name).ok().filter(|value| !value.is_empty()));
     match values {
@@ -22,11 +26,11 @@ pub fn environment() -> Result<Option<[String; 4]>, String> {
         values => {
             let names = NAMES.iter().zip(&values);
             let missing = names.filter_map(|(name, value)| value.is_none().then_some(*name));
-            Err(format!(
+            Err(Usage(format!(
                 "{} not set: set all of {}, or none for the simulated service",
                 missing.collect::<Vec<_>>().join(" and "),
                 NAMES.join(", ")
-            ))
+            )))
         }
     }
 }
@@ -35,7 +39,7 @@ pub fn environment() -> Result<Option<[String; 4]>, String> {
 ///
 /// # Errors
 /// How the program is used, if it is given any.
-pub fn no_argument(usage: &str) -> Result<(), String> {
+pub fn no_argument(usage: &str) -> Result<(), Usage> {
     let usage = format!("usage: {usage}");
     let mut arguments = env::args_os().skip(1);
     match (arguments.next(), arguments.next()) {
@@ -45,7 +49,7 @@ pub fn no_argument(usage: &str) -> Result<(), String> {
             drop(say(&format!("{usage}\n")));
             process::exit(0)
         }
-        (Some(_), _) => Err(usage),
+        (Some(_), _) => Err(Usage(usage)),
     }
 }
 
@@ -63,6 +67,16 @@ pub fn target(base: &str, path: &str) -> Result<Uri, String> {
         .parse()
         .map_err(|_| unusable("write spaces and other special characters as %20 and so on"))
 }
+
+// === impl Usage ===
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Usage {}
 
 /// The variables of the environment that name a service.
 pub const NAMES: [&str; 4] = [

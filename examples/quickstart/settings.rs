@@ -73,7 +73,7 @@ impl Settings {
             Err(help) if !help.use_stderr() => help.exit(),
             Err(error) => return Err(Unusable(first_line(&error.to_string()))),
         };
-        match environment().map_err(Unusable)? {
+        match environment().map_err(|usage| Unusable(usage.to_string()))? {
             Some(named) => Self::real(arguments, named),
             None => Self::simulated(arguments),
         }

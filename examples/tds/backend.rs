@@ -20,13 +20,15 @@ use serde::Serialize;
 use tower_tds::{Client, Status};
 
 use crate::{
+    access::Access,
     cache::{Resource, Served, Terms},
     exit::{Exit, Failure},
     fleet::{Health, Membership},
     list,
     refusal::Refusal,
-    serve,
+    serve::Listeners,
     settings::{ServiceOptions, duration},
+    status::{Board, Failures},
 };
 
 /// Serve a few resources to many users, by one call upstream for all
@@ -50,6 +52,9 @@ pub(crate) struct Backend {
     /// For how long beyond that it is served while the service fails [default: not at all]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     stale: Option<Duration>,
+    /// Show a page with rate, sockets, waits, token and refusals at this address, and /status.json
+    #[arg(long, value_name = "ADDRESS")]
+    status: Option<SocketAddr>,
     #[command(flatten)]
     service: ServiceOptions,
 }
@@ -78,6 +83,11 @@ pub(crate) async fn run(job: Backend) -> Result<Exit, Failure> {
         let why = format!("--list: {} is this server's own", item.target);
         return Err(Failure::usage(why));
     }
+    let access = Access::local(
+        &[("--status", job.status)],
+        "listen on 127.0.0.1, and put what asks for a password in front",
+    )?;
+    let listeners = Listeners::bind(job.listen, job.status, UNREAD).await?;
     let service = job.service.find().await?;
     let client = service.builder.build()?;
     let metrics = PrometheusBuilder::new()
@@ -88,8 +98,9 @@ pub(crate) async fn run(job: Backend) -> Result<Exit, Failure> {
         stale: job.stale.unwrap_or_default(),
         patience: job.deadline,
     };
+    let failures = Failures::default();
     let resources = items.into_iter().map(|item| {
-        let resource = Resource::new(&item.target, terms);
+        let resource = Resource::new(&item.target, terms, failures.clone());
         (item.target, resource)
     });
     let shared = Arc::new(Shared {
@@ -112,7 +123,8 @@ pub(crate) async fn run(job: Backend) -> Result<Exit, Failure> {
         .route(OWN[1], routing::get(prometheus))
         .fallback(users)
         .with_state(shared);
-    let ended = serve::serve(job.listen, router, &client, job.deadline).await;
+    let board = Board::new(client.clone(), service.fleet.clone(), access, failures);
+    let ended = listeners.serve(router, board, &client, job.deadline).await;
     service.fleet.leave().await;
     ended
 }
@@ -173,6 +185,9 @@ async fn prometheus(State(shared): State<Arc<Shared>>) -> Response {
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4")];
     (kind, shared.metrics.render()).into_response()
 }
+
+/// For so long a user may read nothing of an answer.
+const UNREAD: Duration = Duration::from_secs(60);
 
 /// Paths of this server's own.
 const OWN: [&str; 2] = ["/healthz", "/metrics"];

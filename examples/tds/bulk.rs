@@ -83,6 +83,7 @@ type Ended = (usize, Result<Came, Trouble>);
 
 pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
+    save::check("--report", job.report.as_deref()).await?;
     let _alone = save::alone(&job.out)?;
     let mut service = job.service.find().await?;
     service.fleet.opened().await;
@@ -186,6 +187,7 @@ impl Run {
                     }
                     had = received;
                     let paused = self.client.status().limits().paused_for;
+                    let paused = self.fleet.paused_for(paused);
                     if let Some(ended) = self.ending.paused(paused, now) {
                         self.report.ended_by = Some(QUOTA_GONE.to_owned());
                         self.progress.say(&format!("tds: {QUOTA_GONE}"));
@@ -221,7 +223,7 @@ impl Run {
                 match came {
                     Came::Skipped => self.report.skipped(),
                     Came::Whole(bytes) => {
-                        self.ending.succeeded();
+                        self.ending.succeeded(&self.client.tokens().health());
                         self.report.ok(bytes);
                     }
                 }
@@ -235,7 +237,7 @@ impl Run {
         let (line, ended) = match &trouble {
             Trouble::Service(error) => (
                 self.fleet.explain(error.to_string()),
-                self.ending.failed(error),
+                self.ending.failed(error, &self.client.tokens().health()),
             ),
             Trouble::Disk(error) => {
                 let ended = save::is_the_disk(error).then_some(Exit::SomeFailed);

@@ -13,13 +13,14 @@ use tokio::{
 };
 use tower_tds::{Client, Deadline, Error};
 
-use crate::{answer, refusal::Refusal};
+use crate::{answer, refusal::Refusal, status::Failures};
 
 /// A resource, and its last answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Resource {
     target: Arc<str>,
     terms: Terms,
+    failures: Failures,
     state: Arc<Mutex<State>>,
 }
 
@@ -63,10 +64,11 @@ struct State {
 // === impl Resource ===
 
 impl Resource {
-    pub(crate) fn new(target: &str, terms: Terms) -> Self {
+    pub(crate) fn new(target: &str, terms: Terms, failures: Failures) -> Self {
         Self {
             target: target.into(),
             terms,
+            failures,
             state: Arc::default(),
         }
     }
@@ -107,7 +109,10 @@ impl Resource {
                     state.failed = None;
                     state.last = Some(answer);
                 }
-                Err(error) => state.failed = Some((Instant::now(), Refusal::of(&error))),
+                Err(error) => {
+                    resource.failures.note(&error);
+                    state.failed = Some((Instant::now(), Refusal::of(&error)));
+                }
             }
             drop(state);
             drop(running);

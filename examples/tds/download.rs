@@ -14,10 +14,14 @@ use http::{
     HeaderMap, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_RANGE, ETAG, IF_RANGE, RANGE},
 };
-use tokio::{fs, time::sleep};
+use tokio::{
+    fs,
+    time::{Instant, sleep, timeout},
+};
 use tower_tds::{Client, Error, Kind, Response, layers::errors::Retried};
 
 use crate::{
+    ending::is_of_the_token,
     exit::Exit,
     save::{Part, Rest},
 };
@@ -66,8 +70,9 @@ pub(crate) async fn download(
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).await?;
     }
-    let (mut tries, mut had) = (0_u32, 0);
+    let (mut tries, mut had, mut renewed) = (0_u32, 0, false);
     loop {
+        let begun = Instant::now();
         let rest = if manner.resume {
             Rest::of(path, target).await
         } else {
@@ -81,6 +86,12 @@ pub(crate) async fn download(
             Ok(bytes) => return Ok(Came::Whole(bytes)),
             Err(trouble) => trouble,
         };
+        if matches!(&trouble, Trouble::Service(error) if is_of_the_token(error)) && !renewed {
+            renewed = true;
+            // One that stays away is the end of this file, and whoever watches the job knows more.
+            drop(timeout(SUCCESSOR, successor(client, begun)).await);
+            continue;
+        }
         tries = tries.saturating_add(1);
         let Some(wait) = trouble.wait(tries, manner) else {
             return Err(trouble);
@@ -105,6 +116,14 @@ impl Manner {
         let retries = u64::from(attempts.saturating_sub(1));
         self.retries.fetch_add(retries, Ordering::Relaxed);
         outcome
+    }
+}
+
+/// Waits until a token has come since then.
+async fn successor(client: &Client, since: Instant) {
+    let is_older = |came: Option<Duration>| came.is_none_or(|came| came > since.elapsed());
+    while is_older(client.tokens().health().last_success()) {
+        sleep(LOOK).await;
     }
 }
 
@@ -269,6 +288,11 @@ impl From<io::Error> for Trouble {
 
 /// Each with the client's own attempts within it.
 const TRIES: u32 = 4;
+
+/// A token request takes about as long, of an endpoint that answers again after a moment.
+const SUCCESSOR: Duration = Duration::from_secs(5);
+
+const LOOK: Duration = Duration::from_millis(100);
 
 const PAUSE: Duration = Duration::from_secs(1);
 

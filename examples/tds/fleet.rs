@@ -177,6 +177,15 @@ impl Membership {
         waits_for(&self.0.as_ref()?.fleet.status())
     }
 
+    /// For how long this client's pause lasts at least, if it pauses: whoever tries waits for the fleet's, too.
+    pub(crate) fn paused_for(&self, own: Option<Duration>) -> Option<Duration> {
+        let all = self
+            .0
+            .as_ref()
+            .map(|member| member.fleet.status().paused_for);
+        own.map(|own| own.max(all.unwrap_or_default()))
+    }
+
     /// An error's line, and the store's part in it: who looked at the clock knows only that it was late.
     pub(crate) fn explain(&self, line: String) -> String {
         let status = self.0.as_ref().map(|member| member.fleet.status());

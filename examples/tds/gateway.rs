@@ -1,6 +1,6 @@
 //! `tds gateway`: the service on a local address, for programs in any language.
 
-use std::{env, net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -17,14 +17,17 @@ use http::{
         TRANSFER_ENCODING, UPGRADE,
     },
 };
-use tower_tds::{Client, RequestBody};
+use tokio::time::{Instant, timeout};
+use tower_tds::{Client, RequestBody, layers::token::AccessToken};
 
 use crate::{
+    access::Access,
     exit::{Exit, Failure},
     fleet::Membership,
     refusal::Refusal,
-    serve,
+    serve::Listeners,
     settings::{ServiceOptions, duration},
+    status::{Board, Failures},
 };
 
 /// Serve the whole service at a local address: one token and one limit for all
@@ -45,6 +48,12 @@ pub(crate) struct Gateway {
                 'Authorization: Bearer' with the key in TDS_GATEWAY_KEY"
     )]
     allow_remote: bool,
+    /// Cut an answer that its program has not read from for this long
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration)]
+    unread: Duration,
+    /// Show a page with rate, sockets, waits, token and refusals at this address, and /status.json
+    #[arg(long, value_name = "ADDRESS")]
+    status: Option<SocketAddr>,
     #[command(flatten)]
     service: ServiceOptions,
 }
@@ -54,12 +63,18 @@ struct Shared {
     client: Client,
     fleet: Membership,
     deadline: Duration,
-    /// What each request has to bring; without one, it has to be meant for this machine.
-    key: Option<HeaderValue>,
+    access: Access,
+    failures: Failures,
 }
 
 pub(crate) async fn run(job: Gateway) -> Result<Exit, Failure> {
-    let key = key(&job)?;
+    let access = if job.allow_remote {
+        Access::keyed()?
+    } else {
+        let listens = [("--listen", Some(job.listen)), ("--status", job.status)];
+        Access::local(&listens, "--allow-remote with a key says that they may")?
+    };
+    let listeners = Listeners::bind(job.listen, job.status, job.unread).await?;
     let service = job.service.find().await?;
     let client = service.builder.build()?;
     let tokens = client.tokens().clone();
@@ -69,38 +84,19 @@ pub(crate) async fn run(job: Gateway) -> Result<Exit, Failure> {
         fleet.watch();
         tokens.ready().await.map(drop)
     });
+    let failures = Failures::default();
     let shared = Arc::new(Shared {
         client: client.clone(),
         fleet: service.fleet.clone(),
         deadline: job.deadline,
-        key,
+        access: access.clone(),
+        failures: failures.clone(),
     });
     let router = Router::new().fallback(pass).with_state(shared);
-    let ended = serve::serve(job.listen, router, &client, GRACE).await;
+    let board = Board::new(client.clone(), service.fleet.clone(), access, failures);
+    let ended = listeners.serve(router, board, &client, GRACE).await;
     service.fleet.leave().await;
     ended
-}
-
-fn key(job: &Gateway) -> Result<Option<HeaderValue>, Failure> {
-    if !job.allow_remote {
-        let local = job.listen.ip().is_loopback();
-        return local.then_some(None).ok_or_else(|| {
-            let why = "other machines can reach it: --allow-remote with a key says that they may";
-            Failure::usage(format!("--listen {}: {why}", job.listen))
-        });
-    }
-    let key = env::var(KEY).unwrap_or_default();
-    let key = key.trim();
-    let value = HeaderValue::try_from(format!("Bearer {key}"));
-    match value {
-        Ok(mut value) if key.len() >= SHORTEST_KEY => {
-            value.set_sensitive(true);
-            Ok(Some(value))
-        }
-        Ok(_) | Err(_) => Err(Failure::usage(format!(
-            "--allow-remote: set {KEY} to a key of {SHORTEST_KEY} characters or more"
-        ))),
-    }
 }
 
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
@@ -116,7 +112,7 @@ impl Shared {
     async fn pass(&self, request: Request) -> Result<Response, Refusal> {
         let (parts, body) = request.into_parts();
         let mut headers = parts.headers;
-        self.admit(&headers, &parts.uri)?;
+        self.access.admit(&headers, &parts.uri)?;
         if ![Method::GET, Method::HEAD].contains(&parts.method) {
             let refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method");
             let mut refused = refusal
@@ -163,9 +159,23 @@ impl Shared {
         *request.uri_mut() = target;
         *request.headers_mut() = headers;
 
-        let answered = self.client.request(request).deadline(deadline).await;
-        let response = answered
-            .map_err(|error| Refusal::of(&error).because(self.fleet.explain(error.to_string())))?;
+        // Whatever is sent is this token or one that comes before the head does.
+        let begun = Instant::now();
+        let tokens = self.client.tokens();
+        let sent = match tokens.try_token() {
+            Some(token) => Some(token),
+            // Why there is none, the call tells.
+            None => match timeout(deadline, tokens.token()).await {
+                Ok(token) => token.ok(),
+                Err(_) => None,
+            },
+        };
+        let left = deadline.saturating_sub(begun.elapsed());
+        let answered = self.client.request(request).deadline(left).await;
+        let response = answered.map_err(|error| {
+            self.failures.note(&error);
+            Refusal::of(&error).because(self.fleet.explain(error.to_string()))
+        })?;
         let (mut parts, body) = response.into_http().into_parts();
         strip(&mut parts.headers);
         // What the service allows pages, and what it would have a browser keep, is about another address.
@@ -174,60 +184,24 @@ impl Shared {
         for name in pages.into_iter().chain([SET_COOKIE]) {
             parts.headers.remove(name);
         }
-        self.conceal(&mut parts.headers);
+        conceal(&mut parts.headers, sent);
+        conceal(&mut parts.headers, tokens.try_token());
         Ok(Response::from_parts(parts, Body::new(body)))
     }
+}
 
-    /// Lets in who has the key; without one, whoever means this machine. A page in a browser that was led
-    /// here by a name of its own does not: it would read data with this key.
-    fn admit(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
-        let Some(key) = &self.key else {
-            // Nor does one that asks for it as it is: it could read the data, or only use up the quota.
-            let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
-            let page = headers.contains_key(ORIGIN)
-                || site.is_some_and(|site| site != b"none" && site != b"same-origin");
-            if page {
-                let refusal = Refusal::new(StatusCode::FORBIDDEN, "foreign_origin");
-                return Err(refusal.because("pages of others are not served; set a key"));
-            }
-            let host = uri.host().or_else(|| {
-                let host = headers.get(HOST)?.to_str().ok()?;
-                Some(host.rsplit_once(':').map_or(host, |(name, port)| {
-                    if port.ends_with(']') { host } else { name }
-                }))
-            });
-            let local = ["127.0.0.1", "localhost", "[::1]"];
-            return match host {
-                Some(host) if !local.iter().any(|local| host.eq_ignore_ascii_case(local)) => {
-                    let refusal = Refusal::new(StatusCode::FORBIDDEN, "foreign_host");
-                    Err(refusal.because("ask for it by 127.0.0.1, localhost or [::1]"))
-                }
-                Some(_) | None => Ok(()),
-            };
-        };
-        let brought = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        if brought.is_some_and(|brought| same(brought, key.as_bytes())) {
-            return Ok(());
-        }
-        let refusal = Refusal::new(StatusCode::UNAUTHORIZED, "gateway_key");
-        Err(refusal.because("bring 'Authorization: Bearer' with the gateway's key"))
-    }
-
-    /// Takes out what echoes the token.
-    fn conceal(&self, headers: &mut HeaderMap) {
-        let Some(token) = self.client.tokens().try_token() else {
-            return;
-        };
-        let token = token.secret().as_bytes();
-        let echoes = |value: &HeaderValue| {
-            let mut windows = value.as_bytes().windows(token.len().max(1));
-            windows.any(|window| window == token)
-        };
-        let echoing = headers.iter().filter(|(_, value)| echoes(value));
-        let names: Vec<HeaderName> = echoing.map(|(name, _)| name.clone()).collect();
-        for name in names {
-            headers.remove(name);
-        }
+/// Takes out what echoes this token.
+fn conceal(headers: &mut HeaderMap, token: Option<AccessToken>) {
+    let Some(token) = token else { return };
+    let token = token.secret().as_bytes();
+    let echoes = |value: &HeaderValue| {
+        let mut windows = value.as_bytes().windows(token.len().max(1));
+        windows.any(|window| window == token)
+    };
+    let echoing = headers.iter().filter(|(_, value)| echoes(value));
+    let names: Vec<HeaderName> = echoing.map(|(name, _)| name.clone()).collect();
+    for name in names {
+        headers.remove(name);
     }
 }
 
@@ -245,12 +219,6 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// Compares all of it, so that the time tells nothing of where it differs.
-fn same(one: &[u8], other: &[u8]) -> bool {
-    let differing = one.iter().zip(other).fold(0, |bits, (a, b)| bits | (a ^ b));
-    std::hint::black_box(differing) == 0 && one.len() == other.len()
-}
-
 const HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -264,11 +232,6 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 ];
 
 const DEADLINE: &str = "x-tds-deadline";
-
-const KEY: &str = "TDS_GATEWAY_KEY";
-
-/// What nobody guesses, of hexadecimal digits.
-const SHORTEST_KEY: usize = 16;
 
 /// For bodies that are under way when the program is to end.
 const GRACE: Duration = Duration::from_secs(5);

@@ -36,6 +36,7 @@ pub(crate) struct Get {
 }
 
 pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
+    save::check("--out", job.out.as_deref()).await?;
     let Service {
         builder,
         state,
@@ -50,8 +51,11 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
     // The token first: those who wait for one and the same begin together, and their turns are for that.
     let token = timeout(job.deadline, client.tokens().ready()).await;
     if let (Some(state), Ok(Ok(_))) = (&state, token) {
-        let turn = state.turn().await;
-        sleep(turn.min(job.deadline.saturating_sub(begun.elapsed()))).await;
+        let left = || job.deadline.saturating_sub(begun.elapsed());
+        let Ok(turn) = timeout(left(), state.turn()).await else {
+            return Err(Failure::new(Exit::Unreachable, state.held()));
+        };
+        sleep(turn.min(left())).await;
     }
     let left = job.deadline.saturating_sub(begun.elapsed());
     let answer = get(&client, &job.path, left).await;

@@ -28,7 +28,11 @@ pub(crate) fn read(source: &str) -> Result<Vec<Item>, Failure> {
     } else {
         fs::File::open(source).and_then(|mut file| file.read_to_string(&mut text))
     };
-    read.map_err(|error| Failure::usage(format!("--list {source}: {error}")))?;
+    read.map_err(|error| {
+        Failure::usage(format!(
+            "--list {source}: {error}; name a file with a path and query a line, or - for the standard input"
+        ))
+    })?;
     let items = parse(&text).map_err(|why| Failure::usage(format!("--list {source}: {why}")))?;
     if items.is_empty() {
         return Err(Failure::usage(format!(

@@ -2,6 +2,7 @@
 //!
 //! Without settings each job calls a simulated service that it starts itself, and says so.
 
+mod access;
 mod answer;
 mod backend;
 mod bulk;
@@ -22,6 +23,7 @@ mod save;
 mod serve;
 mod settings;
 mod state;
+mod status;
 mod stop;
 mod target;
 

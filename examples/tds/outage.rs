@@ -8,7 +8,11 @@ use crate::{exit::Exit, progress::Clock};
 
 /// The outages that last.
 #[derive(Debug, Default)]
-pub(crate) struct Outages(BTreeMap<Cause, Outage>);
+pub(crate) struct Outages {
+    last: BTreeMap<Cause, Outage>,
+    /// Whether anything came, ever.
+    came: bool,
+}
 
 /// Whatever breaks the network is one cause; what is wrong with one feed is that feed's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,6 +23,7 @@ enum Cause {
 
 #[derive(Debug)]
 struct Outage {
+    exit: Exit,
     begun: Instant,
     failures: u64,
     /// The feeds that have not come since.
@@ -35,9 +40,10 @@ impl Outages {
             Exit::Quota | Exit::Credentials | Exit::Unreachable => Cause::All(exit.code()),
         };
         let mut told = None;
-        let outage = self.0.entry(cause).or_insert_with(|| {
+        let outage = self.last.entry(cause).or_insert_with(|| {
             told = Some(format!("outage: {line}"));
             Outage {
+                exit,
                 begun: Instant::now(),
                 failures: 0,
                 feeds: BTreeSet::new(),
@@ -51,7 +57,8 @@ impl Outages {
     /// Says the line of each outage that is over with this success.
     pub(crate) fn succeeded(&mut self, feed: usize, name: &str) -> Vec<String> {
         let mut told = Vec::new();
-        self.0.retain(|_, outage| {
+        self.came = true;
+        self.last.retain(|_, outage| {
             let last = outage.feeds.remove(&feed) && outage.feeds.is_empty();
             if last {
                 let (lasted, failures) = (Clock(outage.begun.elapsed()), outage.failures);
@@ -64,8 +71,13 @@ impl Outages {
         told
     }
 
-    /// Whether any lasts.
-    pub(crate) fn last(&self) -> bool {
-        !self.0.is_empty()
+    /// By what a job ends whose rounds are over: if nothing came and all for one reason, by that.
+    pub(crate) fn exit(&self) -> Exit {
+        let mut lasting = self.last.values().map(|outage| outage.exit);
+        match lasting.next() {
+            None => Exit::Whole,
+            Some(first) if !self.came && lasting.all(|exit| exit == first) => first,
+            Some(_) => Exit::SomeFailed,
+        }
     }
 }

@@ -20,7 +20,7 @@ use tokio::{
     task::JoinSet,
     time::{MissedTickBehavior, interval},
 };
-use tower_tds::{Client, Deadline, Error};
+use tower_tds::{Client, Deadline, Error, layers::token::Health};
 
 use crate::{
     answer,
@@ -107,15 +107,17 @@ pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
         tokio::select! {
             round = rounds.recv() => {
                 let Some((number, round)) = round else {
-                    break if outages.last() { Exit::SomeFailed } else { Exit::Whole };
+                    break outages.exit();
                 };
                 let name = items.get(number).map_or("", |item| &item.target);
-                if let Some(exit) = told(number, name, round, &service.fleet, &mut outages, &mut ending)? {
+                let token = client.tokens().health();
+                if let Some(exit) = told(number, name, round, &service.fleet, &token, &mut outages, &mut ending)? {
                     break exit;
                 }
             }
             now = tick.tick() => {
-                if let Some(exit) = ending.paused(client.status().limits().paused_for, now) {
+                let paused = client.status().limits().paused_for;
+                if let Some(exit) = ending.paused(service.fleet.paused_for(paused), now) {
                     warn("tds: the key has used up its calls; --wait-quota waits for more");
                     break exit;
                 }
@@ -136,12 +138,13 @@ fn told(
     name: &str,
     round: Round,
     fleet: &Membership,
+    token: &Health,
     outages: &mut Outages,
     ending: &mut Ending,
 ) -> Result<Option<Exit>, Failure> {
     let (line, exit, ends) = match round {
         Ok(change) => {
-            ending.succeeded();
+            ending.succeeded(token);
             for line in outages.succeeded(number, name) {
                 warn(&format!("tds: {line}"));
             }
@@ -156,7 +159,7 @@ fn told(
         Err(Trouble::Service(error)) => (
             fleet.explain(error.to_string()),
             Exit::of(&error),
-            ending.failed(&error),
+            ending.failed(&error, token),
         ),
         Err(Trouble::Disk(error)) => {
             let ends = save::is_the_disk(&error).then_some(Exit::SomeFailed);

@@ -127,22 +127,39 @@ impl Paths {
     }
 }
 
+/// Tries, before anything is asked for, whether [`whole`] can write to what this option names.
+pub(crate) async fn check(option: &str, path: Option<&Path>) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    let tried = match own(path).await {
+        Ok(part) => part.stop().await,
+        Err(error) => Err(error),
+    };
+    tried.map_err(|error| {
+        let advice = "name a file in a folder that is there and may be written to";
+        Failure::usage(format!("{option} {}: {error}; {advice}", path.display()))
+    })
+}
+
 /// Writes all of `data` to `path`. Two programs that write to one do not meet: each has a part of its own.
 pub(crate) async fn whole(path: &Path, data: &[u8]) -> io::Result<()> {
-    if fs::metadata(path).await.is_ok_and(|there| !there.is_file()) {
-        return Err(io::Error::other("something that is no file has this name"));
-    }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}", std::process::id()));
-    let own = path.with_file_name(name);
-    let mut part = Part::create(&own, None).await?;
-    path.clone_into(&mut part.paths.whole);
+    let mut part = own(path).await?;
     let written = part.write(data).await;
     if written.is_err() {
         drop(part.stop().await);
         return written;
     }
     part.finish().await
+}
+
+async fn own(path: &Path) -> io::Result<Part> {
+    if fs::metadata(path).await.is_ok_and(|there| !there.is_file()) {
+        return Err(io::Error::other("something that is no file has this name"));
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let mut part = Part::create(&path.with_file_name(name), None).await?;
+    path.clone_into(&mut part.paths.whole);
+    Ok(part)
 }
 
 /// Makes the folder and holds it: two runs would write to the same parts.
@@ -162,12 +179,12 @@ pub(crate) fn alone(out: &Path) -> Result<std::fs::File, Failure> {
     }
 }
 
-/// Whether all other files will meet the same.
+/// Whether all other files will meet the same. A folder that is closed is not it: others may be open.
 pub(crate) fn is_the_disk(error: &io::Error) -> bool {
-    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(
         error.kind(),
-        StorageFull | QuotaExceeded | ReadOnlyFilesystem | PermissionDenied
+        StorageFull | QuotaExceeded | ReadOnlyFilesystem
     )
 }
 

@@ -217,7 +217,10 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     // What is longer than a month is a slip, and would overflow a clock somewhere.
     match time {
         Some(time @ 1..=2_678_400_000) => Ok(Duration::from_millis(time)),
-        _ => Err("a time is a number and ms, s, m or h: 500ms, 15s, 2m".to_owned()),
+        Some(0) => Err("a time is longer than 0: 500ms, 15s, 2m".to_owned()),
+        _ => Err(
+            "a time is a number and ms, s, m or h, of a month at most: 500ms, 15s, 2m".to_owned(),
+        ),
     }
 }
 

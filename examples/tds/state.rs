@@ -61,6 +61,14 @@ impl State {
             }
         }
     }
+
+    /// Why there was no turn. Without one nothing is sent: others may be about to.
+    pub(crate) fn held(&self) -> String {
+        let stamp = self.stamp.display();
+        format!(
+            "{stamp}: another process holds it for longer than --deadline, and nothing was sent"
+        )
+    }
 }
 
 fn turn(path: &Path) -> io::Result<Duration> {

@@ -48,7 +48,7 @@ fn what_no_program_can_use_is_said_and_nothing_is_called() {
     for (program, arguments, settings, told) in cases {
         let output = run(program, arguments, settings);
         let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
         assert!(error.contains(told), "{arguments:?}: {error}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }

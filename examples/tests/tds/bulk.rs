@@ -7,7 +7,7 @@ use tds_sim::{Config, ErrorBody, Quota, RetryAfter, Server};
 
 use crate::{
     Bench, end, err, live, out, output, piped, signal, text,
-    upstream::{Upstream, answer},
+    upstream::{Upstream, answer, late},
 };
 
 impl Bench {
@@ -499,6 +499,20 @@ async fn lists_and_folders_that_cannot_be_used_are_told_before_anything_is_sent(
         .run(&["bulk", "--list", "/none", "--out", text(&files)])
         .await;
     ended(&run, 2);
+    assert!(
+        err(&run).contains("a path and query a line"),
+        "{}",
+        err(&run)
+    );
+    let list = bench.path("list");
+    fs::write(&list, "/a\n").expect("a file");
+    for report in ["/none/report.json", "/"] {
+        let arguments = ["bulk", "--list", text(&list), "--out", text(&files)];
+        let arguments = [&arguments[..], &["--report", report]].concat();
+        let run = bench.run(&arguments).await;
+        ended(&run, 2);
+        assert!(err(&run).contains(report), "{}", err(&run));
+    }
     let lock = fs::File::create(files_made(&files).join(".tds.lock")).expect("a file");
     lock.lock().expect("nobody has it");
     let run = output(bench.bulk("/a\n", &[])).await;
@@ -507,6 +521,78 @@ async fn lists_and_folders_that_cannot_be_used_are_told_before_anything_is_sent(
     let seen = bench.server.ledger().summary();
     assert_eq!((seen.token_posts, seen.data_calls), (0, 0));
 }
+
+#[tokio::test]
+async fn a_folder_that_is_closed_costs_its_own_files_and_no_others() {
+    use std::os::unix::{
+        fs::{PermissionsExt as _, chown},
+        process::CommandExt as _,
+    };
+
+    let bench = Bench::new("bulk-closed", Config::default()).await;
+    let list = format!("/v1/live/a\tclosed/a\n/v1/live/b\tclosed/b\n{}", lives(30));
+    let mut run = bench.bulk(&list, &["--jobs", "1"]);
+    let closed = files_made(&bench.path("files")).join("closed");
+    fs::create_dir(&closed).expect("a folder");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).expect("it is ours");
+    if fs::write(closed.join("x"), "").is_ok() {
+        // Whoever may do anything is not stopped by it, so that the job is somebody else's.
+        fs::remove_file(closed.join("x")).expect("it is there");
+        for mine in [&bench.folder, &bench.path("files"), &closed] {
+            chown(mine, Some(NOBODY), Some(NOBODY)).expect("it may");
+        }
+        run.uid(NOBODY).gid(NOBODY);
+    }
+    let run = output(run).await;
+    ended(&run, 1);
+    let report = bench.report();
+    assert_eq!(
+        (&report["ok"], &report["failed"]["disk"]),
+        (&30.into(), &2.into())
+    );
+    assert_eq!(report["again"][0], "/v1/live/a\tclosed/a");
+    assert_eq!(err(&run).matches("denied").count(), 1, "{}", err(&run));
+}
+
+#[tokio::test]
+async fn a_short_429_beside_slow_heads_is_not_the_end_of_the_quota() {
+    let bench = Bench::new("bulk-slow-429", Config::default()).await;
+    let upstream = Upstream::start(|_, nth| {
+        if nth == 0 {
+            let headers = "retry-after: 1\r\ncontent-length: 0\r\n";
+            return answer("429 Too Many Requests", headers, b"");
+        }
+        late(answer("200 OK", "content-length: 2\r\n", b"ok"), 11)
+    });
+    let mut run = bench.bulk(&lives(5), &[]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    ended(&output(run).await, 0);
+    assert_eq!(bench.report()["ok"], 5);
+    let heads = upstream.heads().len();
+    assert_eq!(heads, 6, "one was refused, and all were served");
+}
+
+#[tokio::test]
+async fn a_token_that_is_refused_while_its_successor_is_late_does_not_end_it() {
+    let bench = Bench::new("bulk-late-token", Config::default()).await;
+    let run = piped(bench.bulk(&lives(120), &[]));
+    bench.seen(|seen| seen.complete >= 50).await;
+    let mut faults = tds_sim::Faults::default();
+    faults.token.push("503".parse().expect("a fault"));
+    let sim = bench.server.sim();
+    sim.set_faults(faults);
+    sim.revoke_all();
+    bench
+        .seen(|seen| seen.token_posts >= 2 && seen.by_status.get(&401) >= Some(&3))
+        .await;
+    sim.set_faults(tds_sim::Faults::default());
+    let run = end(run).await;
+    ended(&run, 0);
+    assert_eq!(bench.files().len(), 120);
+}
+
+/// Has no rights of its own anywhere.
+const NOBODY: u32 = 65_534;
 
 fn files_made(files: &Path) -> &Path {
     fs::create_dir_all(files).expect("a folder");

@@ -12,7 +12,7 @@ use tokio::{io::AsyncReadExt, task::JoinSet, time::Duration};
 use crate::{
     Bench, err, live,
     serving::Serving,
-    upstream::{Upstream, answer},
+    upstream::{Upstream, answer, late},
 };
 
 impl Bench {
@@ -277,4 +277,50 @@ async fn a_page_of_somebody_else_reads_nothing_through_it() {
     assert_eq!(answer.status, 200);
     assert!(!answer.head.contains("access-control") && !answer.head.contains("set-cookie"));
     assert!(!upstream.heads().concat().contains("CANARY"));
+}
+
+#[tokio::test]
+async fn a_token_that_was_renewed_on_the_way_is_not_passed_on_either() {
+    let mut config = Config::default();
+    config.expires_in = 3;
+    let bench = Bench::new("gateway-echo", config).await;
+    let upstream = Upstream::start(|head, _| {
+        let sent = head
+            .lines()
+            .find_map(|line| line.strip_prefix("authorization: "));
+        let headers = format!(
+            "x-echo: {}\r\ncontent-length: 2\r\n",
+            sent.unwrap_or_default()
+        );
+        // Its token is no more when the head comes.
+        late(answer("200 OK", &headers, b"ok"), 5)
+    });
+    let mut gateway = bench.gateway(&[]);
+    gateway.env("TDS_BASE_URL", &upstream.url);
+    let gateway = Serving::start(gateway);
+    let answer = gateway.get("/a").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert!(upstream.heads()[0].contains("authorization: Bearer ey"));
+    assert!(!answer.head.contains("x-echo"), "{}", answer.head);
+}
+
+#[tokio::test]
+async fn who_does_not_read_holds_no_place_for_long() {
+    let bench = Bench::new("gateway-unread", Config::default()).await;
+    let gateway = Serving::start(bench.gateway(&["--unread", "1s", "--deadline", "20s"]));
+    let mut streams = Vec::new();
+    for n in 0..50 {
+        let target = format!("/v1/history/{n}?bytes=100000000&framing=chunked");
+        let head = format!("GET {target} HTTP/1.1\r\nhost: localhost");
+        streams.push(gateway.send(&head).await);
+    }
+    bench.seen(|seen| seen.data_calls == 50).await;
+    let other = gateway.get("/v1/live/bus").await;
+    assert_eq!((other.status, other.text()), (200, live("bus")));
+    bench.seen(|seen| seen.aborted == 50).await;
+
+    // An answer that comes slowly is not cut: whoever waits for it reads.
+    let target = "/v1/history/slow?bytes=300000&rate=100000";
+    let slow = gateway.get(target).await;
+    assert_eq!((slow.status, slow.body.len()), (200, 300_000));
 }

@@ -191,6 +191,63 @@ async fn a_folder_that_cannot_be_shared_is_said_and_the_answer_comes() {
 }
 
 #[tokio::test]
+async fn the_deadline_bounds_the_wait_for_files_that_another_holds() {
+    let bench = Bench::new("get-lock", Config::default()).await;
+    assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
+    // By a process that hangs. With the token's lock alone it needs no new one.
+    for (held, code, calls) in [("/start-", 5, 1), ("/token-", 0, 2)] {
+        let files = fs::read_dir(bench.path("state")).expect("it was made");
+        let paths = files.map(|file| file.expect("a file").path());
+        let locks = paths.filter(|path| text(path).contains(held)).map(|path| {
+            let file = fs::OpenOptions::new().read(true).write(true).open(path);
+            let file = file.expect("it is ours");
+            file.lock().expect("nobody has it");
+            file
+        });
+        let locks: Vec<_> = locks.collect();
+        assert!(!locks.is_empty());
+        let run = bench
+            .run(&["get", "/v1/live/bus", "--deadline", "10s"])
+            .await;
+        assert_eq!(run.status.code(), Some(code), "{held}: {}", err(&run));
+        assert_eq!(
+            err(&run).contains("another process"),
+            code == 5,
+            "{}",
+            err(&run)
+        );
+        let seen = bench.server.ledger().summary();
+        assert_eq!((seen.token_posts, seen.data_calls), (1, calls), "{held}");
+    }
+    // Without a token, and with its lock in another's hands, the deadline ends it, too.
+    let lock = fs::read_dir(bench.path("state")).expect("it was made");
+    let lock = lock
+        .map(|file| file.expect("a file").path())
+        .find(|path| text(path).ends_with(".lock"))
+        .expect("the token's");
+    fs::remove_file(text(&lock).trim_end_matches(".lock")).expect("the token");
+    let lock = fs::File::open(lock).expect("it is ours");
+    lock.lock().expect("nobody has it");
+    let run = bench
+        .run(&["get", "/v1/live/bus", "--deadline", "2s"])
+        .await;
+    assert_eq!(run.status.code(), Some(5), "{}", err(&run));
+    assert_eq!(bench.server.ledger().summary().data_calls, 2);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_written_is_told_before_anything_is_asked() {
+    let bench = Bench::new("get-out", Config::default()).await;
+    let folder = text(&bench.folder).to_owned();
+    for bad in ["/none/bus.json", &folder] {
+        let run = bench.run(&["get", "/v1/live/bus", "--out", bad]).await;
+        assert_eq!(run.status.code(), Some(2), "{}", err(&run));
+        assert!(err(&run).contains(bad), "{}", err(&run));
+    }
+    assert_eq!(bench.server.ledger().summary().token_posts, 0);
+}
+
+#[tokio::test]
 async fn a_full_disk_is_said() {
     let bench = Bench::new("get-full", Config::default()).await;
     let mut run = bench.tds(&["get", "/v1/live/bus"]);

@@ -166,11 +166,32 @@ async fn it_ends_by_itself_when_it_cannot_succeed() {
 }
 
 #[tokio::test]
+async fn rounds_that_brought_nothing_end_by_what_was_in_the_way() {
+    let bench = Bench::new("poll-nothing", Config::default()).await;
+    let mut nobody = bench.poll(THREE, &["--every", "50ms", "--rounds", "1"]);
+    nobody.env("TDS_BASE_URL", "http://127.0.0.1:1");
+    let nobody = output(nobody).await;
+    assert_eq!(nobody.status.code(), Some(5), "{}", err(&nobody));
+
+    let sim = bench.server.sim();
+    sim.set_roles(bench.server.client_id(), ["history"])
+        .expect("its key");
+    sim.revoke_all();
+    let role = output(bench.poll(THREE, &["--every", "50ms", "--rounds", "1"])).await;
+    assert_eq!(role.status.code(), Some(4), "{}", err(&role));
+
+    // What came, if of one feed alone, makes it a job of which some failed.
+    let some = "/v1/live/bus\n/v1/history/1?bytes=10\n";
+    let some = output(bench.poll(some, &["--every", "50ms", "--rounds", "1"])).await;
+    assert_eq!(some.status.code(), Some(1), "{}", err(&some));
+}
+
+#[tokio::test]
 async fn what_it_cannot_use_is_told() {
     let bench = Bench::new("poll-usage", Config::default()).await;
     for (lines, more, told) in [
         ("/a\n", &["--every", "15"][..], "500ms"),
-        ("/a\n", &["--every", "0s"], "500ms"),
+        ("/a\n", &["--every", "0s"], "longer than 0"),
         ("/a\n", &["--rounds", "0"], "rounds"),
         ("/a\t../x\n", &[], "leaves the folder"),
         ("", &[], "no line"),

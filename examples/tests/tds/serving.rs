@@ -16,6 +16,8 @@ use tokio::{
 pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
+    /// Where its page is, if it has one.
+    pub(crate) status: Option<SocketAddr>,
 }
 
 /// An answer as it came.
@@ -33,15 +35,23 @@ impl Serving {
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        let mut status = None;
         let address = loop {
             let line = lines.next().expect("it listens").expect("text");
+            if let Some((_, address)) = line.split_once("status at http://") {
+                status = Some(address.parse().expect("an address"));
+            }
             if let Some((_, address)) = line.split_once("listening on http://") {
                 break address.parse().expect("an address");
             }
         };
         // What it says further is read, so that it never waits for a reader.
         thread::spawn(move || lines.for_each(drop));
-        Self { child, address }
+        Self {
+            child,
+            address,
+            status,
+        }
     }
 
     pub(crate) async fn get(&self, target: &str) -> Answer {
@@ -49,9 +59,23 @@ impl Serving {
             .await
     }
 
+    /// Of its page.
+    pub(crate) async fn status(&self, target: &str) -> Answer {
+        self.ask_status(&format!("GET {target} HTTP/1.1\r\nhost: localhost"))
+            .await
+    }
+
+    pub(crate) async fn ask_status(&self, head: &str) -> Answer {
+        let address = self.status.expect("it was asked for");
+        Self::read(Self::send_to(address, head).await).await
+    }
+
     /// The end of the head is added.
     pub(crate) async fn ask(&self, head: &str) -> Answer {
-        let mut stream = self.send(head).await;
+        Self::read(self.send(head).await).await
+    }
+
+    async fn read(mut stream: TcpStream) -> Answer {
         let mut answer = Vec::new();
         // A reset is an end, too: what came before is what counts.
         drop(stream.read_to_end(&mut answer).await);
@@ -71,7 +95,11 @@ impl Serving {
 
     /// Asks, and leaves the answer to be read.
     pub(crate) async fn send(&self, head: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(self.address).await.expect("it listens");
+        Self::send_to(self.address, head).await
+    }
+
+    async fn send_to(address: SocketAddr, head: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
         let head = format!("{head}\r\nconnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).await.expect("it reads");
         stream

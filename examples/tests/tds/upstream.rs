@@ -69,3 +69,13 @@ pub(crate) fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\n{headers}\r\n");
     [head.as_bytes(), body].concat()
 }
+
+/// Holds an answer back. Each request has a thread of its own, which nothing else waits for.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "there is no runtime here: the clock is the program's own, which is another process"
+)]
+pub(crate) fn late(answer: Vec<u8>, seconds: u64) -> Vec<u8> {
+    thread::sleep(std::time::Duration::from_secs(seconds));
+    answer
+}
