@@ -13,7 +13,7 @@ use http::{Method, Request, Response, StatusCode};
 use probe::{Probe, get, status_of};
 use tower::buffer::BufferLayer;
 use tower::retry::RetryLayer;
-use tower::{BoxError, ServiceBuilder, ServiceExt};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 use tower_http::classify::{ClassifiedResponse, ClassifyResponse, MakeClassifier};
 use tower_tds_errors::{
     Budget, ClassifyLayer, Error, GiveUp, Kind, KindClassifier, Repeat, RetryLayer as Ours,
@@ -322,4 +322,21 @@ async fn the_classifier_fits_the_trace_layer() {
         .service(Probe::always(429));
     let error = stack.oneshot(get("/")).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), Kind::Throttled);
+}
+
+/// tower asks the service's own policy for the first copy, and that one stays.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_used_again_judges_each_request_by_its_own_method() {
+    let probe = Probe::always(503);
+    let mut service = ServiceBuilder::new()
+        .layer(RetryLayer::new(Ours::new().policy()))
+        .layer(ClassifyLayer::new())
+        .service(probe.clone());
+    for (method, times) in [(Method::GET, 3), (Method::POST, 4), (Method::GET, 7)] {
+        let mut request = get("/v2");
+        *request.method_mut() = method;
+        let ready = service.ready().await.unwrap();
+        drop(ready.call(request).await);
+        assert_eq!(probe.seen().len(), times);
+    }
 }

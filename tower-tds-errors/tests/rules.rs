@@ -7,7 +7,7 @@ mod probe;
 use std::io;
 use std::time::Duration;
 
-use http::{Method, StatusCode};
+use http::{Method, Request, StatusCode};
 use probe::{Probe, get, status_of};
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, RetryLayer, Sent};
@@ -86,6 +86,36 @@ async fn a_rule_that_calls_a_reset_a_failed_connect_sends_no_post_again() {
         assert_eq!(error.gave_up(), Some(GiveUp::NotIdempotent));
         assert_eq!((probe.seen().len(), probe.seen()[0].attempt), (1, 1));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_a_rule_puts_in_the_place_of_another_sends_no_post_again() {
+    let rules = ClassifyLayer::new().hook(|error, _| *error = Error::new(Kind::Connect, "ours"));
+    let probe = Probe::new(|_| Err(io::Error::from(io::ErrorKind::ConnectionReset).into()));
+    let stack = ServiceBuilder::new().layer(RetryLayer::new()).layer(rules);
+    let mut request = get("/");
+    *request.method_mut() = Method::POST;
+    let error = stack.service(probe.clone()).oneshot(request).await;
+    assert_eq!(error.unwrap_err().sent(), Sent::Unknown);
+    assert_eq!(probe.seen().len(), 1);
+}
+
+/// A layer between, that knows the host, say.
+#[tokio::test(start_paused = true)]
+async fn an_error_names_the_request_that_was_sent_and_not_the_one_that_was_asked_for() {
+    let probe = Probe::always(404);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .map_request(|mut request: Request<_>| {
+            *request.uri_mut() = "https://other.test/elsewhere".parse().unwrap();
+            request
+        })
+        .layer(ClassifyLayer::new());
+    let error = stack.service(probe).oneshot(get("/v2")).await.unwrap_err();
+    assert!(
+        error.to_string().contains("other.test/elsewhere"),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

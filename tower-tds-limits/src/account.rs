@@ -467,7 +467,8 @@ impl Limit for Account {
     }
 
     fn is_idle(&self) -> bool {
-        self.in_flight == 0
+        // What was readied and not called was not sent.
+        self.in_flight == self.held
     }
 
     #[cold]

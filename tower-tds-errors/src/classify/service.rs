@@ -93,7 +93,7 @@ impl ClassifyLayer {
 
     /// Sets what else this service means: a function that may change an error by
     /// [`set_kind`](Error::set_kind) and [`forbid_retry`](Error::forbid_retry). It sees the headers
-    /// of the answer, if there was one.
+    /// of the answer, if there was one. It takes the place of one that was set before.
     ///
     /// It judges failures only: what passes as a success is not its to change. Whether the request
     /// was sent is not its to say, and what it has forbidden stays forbidden.
@@ -153,7 +153,10 @@ impl Hook {
     /// layer below is settled.
     pub(super) fn judge(&self, error: &mut Error, headers: Option<&HeaderMap>) {
         if error.gave_up().is_none() {
+            let sent = error.sent();
             (self.0)(error, headers);
+            // Of one that was put in its place, too.
+            error.facts_mut().sent = sent;
         }
     }
 }
@@ -185,7 +188,7 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // What is asked for is read here: a layer below the retry may have added to it.
-        let is_named = self.hook.is_none() && context::is_named();
+        let is_named = self.hook.is_none() && context::names(request.uri());
         let line = (!is_named).then(|| Saved::line(request.method(), request.uri()));
         let noted = Noted {
             asked: Asked::of(request.headers()),

@@ -163,6 +163,10 @@ impl Spending {
         costs: Costs,
         now: Instant,
     ) -> Result<(), GiveUp> {
+        // What was lent for a retry that failed is spent.
+        if let Some(price) = &mut self.price {
+            price.comes_back = false;
+        }
         if let (Costs::Lent | Costs::Paid, Some(budget)) = (costs, budget) {
             let mut price = budget.withdraw_at(authority, now).ok_or(GiveUp::Budget)?;
             price.comes_back = costs == Costs::Lent;

@@ -114,9 +114,7 @@ impl<B, P> Call<B, P> {
             self.copy = Some(copy);
         }
         match self.request.take() {
-            Some(request) => Ok(context::under(self.due, || {
-                context::calling(|| call(request))
-            })),
+            Some(request) => Ok(context::under(self.due, || context::calling(request, call))),
             None => self.send_again(call),
         }
     }
@@ -139,9 +137,7 @@ impl<B, P> Call<B, P> {
             return Err(self.give_up(GiveUp::NotReplayable));
         };
         past.state.spending.sent();
-        Ok(context::under(self.due, || {
-            context::calling(|| call(request))
-        }))
+        Ok(context::under(self.due, || context::calling(request, call)))
     }
 
     /// Whether the response is all that there is to say: most are.

@@ -9,6 +9,8 @@
 use std::cell::Cell;
 use std::thread::LocalKey;
 
+use http::{Request, Uri, uri::Authority};
+
 use super::request::Due;
 
 thread_local! {
@@ -33,19 +35,24 @@ pub(crate) enum Known {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
     Nothing,
-    /// A retry calls, and names the request in an error.
-    Calling,
+    /// A retry calls with this request, and names it in an error.
+    Calling(Place),
     /// This poll is the last before the attempt is dropped.
     LastPoll,
 }
+
+/// Where the bytes of a URI are, which says that it is the same one, moved. One that was made where it
+/// was dropped may have its place: then an error shows the old one, and that is all that hangs on it.
+type Place = [*const u8; 2];
 
 /// Puts back what was told before, after a panic too.
 struct Restored<T: Copy + 'static>(&'static LocalKey<Cell<T>>, T);
 
 /// Calls with word of who names the request in an error, so that nobody below writes it down once more.
 #[inline]
-pub(super) fn calling<T>(call: impl FnOnce() -> T) -> T {
-    telling(&TOLD, Told::Calling, call)
+pub(super) fn calling<B, T>(request: Request<B>, call: impl FnOnce(Request<B>) -> T) -> T {
+    let told = Told::Calling(place(request.uri()));
+    telling(&TOLD, told, || call(request))
 }
 
 /// Polls with word that there will be no other poll: who knows a status can say so now or never.
@@ -69,10 +76,10 @@ pub(super) fn due() -> Option<Due> {
     DUE.try_with(Cell::get).ok().flatten()
 }
 
-/// Whether a retry is calling, and names the request in an error.
+/// Whether a retry is calling with the request of this URI, and names it in an error.
 #[inline]
-pub(crate) fn is_named() -> bool {
-    TOLD.try_with(Cell::get) == Ok(Told::Calling)
+pub(crate) fn names(uri: &Uri) -> bool {
+    TOLD.try_with(Cell::get) == Ok(Told::Calling(place(uri)))
 }
 
 /// Says what a pending attempt knows.
@@ -90,6 +97,12 @@ pub(super) fn known() -> Known {
 /// Whether this poll is the last one.
 pub(crate) fn is_last_poll() -> bool {
     TOLD.try_with(Cell::get) == Ok(Told::LastPoll)
+}
+
+#[inline]
+fn place(uri: &Uri) -> Place {
+    let authority = uri.authority().map_or("", Authority::as_str);
+    [authority.as_ptr(), uri.path().as_ptr()]
 }
 
 #[inline]

@@ -106,6 +106,8 @@ where
                     }
                     let service = this.service;
                     let attempt = this.call.send(|request| service.call(request))?;
+                    // Of an attempt before.
+                    *this.known = Known::Nothing;
                     this.state.set(State::Calling { attempt });
                 }
                 StateProj::Calling { attempt } => {

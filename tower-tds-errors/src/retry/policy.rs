@@ -47,16 +47,21 @@ use crate::kind::Kind;
 #[derive(Clone, Debug)]
 pub struct RetryPolicy {
     settings: Settings,
-    /// Of the call that this clone judges: tower makes one for each.
+    /// Of the call that was last begun: tower clones it with the policy for each.
     state: Option<RetryState>,
+    /// Whether the next copy is for another attempt of that call, and not for another call.
+    retries: bool,
 }
 
 // === impl RetryPolicy ===
 
 impl RetryPolicy {
     pub(super) fn new(settings: Settings) -> Self {
-        let state = None;
-        Self { settings, state }
+        Self {
+            settings,
+            state: None,
+            retries: false,
+        }
     }
 
     fn judge<B>(&mut self, request: &Request<B>, error: &mut Error) -> Option<Duration> {
@@ -67,7 +72,10 @@ impl RetryPolicy {
         error.facts_mut().attempts = state.attempts();
         let authority = request.uri().authority().map_or("", Authority::as_str);
         match state.go_on(error, &self.settings, Some(authority), None, clock::now()) {
-            Ok((wait, _)) => Some(wait),
+            Ok((wait, _)) => {
+                self.retries = true;
+                Some(wait)
+            }
             Err(stop) => {
                 error.facts_mut().gave_up = Some(stop);
                 state.note_sent(error.facts_mut());
@@ -101,7 +109,8 @@ impl<B: Clone, R, E: Into<Error> + From<Error>> Policy<Request<B>, R, E> for Ret
     /// Right before each attempt. All leave a copy, the last included: of one that does not, tower asks
     /// no policy, and its error would say nothing of the attempts.
     fn clone_request(&mut self, request: &Request<B>) -> Option<Request<B>> {
-        if let Some(state) = &mut self.state {
+        let retries = std::mem::take(&mut self.retries);
+        if let Some(state) = self.state.as_mut().filter(|_| retries) {
             state.spending.sent();
         } else {
             if let Some(budget) = &self.settings.budget {

@@ -1,7 +1,14 @@
 //! One socket's place in its limit, from before `connect` until its server has closed.
 
-use std::{sync::Arc, task::Waker};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Waker,
+};
 
+use http::StatusCode;
 use tokio::time::Instant;
 
 use crate::{
@@ -25,6 +32,9 @@ pub(crate) struct ConnectionPermit {
 pub(super) struct Place {
     queue: Arc<Queue<Connections>>,
     key: SocketKey,
+    /// Whether it has carried an answer that was no 416: a head may be read when the socket has ended already,
+    /// and is forgotten. Set and read under the queue's lock, which orders it.
+    worked: Arc<AtomicBool>,
 }
 
 // === impl ConnectionPermit ===
@@ -47,6 +57,7 @@ impl ConnectionPermit {
         Place {
             queue: Arc::clone(&self.queue),
             key,
+            worked: Arc::default(),
         }
     }
 
@@ -91,11 +102,14 @@ impl Place {
 
     /// A head is here, of an answer that was taken out of the pool at `at`.
     pub(super) fn answered(&self, head: Head, at: Option<Mark>) {
-        let key = self.key;
-        if self
-            .queue
-            .read(|connections| connections.head(key, head, at))
-        {
+        let news = self.queue.read(|connections| {
+            let has_worked = self.worked.load(Ordering::Relaxed);
+            if head.status != StatusCode::RANGE_NOT_SATISFIABLE {
+                self.worked.store(true, Ordering::Relaxed);
+            }
+            connections.head(self.key, has_worked, head, at)
+        });
+        if news {
             self.settle();
         }
     }

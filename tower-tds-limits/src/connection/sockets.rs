@@ -142,23 +142,30 @@ impl Connections {
 
     /// A head is here, of an answer that was taken out of the pool at `at`. What a 416 is about,
     /// whoever reads it will say. Says whether the limit has to look.
-    pub(super) fn head(&mut self, key: SocketKey, head: Head, at: Option<Mark>) -> bool {
+    pub(super) fn head(
+        &mut self,
+        key: SocketKey,
+        has_worked: bool,
+        head: Head,
+        at: Option<Mark>,
+    ) -> bool {
+        let is_refused = head.status == StatusCode::RANGE_NOT_SATISFIABLE;
+        if is_refused {
+            let evidence = if has_worked {
+                Evidence::Weak
+            } else {
+                Evidence::Strong
+            };
+            self.maybe_refused = Some((key, evidence));
+        }
+        // One that ended with its answer is forgotten by then.
         let Some(socket) = self.sockets.get_mut(&key) else {
             return false;
         };
         socket.usage.head(head, at);
-        if head.status != StatusCode::RANGE_NOT_SATISFIABLE {
-            let first = !mem::replace(&mut socket.tried, true);
-            self.untried = self.untried.saturating_sub(u32::from(first));
-            return socket.notice() || first;
-        }
-        let evidence = if socket.tried {
-            Evidence::Weak
-        } else {
-            Evidence::Strong
-        };
-        self.maybe_refused = Some((key, evidence));
-        socket.notice()
+        let first = !is_refused && !mem::replace(&mut socket.tried, true);
+        self.untried = self.untried.saturating_sub(u32::from(first));
+        socket.notice() || first
     }
 
     /// Whether the reader is to be given the end of the stream; if not, it is woken for it. Gives

@@ -25,6 +25,10 @@ pub(super) struct Waiting {
 impl Waiting {
     /// So many wait now.
     pub(super) fn set(&mut self, count: usize) {
+        if self.count == 0 && count > 0 {
+            // Of those who waited before.
+            self.passed();
+        }
         self.count = count;
     }
 

@@ -112,8 +112,9 @@ impl<L: Limit> Queue<L> {
         if state.rows.is_empty() && !state.idle_awaited {
             return told;
         }
-        let mut wakers = state.settle(clock::now());
-        wakers.extend(state.who_keeps_time());
+        let now = clock::now();
+        let mut wakers = state.settle(now);
+        wakers.extend(state.who_keeps_time(now));
         let idle = state.idle_awaited && state.limit.is_idle();
         if idle {
             state.idle_awaited = false;
@@ -235,7 +236,7 @@ impl<L: Limit> Queue<L> {
             let _rejected_or_gone = state.waits.over(node, now);
         }
         let mut wakers = state.settle(now);
-        wakers.extend(state.who_keeps_time());
+        wakers.extend(state.who_keeps_time(now));
         drop(state);
         wake(wakers);
         // What a waker drops may look at the queue.
@@ -387,8 +388,9 @@ impl<L: Limit> State<L> {
 
     /// The next one, if it has to hang an alarm: who waited outside of a runtime needed none as long
     /// as no time was known.
-    fn who_keeps_time(&mut self) -> Option<Waker> {
-        if self.called.is_some() || self.look_at.is_none() || !self.alarms.is_empty() {
+    fn who_keeps_time(&mut self, now: Instant) -> Option<Waker> {
+        let is_awaited = self.called.is_some_and(|(_, until)| now < until);
+        if is_awaited || self.look_at.is_none() || !self.alarms.is_empty() {
             return None;
         }
         let next = self.rows.next()?;

@@ -12,7 +12,10 @@ use tokio::time::Instant;
 use super::{Connections, Evidence, SocketKey, State};
 use crate::{
     Limits,
-    connection::usage::{Head, Rest, Usage},
+    connection::{
+        usage::{Head, Rest, Usage},
+        waiting::Waiting,
+    },
     queue::{Limit, Line, Opens},
 };
 
@@ -38,7 +41,7 @@ fn rest(connections: &mut Connections, socket: SocketKey, now: Instant) {
         http2: false,
         upgrade: false,
     };
-    connections.head(socket, head, None);
+    connections.head(socket, false, head, None);
     connections.change(socket, Usage::ended);
     connections.settle(socket, now);
 }
@@ -294,4 +297,39 @@ proptest! {
         let later = now + Duration::from_secs(80 * 60);
         prop_assert_eq!(connections.opens(Line::Back, later), Opens::Now);
     }
+}
+
+#[test]
+fn a_416_on_a_socket_that_had_worked_and_has_ended_is_weak_evidence() {
+    let now = Instant::now();
+    let head = Head {
+        status: StatusCode::RANGE_NOT_SATISFIABLE,
+        http2: false,
+        upgrade: false,
+    };
+    let mut lowered = Vec::new();
+    for has_worked in [true, false] {
+        let mut connections = connections(60);
+        let sockets: Vec<_> = (0..60).map(|_| open(&mut connections, now)).collect();
+        for &socket in &sockets {
+            work(&mut connections, socket, now);
+            rest(&mut connections, socket, now);
+        }
+        connections.ended(sockets[0], now);
+        connections.head(sockets[0], has_worked, head, None);
+        let (_, silent) = connections.refused(now);
+        lowered.push(silent);
+    }
+    assert_eq!(lowered, [false, true]);
+}
+
+#[test]
+fn nobody_is_passed_over_for_those_who_waited_before() {
+    let now = Instant::now();
+    let mut waiting = Waiting::default();
+    waiting.set(1);
+    waiting.hand_on(now);
+    waiting.set(0);
+    waiting.set(1);
+    assert!(!waiting.is_passed_over(now + Duration::from_secs(600)));
 }
