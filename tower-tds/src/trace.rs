@@ -1,5 +1,8 @@
 //! A span for each call, and one in it for each attempt, by the names that OpenTelemetry has for HTTP clients.
 
+#[cfg(feature = "traceparent")]
+mod parent;
+
 use std::{
     fmt,
     future::Future,
@@ -30,6 +33,11 @@ use crate::metrics::Begun;
 /// The span of a call says what it has waited for within the limits, in seconds of all its attempts: `tds.waited.window`,
 /// and so for each [cause](WaitCause::as_str) there was, also where it was given up. `tds.client` is the
 /// [name](crate::Builder::name) of the client, if it has one.
+///
+/// With the feature `traceparent` each attempt has the header of that name (W3C Trace Context), and `tracestate` where
+/// there is one: of its own span, or of the one around it where spans of this crate are filtered out. A request that
+/// brings its own `traceparent` goes out as it is. The trace is asked of `tracing-opentelemetry`, which has to be of the
+/// version that the program's subscriber is of: Cargo does not say so, and no header is set if it is another.
 #[derive(Debug, Clone)]
 pub struct Traced<S> {
     inner: S,
@@ -116,7 +124,11 @@ where
     }
 
     #[inline]
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    #[cfg_attr(
+        not(feature = "traceparent"),
+        expect(unused_mut, reason = "it gets no header")
+    )]
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let span = match self.of {
             Of::Calls => tracing::info_span!(
                 "tds.call",
@@ -151,6 +163,10 @@ where
                 error.type = Empty,
             ),
         };
+        #[cfg(feature = "traceparent")]
+        if self.of == Of::Attempts {
+            span.in_scope(|| parent::name_in(request.headers_mut()));
+        }
         TracedFuture {
             // What is done in `call` itself belongs to it, too.
             inner: Some(span.in_scope(|| self.inner.call(request))),

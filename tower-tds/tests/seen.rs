@@ -4,22 +4,29 @@
 #[path = "support/log.rs"]
 mod log;
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{
+    num::NonZeroU32,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use http::Request;
+use http::{HeaderMap, HeaderValue, Request};
 use http_body_util::{BodyExt, Full};
 use log::Log;
 use metrics_exporter_prometheus::PrometheusBuilder;
-use tds_sim::{Config, Server, Sim};
+use opentelemetry::trace::{TraceContextExt, TracerProvider};
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tds_sim::{Config, Faults, Server, Sim};
 use tokio::time::{Instant, timeout};
 use tower::{ServiceBuilder, ServiceExt};
 use tower_tds::{
     Client, Credentials, Deadline, Error, Limiter, Limits, Quota, TdsLayer,
     layers::token::{Origin, TokenEndpoint, TokenSource},
 };
-use tracing::{Dispatch, Level, subscriber::DefaultGuard};
-use tracing_subscriber::fmt::format::FmtSpan;
+use tracing::{Dispatch, Instrument, Level, Span, subscriber::DefaultGuard};
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+use tracing_subscriber::{fmt::format::FmtSpan, layer::SubscriberExt};
 
 const URL: &str = "http://127.0.0.1:1";
 
@@ -34,21 +41,30 @@ fn setup(limits: Limits) -> (Sim, TdsLayer) {
     (sim, TdsLayer::new(tokens, [origin], Limiter::new(limits)))
 }
 
-/// A call to its body's end, made of a request that `with` has changed.
+/// A call to its body's end, made of a request that `with` has changed. Gives the headers that came to the simulator.
 async fn call(
     sim: &Sim,
     layer: &TdsLayer,
     with: impl FnOnce(&mut Request<Full<Bytes>>),
-) -> Result<(), Error> {
+) -> Result<Vec<HeaderMap>, Error> {
+    let seen = Arc::<Mutex<Vec<HeaderMap>>>::default();
+    let sees = Arc::clone(&seen);
     let service = ServiceBuilder::new()
         .layer(layer.clone())
         .map_future(Box::pin)
+        .map_request(move |request: Request<_>| {
+            let headers = request.headers().clone();
+            sees.lock().expect("nobody panicked").push(headers);
+            request
+        })
         .service(sim.clone());
     let request = Request::get(format!("{URL}/v1/live/bus")).body(Full::default());
     let mut request = request.expect("a request");
     with(&mut request);
     let response = service.oneshot(request).await?;
-    response.into_body().collect().await.map(drop)
+    response.into_body().collect().await?;
+    let seen = seen.lock().expect("nobody panicked").clone();
+    Ok(seen)
 }
 
 /// A permit in each two seconds.
@@ -184,4 +200,77 @@ async fn two_clients_on_one_recorder_are_told_apart_by_their_names() {
         .iter()
         .filter(|call| call.contains("tds.client=\"day\""));
     assert_eq!(named.count(), 2);
+}
+
+/// As a program has it that sends its traces somewhere.
+fn traces() -> (Dispatch, DefaultGuard) {
+    let tracer = SdkTracerProvider::builder().build().tracer("a program");
+    let traces = tracing_opentelemetry::layer().with_tracer(tracer);
+    let other = Dispatch::new(tracing_subscriber::registry());
+    let ours = tracing_subscriber::registry().with(traces);
+    let ours = tracing::subscriber::set_default(ours);
+    tracing::callsite::rebuild_interest_cache();
+    (other, ours)
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    let value = headers.get(name).map(HeaderValue::to_str);
+    value.and_then(Result::ok).unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_attempt_tells_the_server_its_own_span_of_the_callers_trace() {
+    let _traces = traces();
+    let (sim, layer) = setup(Limits::default());
+    let mut faults = Faults::default();
+    faults.data.push("503@every:2".parse().expect("a fault"));
+    sim.set_faults(faults);
+    call(&sim, &layer, |_| {}).await.expect("data");
+    let job = tracing::info_span!("job");
+    let context = job.context();
+    let called = call(&sim, &layer, |_| {}).instrument(job).await;
+    let seen = called.expect("the second attempt");
+    let context = context.span().span_context().clone();
+    let trace = format!("00-{}-", context.trace_id());
+    let spans: Vec<_> = seen
+        .iter()
+        .map(|headers| {
+            let span = text(headers, "traceparent").strip_prefix(&trace);
+            let span = span.and_then(|rest| rest.strip_suffix("-01"));
+            span.expect("a sampled span of that trace").to_owned()
+        })
+        .collect();
+    let [first, second] = &*spans else {
+        panic!("two attempts: {spans:?}");
+    };
+    assert_ne!(first, second);
+    assert_ne!(*first, context.span_id().to_string());
+    assert_eq!(first.len(), 16);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_traceparent_of_the_caller_goes_out_as_it_is() {
+    let _traces = traces();
+    let (sim, layer) = setup(Limits::default());
+    let own = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+    let seen = call(&sim, &layer, |request| {
+        let headers = request.headers_mut();
+        headers.insert("traceparent", HeaderValue::from_static(own));
+    });
+    let seen = seen.await.expect("data");
+    let all: Vec<_> = seen[0].get_all("traceparent").into_iter().collect();
+    assert_eq!(all, [own]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_traces_there_is_no_traceparent() {
+    let (sim, layer) = setup(Limits::default());
+    let seen = call(&sim, &layer, |_| {}).await.expect("data");
+    // A log alone makes none, either.
+    let (_log, _spans) = spans();
+    let logged = call(&sim, &layer, |_| {}).await.expect("data");
+    for headers in seen.iter().chain(&logged) {
+        assert!(!headers.contains_key("traceparent"), "{headers:?}");
+    }
+    assert!(Span::current().is_none());
 }
