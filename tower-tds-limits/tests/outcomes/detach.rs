@@ -153,7 +153,7 @@ async fn after_a_hang_the_rate_is_back_within_the_interval_and_the_time_of_a_los
         });
         let four = NonZeroU32::MIN.saturating_add(3);
         let service = ServiceBuilder::new()
-            .layer(DetachLayer::new())
+            .layer(DetachLayer)
             .layer(RequestLimitLayer::new(Limiter::new(
                 Limits::default().in_flight(four),
             )))
