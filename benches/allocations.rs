@@ -16,7 +16,7 @@ use std::{hint::black_box, num::NonZeroU32, time::Duration};
 use bytes::Bytes;
 use http::{HeaderValue, Request, header};
 use http_body_util::Full;
-use tds_benches::{Echo, call, token};
+use tds_benches::{Echo, call, token, whole};
 use tower::{ServiceBuilder, util::MapRequest};
 use tower_layer::Layer;
 use tower_oidc_cc::HeadAlone;
@@ -144,4 +144,14 @@ fn the_layers_together_allocate_nothing() {
             .service(Echo::new())
     };
     assert_eq!(allocations(service), 0);
+}
+
+// The metrics of tower-tds allocate their labels, and the programs of the workspace have that feature: this
+// one is run with the benches alone.
+#[test]
+#[ignore = "the workspace's features are not its own"]
+fn spans_that_nobody_hears_allocate_nothing() {
+    let runtime = token::runtime();
+    let service = whole::with_spans(&runtime);
+    assert_eq!(allocations(|| service), 0);
 }

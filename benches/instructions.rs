@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit fed full classify guard retry; do
+//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit fed full classify guard retry whole whole-without-spans; do
 //!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
 //! done; done
 //! ```
@@ -22,7 +22,7 @@ use std::{hint::black_box, num::NonZeroU32, time::Duration};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use tds_benches::{Cloned, Echo, call, token};
+use tds_benches::{Cloned, Echo, call, token, whole};
 use tokio::{runtime::Builder, time::advance};
 use tower_http::auth::AddAuthorizationLayer;
 use tower_layer::Layer;
@@ -32,9 +32,7 @@ use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let which = arguments
-        .next()
-        .expect("bare, static, token, limit, fed, full, classify, guard or retry");
+    let which = arguments.next().expect("one of the names above");
     let count = arguments.next().and_then(|count| count.parse().ok());
     let count: u64 = count.expect("how many calls");
     let runtime = token::runtime();
@@ -59,6 +57,8 @@ fn main() {
             let classified = ClassifyLayer::new().layer(Echo::new());
             run(RetryLayer::new().layer(classified), count);
         }
+        "whole" => run(whole::with_spans(&runtime), count),
+        "whole-without-spans" => run(whole::without(&runtime), count),
         _ => run(Echo::new(), count),
     }
 }

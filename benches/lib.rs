@@ -14,6 +14,7 @@ pub mod made;
 pub mod rows;
 pub mod token;
 pub mod tower_retry;
+pub mod whole;
 
 /// Answers at once, with the request's body.
 #[derive(Debug, Clone, Copy, Default)]

@@ -13,6 +13,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use tds_benches::{
     Echo, call,
     token::{self, request},
+    whole,
 };
 use tower::ServiceBuilder;
 use tower_layer::Layer;
@@ -62,6 +63,16 @@ fn stack(c: &mut Criterion) {
         .layer(ClassifyLayer::new())
         .service(Echo::new());
     group.bench_function("all", |b| {
+        b.iter(|| call(&mut service, black_box(request())));
+    });
+
+    let mut service = whole::without(&runtime);
+    group.bench_function("whole, without spans", |b| {
+        b.iter(|| call(&mut service, black_box(request())));
+    });
+
+    let mut service = whole::with_spans(&runtime);
+    group.bench_function("whole", |b| {
         b.iter(|| call(&mut service, black_box(request())));
     });
     group.finish();

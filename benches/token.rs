@@ -44,7 +44,7 @@ pub fn runtime() -> Runtime {
     runtime.enable_time().build().expect("a runtime")
 }
 
-/// A token layer that has its token, of the size that a Keycloak gives.
+/// A token of the size that a Keycloak gives, and where it may go.
 ///
 /// # Panics
 /// If the token is not to be had.
@@ -53,7 +53,7 @@ pub fn runtime() -> Runtime {
     clippy::expect_used,
     reason = "a bench that cannot be set up must not go on"
 )]
-pub fn layer(runtime: &Runtime) -> BearerAuthLayer {
+pub fn source(runtime: &Runtime) -> (TokenSource, Origin) {
     let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
     let credentials = Credentials::new("id", "secret").expect("usable");
     let keycloak = service_fn(async |_: Request<Full<Bytes>>| {
@@ -65,5 +65,12 @@ pub fn layer(runtime: &Runtime) -> BearerAuthLayer {
     let tokens = TokenSource::builder(endpoint.expect("https"), credentials).build(keycloak);
     runtime.block_on(tokens.ready()).expect("a token");
     let origin = Origin::from_uri(request().uri()).expect("https");
+    (tokens, origin)
+}
+
+/// A token layer that has its token.
+#[must_use]
+pub fn layer(runtime: &Runtime) -> BearerAuthLayer {
+    let (tokens, origin) = source(runtime);
     BearerAuthLayer::new(tokens, [origin])
 }

@@ -1,10 +1,13 @@
 //! What calls wait for: the causes, and what was waited so far.
 
-use std::{collections::VecDeque, fmt, time::Duration};
+use std::{cell::RefCell, collections::VecDeque, fmt, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::queue::{Key, Node};
+use crate::{
+    events,
+    queue::{Key, Node},
+};
 
 /// What a call waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,6 +45,22 @@ pub struct Waited {
     pub longest: Duration,
 }
 
+/// A wait that is over.
+#[derive(Debug)]
+#[must_use = "whoever listens is told, once the lock is released"]
+pub(crate) struct Over {
+    cause: WaitCause,
+    waited: Duration,
+    /// How many had been before it.
+    ahead: usize,
+    is_long: bool,
+}
+
+/// Hears of the waits of its thread until it is dropped, and whoever listened before hears again then.
+struct Listener(Heard);
+
+type Heard = Option<Vec<(WaitCause, Duration)>>;
+
 /// In the order of [`WaitCause::ALL`].
 pub(crate) type ByCause = [Waited; WaitCause::ALL.len()];
 
@@ -70,6 +89,64 @@ impl WaitCause {
         Self::Connection,
         Self::Lease,
     ];
+
+    /// Does something, and gives the waits that came to their end by it, in this thread: to a permit, or because
+    /// whoever waited has gone.
+    ///
+    /// For who polls a call and wants to know what that has waited for, or drops one. A wait without any length is none.
+    /// What goes on in another task is not heard: a connect that nobody waits for any more, say. Of two who listen, one
+    /// inside the other, the inner one hears.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::{future::{Future, poll_fn}, pin::Pin, time::Duration};
+    /// use tower_tds_limits::WaitCause;
+    ///
+    /// async fn told<F: Future>(call: F) -> (F::Output, Duration) {
+    ///     let (mut call, mut paused) = (std::pin::pin!(call), Duration::ZERO);
+    ///     let answer = poll_fn(|cx| {
+    ///         let (polled, waits) = WaitCause::heard(|| call.as_mut().poll(cx));
+    ///         let pauses = waits.into_iter().filter(|(cause, _)| *cause == WaitCause::Pause);
+    ///         paused += pauses.map(|(_, waited)| waited).sum();
+    ///         polled
+    ///     });
+    ///     (answer.await, paused)
+    /// }
+    /// # drop(told(async {}));
+    /// ```
+    pub fn heard<T>(does: impl FnOnce() -> T) -> (T, Vec<(Self, Duration)>) {
+        let listener = Listener(swap(Some(Vec::new())));
+        let done = does();
+        let heard = swap(None);
+        drop(listener);
+        (done, heard.unwrap_or_default())
+    }
+
+    /// A short name that stays the same: for a label, or a field.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Window => "window",
+            Self::Counter => "counter",
+            Self::Bucket => "bucket",
+            Self::Pace => "pace",
+            Self::InFlight => "in_flight",
+            Self::Silence => "silence",
+            Self::Pause => "pause",
+            Self::Connection => "connection",
+            Self::Lease => "lease",
+        }
+    }
+
+    /// Whoever listens in this thread hears of a wait that is over.
+    pub(crate) fn tell(self, waited: Duration) {
+        if waited.is_zero() {
+            return;
+        }
+        let hear = |heard: &mut Vec<_>| heard.push((self, waited));
+        // A call may be dropped by the end of its thread, where nobody listens any more.
+        let _told = HEARD.try_with(|heard| heard.borrow_mut().as_mut().map(hear));
+    }
 
     fn place(self) -> usize {
         let place = Self::ALL.iter().position(|cause| *cause == self);
@@ -162,16 +239,53 @@ impl Waits {
         }
     }
 
-    /// A wait is over. Gives what there is to be told about it, if it was long.
-    pub(crate) fn over(
-        &mut self,
-        node: &Node,
-        now: Instant,
-    ) -> Option<(WaitCause, Duration, usize)> {
+    /// A wait is over.
+    pub(crate) fn over(&mut self, node: &Node, now: Instant) -> Over {
         let waited = now.saturating_duration_since(node.since);
         self.add(node.cause, waited);
-        (waited >= self.notice).then_some((node.cause, waited, node.ahead))
+        Over {
+            cause: node.cause,
+            waited,
+            ahead: node.ahead,
+            is_long: waited >= self.notice,
+        }
     }
+}
+
+// === impl Over ===
+
+impl Over {
+    /// It came to a permit.
+    pub(crate) fn passed(self) {
+        if self.is_long {
+            events::waited(self.cause, self.waited, self.ahead);
+        }
+        self.gone();
+    }
+
+    /// It was given up, or there was a permit.
+    pub(crate) fn gone(self) {
+        self.cause.tell(self.waited);
+    }
+}
+
+// === impl Listener ===
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        swap(self.0.take());
+    }
+}
+
+/// At the end of a thread nobody listens.
+fn swap(heard: Heard) -> Heard {
+    let before = HEARD.try_with(|before| before.replace(heard));
+    before.unwrap_or_default()
+}
+
+thread_local! {
+    /// The waits that are over, where somebody listens. Nothing is called while it is borrowed.
+    static HEARD: RefCell<Heard> = const { RefCell::new(None) };
 }
 
 /// Beside as many who are gone as who wait: so that few are not looked through for each other.

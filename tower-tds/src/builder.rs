@@ -3,6 +3,7 @@
 use std::{
     env::{self, VarError},
     fmt,
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -18,12 +19,14 @@ use tower_tds_limits::{Limits, RequestLimitLayer};
 use crate::{
     BuildError, Client, TdsLayer,
     base::Base,
+    client::Shared,
     compression::Compression,
     limiters::{Limiters, SharedLimits},
     misdirected::Misdirected,
     proxy::Proxies,
     request::ReplayBytes,
     tls::Tls,
+    trace::Name,
     transport::{Http, Schemes, connector, pooled, unpooled},
 };
 
@@ -57,6 +60,7 @@ pub struct Builder {
     user_agent: String,
     tls: Tls,
     proxies: Proxies,
+    name: Name,
 }
 
 /// What the user makes of the token's settings, which only exist once the addresses are read.
@@ -80,6 +84,7 @@ impl Builder {
             user_agent: USER_AGENT.to_owned(),
             tls: Tls::default(),
             proxies: Proxies::default(),
+            name: None,
         }
     }
 
@@ -202,6 +207,13 @@ impl Builder {
     #[must_use]
     pub fn user_agent(mut self, user_agent: impl Into<String>) -> Self {
         self.user_agent = user_agent.into();
+        self
+    }
+
+    /// Tells this client from others in the process: `tds.client` of its spans, and the label `client` of its metrics.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
         self
     }
 
@@ -329,8 +341,20 @@ impl Builder {
             .service(data_http);
         let stack = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
             .retry(retry.replay(ReplayBytes))
+            .named(self.name.clone())
             .above(self.compression.around(read));
-        Ok(Client::new(stack, base, user_agent, tokens, origin, data))
+        Ok(Client::new(
+            stack,
+            Shared {
+                name: self.name,
+                base,
+                user_agent,
+                calls: Arc::default(),
+                tokens,
+                origin,
+                limiter: data,
+            },
+        ))
     }
 
     fn origin(&self, base: &Uri) -> Result<Origin, BuildError> {

@@ -26,6 +26,7 @@ use crate::{
     layer::Above,
     misdirected::Misdirected,
     request::ReplayBytes,
+    trace::Name,
 };
 
 /// A client of the service: always a valid token, never beyond the limits, typed errors.
@@ -54,13 +55,14 @@ pub struct Client {
 }
 
 /// What clones share besides.
-struct Shared {
-    base: Base,
-    user_agent: HeaderValue,
-    calls: Arc<Calls>,
-    tokens: TokenSource,
-    origin: Origin,
-    limiter: Limiter,
+pub(crate) struct Shared {
+    pub(crate) name: Name,
+    pub(crate) base: Base,
+    pub(crate) user_agent: HeaderValue,
+    pub(crate) calls: Arc<Calls>,
+    pub(crate) tokens: TokenSource,
+    pub(crate) origin: Origin,
+    pub(crate) limiter: Limiter,
 }
 
 /// Errors are read below the decoder, which has no bounds; bodies are watched there too, since
@@ -81,24 +83,10 @@ impl Client {
         Builder::new(auth_url, base_url, credentials.into())
     }
 
-    pub(crate) fn new(
-        stack: Stack,
-        base: Base,
-        user_agent: HeaderValue,
-        tokens: TokenSource,
-        origin: Origin,
-        limiter: Limiter,
-    ) -> Self {
+    pub(crate) fn new(stack: Stack, shared: Shared) -> Self {
         Self {
             stack,
-            shared: Arc::new(Shared {
-                base,
-                user_agent,
-                calls: Arc::default(),
-                tokens,
-                origin,
-                limiter,
-            }),
+            shared: Arc::new(shared),
         }
     }
 
@@ -213,13 +201,14 @@ impl Client {
         let shared = &self.shared;
         let origins = [shared.origin.clone()];
         TdsLayer::new(shared.tokens.clone(), origins, shared.limiter.clone())
+            .named(shared.name.clone())
     }
 
     /// What is under way, and what it waits for.
     #[must_use]
     pub fn status(&self) -> Status {
         let shared = &self.shared;
-        Status::new(&shared.calls, &shared.tokens, &shared.limiter)
+        Status::new(&shared.name, &shared.calls, &shared.tokens, &shared.limiter)
     }
 
     /// The tokens: [`TokenSource::ready`] is a probe for start-up that makes no data call.

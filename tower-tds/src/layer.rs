@@ -1,6 +1,6 @@
 //! The whole stack as one layer, for any client.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use tower::{Layer, ServiceBuilder, util::MapErr};
 use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
@@ -12,7 +12,7 @@ use tower_tds_limits::{Detach, DetachLayer, Limiter, RequestLimit, RequestLimitL
 use crate::{
     Traced,
     status::Waits,
-    trace::Of,
+    trace::{Name, Of},
     translate::{ReadError, into_error},
 };
 
@@ -79,6 +79,7 @@ pub struct TdsLayer<P = CloneBody> {
     limiter: Limiter,
     guard: GuardLayer,
     classify: ClassifyLayer,
+    name: Name,
 }
 
 /// What [`TdsLayer`] makes of a client.
@@ -106,6 +107,7 @@ impl TdsLayer {
             limiter,
             guard: GuardLayer::new(),
             classify: ClassifyLayer::new(),
+            name: None,
         }
     }
 }
@@ -121,6 +123,7 @@ impl<P> TdsLayer<P> {
             limiter: self.limiter,
             guard: self.guard,
             classify: self.classify,
+            name: self.name,
         }
     }
 
@@ -145,6 +148,18 @@ impl<P> TdsLayer<P> {
         self
     }
 
+    /// Tells its calls from those of others in the process: see [`Builder::name`](crate::Builder::name).
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// The same, where there may be none.
+    pub(crate) fn named(self, name: Name) -> Self {
+        Self { name, ..self }
+    }
+
     /// The part of it that stands above something that classifies.
     pub(crate) fn above<S: Clone>(self, classified: S) -> Above<S, P>
     where
@@ -152,10 +167,11 @@ impl<P> TdsLayer<P> {
     {
         let translate: Translate = into_error;
         let (tokens, limiter) = (self.tokens, self.limiter.clone());
+        let name = || self.name.clone();
         ServiceBuilder::new()
-            .layer_fn(|calls| Traced::new(calls, Of::Calls))
+            .layer_fn(|calls| Traced::new(calls, Of::Calls, name()))
             .layer(self.retry.waits_for(move || waiting(&tokens, &limiter)))
-            .layer_fn(|attempts| Traced::new(attempts, Of::Attempts))
+            .layer_fn(|attempts| Traced::new(attempts, Of::Attempts, name()))
             .map_err(translate)
             .layer(self.bearer)
             .layer(DetachLayer)

@@ -66,7 +66,8 @@
 //! | `platform-verifier` | no | `Builder::platform_verifier`: the platform judges certificates |
 //! | `json` | no | [`Response::json`] |
 //! | `serde` | no | [`Status`] can be serialized |
-//! | `metrics` | no | calls and attempts are counted for the `metrics` facade, and `Status::record` sets the rest |
+//! | `metrics` | no | calls, attempts and waits are counted for the `metrics` facade, and `Status::record` sets the rest |
+//! | `traceparent` | no | each attempt names its span to the service, for a program that has `tracing-opentelemetry`: see [`Traced`] |
 //! | `reqwest` | no | `Reqwest`: reqwest's client under the layers |
 //! | `claims` | no | the error of a missing role names the realm roles that the token does carry (read, **not verified**): [`Error::realm_roles`] |
 //!

@@ -1,49 +1,73 @@
 //! What becomes of calls, for the `metrics` facade.
 
-use metrics::{counter, gauge, histogram};
+use std::time::Duration;
+
+use metrics::{Label, counter, gauge, histogram};
 use tokio::time::Instant;
 use tower_tds_errors::Error;
 use tower_tds_limits::{Rung, WaitCause};
 
 use crate::{
     Status,
-    trace::{CANCELLED, Of},
+    trace::{CANCELLED, Name, Of},
 };
 
-/// When a call or an attempt began.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Begun(Instant);
+/// When a call or an attempt began, and whose.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    at: Instant,
+    name: Name,
+}
 
 // === impl Begun ===
 
 impl Begun {
-    pub(crate) fn now() -> Self {
-        Self(Instant::now())
+    pub(crate) fn now(name: &Name) -> Self {
+        Self {
+            at: Instant::now(),
+            name: name.clone(),
+        }
     }
 
-    pub(crate) fn ended(self, of: Of, error: Option<&Error>) {
+    pub(crate) fn ended(&self, of: Of, error: Option<&Error>) {
         self.count(of, error.map_or("success", |error| error.kind().as_str()));
     }
 
-    pub(crate) fn cancelled(self, of: Of) {
+    pub(crate) fn cancelled(&self, of: Of) {
         self.count(of, CANCELLED);
     }
 
-    fn count(self, of: Of, kind: &'static str) {
+    pub(crate) fn waited(&self, cause: WaitCause, waited: Duration) {
+        let labels = labels(&self.name, Some(("cause", cause.as_str())));
+        histogram!("tds_wait_seconds", labels).record(waited.as_secs_f64());
+    }
+
+    fn count(&self, of: Of, kind: &'static str) {
+        let counted = labels(&self.name, Some(("kind", kind)));
         if of == Of::Attempts {
-            counter!("tds_attempts_total", "kind" => kind).increment(1);
+            counter!("tds_attempts_total", counted).increment(1);
             return;
         }
-        counter!("tds_calls_total", "kind" => kind).increment(1);
-        histogram!("tds_call_seconds").record(self.0.elapsed().as_secs_f64());
+        counter!("tds_calls_total", counted).increment(1);
+        let took = self.at.elapsed().as_secs_f64();
+        histogram!("tds_call_seconds", labels(&self.name, None)).record(took);
     }
+}
+
+/// A metric's own label, and the client's.
+fn labels(name: &Name, own: Option<(&'static str, &'static str)>) -> Vec<Label> {
+    let own = own.map(|(key, value)| Label::from_static_parts(key, value));
+    let name = name.clone().map(|name| Label::new("client", name));
+    own.into_iter().chain(name).collect()
 }
 
 // === impl Status ===
 
 impl Status {
-    /// Sets what has no moment of its own: permits, sockets, waits, the token, the rung. Call it before each scrape, of
-    /// one client: several that record into the same place overwrite each other.
+    /// Sets what has no moment of its own: permits, sockets, the token, the rung. Call it before each scrape, of each
+    /// client: several that record into the same place overwrite each other, unless each has its
+    /// [name](crate::Builder::name), which is the label `client` of all its metrics then. Clients that share
+    /// [limits](crate::SharedLimits) each show those of all.
     ///
     /// | metric | kind | label | what it is |
     /// |---|---|---|---|
@@ -55,7 +79,7 @@ impl Status {
     /// | `tds_permits_live`, `tds_permits_quota` | gauge | | granted and not yet back, of how many |
     /// | `tds_in_flight` | gauge | | from the grant to the end of the body |
     /// | `tds_sockets`, `tds_sockets_most` | gauge | | open, and how many there may be |
-    /// | `tds_waits_total`, `tds_wait_seconds_total` | counter | `cause` | waits that are over, and their time |
+    /// | `tds_wait_seconds` | histogram | `cause` | waits of calls for a permit, a pause, a socket or a lease that are over, whether it came or was given up |
     /// | `tds_granted_total` | counter | | requests granted |
     /// | `tds_certificate` | gauge | | the most that can have been counted in any interval of the first quota |
     /// | `tds_rung` | gauge | | 0: as set; 1: stricter rules; 2: one at a time; 3: slower still |
@@ -68,7 +92,8 @@ impl Status {
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn record(&self) {
         let (limits, token) = (self.limits(), self.token());
-        let seconds = |time: Option<std::time::Duration>| time.unwrap_or_default().as_secs_f64();
+        let labels = || labels(self.name(), None);
+        let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
         #[expect(
             clippy::as_conversions,
             clippy::cast_precision_loss,
@@ -76,46 +101,25 @@ impl Status {
         )]
         let count = |n: u64| n as f64;
         let size = |n: usize| count(u64::try_from(n).unwrap_or(u64::MAX));
-        gauge!("tds_calls_under_way").set(size(self.calls()));
-        gauge!("tds_waiting").set(size(limits.waiting));
-        gauge!("tds_permits_live").set(count(limits.live));
-        gauge!("tds_permits_quota").set(count(self.quota()));
-        gauge!("tds_in_flight").set(f64::from(limits.in_flight));
-        gauge!("tds_sockets").set(f64::from(limits.connections));
-        gauge!("tds_sockets_most").set(f64::from(limits.most_connections));
-        for (cause, waited) in limits.waits() {
-            counter!("tds_waits_total", "cause" => name(cause)).absolute(waited.count);
-            let whole = waited.total.as_secs();
-            counter!("tds_wait_seconds_total", "cause" => name(cause)).absolute(whole);
-        }
-        counter!("tds_granted_total").absolute(limits.granted);
-        gauge!("tds_certificate").set(count(limits.certificate));
-        gauge!("tds_rung").set(match limits.rung {
+        gauge!("tds_calls_under_way", labels()).set(size(self.calls()));
+        gauge!("tds_waiting", labels()).set(size(limits.waiting));
+        gauge!("tds_permits_live", labels()).set(count(limits.live));
+        gauge!("tds_permits_quota", labels()).set(count(self.quota()));
+        gauge!("tds_in_flight", labels()).set(f64::from(limits.in_flight));
+        gauge!("tds_sockets", labels()).set(f64::from(limits.connections));
+        gauge!("tds_sockets_most", labels()).set(f64::from(limits.most_connections));
+        counter!("tds_granted_total", labels()).absolute(limits.granted);
+        gauge!("tds_certificate", labels()).set(count(limits.certificate));
+        gauge!("tds_rung", labels()).set(match limits.rung {
             Rung::Proven => 0.0,
             Rung::Strict => 1.0,
             Rung::Serial => 2.0,
             Rung::Slowed(_) | _ => 3.0,
         });
-        gauge!("tds_paused_seconds").set(seconds(limits.paused_for));
-        gauge!("tds_silent_seconds").set(seconds(limits.silent_for));
-        gauge!("tds_token_life_seconds").set(seconds(token.life_left()));
-        gauge!("tds_token_refused_seconds").set(seconds(token.refused_for()));
-        counter!("tds_tokens_total").absolute(token.generation());
-    }
-}
-
-/// A label: short, and the same for ever.
-const fn name(cause: WaitCause) -> &'static str {
-    match cause {
-        WaitCause::Window => "window",
-        WaitCause::Counter => "counter",
-        WaitCause::Bucket => "bucket",
-        WaitCause::Pace => "pace",
-        WaitCause::InFlight => "in_flight",
-        WaitCause::Silence => "silence",
-        WaitCause::Pause => "pause",
-        WaitCause::Connection => "connection",
-        WaitCause::Lease => "lease",
-        _ => "other",
+        gauge!("tds_paused_seconds", labels()).set(seconds(limits.paused_for));
+        gauge!("tds_silent_seconds", labels()).set(seconds(limits.silent_for));
+        gauge!("tds_token_life_seconds", labels()).set(seconds(token.life_left()));
+        gauge!("tds_token_refused_seconds", labels()).set(seconds(token.refused_for()));
+        counter!("tds_tokens_total", labels()).absolute(token.generation());
     }
 }

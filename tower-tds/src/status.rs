@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use tower_oidc_cc::{Health, TokenSource};
 use tower_tds_limits::{Limiter, Snapshot, WaitCause};
 
-use crate::calls::Calls;
+use crate::{calls::Calls, trace::Name};
 
 /// Says why nothing is moving, or that all is well: for a health endpoint, a log, or a look by hand.
 ///
@@ -24,6 +24,11 @@ use crate::calls::Calls;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Status {
+    #[cfg_attr(
+        not(feature = "metrics"),
+        expect(dead_code, reason = "a label of metrics")
+    )]
+    name: Name,
     /// The calls whose callers wait for a head.
     calls: usize,
     is_closed: bool,
@@ -50,10 +55,11 @@ pub(crate) enum Waits {
 // === impl Status ===
 
 impl Status {
-    pub(crate) fn new(calls: &Calls, tokens: &TokenSource, limiter: &Limiter) -> Self {
+    pub(crate) fn new(name: &Name, calls: &Calls, tokens: &TokenSource, limiter: &Limiter) -> Self {
         let limits = limiter.limits();
         let failure = calls.last_failure();
         Self {
+            name: name.clone(),
             calls: calls.count(),
             is_closed: calls.are_closed(),
             failure: failure.map(|failure| (failure.at.elapsed(), failure.line)),
@@ -99,6 +105,11 @@ impl Status {
     #[must_use]
     pub const fn limits(&self) -> &Snapshot {
         &self.limits
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) const fn name(&self) -> &Name {
+        &self.name
     }
 
     #[cfg(feature = "metrics")]

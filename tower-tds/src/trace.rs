@@ -1,16 +1,22 @@
 //! A span for each call, and one in it for each attempt, by the names that OpenTelemetry has for HTTP clients.
 
+#[cfg(feature = "traceparent")]
+mod parent;
+
 use std::{
     fmt,
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 use tower_tds_errors::{Attempt, Error, Retried};
+use tower_tds_limits::WaitCause;
 use tracing::{Span, field::Empty};
 
 #[cfg(feature = "metrics")]
@@ -22,12 +28,25 @@ use crate::metrics::Begun;
 /// `http.response.status_code` or `error.type`, which is the [kind](Error::kind). That of a call has
 /// `http.request.resend_count` where it was sent more than once; an attempt's is its number. None has a query, a
 /// header or a body. What is dropped before its end, by a deadline or by its caller, has `cancelled` for its
-/// `error.type`. Where no subscriber asks for spans they cost nothing that can be measured.
+/// `error.type`.
+///
+/// The span of a call says what it has waited for within the limits, in seconds of all its attempts: `tds.waited.window`,
+/// and so for each [cause](WaitCause::as_str) there was, also where it was given up. `tds.client` is the
+/// [name](crate::Builder::name) of the client, if it has one.
+///
+/// With the feature `traceparent` each attempt has the header of that name (W3C Trace Context), and `tracestate` where
+/// there is one: of its own span, or of the one around it where spans of this crate are filtered out. A request that
+/// brings its own `traceparent` goes out as it is. The trace is asked of `tracing-opentelemetry`, which has to be of the
+/// version that the program's subscriber is of: Cargo does not say so, and no header is set if it is another.
 #[derive(Debug, Clone)]
 pub struct Traced<S> {
     inner: S,
     of: Of,
+    name: Name,
 }
+
+/// What a client is called.
+pub(crate) type Name = Option<Arc<str>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
@@ -41,10 +60,18 @@ pin_project! {
     /// # Cancel safety
     /// Dropping it drops the inner one, and ends the span.
     pub struct TracedFuture<F> {
-        // Dropped before the span has its end.
+        // There until it is ready.
         #[pin]
-        inner: F,
+        inner: Option<F>,
         watch: Watch,
+    }
+
+    impl<F> PinnedDrop for TracedFuture<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            this.watch.sees(|| this.inner.set(None));
+            this.watch.dropped();
+        }
     }
 }
 
@@ -53,32 +80,34 @@ struct Watch {
     span: Span,
     of: Of,
     begun: Begun,
+    waited: Vec<(WaitCause, Duration)>,
     is_over: bool,
 }
 
 /// Without metrics nothing is counted.
 #[cfg(not(feature = "metrics"))]
-#[derive(Clone, Copy)]
 struct Begun;
 
 // === impl Begun ===
 
 #[cfg(not(feature = "metrics"))]
 impl Begun {
-    const fn now() -> Self {
+    const fn now(_: &Name) -> Self {
         Self
     }
 
-    const fn ended(self, _: Of, _: Option<&Error>) {}
+    const fn ended(&self, _: Of, _: Option<&Error>) {}
 
-    const fn cancelled(self, _: Of) {}
+    const fn cancelled(&self, _: Of) {}
+
+    const fn waited(&self, _: WaitCause, _: Duration) {}
 }
 
 // === impl Traced ===
 
 impl<S> Traced<S> {
-    pub(crate) const fn new(inner: S, of: Of) -> Self {
-        Self { inner, of }
+    pub(crate) const fn new(inner: S, of: Of, name: Name) -> Self {
+        Self { inner, of, name }
     }
 }
 
@@ -95,11 +124,16 @@ where
     }
 
     #[inline]
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    #[cfg_attr(
+        not(feature = "traceparent"),
+        expect(unused_mut, reason = "it gets no header")
+    )]
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let span = match self.of {
             Of::Calls => tracing::info_span!(
                 "tds.call",
                 otel.kind = "client",
+                tds.client = self.name.as_deref(),
                 http.request.method = %request.method(),
                 http.request.resend_count = Empty,
                 server.address = request.uri().host(),
@@ -107,6 +141,15 @@ where
                 url.path = request.uri().path(),
                 http.response.status_code = Empty,
                 error.type = Empty,
+                tds.waited.window = Empty,
+                tds.waited.counter = Empty,
+                tds.waited.bucket = Empty,
+                tds.waited.pace = Empty,
+                tds.waited.in_flight = Empty,
+                tds.waited.silence = Empty,
+                tds.waited.pause = Empty,
+                tds.waited.connection = Empty,
+                tds.waited.lease = Empty,
             ),
             Of::Attempts => tracing::info_span!(
                 "tds.attempt",
@@ -120,13 +163,18 @@ where
                 error.type = Empty,
             ),
         };
+        #[cfg(feature = "traceparent")]
+        if self.of == Of::Attempts {
+            span.in_scope(|| parent::name_in(request.headers_mut()));
+        }
         TracedFuture {
             // What is done in `call` itself belongs to it, too.
-            inner: span.in_scope(|| self.inner.call(request)),
+            inner: Some(span.in_scope(|| self.inner.call(request))),
             watch: Watch {
                 span,
                 of: self.of,
-                begun: Begun::now(),
+                begun: Begun::now(&self.name),
+                waited: Vec::new(),
                 is_over: false,
             },
         }
@@ -144,10 +192,19 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let ended = {
-            let _entered = this.watch.span.enter();
-            ready!(this.inner.poll(cx))
-        };
+        let mut inner = this.inner;
+        let ended = ready!(this.watch.sees(|| {
+            let Some(called) = inner.as_mut().as_pin_mut() else {
+                // Polled after it was ready, which a future's contract leaves open.
+                return Poll::Pending;
+            };
+            let polled = called.poll(cx);
+            if polled.is_ready() {
+                // What still waits in it is given up, and heard.
+                inner.set(None);
+            }
+            polled
+        }));
         this.watch.ended(&ended);
         Poll::Ready(ended)
     }
@@ -162,21 +219,54 @@ impl<F> fmt::Debug for TracedFuture<F> {
 // === impl Watch ===
 
 impl Watch {
+    /// Does something in the span, and hears what a call has waited for.
+    #[inline]
+    fn sees<T>(&mut self, does: impl FnOnce() -> T) -> T {
+        let entered = self.span.enter();
+        if self.of == Of::Attempts || (self.span.is_none() && !cfg!(feature = "metrics")) {
+            return does();
+        }
+        let (done, heard) = WaitCause::heard(does);
+        drop(entered);
+        if !heard.is_empty() {
+            self.hear(heard);
+        }
+        done
+    }
+
+    #[cold]
+    fn hear(&mut self, heard: Vec<(WaitCause, Duration)>) {
+        for (cause, waited) in heard {
+            self.begun.waited(cause, waited);
+            match self.waited.iter_mut().find(|(before, _)| *before == cause) {
+                Some((_, before)) => *before = before.saturating_add(waited),
+                None => self.waited.push((cause, waited)),
+            }
+        }
+    }
+
     #[inline]
     fn ended<R>(&mut self, ended: &Result<Response<R>, Error>) {
         self.is_over = true;
         if !self.span.is_none() {
             note(&self.span, self.of, ended);
+            self.note_waits();
         }
         self.begun.ended(self.of, ended.as_ref().err());
     }
-}
 
-impl Drop for Watch {
-    fn drop(&mut self) {
+    fn dropped(&mut self) {
         if !self.is_over {
             self.span.record("error.type", CANCELLED);
+            self.note_waits();
             self.begun.cancelled(self.of);
+        }
+    }
+
+    fn note_waits(&self) {
+        for (cause, waited) in &self.waited {
+            let field = format!("tds.waited.{}", cause.as_str());
+            self.span.record(&*field, waited.as_secs_f64());
         }
     }
 }

@@ -2,17 +2,15 @@
 //! `TROUBLES.md` says the same.
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
+#[path = "support/log.rs"]
+mod log;
 #[path = "support/server.rs"]
 #[expect(dead_code, reason = "the other tests ask it for more")]
 mod server;
 
-use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError},
-    thread,
-    time::Duration,
-};
+use std::{thread, time::Duration};
 
+use log::Log;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use server::Server;
 use tds_sim::{Config, Server as Sim, Tls};
@@ -25,22 +23,6 @@ use tower_tds::{Builder, Client, Credentials};
 use tracing_subscriber::filter::LevelFilter;
 
 const PATH: &str = "/v1/live/bus";
-
-/// A log in memory.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        log.extend_from_slice(text);
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// What an operator sees of a client that makes some calls.
 struct Seen {
@@ -89,10 +71,9 @@ async fn seen(builder: Builder, calls: usize, expected: &str) -> Seen {
     let left = Duration::from_millis(3_500).saturating_sub(start.elapsed());
     sleep(left).await;
     client.status().record();
-    let log = log.0.lock().unwrap_or_else(PoisonError::into_inner);
     Seen {
         status: status.to_string(),
-        log: String::from_utf8_lossy(&log).into_owned(),
+        log: log.text(),
         metrics: before + &recorder.handle().render(),
     }
 }
@@ -268,6 +249,7 @@ fn the_dashboard_draws_metrics_that_there_are() {
     // The table of `Status::record` has all of them.
     let table = include_str!("../src/metrics.rs");
     for name in names {
+        let name = name.trim_end_matches("_sum");
         assert!(table.contains(&format!("`{name}`")), "{name}");
     }
 }

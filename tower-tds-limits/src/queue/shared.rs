@@ -176,14 +176,14 @@ impl<L: Limit> Queue<L> {
         if next && state.limit.opens(line, now) == Opens::Now {
             let grant = state.limit.admit(now);
             let waited = place.take().and_then(|key| state.rows.remove(key));
-            let told = waited.as_ref().and_then(|node| state.waits.over(node, now));
+            let over = waited.as_ref().map(|node| state.waits.over(node, now));
             let wakers = state.settle(now);
             drop(state);
             wake(wakers);
             // What a waker drops may look at the queue.
             drop(waited);
-            if let Some((cause, waited, ahead)) = told {
-                events::waited(cause, waited, ahead);
+            if let Some(over) = over {
+                over.passed();
             }
             return Ok(grant);
         }
@@ -232,15 +232,16 @@ impl<L: Limit> Queue<L> {
             opens,
             was_first,
         };
-        if let Some(node) = &node {
-            let _rejected_or_gone = state.waits.over(node, now);
-        }
+        let over = node.as_ref().map(|node| state.waits.over(node, now));
         let mut wakers = state.settle(now);
         wakers.extend(state.who_keeps_time(now));
         drop(state);
         wake(wakers);
         // What a waker drops may look at the queue.
         drop(node);
+        if let Some(over) = over {
+            over.gone();
+        }
         left
     }
 

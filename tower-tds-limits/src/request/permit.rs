@@ -82,6 +82,7 @@ impl RequestPermit {
         let queue = self.credential.account();
         queue.update(Account::asked_lease);
         queue.waited(WaitCause::Lease, waited);
+        WaitCause::Lease.tell(waited);
         self.leased = Some(Box::new(Leased {
             lease,
             heard: Outcome::Answered,

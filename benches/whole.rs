@@ -1,0 +1,55 @@
+//! The whole stack as `tower-tds` puts it together, and the same without its spans.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use tokio::runtime::Runtime;
+use tower::ServiceBuilder;
+use tower_service::Service;
+use tower_tds::{
+    Limiter, Limits, Quota, TdsLayer,
+    layers::{
+        ReadError,
+        errors::{ClassifyLayer, Error, GuardLayer, RetryLayer},
+        into_error,
+        limits::{DetachLayer, RequestLimitLayer, Track},
+    },
+};
+
+use crate::{Echo, token};
+
+/// Too large to bind; permits come back after 2.5 ms, so that few are kept.
+#[expect(
+    clippy::expect_used,
+    reason = "a bench that cannot be set up must not go on"
+)]
+fn limiter() -> Limiter {
+    let wide = Quota::new(NonZeroU32::MAX, Duration::from_millis(1));
+    Limiter::new(Limits::new(wide.expect("a millisecond is an interval")))
+}
+
+/// As it is.
+#[must_use]
+pub fn with_spans(runtime: &Runtime) -> impl Service<Request<Full<Bytes>>, Error = Error> + Clone {
+    let (tokens, origin) = token::source(runtime);
+    ServiceBuilder::new()
+        .layer(TdsLayer::new(tokens, [origin], limiter()))
+        .service(Echo::new())
+}
+
+/// The same layers by hand.
+#[must_use]
+pub fn without(runtime: &Runtime) -> impl Service<Request<Full<Bytes>>, Error = Error> + Clone {
+    ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .map_err(into_error)
+        .layer(token::layer(runtime).judge(ReadError))
+        .layer(DetachLayer)
+        .layer(RequestLimitLayer::new(limiter()).feedback(ReadError))
+        .layer(GuardLayer::new())
+        .layer(ClassifyLayer::new())
+        .layer_fn(Track::new)
+        .service(Echo::new())
+}
