@@ -468,7 +468,7 @@ async fn whoever_begins_drained_lets_the_predecessors_interval_pass() {
 async fn a_limiter_is_idle_beside_a_service_that_is_ready_and_kept() {
     let limited = Limited::before(Scripted::new(ms(700), |_| Answer::ok()));
     let mut kept = limited.caller();
-    let ready = tower::ServiceExt::<http::Request<_>>::ready(&mut kept);
+    let ready = ServiceExt::<Request<_>>::ready(&mut kept);
     let kept = ready.await.expect("nobody else calls");
     let idle = timeout(ms(10), limited.limiter.idle()).await;
     idle.expect("nothing was sent");
