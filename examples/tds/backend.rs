@@ -27,7 +27,7 @@ use crate::{
     list,
     refusal::Refusal,
     serve::Listeners,
-    settings::{ServiceOptions, duration},
+    settings::{ServiceOptions, address, duration},
     status::{Board, Failures},
 };
 
@@ -41,7 +41,7 @@ pub(crate) struct Backend {
     #[arg(long, value_name = "FILE")]
     list: String,
     /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
     /// How long a user waits
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
@@ -53,7 +53,7 @@ pub(crate) struct Backend {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     stale: Option<Duration>,
     /// Show a page with rate, sockets, waits, token and refusals at this address, and /status.json
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     status: Option<SocketAddr>,
     #[command(flatten)]
     service: ServiceOptions,

@@ -26,7 +26,7 @@ use crate::{
     fleet::Membership,
     refusal::Refusal,
     serve::Listeners,
-    settings::{ServiceOptions, duration},
+    settings::{ServiceOptions, address, duration},
     status::{Board, Failures},
 };
 
@@ -37,7 +37,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct Gateway {
     /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
     /// How long a program waits at most for the head of its answer
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
@@ -52,7 +52,7 @@ pub(crate) struct Gateway {
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration)]
     unread: Duration,
     /// Show a page with rate, sockets, waits, token and refusals at this address, and /status.json
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     status: Option<SocketAddr>,
     #[command(flatten)]
     service: ServiceOptions,

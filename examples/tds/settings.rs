@@ -1,6 +1,6 @@
 //! Which service a job calls, and with which key: from the environment, a file, or simulated.
 
-use std::{collections::HashMap, env, fs, path::PathBuf, time::Duration};
+use std::{collections::HashMap, env, fs, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 use tds_examples::{causes, warn};
@@ -197,6 +197,12 @@ async fn simulated(fleet: Membership) -> Result<Service, Failure> {
         fleet,
         simulated: Some(server),
     })
+}
+
+/// Where a job listens.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let written = "an address is a number and a port: 127.0.0.1:8080, or [::1]:8080";
+    text.parse().map_err(|_| written.to_owned())
 }
 
 /// A time as people write it: `500ms`, `15s`, `2m`, `1h`.

@@ -71,6 +71,16 @@ async fn what_cannot_be_used_is_said_with_exit_code_two() {
             "the path that follows",
         ),
         (&["get", "/p", "--deadline", "5"], vec![], "500ms"),
+        (
+            &["gateway", "--listen", "localhost:8080"],
+            vec![],
+            "127.0.0.1:8080",
+        ),
+        (
+            &["backend", "--list", "-", "--status", "9090"],
+            vec![],
+            "[::1]:8080",
+        ),
         (&["get", "/p", "--secret", "x"], vec![], "--secret"),
         (&["get", "/p", "--env-file", "/none"], vec![], "/none"),
         (

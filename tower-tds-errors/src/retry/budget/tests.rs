@@ -10,7 +10,7 @@ use http::Uri;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::Budget;
+use super::{Budget, Costs, Spending};
 use crate::clock;
 
 mod model;
@@ -43,6 +43,25 @@ fn a_ratio_is_kept_to_the_last_retry() {
     for (retries, of, expected) in [(60, 100, 600), (1, 3, 333), (9, 10, 900), (3, 10, 300)] {
         let extra = granted(&budget(retries, of, 1), 1000) - 1;
         assert!(extra.abs_diff(expected) <= 1, "{retries}/{of}: {extra}");
+    }
+}
+
+#[test]
+fn what_was_lent_for_a_retry_that_failed_does_not_come_back_with_a_later_one() {
+    for (later, left) in [(None, true), (Some(Costs::Nothing), false)] {
+        let budget = budget(1, 10, 1);
+        let mut spending = Spending::default();
+        let mut pay = |costs, now| spending.pay(Some(&budget), "a", costs, now);
+        assert!(pay(Costs::Lent, clock::now()).is_ok());
+        spending.sent();
+        if let Some(costs) = later {
+            let paid = spending.pay(Some(&budget), "a", costs, clock::now());
+            assert!(paid.is_ok());
+            spending.sent();
+        }
+        spending.succeeded();
+        let another = budget.withdraw_at("a", clock::now());
+        assert_eq!(another.is_some(), left);
     }
 }
 
