@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use self::body::{Framing, GuardBody};
 use crate::retry::request::{SeenTo, Until};
-use crate::retry::saved::Line;
+use crate::retry::saved::Saved;
 
 pub(crate) mod body;
 
@@ -101,7 +101,7 @@ pin_project! {
         bounds: Bounds,
         until: Option<Instant>,
         // Until there is a body, which takes it for its errors.
-        line: Option<Line>,
+        request: Option<Saved>,
     }
 }
 
@@ -169,7 +169,7 @@ where
         GuardFuture {
             until: until.map(|until| until.0),
             bounds: self.bounds,
-            line: Some(Line::new(request.method(), request.uri())),
+            request: Some(Saved::line(request.method(), request.uri())),
             inner: self.inner.call(request),
         }
     }
@@ -192,7 +192,7 @@ where
         }
         let framing = Framing::of(&response);
         let guarded =
-            |body| GuardBody::new(body, framing, *this.bounds, *this.until, this.line.take());
+            |body| GuardBody::new(body, framing, *this.bounds, *this.until, this.request.take());
         Poll::Ready(Ok(response.map(guarded)))
     }
 }

@@ -270,8 +270,8 @@ where
             budget.deposit(request.uri());
         }
         let due = settings.due(&request);
-        let call = Call::new(request, Arc::clone(&self.shared), due);
-        RetryFuture::new(self.inner.clone(), call)
+        let call = Call::new(Arc::clone(&self.shared), due);
+        RetryFuture::new(self.inner.clone(), request, call)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::clock::{self, Timer};
 use crate::error::{Error, Facts};
 use crate::give_up::GiveUp;
 use crate::kind::{Kind, Sent};
-use crate::retry::saved::Line;
+use crate::retry::saved::Saved;
 
 pin_project! {
     /// The body of a success that says how far it came when it breaks off.
@@ -39,25 +39,36 @@ pin_project! {
     pub struct GuardBody<R> {
         #[pin]
         inner: Option<R>,
-        // Boxed, so that a body that needs no pinning needs none with this around it. Made by the
-        // first wait, and used again by the others.
-        timer: Option<Pin<Box<Timer>>>,
-        wait: Wait,
+        // Boxed, so that a body that needs no pinning needs none with this around it, and since bodies are
+        // moved. Made by the first wait, and used again by the others.
+        waits: Option<Pin<Box<Waits>>>,
         bounds: Bounds,
         // The deadline of the call, if it counts until here.
         until: Option<Instant>,
         received: u64,
         framing: Framing,
-        line: Option<Line>,
+        request: Option<Saved>,
+    }
+}
+
+pin_project! {
+    // The waits for a body, and the timer that ends the one that is going on.
+    struct Waits {
+        #[pin]
+        timer: Timer,
+        stretch: Wait,
     }
 }
 
 /// How the end of a body is known.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Framing {
-    /// The length that was announced.
-    expected: Option<u64>,
-    is_verifiable: bool,
+pub(super) enum Framing {
+    /// By the length that was announced.
+    Length(u64),
+    /// By a word of its own.
+    Marked,
+    /// By the end of the connection alone.
+    Open,
 }
 
 /// How long the body was waited for, and what came of it, since the rate was last looked at.
@@ -78,13 +89,26 @@ impl Framing {
         let body = response.body();
         let expected = body.size_hint().exact();
         let expected = expected.filter(|_| !body.is_end_stream());
-        let is_verifiable = expected.is_some()
-            || response.version() >= Version::HTTP_2
-            || response.headers().contains_key(TRANSFER_ENCODING);
-        Self {
-            expected,
-            is_verifiable,
+        if let Some(length) = expected {
+            return Self::Length(length);
         }
+        let is_marked = response.version() >= Version::HTTP_2
+            || response.headers().contains_key(TRANSFER_ENCODING);
+        if is_marked { Self::Marked } else { Self::Open }
+    }
+
+    #[inline]
+    const fn expected(self) -> Option<u64> {
+        match self {
+            Self::Length(length) => Some(length),
+            Self::Marked | Self::Open => None,
+        }
+    }
+
+    /// Whether all has come that was announced, as far as that is known.
+    #[inline]
+    fn is_whole(self, received: u64) -> Option<bool> {
+        self.expected().map(|all| received >= all)
     }
 }
 
@@ -97,17 +121,16 @@ impl<R: Body> GuardBody<R> {
         framing: Framing,
         bounds: Bounds,
         until: Option<Instant>,
-        line: Option<Line>,
+        request: Option<Saved>,
     ) -> Self {
         Self {
             inner: Some(inner),
-            timer: None,
-            wait: Wait::default(),
+            waits: None,
             bounds,
             until,
             received: 0,
             framing,
-            line,
+            request,
         }
     }
 
@@ -117,7 +140,7 @@ impl<R: Body> GuardBody<R> {
     /// and one that broke off looks the same.
     #[must_use]
     pub fn is_verifiable(&self) -> bool {
-        self.framing.is_verifiable
+        !matches!(self.framing, Framing::Open)
     }
 }
 
@@ -125,46 +148,49 @@ impl<R> GuardBody<R> {
     /// Ends the body by an error. What is left of it is dropped, and its connection with it.
     fn broken(self: Pin<&mut Self>, mut error: Error) -> Error {
         let mut this = self.project();
-        if let Some(line) = this.line.take() {
-            line.note(&mut error);
+        if let Some(request) = this.request.take() {
+            request.note(&mut error);
         }
         let facts = error.facts_mut();
         facts.received = Some(*this.received);
-        facts.expected = this.framing.expected;
+        facts.expected = this.framing.expected();
         this.inner.set(None);
-        *this.timer = None;
+        *this.waits = None;
         error
     }
 
     /// Resolves when nothing more is waited for.
     fn poll_late(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Error> {
         let this = self.project();
-        let timer = this.timer.get_or_insert_with(|| Box::pin(Timer::new()));
+        let received = *this.received;
+        let waits = this.waits.get_or_insert_with(|| Box::pin(Waits::new(received)));
+        let mut waits = waits.as_mut().project();
+        let stretch = waits.stretch;
         let now = clock::now();
-        if this.wait.since.is_none() {
-            this.wait.since = Some(now);
+        if stretch.since.is_none() {
+            stretch.since = Some(now);
             let silent = now.checked_add(this.bounds.idle);
             let end = silent
                 .into_iter()
                 .chain(*this.until)
-                .chain(this.wait.slow_at(*this.bounds, now));
-            timer.as_mut().set(end.min());
+                .chain(stretch.slow_at(*this.bounds, now));
+            waits.timer.as_mut().set(end.min());
         }
-        ready!(timer.as_mut().poll(cx));
+        ready!(waits.timer.poll(cx));
         let now = clock::now();
-        let since = this.wait.since.unwrap_or(now);
+        let since = stretch.since.unwrap_or(now);
         if this.until.is_some_and(|until| until <= now) {
             return Poll::Ready(overdue());
         }
         if now.saturating_duration_since(since) >= this.bounds.idle {
             return Poll::Ready(late("no bytes came for as long as is waited for"));
         }
-        this.wait.pause(now);
-        if this.wait.is_slow(*this.bounds) {
+        stretch.pause(now);
+        if stretch.is_slow(*this.bounds) {
             return Poll::Ready(late(SLOW));
         }
         // A stretch of waits is over, and enough came in it.
-        *this.wait = Wait::default();
+        *stretch = Wait::default();
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -187,10 +213,7 @@ where
             return Poll::Ready(None);
         };
         // Who reads on after the deadline reads nothing but the end, if all has come.
-        let is_whole = this
-            .framing
-            .expected
-            .is_some_and(|all| *this.received >= all);
+        let is_whole = this.framing.is_whole(*this.received) == Some(true);
         if !is_whole && this.until.is_some_and(|until| until <= clock::now()) {
             let error = overdue();
             return Poll::Ready(Some(Err(self.broken(error))));
@@ -200,25 +223,19 @@ where
                 let length = frame.data_ref().map_or(0, Buf::remaining);
                 let length = u64::try_from(length).unwrap_or(u64::MAX);
                 *this.received = this.received.saturating_add(length);
-                this.wait.bytes = this.wait.bytes.saturating_add(length);
-                if this.wait.since.is_some() {
-                    this.wait.pause(clock::now());
-                    if this.wait.is_slow(*this.bounds) {
-                        let error = late(SLOW);
-                        return Poll::Ready(Some(Err(self.broken(error))));
-                    }
+                let bounds = *this.bounds;
+                let waits = this.waits.as_mut().map(|waits| waits.as_mut().project());
+                if waits.is_some_and(|waits| waits.stretch.came(length, bounds)) {
+                    let error = late(SLOW);
+                    return Poll::Ready(Some(Err(self.broken(error))));
                 }
                 return Poll::Ready(Some(Ok(frame)));
             }
             Poll::Ready(None) => {
-                if this
-                    .framing
-                    .expected
-                    .is_none_or(|all| *this.received >= all)
-                {
+                if this.framing.is_whole(*this.received) != Some(false) {
                     this.inner.set(None);
-                    *this.timer = None;
-                    *this.line = None;
+                    *this.waits = None;
+                    *this.request = None;
                     return Poll::Ready(None);
                 }
                 Error::new(Kind::Truncated, "fewer bytes came than were announced")
@@ -237,7 +254,7 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        let whole = self.framing.expected.is_none_or(|all| self.received >= all);
+        let whole = self.framing.is_whole(self.received) != Some(false);
         let inner = self.inner.as_ref();
         inner.is_none_or(|inner| whole && inner.is_end_stream())
     }
@@ -257,9 +274,35 @@ impl<R> fmt::Debug for GuardBody<R> {
     }
 }
 
+// === impl Waits ===
+
+impl Waits {
+    fn new(received: u64) -> Self {
+        // What came without a wait came in this stretch, too.
+        let stretch = Wait {
+            bytes: received,
+            ..Wait::default()
+        };
+        Self {
+            timer: Timer::new(),
+            stretch,
+        }
+    }
+}
+
 // === impl Wait ===
 
 impl Wait {
+    /// So many bytes came. Says whether a stretch is over with too little.
+    fn came(&mut self, length: u64, bounds: Bounds) -> bool {
+        self.bytes = self.bytes.saturating_add(length);
+        if self.since.is_none() {
+            return false;
+        }
+        self.pause(clock::now());
+        self.is_slow(bounds)
+    }
+
     /// When the waits of this stretch will have lasted as long as a silence may, if a rate is asked.
     fn slow_at(&self, bounds: Bounds, now: Instant) -> Option<Instant> {
         bounds.least?;

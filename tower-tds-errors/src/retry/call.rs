@@ -18,12 +18,10 @@ use crate::error::{Error, Facts};
 use crate::give_up::GiveUp;
 use crate::kind::{Kind, Sent};
 
-/// One call: its request, its deadline, and what has failed so far.
+/// One call but for its first request: its deadline, and what has failed so far.
 pub(super) struct Call<B, P> {
     shared: Arc<Shared<P>>,
     due: Due,
-    /// Until the first attempt.
-    request: Option<Request<B>>,
     /// From the first attempt on.
     copy: Option<Copied<B>>,
     /// From the first failure on; most calls have none.
@@ -60,11 +58,10 @@ pub(super) enum At {
 
 impl<B, P> Call<B, P> {
     #[inline]
-    pub(super) const fn new(request: Request<B>, shared: Arc<Shared<P>>, due: Due) -> Self {
+    pub(super) const fn new(shared: Arc<Shared<P>>, due: Due) -> Self {
         Self {
             shared,
             due,
-            request: Some(request),
             copy: None,
             past: None,
         }
@@ -97,12 +94,16 @@ impl<B, P> Call<B, P> {
 
     /// Makes the attempt that is due: the first after a copy for the next one.
     #[inline]
-    pub(super) fn send<T>(&mut self, call: impl FnOnce(Request<B>) -> T) -> Result<T, Error>
+    pub(super) fn send<T>(
+        &mut self,
+        first: &mut Option<Request<B>>,
+        call: impl FnOnce(Request<B>) -> T,
+    ) -> Result<T, Error>
     where
         P: Replay<B>,
     {
         // In its place until it is called with: each move is one of a few hundred bytes.
-        if let Some(request) = &mut self.request {
+        if let Some(request) = first {
             if let Some(own) = self.due.body {
                 // A retry above may have an earlier one.
                 let known = request.extensions().get::<Until>();
@@ -113,7 +114,7 @@ impl<B, P> Call<B, P> {
             let copy = Copied::new(request, more.then_some(&self.shared.replay));
             self.copy = Some(copy);
         }
-        match self.request.take() {
+        match first.take() {
             Some(request) => Ok(context::under(self.due, || context::calling(request, call))),
             None => self.send_again(call),
         }
@@ -320,10 +321,6 @@ impl<B, P> Call<B, P> {
     fn note(&mut self, mut error: Error, stop: GiveUp) -> Error {
         if let Some(copy) = &self.copy {
             copy.saved.note(&mut error);
-        } else if let Some(request) = &self.request {
-            error
-                .facts_mut()
-                .note_request(request.method(), request.uri());
         }
         let elapsed = self.elapsed();
         let sent = u32::from(self.copy.is_some());

@@ -27,7 +27,7 @@ pin_project! {
         S: Service<Request<B>>,
     {
         #[pin]
-        state: State<S::Future>,
+        state: State<S::Future, B>,
         #[pin]
         timer: Timer,
         // Makes all attempts. Between them it holds nothing.
@@ -40,9 +40,10 @@ pin_project! {
 
 pin_project! {
     #[project = StateProj]
-    enum State<F> {
+    enum State<F, B> {
         // ## Readying => (Calling | done)
-        Readying,
+        // The request until the first attempt: here, so that the attempt takes its room. Futures are moved.
+        Readying { first: Option<Request<B>> },
         // ## Calling => (Sleeping | done)
         Calling {
             #[pin]
@@ -61,9 +62,10 @@ where
     S: Service<Request<B>>,
 {
     #[inline]
-    pub(super) const fn new(service: S, call: Call<B, P>) -> Self {
+    pub(super) const fn new(service: S, request: Request<B>, call: Call<B, P>) -> Self {
+        let first = Some(request);
         Self {
-            state: State::Readying,
+            state: State::Readying { first },
             timer: Timer::new(),
             service,
             call,
@@ -89,23 +91,25 @@ where
         loop {
             let mut this = self.as_mut().project();
             match this.state.as_mut().project() {
-                StateProj::Readying => {
+                StateProj::Readying { first } => {
                     match this.service.poll_ready(cx) {
                         Poll::Ready(Ok(())) => {}
                         Poll::Ready(Err(error)) => {
-                            return Poll::Ready(Err(this.call.not_ready(error.into())));
+                            let error = this.call.not_ready(error.into());
+                            return Poll::Ready(Err(named(error, first.as_ref())));
                         }
                         Poll::Pending => return self.poll_waiting(cx),
                     }
                     // Nothing is sent after the deadline.
                     if this.call.may_be_over() && this.call.is_over() {
-                        return Poll::Ready(Err(this.call.late(At::Readying)));
+                        let late = this.call.late(At::Readying);
+                        return Poll::Ready(Err(named(late, first.as_ref())));
                     }
                     if this.timer.is_set() {
                         this.timer.set(None);
                     }
                     let service = this.service;
-                    let attempt = this.call.send(|request| service.call(request))?;
+                    let attempt = this.call.send(first, |request| service.call(request))?;
                     // Of an attempt before.
                     *this.known = Known::Nothing;
                     this.state.set(State::Calling { attempt });
@@ -132,7 +136,7 @@ where
                 }
                 StateProj::Sleeping => {
                     ready!(self.as_mut().poll_sleeping(cx))?;
-                    self.as_mut().project().state.set(State::Readying);
+                    self.as_mut().project().state.set(State::Readying { first: None });
                 }
             }
         }
@@ -153,7 +157,7 @@ where
     ) -> Poll<Result<Response<R>, Error>> {
         let mut this = self.as_mut().project();
         let at = match this.state.as_mut().project() {
-            StateProj::Readying => At::Readying,
+            StateProj::Readying { .. } => At::Readying,
             StateProj::Sleeping => At::Sleeping,
             StateProj::Calling { attempt } => {
                 if *this.known != Known::Nothing
@@ -184,7 +188,11 @@ where
             this.timer.as_mut().set(this.call.due().head);
         }
         ready!(this.timer.poll(cx));
-        Poll::Ready(Err(this.call.late(At::Readying)))
+        let late = this.call.late(At::Readying);
+        Poll::Ready(Err(match this.state.project() {
+            StateProj::Readying { first } => named(late, first.as_ref()),
+            StateProj::Calling { .. } | StateProj::Sleeping => late,
+        }))
     }
 
     /// Goes on after an attempt was polled: with its response, or else towards another attempt.
@@ -250,4 +258,14 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RetryFuture").finish_non_exhaustive()
     }
+}
+
+/// Names the request in the error of a call whose first attempt was not made.
+#[cold]
+fn named<B>(mut error: Error, first: Option<&Request<B>>) -> Error {
+    if let Some(request) = first {
+        let facts = error.facts_mut();
+        facts.note_request(request.method(), request.uri());
+    }
+    error
 }
