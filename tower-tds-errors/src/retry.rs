@@ -265,6 +265,27 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        (&*self).call(request)
+    }
+}
+
+/// A call clones what is below and nothing else, so that a shared one is called as it is.
+impl<S, P, B, R> Service<Request<B>> for &Retry<S, P>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    S::Error: Into<Error>,
+    P: Replay<B>,
+{
+    type Response = Response<R>;
+    type Error = Error;
+    type Future = RetryFuture<S, B, P>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    #[inline]
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         let settings = &self.shared.settings;
         if let Some(budget) = &settings.budget {
             budget.deposit(request.uri());

@@ -9,15 +9,16 @@ use std::{
 use bytes::Bytes;
 use futures_core::Stream;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
-use tower_http::decompression::DecompressionBody;
 use tower_tds_errors::{Error, GuardBody, Kind};
 use tower_tds_limits::PermitBody;
 
+use crate::compression::CompressedBody;
+
 /// What the layers make of the body that hyper reads.
-pub(crate) type Layered = PermitBody<DecompressionBody<GuardBody<PermitBody<Incoming>>>>;
+pub(crate) type Layered = PermitBody<CompressedBody<GuardBody<PermitBody<Incoming>>>>;
 
 pin_project! {
     /// The body of a response, decoded. Its request counts as in flight until its end or its drop.
@@ -102,7 +103,10 @@ impl ResponseBody {
     #[must_use]
     pub fn is_verifiable(&self) -> bool {
         match &self.inner {
-            Inner::Received { body } => body.get_ref().get_ref().is_verifiable(),
+            Inner::Received { body } => match &**body.get_ref() {
+                Either::Left(decoded) => decoded.get_ref().is_verifiable(),
+                Either::Right(plain) => plain.is_verifiable(),
+            },
             Inner::Made { .. } => true,
         }
     }

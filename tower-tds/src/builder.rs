@@ -343,18 +343,16 @@ impl Builder {
             .retry(retry.replay(ReplayBytes))
             .named(self.name.clone())
             .above(self.compression.around(read));
-        Ok(Client::new(
+        Ok(Client::new(Shared {
             stack,
-            Shared {
-                name: self.name,
-                base,
-                user_agent,
-                calls: Arc::default(),
-                tokens,
-                origin,
-                limiter: data,
-            },
-        ))
+            name: self.name,
+            base,
+            user_agent,
+            calls: Arc::default(),
+            tokens,
+            origin,
+            limiter: data,
+        }))
     }
 
     fn origin(&self, base: &Uri) -> Result<Origin, BuildError> {

@@ -50,12 +50,13 @@ use crate::{
 /// See the [crate's front page](crate).
 #[derive(Clone)]
 pub struct Client {
-    stack: Stack,
     shared: Arc<Shared>,
 }
 
-/// What clones share besides.
+/// What clones share: all of it.
 pub(crate) struct Shared {
+    /// Called as it is: a call clones what is below its retry.
+    pub(crate) stack: Stack,
     pub(crate) name: Name,
     pub(crate) base: Base,
     pub(crate) user_agent: HeaderValue,
@@ -83,9 +84,8 @@ impl Client {
         Builder::new(auth_url, base_url, credentials.into())
     }
 
-    pub(crate) fn new(stack: Stack, shared: Shared) -> Self {
+    pub(crate) fn new(shared: Shared) -> Self {
         Self {
-            stack,
             shared: Arc::new(shared),
         }
     }
@@ -229,15 +229,16 @@ impl Service<Request<RequestBody>> for Client {
     type Error = Error;
     type Future = ResponseFuture;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.stack.poll_ready(cx)
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        // Its retry is.
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
         ResponseFuture {
             state: match self.begin(request) {
                 Ok((request, under_way)) => State::Called {
-                    inner: self.stack.call(request),
+                    inner: Box::pin((&self.shared.stack).call(request)),
                     under_way,
                 },
                 Err(error) => State::Refused { error: Some(error) },
@@ -270,8 +271,8 @@ pin_project_lite::pin_project! {
     enum State {
         // ## Called => done
         Called {
-            #[pin]
-            inner: <Stack as Service<Request<RequestBody>>>::Future,
+            // Boxed: it is large, and its caller moves it as often as he likes.
+            inner: Pin<Box<<Stack as Service<Request<RequestBody>>>::Future>>,
             // Its drop counts, too.
             under_way: UnderWay,
         },
@@ -289,7 +290,7 @@ impl Future for ResponseFuture {
         let mut this = self.project();
         match this.state.as_mut().project() {
             StateProjection::Called { inner, under_way } => {
-                let ended = ready!(inner.poll(cx)).map_err(named);
+                let ended = ready!(inner.as_mut().poll(cx)).map_err(named);
                 under_way.ended(&ended);
                 // A future that is kept is under way no more.
                 this.state.set(State::Refused { error: None });

@@ -1,11 +1,14 @@
 //! Asking for compressed bodies, and decoding what comes.
 
+use std::pin::Pin;
+
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, Entry, RANGE},
 };
 use http_body::Body;
-use tower::util::{MapRequest, MapResponse};
+use http_body_util::Either as EitherBody;
+use tower::util::{Either, MapRequest, MapResponse};
 use tower_http::decompression::{Decompression, DecompressionBody};
 
 use crate::RequestBody;
@@ -18,15 +21,24 @@ pub(crate) enum Compression {
 }
 
 /// One type for both, so that the body's type does not depend on a setting.
-pub(crate) type Compressed<S, B> = MapRequest<
-    MapResponse<Decompression<MapResponse<S, Change<B>>>, Change<DecompressionBody<B>>>,
+pub(crate) type Compressed<S, B> = Either<Decoded<S, B>, MapResponse<S, Plain<B>>>;
+
+/// The body of either. Boxed, since from here on a response is moved from layer to layer.
+pub(crate) type CompressedBody<B> = Pin<Box<EitherBody<DecompressionBody<B>, B>>>;
+
+type Decoded<S, B> = MapRequest<
+    MapResponse<Decompression<MapResponse<S, Change<B>>>, Show<B>>,
     Ask,
 >;
+
+type Show<B> = fn(Response<DecompressionBody<B>>) -> Response<CompressedBody<B>>;
+
+type Plain<B> = fn(Response<B>) -> Response<CompressedBody<B>>;
 
 /// What is done to a request before it is sent.
 pub(crate) type Ask = fn(Request<RequestBody>) -> Request<RequestBody>;
 
-/// What is done to the head of a response, below the decoder and above it.
+/// What is done to the head of a response below the decoder.
 pub(crate) type Change<B> = fn(Response<B>) -> Response<B>;
 
 /// The coding of a part, while the decoder must not see it.
@@ -37,16 +49,19 @@ struct Hidden(Vec<HeaderValue>);
 
 impl Compression {
     pub(crate) fn around<S, B: Body>(self, inner: S) -> Compressed<S, B> {
-        let (hide, show): (Change<B>, Change<_>) = (hide, show);
-        let decode = Decompression::new(MapResponse::new(inner, hide));
-        // What another crate of the program turns on is no part of this client.
-        let decode = decode.no_deflate().no_zstd();
-        let (decode, asks): (_, Ask) = match self {
-            Self::On => (decode, ask),
+        let (hide, show, ask): (Change<B>, Show<B>, Ask) = (hide, show, ask);
+        match self {
+            Self::On => {
+                let decode = Decompression::new(MapResponse::new(inner, hide));
+                // What another crate of the program turns on is no part of this client.
+                let decode = decode.no_deflate().no_zstd();
+                Either::Left(MapRequest::new(MapResponse::new(decode, show), ask))
+            }
             // It asks for nothing then, and leaves alone what comes.
-            Self::Off => (decode.no_br().no_gzip(), std::convert::identity),
-        };
-        MapRequest::new(MapResponse::new(decode, show), asks)
+            Self::Off => Either::Right(MapResponse::new(inner, |response: Response<B>| {
+                response.map(|body| Box::pin(EitherBody::Right(body)))
+            })),
+        }
     }
 }
 
@@ -79,13 +94,13 @@ fn hide<B>(mut response: Response<B>) -> Response<B> {
 }
 
 /// Its caller has to know of it.
-fn show<B>(mut response: Response<B>) -> Response<B> {
+fn show<B: Body>(mut response: Response<DecompressionBody<B>>) -> Response<CompressedBody<B>> {
     if let Some(Hidden(coding)) = response.extensions_mut().remove() {
         for coding in coding {
             response.headers_mut().append(CONTENT_ENCODING, coding);
         }
     }
-    response
+    response.map(|body| Box::pin(EitherBody::Left(body)))
 }
 
 /// Contract, "Data endpoints": the optional request header, word for word.

@@ -109,26 +109,14 @@ impl<S> Traced<S> {
     pub(crate) const fn new(inner: S, of: Of, name: Name) -> Self {
         Self { inner, of, name }
     }
-}
 
-impl<S, B, R> Service<Request<B>> for Traced<S>
-where
-    S: Service<Request<B>, Response = Response<R>, Error = Error>,
-{
-    type Response = Response<R>;
-    type Error = Error;
-    type Future = TracedFuture<S::Future>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.inner.poll_ready(cx)
-    }
-
+    /// Begins the span of a request.
     #[inline]
     #[cfg_attr(
         not(feature = "traceparent"),
-        expect(unused_mut, reason = "it gets no header")
+        expect(clippy::needless_pass_by_ref_mut, reason = "it gets no header")
     )]
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+    fn watch<B>(&self, request: &mut Request<B>) -> Watch {
         let span = match self.of {
             Of::Calls => tracing::info_span!(
                 "tds.call",
@@ -155,7 +143,7 @@ where
                 "tds.attempt",
                 otel.kind = "client",
                 http.request.method = %request.method(),
-                http.request.resend_count = resent(&request),
+                http.request.resend_count = resent(request),
                 server.address = request.uri().host(),
                 server.port = request.uri().port_u16(),
                 url.path = request.uri().path(),
@@ -167,21 +155,68 @@ where
         if self.of == Of::Attempts {
             span.in_scope(|| parent::name_in(request.headers_mut()));
         }
-        TracedFuture {
-            // What is done in `call` itself belongs to it, too.
-            inner: Some(span.in_scope(|| self.inner.call(request))),
-            watch: Watch {
-                span,
-                of: self.of,
-                begun: Begun::now(&self.name),
-                waited: Vec::new(),
-                is_over: false,
-            },
+        Watch {
+            span,
+            of: self.of,
+            begun: Begun::now(&self.name),
+            waited: Vec::new(),
+            is_over: false,
         }
     }
 }
 
+impl<S, B, R> Service<Request<B>> for Traced<S>
+where
+    S: Service<Request<B>, Response = Response<R>, Error = Error>,
+{
+    type Response = Response<R>;
+    type Error = Error;
+    type Future = TracedFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    #[inline]
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let watch = self.watch(&mut request);
+        // What is done in `call` itself belongs to it, too.
+        let inner = watch.span.in_scope(|| self.inner.call(request));
+        TracedFuture::new(inner, watch)
+    }
+}
+
+/// A shared one over what can be called when it is shared.
+impl<'a, S, B, R, F> Service<Request<B>> for &'a Traced<S>
+where
+    &'a S: Service<Request<B>, Response = Response<R>, Error = Error, Future = F>,
+    F: Future<Output = Result<Response<R>, Error>>,
+{
+    type Response = Response<R>;
+    type Error = Error;
+    type Future = TracedFuture<F>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        (&self.inner).poll_ready(cx)
+    }
+
+    #[inline]
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let watch = self.watch(&mut request);
+        let inner = watch.span.in_scope(|| (&self.inner).call(request));
+        TracedFuture::new(inner, watch)
+    }
+}
+
 // === impl TracedFuture ===
+
+impl<F> TracedFuture<F> {
+    #[inline]
+    const fn new(inner: F, watch: Watch) -> Self {
+        let inner = Some(inner);
+        Self { inner, watch }
+    }
+}
 
 impl<F, R> Future for TracedFuture<F>
 where
