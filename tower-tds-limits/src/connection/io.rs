@@ -1,7 +1,7 @@
 use std::{
     io,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
 };
 
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -42,6 +42,8 @@ struct Held<T> {
     place: Place,
     permit: ConnectionPermit,
     begun: Begun,
+    /// Whom the limit would wake to read.
+    reader: Option<Waker>,
 }
 
 // === impl LimitedIo ===
@@ -62,16 +64,17 @@ impl<T: Unpin> LimitedIo<T> {
             place,
             permit,
             begun,
+            reader: None,
         });
         Self { held, close }
     }
 
     fn with<R>(
         mut self: Pin<&mut Self>,
-        poll: impl FnOnce(Pin<&mut T>, &Place) -> Poll<io::Result<R>>,
+        poll: impl FnOnce(Pin<&mut T>, &Place, &mut Option<Waker>) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
         match &mut self.held {
-            Some(held) => poll(Pin::new(&mut held.socket), &held.place),
+            Some(held) => poll(Pin::new(&mut held.socket), &held.place, &mut held.reader),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
@@ -80,7 +83,7 @@ impl<T: Unpin> LimitedIo<T> {
         self: Pin<&mut Self>,
         write: impl FnOnce(Pin<&mut T>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        self.with(|socket, place| {
+        self.with(|socket, place, _| {
             let written = write(socket);
             place.told(|usage| usage.wrote(written.is_pending()));
             written
@@ -94,8 +97,8 @@ impl<T: Read + Unpin> Read for LimitedIo<T> {
         cx: &mut Context<'_>,
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        self.with(|socket, place| {
-            if place.is_to_leave(cx.waker()) {
+        self.with(|socket, place, reader| {
+            if place.is_to_leave(reader, cx.waker()) {
                 // Nothing was read: the end, as if the server had closed an idle connection.
                 return Poll::Ready(Ok(()));
             }
@@ -114,11 +117,11 @@ impl<T: Write + Unpin> Write for LimitedIo<T> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|socket, _| socket.poll_flush(cx))
+        self.with(|socket, _, _| socket.poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|socket, _| socket.poll_shutdown(cx))
+        self.with(|socket, _, _| socket.poll_shutdown(cx))
     }
 
     fn is_write_vectored(&self) -> bool {

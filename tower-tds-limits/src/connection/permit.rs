@@ -1,10 +1,7 @@
 //! One socket's place in its limit, from before `connect` until its server has closed.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     task::Waker,
 };
 
@@ -13,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::{
     connection::{
-        sockets::{Connections, SocketKey},
+        sockets::{Connections, SocketKey, Told},
         usage::{Head, Mark, Rest, Usage},
     },
     queue::{Limit, Queue},
@@ -32,9 +29,7 @@ pub(crate) struct ConnectionPermit {
 pub(super) struct Place {
     queue: Arc<Queue<Connections>>,
     key: SocketKey,
-    /// Whether it has carried an answer that was no 416: a head may be read when the socket has ended already,
-    /// and is forgotten. Set and read under the queue's lock, which orders it.
-    worked: Arc<AtomicBool>,
+    flags: Arc<Told>,
 }
 
 // === impl ConnectionPermit ===
@@ -50,14 +45,16 @@ impl ConnectionPermit {
 
     /// The connecting came to a socket, which is this while it carries nothing.
     pub(super) fn opened(&mut self, unused: Rest) -> Place {
-        let opened = |connections: &mut Connections, now| connections.opened(unused, now);
+        let flags = Arc::<Told>::default();
+        let told = Arc::clone(&flags);
+        let opened = |connections: &mut Connections, now| connections.opened(unused, told, now);
         let (key, leaving) = self.queue.update_now(opened);
         wake(leaving);
         self.key = Some(key);
         Place {
             queue: Arc::clone(&self.queue),
             key,
-            worked: Arc::default(),
+            flags,
         }
     }
 
@@ -103,9 +100,9 @@ impl Place {
     /// A head is here, of an answer that was taken out of the pool at `at`.
     pub(super) fn answered(&self, head: Head, at: Option<Mark>) {
         let news = self.queue.read(|connections| {
-            let has_worked = self.worked.load(Ordering::Relaxed);
+            let has_worked = self.flags.worked.load(Ordering::Relaxed);
             if head.status != StatusCode::RANGE_NOT_SATISFIABLE {
-                self.worked.store(true, Ordering::Relaxed);
+                self.flags.worked.store(true, Ordering::Relaxed);
             }
             connections.head(self.key, has_worked, head, at)
         });
@@ -114,14 +111,20 @@ impl Place {
         }
     }
 
-    /// Whether the reader is to be given the end of the stream; if not, it is woken for it.
-    pub(super) fn is_to_leave(&self, reader: &Waker) -> bool {
+    /// Whether the reader is to be given the end of the stream; if not, it is woken for it. `known` is whom the
+    /// limit would wake, by the call before: while that is the same, only one that was asked takes the lock.
+    pub(super) fn is_to_leave(&self, known: &mut Option<Waker>, reader: &Waker) -> bool {
+        let is_known = matches!(known, Some(known) if known.will_wake(reader));
+        if is_known && !self.flags.asked.load(Ordering::Acquire) {
+            return false;
+        }
         let key = self.key;
         let (leaves, replaced) = self
             .queue
             .read(|connections| connections.is_to_leave(key, reader));
         // What a waker drops may look here.
         drop(replaced);
+        *known = (!leaves).then(|| reader.clone());
         leaves
     }
 

@@ -6,6 +6,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::Waker,
     time::Duration,
 };
@@ -50,8 +54,19 @@ pub(crate) struct Connections {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SocketKey(u64);
 
+/// What a socket and the limit tell each other without the lock.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Whether it was asked to leave since its reader looked. Set under the queue's lock, before the reader is woken.
+    pub(super) asked: AtomicBool,
+    /// Whether it has carried an answer that was no 416: a head may be read when the socket has ended already,
+    /// and is forgotten. Set and read under the queue's lock, which orders it.
+    pub(super) worked: AtomicBool,
+}
+
 #[derive(Debug)]
 struct Socket {
+    told: Arc<Told>,
     usage: Usage,
     state: State,
     /// Whether the service has accepted a request on it.
@@ -116,10 +131,16 @@ impl Connections {
     }
 
     /// There is a socket now, which is this while it carries nothing.
-    pub(super) fn opened(&mut self, unused: Rest, now: Instant) -> (SocketKey, Vec<Waker>) {
+    pub(super) fn opened(
+        &mut self,
+        unused: Rest,
+        told: Arc<Told>,
+        now: Instant,
+    ) -> (SocketKey, Vec<Waker>) {
         let key = SocketKey(self.opened);
         self.opened = self.opened.saturating_add(1);
         let socket = Socket {
+            told,
             usage: Usage::new(unused),
             state: State::Busy,
             tried: false,
@@ -175,6 +196,7 @@ impl Connections {
             return (false, None);
         };
         let leaves = socket.state == LEAVING;
+        socket.told.asked.store(leaves, Ordering::Relaxed);
         let known = matches!(&socket.reader, Some(known) if known.will_wake(reader));
         let replaced = if known || leaves {
             None
@@ -304,7 +326,12 @@ impl Connections {
     fn ask(&mut self, key: SocketKey) -> Option<Waker> {
         let idle = self.sockets.get(&key)?.usage.rest().is_some();
         self.set_state(key, if idle { LEAVING } else { State::Busy });
-        self.sockets.get_mut(&key)?.reader.take_if(|_| idle)
+        let socket = self.sockets.get_mut(&key)?;
+        if idle {
+            // Release: whoever polls since then sees it, or is woken after it.
+            socket.told.asked.store(true, Ordering::Release);
+        }
+        socket.reader.take_if(|_| idle)
     }
 
     fn set_state(&mut self, key: SocketKey, state: State) {

@@ -3,7 +3,15 @@
     reason = "an overflow in a test is a failed test"
 )]
 
-use std::{num::NonZeroU32, sync::Arc, task::Waker, time::Duration};
+use std::{
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Wake, Waker},
+    time::Duration,
+};
 
 use http::{Response, StatusCode, Version};
 
@@ -11,7 +19,7 @@ use super::{Exchange, Handle};
 use crate::{
     Limiter, Limits,
     connection::{
-        permit::{ConnectionPermit, Place},
+        permit::{ConnectionPermit, Place, wake},
         sockets::Connections,
         usage::Rest,
     },
@@ -24,6 +32,16 @@ struct Socket {
     place: Place,
     pooled: Handle,
     _permit: ConnectionPermit,
+}
+
+/// How often somebody was woken.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 // === impl Socket ===
@@ -64,7 +82,7 @@ impl Socket {
     }
 
     fn leaves(&self) -> bool {
-        self.place.is_to_leave(Waker::noop())
+        self.place.is_to_leave(&mut None, Waker::noop())
     }
 
     /// A response as a pool gives it out.
@@ -132,6 +150,35 @@ async fn a_request_that_comes_first_takes_back_that_the_socket_shall_leave() {
     drop(socket.ok());
     assert!(socket.makes_room());
     assert!(socket.leaves());
+}
+
+/// Between two looks nobody takes the lock for it: whatever it is asked has to reach it all the same.
+#[tokio::test]
+async fn a_reader_that_is_known_is_woken_and_told_each_time_that_its_socket_is_to_leave() {
+    let socket = Socket::open();
+    let mut known = None;
+    let (mut woken, waker) = (0, Arc::new(Count::default()));
+    for _ in 0..3 {
+        let reader = Waker::from(Arc::clone(&waker));
+        socket.wrote(false);
+        assert!(!socket.place.is_to_leave(&mut known, &reader));
+        drop(socket.ok());
+        // Its pool reads on while it is idle.
+        assert!(!socket.place.is_to_leave(&mut known, &reader));
+        let long = Duration::from_secs(10);
+        let waits = |connections: &mut Connections, now| connections.waits(1, now + long);
+        wake(socket.queue.update_now(waits));
+        woken += 1;
+        assert_eq!(waker.0.load(Ordering::Relaxed), woken);
+        // A request comes first, and takes it back before the reader looks.
+        socket.wrote(false);
+        assert!(!socket.place.is_to_leave(&mut known, &reader));
+        drop(socket.ok());
+        wake(socket.queue.update_now(waits));
+        woken += 1;
+        assert_eq!(waker.0.load(Ordering::Relaxed), woken);
+        assert!(socket.place.is_to_leave(&mut known, &reader));
+    }
 }
 
 #[tokio::test]

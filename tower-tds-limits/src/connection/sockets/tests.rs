@@ -3,7 +3,7 @@
     reason = "an overflow in a test is a failed test"
 )]
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use http::StatusCode;
 use proptest::{collection::vec, prelude::*};
@@ -27,7 +27,7 @@ fn connections(most: u32) -> Connections {
 /// A socket that is free until something is written on it, and free again when that is answered.
 fn open(connections: &mut Connections, now: Instant) -> SocketKey {
     connections.admit(now);
-    connections.opened(Rest::Free, now).0
+    connections.opened(Rest::Free, Arc::default(), now).0
 }
 
 fn work(connections: &mut Connections, socket: SocketKey, now: Instant) {
@@ -226,7 +226,7 @@ proptest! {
                     connecting -= 1;
                 }
                 Event::Open if connecting > 0 => {
-                    sockets.push((connections.opened(Rest::Free, now).0, true));
+                    sockets.push((connections.opened(Rest::Free, Arc::default(), now).0, true));
                     connecting -= 1;
                 }
                 Event::Rest(n) => {
