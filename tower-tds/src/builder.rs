@@ -447,13 +447,11 @@ impl Builder {
 
 // === impl Address ===
 
-/// Its origin.
+/// Its host.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let uri = self.0.parse::<Uri>().unwrap_or_default();
-        let host = uri.host().unwrap_or("unreadable");
-        write!(f, "{}://{host}", uri.scheme_str().unwrap_or_default())?;
-        uri.port().map_or(Ok(()), |port| write!(f, ":{port}"))
+        let address = self.0.parse::<Uri>().unwrap_or_default();
+        f.write_str(address.host().unwrap_or("unreadable"))
     }
 }
 
