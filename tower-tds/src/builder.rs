@@ -386,7 +386,13 @@ impl Builder {
                         .map_err(|error| BuildError::because("the proxy is not usable", error))?;
                 }
                 clients(&limiters, self.protocol, |limiter, protocol| {
-                    connector(limiter, protocol, self.schemes, tls.clone(), &self.proxies)
+                    connector(
+                        limiter,
+                        protocol,
+                        self.schemes,
+                        tls.clone(),
+                        self.proxies.clone(),
+                    )
                 })
             }
         };

@@ -31,7 +31,7 @@ use pin_project_lite::pin_project;
 use rustls::ClientConfig;
 use tower::{
     BoxError, Layer,
-    timeout::{Timeout, future::ResponseFuture as Bounded},
+    timeout::{Timeout, future as timeout},
     util::MapFuture,
 };
 use tower_service::Service;
@@ -75,7 +75,14 @@ pub(crate) struct Clients {
 }
 
 /// A connector of the user's own, as what is made of it.
-pub(crate) struct Given(Box<dyn FnOnce(&Limiters, Protocol) -> Clients + Send>);
+pub(crate) struct Given(Box<MakeClients>);
+
+type MakeClients = dyn FnOnce(&Limiters, Protocol) -> Clients + Send;
+
+/// A connector with an end to its connecting.
+type Bounded<C> = MapFuture<Timeout<C>, fn(Connecting<C>) -> Pin<Box<Connecting<C>>>>;
+
+type Connecting<C> = timeout::ResponseFuture<<C as Service<Uri>>::Future>;
 
 // === impl Http ===
 
@@ -223,8 +230,13 @@ pub(crate) fn connector(
     protocol: Protocol,
     schemes: Schemes,
     tls: ClientConfig,
-    proxies: &Proxies,
-) -> impl Connect + Service<Uri, Error = BoxError> + Clone + Send + Sync + 'static {
+    proxies: Proxies,
+) -> impl Connect
++ Service<Uri, Response: Send, Error = BoxError, Future: Send>
++ Clone
++ Send
++ Sync
++ 'static {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -245,14 +257,9 @@ pub(crate) fn connector(
 
 /// Without a bound nothing ends a handshake that goes on in the background, where a pool leaves it whose request has got
 /// another socket. Boxed, since hyper asks for a future that can be moved.
-fn bounded<C>(connector: C) -> MapFuture<Timeout<C>, fn(Bounded<C::Future>) -> Connecting<C>>
-where
-    C: Service<Uri>,
-{
+fn bounded<C: Service<Uri>>(connector: C) -> Bounded<C> {
     MapFuture::new(Timeout::new(connector, HANDSHAKE_TIMEOUT), Box::pin)
 }
-
-type Connecting<C> = Pin<Box<Bounded<<C as Service<Uri>>::Future>>>;
 
 fn builder(protocol: Protocol) -> legacy::Builder {
     let mut builder = Client::builder(Background::new(TokioExecutor::new()));

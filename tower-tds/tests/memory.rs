@@ -1,7 +1,6 @@
 //! A large body goes through a program in little memory, however large it is.
 #![cfg(target_os = "linux")]
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
-#![expect(clippy::print_stdout, reason = "another process says what it used")]
 
 use std::{env, fs::File, io::Write as _, process::Command};
 

@@ -1,7 +1,6 @@
 //! How connections are made: by a connector of the user's own, or as the environment says.
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
-#![expect(clippy::print_stdout, reason = "another process says what it built")]
 
 use std::{
     env,

@@ -14,10 +14,12 @@ use tower_tds_limits::Limits;
 use super::*;
 use crate::tls::Tls;
 
-fn secure(limiter: Limiter) -> impl Service<Uri, Error = BoxError, Future: Send> + Clone + Send {
+fn secure(
+    limiter: Limiter,
+) -> impl Service<Uri, Response: Send, Error = BoxError, Future: Send> + Clone + Send {
     let tls = Tls::default().config(true).expect("roots");
     let (protocol, schemes) = (Protocol::Http1, Schemes::HttpsOnly);
-    connector(limiter, protocol, schemes, tls, &Proxies::default())
+    connector(limiter, protocol, schemes, tls, Proxies::default())
 }
 
 #[tokio::test]
