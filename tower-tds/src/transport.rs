@@ -90,6 +90,10 @@ impl<B> Http<B>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
+    #[cfg_attr(
+        not(feature = "http2"),
+        expect(unused_mut, reason = "HTTP/1 needs no setting")
+    )]
     fn new<C>(client: Client<C, B>, protocol: Protocol) -> Self
     where
         C: Connect + Clone + Send + Sync + 'static,
@@ -261,6 +265,10 @@ fn bounded<C: Service<Uri>>(connector: C) -> Bounded<C> {
     MapFuture::new(Timeout::new(connector, HANDSHAKE_TIMEOUT), Box::pin)
 }
 
+#[cfg_attr(
+    not(feature = "http2"),
+    expect(unused_mut, reason = "HTTP/1 needs no setting")
+)]
 fn builder(protocol: Protocol) -> legacy::Builder {
     let mut builder = Client::builder(Background::new(TokioExecutor::new()));
     match protocol {
