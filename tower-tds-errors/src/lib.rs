@@ -31,7 +31,7 @@ pub use self::retry::policy::RetryPolicy;
 pub use self::retry::replay::{CloneBody, Replay};
 pub use self::retry::request::{Attempt, Deadline, Repeat, Retried};
 pub use self::retry::state::{RetryState, decide};
-pub use self::retry::{Retry, RetryLayer};
+pub use self::retry::{Failure, Retry, RetryLayer};
 
 /// Terms, who owns what, and the obligations that tests carry in their names.
 #[cfg(doc)]

@@ -40,9 +40,7 @@ pub(crate) mod state;
 /// Use it outermost: each attempt then takes the current token, a new permit and, if need be, a
 /// new connection. Which failures are retried, and how, stands on the crate's front page.
 ///
-/// The service below has to fail with what is `Into<Error>`. If the compiler misses a `From` for
-/// [`Error`](crate::Error), put [`ClassifyLayer`](crate::ClassifyLayer) below, and make the errors
-/// of what is in between into this one by `map_err` and [`Error::new`](crate::Error::new).
+/// The service below has to fail with a [`Failure`].
 ///
 /// # Examples
 ///
@@ -126,6 +124,21 @@ struct Settings {
     budget: Option<Budget>,
     waits: Option<Arc<dyn Fn() -> Cow<'static, str> + Send + Sync>>,
 }
+
+/// What a retry can be told by: whatever is `Into<Error>`.
+///
+/// Put [`ClassifyLayer`](crate::ClassifyLayer) below, and make the errors of what is in between into [`Error`] by
+/// `map_err` and [`Error::new`].
+#[diagnostic::on_unimplemented(
+    message = "the retry layer cannot read the error of the service below it",
+    label = "no `Failure`: `{Self}`",
+    note = "the errors of `tower-tds` become one by `.map_err(into_error)` right below the retry layer",
+    note = "those of a client become one by a `ClassifyLayer`, others by a `From` for `Error`"
+)]
+pub trait Failure: Into<Error> {}
+
+#[diagnostic::do_not_recommend]
+impl<E: Into<Error>> Failure for E {}
 
 // === impl RetryLayer ===
 
@@ -252,7 +265,7 @@ impl<S, P: Clone> Layer<S> for RetryLayer<P> {
 impl<S, P, B, R> Service<Request<B>> for Retry<S, P>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
-    S::Error: Into<Error>,
+    S::Error: Failure,
     P: Replay<B>,
 {
     type Response = Response<R>;

@@ -130,7 +130,7 @@ pub use self::{
     quota::Quota,
     request::{
         Detach, DetachLayer, Feedback, Outcome, PermitBody, ReadResponse, ReadStatus, RequestLimit,
-        RequestLimitLayer, Served,
+        RequestLimitLayer, Served, held,
     },
     rules::{Burst, Rules},
     waits::{WaitCause, Waited},

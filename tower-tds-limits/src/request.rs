@@ -20,14 +20,14 @@ use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
 
+pub(crate) use self::permit::RequestPermit;
 pub use self::{
     body::PermitBody,
-    detach::{Detach, DetachFuture, DetachLayer},
+    detach::{Detach, DetachFuture, DetachLayer, held},
     feedback::{Feedback, Outcome, ReadResponse, ReadStatus},
     future::ResponseFuture,
     served::Served,
 };
-pub(crate) use self::{detach::held, permit::RequestPermit};
 use self::{
     future::{Waiting, WaitsFor},
     loan::Inner,

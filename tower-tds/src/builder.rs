@@ -6,13 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use bytes::Bytes;
 use http::{HeaderValue, Uri, uri::Scheme};
-use http_body_util::Full;
+use hyper::rt::{Read, Write};
+use hyper_util::client::legacy::connect::Connection;
 use tower::{BoxError, ServiceBuilder};
 use tower_oidc_cc::{
     ConfigError, Credentials, Origin, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
 };
+use tower_service::Service;
 use tower_tds_errors::{ClassifyLayer, Deadline, GuardLayer, RetryLayer};
 use tower_tds_limits::{Limits, RequestLimitLayer};
 
@@ -21,13 +22,12 @@ use crate::{
     base::Base,
     client::Shared,
     compression::Compression,
-    limiters::{Limiters, SharedLimits},
-    misdirected::Misdirected,
+    limiters::SharedLimits,
     proxy::Proxies,
     request::ReplayBytes,
     tls::Tls,
     trace::Name,
-    transport::{Http, Schemes, connector, pooled, unpooled},
+    transport::{Given, Protocol, Schemes, clients, connector},
 };
 
 /// Puts a [`Client`] together: what cannot be defaulted is in [`Client::builder`], the rest here.
@@ -47,8 +47,8 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct Builder {
-    auth_url: String,
-    base_url: String,
+    auth_url: Address,
+    base_url: Address,
     credentials: Provider,
     renewal: Renewal,
     limits: SharedLimits,
@@ -56,12 +56,17 @@ pub struct Builder {
     deadline: Option<Deadline>,
     guard: GuardLayer,
     schemes: Schemes,
+    protocol: Protocol,
     compression: Compression,
     user_agent: String,
     tls: Tls,
     proxies: Proxies,
+    connector: Option<Given>,
     name: Name,
 }
+
+/// As it was given. It may have a password in it.
+struct Address(String);
 
 /// What the user makes of the token's settings, which only exist once the addresses are read.
 struct Renewal(Box<dyn FnOnce(TokenSourceBuilder) -> TokenSourceBuilder + Send>);
@@ -71,8 +76,8 @@ struct Renewal(Box<dyn FnOnce(TokenSourceBuilder) -> TokenSourceBuilder + Send>)
 impl Builder {
     pub(crate) fn new(auth_url: &str, base_url: &str, credentials: Provider) -> Self {
         Self {
-            auth_url: auth_url.to_owned(),
-            base_url: base_url.to_owned(),
+            auth_url: Address(auth_url.to_owned()),
+            base_url: Address(base_url.to_owned()),
             credentials,
             renewal: Renewal(Box::new(|tokens| tokens)),
             limits: Limits::default().into(),
@@ -80,10 +85,12 @@ impl Builder {
             deadline: None,
             guard: GuardLayer::new(),
             schemes: Schemes::HttpsOnly,
+            protocol: Protocol::Http1,
             compression: Compression::Off,
             user_agent: USER_AGENT.to_owned(),
             tls: Tls::default(),
             proxies: Proxies::default(),
+            connector: None,
             name: None,
         }
     }
@@ -267,11 +274,65 @@ impl Builder {
         self
     }
 
-    /// Reaches addresses through the proxies that `HTTPS_PROXY`, `HTTP_PROXY` and `ALL_PROXY` name,
-    /// but for those in `NO_PROXY`. Otherwise the environment is not looked at.
+    /// Reaches addresses through the proxy that the environment names, as curl reads it: the first of `HTTPS_PROXY` and
+    /// `https_proxy` that is set, or else of `ALL_PROXY` and `all_proxy`, but for the hosts in the first of `NO_PROXY` and
+    /// `no_proxy`. `HTTP_PROXY` does not count, since plain http never leaves this machine. Otherwise the environment is
+    /// not looked at.
     #[must_use]
     pub fn env_proxies(mut self) -> Self {
         self.proxies = Proxies::from_env();
+        self
+    }
+
+    /// Makes connections by this connector: over a Unix socket, another TLS, a tunnel, a test's own pipe.
+    ///
+    /// It is asked as hyper-util asks one, for an address of the service or of the token endpoint, and everything between
+    /// the two is its own, TLS and proxies as well: their settings are an error beside it. Whether an https address is
+    /// reached by TLS is up to it. What it makes is inside of the connection limit, so that it should make one socket of
+    /// one call, within 20 s; its readiness is not timed.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[cfg(unix)]
+    /// # fn run(builder: tower_tds::Builder) -> Result<(), tower_tds::BuildError> {
+    /// use hyper_util::rt::TokioIo;
+    /// use tokio::net::UnixStream;
+    ///
+    /// let sidecar = tower::service_fn(async |_service: http::Uri| {
+    ///     Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect("/run/sidecar.sock").await?))
+    /// });
+    /// let client = builder.connector(sidecar).build()?;
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn connector<C>(mut self, connector: C) -> Self
+    where
+        C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        C::Response: Read + Write + Connection + Send + Unpin + 'static,
+    {
+        self.connector = Some(Given::new(connector));
+        self
+    }
+
+    /// Speaks HTTP/2 on data connections, and nothing else: agreed on by ALPN over TLS, and known beforehand where http
+    /// is let through. Tokens are asked for by HTTP/1.1.
+    ///
+    /// All calls share one socket, and a second one while the first is being left: the limit of connections holds, and is
+    /// hardly ever reached. The limits count requests all the same: a permit of the quota each, and a place in flight
+    /// to the end of the body. A server that leaves (GOAWAY) loses no call: what it has taken it answers, and what it has
+    /// not taken is sent again. But what breaks the socket fails all calls that are on it. One that says nothing for 20 s,
+    /// while calls wait, is given up.
+    #[cfg(feature = "http2")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "http2")))]
+    #[must_use]
+    pub fn http2(mut self) -> Self {
+        self.protocol = Protocol::Http2;
         self
     }
 
@@ -289,11 +350,11 @@ impl Builder {
     /// leave no connection beside the token's, if a certificate, a proxy or the user agent cannot be
     /// used, or if there are no root certificates. What `SSL_CERT_FILE` names has to be readable.
     pub fn build(self) -> Result<Client, BuildError> {
-        let base = self.base_url.parse::<Uri>().map_err(|error| {
+        let base = self.base_url.0.parse::<Uri>().map_err(|error| {
             BuildError::because("the base URL is not usable: give https://host", error)
         })?;
         let origin = self.origin(&base)?;
-        if self.base_url.contains('#') {
+        if self.base_url.0.contains('#') {
             return Err(BuildError::new(
                 "the base URL has a fragment, which is not sent",
             ));
@@ -306,28 +367,42 @@ impl Builder {
 
         let limiters = self.limits.limiters()?;
         let longest_turn = limiters.longest_turn();
-        let Limiters {
-            data,
-            token_sockets,
-        } = limiters;
-
-        let token_url = self.auth_url.parse::<Uri>().unwrap_or_default();
-        let secure = |uri: &Uri| uri.scheme() != Some(&Scheme::HTTP);
-        let tls = self.tls.config(secure(&base_url) || secure(&token_url))?;
-        for target in [&base_url, &token_url] {
-            let checked = self.proxies.check(target);
-            checked.map_err(|error| BuildError::because("the proxy is not usable", error))?;
-        }
-        let connector = |limiter| connector(limiter, self.schemes, tls.clone(), &self.proxies);
-        let token_http: Http<Full<Bytes>> = pooled(connector(token_sockets));
-        let connector = connector(data.clone());
-        let data_http = Misdirected::new(pooled(connector.clone()), unpooled(connector));
+        let clients = match self.connector {
+            Some(given) if self.tls.is_untouched() && self.proxies.is_none() => {
+                given.clients(&limiters, self.protocol)
+            }
+            Some(_) => {
+                return Err(BuildError::new(
+                    "settings of TLS and of proxies are ignored where a connector is given: leave them to it",
+                ));
+            }
+            None => {
+                let token_url = self.auth_url.0.parse::<Uri>().unwrap_or_default();
+                let secure = |uri: &Uri| uri.scheme() != Some(&Scheme::HTTP);
+                let tls = self.tls.config(secure(&base_url) || secure(&token_url))?;
+                for target in [&base_url, &token_url] {
+                    let checked = self.proxies.check(target);
+                    checked
+                        .map_err(|error| BuildError::because("the proxy is not usable", error))?;
+                }
+                clients(&limiters, self.protocol, |limiter, protocol| {
+                    connector(
+                        limiter,
+                        protocol,
+                        self.schemes,
+                        tls.clone(),
+                        self.proxies.clone(),
+                    )
+                })
+            }
+        };
+        let data = limiters.data;
 
         // A gateway before both counts both; and whoever waits for a permit may wait for a token.
         let token_http = ServiceBuilder::new()
             .map_err(unwrapped)
             .layer(RequestLimitLayer::new(data.first_in_line()))
-            .service(token_http);
+            .service(clients.tokens);
         let Renewal(settings) = self.renewal;
         let tokens = TokenSource::builder(endpoint, self.credentials).readiness(longest_turn);
         let tokens = settings(tokens).build(token_http);
@@ -338,7 +413,7 @@ impl Builder {
         let read = ServiceBuilder::new()
             .layer(self.guard)
             .layer(ClassifyLayer::new())
-            .service(data_http);
+            .service(clients.data);
         let stack = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
             .retry(retry.replay(ReplayBytes))
             .named(self.name.clone())
@@ -365,12 +440,22 @@ impl Builder {
 
     fn endpoint(&self) -> Result<TokenEndpoint, BuildError> {
         match self.schemes {
-            Schemes::HttpsOnly => TokenEndpoint::keycloak(&self.auth_url, REALM),
-            Schemes::LoopbackHttp => TokenEndpoint::keycloak_loopback(&self.auth_url, REALM),
+            Schemes::HttpsOnly => TokenEndpoint::keycloak(&self.auth_url.0, REALM),
+            Schemes::LoopbackHttp => TokenEndpoint::keycloak_loopback(&self.auth_url.0, REALM),
         }
         .map_err(|error: ConfigError| {
             BuildError::because("the authentication URL is not usable", error)
         })
+    }
+}
+
+// === impl Address ===
+
+/// Its host.
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = self.0.parse::<Uri>().unwrap_or_default();
+        f.write_str(address.host().unwrap_or("unreadable"))
     }
 }
 

@@ -29,8 +29,10 @@ use crate::{
 /// otherwise put `.map_future(Box::pin)` between the two.
 ///
 /// Nothing is sent after a deadline, and a call whose caller goes is seen to its end, as far as the client says where it
-/// is: hyper-util's does, through the connection limit. Over one that connects in a task of its own, as reqwest and
-/// tonic do, a request whose connection comes late may be sent after its deadline.
+/// is: hyper-util's does, through the connection limit, and so does `Reqwest` of this crate. Over tonic's channel, which
+/// connects in a task of its own, a request whose connection comes late may be sent up to ten seconds after its
+/// deadline, but not after the channel's own `Endpoint::connect_timeout`: set one. Over hyper-util's `client::pool` the
+/// call that has made a connection is dropped with its caller.
 ///
 /// Token requests count at the service as well: build the [`TokenSource`] over a client behind
 /// [`Limiter::first_in_line`].

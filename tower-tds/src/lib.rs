@@ -64,6 +64,7 @@
 //! | `ring` | yes | ring does the cryptography of TLS |
 //! | `aws-lc-rs` | no | aws-lc does it; it needs a C compiler |
 //! | `platform-verifier` | no | `Builder::platform_verifier`: the platform judges certificates |
+//! | `http2` | no | `Builder::http2`: data connections speak HTTP/2 |
 //! | `json` | no | [`Response::json`] |
 //! | `serde` | no | [`Status`] can be serialized |
 //! | `metrics` | no | calls, attempts and waits are counted for the `metrics` facade, and `Status::record` sets the rest |

@@ -15,7 +15,7 @@ use tower::{BoxError, Layer};
 use tower_service::Service;
 
 /// Which proxies there are.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) enum Proxies {
     #[default]
     None,
@@ -69,10 +69,19 @@ impl Proxies {
         }))
     }
 
+    /// Whether nothing was set.
+    pub(crate) const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
     /// Whether what was set can be used for `target`.
     pub(crate) fn check(&self, target: &Uri) -> Result<(), BoxError> {
         match self {
             Self::One(_) if target.scheme() == Some(&Scheme::HTTP) => return Err(LEADS_AWAY.into()),
+            // hyper-util reads no proxies there: a request's header could name one (httpoxy).
+            Self::Named(_) if std::env::var_os("REQUEST_METHOD").is_some() => {
+                return Err(IN_CGI.into());
+            }
             Self::Named(_) => NAMES.into_iter().try_for_each(|name| {
                 // What cannot be read would be no proxy at all, and is not shown: it may have a password.
                 match std::env::var(name) {
@@ -97,6 +106,17 @@ impl<C> Layer<C> for Proxies {
             inner,
             proxies: self.clone(),
         }
+    }
+}
+
+/// Without addresses, which may have passwords.
+impl fmt::Debug for Proxies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::One(_) => "One",
+            Self::Named(_) => "Named",
+        })
     }
 }
 
@@ -153,6 +173,9 @@ const UNUSABLE: &str = "write it as http://host:port; what it tunnels is encrypt
 
 const LEADS_AWAY: &str =
     "plain http is for this machine alone, and a proxy leads away from it: leave one of them out";
+
+const IN_CGI: &str = "the environment's proxies are not read in a CGI program, which REQUEST_METHOD tells: give one by \
+     Builder::proxy";
 
 /// Of an encrypted address, as curl reads them.
 const NAMES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];

@@ -44,14 +44,25 @@ impl Tls {
         self.whole = Some(whole);
     }
 
+    /// Whether nothing was set.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.whole.is_none() && self.is_plain()
+    }
+
+    /// Whether nothing was set that belongs into a whole configuration.
+    fn is_plain(&self) -> bool {
+        #[cfg(feature = "platform-verifier")]
+        let judged = self.judged_by_the_platform;
+        #[cfg(not(feature = "platform-verifier"))]
+        let judged = false;
+        !judged && self.roots.is_empty() && self.identity.is_none()
+    }
+
     /// What rustls makes of them. Whoever speaks no TLS needs no root certificates.
     pub(crate) fn config(self, speaks_tls: bool) -> Result<ClientConfig, BuildError> {
+        let is_plain = self.is_plain();
         if let Some(whole) = self.whole {
-            #[cfg(feature = "platform-verifier")]
-            let judged = self.judged_by_the_platform;
-            #[cfg(not(feature = "platform-verifier"))]
-            let judged = false;
-            if judged || !self.roots.is_empty() || self.identity.is_some() {
+            if !is_plain {
                 return Err(BuildError::new(
                     "certificates are ignored where the whole TLS configuration is given: put them into it",
                 ));
@@ -92,7 +103,7 @@ impl Tls {
             own.extend(believe(&mut roots, pem)?);
         }
         #[cfg(feature = "platform-verifier")]
-        if self.judged_by_the_platform && speaks_tls {
+        if self.judged_by_the_platform && speaks_tls && HAS_A_JUDGE {
             let provider = Arc::clone(builder.crypto_provider());
             let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(own, provider)
                 .map_err(|error| {
@@ -155,17 +166,24 @@ fn believe(
 fn believe_the_platform(roots: &mut RootCertStore) -> Result<(), BuildError> {
     let found = load_native_certs();
     let named = env::var_os("SSL_CERT_FILE").or_else(|| env::var_os("SSL_CERT_DIR"));
-    roots.add_parsable_certificates(found.certs);
+    let (added, _odd) = roots.add_parsable_certificates(found.certs);
     match found.errors.into_iter().next() {
         Some(error) if named.is_some() => Err(BuildError::because(
             "SSL_CERT_FILE or SSL_CERT_DIR names what cannot be read",
             error,
+        )),
+        None if named.is_some() && added == 0 => Err(BuildError::new(
+            "what SSL_CERT_FILE or SSL_CERT_DIR names has no certificate in it",
         )),
         Some(error) if roots.is_empty() => Err(BuildError::because(NO_ROOTS, error)),
         None if roots.is_empty() => Err(BuildError::new(NO_ROOTS)),
         Some(_) | None => Ok(()),
     }
 }
+
+/// Elsewhere the verifier would read the same files, and be silent about those that it cannot read.
+#[cfg(feature = "platform-verifier")]
+const HAS_A_JUDGE: bool = cfg!(any(windows, target_vendor = "apple", target_os = "android"));
 
 const NO_ROOTS: &str = "no root certificates: install the platform's, name a file in SSL_CERT_FILE, or \
      give one by Builder::root_certificate";

@@ -35,16 +35,20 @@ use hyper_util::{
     },
     rt::{TokioExecutor, TokioIo},
 };
-use tds_sim::{Config, Server, Summary};
-use tokio::{net::TcpListener, task::JoinSet};
+use tds_sim::{Config, Faults, Server, Summary};
+use tokio::{
+    net::TcpListener,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 use tonic::transport::{Channel, Endpoint};
-use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, layer::layer_fn, util::AndThen};
 use tower_http::{
     catch_panic::CatchPanicLayer, set_header::SetRequestHeaderLayer, timeout::TimeoutLayer,
     trace::TraceLayer,
 };
 use tower_tds::{
-    Client, Credentials, Error, Kind, Limits, Reqwest,
+    Client, Credentials, Deadline, Error, Kind, Limits, Reqwest,
     layers::{
         errors::RetryLayer,
         limits::{Background, ConnectionLimit, ConnectionLimitLayer},
@@ -133,6 +137,87 @@ async fn over_reqwest() {
     let http = Reqwest::new(http).expect("a client");
     let service = ServiceBuilder::new().layer(client.layer()).service(http);
     is_the_whole_stack(&server, service, Bytes::new).await;
+}
+
+/// What becomes of calls that are given up after 100 ms, over a client whose connects take longer, by their deadlines
+/// and by their callers; how many requests the service has seen.
+async fn given_up_while_connecting<S, B, R>(server: &Server, service: S, empty: fn() -> B) -> u64
+where
+    S: Service<Request<B>, Response = Response<R>, Error = Error> + Clone,
+{
+    let call = || {
+        let request = Request::get(format!("{}{PATH}", server.base_url())).body(empty());
+        let mut request = request.expect("a request");
+        let soon = Deadline::after(Duration::from_millis(100));
+        request.extensions_mut().insert(soon);
+        service.clone().oneshot(request)
+    };
+    let error = call().await.map(drop).expect_err("no connection");
+    assert_eq!(error.kind(), Kind::Timeout);
+    let gone = timeout(Duration::from_millis(50), call()).await;
+    assert!(gone.is_err(), "no connection");
+    sleep(Duration::from_millis(1_000)).await;
+    server.ledger().summary().data_calls
+}
+
+#[tokio::test]
+async fn over_reqwest_what_has_no_connection_is_not_sent_after_its_deadline() {
+    let server = start().await;
+    let client = client(&server);
+    client.tokens().ready().await.expect("a token");
+    let slow = layer_fn(|connector| {
+        AndThen::new(connector, async |connection| {
+            sleep(Duration::from_millis(500)).await;
+            Ok(connection)
+        })
+    });
+    let http = reqwest::Client::builder().no_proxy().connector_layer(slow);
+    let http = Reqwest::new(http).expect("a client");
+    let service = ServiceBuilder::new().layer(client.layer()).service(http);
+    let seen = given_up_while_connecting(&server, service, Bytes::new).await;
+    assert_eq!(seen, 0);
+}
+
+#[tokio::test]
+async fn over_reqwest_what_was_sent_is_seen_to_its_end_on_whosever_connection() {
+    let server = start().await;
+    let mut faults = Faults::default();
+    faults.before_head = "400ms".parse().expect("a delay");
+    server.sim().set_faults(faults);
+    let client = client(&server);
+    client.tokens().ready().await.expect("a token");
+    let connects = Arc::<AtomicUsize>::default();
+    let slow = layer_fn(move |connector| {
+        let connects = Arc::clone(&connects);
+        AndThen::new(connector, move |connection| {
+            let is_first = connects.fetch_add(1, Ordering::SeqCst) == 0;
+            let wait = Duration::from_secs(if is_first { 0 } else { 5 });
+            async move {
+                sleep(wait).await;
+                Ok(connection)
+            }
+        })
+    });
+    let http = reqwest::Client::builder().no_proxy().connector_layer(slow);
+    let http = Reqwest::new(http).expect("a client");
+    let service = ServiceBuilder::new().layer(client.layer()).service(http);
+    let call = || {
+        let request = Request::get(format!("{}{PATH}", server.base_url())).body(Bytes::new());
+        tokio::spawn(service.clone().oneshot(request.expect("a request")))
+    };
+    let first = call();
+    sleep(Duration::from_millis(150)).await;
+    // It begins to connect, and takes the first one's connection when that is free.
+    let second = call();
+    let first = first.await.expect("no panic").expect("data").into_body();
+    first.collect().await.expect("a whole body");
+    while server.ledger().summary().data_calls < 2 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    second.abort();
+    client.limiter().idle().await;
+    let seen = server.ledger().summary();
+    assert_eq!((seen.complete, seen.aborted), (2, 0));
 }
 
 /// Connects and shakes hands, for the parts of `hyper_util::client::pool`.
@@ -276,6 +361,34 @@ async fn over_tonics_channel() {
     assert_eq!(body.expect("a whole body").to_bytes(), "data");
     assert_eq!(asked.load(Ordering::SeqCst), 2);
     assert_eq!(client.limiter().snapshot().connections, 1);
+}
+
+#[tokio::test]
+async fn over_tonics_channel_a_connection_that_comes_too_late_has_its_bound() {
+    let (server, (url, asked)) = (start().await, http2().await);
+    let credentials = Credentials::new(server.client_id(), server.client_secret());
+    let credentials = credentials.expect("the simulator's are usable");
+    let client = Client::builder(server.auth_url(), &url, credentials).loopback_http();
+    let client = client.build().expect("loopback is let through");
+    client.tokens().ready().await.expect("a token");
+    let slow = tower::service_fn(async |host: Uri| {
+        sleep(Duration::from_millis(500)).await;
+        HttpConnector::new().oneshot(host).await
+    });
+    let host = Endpoint::from_shared(url.clone()).expect("an address");
+    let host = host.connect_timeout(Duration::from_millis(300));
+    let again = RetryLayer::new().replay(|_: &tonic::body::Body| Some(tonic::body::Body::empty()));
+    let service = ServiceBuilder::new()
+        .layer(client.layer().retry(again))
+        .service(host.connect_with_connector_lazy(slow));
+    let request = Request::get(format!("{url}{PATH}")).body(tonic::body::Body::empty());
+    let mut request = request.expect("a request");
+    let soon = Deadline::after(Duration::from_millis(100));
+    request.extensions_mut().insert(soon);
+    let error = service.clone().oneshot(request).await.map(drop);
+    assert_eq!(error.expect_err("no connection").kind(), Kind::Timeout);
+    sleep(Duration::from_millis(1_000)).await;
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]

@@ -15,7 +15,12 @@ use http::{HeaderMap, HeaderValue, Request};
 use http_body_util::{BodyExt, Full};
 use log::Log;
 use metrics_exporter_prometheus::PrometheusBuilder;
-use opentelemetry::trace::{TraceContextExt, TracerProvider};
+use opentelemetry::{
+    Context,
+    trace::{
+        SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState, TracerProvider,
+    },
+};
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tds_sim::{Config, Faults, Server, Sim};
 use tokio::time::{Instant, timeout};
@@ -249,6 +254,37 @@ async fn each_attempt_tells_the_server_its_own_span_of_the_callers_trace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_state_of_a_trace_that_came_in_is_passed_on() {
+    let _traces = traces();
+    let (sim, layer) = setup(Limits::default());
+    let state = TraceState::from_key_value([("vendor", "a"), ("other", "b")]);
+    let caller = SpanContext::new(
+        TraceId::from(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736),
+        SpanId::from(0x00f0_67aa_0ba9_02b7),
+        TraceFlags::SAMPLED,
+        true,
+        state.expect("a state"),
+    );
+    let job = tracing::info_span!("job");
+    let caller = Context::new().with_remote_span_context(caller);
+    job.set_parent(caller).expect("its first parent");
+    let seen = call(&sim, &layer, |request| {
+        // Of another trace, whose parent went missing.
+        let headers = request.headers_mut();
+        headers.insert("tracestate", HeaderValue::from_static("stale=1"));
+    });
+    let seen = seen.instrument(job).await.expect("data");
+    let parent = text(&seen[0], "traceparent");
+    assert!(
+        parent.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-"),
+        "{parent}"
+    );
+    assert!(!parent.contains("00f067aa0ba902b7"), "{parent}");
+    let states: Vec<_> = seen[0].get_all("tracestate").into_iter().collect();
+    assert_eq!(states, ["vendor=a,other=b"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_traceparent_of_the_caller_goes_out_as_it_is() {
     let _traces = traces();
     let (sim, layer) = setup(Limits::default());
@@ -256,8 +292,10 @@ async fn a_traceparent_of_the_caller_goes_out_as_it_is() {
     let seen = call(&sim, &layer, |request| {
         let headers = request.headers_mut();
         headers.insert("traceparent", HeaderValue::from_static(own));
+        headers.insert("tracestate", HeaderValue::from_static("own=1"));
     });
     let seen = seen.await.expect("data");
+    assert_eq!(text(&seen[0], "tracestate"), "own=1");
     let all: Vec<_> = seen[0].get_all("traceparent").into_iter().collect();
     assert_eq!(all, [own]);
 }

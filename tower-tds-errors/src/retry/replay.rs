@@ -29,6 +29,12 @@
 /// assert_eq!(error.gave_up(), Some(GiveUp::NotReplayable));
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot send a body of this type twice",
+    label = "no `Replay<{B}>`",
+    note = "`CloneBody`, the default, clones it; say by `.replay(..)` how else there is a second one",
+    note = "`RetryLayer::new().replay(|_: &_| None)` sends each body once"
+)]
 pub trait Replay<B> {
     /// A body with the same bytes as `body` has, untouched by what becomes of `body`.
     fn replay(&self, body: &B) -> Option<B>;
@@ -41,6 +47,8 @@ pub struct CloneBody;
 
 // === impl CloneBody ===
 
+// That it is no `Clone` says less than that it cannot be sent twice.
+#[diagnostic::do_not_recommend]
 impl<B: Clone> Replay<B> for CloneBody {
     fn replay(&self, body: &B) -> Option<B> {
         Some(body.clone())
@@ -49,6 +57,7 @@ impl<B: Clone> Replay<B> for CloneBody {
 
 // === impl F ===
 
+#[diagnostic::do_not_recommend]
 impl<B, F: Fn(&B) -> Option<B>> Replay<B> for F {
     fn replay(&self, body: &B) -> Option<B> {
         self(body)

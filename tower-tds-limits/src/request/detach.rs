@@ -38,7 +38,8 @@ pub struct DetachLayer;
 /// held until then. Only what can have been sent goes on. What was not polled once is dropped as it
 /// is, and so is what has panicked, what waits for a moment to send, and what waits for a connection
 /// through a [`ConnectionLimit`](crate::ConnectionLimit): nothing is sent for a caller who has gone.
-/// (Of an HTTP/2 connection that another call makes it is not known.)
+/// (Of a connection that another call or task makes it is known if the
+/// client says so by [`held`].)
 ///
 /// # Backpressure
 /// Readiness is the inner service's own. Calls without a caller keep their places, so that those
@@ -182,7 +183,11 @@ impl<F> fmt::Debug for DetachFuture<F> {
 }
 
 /// Says of the call that this thread polls whether it waits for something without which it is not sent.
-pub(crate) fn held(is_held: bool) {
+///
+/// [`Detach`] lets go of such a call. A [`ConnectionLimit`](crate::ConnectionLimit) says it by itself; another client
+/// may say it, in the polls of its responses, while it has no connection. What was said last in a poll holds, and until
+/// something else is said in a later one.
+pub fn held(is_held: bool) {
     HELD.set(Some(is_held));
 }
 

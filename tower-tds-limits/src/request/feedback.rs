@@ -35,6 +35,7 @@ use crate::{clock, request::Served};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot read what the service below the limit answers",
     label = "no `Feedback<{T}, {E}>`",
+    note = "the errors of `tower-tds` are read by `.feedback(ReadError)`, if a `ClassifyLayer` below makes them",
     note = "for errors of your own implement it, or take them all for lost: `.feedback(ReadResponse::default())`",
     note = "or see whether the layers stand in the order that `{Self}` is made for"
 )]

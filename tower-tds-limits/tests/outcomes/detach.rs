@@ -22,7 +22,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
-use tower_tds_limits::{DetachLayer, Limiter, Limits, RequestLimitLayer};
+use tower_tds_limits::{DetachLayer, Limiter, Limits, RequestLimitLayer, held};
 
 use crate::{
     ms,
@@ -229,6 +229,35 @@ fn outside_a_runtime_a_dropped_call_is_just_dropped() {
     assert!(Pin::new(&mut call).poll(&mut cx).is_pending());
     drop(call);
     assert_eq!(limiter.snapshot().in_flight, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_says_that_it_has_not_sent_ends_with_its_caller() {
+    let limiter = Limiter::new(Limits::default());
+    for (waits, sent) in [(true, 0), (false, 1)] {
+        let ended = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&ended);
+        let connects = service_fn(move |_: Request<Empty<Bytes>>| {
+            let (count, mut connecting) = (Arc::clone(&count), Box::pin(sleep(ms(50))));
+            std::future::poll_fn(move |cx| {
+                let connected = connecting.as_mut().poll(cx);
+                // Of two connects it is the last word that holds.
+                held(connected.is_pending());
+                held(connected.is_pending() && waits);
+                connected.map(|()| {
+                    count.fetch_add(1, SeqCst);
+                    Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+                })
+            })
+        });
+        let service = ServiceBuilder::new()
+            .layer(DetachLayer)
+            .layer(RequestLimitLayer::new(limiter.clone()))
+            .service(connects);
+        drop(timeout(ms(10), service.oneshot(request())).await);
+        sleep(ms(100)).await;
+        assert_eq!(ended.load(SeqCst), sent);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,9 +14,12 @@ use tower_tds_limits::Limits;
 use super::*;
 use crate::tls::Tls;
 
-fn secure(limiter: Limiter) -> Connector {
+fn secure(
+    limiter: Limiter,
+) -> impl Service<Uri, Response: Send, Error = BoxError, Future: Send> + Clone + Send {
     let tls = Tls::default().config(true).expect("roots");
-    connector(limiter, Schemes::HttpsOnly, tls, &Proxies::default())
+    let (protocol, schemes) = (Protocol::Http1, Schemes::HttpsOnly);
+    connector(limiter, protocol, schemes, tls, Proxies::default())
 }
 
 #[tokio::test]
