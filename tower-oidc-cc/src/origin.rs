@@ -269,8 +269,17 @@ fn has_host(headers: &HeaderMap) -> bool {
 
 /// Whether a `Host` header names the authority of the address (RFC 9110, section 7.2), with or
 /// without the port that goes without saying.
-#[cold]
 fn names(host: &HeaderValue, uri: &Uri) -> bool {
+    let same = |authority: &Authority| {
+        let authority = authority.as_str().as_bytes();
+        host.as_bytes() == authority && !authority.contains(&b'@')
+    };
+    uri.authority().is_some_and(same) || means(host, uri)
+}
+
+/// As [`names`], where it is written otherwise.
+#[cold]
+fn means(host: &HeaderValue, uri: &Uri) -> bool {
     let (Ok(host), Some(authority)) = (Authority::try_from(host.as_bytes()), uri.authority())
     else {
         return false;

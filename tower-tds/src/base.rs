@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{
-    Uri,
+    HeaderValue, Uri,
     uri::{Authority, PathAndQuery, Scheme},
 };
 use tower_tds_errors::{Error, Kind};
@@ -14,6 +14,7 @@ use crate::BuildError;
 pub(crate) struct Base {
     scheme: Scheme,
     authority: Authority,
+    host: HeaderValue,
     /// Without a slash at its end.
     prefix: Bytes,
 }
@@ -35,11 +36,26 @@ impl Base {
             ));
         }
         let prefix = path.map_or("", PathAndQuery::path).trim_end_matches('/');
+        let usual = if scheme == Scheme::HTTP { 80 } else { 443 };
+        let host = match authority.port_u16().filter(|port| *port != usual) {
+            Some(port) => {
+                HeaderValue::from_maybe_shared(Bytes::from(format!("{}:{port}", authority.host())))
+            }
+            None => HeaderValue::from_str(authority.host()),
+        };
+        let host =
+            host.map_err(|error| BuildError::because("the base URL is not usable", error))?;
         Ok(Self {
             scheme,
             authority,
+            host,
             prefix: Bytes::copy_from_slice(prefix.as_bytes()),
         })
+    }
+
+    /// What `Host` is for a path under it (RFC 9110, section 7.2).
+    pub(crate) const fn host(&self) -> &HeaderValue {
+        &self.host
     }
 
     /// The whole address of a target: a path, byte for byte as it is given, or an address that is whole
@@ -66,8 +82,8 @@ impl Base {
         Uri::from_parts(parts).map_err(invalid)
     }
 
-    /// As [`resolve`](Self::resolve), of text.
-    pub(crate) fn parse(&self, target: &str) -> Result<Uri, Error> {
+    /// What is to be resolved, of text.
+    pub(crate) fn parse(target: &str) -> Result<Uri, Error> {
         if target.contains('#') {
             return Err(refused("a fragment is not sent", "write # as %23"));
         }
@@ -75,7 +91,7 @@ impl Base {
         if !target.starts_with('/') && !target.contains("://") {
             return Err(refused(NO_TARGET, TARGET));
         }
-        self.resolve(target.parse().map_err(invalid)?)
+        target.parse().map_err(invalid)
     }
 }
 

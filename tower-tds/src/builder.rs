@@ -422,6 +422,7 @@ impl Builder {
             stack,
             name: self.name,
             base,
+            protocol: self.protocol,
             user_agent,
             calls: Arc::default(),
             tokens,

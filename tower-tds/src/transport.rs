@@ -84,6 +84,19 @@ type Bounded<C> = MapFuture<Timeout<C>, fn(Connecting<C>) -> Pin<Box<Connecting<
 
 type Connecting<C> = timeout::ResponseFuture<<C as Service<Uri>>::Future>;
 
+// === impl Protocol ===
+
+impl Protocol {
+    /// Whether its requests have the header `Host` (RFC 9113, section 8.3.1: HTTP/2 has a field of its own).
+    pub(crate) const fn has_host(self) -> bool {
+        match self {
+            Self::Http1 => true,
+            #[cfg(feature = "http2")]
+            Self::Http2 => false,
+        }
+    }
+}
+
 // === impl Http ===
 
 impl<B> Http<B>

@@ -201,6 +201,34 @@ async fn head(socket: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
+async fn a_request_names_its_host_once_whoever_writes_it() {
+    let server = start(Config::default()).await;
+    let (url, mut seen) = echo().await;
+    let authority = url.trim_start_matches("http://");
+    let client = client(&server, &url);
+    let whole = format!("{url}/whole");
+    for target in ["/path", &whole] {
+        client.get(target).await.expect("an answer");
+        client
+            .get(target)
+            .header("host", authority)
+            .await
+            .expect("an answer");
+        for _ in 0..2 {
+            let head = seen.recv().await.expect("a head").to_lowercase();
+            let hosts = head.lines().filter_map(|line| line.strip_prefix("host: "));
+            assert_eq!(hosts.collect::<Vec<_>>(), [authority], "{head}");
+        }
+    }
+    // The token is for one host.
+    let error = client.get("/path").header("host", "other.example").await;
+    assert_eq!(
+        error.expect_err("another host").kind(),
+        Kind::InvalidRequest
+    );
+}
+
+#[tokio::test]
 async fn it_says_who_calls() {
     let server = start(Config::default()).await;
     let (url, mut seen) = echo().await;

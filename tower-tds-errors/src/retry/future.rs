@@ -136,7 +136,10 @@ where
                 }
                 StateProj::Sleeping => {
                     ready!(self.as_mut().poll_sleeping(cx))?;
-                    self.as_mut().project().state.set(State::Readying { first: None });
+                    self.as_mut()
+                        .project()
+                        .state
+                        .set(State::Readying { first: None });
                 }
             }
         }

@@ -20,7 +20,8 @@ fn a_path_is_put_under_the_base_byte_for_byte() {
         ("https://d/api", "https://d/other?x", "https://d/other?x"),
     ];
     for (url, target, whole) in cases {
-        let resolved = base(url).parse(target).expect(target);
+        let resolved = Base::parse(target).and_then(|target| base(url).resolve(target));
+        let resolved = resolved.expect(target);
         assert_eq!(resolved.to_string(), whole);
     }
 }
@@ -28,12 +29,14 @@ fn a_path_is_put_under_the_base_byte_for_byte() {
 #[test]
 fn what_is_no_path_and_no_address_is_refused_with_what_to_write() {
     for target in ["v1/bus", "", "d.example", "?a=b", "*"] {
-        let error = base("https://d").parse(target).expect_err(target);
+        let resolved = Base::parse(target).and_then(|target| base("https://d").resolve(target));
+        let error = resolved.expect_err(target);
         assert_eq!(error.kind(), Kind::InvalidRequest);
         assert!(error.to_string().contains("begin it with /"), "{error}");
     }
     for target in ["/a#b", "/a?b=#c", "/a b", "https://[d/", "/\u{7f}"] {
-        let error = base("https://d").parse(target).expect_err(target);
+        let resolved = Base::parse(target).and_then(|target| base("https://d").resolve(target));
+        let error = resolved.expect_err(target);
         assert_eq!(error.kind(), Kind::InvalidRequest, "{target}");
     }
 }
@@ -43,4 +46,20 @@ fn a_base_with_a_query_is_refused() {
     let uri = "https://d/api?key=1".parse().expect("an address");
     let error = Base::new(uri).expect_err("a query");
     assert!(error.to_string().contains("query"), "{error}");
+}
+
+#[test]
+fn its_host_has_a_port_that_is_not_the_schemes_own() {
+    let cases = [
+        ("https://d", "d"),
+        ("https://d:443/api", "d"),
+        ("https://d:80", "d:80"),
+        ("http://127.0.0.1:80", "127.0.0.1"),
+        ("http://127.0.0.1:8080", "127.0.0.1:8080"),
+        ("https://[::1]:8443", "[::1]:8443"),
+        ("https://user:secret@d", "d"),
+    ];
+    for (url, host) in cases {
+        assert_eq!(base(url).host(), host, "{url}");
+    }
 }
