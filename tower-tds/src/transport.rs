@@ -29,11 +29,7 @@ use hyper_util::{
 };
 use pin_project_lite::pin_project;
 use rustls::ClientConfig;
-use tower::{
-    BoxError, Layer,
-    timeout::{Timeout, future as timeout},
-    util::MapFuture,
-};
+use tower::{BoxError, Layer, ServiceExt, timeout::Timeout, util::Oneshot};
 use tower_service::Service;
 use tower_tds_limits::{Background, ConnectionLimitLayer, Limiter, held};
 
@@ -79,10 +75,8 @@ pub(crate) struct Given(Box<MakeClients>);
 
 type MakeClients = dyn FnOnce(&Limiters, Protocol) -> Clients + Send;
 
-/// A connector with an end to its connecting.
-type Bounded<C> = MapFuture<Timeout<C>, fn(Connecting<C>) -> Pin<Box<Connecting<C>>>>;
-
-type Connecting<C> = timeout::ResponseFuture<<C as Service<Uri>>::Future>;
+/// A connector with an end to its connecting. hyper clones one for each request: it is cloned for each connection.
+struct Bounded<C>(Arc<Timeout<C>>);
 
 // === impl Protocol ===
 
@@ -190,6 +184,33 @@ impl Future for HttpFuture {
     }
 }
 
+// === impl Bounded ===
+
+impl<C> Clone for Bounded<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<C> Service<Uri> for Bounded<C>
+where
+    C: Service<Uri, Error: Into<BoxError>> + Clone,
+{
+    type Response = C::Response;
+    type Error = BoxError;
+    // Boxed, since hyper asks for a future that can be moved.
+    type Future = Pin<Box<Oneshot<Timeout<C>, Uri>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        // The wait is in the future, before what is bounded.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        Box::pin(Timeout::clone(&self.0).oneshot(to))
+    }
+}
+
 // === impl Given ===
 
 impl Given {
@@ -273,9 +294,9 @@ pub(crate) fn connector(
 }
 
 /// Without a bound nothing ends a handshake that goes on in the background, where a pool leaves it whose request has got
-/// another socket. Boxed, since hyper asks for a future that can be moved.
-fn bounded<C: Service<Uri>>(connector: C) -> Bounded<C> {
-    MapFuture::new(Timeout::new(connector, HANDSHAKE_TIMEOUT), Box::pin)
+/// another socket.
+fn bounded<C>(connector: C) -> Bounded<C> {
+    Bounded(Arc::new(Timeout::new(connector, HANDSHAKE_TIMEOUT)))
 }
 
 #[cfg_attr(
