@@ -269,6 +269,7 @@ fn has_host(headers: &HeaderMap) -> bool {
 
 /// Whether a `Host` header names the authority of the address (RFC 9110, section 7.2), with or
 /// without the port that goes without saying.
+#[inline(never)]
 fn names(host: &HeaderValue, uri: &Uri) -> bool {
     let same = |authority: &Authority| {
         let authority = authority.as_str().as_bytes();
