@@ -48,7 +48,7 @@ end
 local info = call('INFO', 'server')
 local named = string.find(info, 'run_id:', 1, true)
 local run = tonumber(sub(info, named + 7, named + 19), 16)
-local time = call('TIME')
+local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 -- `terms`, and of `numbers` the first three, are so in every version. Beside these fields, `l` and its number is a
@@ -85,12 +85,12 @@ end
 local silence, usually_clean = 1002000, 600000000
 
 -- Of `numbers`, in their order.
-local FORMAT = '<' .. string.rep('d', 30)
+local FORMAT = '<' .. string.rep('d', 32)
 local its_run, last, back, opens, seq, due, empty, usual, answered, careful, rung, evidence, down, climbs, clean,
-  climbed, silent, paused, pauses, told, trial, tried, ends, open, first, n, proven, oldest, stale, late
+  climbed, silent, paused, pauses, told, trial, tried, ends, open, first, n, proven, oldest, trims, eldest, stale, late
 if is_account then
   its_run, last, back, opens, seq, due, empty, usual, answered, careful, rung, evidence, down, climbs, clean,
-    climbed, silent, paused, pauses, told, trial, tried, ends, open, first, n, proven, oldest, stale, late =
+    climbed, silent, paused, pauses, told, trial, tried, ends, open, first, n, proven, oldest, trims, eldest, stale, late =
     unpack_from(FORMAT, its_numbers)
 else
   last, rung, clean, climbed, paused, pauses, told, trial = now, begin_on, usually_clean, 0, 0, 0, 0, 0
@@ -104,10 +104,10 @@ if is_new then
   last, back, opens, seq, due, empty, usual, answered, careful = now, 0, now + recover, now, 0, 0, 0, 0, 0
   evidence, down, climbs, silent, tried, ends = 0, 0, now + clean, 0, 0, math.huge
   -- How many are open, the first proof and the last, and when they were; what is known of the queue.
-  open, first, n, proven, oldest, stale, late = 0, 1, 0, 0, 0, math.huge, math.huge
+  open, first, n, proven, oldest, trims, eldest, stale, late = 0, 1, 0, 0, 0, 120, math.huge, math.huge, math.huge
   lines, queue, shares = '', '', ''
 end
-local first_before, n_before, queue_before, shares_before, lines_changed = first, n, queue, shares, is_new
+local first_before, n_before, lines_before, queue_before, shares_before = first, n, lines, queue, shares
 -- This server's clock may be put back: time goes on from where it was.
 back = max(back, last - now)
 now = now + back
@@ -208,6 +208,7 @@ local function gone(id)
   if trial == tonumber(id) then trial = -1 end
   change(id, false)
   open = open - 1
+  if open == 0 then eldest = math.huge end
 end
 
 local function unsent(id)
@@ -234,24 +235,35 @@ local function reached(at)
 end
 
 -- The windows of a counter that matter: since when, how many the window before had, the number of its own
--- first. Such a window lets so many more be counted as `previous * (1 - x) + current` leaves, which is less for
--- one than for another now and later as long as it lasts: then the other says it all.
-lines = numbers(lines)
+-- first. Such a window lets so many more be counted as `previous * (1 - x) + current` leaves, which may be less for
+-- one than for another from now on for as long as it lasts: then the other says it all. To find those costs more than to
+-- keep some too many.
 local function line(start, previous, number)
-  if previous == 0 then return end
-  local size, value = 0, previous * (start + hold - now) - number * hold
-  for at = 1, #lines, 3 do
-    local from, before, own = lines[at], lines[at + 1], lines[at + 2]
+  if previous > 0 then lines = lines .. pack('<ddd', start, previous, number) end
+end
+
+local function trim()
+  local all, left, said, size = numbers(lines), {}, {}, 0
+  for at = #all - 2, 1, -3 do
+    local from, before, own = all[at], all[at + 1], all[at + 2]
     local lasts = from + hold - now
-    if lasts > 0 and (from > start or before * lasts - own * hold > value
-      or (number - own) * hold > previous * (start - from)) then
-      lines[size + 1], lines[size + 2], lines[size + 3] = from, before, own
-      size = size + 3
+    local value, is_left = before * lasts - own * hold, lasts > 0
+    for one = 1, 4 * size, 4 do
+      -- Later than it, and as much now and at its end.
+      if value <= said[one + 3] and from <= said[one] and (said[one + 2] - own) * hold <= said[one + 1] * (said[one] - from) then
+        is_left = false
+        break
+      end
+    end
+    if is_left then
+      said[4 * size + 1], said[4 * size + 2], said[4 * size + 3], said[4 * size + 4] = from, before, own, value
+      size = size + 1
+      left[size] = sub(lines, at * 8 - 7, at * 8 + 16)
     end
   end
-  for at = #lines, size + 1, -1 do lines[at] = nil end
-  lines[size + 1], lines[size + 2], lines[size + 3] = start, previous, number
-  lines_changed = true
+  for at = 1, floor(size / 2) do left[at], left[size + 1 - at] = left[size + 1 - at], left[at] end
+  lines = table.concat(left)
+  trims = 2 * #lines + 120
 end
 
 -- One is proven to have been counted by `at`.
@@ -296,8 +308,7 @@ end
 
 -- What was proven longer than a period ago matters as the first of a window that begins a period later.
 if proven + 2 * hold < now then
-  first, lines = n + 1, {}
-  lines_changed = true
+  first, lines = n + 1, ''
 else
   local start = nil
   while first <= n and proof(first) + hold < now do
@@ -390,23 +401,28 @@ while ARGV[i] do
     unknown[#unknown + 1] = tonumber(id)
   end
 end
+if #lines > trims then trim() end
+local windows = nil
 -- Of the last period.
 if first <= n then oldest = proof(first) end
 local young = first
 while young <= n and proof(young) <= now - hold do young = young + 1 end
 
 -- What has long been unproven and was overtaken is counted no more by an automatic bucket; while
--- nothing at all is answered, a few more try.
-local function overtaken(room)
+-- nothing at all is answered, a few more try. No lease is older than `eldest`.
+local function overtaken(room, unproven)
   local long = max(usual * 8, 1000000)
-  local recent, unproven, eldest = min(answered, now - long), 0, now
+  if eldest >= now - long then return room, unproven end
+  local recent, waiting = min(answered, now - long), now
+  unproven, eldest = 0, math.huge
   for _, lease in pairs(leases()) do
     local since = unpack_from('<d', lease)
+    eldest = min(eldest, since)
     if since >= recent then
-      unproven, eldest = unproven + 1, min(eldest, since)
+      unproven, waiting = unproven + 1, min(waiting, since)
     end
   end
-  local longer = now - eldest - long
+  local longer = now - waiting - long
   if longer > 0 then
     local probes = longer < 2500000 and 1 or 1 + 2 ^ min(floor((longer - 2500000) / 500000), 20)
     room = min(room + probes, most - 1)
@@ -417,12 +433,12 @@ end
 -- The earliest time after `at` at which the counter lets `counted` be counted at once, for every start of its
 -- windows. Those that matter begin at a proof, or a period after one.
 local function counter_opens_at(at, counted)
-  local hold, lines = hold, lines
-  local room = limit - counted
-  for one = 1, #lines, 3 do
-    local previous, ends = lines[one + 1], lines[one] + hold
-    local room = room - n - 1 + lines[one + 2]
-    if ends > at and (ends - at) * previous > room * hold then
+  windows = windows or numbers(lines)
+  local hold, windows, room = hold, windows, limit - counted
+  local beyond = room - n - 1
+  for one = 1, #windows, 3 do
+    local previous, ends, room = windows[one + 1], windows[one] + hold, beyond + windows[one + 2]
+    if (ends - at) * previous > room * hold and ends > at then
       at = ends - (room > 0 and floor(hold * room / previous) or 0)
     end
   end
@@ -453,7 +469,7 @@ local function opens_at(more, by)
   -- The bucket: all that is unproven falls now.
   if burst ~= -1 then
     local room, unproven = allowed(), open
-    if burst == -2 and unproven + more > room + 1 then room, unproven = overtaken(room) end
+    if burst == -2 and unproven + more > room + 1 then room, unproven = overtaken(room, unproven) end
     room = room - unproven - more + 1
     if room < 0 then return nil end
     at = max(at, empty - room * space)
@@ -469,7 +485,7 @@ local function grant()
   seq = seq + 1
   change(string.format('%.0f', seq), pack('<dddd', now, now + keep, member, question))
   ends = min(ends, now + keep)
-  open = open + 1
+  open, eldest = open + 1, min(eldest, now)
   due = (due + 2000 >= now and due or now) + even
   if trial ~= 0 then trial, tried = seq, now end
 end
@@ -551,7 +567,7 @@ end
 
 -- All that is written, after all that might fail.
 local puts = { 'numbers', pack(FORMAT, run, last, back, opens, seq, due, empty, usual, answered, careful, rung, evidence, down,
-  climbs, clean, climbed, silent, paused, pauses, told, trial, tried, ends, open, first, n, proven, oldest, stale, late) }
+  climbs, clean, climbed, silent, paused, pauses, told, trial, tried, ends, open, first, n, proven, oldest, trims, eldest, stale, late) }
 local drops = {}
 local function put(field, value)
   local size = #puts
@@ -561,7 +577,7 @@ if is_new then
   put('terms', terms)
   put('limits', limits)
 end
-if lines_changed then put('lines', packed(lines)) end
+if lines ~= lines_before then put('lines', lines) end
 if queue ~= queue_before then put('queue', queue) end
 if shares ~= shares_before then put('shares', shares) end
 if is_former then put('former', former) end
