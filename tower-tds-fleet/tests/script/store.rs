@@ -123,10 +123,7 @@ impl Store {
 
     pub(crate) fn flush(&self) {
         let nothing = self.lua.create_table().expect("a table");
-        self.lua
-            .globals()
-            .set("memory", nothing)
-            .expect("a table");
+        self.lua.globals().set("memory", nothing).expect("a table");
     }
 
     /// Something that is no account.
