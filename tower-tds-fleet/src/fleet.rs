@@ -117,6 +117,8 @@ pub enum WithoutStore {
     /// The store withholds the share of a member that it has not heard of for 20 s, for eleven minutes, so
     /// it hears of each every few seconds; that of one that died, too. One that never reached the store,
     /// or whose share was too much together with the others', stays closed.
+    /// Nothing of what the others hear reaches it: a refusal silences it alone, for two intervals, and the fleet's
+    /// rung is not kept. A request under way is not ended, however long it takes.
     /// Back at the store, it asks for leases when whatever it has sent without is over, two seconds later.
     Share(NonZeroU32),
 }
@@ -203,7 +205,7 @@ impl Fleet {
     /// goes back at once. A member with a share is ready by that, too, while the store is away.
     ///
     /// For the start of a program: over a store without memory, as at the very first start, this takes 31 s,
-    /// which are otherwise those of the first calls. While the store is away it waits for it.
+    /// which are otherwise those of the first calls; and with a quota of an hour, an hour and half a minute. While the store is away it waits for it.
     ///
     /// # Errors
     /// The service has said that the quota is used up for more than a minute.
