@@ -152,7 +152,7 @@ impl Membership {
     /// For the end: leases that the store is not told of would be kept from the others for 21 s.
     pub(crate) async fn leave(&self) {
         if let Some(member) = &self.0 {
-            drop(timeout(LEAVING, member.fleet.idle()).await);
+            drop(timeout(LEAVING, member.fleet.leave()).await);
         }
     }
 

@@ -320,7 +320,7 @@ impl News {
 impl Drop for End {
     fn drop(&mut self) {
         let mut state = self.0.lock();
-        state.closed = true;
+        (state.closed, state.ended) = (true, true);
         let waiting = state.member.end();
         drop(state);
         drop(waiting);

@@ -32,7 +32,7 @@ use crate::{
 ///
 /// # Clone
 /// Clones are the same member. It leaves the fleet when the last of them is gone, and the limiters that
-/// were made from it.
+/// were made from it; [`leave`](Self::leave) waits for that.
 #[derive(Clone)]
 pub struct Fleet {
     member: Arc<Handle>,
@@ -59,8 +59,10 @@ pub(crate) struct State {
     pub(crate) store: Store,
     /// Whether the store is told something, and has not answered.
     pub(crate) telling: bool,
-    /// Whether all handles are gone.
+    /// Whether it leaves, or all handles are gone.
     pub(crate) closed: bool,
+    /// Whether its thread has ended.
+    pub(crate) ended: bool,
 }
 
 /// How the store is.
@@ -115,6 +117,8 @@ pub enum WithoutStore {
     /// The store withholds the share of a member that it has not heard of for 20 s, for eleven minutes, so
     /// it hears of each every few seconds; that of one that died, too. One that never reached the store,
     /// or whose share was too much together with the others', stays closed.
+    /// Nothing of what the others hear reaches it: a refusal silences it alone, for two intervals, and the fleet's
+    /// rung is not kept. A request under way is not ended, however long it takes.
     /// Back at the store, it asks for leases when whatever it has sent without is over, two seconds later.
     Share(NonZeroU32),
 }
@@ -186,6 +190,7 @@ impl Fleet {
                 store: Store::Sought(clock::now()),
                 telling: false,
                 closed: false,
+                ended: false,
             }),
             news: Notify::new(),
             told: Notify::new(),
@@ -200,7 +205,7 @@ impl Fleet {
     /// goes back at once. A member with a share is ready by that, too, while the store is away.
     ///
     /// For the start of a program: over a store without memory, as at the very first start, this takes 31 s,
-    /// which are otherwise those of the first calls. While the store is away it waits for it.
+    /// which are otherwise those of the first calls; and with a quota of an hour, an hour and half a minute. While the store is away it waits for it.
     ///
     /// # Errors
     /// The service has said that the quota is used up for more than a minute.
@@ -229,9 +234,37 @@ impl Fleet {
                 let mut state = shared.lock();
                 let is_told = state.member.is_over(clock::now()) && !state.telling;
                 // Nobody tells anything any more once the thread has ended.
-                if is_told || state.closed {
+                if is_told || state.ended {
                     return;
                 }
+            }
+            told.await;
+        }
+    }
+
+    /// Leaves the fleet: no call of this process gets a lease any more, nor does one that waits. Returns when
+    /// those that are held have ended, and the store knows what came of each and has this member's share back.
+    ///
+    /// For the end of a program. The drop of the last handle does the same, and nobody waits for that. Without it a share
+    /// is withheld from the others for eleven minutes, and leases for 21 s. While the store is away this gives up
+    /// with the next attempt to reach it, within five seconds, unless a lease is held.
+    ///
+    /// # Cancel safety
+    /// It leaves all the same.
+    pub async fn leave(&self) {
+        let shared = &self.member.shared;
+        let waiting = {
+            let mut state = shared.lock();
+            state.closed = true;
+            state.member.take_waiting(|_| true)
+        };
+        drop(waiting);
+        shared.news.notify_one();
+        loop {
+            // Told from here on, before anybody looks.
+            let told = shared.told.notified();
+            if shared.lock().ended {
+                return;
             }
             told.await;
         }

@@ -33,6 +33,8 @@
 //!   goes back at once; in a future that is kept and not polled it ends after 20 s. A lone call takes one
 //!   round trip to the store.
 //! - Members take turns. One that waits is told when to ask, and asks once a second at the least.
+//! - A member that leaves ([`Fleet::leave`]) gives back its leases and its share at once; one that dies leaves them for
+//!   20 s and eleven minutes.
 //! - Without the store nothing is sent, or a share that was agreed on ([`WithoutStore`]). With one that has lost its memory nothing is sent until whatever
 //!   was granted before is over.
 //!

@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower_tds::{Client, Credentials, Error, Limits, RequestBody, SharedLimits};
 use tower_tds_fleet::{Fleet, WithoutStore};
-use tower_tds_limits::{AskLease, Leases};
+use tower_tds_limits::{AskLease, Ended, Leases};
 
 /// Nobody's memory is waited for long, and who is lost is lost soon.
 const LOST: Duration = Duration::from_millis(500);
@@ -201,6 +201,46 @@ async fn the_rights_that_the_documentation_names_are_enough() {
     while let Some(lease) = waits.join_next().await {
         lease.expect("no panic").expect("a lease");
     }
+}
+
+/// What the store keeps of the members' shares: three numbers each.
+fn shares(store: &RedisServer) -> usize {
+    let mut length = redis::cmd("HSTRLEN");
+    let length = length.arg("{test}:quota").arg("shares");
+    let bytes: usize = length.query(&mut store.connection()).expect("a hash");
+    bytes / 24
+}
+
+#[tokio::test]
+async fn who_leaves_gives_its_leases_and_its_share_back_at_once() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    known(&store).await;
+    let share = WithoutStore::Share(NonZeroU32::new(30).expect("some"));
+    let fleet = Fleet::join_with(&store.url(), "test", &limits(), share).expect("a store");
+    let lease = fleet.lease(AskLease::default()).await.expect("a lease");
+    assert_eq!(shares(&store), 1);
+    let mut leaving = tokio_test::task::spawn(fleet.leave());
+    assert!(leaving.poll().is_pending());
+    let error = fleet.lease(AskLease::default()).await;
+    let error = error.expect_err("it leaves").to_string();
+    assert!(error.contains("left the fleet"), "{error}");
+    // What is under way still has its lease.
+    assert_eq!((fleet.status().held, shares(&store)), (1, 1));
+    lease.end(Ended::Unsent);
+    leaving.await;
+    assert_eq!(shares(&store), 0);
+    // All of the quota is another's.
+    let other = join(&store);
+    let mut ask = AskLease::default();
+    ask.max_wait = Some(Duration::ZERO);
+    let one = other.lease(ask).await.expect("one");
+    one.end(Ended::Unsent);
+    other.idle().await;
+    assert_eq!(other.status().live, 0);
+    // Who has left has left.
+    fleet.leave().await;
 }
 
 #[tokio::test]

@@ -1,29 +1,58 @@
 //! The script of the leases as Redis runs it, on a clock that stands until it is moved.
 
-use mlua::{Function, Lua, LuaString, Table, Value, Variadic};
+use mlua::{Function, Lua, LuaString, Table, Variadic};
 
 const SCRIPT: &str = include_str!("../../src/lease.lua");
 
-/// What the server gives scripts: a clock, one key, channels.
+/// What the server gives scripts: a clock, one hash, channels.
 const SERVER: &str = r"
-    clock, memory, told = 0, nil, {}
+    clock, memory, told = 0, {}, {}
     redis = {}
-    function redis.call(what, key, value)
-        if what == 'TIME' then
-            return { tostring(math.floor(clock / 1000000)), tostring(clock % 1000000) }
-        elseif what == 'INFO' then
-            return 'run_id:' .. run .. '\r\n'
-        elseif what == 'GET' then
-            return memory or false
-        elseif what == 'SET' then
-            memory = value
-        elseif what == 'PUBLISH' then
-            told[#told + 1] = { key, value }
+    local commands = {}
+    function commands.TIME()
+        return { tostring(math.floor(clock / 1000000)), tostring(clock % 1000000) }
+    end
+    function commands.INFO() return '# Server\r\nrun_id:' .. run .. '\r\n' end
+    function commands.HGET(_, field) return memory[field] or false end
+    function commands.HMGET(_, ...)
+        local values = {}
+        for at, field in ipairs({ ... }) do values[at] = memory[field] or false end
+        return values
+    end
+    function commands.HGETALL()
+        local all = {}
+        for field, value in pairs(memory) do
+            all[#all + 1] = field
+            all[#all + 1] = value
+        end
+        return all
+    end
+    function commands.HSET(_, ...)
+        local args = { ... }
+        for at = 1, #args, 2 do
+            local value = args[at + 1]
+            memory[args[at]] = type(value) == 'number' and string.format('%.17g', value) or value
         end
     end
+    function commands.HDEL(_, ...)
+        for _, field in ipairs({ ... }) do
+            assert(memory[field], field .. ' is not there')
+            memory[field] = nil
+        end
+    end
+    function commands.DEL() memory = {} end
+    function commands.PUBLISH(channel, text) told[#told + 1] = { channel, text } end
+    function redis.call(what, ...)
+        if what:sub(1, 1) == 'H' and type(memory) == 'string' then
+            error({ err = 'WRONGTYPE Operation against a key holding the wrong kind of value' })
+        end
+        return commands[what](...)
+    end
+    function redis.pcall(...)
+        local worked, reply = pcall(redis.call, ...)
+        return reply
+    end
     function redis.error_reply(text) return { err = text } end
-    local function same(value) return value end
-    cmsgpack = { pack = same, unpack = same }
     struct = { pack = doubles, unpack = numbers }
 ";
 
@@ -93,7 +122,8 @@ impl Store {
     }
 
     pub(crate) fn flush(&self) {
-        self.lua.globals().set("memory", Value::Nil).expect("nil");
+        let nothing = self.lua.create_table().expect("a table");
+        self.lua.globals().set("memory", nothing).expect("a table");
     }
 
     /// Something that is no account.
@@ -131,7 +161,7 @@ impl Store {
         // The version before them, and the highest rung to begin on.
         let (rules, recover) = self.terms.rsplit_once(' ').expect("many");
         let mut args = vec![
-            format!("2 {rules} {} {recover}", self.rung),
+            format!("3 {rules} {} {recover}", self.rung),
             KEEP.to_string(),
         ];
         args.extend([
@@ -211,9 +241,9 @@ fn doubles(lua: &Lua, (format, numbers): (String, Variadic<f64>)) -> mlua::Resul
 /// As `struct.unpack`, which gives where it has stopped, too.
 fn numbers(
     _: &Lua,
-    (format, bytes, at): (String, LuaString, usize),
+    (format, bytes, at): (String, LuaString, Option<usize>),
 ) -> mlua::Result<Variadic<f64>> {
-    let (count, bytes) = (format.len() - 1, bytes.as_bytes());
+    let (count, bytes, at) = (format.len() - 1, bytes.as_bytes(), at.unwrap_or(1));
     let (read, _) = bytes[at - 1..][..count * 8].as_chunks();
     let stops = u32::try_from(at + count * 8).expect("not large");
     let numbers = read.iter().map(|bytes| f64::from_le_bytes(*bytes));

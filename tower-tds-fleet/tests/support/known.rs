@@ -15,9 +15,9 @@ pub(crate) async fn known(store: &RedisServer, name: &str, limits: &Limits) -> D
     let fleet = Fleet::join(&store.url(), name, limits).expect("a store");
     let refused = fleet.lease(ask).await.expect_err("it grants nothing yet");
     // The fourth of its numbers says from when on it grants.
-    let script = "local account = cmsgpack.unpack(redis.call('GET', KEYS[1])) \
-                  account[2] = account[2]:sub(1, 24) .. struct.pack('<d', 0) .. account[2]:sub(33) \
-                  redis.call('SET', KEYS[1], cmsgpack.pack(account))";
+    let script = "local numbers = redis.call('HGET', KEYS[1], 'numbers') \
+                  numbers = numbers:sub(1, 24) .. struct.pack('<d', 0) .. numbers:sub(33) \
+                  redis.call('HSET', KEYS[1], 'numbers', numbers)";
     let mut eval = redis::cmd("EVAL");
     let eval = eval.arg(script).arg(1).arg(format!("{{{name}}}:quota"));
     eval.query::<()>(&mut store.connection())
