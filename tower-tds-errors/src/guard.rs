@@ -191,8 +191,15 @@ where
             response.extensions_mut().insert(SeenTo(until));
         }
         let framing = Framing::of(&response);
-        let guarded =
-            |body| GuardBody::new(body, framing, *this.bounds, *this.until, this.request.take());
+        let guarded = |body| {
+            GuardBody::new(
+                body,
+                framing,
+                *this.bounds,
+                *this.until,
+                this.request.take(),
+            )
+        };
         Poll::Ready(Ok(response.map(guarded)))
     }
 }

@@ -26,10 +26,8 @@ pub(crate) type Compressed<S, B> = Either<Decoded<S, B>, MapResponse<S, Plain<B>
 /// The body of either. Boxed, since from here on a response is moved from layer to layer.
 pub(crate) type CompressedBody<B> = Pin<Box<EitherBody<DecompressionBody<B>, B>>>;
 
-type Decoded<S, B> = MapRequest<
-    MapResponse<Decompression<MapResponse<S, Change<B>>>, Show<B>>,
-    Ask,
->;
+type Decoded<S, B> =
+    MapRequest<MapResponse<Decompression<MapResponse<S, Change<B>>>, Show<B>>, Ask>;
 
 type Show<B> = fn(Response<DecompressionBody<B>>) -> Response<CompressedBody<B>>;
 

@@ -163,7 +163,9 @@ impl<R> GuardBody<R> {
     fn poll_late(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Error> {
         let this = self.project();
         let received = *this.received;
-        let waits = this.waits.get_or_insert_with(|| Box::pin(Waits::new(received)));
+        let waits = this
+            .waits
+            .get_or_insert_with(|| Box::pin(Waits::new(received)));
         let mut waits = waits.as_mut().project();
         let stretch = waits.stretch;
         let now = clock::now();
