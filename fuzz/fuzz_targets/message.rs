@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use libfuzzer_sys::fuzz_target;
-use tower_tds_errors::{Error, classify};
+use tower_tds_errors::{Asked, Error, classify};
 
 fuzz_target!(|input: &[u8]| {
     let Some((declared, body)) = input.split_first() else {
@@ -46,7 +46,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn judged(headers: &HeaderMap, body: &[u8]) -> Error {
-    match classify(&HeaderMap::new(), StatusCode::UNAUTHORIZED, headers, body) {
+    match classify(Asked::default(), StatusCode::UNAUTHORIZED, headers, body) {
         Err(error) => error,
         Ok(()) => unreachable!("a failure stays one"),
     }

@@ -20,7 +20,8 @@ pin_project! {
     /// Resolves to the response of the service below, or to the reason why nothing was sent.
     ///
     /// The answer to a call whose token was refused is held until the successor of that token is
-    /// there, or cannot be had: whoever makes the call again then has another. No other call waits.
+    /// there, or cannot be had, or the [judge](Judge::may_hold) holds it no longer: whoever makes the
+    /// call again then has another. No other call waits.
     ///
     /// # Cancel safety
     ///
@@ -168,7 +169,11 @@ where
         return Poll::Pending;
     };
     if let Some(held) = held {
-        *replaced = ready!(held.wait.poll_held(cx));
+        *replaced = match held.wait.poll_held(cx) {
+            Poll::Ready(replaced) => replaced,
+            Poll::Pending if held.judge.may_hold() => return Poll::Pending,
+            Poll::Pending => false,
+        };
     }
     let Some(held) = held.take() else {
         // It is taken here alone, and this state ends here.

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use http::{HeaderMap, Response, StatusCode, header};
 
-use crate::Rejection;
+use crate::{Rejection, TokenError};
 
 #[cfg(test)]
 mod tests;
@@ -61,6 +61,15 @@ pub trait Judge<Res, E> {
     /// It is called after each judgement but [`Judgement::Accepted`] and [`Judgement::Nothing`].
     fn annotate(&self, outcome: Result<&mut Res, &mut E>, finding: Rejection) {
         drop((outcome, finding));
+    }
+
+    /// Whether an answer may still be held that waits for the successor of its token: asked at each poll
+    /// that finds none. It may, by default, for as long as its caller waits.
+    ///
+    /// For layers above with a deadline, at which the answer is better than none. It then comes with a
+    /// [`Rejection`] that knows no successor.
+    fn may_hold(&self) -> bool {
+        true
     }
 }
 
@@ -215,17 +224,30 @@ impl<'a> Iterator for Parameters<'a> {
 fn by_causes(error: &(dyn StdError + 'static)) -> Judgement {
     let mut next = Some(error);
     for _ in 0..DEEPEST {
-        let Some(cause) = next else {
+        // What stands below an error of this crate was said of a token request, or by a token layer below.
+        let Some(cause) = next.filter(|cause| !cause.is::<TokenError>()) else {
             break;
         };
-        match &*cause.to_string() {
-            "invalid_token" => return Judgement::DeadToken,
-            "insufficient_scope" => return Judgement::MissingRole,
-            "401 Unauthorized" => return Judgement::Unexplained,
-            _ => next = cause.source(),
+        match by_code(&cause.to_string()) {
+            Some(judgement) => return judgement,
+            None => next = cause.source(),
         }
     }
     Judgement::Nothing
+}
+
+/// Whether a cause says no more than what the answer means to this crate.
+pub(crate) fn is_code(text: &str) -> bool {
+    by_code(text).is_some()
+}
+
+fn by_code(text: &str) -> Option<Judgement> {
+    match text {
+        "invalid_token" => Some(Judgement::DeadToken),
+        "insufficient_scope" => Some(Judgement::MissingRole),
+        "401 Unauthorized" => Some(Judgement::Unexplained),
+        _ => None,
+    }
 }
 
 /// Apart from the look at the status, which is all that most answers need.

@@ -306,6 +306,24 @@ impl TokenSource {
         self.shared.now()
     }
 
+    /// Does something, and gives for how long calls have waited for a token whose wait came to its end
+    /// by it, in this thread: by a token, by an error, or because whoever waited has gone.
+    ///
+    /// For who polls a call and wants to know what that has waited for, or drops one. It is the time of
+    /// all sources together. Of two who listen, one inside the other, the inner one hears.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_oidc_cc::TokenSource;
+    ///
+    /// let (done, waited) = TokenSource::heard(|| 1 + 1);
+    /// assert!(done == 2 && waited.is_zero());
+    /// ```
+    pub fn heard<T>(does: impl FnOnce() -> T) -> (T, Duration) {
+        wait::heard(does)
+    }
+
     pub(crate) fn poll(
         &self,
         wait: &mut Wait,

@@ -25,9 +25,8 @@ pub(crate) mod transport;
 /// Judges an answer that was read by other means than [`Classify`](crate::Classify): a success, 2xx,
 /// 304 and an upgrade (101), is `Ok`.
 ///
-/// `asked` are the headers of the request: a 416 means something else where a `Range` was asked for,
-/// a 423 where a lock was held, and a page where only data is accepted. `body` is what was read of
-/// the answer's, complete or not, as it came: still encoded, if `headers` say so.
+/// `asked` is what the request asked for; `headers` are the answer's. `body` is what was read of it,
+/// complete or not, as it came: still encoded, if `headers` say so.
 ///
 /// # Errors
 ///
@@ -37,22 +36,22 @@ pub(crate) mod transport;
 ///
 /// ```
 /// use http::{HeaderMap, StatusCode};
-/// use tower_tds_errors::{Kind, classify};
+/// use tower_tds_errors::{Asked, Kind, classify};
 ///
-/// let (asked, headers) = (HeaderMap::new(), HeaderMap::new());
-/// assert!(classify(&asked, StatusCode::OK, &headers, "[]").is_ok());
+/// let (asked, headers) = (Asked::default(), HeaderMap::new());
+/// assert!(classify(asked, StatusCode::OK, &headers, "[]").is_ok());
 ///
-/// let error = classify(&asked, StatusCode::UNAUTHORIZED, &headers, "invalid token").unwrap_err();
+/// let error = classify(asked, StatusCode::UNAUTHORIZED, &headers, "invalid token").unwrap_err();
 /// assert_eq!(error.kind(), Kind::InvalidToken);
 /// assert_eq!(error.message(), Some("invalid token"));
 /// ```
 pub fn classify(
-    asked: &HeaderMap,
+    asked: Asked,
     status: StatusCode,
     headers: &HeaderMap,
     body: impl AsRef<[u8]>,
 ) -> Result<(), Error> {
-    let error = error_of(Asked::of(asked), status, headers, body.as_ref());
+    let error = error_of(asked, status, headers, body.as_ref());
     error.map_or(Ok(()), Err)
 }
 

@@ -7,6 +7,7 @@ mod probe;
 
 use std::io;
 use std::num::NonZeroU32;
+use std::task::Poll;
 use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
@@ -282,6 +283,28 @@ async fn the_policy_works_over_buffer_and_honours_a_veto() {
     assert_eq!(error.gave_up(), Some(GiveUp::Forbidden));
     assert_eq!(probe.seen().first().map(|seen| seen.attempt), Some(1));
     assert_eq!(probe.seen().len(), 1);
+}
+
+#[test]
+fn outside_a_runtime_the_policy_ends_by_what_it_cannot_wait_for() {
+    for (status, attempts, gave_up) in [(503, 1, GiveUp::NotReady), (421, 2, GiveUp::Fatal)] {
+        let answers = tower::service_fn(move |_: Request<()>| {
+            std::future::ready(Ok::<_, BoxError>(status_of(status)))
+        });
+        let stack = ServiceBuilder::new()
+            .layer(RetryLayer::new(Ours::new().policy()))
+            .layer(ClassifyLayer::new())
+            .service(answers);
+        let mut call = tokio_test::task::spawn(stack.oneshot(Request::new(())));
+        let Poll::Ready(Err(error)) = call.poll() else {
+            unreachable!("nothing is waited for");
+        };
+        assert_eq!(
+            (error.attempts(), error.gave_up()),
+            (attempts, Some(gave_up)),
+            "{error}"
+        );
+    }
 }
 
 #[test]

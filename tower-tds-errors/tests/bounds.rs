@@ -222,14 +222,14 @@ async fn requests_that_never_left_and_cured_tokens_cost_nothing() {
         let error = stack.clone().oneshot(get("/")).await.unwrap_err();
         assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
     }
-    let dead = Probe::new(|_| {
-        let mut response = status_of(401);
+    let dead = Probe::new(|n| {
+        let mut response = status_of(if n % 2 == 0 { 401 } else { 200 });
         *response.body_mut() = Full::from("invalid token");
         Ok(response)
     });
     let stack = layer.layer(ClassifyLayer::new().layer(dead.clone()));
     for _ in 0..20 {
-        stack.clone().oneshot(get("/")).await.unwrap_err();
+        stack.clone().oneshot(get("/")).await.unwrap();
     }
     assert_eq!(dead.seen().len(), 40);
 }
@@ -405,4 +405,41 @@ async fn a_future_dropped_at_any_poll_owes_its_host_only_what_was_sent() {
         sent_some[usize::from(retried)] = true;
     }
     assert_eq!(sent_some, [true, true], "drops before and after the retry");
+}
+
+/// A service that refuses all tokens whose call is numbered below this.
+fn refusing(below: usize) -> Probe {
+    Probe::new(move |n| {
+        let mut response = status_of(if n < below { 401 } else { 200 });
+        *response.body_mut() = "invalid token".into();
+        Ok(response)
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_refuses_every_token_is_sent_its_load_and_the_budget_and_no_more() {
+    for attempts in [2, 3] {
+        let probe = refusing(usize::MAX);
+        let layer = RetryLayer::new().attempts(n(attempts));
+        let stack = layer.layer(ClassifyLayer::new().layer(probe.clone()));
+        // A minute at the rate that the contract allows.
+        for _ in 0..3_000 {
+            let error = stack.clone().oneshot(get("http://a/")).await.unwrap_err();
+            assert_eq!(error.kind(), Kind::InvalidToken);
+            advance(Duration::from_millis(20)).await;
+        }
+        let sent = probe.seen().len();
+        // A tenth, one a second, and ten at once.
+        assert!((3_300..=3_000 + 300 + 60 + 10).contains(&sent), "{sent}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_whose_token_was_revoked_are_cured_however_many_they_are() {
+    let layer = RetryLayer::new().budget(Budget::new(0, n(1)).per_second(0).burst(n(1)));
+    let stack = layer.layer(ClassifyLayer::new().layer(refusing(200)));
+    let calls = (0..200).map(|_| tokio::spawn(stack.clone().oneshot(get("http://a/"))));
+    for call in calls.collect::<Vec<_>>() {
+        call.await.unwrap().unwrap();
+    }
 }

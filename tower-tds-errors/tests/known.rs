@@ -4,6 +4,7 @@
 #[path = "support/probe.rs"]
 mod probe;
 
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -518,4 +519,35 @@ async fn a_deadline_that_is_set_above_counts_below_too() {
         assert!(above.oneshot(request).await.is_ok());
         assert_eq!(start.elapsed(), ms(150_000));
     }
+}
+
+/// Is busy with a body that hangs; then takes two minutes to be called, and counts who polls what came of it.
+#[tokio::test(start_paused = true)]
+async fn what_an_attempt_knew_is_not_said_of_the_next_one() {
+    let polls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&polls);
+    let service = tower::service_fn(move |request: Request<()>| {
+        let is_first = Attempt::of(request.extensions()).number() == 1;
+        if !is_first {
+            let mut later = std::pin::pin!(tokio::time::advance(ms(120_000)));
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            assert!(later.as_mut().poll(&mut cx).is_pending());
+        }
+        let count = Arc::clone(&count);
+        async move {
+            if !is_first {
+                count.fetch_add(1, SeqCst);
+            }
+            let response = Response::builder().status(503);
+            Ok::<_, BoxError>(response.body(Hangs).unwrap())
+        }
+    });
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new().deadline(ms(60_000)))
+        .layer(ClassifyLayer::new())
+        .service(service);
+    let error = stack.oneshot(Request::new(())).await.map(drop).unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+    // Its first poll would send it.
+    assert_eq!(polls.load(SeqCst), 0);
 }

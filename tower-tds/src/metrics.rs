@@ -5,7 +5,7 @@ use std::time::Duration;
 use metrics::{Label, counter, gauge, histogram};
 use tokio::time::Instant;
 use tower_tds_errors::Error;
-use tower_tds_limits::{Rung, WaitCause};
+use tower_tds_limits::Rung;
 
 use crate::{
     Status,
@@ -37,8 +37,8 @@ impl Begun {
         self.count(of, CANCELLED);
     }
 
-    pub(crate) fn waited(&self, cause: WaitCause, waited: Duration) {
-        let labels = labels(&self.name, Some(("cause", cause.as_str())));
+    pub(crate) fn waited(&self, cause: &'static str, waited: Duration) {
+        let labels = labels(&self.name, Some(("cause", cause)));
         histogram!("tds_wait_seconds", labels).record(waited.as_secs_f64());
     }
 
@@ -79,7 +79,7 @@ impl Status {
     /// | `tds_permits_live`, `tds_permits_quota` | gauge | | granted and not yet back, of how many |
     /// | `tds_in_flight` | gauge | | from the grant to the end of the body |
     /// | `tds_sockets`, `tds_sockets_most` | gauge | | open, and how many there may be |
-    /// | `tds_wait_seconds` | histogram | `cause` | waits of calls for a permit, a pause, a socket or a lease that are over, whether it came or was given up |
+    /// | `tds_wait_seconds` | histogram | `cause` | waits of calls for a token, a permit, a pause, a socket or a lease that are over, whether it came or was given up |
     /// | `tds_granted_total` | counter | | requests granted |
     /// | `tds_certificate` | gauge | | the most that can have been counted in any interval of the first quota |
     /// | `tds_rung` | gauge | | 0: as set; 1: stricter rules; 2: one at a time; 3: slower still |

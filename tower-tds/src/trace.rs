@@ -14,6 +14,7 @@ use std::{
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
+use tower_oidc_cc::TokenSource;
 use tower_service::Service;
 use tower_tds_errors::{Attempt, Error, Retried};
 use tower_tds_limits::WaitCause;
@@ -30,9 +31,12 @@ use crate::metrics::Begun;
 /// header or a body. What is dropped before its end, by a deadline or by its caller, has `cancelled` for its
 /// `error.type`.
 ///
-/// The span of a call says what it has waited for within the limits, in seconds of all its attempts: `tds.waited.window`,
-/// and so for each [cause](WaitCause::as_str) there was, also where it was given up. `tds.client` is the
-/// [name](crate::Builder::name) of the client, if it has one.
+/// The span of a call says what it has waited for, in seconds of all its attempts: `tds.waited.token`, the first token
+/// or another one; `tds.waited.window`, and so for each [cause](WaitCause::as_str) there was within the limits; also
+/// where it was given up. `tds.client` is the [name](crate::Builder::name) of the client, if it has one.
+///
+/// `url.path` is the path as it was sent: where one has a secret in it, a key or a signed link, say, filter the field, or
+/// the spans. The texts of [`Error`] replace such segments.
 ///
 /// With the feature `traceparent` each attempt has the header of that name (W3C Trace Context), and `tracestate` where
 /// there is one: of its own span, or of the one around it where spans of this crate are filtered out. A request that
@@ -80,7 +84,7 @@ struct Watch {
     span: Span,
     of: Of,
     begun: Begun,
-    waited: Vec<(WaitCause, Duration)>,
+    waited: Vec<(&'static str, Duration)>,
     is_over: bool,
 }
 
@@ -100,7 +104,7 @@ impl Begun {
 
     const fn cancelled(&self, _: Of) {}
 
-    const fn waited(&self, _: WaitCause, _: Duration) {}
+    const fn waited(&self, _: &'static str, _: Duration) {}
 }
 
 // === impl Traced ===
@@ -129,6 +133,7 @@ impl<S> Traced<S> {
                 url.path = request.uri().path(),
                 http.response.status_code = Empty,
                 error.type = Empty,
+                tds.waited.token = Empty,
                 tds.waited.window = Empty,
                 tds.waited.counter = Empty,
                 tds.waited.bucket = Empty,
@@ -261,17 +266,21 @@ impl Watch {
         if self.of == Of::Attempts || (self.span.is_none() && !cfg!(feature = "metrics")) {
             return does();
         }
-        let (done, heard) = WaitCause::heard(does);
+        let ((done, token), heard) = WaitCause::heard(|| TokenSource::heard(does));
         drop(entered);
-        if !heard.is_empty() {
-            self.hear(heard);
+        if !(heard.is_empty() && token.is_zero()) {
+            self.hear(token, heard);
         }
         done
     }
 
     #[cold]
-    fn hear(&mut self, heard: Vec<(WaitCause, Duration)>) {
-        for (cause, waited) in heard {
+    fn hear(&mut self, token: Duration, heard: Vec<(WaitCause, Duration)>) {
+        let token = (!token.is_zero()).then_some((TOKEN, token));
+        let heard = heard
+            .iter()
+            .map(|(cause, waited)| (cause.as_str(), *waited));
+        for (cause, waited) in token.into_iter().chain(heard) {
             self.begun.waited(cause, waited);
             match self.waited.iter_mut().find(|(before, _)| *before == cause) {
                 Some((_, before)) => *before = before.saturating_add(waited),
@@ -300,7 +309,7 @@ impl Watch {
 
     fn note_waits(&self) {
         for (cause, waited) in &self.waited {
-            let field = format!("tds.waited.{}", cause.as_str());
+            let field = format!("tds.waited.{cause}");
             self.span.record(&*field, waited.as_secs_f64());
         }
     }
@@ -311,6 +320,9 @@ fn resent<B>(request: &Request<B>) -> Option<u32> {
     let before = Attempt::of(request.extensions()).number().checked_sub(1)?;
     (before > 0).then_some(before)
 }
+
+/// What is waited for above the limits.
+const TOKEN: &str = "token";
 
 /// The kind of what nobody waited for to its end.
 pub(crate) const CANCELLED: &str = "cancelled";

@@ -5,7 +5,7 @@ use std::{error::Error as _, time::Duration};
 use http::{Method, Response, StatusCode};
 use tower::BoxError;
 use tower_oidc_cc::{Judge, Judgement, Rejection, TokenError};
-use tower_tds_errors::{Error, Kind, Retried, Sent};
+use tower_tds_errors::{Error, Kind, Retried, Sent, may_hold};
 use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
 
 /// Tells the token layer and the limits what a typed error says.
@@ -77,8 +77,9 @@ impl<B> Judge<Response<B>, LimitsError> for ReadError {
         }
     }
 
-    /// A token that was refused and stays would be sent again by a retry. One that lacks a role is
-    /// named by those that it has, where the feature `claims` reads them.
+    /// A token that was refused and stays would be sent again by a retry: unless it is its deadline that
+    /// waits for no other, which ends the call anyhow. One that lacks a role is named by those that it
+    /// has, where the feature `claims` reads them.
     fn annotate(&self, outcome: Result<&mut Response<B>, &mut LimitsError>, finding: Rejection) {
         let Err(LimitsError::Inner(error)) = outcome else {
             return;
@@ -87,13 +88,18 @@ impl<B> Judge<Response<B>, LimitsError> for ReadError {
             finding.judgement(),
             Judgement::DeadToken | Judgement::Unexplained
         );
-        if refused && !finding.is_replaced() {
+        if refused && !finding.is_replaced() && may_hold() {
             error.forbid_retry();
         }
         #[cfg(feature = "claims")]
         if let Some(roles) = finding.realm_roles() {
             error.set_realm_roles(roles);
         }
+    }
+
+    /// Until the deadline of the retry above.
+    fn may_hold(&self) -> bool {
+        may_hold()
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::{
 };
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 use tower_tds::{
-    Client, Credentials, Kind, RequestBody,
+    Client, Credentials, Kind, RequestBody, TdsLayer,
     layers::{
         ReadError,
         errors::{ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, RetryLayer, Sent},
@@ -204,6 +204,62 @@ async fn a_404_whose_body_hangs_is_a_404_within_any_deadline_and_sent_once() {
         sleep(Duration::from_secs(60)).await;
         assert_eq!(sim.ledger().summary().data_calls, 5);
     }
+}
+
+/// One call that is answered; then its token is revoked, and the endpoint takes so long for the next.
+async fn revoked<S, B>(stack: &S, sim: &Sim, slow: Duration)
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<B>, Error = Error> + Clone,
+{
+    let answered = stack.clone().oneshot(get("/v1/live/bus")).await;
+    answered.map(drop).expect("data");
+    sleep(Duration::from_secs(60)).await;
+    sim.revoke_all();
+    let mut faults = sim.faults();
+    let slow = TokenFault::Slow(slow);
+    faults.token.push(Scripted::new(slow, When::Always));
+    sim.set_faults(faults);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_401_that_waits_for_another_token_is_a_401_at_the_deadline() {
+    let sim = Sim::new(Config::default());
+    let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
+    let credentials = Credentials::new(sim.client_id(), sim.client_secret());
+    let tokens = TokenSource::builder(endpoint.expect("a URL"), credentials.expect("usable"));
+    let tokens = tokens.build(tower::util::MapRequest::new(sim.clone(), same));
+    let origin = "https://data.example.org".parse().expect("a URL");
+    let origin = Origin::from_uri(&origin).expect("an origin");
+    let stack = ServiceBuilder::new()
+        .layer(TdsLayer::new(tokens, [origin], Limiter::new(default_limits())).deadline(TWO))
+        .map_future(Box::pin)
+        .service(sim.clone());
+    revoked(&stack, &sim, Duration::from_secs(100_000)).await;
+    for (over, outcome) in at_once(&stack, 20, || get("/v1/live/bus")).await {
+        let error = outcome.map(drop).expect_err("there is no other token");
+        assert_eq!(
+            (over, error.kind(), error.gave_up()),
+            (TWO, Kind::InvalidToken, Some(GiveUp::Deadline)),
+            "{error}"
+        );
+        assert_eq!(error.status().map(|status| status.as_u16()), Some(401));
+        assert!(error.is_retryable() && error.is_timeout(), "{error:?}");
+    }
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(sim.ledger().summary().data_calls, 21);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_waits_for_another_token_is_not_cut_off_for_it() {
+    let sim = Sim::new(Config::default());
+    let retry = RetryLayer::new().attempt_timeout(TWO);
+    let stack = stack!(sim, default_limits(), retry);
+    revoked(&stack, &sim, Duration::from_secs(5)).await;
+    for (_, outcome) in at_once(&stack, 20, || get("/v1/live/bus")).await {
+        outcome.map(drop).expect("the next token");
+    }
+    let seen = sim.ledger().summary();
+    assert_eq!((seen.data_calls, seen.token_posts), (41, 2), "{seen:?}");
 }
 
 #[tokio::test]

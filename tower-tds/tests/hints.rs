@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use tower_tds::{
     Kind,
     layers::{
-        errors::classify,
+        errors::{Asked, classify},
         limits::{Feedback, Outcome, ReadStatus},
         token::{Challenge, Judge, Judgement},
     },
@@ -42,7 +42,7 @@ fn a_wait_means_the_same_to_all_who_read_one() {
             headers.insert("date", value(date.trim()));
         }
         let status = StatusCode::TOO_MANY_REQUESTS;
-        let error = classify(&HeaderMap::new(), status, &headers, "").expect_err("a 429");
+        let error = classify(Asked::default(), status, &headers, "").expect_err("a 429");
         assert_eq!(error.retry_after(), expected, "errors: {row:?}");
         let answer = response(status, &headers);
         let read = ReadStatus::default().read(Ok::<_, &std::io::Error>(&answer));
@@ -66,7 +66,7 @@ fn a_challenge_means_the_same_to_all_who_read_one() {
         let mut headers = HeaderMap::new();
         headers.insert("www-authenticate", value(challenge.trim()));
         let error =
-            classify(&HeaderMap::new(), StatusCode::UNAUTHORIZED, &headers, "").expect_err("a 401");
+            classify(Asked::default(), StatusCode::UNAUTHORIZED, &headers, "").expect_err("a 401");
         assert_eq!(error.kind(), kind, "errors: {row:?}");
         let answer = response(StatusCode::UNAUTHORIZED, &headers);
         let read = Challenge::default().judge(Ok::<_, &std::io::Error>(&answer));

@@ -4,17 +4,26 @@
 #[path = "support/server.rs"]
 mod server;
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use server::Server;
 use tds_sim::{Config, Sim};
-use tokio::time::sleep;
-use tower::{BoxError, ServiceBuilder, ServiceExt};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_tds::{
-    Client, Credentials, Error, Kind, RequestBody,
+    Client, Credentials, Error, Kind, Limiter, Limits, RequestBody, TdsLayer,
     layers::{
         errors::{ClassifyLayer, GiveUp, GuardBody, GuardLayer, RetryLayer},
         token::{self, BearerAuthLayer, HeadAlone, Judge, Origin, TokenEndpoint, TokenSource},
@@ -133,4 +142,107 @@ async fn layers_by_hand_that_name_no_judge_heal_when_their_token_is_revoked() {
     // Who is told to look at responses alone sees none.
     let head_alone = after_a_revocation(|layer| layer.judge(HeadAlone)).await;
     assert_eq!(head_alone, (false, 1));
+}
+
+/// The whole layer over this, whose token client reads answers as the data calls do.
+fn whole<S, F>(
+    service: S,
+) -> impl Clone
++ Send
++ Sync
++ 'static
++ Service<Request<Full<Bytes>>, Response: Send, Error = Error, Future: Send>
+where
+    S: Service<
+            Request<Full<Bytes>>,
+            Response = Response<Full<Bytes>>,
+            Error = BoxError,
+            Future = F,
+        >,
+    S: Clone + Send + Sync + 'static,
+    F: Future<Output = Result<Response<Full<Bytes>>, BoxError>> + Send + 'static,
+{
+    let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
+    let credentials = Credentials::new("id", "s3cr3t").expect("usable");
+    let tokens = TokenSource::builder(endpoint.expect("a URL"), credentials);
+    let tokens = tokens.build(ClassifyLayer::new().layer(service.clone()));
+    let origin = Origin::from_uri(&"https://data.example.org".parse().expect("a URL"));
+    ServiceBuilder::new()
+        .layer(TdsLayer::new(
+            tokens,
+            [origin.expect("an origin")],
+            Limiter::new(Limits::default()),
+        ))
+        .map_future(Box::pin)
+        .service(service)
+}
+
+fn data() -> Request<Full<Bytes>> {
+    let request = Request::get("https://data.example.org/v1/live/bus");
+    request.body(Full::default()).expect("a request")
+}
+
+fn status(status: u16, body: &'static str) -> Result<Response<Full<Bytes>>, BoxError> {
+    let response = Response::builder().status(status);
+    Ok(response.body(Full::from(body))?)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_401_of_the_token_endpoint_names_that_and_not_the_data() {
+    let service = service_fn(async |_: Request<Full<Bytes>>| status(401, "go away"));
+    let error = whole(service).oneshot(data()).await.map(drop);
+    let error = error.expect_err("there is no token");
+    for line in [
+        error.to_string(),
+        format!("{error:#}"),
+        format!("{error:?}"),
+    ] {
+        assert!(line.contains("https://auth.example.org/"), "{line}");
+        assert!(!line.contains("401 Unauthorized"), "{line}");
+        assert!(!line.contains("data.example.org"), "{line}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_refuses_every_fresh_token_sees_the_calls_that_are_made_and_few_more() {
+    let (calls, posts) = <(Arc<AtomicU64>, Arc<AtomicU64>)>::default();
+    let (all, asked) = (Arc::clone(&calls), Arc::clone(&posts));
+    let service = service_fn(move |request: Request<Full<Bytes>>| {
+        let is_token = request.method() == "POST";
+        let number = if is_token { &asked } else { &all }.fetch_add(1, Ordering::Relaxed);
+        async move {
+            if !is_token {
+                // So long that a new token finds many under way.
+                sleep(Duration::from_secs(5)).await;
+                return status(401, "invalid token");
+            }
+            let body = format!(
+                r#"{{"access_token":"t{number}","expires_in":86400,"token_type":"Bearer"}}"#
+            );
+            Ok(Response::new(Full::from(body)))
+        }
+    });
+    let stack = whole(service);
+    let mut callers = JoinSet::new();
+    for _ in 0..20 {
+        let stack = stack.clone();
+        callers.spawn(async move {
+            for _ in 0..600 {
+                stack
+                    .clone()
+                    .oneshot(data())
+                    .await
+                    .map(drop)
+                    .expect_err("a wrong realm");
+                sleep(Duration::from_secs(1)).await;
+            }
+        });
+    }
+    let start = Instant::now();
+    callers.join_all().await;
+    let hours = start.elapsed().as_secs() / 3_600 + 1;
+    let (calls, posts) = (calls.load(Ordering::Relaxed), posts.load(Ordering::Relaxed));
+    assert!(posts <= 16 * hours, "{posts}");
+    // Each new token is tried by those whose calls are under way.
+    assert!(calls <= 12_000 + 20 * posts, "{calls}");
 }

@@ -22,7 +22,7 @@ use opentelemetry::{
     },
 };
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use tds_sim::{Config, Faults, Server, Sim};
+use tds_sim::{Config, Faults, Scripted, Server, Sim, TokenFault, When};
 use tokio::time::{Instant, timeout};
 use tower::{ServiceBuilder, ServiceExt};
 use tower_tds::{
@@ -124,6 +124,35 @@ async fn the_span_of_a_call_says_what_it_waited_for_and_for_how_long() {
         "{waited}: {second}"
     );
     assert_eq!(second.matches("tds.waited").count(), 1, "{second}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_token_is_in_the_span_of_its_call() {
+    let (log, _spans) = spans();
+    let (sim, layer) = setup(Limits::default());
+    let mut slow = Faults::default();
+    let late = TokenFault::Slow(Duration::from_secs(3));
+    slow.token.push(Scripted::new(late, When::Always));
+    sim.set_faults(slow);
+    // Late for the first, which gives up, and for the second; the third needs none; the last is refused.
+    let deadline = Deadline::after(Duration::from_secs(1));
+    let late = call(&sim, &layer, |request| {
+        request.extensions_mut().insert(deadline);
+    });
+    late.await.expect_err("there is no token");
+    call(&sim, &layer, |_| {}).await.expect("data");
+    call(&sim, &layer, |_| {}).await.expect("data");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    sim.revoke_all();
+    call(&sim, &layer, |_| {}).await.expect("data");
+    let waited = ["1.0", "2.0", "", "3.0"];
+    let calls = calls(&log);
+    assert_eq!(calls.len(), waited.len(), "{calls:?}");
+    for (call, waited) in calls.iter().zip(waited) {
+        let field = format!(" tds.waited.token={waited}}}");
+        assert_eq!(call.contains(&field), !waited.is_empty(), "{field}: {call}");
+        assert_eq!(call.contains("tds.waited"), !waited.is_empty(), "{call}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 use http::Uri;
 
 pub(crate) use self::kind::Kind;
+use crate::judge::is_code;
 
 mod kind;
 
@@ -245,7 +246,10 @@ fn root(error: &(dyn Error + 'static)) -> String {
     let mut last = error;
     while let Some(link) = next {
         found = found.or_else(|| network(link));
-        last = link;
+        // A code for layers says less than the error that it is the cause of.
+        if !is_code(&link.to_string()) {
+            last = link;
+        }
         next = link.source();
     }
     found.unwrap_or_else(|| short(&last.to_string()))

@@ -4,6 +4,7 @@ use std::fmt;
 use http::{Response, StatusCode, header};
 
 use super::{Challenge, HeadAlone, Judge, Judgement};
+use crate::error::token::Kind;
 
 fn judged(status: StatusCode, challenges: &[&str]) -> Judgement {
     let mut response = Response::builder().status(status);
@@ -162,5 +163,14 @@ fn a_403_can_name_a_missing_role_and_nothing_else() {
     ] {
         let judged = judged(StatusCode::FORBIDDEN, &[challenge]);
         assert_eq!(judged, expected, "{challenge}");
+    }
+}
+
+#[test]
+fn what_was_said_of_a_token_request_below_is_not_said_of_this_token() {
+    for text in ["invalid_token", "401 Unauthorized", "insufficient_scope"] {
+        let below = crate::TokenError::with_source(Kind::Transport, Says(text, None));
+        let judged = Challenge.judge(Err::<&Response<()>, _>(&below));
+        assert_eq!(judged, Judgement::Nothing, "{text}");
     }
 }

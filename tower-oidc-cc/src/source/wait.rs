@@ -1,11 +1,13 @@
 //! One caller's wait for a token.
 
 use std::{
+    cell::Cell,
     future::Future,
     mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tokio::time::Instant;
@@ -138,4 +140,28 @@ impl Waiting {
         }
         Poll::Pending
     }
+}
+
+/// However it ends: by a token, by an error, or because its caller has gone.
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let waited = self.since.elapsed();
+        let add = |told: &Cell<Duration>| told.set(told.get().saturating_add(waited));
+        // At the end of a thread nobody listens.
+        WAITED.try_with(add).ok();
+    }
+}
+
+/// Does something, and gives what the waits have taken that came to their end by it.
+pub(super) fn heard<T>(does: impl FnOnce() -> T) -> (T, Duration) {
+    let swap = |told| WAITED.try_with(|before| before.replace(told));
+    let outer = swap(Duration::ZERO).unwrap_or_default();
+    let done = does();
+    let heard = swap(outer).unwrap_or_default();
+    (done, heard)
+}
+
+thread_local! {
+    /// What the waits of this thread have taken, since somebody began to listen.
+    static WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }

@@ -1,7 +1,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::{classify, future};
-use crate::{Error, Kind, Sent};
+use crate::{Asked, Error, Kind, Sent};
 
 /// An answer, and what was asked for.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ impl<'a> Answer<'a> {
     }
 
     fn error(&self) -> Option<Error> {
-        classify(&self.asked, self.status, self.headers, self.body).err()
+        classify(Asked::of(&self.asked), self.status, self.headers, self.body).err()
     }
 
     fn kind(&self) -> Option<Kind> {
@@ -165,7 +165,7 @@ fn an_answer_was_sent_whatever_it_means() {
     for status in 100..1000 {
         let status = StatusCode::from_u16(status).unwrap();
         for text in ["", r#"{"error":"invalid_client"}"#] {
-            let Err(error) = classify(&HeaderMap::new(), status, &headers, text) else {
+            let Err(error) = classify(Asked::default(), status, &headers, text) else {
                 continue;
             };
             let expected = match status {
@@ -277,7 +277,7 @@ fn a_quota_of_a_day_is_told_from_a_throttle_of_a_minute() {
     ] {
         let headers = map(&[said]);
         let error = classify(
-            &HeaderMap::new(),
+            Asked::default(),
             StatusCode::TOO_MANY_REQUESTS,
             &headers,
             "",
@@ -297,7 +297,7 @@ fn the_gateways_own_id_is_the_one_to_quote() {
     ];
     for (count, id) in [(1, "c"), (2, "b"), (3, "a")] {
         let headers = map(&all[..count]);
-        let error = classify(&HeaderMap::new(), StatusCode::BAD_GATEWAY, &headers, "").unwrap_err();
+        let error = classify(Asked::default(), StatusCode::BAD_GATEWAY, &headers, "").unwrap_err();
         assert_eq!(error.request_id(), Some(id));
     }
 }
@@ -419,7 +419,7 @@ fn a_redirect_says_where_it_leads_without_what_may_be_secret() {
         ("not a uri CANARY", None),
     ] {
         let headers = map(&[("location", target)]);
-        let error = classify(&HeaderMap::new(), StatusCode::FOUND, &headers, "").unwrap_err();
+        let error = classify(Asked::default(), StatusCode::FOUND, &headers, "").unwrap_err();
         assert_eq!(error.location(), shown, "{target}");
         assert!(
             !format!("{error} {error:?}").contains("CANARY"),
@@ -444,7 +444,7 @@ fn a_redirect_to_another_host_is_told_from_one_on_the_same() {
         ("https://api.example:443/", false),
     ] {
         let headers = map(&[("location", target)]);
-        let mut error = classify(&HeaderMap::new(), StatusCode::FOUND, &headers, "").unwrap_err();
+        let mut error = classify(Asked::default(), StatusCode::FOUND, &headers, "").unwrap_err();
         error.facts_mut().note_request(&http::Method::GET, &asked);
         assert_eq!(error.leaves_host(), leaves, "{target}");
     }
@@ -454,7 +454,7 @@ fn a_redirect_to_another_host_is_told_from_one_on_the_same() {
 fn the_body_is_there_for_who_can_read_it_and_in_no_text() {
     let body = r#"{"message":"no","detail":{"secret":"CANARY"}}"#;
     let error = classify(
-        &HeaderMap::new(),
+        Asked::default(),
         StatusCode::CONFLICT,
         &HeaderMap::new(),
         body,
@@ -467,7 +467,7 @@ fn the_body_is_there_for_who_can_read_it_and_in_no_text() {
     assert!(!format!("{error} {error:?} {error:#?}").contains("CANARY"));
     let long = vec![b'x'; future::MOST_BYTES + 1];
     let error = classify(
-        &HeaderMap::new(),
+        Asked::default(),
         StatusCode::CONFLICT,
         &HeaderMap::new(),
         long,

@@ -17,7 +17,7 @@ impl fmt::Display for Error {
         f.write_str(&self.line(LONGEST_LINE))?;
         if f.alternate() {
             let causes = self.inner.source.iter().flat_map(|source| chain(&**source));
-            for cause in causes.filter(|cause| !cause.is::<Self>()).take(DEEPEST) {
+            for cause in causes.filter(|cause| !is_said(*cause)).take(DEEPEST) {
                 if let Some(text) = shown(&cause.to_string()) {
                     write!(f, ": {text}")?;
                 }
@@ -147,7 +147,7 @@ impl Error {
             return None;
         }
         let causes = self.inner.source.iter().flat_map(|source| chain(&**source));
-        let causes = causes.filter(|cause| !cause.is::<Self>());
+        let causes = causes.filter(|cause| !is_said(*cause));
         // What stands behind a semicolon is advice, which this line has its own of.
         let happened = |cause: &str| cause.split("; ").next().and_then(shown);
         let told: Vec<_> = causes
@@ -162,6 +162,11 @@ impl Error {
             None => Some(text),
         }
     }
+}
+
+/// Whether the line says it already. A refusal is for layers, and less than what it is the cause of.
+fn is_said(cause: &(dyn StdError + 'static)) -> bool {
+    cause.is::<Error>() || cause.is::<Refusal>()
 }
 
 // === impl Facts ===

@@ -48,7 +48,7 @@ fn a_line_says_each_thing_once_and_of_the_first_request() {
     let target = http::HeaderValue::from_static("https://id.example/auth?state=CANARY");
     headers.insert("location", target);
     let found = crate::classify(
-        &http::HeaderMap::new(),
+        crate::Asked::default(),
         http::StatusCode::FOUND,
         &headers,
         "",

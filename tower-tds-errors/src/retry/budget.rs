@@ -27,7 +27,9 @@ mod sync {
 /// without retries, and one that fails for some has them mended. The default is ten retries for a
 /// hundred requests, one a second, and ten at once.
 ///
-/// Retries of requests that never left cost nothing, nor does the one that follows a refused token.
+/// Retries of requests that never left cost nothing. The one that follows a refused token costs its price
+/// if the next token is refused, too, and is not made where there is none left: so a host that refuses
+/// all tokens gets few requests more, and a token that was revoked is replaced for all who used it.
 ///
 /// # Clone
 ///
@@ -54,6 +56,8 @@ pub struct Budget {
 #[derive(Debug, Default)]
 pub(super) struct Spending {
     price: Option<Price>,
+    /// By whom, and for which host, a cure is paid if it is none.
+    owed: Option<(Budget, Box<str>)>,
 }
 
 /// The price of one retry, which comes back when this is dropped unspent.
@@ -167,12 +171,25 @@ impl Spending {
         if let Some(price) = &mut self.price {
             price.comes_back = false;
         }
-        if let (Costs::Lent | Costs::Paid, Some(budget)) = (costs, budget) {
+        if let (Costs::Lent | Costs::Paid | Costs::Later, Some(budget)) = (costs, budget) {
             let mut price = budget.withdraw_at(authority, now).ok_or(GiveUp::Budget)?;
             price.comes_back = costs == Costs::Lent;
-            self.price = Some(price);
+            if costs == Costs::Later {
+                // Back at once: all who were refused together are cured, however many they are.
+                self.owed = Some((budget.clone(), price.host.clone()));
+            } else {
+                self.price = Some(price);
+            }
         }
         Ok(())
+    }
+
+    /// Pays for a cure that was none, as far as the host has something left.
+    pub(super) fn not_cured(&mut self, now: Instant) {
+        let owed = self.owed.take();
+        if let Some(mut price) = owed.and_then(|(budget, host)| budget.withdraw_at(&host, now)) {
+            price.is_spent = true;
+        }
     }
 
     /// Notes that an attempt begins.

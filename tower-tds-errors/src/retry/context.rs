@@ -27,7 +27,7 @@ pub(crate) enum Known {
     Nothing,
     /// The status is there, and the body of an error is being read.
     Answer,
-    /// It is a retry, which has attempts of its own.
+    /// It is a retry, which has attempts of its own, or holds an answer while it waits for something else.
     Retry,
 }
 
@@ -87,6 +87,41 @@ pub(crate) fn names(uri: &Uri) -> bool {
 pub(crate) fn say(known: Known) {
     // A thread that is ending hears nothing.
     KNOWN.try_with(|said| said.set(known)).ok();
+}
+
+/// Says to a retry above that an answer is there, and is held while something else is waited for; and
+/// whether it may be held any longer. Call it from each poll that is pending for that.
+///
+/// For a layer that keeps a 401 until there is another token: that wait is no attempt's time, and at the
+/// deadline the answer is what the call ends by. Without a retry in this task it may be held.
+///
+/// # Examples
+///
+/// ```
+/// use std::{future::poll_fn, task::Poll, time::Duration};
+/// use http::{Request, Response};
+/// use tower::{Layer, ServiceExt, service_fn};
+/// use tower_tds_errors::{Error, Kind, RetryLayer, may_hold};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let no_other_token = service_fn(async |_: Request<()>| {
+///     let mut refused = Some(Error::new(Kind::InvalidToken, "it is revoked"));
+///     poll_fn(move |_| match refused.take_if(|_| !may_hold()) {
+///         Some(refused) => Poll::Ready(Err::<Response<()>, _>(refused)),
+///         None => Poll::Pending,
+///     })
+///     .await
+/// });
+/// let layer = RetryLayer::new().deadline(Duration::from_secs(2));
+/// let error = layer.layer(no_other_token).oneshot(Request::new(())).await.unwrap_err();
+/// assert_eq!(error.kind(), Kind::InvalidToken);
+/// # }
+/// ```
+#[must_use]
+pub fn may_hold() -> bool {
+    say(Known::Retry);
+    !is_last_poll()
 }
 
 /// What the attempt has said that was just polled.

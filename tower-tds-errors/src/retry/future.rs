@@ -217,6 +217,11 @@ where
                 this.timer.as_mut().set(end);
             }
             ready!(this.timer.as_mut().poll(cx));
+            if *this.known == Known::Retry && !this.call.is_over() {
+                // It began as an attempt, and waits for something else by now.
+                this.timer.as_mut().set(this.call.due().head);
+                ready!(this.timer.as_mut().poll(cx));
+            }
             // Whoever below knows a status says so now. What is missing of its body is only text.
             if let StateProj::Calling { attempt } = this.state.as_mut().project()
                 && *this.known != Known::Nothing

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use http::Request;
 use http::uri::Authority;
+use tokio::runtime::Handle;
 use tokio::time::sleep;
 use tower::retry::Policy;
 
 use super::Settings;
+use super::budget::Spending;
 use super::state::{Repeats, RetryState};
 use crate::clock;
 use crate::error::{Error, Facts};
@@ -72,6 +74,13 @@ impl RetryPolicy {
         error.facts_mut().attempts = state.attempts();
         let authority = request.uri().authority().map_or("", Authority::as_str);
         match state.go_on(error, &self.settings, Some(authority), None, clock::now()) {
+            // Outside a runtime nobody would wake it: what the next attempt was to cost comes back.
+            Ok((wait, _)) if !wait.is_zero() && Handle::try_current().is_err() => {
+                state.take_back();
+                state.spending = Spending::default();
+                error.facts_mut().gave_up = Some(GiveUp::NotReady);
+                None
+            }
             Ok((wait, _)) => {
                 self.retries = true;
                 Some(wait)
@@ -103,7 +112,12 @@ impl<B: Clone, R, E: Into<Error> + From<Error>> Policy<Request<B>, R, E> for Ret
         let mut error = std::mem::replace(failed, held).into();
         let wait = self.judge(request, &mut error);
         *failed = error.into();
-        Some(Box::pin(sleep(wait?)))
+        let wait = wait?;
+        Some(Box::pin(async move {
+            if !wait.is_zero() {
+                sleep(wait).await;
+            }
+        }))
     }
 
     /// Right before each attempt. All leave a copy, the last included: of one that does not, tower asks

@@ -13,9 +13,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 
 use crate::error::Error;
 
-/// What of a request changes the meaning of its answer.
+/// What of a request changes the meaning of its answer: nothing by default.
+///
+/// A 416 means something else where a `Range` was asked for, a 423 where a lock was held, and a page
+/// where only data is accepted. Take it before the request is given away, for [`classify`](crate::classify).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub struct Asked {
     /// A part of the resource, so that a 416 may be about it.
     pub(crate) part: bool,
     /// What holds a lock, so that a 423 is about it.
@@ -56,8 +59,10 @@ thread_local! {
 // === impl Asked ===
 
 impl Asked {
-    /// One pass: a look-up hashes, and three cost more than the few headers that a request has.
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+    /// What a request with these headers asks for.
+    #[must_use]
+    pub fn of(headers: &HeaderMap) -> Self {
+        // One pass: a look-up hashes, and three cost more than the few headers that a request has.
         let mut asked = Self::default();
         let mut data = None;
         for (name, value) in headers {

@@ -57,8 +57,10 @@ pub(super) struct Again {
 /// What another attempt costs its host's budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Costs {
-    /// Nobody has had work with the one before, or a new token cures it, once a call.
+    /// Nobody has had work with the one before.
     Nothing,
+    /// A new token cures it, once a call. Paid for if it does not, and not made where nothing is left.
+    Later,
     /// The connection was closed while it was idle. Not counted, and its price comes back if it
     /// succeeds: if it does not, it was something else.
     Lent,
@@ -80,11 +82,11 @@ pub(super) enum Costs {
 /// ```
 /// use std::time::Duration;
 /// use http::{HeaderMap, Method, StatusCode};
-/// use tower_tds_errors::{GiveUp, RetryLayer, RetryState, classify, decide};
+/// use tower_tds_errors::{Asked, GiveUp, RetryLayer, RetryState, classify, decide};
 ///
 /// let layer = RetryLayer::new();
 /// let mut state = RetryState::new(&Method::GET);
-/// let locked = classify(&HeaderMap::new(), StatusCode::LOCKED, &HeaderMap::new(), "").unwrap_err();
+/// let locked = classify(Asked::default(), StatusCode::LOCKED, &HeaderMap::new(), "").unwrap_err();
 ///
 /// // After a 423 comes a second of silence, and a little more.
 /// let wait = decide(&layer, &mut state, &locked, None).unwrap();
@@ -163,6 +165,9 @@ impl RetryState {
         left: Option<Duration>,
         now: Instant,
     ) -> Result<(Duration, Instant), GiveUp> {
+        if self.costs(error) == Costs::Later {
+            self.spending.not_cured(now);
+        }
         let again = self.after(error, settings, authority.is_some(), left)?;
         let end = now.checked_add(again.wait).ok_or(GiveUp::HintTooLong)?;
         let authority = authority.unwrap_or_default();
@@ -271,7 +276,7 @@ impl RetryState {
 
     fn costs(&self, error: &Error) -> Costs {
         if error.kind() == Kind::InvalidToken {
-            Costs::Nothing
+            Costs::Later
         } else if error.sent() == Sent::Never && error.kind() != Kind::Unavailable {
             // Streams are refused by a server that has too many, and that is unavailable.
             Costs::Nothing

@@ -12,7 +12,7 @@ use super::{Again, Costs, Repeats, RetryState};
 use crate::retry::backoff::QUOTA;
 use crate::retry::request::Repeat;
 use crate::retry::{SILENCE, Settings};
-use crate::{Error, GiveUp, Kind, Sent, classify};
+use crate::{Asked, Error, GiveUp, Kind, Sent, classify};
 
 /// A PUT, which no idle connection is met for, after so many attempts.
 fn put(seed: u64, attempts: u32) -> RetryState {
@@ -90,7 +90,7 @@ fn what_rfc_9110_lets_any_method_repeat_is_repeated() {
         (503, &hint, false),
     ] {
         let code = StatusCode::from_u16(status).unwrap();
-        let error = classify(&HeaderMap::new(), code, headers, "").unwrap_err();
+        let error = classify(Asked::default(), code, headers, "").unwrap_err();
         let decided = wait(&mut of(&Method::POST, 7, 1), &error);
         assert_eq!(decided.is_ok(), again, "{status}");
     }
