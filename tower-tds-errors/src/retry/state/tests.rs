@@ -169,11 +169,12 @@ fn a_connection_that_may_have_been_idle_is_met_once_for_free() {
 }
 
 #[test]
-fn what_never_left_and_what_is_cured_costs_nothing() {
+fn what_never_left_costs_nothing_and_what_is_cured_costs_what_it_does_not_cure() {
     for kind in Kind::ALL.iter().filter(|kind| kind.is_retryable()) {
         let again = after(&mut put(7, 1), &failed(*kind), None);
         let costs = match (kind.sent(), kind) {
-            (_, Kind::InvalidToken) | (Sent::Never, _) => Costs::Nothing,
+            (_, Kind::InvalidToken) => Costs::Later,
+            (Sent::Never, _) => Costs::Nothing,
             _ => Costs::Paid,
         };
         assert_eq!(again.map(|again| again.costs), Ok(costs), "{kind}");
