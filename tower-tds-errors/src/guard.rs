@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use self::body::{Framing, GuardBody};
 use crate::retry::request::{SeenTo, Until};
-use crate::retry::saved::Saved;
+use crate::retry::saved::Line;
 
 pub(crate) mod body;
 
@@ -101,7 +101,7 @@ pin_project! {
         bounds: Bounds,
         until: Option<Instant>,
         // Until there is a body, which takes it for its errors.
-        request: Option<Saved>,
+        line: Option<Line>,
     }
 }
 
@@ -169,7 +169,7 @@ where
         GuardFuture {
             until: until.map(|until| until.0),
             bounds: self.bounds,
-            request: Some(Saved::line(request.method(), request.uri())),
+            line: Some(Line::new(request.method(), request.uri())),
             inner: self.inner.call(request),
         }
     }
@@ -191,15 +191,8 @@ where
             response.extensions_mut().insert(SeenTo(until));
         }
         let framing = Framing::of(&response);
-        let guarded = |body| {
-            GuardBody::new(
-                body,
-                framing,
-                *this.bounds,
-                *this.until,
-                this.request.take(),
-            )
-        };
+        let guarded =
+            |body| GuardBody::new(body, framing, *this.bounds, *this.until, this.line.take());
         Poll::Ready(Ok(response.map(guarded)))
     }
 }

@@ -19,7 +19,7 @@ use crate::clock::{self, Timer};
 use crate::error::{Error, Facts};
 use crate::give_up::GiveUp;
 use crate::kind::{Kind, Sent};
-use crate::retry::saved::Saved;
+use crate::retry::saved::Line;
 
 pin_project! {
     /// The body of a success that says how far it came when it breaks off.
@@ -47,7 +47,7 @@ pin_project! {
         until: Option<Instant>,
         received: u64,
         framing: Framing,
-        request: Option<Saved>,
+        line: Option<Line>,
     }
 }
 
@@ -121,7 +121,7 @@ impl<R: Body> GuardBody<R> {
         framing: Framing,
         bounds: Bounds,
         until: Option<Instant>,
-        request: Option<Saved>,
+        line: Option<Line>,
     ) -> Self {
         Self {
             inner: Some(inner),
@@ -130,7 +130,7 @@ impl<R: Body> GuardBody<R> {
             until,
             received: 0,
             framing,
-            request,
+            line,
         }
     }
 
@@ -148,8 +148,8 @@ impl<R> GuardBody<R> {
     /// Ends the body by an error. What is left of it is dropped, and its connection with it.
     fn broken(self: Pin<&mut Self>, mut error: Error) -> Error {
         let mut this = self.project();
-        if let Some(request) = this.request.take() {
-            request.note(&mut error);
+        if let Some(line) = this.line.take() {
+            line.note(&mut error);
         }
         let facts = error.facts_mut();
         facts.received = Some(*this.received);
@@ -237,7 +237,7 @@ where
                 if this.framing.is_whole(*this.received) != Some(false) {
                     this.inner.set(None);
                     *this.waits = None;
-                    *this.request = None;
+                    *this.line = None;
                     return Poll::Ready(None);
                 }
                 Error::new(Kind::Truncated, "fewer bytes came than were announced")

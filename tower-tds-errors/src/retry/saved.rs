@@ -56,6 +56,13 @@ thread_local! {
     static SPARES: Cell<Option<Box<Parts>>> = const { Cell::new(None) };
 }
 
+/// What a request asks for, for the text of an error that may come late: a body holds no buffer, since
+/// others may read it on another thread, or for hours.
+pub(crate) struct Line {
+    method: Method,
+    uri: Uri,
+}
+
 // === impl Asked ===
 
 impl Asked {
@@ -159,6 +166,22 @@ impl Drop for Saved {
         if let Some(parts) = self.parts.take() {
             give(parts);
         }
+    }
+}
+
+// === impl Line ===
+
+impl Line {
+    pub(crate) fn new(method: &Method, uri: &Uri) -> Self {
+        Self {
+            method: method.clone(),
+            uri: uri.clone(),
+        }
+    }
+
+    /// Names the request in an error.
+    pub(crate) fn note(&self, error: &mut Error) {
+        error.facts_mut().note_request(&self.method, &self.uri);
     }
 }
 
