@@ -286,7 +286,7 @@ where
 impl<S, P, B, R> Service<Request<B>> for &Retry<S, P>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
-    S::Error: Into<Error>,
+    S::Error: Failure,
     P: Replay<B>,
 {
     type Response = Response<R>;

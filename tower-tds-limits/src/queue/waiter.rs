@@ -29,13 +29,8 @@ pub(crate) struct Waiter<L: Limit> {
 #[derive(Debug)]
 pub(crate) struct Bound {
     longest: Option<Duration>,
-    /// The present wait. Boxed: most calls have none, and services are cloned and moved for each.
-    wait: Option<Box<Wait>>,
-}
-
-#[derive(Debug)]
-struct Wait {
-    since: Instant,
+    /// When the present wait began.
+    since: Option<Instant>,
     /// For its end, and made anew by each poll: the runtime of the one before may be gone.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -110,7 +105,8 @@ impl Bound {
     pub(crate) fn new(longest: Option<Duration>) -> Self {
         Self {
             longest,
-            wait: None,
+            since: None,
+            timer: None,
         }
     }
 
@@ -121,7 +117,9 @@ impl Bound {
     /// The wait is over, and the next one is another.
     #[inline]
     pub(super) fn end(&mut self) {
-        self.wait = None;
+        if self.since.is_some() {
+            *self = Self::new(self.longest);
+        }
     }
 
     /// How long the wait is, if that is as long as it may be; otherwise it wakes whoever polls then.
@@ -129,20 +127,15 @@ impl Bound {
     fn reached(&mut self, cx: &mut Context<'_>) -> Option<Duration> {
         let longest = self.longest?;
         let now = clock::now();
-        let new = || {
-            Box::new(Wait {
-                since: now,
-                timer: None,
-            })
-        };
-        let wait = self.wait.get_or_insert_with(new);
-        let waited = now.saturating_duration_since(wait.since);
+        let since = *self.since.get_or_insert(now);
+        let waited = now.saturating_duration_since(since);
         if waited >= longest {
             return Some(waited);
         }
         // A bound that no clock reaches is none.
-        let end = wait.since.checked_add(longest)?;
-        let timer = wait.timer.insert(Box::pin(sleep_until(end)));
+        let timer = self
+            .timer
+            .insert(Box::pin(sleep_until(since.checked_add(longest)?)));
         // It is not over yet.
         let _pending = timer.as_mut().poll(cx);
         None

@@ -21,8 +21,8 @@ use crate::{
 pub(super) struct Turn {
     credential: Arc<Credential>,
     readiness: Readiness<Account>,
-    /// There while it waits for the end of a pause. Boxed, as that is rare.
-    pause: Option<Box<Waiter<Pause>>>,
+    /// There while it waits for the end of a pause.
+    pause: Option<Waiter<Pause>>,
     /// There if the next request tries whether a pause is over.
     probe: Option<Probe>,
 }
@@ -149,7 +149,7 @@ impl Turn {
         let credential = &self.credential;
         let waiter = self
             .pause
-            .get_or_insert_with(|| Box::new(credential.wait_for_pause()));
+            .get_or_insert_with(|| credential.wait_for_pause());
         let passed = ready!(waiter.poll_pass(self.readiness.bound(), cx));
         self.pause = None;
         Poll::Ready(match self.credential.probe(passed) {
