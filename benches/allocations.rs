@@ -1,4 +1,4 @@
-//! What a call that succeeds allocates in our layers: nothing.
+//! Allocations of a call that succeeds in our layers: none.
 //!
 //! `cargo test -p tds-benches --test allocations`
 //!

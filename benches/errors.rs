@@ -1,4 +1,4 @@
-//! What meaning and retries cost a call that succeeds, beside `tower::retry` with its budget.
+//! Classification and retries of a call that succeeds, beside `tower::retry` with its budget.
 //!
 //! `cargo bench -p tds-benches --bench errors`
 //!

@@ -1,4 +1,4 @@
-//! What every bench needs: a service that does nothing, and a caller that costs nothing.
+//! Shared parts of the benches: a service that does nothing, and a caller that costs nothing.
 
 use std::{
     convert::Infallible,

@@ -1,4 +1,4 @@
-//! What a token on each request costs: the layer beside other ways of sharing one.
+//! A token on each request: the layer beside other ways of sharing one.
 //!
 //! `cargo bench -p tds-benches --bench token`
 //!

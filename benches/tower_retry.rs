@@ -1,4 +1,4 @@
-//! What a user of `tower::retry` writes.
+//! A policy as a user of `tower::retry` writes it.
 
 use std::{
     future::{Ready, ready},

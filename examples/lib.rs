@@ -1,4 +1,4 @@
-//! What the programs beside this file share: the service they call, and how they talk.
+//! Shared parts of the programs beside this file: the service they call, and how they talk.
 
 mod say;
 mod service;

@@ -1,4 +1,4 @@
-//! What a program says.
+//! Output of a program, and its exit code.
 
 use std::{
     error::Error,

@@ -1,4 +1,4 @@
-//! What a program is told by its environment and its arguments.
+//! Settings of a program, from its environment and its arguments.
 
 use std::{env, error::Error, fmt, process};
 

@@ -1,4 +1,4 @@
-//! What a call that succeeds allocates in each of the peers, and in ours.
+//! Allocations of a call that succeeds, in each of the peers and in ours.
 //!
 //! `cargo run --release --manifest-path benches/peers/Cargo.toml --example allocations`
 //!

@@ -1,4 +1,4 @@
-//! What meaning and retries cost a call that succeeds, beside reqwest-retry in reqwest-middleware.
+//! Classification and retries of a call that succeeds, beside reqwest-retry in reqwest-middleware.
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench errors`
 //!

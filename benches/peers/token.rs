@@ -1,4 +1,4 @@
-//! What a token on each request costs, beside google-cloud-auth with the token that it keeps.
+//! A token on each request, beside google-cloud-auth with the token that it keeps.
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench token`
 

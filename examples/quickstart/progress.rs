@@ -1,4 +1,4 @@
-//! How far it is: a bar on a terminal, a plain line now and then otherwise.
+//! Progress: a bar on a terminal, a plain line now and then otherwise.
 
 use std::{
     io::{IsTerminal, stderr},

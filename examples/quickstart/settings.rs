@@ -1,4 +1,4 @@
-//! What to call: from the arguments and the environment, checked before anything starts.
+//! Settings, from the arguments and the environment, checked before anything starts.
 
 use std::fmt;
 

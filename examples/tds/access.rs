@@ -1,4 +1,4 @@
-//! Who is let in at a server of this program: whoever has the key; without one, whoever means this machine.
+//! Access to a server of this program: by its key; without one, from this machine alone.
 
 use std::{env, net::SocketAddr};
 

@@ -1,4 +1,4 @@
-//! When a job cannot succeed any more, told from failures that others need not meet.
+//! The end of a job that cannot succeed any more, told from failures that others need not meet.
 
 use std::time::Duration;
 

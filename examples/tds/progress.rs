@@ -1,4 +1,4 @@
-//! How far a job is: a bar on a terminal, a plain line now and then otherwise.
+//! Progress of a job: a bar on a terminal, a plain line now and then otherwise.
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! What a server of this program answers where it has no data: a status, when to come back, and why, as JSON.
+//! Refusals by a server of this program: a status, when to come back, and why, as JSON.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What became of a list, so that it adds up: each line is in one of the sums, and in one only.
+//! The report on a list: each line is in one of the sums, and in one only.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Which service a job calls, and with which key: from the environment, a file, or simulated.
+//! Settings: which service a job calls, and with which key: from the environment, a file, or simulated.
 
 use std::{collections::HashMap, env, fs, net::SocketAddr, path::PathBuf, time::Duration};
 

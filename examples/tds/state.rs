@@ -1,4 +1,4 @@
-//! What processes with one key share on one machine: the token, and when each may begin.
+//! State that processes with one key share on one machine: the token, and when each may begin.
 
 use std::{
     env, fs,

@@ -1,4 +1,4 @@
-//! The wish that a program ends.
+//! The stop signal of a program.
 
 use tokio::signal;
 

@@ -1,4 +1,4 @@
-//! Which content coding an answer gets, and the encoders.
+//! The content coding of an answer, and the encoders.
 
 use async_compression::tokio::bufread::{BrotliEncoder, GzipEncoder};
 use http::{

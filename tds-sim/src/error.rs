@@ -1,4 +1,4 @@
-//! What can go wrong in the simulator itself, and the faults that reach a caller without a socket.
+//! Errors of the simulator itself, and the faults that reach a caller without a socket.
 
 use std::{error::Error as StdError, fmt, io};
 

@@ -1,4 +1,4 @@
-//! What goes wrong: scripted, seeded, and changeable while the simulator runs.
+//! Faults: scripted, seeded, and changeable while the simulator runs.
 
 use crate::delay::Delay;
 

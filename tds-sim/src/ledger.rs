@@ -1,4 +1,4 @@
-//! What the simulator saw: the one account that tests assert on.
+//! The ledger: what the simulator saw, the one account that tests assert on.
 
 use std::{
     net::SocketAddr,

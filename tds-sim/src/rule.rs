@@ -1,4 +1,4 @@
-//! How the service counts requests: one rule out of several, since its contract names the limit
+//! Rules by which a service counts requests: one out of several, since its contract names the limit
 //! and not the counting.
 
 use std::time::Duration;

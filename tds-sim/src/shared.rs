@@ -1,4 +1,4 @@
-//! What every clone of the simulator shares.
+//! The state that every clone of the simulator shares.
 
 use std::sync::{Arc, Mutex};
 

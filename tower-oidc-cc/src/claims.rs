@@ -1,4 +1,4 @@
-//! What a token says about itself, for diagnosis and for a shorter life. Nothing is verified, and
+//! The claims of a token, read for diagnosis and for a shorter life. Nothing is verified, and
 //! so nothing of cryptography is needed.
 
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Who asks for tokens.
+//! The client's id, and its secret or signed statement (RFC 6749, section 2.3).
 
 use std::{fmt, time::SystemTime};
 

@@ -1,4 +1,4 @@
-//! Where tokens come from.
+//! The token endpoint: its URL, or the issuer that names it.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What can go wrong, and what the caller does about it.
+//! The layer's errors, each with its caller's next move.
 
 use std::fmt;
 

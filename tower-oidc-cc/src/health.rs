@@ -1,4 +1,4 @@
-//! How the token is, at one moment.
+//! The state of the token at one moment, for health checks and metrics.
 
 use std::{fmt, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What an answer says about the token that was sent.
+//! The judge: whether an answer refuses the token that was sent.
 
 use std::error::Error as StdError;
 

@@ -1,4 +1,4 @@
-//! Where a token may go: origins, and which request gets it.
+//! Origins (RFC 6454), and which requests get the token.
 
 use std::{fmt, net::IpAddr};
 

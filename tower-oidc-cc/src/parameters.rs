@@ -1,4 +1,4 @@
-//! What is asked for, besides who asks.
+//! The parameters of a token request besides the client's own: scope, resource, and those of one provider.
 
 use std::{borrow::Cow, fmt};
 

@@ -1,4 +1,4 @@
-//! Where credentials come from, asked before each token request.
+//! Credential providers, asked before each token request.
 
 use std::{
     env,

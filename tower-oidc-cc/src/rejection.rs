@@ -1,4 +1,4 @@
-//! What was made of a refusal, for whoever reads the response.
+//! The outcome of a refused token, in the response's extensions.
 
 use std::fmt;
 

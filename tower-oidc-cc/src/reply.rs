@@ -1,4 +1,4 @@
-//! What the token endpoint's reply means (RFC 6749, sections 5.1 and 5.2). No I/O, no clock.
+//! The reply of the token endpoint (RFC 6749, sections 5.1 and 5.2). No I/O, no clock.
 
 use std::{
     borrow::Cow,

@@ -1,4 +1,4 @@
-//! Where several processes keep one token.
+//! Token stores: one token for several processes.
 
 use std::{error::Error, future::Future, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What can be read about the token, and what is told.
+//! The health of a token, and what callbacks and logs tell of it.
 
 #[path = "support/support.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! What a 401 does to the token that it refuses, and to no other.
+//! Invalidation: a 401 ends the token that it refuses, and no other.
 
 #[path = "support/support.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! What is left of a secret in the memory of a process when all that held it is dropped.
+//! Secrets in the memory of a process after all that held them is dropped.
 //!
 //! Each case is a process of its own, which does one thing with a secret, and its parent, which
 //! reads its memory at each stop. What the process is given is masked, so that only this crate has

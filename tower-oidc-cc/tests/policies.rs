@@ -1,4 +1,4 @@
-//! When tokens are fetched, and what a day of each policy costs.
+//! Renewal policies, and what a day of each costs.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

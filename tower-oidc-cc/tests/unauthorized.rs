@@ -1,4 +1,4 @@
-//! What becomes of a call whose token was refused.
+//! Calls whose token was refused.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

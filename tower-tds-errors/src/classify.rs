@@ -1,4 +1,4 @@
-//! What an answer means: a table of statuses, refined by texts.
+//! Classification of answers: a table of statuses, refined by texts.
 
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, StatusCode, Uri};

@@ -1,4 +1,4 @@
-//! Why no further attempt is made.
+//! The reasons why no further attempt is made.
 
 use std::fmt;
 

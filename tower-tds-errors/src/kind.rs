@@ -1,4 +1,4 @@
-//! What a failure is, and what follows from that alone: one table, read by everything else.
+//! The kinds of failures: one table of what follows from each, read by everything else.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! How much more a service that always fails is sent, by its own count.
+//! Amplification: the requests that a service which always fails gets, by its own count.
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
 use std::io;

@@ -1,4 +1,4 @@
-//! What calls hold while they wait to try again: nothing, by the server's count of open sockets.
+//! Calls that wait to try again hold nothing, by the server's count of open sockets.
 #![expect(
     clippy::arithmetic_side_effects,
     reason = "a test that overflows fails"

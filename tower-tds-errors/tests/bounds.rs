@@ -1,4 +1,4 @@
-//! What bounds a call: its deadline, its attempts' timeouts, and the budget of its host.
+//! Bounds of a call: its deadline, its attempts' timeouts, and the budget of its host.
 #![expect(clippy::unwrap_used, reason = "a test that panics fails")]
 
 #[path = "support/probe.rs"]

@@ -1,4 +1,4 @@
-//! What a log gets to hear: one event for each failed attempt, and one for how it ended.
+//! Log events: one for each failed attempt, and one for how a call ended.
 #![expect(clippy::unwrap_used, reason = "a test that panics fails")]
 
 #[path = "support/probe.rs"]

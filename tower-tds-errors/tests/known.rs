@@ -1,4 +1,4 @@
-//! What is known stays known: a status, a hint, and whether a request was sent.
+//! A status, a hint and whether a request was sent stay known once they are.
 #![expect(clippy::unwrap_used, reason = "a test that panics fails")]
 
 #[path = "support/probe.rs"]

@@ -1,4 +1,4 @@
-//! When and how often requests are sent again, told by what the service saw.
+//! Retries: when and how often requests are sent again, told by what the service saw.
 #![expect(clippy::unwrap_used, reason = "a test that panics fails")]
 #![expect(
     clippy::arithmetic_side_effects,

@@ -1,4 +1,4 @@
-//! Why a fleet cannot be joined.
+//! The errors of joining a fleet.
 
 use std::{error, fmt};
 

@@ -1,4 +1,4 @@
-//! What one process knows of the fleet: who waits, what it has to tell, which leases it keeps. Arithmetic
+//! The state of one member: who waits, what it has to tell, which leases it keeps. Arithmetic
 //! on `now`, no clock, no socket.
 
 use std::{

@@ -1,4 +1,4 @@
-//! What concerns one credential among those that share an IP address: the pause after a 429.
+//! One credential among those that share an IP address: its pause after a 429.
 
 mod pause;
 

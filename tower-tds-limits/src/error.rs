@@ -1,4 +1,4 @@
-//! Why a limiter did not let a request through, beside the inner service's own errors.
+//! The errors of a limiter, beside the inner service's own.
 
 use std::{error, fmt, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a limiter tells an operator: never on the path of a call that went well and did not wait.
+//! Log events of a limiter: never on the path of a call that went well and did not wait.
 //!
 //! All of it is told after the locks are released: a subscriber may well ask for a snapshot.
 

@@ -1,4 +1,4 @@
-//! What a limiter keeps within.
+//! The limits of a service: connections, requests in flight, quotas.
 
 mod shares;
 

@@ -1,4 +1,4 @@
-//! How many requests a service allows in how long.
+//! A quota: so many requests in an interval.
 
 use std::{num::NonZeroU32, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Which ways of counting a limiter is safe against.
+//! The set of counting rules that a limiter is safe against.
 
 use std::num::NonZeroU32;
 

@@ -1,3 +1,3 @@
-//! What threads share state by, where a model test puts loom's in its place.
+//! Locks and atomics; loom's in a model test.
 
 pub(crate) use std::sync::{Mutex, MutexGuard};

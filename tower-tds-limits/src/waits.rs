@@ -1,4 +1,4 @@
-//! What calls wait for: the causes, and what was waited so far.
+//! The causes of waits, and how long calls have waited for each.
 
 use std::{cell::RefCell, collections::VecDeque, fmt, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Why there is no client.
+//! The errors of building a client.
 
 use std::{borrow::Cow, error, fmt};
 

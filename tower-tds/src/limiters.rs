@@ -1,4 +1,4 @@
-//! How the limits of one address are divided between data and tokens.
+//! The limiters of one address: the limits divided between data and token calls.
 
 use std::{num::NonZeroU32, time::Duration};
 

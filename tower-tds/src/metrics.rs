@@ -1,4 +1,4 @@
-//! What becomes of calls, for the `metrics` facade.
+//! Metrics of calls, for the `metrics` facade.
 
 use std::time::Duration;
 

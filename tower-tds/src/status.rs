@@ -1,4 +1,4 @@
-//! What a client does and waits for, at one moment.
+//! The status of a client at one moment: its calls, its waits, its token.
 
 use std::{fmt, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the typed error says to the other layers, and their errors in its terms.
+//! Translation: the typed error in the terms of the other layers, and their errors in its own.
 
 use std::{error::Error as _, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What calls are told that the limits kept back, and that the server never saw.
+//! Errors of calls that the limits kept back, and that the server never saw.
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
 #[path = "support/server.rs"]

@@ -1,4 +1,4 @@
-//! What one caller's slow or lost calls cost the others, over sockets: by what the service saw.
+//! Callers beside slow or lost calls, over sockets: by what the service saw.
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 #![expect(

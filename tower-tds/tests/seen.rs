@@ -1,4 +1,4 @@
-//! What spans and metrics say of a call, over the simulator in this process and under paused time.
+//! Spans and metrics of a call, over the simulator in this process and under paused time.
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
 #[path = "support/log.rs"]

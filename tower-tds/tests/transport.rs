@@ -1,4 +1,4 @@
-//! How connections are made: by a connector of the user's own, or as the environment says.
+//! Connections: by a connector of the user's own, or as the environment says.
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 

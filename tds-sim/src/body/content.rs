@@ -1,4 +1,4 @@
-//! What an answer consists of, before faults and pauses make a flow of it.
+//! The content of an answer, before faults and pauses make a flow of it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How much of a body has been sent, and when the next piece of it is due: arithmetic on `now`.
+//! Progress of a body: how much has been sent, and when the next piece is due: arithmetic on `now`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where the bytes of a body come from before any encoding.
+//! Sources of a body's bytes, before any encoding.
 
 use std::{
     io::{self, Write as _},

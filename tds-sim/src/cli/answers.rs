@@ -1,4 +1,4 @@
-//! What the answers are like.
+//! Switches for the answers.
 
 use clap::Args;
 use tds_sim::{Config, ErrorBody, Framing};

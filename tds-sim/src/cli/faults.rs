@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Switches for the faults.
 
 use clap::Args;
 use tds_sim::{Config, DataFault, Delay, Scripted, TokenFault};

@@ -1,4 +1,4 @@
-//! How much is allowed, and how it is counted.
+//! Switches for the limits, and for how they are counted.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is said to switches that make no sense.
+//! Errors for switches that make no sense.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 

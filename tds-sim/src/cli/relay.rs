@@ -1,4 +1,4 @@
-//! The network in front of an address.
+//! Switches for the network in front of an address.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Where it listens, and how much it keeps.
+//! Switches for the listeners, and for how much is kept.
 
 use clap::Args;
 use tds_sim::{Config, Tls};

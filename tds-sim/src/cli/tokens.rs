@@ -1,4 +1,4 @@
-//! What the tokens are like.
+//! Switches for the tokens.
 
 use clap::Args;
 use tds_sim::Config;

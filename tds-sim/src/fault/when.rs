@@ -1,4 +1,4 @@
-//! When a fault strikes.
+//! The times of a fault: which calls it strikes.
 
 use std::{num::NonZeroU64, str::FromStr};
 

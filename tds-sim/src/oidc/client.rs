@@ -1,4 +1,4 @@
-//! Who is asking: the client's id, and its secret or its signed statement.
+//! The client that asks: its id, and its secret or its signed statement.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Whether a token is granted, and the reply that carries it.
+//! The grant of a token, and the reply that carries it.
 
 use http::{Response, StatusCode, request::Parts};
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! Which endpoint a path names.
+//! Paths of the provider's endpoints.
 
 /// What the identity provider has at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! How a relay holds up what passes.
+//! The delays of a relay.
 
 use tokio::time::Instant;
 

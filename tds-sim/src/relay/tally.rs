@@ -1,4 +1,4 @@
-//! How many connections a relay has.
+//! The count of a relay's connections.
 
 use std::sync::{Arc, Mutex};
 

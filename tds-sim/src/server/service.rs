@@ -1,4 +1,4 @@
-//! Which of the three listeners answers what.
+//! The three listeners' services.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How a handle is made.
+//! The builder of a token source.
 
 use std::{
     error::Error,

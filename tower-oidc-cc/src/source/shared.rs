@@ -1,4 +1,4 @@
-//! What the handles and the task that asks share: the slot, and the life behind one lock.
+//! The state that handles and the refresh task share: the slot, and the token's life behind one lock.
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! What the shared parts are built of; the model test puts loom's in its place.
+//! Locks and atomics; loom's in the model test.
 
 use std::{
     future::Future,

@@ -1,4 +1,4 @@
-//! How long a token lives here, and when the next one is fetched. Arithmetic on `now`, no clock.
+//! A token's lifetime: when it is renewed, and when it expires. Arithmetic on `now`, no clock.
 
 use std::time::Duration;
 

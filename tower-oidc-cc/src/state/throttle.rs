@@ -1,4 +1,4 @@
-//! When the endpoint may be asked: the backoff after failures, and the budget that bounds all of it.
+//! The throttle of the token endpoint: the backoff after failures, and the budget of all requests.
 //! Arithmetic on `now`, no clock.
 
 use std::{num::NonZeroU32, time::Duration};

@@ -1,4 +1,4 @@
-//! What stands at the address of a server that is away.
+//! A stand-in at the address of a server that is away.
 
 use std::{
     net::Ipv4Addr,

@@ -1,4 +1,4 @@
-//! What the server is given to know.
+//! The realm of the tests.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! What happens to tokens, clients and servers while calls run.
+//! Trouble with tokens, clients and servers while calls run.
 
 use std::time::Duration;
 

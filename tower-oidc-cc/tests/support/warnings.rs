@@ -1,4 +1,4 @@
-//! What is told at `warn`.
+//! A subscriber that keeps what is told at `warn`.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! What a transport error means, told by its types; words only tell apart what types leave alike.
+//! Transport errors, told by their types; words only tell apart what types leave alike.
 
 use std::error::Error as StdError;
 use std::io::ErrorKind;

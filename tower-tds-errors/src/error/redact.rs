@@ -1,4 +1,4 @@
-//! What of URLs, ids and server texts may be shown. A list of what may be, not a guess at what must
+//! Redaction of URLs, ids and server texts. A list of what may be shown, not a guess at what must
 //! not: a secret looks like anything.
 
 use http::Uri;

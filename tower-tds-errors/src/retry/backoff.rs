@@ -1,4 +1,4 @@
-//! How long to wait between attempts, if nobody says.
+//! Backoff: jittered waits between attempts where the service asks for none.
 
 use std::time::Duration;
 

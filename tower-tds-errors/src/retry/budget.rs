@@ -1,4 +1,4 @@
-//! How many retries a host bears, so that they never make an overload worse.
+//! The retry budget of a host, so that retries never make an overload worse.
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;

@@ -1,4 +1,4 @@
-//! What a retry tells the layers below while it calls and polls them, and what they tell it.
+//! The context of an attempt: words between a retry and the layers below while it calls and polls them.
 //!
 //! They tell it in turn what they know while they are pending: only who knows something is polled when there
 //! is no more time, because whoever does not might send in that poll.

@@ -1,4 +1,4 @@
-//! How a body can be sent twice.
+//! Replayable bodies: those that can be sent twice.
 
 /// Makes a second copy of a request body, if there can be one.
 ///

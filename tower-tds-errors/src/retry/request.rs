@@ -1,4 +1,4 @@
-//! What requests and responses carry in their extensions.
+//! Extensions of requests and responses: deadline, repeatability, attempt number.
 
 use std::time::Duration;
 

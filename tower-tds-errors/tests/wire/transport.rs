@@ -1,4 +1,4 @@
-//! What transport errors mean, each made by a server on a socket.
+//! Transport errors, each made by a server on a socket.
 
 use std::io::{self, ErrorKind};
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! What the store can do to a fleet: it dies, forgets, hangs.
+//! Faults of the store: it dies, forgets, hangs.
 
 use std::{fs, net::TcpListener, num::NonZeroU32, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What one member is told by the service, all keep to.
+//! Refusals: told to one member, kept to by all.
 
 use std::{num::NonZeroU64, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the store makes of its clock, of other limits, of refusals and of pauses.
+//! The store's memory: its clock, other limits, refusals and pauses.
 
 use crate::store::{DEFAULT, Store, Told};
 

@@ -1,4 +1,4 @@
-//! What is told twice, or of leases that are no more.
+//! Words that are told twice, or of leases that are no more.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What lies in the store: who reads it has nothing, and who writes to it nothing of use.
+//! The entry in the store: useless to who reads it, and to who writes it.
 
 use std::{
     io,

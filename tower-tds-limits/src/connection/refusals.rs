@@ -1,4 +1,4 @@
-//! What follows when the service has refused a connection: arithmetic on `now`.
+//! Refused connections (416), and how many sockets are opened after one: arithmetic on `now`.
 //!
 //! The limit was kept, so somebody else behind the same address holds connections, or the
 //! service counts ended ones for longer than this side. Either passes, and nobody says when.

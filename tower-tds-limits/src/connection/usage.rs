@@ -1,4 +1,4 @@
-//! Whether a socket is idle, by what its owner writes and what its answers tell.
+//! The use of a socket: idle or not, by what its owner writes and what its answers tell.
 
 use http::StatusCode;
 

@@ -1,4 +1,4 @@
-//! Whether a pool passes over who waits for a permit.
+//! Turns among hosts, where a pool passes over a connect that waits for a permit.
 //!
 //! A pool gives a socket that becomes free to its next request of the same host. If that is the
 //! first here, it leaves the queue for it. If somebody behind it leaves, or nobody does, sockets

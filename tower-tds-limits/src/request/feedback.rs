@@ -1,4 +1,4 @@
-//! What the outcome of a request says about its being counted, and about the limits.
+//! Feedback: whether an outcome means that a request was counted, and what it says of the limits.
 
 mod transport;
 

@@ -1,4 +1,4 @@
-//! What becomes of requests, for the properties of the rules.
+//! Requests under delay, loss and cancellation, for the properties of the rules.
 
 #![expect(
     clippy::arithmetic_side_effects,

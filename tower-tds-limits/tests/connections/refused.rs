@@ -1,4 +1,4 @@
-//! What follows a 416.
+//! Connections after a 416.
 
 use std::time::Duration;
 

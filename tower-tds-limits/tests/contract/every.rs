@@ -1,4 +1,4 @@
-//! What every service of this crate does with readiness, each over the same probe.
+//! Readiness of every service of this crate, each over the same probe.
 
 use std::{
     fmt::Debug,

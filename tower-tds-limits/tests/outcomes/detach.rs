@@ -1,4 +1,4 @@
-//! What becomes of calls whose callers have gone, as the service sees it.
+//! Calls whose callers have gone, as the service sees them.
 
 use std::{
     convert::Infallible,

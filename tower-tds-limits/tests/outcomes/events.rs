@@ -1,4 +1,4 @@
-//! What an operator reads.
+//! Log events, as an operator reads them.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! What outcomes lead to: silence, a stricter rung, a pause, and calls that outlive their callers.
+//! Outcomes of requests: silence, a stricter rung, a pause, and calls that outlive their callers.
 
 #![expect(
     clippy::expect_used,

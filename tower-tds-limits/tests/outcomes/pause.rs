@@ -1,4 +1,4 @@
-//! What refusals for the credential lead to: a pause, and one request that tries.
+//! Refusals for the credential: a pause, and one request that tries.
 
 use std::{
     convert::Infallible,

@@ -1,4 +1,4 @@
-//! What refusals for the address lead to: silence, and a stricter rung.
+//! Refusals for the address: silence, and a stricter rung.
 
 use http::StatusCode;
 use tokio::{

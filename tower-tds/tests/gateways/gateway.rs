@@ -1,4 +1,4 @@
-//! Who counts and refuses: a gateway in front of the service, or the service itself.
+//! The gateways that count and refuse, and the service itself.
 
 use std::{net::SocketAddr, path::Path, process::Command, time::Duration};
 

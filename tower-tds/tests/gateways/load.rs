@@ -1,4 +1,4 @@
-//! What the calls ask for, and who makes them.
+//! The load: targets, and the tasks that ask for them.
 
 use std::{
     fmt::Display,

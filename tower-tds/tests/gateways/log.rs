@@ -1,4 +1,4 @@
-//! What a gateway wrote down, and what follows from it. Knows nothing of the limiter.
+//! The access log of a gateway, and what follows from it. Knows nothing of the limiter.
 
 /// The requests of a run, by the time at which the gateway saw them.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What lies between the limiter and the service's count, and between that and the answer.
+//! The network between the limiter and the service's count, and between that and the answer.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How fast the limits are, beside what a safe client can have at the most.
+//! Throughput of the limits, beside what a safe client can have at the most.
 
 use tds_sim::Rule;
 use tower_tds::{Limits, Proof, layers::limits::Rules};

@@ -1,4 +1,4 @@
-//! What is granted to a client with a key, and how it is refused otherwise.
+//! Clients with a key: what they are granted, and how they are refused.
 //!
 //! Every refusal stands beside the real server's in the tests of `tower-oidc-cc`, where there is one.
 

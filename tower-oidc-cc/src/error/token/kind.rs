@@ -1,4 +1,4 @@
-//! What a token error is about, and the words for it.
+//! The kinds of token errors, and the words for each.
 
 use std::fmt;
 

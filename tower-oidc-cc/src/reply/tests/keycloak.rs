@@ -1,4 +1,4 @@
-//! What Keycloak and what stands before it answer, release by release, and what becomes of it.
+//! Replies of Keycloak and of what stands before it, release by release.
 //!
 //! The bodies of 26.5.0 are as it sent them; those of other releases are as its source has them.
 

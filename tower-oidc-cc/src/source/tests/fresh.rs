@@ -1,4 +1,4 @@
-//! What a call with a fresh token touches, and what it does not.
+//! A call with a fresh token: which shared state it touches.
 
 use std::{
     convert::Infallible,

@@ -1,4 +1,4 @@
-//! What a client may send with a secret, right and wrong.
+//! Token requests with a secret, right and wrong.
 
 use super::side::Row;
 

@@ -1,4 +1,4 @@
-//! What of an answer must be the same on both sides.
+//! The shape of an answer: the parts that must be the same on both sides.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::HeaderName;

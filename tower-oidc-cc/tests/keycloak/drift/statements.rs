@@ -1,4 +1,4 @@
-//! What a client may send with a signed statement, right and wrong.
+//! Token requests with a signed statement, right and wrong.
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use rsa::{

@@ -1,4 +1,4 @@
-//! What each host owes. One that owes nothing has its whole burst, and is not in here.
+//! The debts of hosts to the retry budget. One that owes nothing has its whole burst, and is not in here.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;

@@ -1,4 +1,4 @@
-//! What opens, and what does not.
+//! Sealed entries: which open, and which do not.
 
 use super::{NONCE, Seal};
 

@@ -1,4 +1,4 @@
-//! What happens in the simulation.
+//! The events of the simulation.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Who gets how much, and when.
+//! Fairness: the share of each member, and its first grant.
 
 use std::time::Duration;
 

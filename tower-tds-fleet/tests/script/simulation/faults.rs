@@ -1,4 +1,4 @@
-//! What breaks, and what that costs: never a refusal, but for the assumptions that have a name.
+//! Simulated faults, and their cost: never a refusal, but for the assumptions that have a name.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How long things are under way.
+//! Delays of the simulated network.
 
 use std::time::Duration;
 
