@@ -87,7 +87,7 @@ pub(crate) async fn run(job: Backend) -> Result<Exit, Failure> {
         &[("--status", job.status)],
         "listen on 127.0.0.1, and put what asks for a password in front",
     )?;
-    let listeners = Listeners::bind(job.listen, job.status, UNREAD).await?;
+    let listeners = Listeners::bind(job.listen, job.status, UNREAD)?;
     let service = job.service.find().await?;
     let client = service.builder.build()?;
     let metrics = PrometheusBuilder::new()

@@ -74,7 +74,7 @@ pub(crate) async fn run(job: Gateway) -> Result<Exit, Failure> {
         let listens = [("--listen", Some(job.listen)), ("--status", job.status)];
         Access::local(&listens, "--allow-remote with a key says that they may")?
     };
-    let listeners = Listeners::bind(job.listen, job.status, job.unread).await?;
+    let listeners = Listeners::bind(job.listen, job.status, job.unread)?;
     let service = job.service.find().await?;
     let client = service.builder.build()?;
     let tokens = client.tokens().clone();

@@ -143,15 +143,25 @@ pub(crate) async fn check(option: &str, path: Option<&Path>) -> Result<(), Failu
 /// Writes all of `data` to `path`. Two programs that write to one do not meet: each has a part of its own.
 pub(crate) async fn whole(path: &Path, data: &[u8]) -> io::Result<()> {
     let mut part = own(path).await?;
-    let written = part.write(data).await;
+    let name = part.paths.part.clone();
+    let written = match part.write(data).await {
+        Ok(()) => part.finish().await,
+        Err(error) => Err(error),
+    };
     if written.is_err() {
-        drop(part.stop().await);
-        return written;
+        // Nobody goes on with it.
+        drop(fs::remove_file(name).await);
     }
-    part.finish().await
+    written
 }
 
 async fn own(path: &Path) -> io::Result<Part> {
+    // A link stays: what it leads to gets the data.
+    let led = fs::symlink_metadata(path).await;
+    let path = match led.is_ok_and(|there| there.is_symlink()) {
+        true => &fs::canonicalize(path).await?,
+        false => path,
+    };
     if fs::metadata(path).await.is_ok_and(|there| !there.is_file()) {
         return Err(io::Error::other("something that is no file has this name"));
     }

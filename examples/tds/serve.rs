@@ -1,19 +1,24 @@
 //! A server of this program: bound, announced, and ended with what it has begun.
 
 use std::{
-    io,
+    future, io,
     net::SocketAddr,
-    pin::Pin,
+    pin::{Pin, pin},
     task::{Context, Poll},
     time::Duration,
 };
 
 use axum::{Router, serve::Listener};
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
+    service::TowerToHyperService,
+};
 use tds_examples::warn;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
-    sync::oneshot,
+    net::{TcpListener, TcpSocket, TcpStream},
     task::JoinSet,
     time::{Sleep, sleep, timeout},
 };
@@ -27,13 +32,13 @@ use crate::{
 
 /// What is bound before anything is asked of the service: an address that is taken is told at once.
 pub(crate) struct Listeners {
-    users: Impatient,
-    status: Option<TcpListener>,
+    users: Listening,
+    status: Option<Listening>,
 }
 
-/// A listener whose connections break off where the peer reads nothing for so long: what is under way for it
-/// holds a place of the service's limits.
-struct Impatient {
+/// A bound address. Its connections speak HTTP/1.1, and break off where no whole head comes for [`HEAD`], or where the
+/// peer reads nothing for so long: what is under way for it holds a place of the service's limits.
+struct Listening {
     listener: TcpListener,
     unread: Duration,
 }
@@ -49,18 +54,15 @@ struct Connection {
 // === impl Listeners ===
 
 impl Listeners {
-    pub(crate) async fn bind(
+    pub(crate) fn bind(
         listen: SocketAddr,
         status: Option<SocketAddr>,
         unread: Duration,
     ) -> Result<Self, Failure> {
         Ok(Self {
-            users: Impatient {
-                listener: bind("--listen", listen).await?,
-                unread,
-            },
+            users: Listening::bind("--listen", listen, unread)?,
             status: match status {
-                Some(status) => Some(bind("--status", status).await?),
+                Some(status) => Some(Listening::bind("--status", status, unread)?),
                 None => None,
             },
         })
@@ -76,58 +78,71 @@ impl Listeners {
     ) -> Result<Exit, Failure> {
         // Aborted when this ends, so that it shows the end, too.
         let mut pages = JoinSet::new();
-        if let Some(listener) = self.status {
-            warn(&format!("tds: status at http://{}", address(&listener)?));
-            pages.spawn(axum::serve(listener, board.router()).into_future());
+        if let Some(status) = self.status {
+            warn(&format!("tds: status at http://{}", status.address()?));
+            pages.spawn(status.serve(board.router(), future::pending(), Duration::ZERO));
         }
         warn(&format!(
             "tds: listening on http://{}",
-            address(&self.users.listener)?
+            self.users.address()?
         ));
-        let (stopping, stopped) = oneshot::channel::<()>();
-        let serving = axum::serve(self.users, router).with_graceful_shutdown(async move {
-            stop::asked().await;
-            // Its end is the word.
-            drop(stopping);
-        });
-        let mut serving = tokio::spawn(serving.into_future());
-        let ended = tokio::select! {
-            ended = &mut serving => ended,
-            _ = stopped => match timeout(grace, &mut serving).await {
-                Ok(ended) => ended,
-                Err(_) => {
-                    serving.abort();
-                    Ok(Ok(()))
-                }
-            },
-        };
+        self.users.serve(router, stop::asked(), grace).await;
         client.shutdown(Duration::from_secs(1)).await;
-        match ended {
-            Ok(Ok(())) => Ok(Exit::Whole),
-            Ok(Err(error)) => Err(Failure::new(Exit::SomeFailed, error.to_string())),
-            Err(panic) => Err(Failure::new(Exit::SomeFailed, panic.to_string())),
-        }
+        Ok(Exit::Whole)
     }
 }
 
-// === impl Impatient ===
+// === impl Listening ===
 
-impl Listener for Impatient {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        let (stream, address) = Listener::accept(&mut self.listener).await;
-        let connection = Connection {
-            stream,
-            unread: self.unread,
-            stuck: None,
+impl Listening {
+    fn bind(option: &str, address: SocketAddr, unread: Duration) -> Result<Self, Failure> {
+        let bound = || {
+            let socket = match address {
+                SocketAddr::V4(_) => TcpSocket::new_v4()?,
+                SocketAddr::V6(_) => TcpSocket::new_v6()?,
+            };
+            #[cfg(unix)]
+            socket.set_reuseaddr(true)?;
+            // Connections have it from here.
+            socket.set_send_buffer_size(UNSENT)?;
+            socket.bind(address)?;
+            socket.listen(BACKLOG)
         };
-        (connection, address)
+        let listener =
+            bound().map_err(|error| Failure::usage(format!("{option} {address}: {error}")))?;
+        Ok(Self { listener, unread })
     }
 
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        self.listener.local_addr()
+    fn address(&self) -> Result<SocketAddr, Failure> {
+        let address = self.listener.local_addr();
+        address.map_err(|error| Failure::new(Exit::SomeFailed, error.to_string()))
+    }
+
+    /// Until `stop` is ready, and then for `grace` at the most.
+    async fn serve(mut self, router: Router, stop: impl Future<Output = ()>, grace: Duration) {
+        let mut stop = pin!(stop);
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(HEAD);
+        let service = TowerToHyperService::new(router);
+        let (graceful, mut connections) = (GracefulShutdown::new(), JoinSet::new());
+        loop {
+            let stream = tokio::select! {
+                (stream, _) = Listener::accept(&mut self.listener) => stream,
+                // Those that have ended are forgotten.
+                Some(_) = connections.join_next() => continue,
+                () = &mut stop => break,
+            };
+            let connection = Connection {
+                stream,
+                unread: self.unread,
+                stuck: None,
+            };
+            let served = http.serve_connection(TokioIo::new(connection), service.clone());
+            connections.spawn(graceful.watch(served));
+        }
+        drop(self.listener);
+        // What takes longer is dropped with the set.
+        let _late = timeout(grace, graceful.shutdown()).await;
     }
 }
 
@@ -191,12 +206,12 @@ impl AsyncWrite for Connection {
     }
 }
 
-async fn bind(option: &str, listen: SocketAddr) -> Result<TcpListener, Failure> {
-    let listener = TcpListener::bind(listen).await;
-    listener.map_err(|error| Failure::usage(format!("{option} {listen}: {error}")))
-}
+/// How long a connection may take for a head, from its beginning or from the end of the answer before.
+const HEAD: Duration = Duration::from_secs(15);
 
-fn address(listener: &TcpListener) -> Result<SocketAddr, Failure> {
-    let address = listener.local_addr();
-    address.map_err(|error| Failure::new(Exit::SomeFailed, error.to_string()))
-}
+/// Bytes that the system keeps of what a peer has not read yet. It says that there is room when a third of them is gone,
+/// and more would let a peer that reads all the time look like one that does not: 1.5 kB/s are enough to be seen in a minute.
+const UNSENT: u32 = 256 * 1024;
+
+/// As the standard library has it for others.
+const BACKLOG: u32 = 1024;

@@ -100,6 +100,16 @@ async fn a_body_that_ends_with_its_connection_alone_is_marked() {
 }
 
 #[tokio::test]
+async fn a_body_of_no_bytes_is_whole() {
+    let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+    for answer in ["HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", chunks] {
+        let body = body_of(answer.as_bytes()).await;
+        assert!(body.is_verifiable(), "{answer:?}");
+        assert_eq!(body.collect().await.expect("whole").to_bytes(), "");
+    }
+}
+
+#[tokio::test]
 async fn a_body_that_goes_silent_ends_by_an_error() {
     let server = Server::start(LENGTH.as_bytes()).await;
     let guard = GuardLayer::new().idle(Duration::from_secs(90));

@@ -7,7 +7,12 @@ use std::{
 };
 
 use tds_sim::{Config, Outcome};
-use tokio::{io::AsyncReadExt, task::JoinSet, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
+    task::JoinSet,
+    time::Duration,
+};
 
 use crate::{
     Bench, err, live,
@@ -323,4 +328,60 @@ async fn who_does_not_read_holds_no_place_for_long() {
     let target = "/v1/history/slow?bytes=300000&rate=100000";
     let slow = gateway.get(target).await;
     assert_eq!((slow.status, slow.body.len()), (200, 300_000));
+}
+
+#[tokio::test]
+async fn who_reads_slowly_is_not_cut() {
+    let bench = Bench::new("gateway-slow", Config::default()).await;
+    let gateway = Serving::start(bench.gateway(&["--unread", "1s", "--deadline", "20s"]));
+    // The system keeps little for this reader, so that what it has not read is the gateway's to send.
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(16 * 1024).expect("a size");
+    let mut stream = socket.connect(gateway.address).await.expect("it listens");
+    let head = "GET /v1/history/all?bytes=6000000 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.expect("it reads");
+    let (mut piece, mut got) = ([0; 25_000], 0);
+    loop {
+        match stream.read(&mut piece).await.expect("nobody cuts it") {
+            0 => break,
+            length => got += length,
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(got > 6_000_000, "{got}");
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_come_keeps_no_connection() {
+    let bench = Bench::new("gateway-head", Config::default()).await;
+    let gateway = Serving::start(bench.gateway(&[]));
+    let mut stream = TcpStream::connect(gateway.address)
+        .await
+        .expect("it listens");
+    let half = b"GET /v1/live/bus HTTP/1.1\r\nhost: local";
+    stream.write_all(half).await.expect("it reads");
+    let mut answer = Vec::new();
+    // It waits for the gateway, which closes it after its own time.
+    drop(stream.read_to_end(&mut answer).await);
+    assert_eq!(String::from_utf8_lossy(&answer), "");
+}
+
+/// A stream of HTTP/2 that grants no window would hold its places for as long as it likes.
+#[tokio::test]
+async fn it_speaks_http_1_alone() {
+    let bench = Bench::new("gateway-http2", Config::default()).await;
+    let gateway = Serving::start(bench.gateway(&[]));
+    let mut stream = TcpStream::connect(gateway.address)
+        .await
+        .expect("it listens");
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    stream.write_all(preface).await.expect("it reads");
+    let mut answer = Vec::new();
+    // It closes at once, with an answer or without.
+    drop(stream.read_to_end(&mut answer).await);
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 400 "),
+        "{answer:?}"
+    );
 }

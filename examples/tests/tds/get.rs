@@ -2,11 +2,13 @@
 
 use std::{
     fs,
+    path::Path,
+    process::Stdio,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use tds_sim::{Config, Quota};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::{Bench, end, err, out, output, tds, text};
 
@@ -273,4 +275,44 @@ fn private(path: &std::path::Path) {
 fn now() -> u128 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.expect("after 1970").as_millis()
+}
+
+#[tokio::test]
+async fn a_link_stays_and_what_it_leads_to_is_written() {
+    let bench = Bench::new("get-link", Config::default()).await;
+    let (file, link) = (bench.path("bus.json"), bench.path("link"));
+    fs::write(&file, "of yesterday").expect("a file");
+    std::os::unix::fs::symlink("bus.json", &link).expect("a link");
+    let arguments = ["get", "/v1/live/bus", "--out", text(&link)];
+    let run = bench.run(&arguments).await;
+    assert!(run.status.success(), "{}", err(&run));
+    assert_eq!(
+        fs::read_link(&link).expect("it stays"),
+        Path::new("bus.json")
+    );
+    let data = fs::read_to_string(&file).expect("it is whole");
+    assert!(data.starts_with(r#"{"name":"bus""#), "{data}");
+    // One that leads nowhere is told, and stays.
+    fs::remove_file(&file).expect("it is there");
+    let run = bench.run(&arguments).await;
+    assert_eq!(run.status.code(), Some(2), "{}", err(&run));
+    assert!(fs::read_link(&link).is_ok());
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_in_the_end_keeps_no_part() {
+    let bench = Bench::new("get-part", Config::default()).await;
+    let file = bench.path("bus.json");
+    let target = "/v1/history/slow?bytes=20000&rate=10000";
+    let mut run = bench.tds(&["get", target, "--out", text(&file)]);
+    let run = run.stderr(Stdio::piped()).spawn().expect("it starts");
+    bench.seen(|seen| seen.data_calls == 1).await;
+    // While the answer comes, its part gets a place without room.
+    let part = bench.path(&format!("bus.json.{}.part", run.id()));
+    std::os::unix::fs::symlink("/dev/full", &part).expect("a link");
+    let run = spawn_blocking(|| run.wait_with_output()).await;
+    let run = run.expect("no panic").expect("it ends");
+    assert_eq!(run.status.code(), Some(1), "{}", err(&run));
+    assert!(err(&run).contains("No space left"), "{}", err(&run));
+    assert!(fs::symlink_metadata(&part).is_err() && !file.exists());
 }

@@ -85,10 +85,13 @@ struct Wait {
 impl Framing {
     #[inline]
     pub(super) fn of(response: &Response<impl Body>) -> Self {
-        // Of a HEAD or a 304 HTTP/2 says how long the body is that does not come.
         let body = response.body();
-        let expected = body.size_hint().exact();
-        let expected = expected.filter(|_| !body.is_end_stream());
+        let expected = if body.is_end_stream() {
+            // Of a HEAD or a 304 HTTP/2 says how long the body is that does not come.
+            Some(0)
+        } else {
+            body.size_hint().exact()
+        };
         if let Some(length) = expected {
             return Self::Length(length);
         }
