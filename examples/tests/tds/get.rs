@@ -257,13 +257,13 @@ async fn a_full_disk_is_said() {
         .write(true)
         .open("/dev/full")
         .expect("Linux has it");
-    run.stdout(full).stderr(std::process::Stdio::piped());
+    run.stdout(full).stderr(Stdio::piped());
     let run = end(run.spawn().expect("it starts")).await;
     assert_eq!(run.status.code(), Some(1), "{}", err(&run));
     assert!(err(&run).contains("standard output"), "{}", err(&run));
 }
 
-fn private(path: &std::path::Path) {
+fn private(path: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("it is ours");
 }
