@@ -1,16 +1,21 @@
 //! Asking for compressed bodies, and decoding what comes.
 
+mod decoded;
+
 use std::pin::Pin;
 
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
-    header::{ACCEPT_ENCODING, CONTENT_ENCODING, Entry, RANGE},
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, RANGE},
 };
 use http_body::Body;
 use http_body_util::Either as EitherBody;
-use tower::util::{Either, MapRequest, MapResponse};
-use tower_http::decompression::{Decompression, DecompressionBody};
+use tower::{
+    BoxError,
+    util::{Either, MapRequest, MapResponse},
+};
 
+use self::decoded::{Coding, Decoded};
 use crate::RequestBody;
 
 /// Whether compressed bodies are asked for.
@@ -21,57 +26,44 @@ pub(crate) enum Compression {
 }
 
 /// One type for both, so that the body's type does not depend on a setting.
-pub(crate) type Compressed<S, B> = Either<Decoded<S, B>, MapResponse<S, Plain<B>>>;
+pub(crate) type Compressed<S, B> =
+    Either<MapRequest<MapResponse<S, Read<B>>, Ask>, MapResponse<S, Read<B>>>;
 
 /// The body of either. Boxed, since from here on a response is moved from layer to layer.
-pub(crate) type CompressedBody<B> = Pin<Box<EitherBody<DecompressionBody<B>, B>>>;
-
-type Decoded<S, B> =
-    MapRequest<MapResponse<Decompression<MapResponse<S, Change<B>>>, Show<B>>, Ask>;
-
-type Show<B> = fn(Response<DecompressionBody<B>>) -> Response<CompressedBody<B>>;
-
-type Plain<B> = fn(Response<B>) -> Response<CompressedBody<B>>;
+pub(crate) type CompressedBody<B> = Pin<Box<EitherBody<Decoded<B>, B>>>;
 
 /// What is done to a request before it is sent.
 pub(crate) type Ask = fn(Request<RequestBody>) -> Request<RequestBody>;
 
-/// What is done to the head of a response below the decoder.
-pub(crate) type Change<B> = fn(Response<B>) -> Response<B>;
-
-/// The coding of a part, while the decoder must not see it.
-#[derive(Debug, Clone)]
-struct Hidden(Vec<HeaderValue>);
+/// What is made of a response.
+pub(crate) type Read<B> = fn(Response<B>) -> Response<CompressedBody<B>>;
 
 // === impl Compression ===
 
 impl Compression {
-    pub(crate) fn around<S, B: Body>(self, inner: S) -> Compressed<S, B> {
-        let (hide, show, ask): (Change<B>, Show<B>, Ask) = (hide, show, ask);
+    pub(crate) fn around<S, B>(self, inner: S) -> Compressed<S, B>
+    where
+        B: Body<Error: Into<BoxError>>,
+    {
+        let (ask, decode, plain): (Ask, Read<B>, Read<B>) = (ask, decode, plain);
         match self {
-            Self::On => {
-                let decode = Decompression::new(MapResponse::new(inner, hide));
-                // What another crate of the program turns on is no part of this client.
-                let decode = decode.no_deflate().no_zstd();
-                Either::Left(MapRequest::new(MapResponse::new(decode, show), ask))
-            }
+            Self::On => Either::Left(MapRequest::new(MapResponse::new(inner, decode), ask)),
             // It asks for nothing then, and leaves alone what comes.
-            Self::Off => Either::Right(MapResponse::new(inner, |response: Response<B>| {
-                response.map(|body| Box::pin(EitherBody::Right(body)))
-            })),
+            Self::Off => Either::Right(MapResponse::new(inner, plain)),
         }
     }
 }
 
-/// The standard `Accept-Encoding` is the decoder's own to add.
+/// By the standard header, and by the contract's.
 fn ask(mut request: Request<RequestBody>) -> Request<RequestBody> {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let headers = request.headers_mut();
-    if headers.contains_key(RANGE) {
-        // RFC 9110, section 14.2: a range is of the bytes as they are coded, which nobody means.
-        let identity = HeaderValue::from_static("identity");
-        headers.entry(ACCEPT_ENCODING).or_insert(identity);
-    } else if reads {
+    // RFC 9110, section 14.2: a range is of the bytes as they are coded, which nobody means.
+    let is_part = headers.contains_key(RANGE);
+    let accepted = if is_part { "identity" } else { CODINGS };
+    let accepted = HeaderValue::from_static(accepted);
+    headers.entry(ACCEPT_ENCODING).or_insert(accepted);
+    if reads && !is_part {
         // On any other method it says how the request's own body is coded.
         let contract = HeaderValue::from_static(CONTRACT);
         headers.entry(CONTENT_ENCODING).or_insert(contract);
@@ -79,27 +71,31 @@ fn ask(mut request: Request<RequestBody>) -> Request<RequestBody> {
     request
 }
 
-/// A part of a coded body cannot be decoded alone.
-fn hide<B>(mut response: Response<B>) -> Response<B> {
-    if response.status() == StatusCode::PARTIAL_CONTENT
-        && let Entry::Occupied(coding) = response.headers_mut().entry(CONTENT_ENCODING)
-    {
-        let (_, coding) = coding.remove_entry_mult();
-        let coding = Hidden(coding.collect());
-        response.extensions_mut().insert(coding);
-    }
-    response
+/// What has one coding that is known here is undone. A part of a coded body cannot be decoded alone: it stays as it is,
+/// and says so.
+fn decode<B>(mut response: Response<B>) -> Response<CompressedBody<B>>
+where
+    B: Body<Error: Into<BoxError>>,
+{
+    let mut codings = response.headers().get_all(CONTENT_ENCODING).iter();
+    let coding = match (codings.next(), codings.next()) {
+        (Some(one), None) => Coding::of(one.as_bytes()),
+        _ => None,
+    };
+    let Some(coding) = coding.filter(|_| response.status() != StatusCode::PARTIAL_CONTENT) else {
+        return plain(response);
+    };
+    response.headers_mut().remove(CONTENT_ENCODING);
+    response.headers_mut().remove(CONTENT_LENGTH);
+    response.map(|body| Box::pin(EitherBody::Left(Decoded::new(body, coding))))
 }
 
-/// Its caller has to know of it.
-fn show<B: Body>(mut response: Response<DecompressionBody<B>>) -> Response<CompressedBody<B>> {
-    if let Some(Hidden(coding)) = response.extensions_mut().remove() {
-        for coding in coding {
-            response.headers_mut().append(CONTENT_ENCODING, coding);
-        }
-    }
-    response.map(|body| Box::pin(EitherBody::Left(body)))
+fn plain<B: Body>(response: Response<B>) -> Response<CompressedBody<B>> {
+    response.map(|body| Box::pin(EitherBody::Right(body)))
 }
+
+/// What is undone here.
+const CODINGS: &str = "gzip,br";
 
 /// Contract, "Data endpoints": the optional request header, word for word.
 const CONTRACT: &str = "br,gzip";

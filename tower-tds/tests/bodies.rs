@@ -51,6 +51,8 @@ const LENGTH: &str = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf";
 
 /// `bar`, 23 bytes of it.
 const GZIP: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x4b\x4a\x2c\x02\0\xaa\x8c\xff\x76\x03\0\0\0";
+/// Of "bar", too.
+const BROTLI: &[u8] = b"\x0b\x01\x80\x62\x61\x72\x03";
 
 fn gzip(body: &[u8]) -> Vec<u8> {
     let head = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 23\r\n\r\n";
@@ -89,6 +91,60 @@ async fn a_body_that_is_not_in_its_coding_is_told_from_one_that_breaks_off() {
     broken[15] ^= 0xff;
     let error = body_of(&gzip(&broken)).await.collect().await;
     assert_eq!(error.expect_err("its check fails").kind(), Kind::Malformed);
+}
+
+fn coded(coding: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-encoding: {coding}\r\ncontent-length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// RFC 1952, section 2.2: a gzip file is a series of members, as pigz, bgzip and `cat` make them.
+#[tokio::test]
+async fn every_member_of_a_gzip_body_is_read() {
+    let members = [GZIP, GZIP, GZIP].concat();
+    for coding in ["gzip", "GZip", "x-gzip"] {
+        let body = body_of(&coded(coding, &members)).await;
+        assert_eq!(
+            body.collect().await.expect("whole").to_bytes(),
+            "barbarbar",
+            "{coding}"
+        );
+    }
+    // The last one is cut.
+    let cut = &members[..members.len() - 4];
+    let cut = body_of(&coded("gzip", cut)).await.collect().await;
+    assert_eq!(cut.expect_err("a part is missing").kind(), Kind::Truncated);
+}
+
+#[tokio::test]
+async fn what_comes_behind_the_coding_is_no_body() {
+    for (coding, whole) in [("gzip", GZIP), ("br", BROTLI)] {
+        let body = body_of(&coded(coding, whole)).await;
+        assert_eq!(
+            body.collect().await.expect("whole").to_bytes(),
+            "bar",
+            "{coding}"
+        );
+        let more = [whole, b"and more"].concat();
+        let body = body_of(&coded(coding, &more)).await.collect().await;
+        assert_eq!(
+            body.expect_err("there is more").kind(),
+            Kind::Malformed,
+            "{coding}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_no_bytes_is_whole_in_any_coding() {
+    for coding in ["gzip", "br"] {
+        let body = body_of(&coded(coding, b"")).await;
+        assert!(body.is_verifiable());
+        assert_eq!(body.collect().await.expect("whole").to_bytes(), "");
+    }
 }
 
 #[tokio::test]
