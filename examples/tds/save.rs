@@ -156,9 +156,13 @@ pub(crate) async fn whole(path: &Path, data: &[u8]) -> io::Result<()> {
 }
 
 async fn own(path: &Path) -> io::Result<Part> {
-    // A link stays: what it leads to gets the data.
+    // A link stays: what it leads to gets the data. One of the system's own, such as /dev/stdout, leads to what is open
+    // elsewhere, and that would have another file then.
     let led = fs::symlink_metadata(path).await;
     let path = match led.is_ok_and(|there| there.is_symlink()) {
+        true if path.starts_with("/dev") || path.starts_with("/proc") => {
+            return Err(io::Error::other("this name is the system's own"));
+        }
         true => &fs::canonicalize(path).await?,
         false => path,
     };

@@ -1,6 +1,12 @@
 //! Settings: which service a job calls, and with which key: from the environment, a file, or simulated.
 
-use std::{collections::HashMap, env, fs, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    collections::HashMap,
+    env, fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 use tds_examples::{causes, warn};
@@ -90,15 +96,11 @@ impl ServiceOptions {
             }
             (None, Some(path)) => {
                 // Now, and not by a retry of two minutes.
-                let secret = if fleet.is_member() {
-                    fs::read_to_string(path)
-                } else {
-                    fs::File::open(path).map(|_| String::new())
-                };
-                let secret = secret.map_err(|error| {
+                let secret = secret_in(Path::new(path)).map_err(|error| {
                     Failure::usage(format!("TDS_CLIENT_SECRET_FILE {path}: {error}"))
                 })?;
-                (Provider::file(&*id, path), secret)
+                let provider = Provider::file(&*id, path).readable_by_group();
+                (provider, secret)
             }
             (_, None) => {
                 let secret = value("TDS_CLIENT_SECRET")?;
@@ -180,6 +182,22 @@ fn lines(text: &str) -> impl Iterator<Item = (&'static str, String)> + '_ {
         });
         Some((name, bare.unwrap_or(value).to_owned()))
     })
+}
+
+/// The secret that is mounted, as its provider will read it: each job would wait minutes for a file of no use.
+fn secret_in(path: &Path) -> io::Result<String> {
+    let about = fs::metadata(path)?;
+    if !about.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    #[cfg(unix)]
+    if std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o037 != 0 {
+        return Err(io::Error::other(
+            "others than its owner and its group may read or write it; chmod 440 it (in Docker the secret's `mode`, \
+             in Kubernetes `defaultMode`)",
+        ));
+    }
+    fs::read_to_string(path)
 }
 
 async fn simulated(fleet: Membership) -> Result<Service, Failure> {

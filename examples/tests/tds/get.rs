@@ -263,9 +263,49 @@ async fn a_full_disk_is_said() {
     assert!(err(&run).contains("standard output"), "{}", err(&run));
 }
 
+#[tokio::test]
+async fn a_mounted_secret_is_taken_or_refused_before_anything_is_asked() {
+    let bench = Bench::new("get-mounted", Config::default()).await;
+    let secret = bench.path("secret");
+    fs::write(&secret, bench.server.client_secret()).expect("a file");
+    // As Kubernetes mounts it for a group, and as Docker and Kubernetes do by default.
+    for (mode, code) in [
+        (0o400, 0),
+        (0o440, 0),
+        (0o640, 0),
+        (0o444, 2),
+        (0o644, 2),
+        (0o660, 2),
+    ] {
+        permit(&secret, mode);
+        let mut run = bench.tds(&["get", "/v1/live/bus"]);
+        run.env_remove("TDS_CLIENT_SECRET")
+            .env("TDS_CLIENT_SECRET_FILE", &secret);
+        let run = output(run).await;
+        assert_eq!(run.status.code(), Some(code), "{mode:o}: {}", err(&run));
+        assert_eq!(
+            err(&run).contains("defaultMode"),
+            code == 2,
+            "{}",
+            err(&run)
+        );
+    }
+    let seen = bench.server.ledger().summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 3));
+    let mut run = bench.tds(&["get", "/v1/live/bus"]);
+    run.env_remove("TDS_CLIENT_SECRET")
+        .env("TDS_CLIENT_SECRET_FILE", bench.path(""));
+    let run = output(run).await;
+    assert_eq!(run.status.code(), Some(2), "{}", err(&run));
+}
+
 fn private(path: &Path) {
+    permit(path, 0o600);
+}
+
+fn permit(path: &Path, mode: u32) {
     use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
 }
 
 #[expect(
@@ -292,6 +332,10 @@ async fn a_link_stays_and_what_it_leads_to_is_written() {
     );
     let data = fs::read_to_string(&file).expect("it is whole");
     assert!(data.starts_with(r#"{"name":"bus""#), "{data}");
+    let run = bench
+        .run(&["get", "/v1/live/bus", "--out", "/dev/stdout"])
+        .await;
+    assert_eq!(run.status.code(), Some(2), "{}", err(&run));
     // One that leads nowhere is told, and stays.
     fs::remove_file(&file).expect("it is there");
     let run = bench.run(&arguments).await;
