@@ -38,11 +38,11 @@ pub(crate) struct Credential {
     pause: Arc<Queue<Pause>>,
 }
 
-/// The turn to try whether a pause is over. Dropped before the request is sent, it lets another
+/// The turn to try whether a pause is over. Dropped before its request is answered, it lets another
 /// try.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    /// `None` once the request is sent.
+    /// `None` once the request is answered.
     credential: Option<Arc<Credential>>,
     number: Try,
 }
@@ -168,8 +168,8 @@ impl Credential {
 // === impl Probe ===
 
 impl Probe {
-    /// The request is sent, and its permit takes over.
-    pub(crate) fn hand_over(mut self) -> Try {
+    /// The request is answered, and says what follows.
+    pub(crate) fn answered(mut self) -> Try {
         self.credential = None;
         self.number
     }

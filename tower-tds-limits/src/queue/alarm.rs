@@ -31,14 +31,9 @@ impl<L: Limit + Send + 'static> Alarm<L> {
     /// Sees to it that there is one in this runtime.
     ///
     /// # Panics
-    /// Outside a runtime, as tokio's timers do, if the limit opens at a time that nobody keeps: who
-    /// waits there would wait for ever.
+    /// Outside a runtime, as tokio's timers do: who waits there might wait for ever.
     pub(super) fn ensure(queue: &Arc<Queue<L>>) {
-        let runtime = match Handle::try_current() {
-            Err(_) if !queue.wants_time() => return,
-            Ok(runtime) => runtime,
-            Err(_) => Handle::current(),
-        };
+        let runtime = Handle::current();
         if queue.hang_bell(runtime.id()) {
             drop(runtime.spawn(Self {
                 queue: Arc::downgrade(queue),

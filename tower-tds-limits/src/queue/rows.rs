@@ -127,11 +127,6 @@ impl Rows {
         }
     }
 
-    /// It is to look, and is not called.
-    pub(super) fn take_waker(&mut self, key: Key) -> Option<Waker> {
-        self.get_mut(key)?.waker.take()
-    }
-
     /// It has not looked when it was called.
     pub(super) fn is_missed(&mut self, key: Key) {
         if let Some(node) = self.called.get_mut(&key) {

@@ -113,8 +113,7 @@ impl<L: Limit> Queue<L> {
             return told;
         }
         let now = clock::now();
-        let mut wakers = state.settle(now);
-        wakers.extend(state.who_keeps_time(now));
+        let wakers = state.settle(now);
         let idle = state.idle_awaited && state.limit.is_idle();
         if idle {
             state.idle_awaited = false;
@@ -233,8 +232,7 @@ impl<L: Limit> Queue<L> {
             was_first,
         };
         let over = node.as_ref().map(|node| state.waits.over(node, now));
-        let mut wakers = state.settle(now);
-        wakers.extend(state.who_keeps_time(now));
+        let wakers = state.settle(now);
         drop(state);
         wake(wakers);
         // What a waker drops may look at the queue.
@@ -295,14 +293,6 @@ impl<L: Limit> Queue<L> {
             events::waits(cause, waited, ahead);
         }
         look_at.map_or(Ring::Woken, Ring::At)
-    }
-
-    /// Whether the limit opens at a time, and there is no alarm.
-    pub(super) fn wants_time(&self) -> bool {
-        let mut state = self.lock();
-        let next = state.rows.next().filter(|_| state.alarms.is_empty());
-        let opens = next.map(|next| state.limit.opens(next.line(), clock::now()));
-        matches!(opens, Some(Opens::At(_)))
     }
 
     /// Says whether an alarm is wanted for this runtime, and takes it for there.
@@ -385,17 +375,6 @@ impl<L: Limit> State<L> {
     fn is_awaited(&self, line: Line, now: Instant) -> bool {
         self.called
             .is_some_and(|(called, until)| called.line() <= line && now < until)
-    }
-
-    /// The next one, if it has to hang an alarm: who waited outside of a runtime needed none as long
-    /// as no time was known.
-    fn who_keeps_time(&mut self, now: Instant) -> Option<Waker> {
-        let is_awaited = self.called.is_some_and(|(_, until)| now < until);
-        if is_awaited || self.look_at.is_none() || !self.alarms.is_empty() {
-            return None;
-        }
-        let next = self.rows.next()?;
-        self.rows.take_waker(next)
     }
 
     /// Those who have just waited for long enough to be told about: for what, how long, and how

@@ -11,7 +11,7 @@ use crate::{
     account::{Account, Grant},
     clock,
     connection::refused,
-    credential::{Credential, Try},
+    credential::{Credential, Probe},
     events,
     queue::Line,
     request::Outcome,
@@ -24,7 +24,7 @@ pub(crate) struct RequestPermit {
     grant: Grant,
     stage: Stage,
     /// There if this request tries whether a pause is over.
-    tries: Option<Try>,
+    probe: Option<Probe>,
     /// There while a lease is held, too.
     leased: Option<Box<Leased>>,
 }
@@ -55,12 +55,12 @@ enum Stage {
 impl RequestPermit {
     /// That of a request that is sent now.
     #[inline]
-    pub(super) fn sent(credential: &Arc<Credential>, grant: Grant, tries: Option<Try>) -> Self {
+    pub(super) fn sent(credential: &Arc<Credential>, grant: Grant, probe: Option<Probe>) -> Self {
         Self {
             credential: Arc::clone(credential),
             grant,
             stage: Stage::Sent,
-            tries,
+            probe,
             leased: None,
         }
     }
@@ -155,7 +155,7 @@ impl RequestPermit {
         } else if answer.proven {
             self.stage = Stage::Proven;
         }
-        if answer.rung.is_some() || outcome != Outcome::Answered || self.tries.is_some() {
+        if answer.rung.is_some() || outcome != Outcome::Answered || self.probe.is_some() {
             self.tell(outcome, answer.rung);
         }
     }
@@ -180,7 +180,7 @@ impl RequestPermit {
                 account.update_now(Account::silence);
             }
         }
-        let tried = self.tries.take();
+        let tried = self.probe.take().map(Probe::answered);
         if let Outcome::QuotaExceeded(hint) = outcome {
             if let Some(wait) = self.credential.refuse(hint, tried) {
                 events::paused(wait);
@@ -223,9 +223,6 @@ impl RequestPermit {
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
-        if let Some(tried) = self.tries {
-            self.credential.untried(tried);
-        }
         let grant = self.grant;
         let queue = self.credential.account();
         match self.stage {

@@ -103,8 +103,8 @@ impl Turn {
         if !queue.update(|account| account.send(grant)) {
             return Ok(None);
         }
-        let tries = self.probe.take().map(Probe::hand_over);
-        Ok(Some(RequestPermit::sent(&self.credential, grant, tries)))
+        let probe = self.probe.take();
+        Ok(Some(RequestPermit::sent(&self.credential, grant, probe)))
     }
 
     /// Waits for a permit, and takes it, where the inner service is ready.

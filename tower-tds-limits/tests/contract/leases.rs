@@ -191,9 +191,7 @@ async fn a_call_that_is_dropped_or_refused_without_its_lease_has_sent_nothing() 
         } else {
             desk.answer(Err(LimitError::rejected(WaitCause::Lease, None)));
             let error = assert_ready!(call.poll()).expect_err("it is refused");
-            assert!(
-                matches!(error, Error::Limit(ref limit) if limit.cause() == Some(WaitCause::Lease))
-            );
+            assert!(matches!(error, Error::Limit(ref limit) if limit.cause() == WaitCause::Lease));
         }
         let now = limiter.snapshot();
         assert_eq!(
