@@ -334,20 +334,14 @@ impl Account {
     /// What an answer says about the limits. Gives the new rung if it led to another.
     #[inline]
     fn hear(&mut self, now: Tick, grant: Grant, outcome: Outcome) -> Option<Rung> {
-        let rung = match outcome {
-            Outcome::Answered | Outcome::Served(_) => self.ladder.accept(now),
-            Outcome::RateExceeded => {
-                let rung = self.ladder.refuse(now, grant.not_before);
-                self.hush(now);
-                rung
-            }
-            Outcome::ConnectionsExceeded
-            | Outcome::GatewayFailed
-            | Outcome::GatewayTimedOut
-            | Outcome::QuotaExceeded(_)
-            | Outcome::Unsent
-            | Outcome::Closed
-            | Outcome::Lost => None,
+        let rung = if matches!(outcome, Outcome::Answered | Outcome::Served(_)) {
+            self.ladder.accept(now)
+        } else if outcome == Outcome::RateExceeded {
+            let rung = self.ladder.refuse(now, grant.not_before);
+            self.hush(now);
+            rung
+        } else {
+            None
         };
         if rung.is_some() {
             let rules = iter::once(&mut self.rule).chain(&mut self.others);

@@ -139,7 +139,6 @@ impl Limiter {
     }
 
     /// The limits kept.
-    #[must_use]
     pub fn limits(&self) -> &Limits {
         self.credential.limits()
     }

@@ -38,6 +38,7 @@ use crate::{Error, Limiter};
 /// Puts [`RequestLimit`] around a service.
 ///
 /// Every service the layer makes shares the limiter. See [`RequestLimit`] for the contract.
+#[must_use]
 #[derive(Debug, Clone)]
 pub struct RequestLimitLayer<F = ReadStatus> {
     limiter: Limiter,
@@ -98,7 +99,6 @@ pub struct RequestLimit<S, F = ReadStatus> {
 
 impl RequestLimitLayer {
     /// Limits by `limiter`, and reads answers by the contract's statuses.
-    #[must_use]
     pub fn new(limiter: Limiter) -> Self {
         Self {
             max_wait: limiter.limits().max_wait,
@@ -111,7 +111,6 @@ impl RequestLimitLayer {
 impl<F> RequestLimitLayer<F> {
     /// Reads outcomes by `feedback` instead: for services whose errors can tell whether a
     /// request was answered or never sent.
-    #[must_use]
     pub fn feedback<G>(self, feedback: G) -> RequestLimitLayer<G> {
         RequestLimitLayer {
             limiter: self.limiter,
@@ -153,7 +152,6 @@ impl<F> RequestLimitLayer<F> {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = Some(wait);
         self

@@ -30,8 +30,6 @@ struct State<L> {
     look_at: Option<Instant>,
     /// One for each runtime in which somebody has waited lately.
     alarms: Vec<Bell>,
-    /// Since when nobody waits, if somebody has.
-    empty_since: Option<Instant>,
     /// Whether somebody waits until nothing is under way.
     idle_awaited: bool,
     waits: Waits,
@@ -55,15 +53,6 @@ pub(super) struct Left {
     pub(super) was_first: bool,
 }
 
-/// When an alarm looks next.
-pub(super) enum Ring {
-    At(Instant),
-    /// When it is woken.
-    Woken,
-    /// Never: nobody has waited for a while.
-    Over,
-}
-
 // === impl Queue ===
 
 impl<L: Limit> Queue<L> {
@@ -77,7 +66,6 @@ impl<L: Limit> Queue<L> {
                 missed: 0,
                 look_at: None,
                 alarms: Vec::new(),
-                empty_since: None,
                 idle_awaited: false,
                 waits: Waits::new(notice),
             }),
@@ -174,8 +162,12 @@ impl<L: Limit> Queue<L> {
             };
         if next && state.limit.opens(line, now) == Opens::Now {
             let grant = state.limit.admit(now);
-            let waited = place.take().and_then(|key| state.rows.remove(key));
-            let over = waited.as_ref().map(|node| state.waits.over(node, now));
+            let waited = place
+                .take()
+                .and_then(|key| Some((key, state.rows.remove(key)?)));
+            let over = waited
+                .as_ref()
+                .map(|(key, node)| state.waits.over(*key, node, now));
             let wakers = state.settle(now);
             drop(state);
             wake(wakers);
@@ -197,9 +189,7 @@ impl<L: Limit> Queue<L> {
                 let cause = state.limit.cause(line, now);
                 let key = state.rows.push(line, waker.clone(), now, cause);
                 if events::waits_are_told() {
-                    let State { rows, waits, .. } = &mut *state;
-                    waits.began(now, key);
-                    waits.forget_gone(rows.len(), |key| rows.contains(key));
+                    state.waits.began(now, key);
                 }
                 *place = Some(key);
                 (key, None)
@@ -231,7 +221,7 @@ impl<L: Limit> Queue<L> {
             opens,
             was_first,
         };
-        let over = node.as_ref().map(|node| state.waits.over(node, now));
+        let over = node.as_ref().map(|node| state.waits.over(key, node, now));
         let wakers = state.settle(now);
         drop(state);
         wake(wakers);
@@ -262,22 +252,11 @@ impl<L: Limit> Queue<L> {
         idle
     }
 
-    /// Looks by an alarm, which is woken by `waker` until then. Says when it shall look next, or that
-    /// it is not wanted any more.
-    pub(super) fn ring(&self, runtime: Id, waker: &Waker) -> Ring {
+    /// Looks by an alarm, which is woken by `waker` until then. Says when it shall look next, if that is not
+    /// only when it is woken.
+    pub(super) fn ring(&self, runtime: Id, waker: &Waker) -> Option<Instant> {
         let mut state = self.lock();
         let now = clock::now();
-        if state
-            .empty_since
-            .is_some_and(|since| now.saturating_duration_since(since) >= LINGER)
-        {
-            // Under this lock, so that whoever comes next has another one made.
-            let at = state.alarms.iter().position(|bell| bell.runtime == runtime);
-            let ended = at.map(|at| state.alarms.swap_remove(at));
-            drop(state);
-            drop(ended);
-            return Ring::Over;
-        }
         let late = state.take_late(now);
         let wakers = state.settle(now);
         let look_at = state.look_at;
@@ -292,7 +271,7 @@ impl<L: Limit> Queue<L> {
         for (cause, waited, ahead) in late {
             events::waits(cause, waited, ahead);
         }
-        look_at.map_or(Ring::Woken, Ring::At)
+        look_at
     }
 
     /// Says whether an alarm is wanted for this runtime, and takes it for there.
@@ -454,11 +433,7 @@ impl<L: Limit> State<L> {
             };
         }
         if self.rows.is_empty() {
-            let since = *self.empty_since.get_or_insert(now);
-            self.look_at = since.checked_add(LINGER);
             wakers = self.limit.waits(0, now);
-        } else {
-            self.empty_since = None;
         }
         let due = self.waits.due();
         self.look_at = match (self.look_at, due) {
@@ -479,10 +454,6 @@ impl<L: Limit> State<L> {
 fn wake(wakers: Vec<Waker>) {
     wakers.into_iter().for_each(Waker::wake);
 }
-
-/// For how long an alarm is kept when nobody waits any more: calls wait in groups, and each group
-/// would have one made.
-const LINGER: Duration = Duration::from_millis(500);
 
 /// Long against the microseconds in which a task that is woken looks on a machine that keeps up,
 /// and a quarter of the even spacing of 50 a second: where it is passed over all the same, two
