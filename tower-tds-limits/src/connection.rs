@@ -164,7 +164,7 @@ impl<C> Layer<C> for ConnectionLimitLayer {
     type Service = ConnectionLimit<C>;
 
     fn layer(&self, inner: C) -> Self::Service {
-        let queue = self.limiter.credential().connections();
+        let queue = &self.limiter.credential.connections;
         let max_wait = self.limiter.limits().max_wait;
         ConnectionLimit {
             inner,
@@ -229,7 +229,7 @@ impl<C: Clone> Clone for ConnectionLimit<C> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
-            readiness: self.readiness.another(),
+            readiness: self.readiness.clone(),
             begun: None,
         }
     }

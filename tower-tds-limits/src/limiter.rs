@@ -29,7 +29,7 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct Limiter {
-    credential: Arc<Credential>,
+    pub(crate) credential: Arc<Credential>,
 }
 
 /// What a [`Limiter`] holds at one instant.
@@ -95,7 +95,7 @@ impl Limiter {
     /// only the pause after a 429 is each credential's own.
     #[must_use]
     pub fn another_credential(&self) -> Self {
-        self.another(self.credential.line())
+        self.another(self.credential.line)
     }
 
     /// The same limits for requests that go before whoever waits for a permit, with a pause of
@@ -135,12 +135,12 @@ impl Limiter {
     /// # Cancel safety
     /// Dropping it loses nothing.
     pub async fn idle(&self) {
-        self.credential.account().idle().await;
+        self.credential.account.idle().await;
     }
 
     /// The limits kept.
     pub fn limits(&self) -> &Limits {
-        self.credential.limits()
+        &self.credential.limits
     }
 
     /// What is held now. Takes the locks in turn; meant for gauges and tests.
@@ -149,7 +149,7 @@ impl Limiter {
         let now = clock::now();
         let left = |until: Option<Instant>| until.map(|until| until.saturating_duration_since(now));
         let mut waited = ByCause::default();
-        let connections = self.credential.connections();
+        let connections = &self.credential.connections;
         let (connections, most_connections, silent, connects_waiting) =
             connections.read_all(|connections, waiting, waits| {
                 waits.add_to(&mut waited);
@@ -157,43 +157,37 @@ impl Limiter {
                 (connections.open(), most, silent, waiting)
             });
         let paused = self.credential.paused_until();
-        let pausing = self.credential.pause().read_all(|_, waiting, waits| {
+        let pausing = self.credential.pause.read_all(|_, waiting, waits| {
             waits.add_to(&mut waited);
             waiting
         });
-        self.credential
-            .account()
-            .read_all(|account, waiting, waits| {
-                waits.add_to(&mut waited);
-                // What is over by now is over for all of them.
-                let live = account.live_at(now);
-                let leasing = usize::try_from(account.leasing()).unwrap_or(usize::MAX);
-                Snapshot {
-                    in_flight: account.in_flight(),
-                    live,
-                    waiting: waiting.saturating_add(pausing).saturating_add(leasing),
-                    waits_for: if leasing > 0 {
-                        // Whoever has no permit waits for those.
-                        Some(WaitCause::Lease)
-                    } else {
-                        (waiting > 0).then(|| account.cause(Line::Back, now))
-                    },
-                    connections,
-                    most_connections,
-                    no_connect_for: left(silent),
-                    connects_waiting,
-                    rung: account.rung(),
-                    silent_for: left(account.silent_until(now)),
-                    paused_for: left(paused),
-                    certificate: account.certificate(),
-                    granted: account.granted(),
-                    waited,
-                }
-            })
-    }
-
-    pub(crate) fn credential(&self) -> &Arc<Credential> {
-        &self.credential
+        self.credential.account.read_all(|account, waiting, waits| {
+            waits.add_to(&mut waited);
+            // What is over by now is over for all of them.
+            let live = account.live_at(now);
+            let leasing = usize::try_from(account.leasing()).unwrap_or(usize::MAX);
+            Snapshot {
+                in_flight: account.in_flight(),
+                live,
+                waiting: waiting.saturating_add(pausing).saturating_add(leasing),
+                waits_for: if leasing > 0 {
+                    // Whoever has no permit waits for those.
+                    Some(WaitCause::Lease)
+                } else {
+                    (waiting > 0).then(|| account.cause(Line::Back, now))
+                },
+                connections,
+                most_connections,
+                no_connect_for: left(silent),
+                connects_waiting,
+                rung: account.rung(),
+                silent_for: left(account.silent_until(now)),
+                paused_for: left(paused),
+                certificate: account.certificate(),
+                granted: account.granted(),
+                waited,
+            }
+        })
     }
 }
 

@@ -10,7 +10,6 @@ mod served;
 mod turn;
 
 use std::{
-    fmt,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -89,6 +88,7 @@ pub struct RequestLimitLayer<F = ReadStatus> {
 ///
 /// # Examples
 /// See the [crate's front page](crate).
+#[derive(Debug, Clone)]
 pub struct RequestLimit<S, F = ReadStatus> {
     inner: Inner<S>,
     feedback: F,
@@ -165,7 +165,7 @@ impl<S, F: Clone> Layer<S> for RequestLimitLayer<F> {
         RequestLimit {
             inner: Inner::new(inner),
             feedback: self.feedback.clone(),
-            turn: Turn::new(self.limiter.credential(), self.max_wait),
+            turn: Turn::new(&self.limiter.credential, self.max_wait),
         }
     }
 }
@@ -233,24 +233,5 @@ impl<S, F: Clone> RequestLimit<S, F> {
                 feedback,
             }),
         }
-    }
-}
-
-impl<S: Clone, F: Clone> Clone for RequestLimit<S, F> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            feedback: self.feedback.clone(),
-            turn: self.turn.another(),
-        }
-    }
-}
-
-impl<S: fmt::Debug, F> fmt::Debug for RequestLimit<S, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestLimit")
-            .field("inner", &self.inner)
-            .field("readiness", &self.turn)
-            .finish_non_exhaustive()
     }
 }

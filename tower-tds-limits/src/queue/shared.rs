@@ -5,8 +5,8 @@ use std::{fmt, mem, sync::PoisonError, task::Waker, time::Duration};
 use tokio::{runtime::Id, sync::Notify, time::Instant};
 
 use super::{
-    Limit, Line, Opens, WaitCause, Waits, clock, events,
-    rows::{Key, Rows},
+    Limit, Line, Opens, Over, WaitCause, Waits, clock, events,
+    rows::{Key, Node, Rows},
     sync::{Mutex, MutexGuard},
 };
 
@@ -162,18 +162,9 @@ impl<L: Limit> Queue<L> {
             };
         if next && state.limit.opens(line, now) == Opens::Now {
             let grant = state.limit.admit(now);
-            let waited = place
-                .take()
-                .and_then(|key| Some((key, state.rows.remove(key)?)));
-            let over = waited
-                .as_ref()
-                .map(|(key, node)| state.waits.over(*key, node, now));
-            let wakers = state.settle(now);
-            drop(state);
-            wake(wakers);
-            // What a waker drops may look at the queue.
-            drop(waited);
-            if let Some(over) = over {
+            let waited = place.take().and_then(|key| state.take_out(key, now));
+            release(state, now);
+            if let Some((_waker, over)) = waited {
                 over.passed();
             }
             return Ok(grant);
@@ -195,9 +186,7 @@ impl<L: Limit> Queue<L> {
                 (key, None)
             }
         };
-        let wakers = state.settle(now);
-        drop(state);
-        wake(wakers);
+        release(state, now);
         // What a waker drops may look at the queue.
         drop(replaced);
         Err(key)
@@ -211,7 +200,7 @@ impl<L: Limit> Queue<L> {
         if state.called.is_some_and(|(called, ..)| called == key) {
             state.called = None;
         }
-        let node = state.rows.remove(key);
+        let waited = state.take_out(key, now);
         let opens = match state.limit.opens(key.line(), now) {
             Opens::At(at) => Some(at.saturating_duration_since(now)),
             Opens::Now | Opens::OnReturn => None,
@@ -221,13 +210,8 @@ impl<L: Limit> Queue<L> {
             opens,
             was_first,
         };
-        let over = node.as_ref().map(|node| state.waits.over(key, node, now));
-        let wakers = state.settle(now);
-        drop(state);
-        wake(wakers);
-        // What a waker drops may look at the queue.
-        drop(node);
-        if let Some(over) = over {
+        release(state, now);
+        if let Some((_waker, over)) = waited {
             over.gone();
         }
         left
@@ -356,6 +340,13 @@ impl<L: Limit> State<L> {
             .is_some_and(|(called, until)| called.line() <= line && now < until)
     }
 
+    /// One who waits leaves the queue. Gives what may be dropped and told once the lock is released.
+    fn take_out(&mut self, key: Key, now: Instant) -> Option<(Node, Over)> {
+        let node = self.rows.remove(key)?;
+        let over = self.waits.over(key, &node, now);
+        Some((node, over))
+    }
+
     /// Those who have just waited for long enough to be told about: for what, how long, and how
     /// many had been before them.
     fn take_late(&mut self, now: Instant) -> Vec<(WaitCause, Duration, usize)> {
@@ -449,6 +440,13 @@ impl<L: Limit> State<L> {
         }
         wakers
     }
+}
+
+/// Calls whoever may pass now, once the lock is released.
+fn release<L: Limit>(mut state: MutexGuard<'_, State<L>>, now: Instant) {
+    let wakers = state.settle(now);
+    drop(state);
+    wake(wakers);
 }
 
 fn wake(wakers: Vec<Waker>) {

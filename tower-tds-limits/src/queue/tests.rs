@@ -15,7 +15,7 @@ use std::{
 use tokio::time::advance;
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
 
-use super::*;
+use super::{readiness::Bound, *};
 use crate::LimitError;
 
 /// Lets `free` pass; one more at each instant in `at`; the rest on return. Whoever comes to the

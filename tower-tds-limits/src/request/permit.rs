@@ -68,18 +68,18 @@ impl RequestPermit {
     /// Asks for the lease that the request waits for, if the limits are kept together with others.
     #[inline]
     pub(super) fn ask_lease(&mut self, max_wait: Option<Duration>) -> Option<LeaseFuture> {
-        let leases = self.credential.leases()?;
+        let leases = self.credential.leases.as_ref()?;
         self.stage = Stage::Leasing;
-        self.credential.account().update(Account::asks_lease);
+        self.credential.account.update(Account::asks_lease);
         Some(leases.lease(AskLease {
-            first_in_line: self.credential.line() == Line::Front,
+            first_in_line: self.credential.line == Line::Front,
             max_wait,
         }))
     }
 
     pub(super) fn leased(&mut self, lease: Box<dyn Lease>, waited: Duration) {
         self.stage = Stage::Sent;
-        let queue = self.credential.account();
+        let queue = &self.credential.account;
         queue.update(Account::asked_lease);
         queue.waited(WaitCause::Lease, waited);
         WaitCause::Lease.tell(waited);
@@ -121,7 +121,7 @@ impl RequestPermit {
 
     /// The response body has ended.
     pub(crate) fn ended(&mut self) {
-        let (queue, grant) = (self.credential.account(), self.grant);
+        let (queue, grant) = (&self.credential.account, self.grant);
         match self.stage {
             Stage::Sent => {
                 let now = clock::now();
@@ -139,7 +139,7 @@ impl RequestPermit {
         let grant = self.grant;
         // Before the lock, which is then held for half as long.
         let now = clock::now();
-        let queue = self.credential.account();
+        let queue = &self.credential.account;
         let answer = queue.update(|account| account.answer(now, grant, outcome, whole));
         if let Some(leased) = &mut self.leased {
             leased.heard = outcome;
@@ -167,7 +167,7 @@ impl RequestPermit {
             (None, Outcome::RateExceeded) => events::refused_for_the_rate(),
             (None, _) => {}
             (Some(rung), Outcome::RateExceeded) => {
-                let queue = self.credential.account();
+                let queue = &self.credential.account;
                 let certificate = queue.read(|account| account.certificate());
                 events::stricter(rung, certificate);
             }
@@ -175,8 +175,8 @@ impl RequestPermit {
         }
         if outcome == Outcome::ConnectionsExceeded {
             events::connections_refused();
-            if refused(self.credential.connections()) {
-                let account = self.credential.account();
+            if refused(&self.credential.connections) {
+                let account = &self.credential.account;
                 account.update_now(Account::silence);
             }
         }
@@ -202,7 +202,7 @@ impl RequestPermit {
     fn unsent(&mut self) {
         self.end_lease(|_| Ended::Unsent);
         let grant = self.grant;
-        let queue = self.credential.account();
+        let queue = &self.credential.account;
         queue.update(|account| account.unsend(grant));
         self.stage = Stage::Over;
     }
@@ -211,7 +211,7 @@ impl RequestPermit {
     fn lost(&mut self, outcome: Outcome) {
         let grant = self.grant;
         let now = clock::now();
-        let within = self.credential.account().update(|account| {
+        let within = self.credential.account.update(|account| {
             let within = account.lose(now, grant, outcome);
             account.end();
             within
@@ -224,7 +224,7 @@ impl RequestPermit {
 impl Drop for RequestPermit {
     fn drop(&mut self) {
         let grant = self.grant;
-        let queue = self.credential.account();
+        let queue = &self.credential.account;
         match self.stage {
             Stage::Leasing => queue.update(|account| {
                 account.asked_lease();

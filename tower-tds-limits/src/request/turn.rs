@@ -31,11 +31,8 @@ pub(super) struct Turn {
 
 impl Turn {
     pub(super) fn new(credential: &Arc<Credential>, longest: Option<Duration>) -> Self {
-        let queue = credential.account();
-        Self::of(
-            credential,
-            Readiness::new(queue, credential.line(), longest),
-        )
+        let queue = &credential.account;
+        Self::of(credential, Readiness::new(queue, credential.line, longest))
     }
 
     fn of(credential: &Arc<Credential>, readiness: Readiness<Account>) -> Self {
@@ -45,11 +42,6 @@ impl Turn {
             pause: None,
             probe: None,
         }
-    }
-
-    /// Another caller's.
-    pub(super) fn another(&self) -> Self {
-        Self::of(&self.credential, self.readiness.another())
     }
 
     pub(super) fn max_wait(&self) -> Option<Duration> {
@@ -95,7 +87,7 @@ impl Turn {
     #[inline]
     pub(super) fn take(&mut self) -> Result<Option<RequestPermit>, LimitError> {
         let grant = self.readiness.take()?;
-        let queue = self.credential.account();
+        let queue = &self.credential.account;
         if self.must_pause() {
             queue.update(|account| account.withdraw(grant));
             return Ok(None);
@@ -162,5 +154,12 @@ impl Turn {
                 false
             }
         })
+    }
+}
+
+/// Another caller's, which has nothing yet.
+impl Clone for Turn {
+    fn clone(&self) -> Self {
+        Self::of(&self.credential, self.readiness.clone())
     }
 }
