@@ -28,7 +28,7 @@ pub use self::{
     served::Served,
 };
 use self::{
-    future::{Waiting, WaitsFor},
+    future::{Leasing, Waiting, WaitsFor},
     loan::Inner,
     turn::Turn,
 };
@@ -196,12 +196,17 @@ where
                     let response = self.inner.call(request);
                     ResponseFuture::called(response, permit, self.feedback.clone())
                 }
-                Some(lease) => self.call_later(request, WaitsFor::lease(lease, permit)),
+                Some(lease) => {
+                    let turn = self.turn.late();
+                    let leasing = Some(Leasing::new(lease, permit));
+                    self.call_later(request, WaitsFor { turn, leasing })
+                }
             },
             // It was kept for so long that its permit is another's: it takes the next, in the order of calls.
             Ok(None) => {
-                let late = self.turn.late();
-                self.call_later(request, WaitsFor::Turn(late))
+                let turn = self.turn.late();
+                let leasing = None;
+                self.call_later(request, WaitsFor { turn, leasing })
             }
             Err(error) => ResponseFuture::refused(error),
         }

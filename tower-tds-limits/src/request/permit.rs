@@ -89,6 +89,14 @@ impl RequestPermit {
         }));
     }
 
+    /// Whether nothing has begun, while its lease was waited for, in which it is not to be sent.
+    pub(super) fn may_be_sent(&self) -> bool {
+        let now = clock::now();
+        let silent = |account: &mut Account| account.silent_until(now).is_some();
+        let must_pause = self.probe.is_none() && self.credential.is_paused();
+        !must_pause && !self.credential.account.read(silent)
+    }
+
     /// Ready when the request has to end, since its lease could not be kept.
     #[inline]
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
