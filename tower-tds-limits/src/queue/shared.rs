@@ -222,18 +222,15 @@ impl<L: Limit> Queue<L> {
         loop {
             // Notified from here on, before anybody is asked.
             let notified = self.idle.notified();
-            if self.is_idle_or_tells() {
-                return;
+            {
+                let mut state = self.lock();
+                if state.limit.is_idle() {
+                    return;
+                }
+                state.idle_awaited = true;
             }
             notified.await;
         }
-    }
-
-    fn is_idle_or_tells(&self) -> bool {
-        let mut state = self.lock();
-        let idle = state.limit.is_idle();
-        state.idle_awaited = !idle;
-        idle
     }
 
     /// Looks by an alarm, which is woken by `waker` until then. Says when it shall look next, if that is not
