@@ -15,7 +15,7 @@ use crate::{
 ///
 /// Give clones to as many layers and clients as share an IP address. It can be made outside a
 /// runtime. Once a call has had to wait it has one small task in that runtime, which keeps the time
-/// and ends with it.
+/// and ends with that or with the limiter.
 ///
 /// # Clone
 /// Clones share everything.
