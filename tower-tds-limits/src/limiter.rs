@@ -83,7 +83,8 @@ impl Limiter {
     /// Keeps within `limits` together with the other processes that get their leases there: each
     /// request waits for one after it has its permit here.
     ///
-    /// A wait for a lease has the bound of a wait for a permit once more.
+    /// A wait for a lease has the bound of a wait for a permit once more, from the call on. One that comes
+    /// in a silence or a pause goes back, and is asked for again within that bound.
     #[must_use]
     pub fn leased(limits: Limits, leases: impl Leases) -> Self {
         Self {

@@ -32,7 +32,7 @@ use self::{
     loan::Inner,
     turn::Turn,
 };
-use crate::{Error, Limiter};
+use crate::{Error, Limiter, clock};
 
 /// Puts [`RequestLimit`] around a service.
 ///
@@ -190,26 +190,19 @@ where
 
     #[inline]
     fn call(&mut self, request: Request) -> Self::Future {
-        match self.turn.take() {
+        let leasing = match self.turn.take() {
             Ok(Some(mut permit)) => match permit.ask_lease(self.turn.max_wait()) {
                 None => {
                     let response = self.inner.call(request);
-                    ResponseFuture::called(response, permit, self.feedback.clone())
+                    return ResponseFuture::called(response, permit, self.feedback.clone());
                 }
-                Some(lease) => {
-                    let turn = self.turn.late();
-                    let leasing = Some(Leasing::new(lease, permit));
-                    self.call_later(request, WaitsFor { turn, leasing })
-                }
+                Some(lease) => Some(Leasing::new(lease, permit)),
             },
             // It was kept for so long that its permit is another's: it takes the next, in the order of calls.
-            Ok(None) => {
-                let turn = self.turn.late();
-                let leasing = None;
-                self.call_later(request, WaitsFor { turn, leasing })
-            }
-            Err(error) => ResponseFuture::refused(error),
-        }
+            Ok(None) => None,
+            Err(error) => return ResponseFuture::refused(error),
+        };
+        self.call_later(request, leasing)
     }
 }
 
@@ -218,12 +211,18 @@ impl<S, F: Clone> RequestLimit<S, F> {
     fn call_later<Request>(
         &mut self,
         request: Request,
-        mut waits_for: WaitsFor,
+        leasing: Option<Leasing>,
     ) -> ResponseFuture<S, Request, F>
     where
         S: Service<Request>,
     {
         let feedback = self.feedback.clone();
+        let since = clock::now();
+        let mut waits_for = WaitsFor {
+            turn: self.turn.late(since),
+            since,
+            leasing,
+        };
         // Nobody is to be woken before the future is polled.
         let mut cx = Context::from_waker(Waker::noop());
         match waits_for.poll(&mut cx) {

@@ -82,11 +82,12 @@ impl<L: Limit + Send + 'static> Readiness<L> {
         self.bound.longest
     }
 
-    /// That of a call whose permit is over: its inner service is ready.
-    pub(crate) fn late(&self) -> Self {
+    /// That of a call whose permit is over, and that has waited `since` then: its inner service is ready.
+    pub(crate) fn late(&self, since: Instant) -> Self {
         let line = self.waiter.line.late();
         let mut late = Self::new(self.queue(), line, self.longest());
         late.stage = Stage::InnerReady;
+        late.bound.since = Some(since);
         late
     }
 

@@ -63,6 +63,8 @@ pub(super) struct Waiting<S, Request, F> {
 /// A turn, and then a lease, if there is one to wait for.
 pub(super) struct WaitsFor {
     pub(super) turn: Turn,
+    /// Since its call, which all its waits have one bound from.
+    pub(super) since: Instant,
     // ## None => Some
     // ## Some => (None | done)
     pub(super) leasing: Option<Leasing>,
@@ -204,8 +206,8 @@ impl WaitsFor {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<RequestPermit, LimitError>> {
         loop {
             let Some(leasing) = &mut self.leasing else {
-                let mut permit = ready!(self.turn.poll_take(cx))?;
-                let Some(lease) = permit.ask_lease(self.turn.max_wait()) else {
+                let mut permit = ready!(self.turn.poll_take(cx, self.since))?;
+                let Some(lease) = permit.ask_lease(self.turn.left(self.since)) else {
                     return Poll::Ready(Ok(permit));
                 };
                 self.leasing = Some(Leasing::new(lease, permit));
@@ -224,7 +226,7 @@ impl WaitsFor {
             }
             // A silence or a pause has begun meanwhile.
             permit.read(Outcome::Unsent, true);
-            self.turn = self.turn.late();
+            self.turn = self.turn.late(self.since);
         }
     }
 }

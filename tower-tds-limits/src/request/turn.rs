@@ -7,9 +7,12 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 use crate::{
     LimitError,
     account::Account,
+    clock,
     credential::{Credential, Pause, Probe},
     queue::{Limit, Readiness, Waiter},
     request::RequestPermit,
@@ -48,10 +51,16 @@ impl Turn {
         self.readiness.longest()
     }
 
-    /// The turn of a call whose own has passed, before all who have had none.
+    /// How long one that has waited `since` then may wait yet.
+    pub(super) fn left(&self, since: Instant) -> Option<Duration> {
+        let waited = clock::now().saturating_duration_since(since);
+        Some(self.max_wait()?.saturating_sub(waited))
+    }
+
+    /// The turn of a call whose own has passed, before all who have had none. It has waited `since` its call.
     #[cold]
-    pub(super) fn late(&mut self) -> Self {
-        let mut late = Self::of(&self.credential, self.readiness.late());
+    pub(super) fn late(&mut self, since: Instant) -> Self {
+        let mut late = Self::of(&self.credential, self.readiness.late(since));
         late.probe = self.probe.take();
         late
     }
@@ -106,6 +115,7 @@ impl Turn {
     pub(super) fn poll_take(
         &mut self,
         cx: &mut Context<'_>,
+        since: Instant,
     ) -> Poll<Result<RequestPermit, LimitError>> {
         loop {
             let inner = |_: &mut Context<'_>| Poll::Ready(Ok::<_, Infallible>(()));
@@ -114,7 +124,7 @@ impl Turn {
                 return Poll::Ready(permit);
             }
             // Something has come between, and it is late again.
-            *self = self.late();
+            *self = self.late(since);
         }
     }
 

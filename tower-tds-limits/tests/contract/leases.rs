@@ -265,7 +265,7 @@ async fn what_is_lost_is_counted_within_a_time_and_an_end_is_told_with_what_the_
 async fn a_lease_that_comes_in_a_silence_or_a_pause_goes_back_and_is_asked_for_again_after_it() {
     for refusal in [StatusCode::LOCKED, StatusCode::TOO_MANY_REQUESTS] {
         let (desk, seen) = (Desk::default(), seen());
-        let layer = RequestLimitLayer::new(limiter(&desk));
+        let layer = RequestLimitLayer::new(limiter(&desk)).max_wait(Duration::from_secs(5));
         let (mut first, mut second) = (layer.layer(seen.service()), layer.layer(seen.service()));
         ready(&mut first).await;
         ready(&mut second).await;
@@ -276,6 +276,7 @@ async fn a_lease_that_comes_in_a_silence_or_a_pause_goes_back_and_is_asked_for_a
         let _first = desk.grant();
         assert_pending!(refused.poll());
         let asked = seen.next().expect("it is sent");
+        tokio::time::advance(Duration::from_secs(1)).await;
         asked.send(Ok((refusal, "too many"))).expect("it waits");
         assert!(assert_ready!(refused.poll()).is_ok());
         assert_eq!(desk.ended().len(), 1);
@@ -288,6 +289,10 @@ async fn a_lease_that_comes_in_a_silence_or_a_pause_goes_back_and_is_asked_for_a
         tokio::time::sleep(Duration::from_millis(1_100)).await;
         assert!(waits.is_woken());
         assert_pending!(waits.poll());
+        let again = desk.files(|files| files.asked.last().copied());
+        let again = again.expect("it was asked again");
+        // Of the five seconds that it may wait, from its call on.
+        assert!(again.max_wait < Some(Duration::from_secs(3)), "{again:?}");
         drop(desk.grant());
         assert_pending!(waits.poll());
         assert!(seen.next().is_some(), "it is over");
