@@ -8,7 +8,7 @@
 
 mod ladder;
 
-use std::{cmp::Reverse, collections::BinaryHeap, iter};
+use std::{cmp::Reverse, collections::BinaryHeap};
 
 use tokio::time::Instant;
 
@@ -31,9 +31,8 @@ pub(crate) struct Account {
     in_flight: u32,
     /// Of these, such as have a permit and wait for a lease.
     leasing: u32,
-    /// Those of the first quota stand inline: most limiters have no other.
-    rule: Rule,
-    others: Vec<Rule>,
+    /// One for each quota.
+    rules: Vec<Rule>,
     ladder: Ladder,
     /// Those that no proof will come of, by when they can no longer be counted.
     pending: BinaryHeap<Reverse<(Tick, Grant)>>,
@@ -74,18 +73,12 @@ impl Account {
             let (quota, rules) = ladder.keeps(*quota, limits.rules);
             Rule::new(quota, rules)
         };
-        #[expect(
-            clippy::expect_used,
-            reason = "limits begin with a quota and only get more"
-        )]
-        let (first, others) = limits.quotas().split_first().expect("limits have a quota");
         let mut account = Self {
             epoch: Epoch::default(),
             seen: Tick::ZERO,
             in_flight: 0,
             leasing: 0,
-            rule: rule(first),
-            others: others.iter().map(rule).collect(),
+            rules: limits.quotas().iter().map(rule).collect(),
             ladder,
             pending: BinaryHeap::new(),
             granted: 0,
@@ -125,13 +118,12 @@ impl Account {
     /// The fullest window's live permits at `now`.
     pub(crate) fn live_at(&mut self, now: Instant) -> u64 {
         self.see(now);
-        let others = self.others.iter().map(Rule::live);
-        others.fold(self.rule.live(), u64::max)
+        self.rules.iter().map(Rule::live).max().unwrap_or_default()
     }
 
     /// The most that can have been counted in any interval of the first quota, so far.
     pub(crate) fn certificate(&self) -> u64 {
-        self.rule.most_live()
+        self.rules.first().map_or(0, Rule::most_live)
     }
 
     pub(crate) fn rung(&self) -> Rung {
@@ -280,9 +272,8 @@ impl Account {
     }
 
     #[inline]
-    fn each(&mut self, mut event: impl FnMut(&mut Rule)) {
-        event(&mut self.rule);
-        self.others.iter_mut().for_each(event);
+    fn each(&mut self, event: impl FnMut(&mut Rule)) {
+        self.rules.iter_mut().for_each(event);
     }
 
     #[inline]
@@ -296,8 +287,7 @@ impl Account {
         let seen = self.seen;
         (self.has_room() || line == Line::Front)
             && self.ladder.silent_until() <= seen
-            && self.rule.is_open(seen)
-            && self.others.iter_mut().all(|rule| rule.is_open(seen))
+            && self.rules.iter_mut().all(|rule| rule.is_open(seen))
     }
 
     /// From when on one more may be granted, as far as the clock was seen, and what decides that;
@@ -311,8 +301,10 @@ impl Account {
         }
         let seen = self.seen;
         let silence = (Some(self.ladder.silent_until()), WaitCause::Silence);
-        let others = self.others.iter_mut().map(|rule| rule.opens_at(seen));
-        later(others.fold(self.rule.opens_at(seen), later), silence)
+        let rules = self.rules.iter_mut().map(|rule| rule.opens_at(seen));
+        rules
+            .reduce(later)
+            .map_or(silence, |rules| later(rules, silence))
     }
 
     #[inline]
@@ -334,24 +326,17 @@ impl Account {
     /// What an answer says about the limits. Gives the new rung if it led to another.
     #[inline]
     fn hear(&mut self, now: Tick, grant: Grant, outcome: Outcome) -> Option<Rung> {
-        let rung = match outcome {
-            Outcome::Answered | Outcome::Served(_) => self.ladder.accept(now),
-            Outcome::RateExceeded => {
-                let rung = self.ladder.refuse(now, grant.not_before);
-                self.hush(now);
-                rung
-            }
-            Outcome::ConnectionsExceeded
-            | Outcome::GatewayFailed
-            | Outcome::GatewayTimedOut
-            | Outcome::QuotaExceeded(_)
-            | Outcome::Unsent
-            | Outcome::Closed
-            | Outcome::Lost => None,
+        let rung = if matches!(outcome, Outcome::Answered | Outcome::Served(_)) {
+            self.ladder.accept(now)
+        } else if outcome == Outcome::RateExceeded {
+            let rung = self.ladder.refuse(now, grant.not_before);
+            self.hush(now);
+            rung
+        } else {
+            None
         };
         if rung.is_some() {
-            let rules = iter::once(&mut self.rule).chain(&mut self.others);
-            for (rule, quota) in rules.zip(self.limits.quotas()) {
+            for (rule, quota) in self.rules.iter_mut().zip(self.limits.quotas()) {
                 let (quota, rules) = self.ladder.keeps(*quota, self.limits.rules);
                 rule.keep(quota, rules);
             }
@@ -421,9 +406,8 @@ impl Account {
             Tick::NEVER
         };
         let ages = if cause == WaitCause::Bucket {
-            let others = self.others.iter().map(Rule::ages_at);
-            let ages = others.fold(self.rule.ages_at(), Tick::min);
-            ages.max(self.seen.plus(1))
+            let ages = self.rules.iter().map(Rule::ages_at).min();
+            ages.unwrap_or(Tick::NEVER).max(self.seen.plus(1))
         } else {
             Tick::NEVER
         };

@@ -2,7 +2,7 @@
 
 mod background;
 mod closing;
-mod future;
+mod connecting;
 mod handle;
 mod io;
 mod permit;
@@ -12,16 +12,19 @@ mod track;
 mod usage;
 mod waiting;
 
-use std::task::{Context, Poll};
+use std::{
+    future::{Future, ready},
+    pin::Pin,
+    task::{Context, Poll},
+};
 
 use hyper::rt::{Read, Write};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use self::{background::Begun, permit::wake};
+use self::{background::Begun, connecting::Connect, permit::wake};
 pub use self::{
     background::{Background, BackgroundTask},
-    future::ConnectFuture,
     io::LimitedIo,
     track::{Track, TrackFuture},
 };
@@ -161,7 +164,7 @@ impl<C> Layer<C> for ConnectionLimitLayer {
     type Service = ConnectionLimit<C>;
 
     fn layer(&self, inner: C) -> Self::Service {
-        let queue = self.limiter.credential().connections();
+        let queue = &self.limiter.credential.connections;
         let max_wait = self.limiter.limits().max_wait;
         ConnectionLimit {
             inner,
@@ -182,7 +185,7 @@ where
 {
     type Response = LimitedIo<C::Response>;
     type Error = BoxError;
-    type Future = ConnectFuture<C::Future>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         let begun = *self.begun.get_or_insert_with(|| {
@@ -213,9 +216,11 @@ where
         match self.readiness.take() {
             Ok(()) => {
                 let permit = ConnectionPermit::connecting(self.readiness.queue());
-                ConnectFuture::called(self.inner.call(target), permit, begun)
+                let connecting = self.inner.call(target);
+                let connecting = Box::pin(async { connecting.await.map_err(Into::into) });
+                Box::pin(Connect::new(connecting, permit, begun))
             }
-            Err(error) => ConnectFuture::refused(error),
+            Err(error) => Box::pin(ready(Err(error.into()))),
         }
     }
 }
@@ -224,7 +229,7 @@ impl<C: Clone> Clone for ConnectionLimit<C> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
-            readiness: self.readiness.another(),
+            readiness: self.readiness.clone(),
             begun: None,
         }
     }

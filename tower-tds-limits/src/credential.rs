@@ -25,24 +25,24 @@ use crate::{
 /// One credential's pause, and the limits that it shares with others.
 #[derive(Debug)]
 pub(crate) struct Credential {
-    account: Arc<Queue<Account>>,
-    connections: Arc<Queue<Connections>>,
+    pub(crate) account: Arc<Queue<Account>>,
+    pub(crate) connections: Arc<Queue<Connections>>,
     /// Who else keeps the quotas, if anybody does.
-    leases: Option<Arc<dyn Leases>>,
-    limits: Arc<Limits>,
-    line: Line,
+    pub(crate) leases: Option<Arc<dyn Leases>>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) line: Line,
     /// Set while the pause's queue lets nobody through, so that others need not ask it. It is read
     /// without the queue's lock, and a reader may be late by one request: that one is refused like the
     /// others in flight.
     paused: AtomicBool,
-    pause: Arc<Queue<Pause>>,
+    pub(crate) pause: Arc<Queue<Pause>>,
 }
 
-/// The turn to try whether a pause is over. Dropped before the request is sent, it lets another
+/// The turn to try whether a pause is over. Dropped before its request is answered, it lets another
 /// try.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    /// `None` once the request is sent.
+    /// `None` once the request is answered.
     credential: Option<Arc<Credential>>,
     number: Try,
 }
@@ -76,27 +76,6 @@ impl Credential {
         }
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    pub(crate) fn account(&self) -> &Arc<Queue<Account>> {
-        &self.account
-    }
-
-    pub(crate) fn connections(&self) -> &Arc<Queue<Connections>> {
-        &self.connections
-    }
-
-    #[inline]
-    pub(crate) fn leases(&self) -> Option<&Arc<dyn Leases>> {
-        self.leases.as_ref()
-    }
-
-    pub(crate) fn line(&self) -> Line {
-        self.line
-    }
-
     #[inline]
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Relaxed)
@@ -105,10 +84,6 @@ impl Credential {
     /// Until when it pauses, if it does.
     pub(crate) fn paused_until(&self) -> Option<Instant> {
         self.pause.read(|pause| pause.told().max(pause.until()))
-    }
-
-    pub(crate) fn pause(&self) -> &Queue<Pause> {
-        &self.pause
     }
 
     /// A request was refused because the credential has made too many. Gives for how long it
@@ -168,8 +143,8 @@ impl Credential {
 // === impl Probe ===
 
 impl Probe {
-    /// The request is sent, and its permit takes over.
-    pub(crate) fn hand_over(mut self) -> Try {
+    /// The request is answered, and says what follows.
+    pub(crate) fn answered(mut self) -> Try {
         self.credential = None;
         self.number
     }

@@ -42,20 +42,17 @@ pub enum Error<E> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitError {
     kind: Kind,
+    cause: WaitCause,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
-    Unavailable(Arc<str>),
-    TimedOut {
-        cause: WaitCause,
-        waited: Duration,
-    },
-    Rejected {
-        cause: WaitCause,
-        wait: Option<Duration>,
-    },
+    /// After so long.
+    TimedOut(Duration),
+    /// For so long, where that is known.
+    Rejected(Option<Duration>),
     Orphaned,
+    Unavailable(Arc<str>),
     LeaseOver,
 }
 
@@ -65,24 +62,15 @@ impl LimitError {
     /// The wait for this reached its bound after `waited`.
     #[must_use]
     pub fn timed_out(cause: WaitCause, waited: Duration) -> Self {
-        Self {
-            kind: Kind::TimedOut { cause, waited },
-        }
+        let kind = Kind::TimedOut(waited);
+        Self { kind, cause }
     }
 
     /// There is none of this at once, and for so long, where that is known.
     #[must_use]
     pub fn rejected(cause: WaitCause, wait: Option<Duration>) -> Self {
-        let wait = wait.map(round_up);
-        Self {
-            kind: Kind::Rejected { cause, wait },
-        }
-    }
-
-    pub(crate) fn orphaned() -> Self {
-        Self {
-            kind: Kind::Orphaned,
-        }
+        let kind = Kind::Rejected(wait.map(round_up));
+        Self { kind, cause }
     }
 
     /// There is no lease because of this, and waiting does not help.
@@ -90,6 +78,21 @@ impl LimitError {
     pub fn unavailable(why: impl Into<Arc<str>>) -> Self {
         Self {
             kind: Kind::Unavailable(why.into()),
+            cause: WaitCause::Lease,
+        }
+    }
+
+    pub(crate) fn orphaned() -> Self {
+        Self {
+            kind: Kind::Orphaned,
+            cause: WaitCause::Connection,
+        }
+    }
+
+    pub(crate) fn lease_over() -> Self {
+        Self {
+            kind: Kind::LeaseOver,
+            cause: WaitCause::Lease,
         }
     }
 
@@ -98,12 +101,6 @@ impl LimitError {
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         matches!(self.kind, Kind::Unavailable(_))
-    }
-
-    pub(crate) fn lease_over() -> Self {
-        Self {
-            kind: Kind::LeaseOver,
-        }
     }
 
     /// Whether the request had been sent, and was ended because its [lease](crate::Lease) could not be
@@ -115,33 +112,20 @@ impl LimitError {
 
     /// What there was no permit for.
     #[must_use]
-    pub fn cause(&self) -> Option<WaitCause> {
-        match self.kind {
-            Kind::TimedOut { cause, .. } | Kind::Rejected { cause, .. } => Some(cause),
-            Kind::LeaseOver | Kind::Unavailable(_) => Some(WaitCause::Lease),
-            Kind::Orphaned => None,
-        }
+    pub fn cause(&self) -> WaitCause {
+        self.cause
     }
 
     /// Whether the wait for a permit reached its bound.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        self.waited().is_some()
-    }
-
-    /// How long the wait was that reached its bound.
-    #[must_use]
-    pub fn waited(&self) -> Option<Duration> {
-        match self.kind {
-            Kind::TimedOut { waited, .. } => Some(waited),
-            Kind::Rejected { .. } | Kind::Orphaned | Kind::LeaseOver | Kind::Unavailable(_) => None,
-        }
+        matches!(self.kind, Kind::TimedOut(_))
     }
 
     /// Whether there was no permit at once, and no wait was wanted or worth while.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
-        matches!(self.kind, Kind::Rejected { .. })
+        matches!(self.kind, Kind::Rejected(_))
     }
 
     /// For how long there was to be no permit, where that was known when it was refused, in whole
@@ -149,50 +133,41 @@ impl LimitError {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {
-            Kind::Rejected { wait, .. } => wait,
-            Kind::TimedOut { .. } | Kind::Orphaned | Kind::LeaseOver | Kind::Unavailable(_) => None,
+            Kind::Rejected(wait) => wait,
+            Kind::TimedOut(_) | Kind::Orphaned | Kind::LeaseOver | Kind::Unavailable(_) => None,
         }
     }
 }
 
 impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            Kind::Unavailable(ref why) => {
+        match (&self.kind, self.cause) {
+            (Kind::Unavailable(why), _) => {
                 write!(f, "no lease of the shared quota, nothing was sent: {why}")
             }
-            Kind::TimedOut { cause, waited } => write!(
+            (Kind::TimedOut(waited), cause) => write!(
                 f,
                 "no permit within {waited:?}, which was waited for {cause}; nothing was sent: \
                  make fewer calls at once or allow a longer wait"
             ),
-            Kind::Rejected {
-                cause: WaitCause::Pause,
-                wait: Some(wait),
-            } => write!(
+            (Kind::Rejected(Some(wait)), WaitCause::Pause) => write!(
                 f,
                 "the service has said that the quota is used up for {wait:?} more, nothing was \
                  sent: try again after that"
             ),
-            Kind::Rejected {
-                cause: WaitCause::Pause,
-                wait: None,
-            } => f.write_str(
+            (Kind::Rejected(None), WaitCause::Pause) => f.write_str(
                 "the service has said that the quota is used up, nothing was sent: try again later",
             ),
-            Kind::Rejected {
-                cause,
-                wait: Some(wait),
-            } => write!(
+            (Kind::Rejected(Some(wait)), cause) => write!(
                 f,
                 "no permit for {wait:?}, for want of {cause}; nothing was sent: try again after that"
             ),
-            Kind::Rejected { cause, wait: None } => write!(
+            (Kind::Rejected(None), cause) => write!(
                 f,
                 "no permit at once, for want of {cause}; nothing was sent: make fewer calls at once"
             ),
-            Kind::Orphaned => f.write_str("nobody waits for this connection any more"),
-            Kind::LeaseOver => f.write_str(
+            (Kind::Orphaned, _) => f.write_str("nobody waits for this connection any more"),
+            (Kind::LeaseOver, _) => f.write_str(
                 "the lease of the shared quota could not be kept: the request was sent, its answer was \
                  not waited for, and it may have been carried out",
             ),

@@ -139,7 +139,7 @@ pub use self::{
 /// The named futures of this crate's services.
 pub mod future {
     pub use crate::{
-        connection::{BackgroundTask, ConnectFuture, TrackFuture},
+        connection::{BackgroundTask, TrackFuture},
         request::{DetachFuture, ResponseFuture},
     };
 }

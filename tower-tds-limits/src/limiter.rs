@@ -15,7 +15,7 @@ use crate::{
 ///
 /// Give clones to as many layers and clients as share an IP address. It can be made outside a
 /// runtime. Once a call has had to wait it has one small task in that runtime, which keeps the time
-/// and ends with it.
+/// and ends with that or with the limiter.
 ///
 /// # Clone
 /// Clones share everything.
@@ -29,7 +29,7 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct Limiter {
-    credential: Arc<Credential>,
+    pub(crate) credential: Arc<Credential>,
 }
 
 /// What a [`Limiter`] holds at one instant.
@@ -83,7 +83,8 @@ impl Limiter {
     /// Keeps within `limits` together with the other processes that get their leases there: each
     /// request waits for one after it has its permit here.
     ///
-    /// A wait for a lease has the bound of a wait for a permit once more.
+    /// A wait for a lease has the bound of a wait for a permit once more, from the call on. One that comes
+    /// in a silence or a pause goes back, and is asked for again within that bound.
     #[must_use]
     pub fn leased(limits: Limits, leases: impl Leases) -> Self {
         Self {
@@ -95,7 +96,7 @@ impl Limiter {
     /// only the pause after a 429 is each credential's own.
     #[must_use]
     pub fn another_credential(&self) -> Self {
-        self.another(self.credential.line())
+        self.another(self.credential.line)
     }
 
     /// The same limits for requests that go before whoever waits for a permit, with a pause of
@@ -135,13 +136,12 @@ impl Limiter {
     /// # Cancel safety
     /// Dropping it loses nothing.
     pub async fn idle(&self) {
-        self.credential.account().idle().await;
+        self.credential.account.idle().await;
     }
 
     /// The limits kept.
-    #[must_use]
     pub fn limits(&self) -> &Limits {
-        self.credential.limits()
+        &self.credential.limits
     }
 
     /// What is held now. Takes the locks in turn; meant for gauges and tests.
@@ -150,7 +150,7 @@ impl Limiter {
         let now = clock::now();
         let left = |until: Option<Instant>| until.map(|until| until.saturating_duration_since(now));
         let mut waited = ByCause::default();
-        let connections = self.credential.connections();
+        let connections = &self.credential.connections;
         let (connections, most_connections, silent, connects_waiting) =
             connections.read_all(|connections, waiting, waits| {
                 waits.add_to(&mut waited);
@@ -158,43 +158,37 @@ impl Limiter {
                 (connections.open(), most, silent, waiting)
             });
         let paused = self.credential.paused_until();
-        let pausing = self.credential.pause().read_all(|_, waiting, waits| {
+        let pausing = self.credential.pause.read_all(|_, waiting, waits| {
             waits.add_to(&mut waited);
             waiting
         });
-        self.credential
-            .account()
-            .read_all(|account, waiting, waits| {
-                waits.add_to(&mut waited);
-                // What is over by now is over for all of them.
-                let live = account.live_at(now);
-                let leasing = usize::try_from(account.leasing()).unwrap_or(usize::MAX);
-                Snapshot {
-                    in_flight: account.in_flight(),
-                    live,
-                    waiting: waiting.saturating_add(pausing).saturating_add(leasing),
-                    waits_for: if leasing > 0 {
-                        // Whoever has no permit waits for those.
-                        Some(WaitCause::Lease)
-                    } else {
-                        (waiting > 0).then(|| account.cause(Line::Back, now))
-                    },
-                    connections,
-                    most_connections,
-                    no_connect_for: left(silent),
-                    connects_waiting,
-                    rung: account.rung(),
-                    silent_for: left(account.silent_until(now)),
-                    paused_for: left(paused),
-                    certificate: account.certificate(),
-                    granted: account.granted(),
-                    waited,
-                }
-            })
-    }
-
-    pub(crate) fn credential(&self) -> &Arc<Credential> {
-        &self.credential
+        self.credential.account.read_all(|account, waiting, waits| {
+            waits.add_to(&mut waited);
+            // What is over by now is over for all of them.
+            let live = account.live_at(now);
+            let leasing = usize::try_from(account.leasing()).unwrap_or(usize::MAX);
+            Snapshot {
+                in_flight: account.in_flight(),
+                live,
+                waiting: waiting.saturating_add(pausing).saturating_add(leasing),
+                waits_for: if leasing > 0 {
+                    // Whoever has no permit waits for those.
+                    Some(WaitCause::Lease)
+                } else {
+                    (waiting > 0).then(|| account.cause(Line::Back, now))
+                },
+                connections,
+                most_connections,
+                no_connect_for: left(silent),
+                connects_waiting,
+                rung: account.rung(),
+                silent_for: left(account.silent_until(now)),
+                paused_for: left(paused),
+                certificate: account.certificate(),
+                granted: account.granted(),
+                waited,
+            }
+        })
     }
 }
 

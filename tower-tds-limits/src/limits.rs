@@ -22,6 +22,7 @@ use crate::{Quota, Rules, Rung};
 ///     .max_wait(Duration::from_secs(90));
 /// assert_eq!(small_plan.quotas().len(), 2);
 /// ```
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     quotas: Vec<Quota>,
@@ -62,7 +63,6 @@ pub enum Proof {
 
 impl Limits {
     /// Keeps within `quota`, with 60 requests in flight and 60 connections.
-    #[must_use]
     pub fn new(quota: Quota) -> Self {
         Self {
             quotas: vec![quota],
@@ -85,7 +85,6 @@ impl Limits {
     /// The default's bucket and its even spacing are kept for each: beside 10,000 an hour calls go at 2.8
     /// a second after a burst. Where a long quota may be spent at once, take
     /// `rules(Rules::window())`, which proves every quota all the same.
-    #[must_use]
     pub fn also(mut self, quota: Quota) -> Self {
         self.quotas.push(quota);
         self
@@ -93,28 +92,24 @@ impl Limits {
 
     /// Caps the requests between their grant and the end of their response bodies, but for those
     /// that are [first in line](crate::Limiter::first_in_line).
-    #[must_use]
     pub fn in_flight(mut self, most: NonZeroU32) -> Self {
         self.in_flight = most;
         self
     }
 
     /// Caps the sockets, counted from before `connect` until they are closed.
-    #[must_use]
     pub fn connections(mut self, most: NonZeroU32) -> Self {
         self.connections = most;
         self
     }
 
     /// Chooses the ways of counting to be safe against; by default all that are in use.
-    #[must_use]
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
         self
     }
 
     /// Starts on a lower rung of the ladder, for services known to be strict.
-    #[must_use]
     pub fn start_at(mut self, rung: Rung) -> Self {
         self.start = rung;
         self
@@ -122,7 +117,6 @@ impl Limits {
 
     /// Chooses what proves that the service has counted a request. By its end a service's own time
     /// ([`ReadStatus::served`](crate::ReadStatus::served)) proves nothing, and is not looked at.
-    #[must_use]
     pub fn proof(mut self, proof: Proof) -> Self {
         self.proof = proof;
         self
@@ -132,7 +126,6 @@ impl Limits {
     ///
     /// A request that was cancelled, timed out or reset is on its way until then; its permit
     /// stays live for this long and the quota's interval more. The default is 10 s.
-    #[must_use]
     pub fn lost_after(mut self, after: Duration) -> Self {
         self.lost_after = after.min(LONGEST_LOST);
         self
@@ -144,7 +137,6 @@ impl Limits {
     /// A server that has closed has counted what it has read, and reads nothing more. So where the
     /// other end of the connection is who counts, a second is enough for what is on its way. It is
     /// not where a balancer closes and a gateway behind it goes on.
-    #[must_use]
     pub fn closed_after(mut self, after: Duration) -> Self {
         self.closed_after = Some(after.min(LONGEST_LOST));
         self
@@ -155,7 +147,6 @@ impl Limits {
     ///
     /// By default whoever answers is who counts: a 502 proves the count when it comes, and a 504 a
     /// second later.
-    #[must_use]
     pub fn counted_behind(mut self, within: Duration) -> Self {
         self.behind = Some(within.min(LONGEST_LOST));
         self
@@ -167,7 +158,6 @@ impl Limits {
     /// For a process that comes up within an interval of its predecessor's end, and cannot know what
     /// that one has sent. It costs the first interval, which begins
     /// with the first call.
-    #[must_use]
     pub fn drained(mut self) -> Self {
         self.drained = true;
         self
@@ -175,7 +165,6 @@ impl Limits {
 
     /// Sets how long a call waits until a `tracing` event tells of it, at the level `DEBUG`; the
     /// default is 100 ms.
-    #[must_use]
     pub fn tell_after(mut self, wait: Duration) -> Self {
         self.notice = wait;
         self
@@ -187,7 +176,6 @@ impl Limits {
     ///
     /// A wait that reaches the bound ends in a [`LimitError`](crate::LimitError) that the
     /// response future gives: nothing was sent, and the call can be made again.
-    #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = Some(wait);
         self

@@ -8,19 +8,20 @@ mod alarm;
 mod readiness;
 mod rows;
 mod shared;
-mod waiter;
 
 use std::task::Waker;
 
 use tokio::time::Instant;
 
 pub(crate) use self::{
-    readiness::Readiness,
+    readiness::{Readiness, Waiter},
     rows::{Key, Node},
     shared::Queue,
-    waiter::{Bound, Waiter},
 };
-use crate::{WaitCause, clock, events, sync, waits::Waits};
+use crate::{
+    WaitCause, clock, events, sync,
+    waits::{Over, Waits},
+};
 
 /// A pure state machine that says when one more may pass.
 pub(crate) trait Limit {

@@ -10,7 +10,6 @@ mod served;
 mod turn;
 
 use std::{
-    fmt,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -29,15 +28,16 @@ pub use self::{
     served::Served,
 };
 use self::{
-    future::{Waiting, WaitsFor},
+    future::{Leasing, Waiting, WaitsFor},
     loan::Inner,
     turn::Turn,
 };
-use crate::{Error, Limiter};
+use crate::{Error, Limiter, clock};
 
 /// Puts [`RequestLimit`] around a service.
 ///
 /// Every service the layer makes shares the limiter. See [`RequestLimit`] for the contract.
+#[must_use]
 #[derive(Debug, Clone)]
 pub struct RequestLimitLayer<F = ReadStatus> {
     limiter: Limiter,
@@ -84,10 +84,11 @@ pub struct RequestLimitLayer<F = ReadStatus> {
 ///
 /// # Panics
 /// `call` panics with "`poll_ready` must give Ready before `call`" if that was not so, and
-/// `poll_ready` and `call` outside of a tokio runtime when they have to wait for a time.
+/// `poll_ready` and `call` outside of a tokio runtime when they have to wait.
 ///
 /// # Examples
 /// See the [crate's front page](crate).
+#[derive(Debug, Clone)]
 pub struct RequestLimit<S, F = ReadStatus> {
     inner: Inner<S>,
     feedback: F,
@@ -98,7 +99,6 @@ pub struct RequestLimit<S, F = ReadStatus> {
 
 impl RequestLimitLayer {
     /// Limits by `limiter`, and reads answers by the contract's statuses.
-    #[must_use]
     pub fn new(limiter: Limiter) -> Self {
         Self {
             max_wait: limiter.limits().max_wait,
@@ -111,7 +111,6 @@ impl RequestLimitLayer {
 impl<F> RequestLimitLayer<F> {
     /// Reads outcomes by `feedback` instead: for services whose errors can tell whether a
     /// request was answered or never sent.
-    #[must_use]
     pub fn feedback<G>(self, feedback: G) -> RequestLimitLayer<G> {
         RequestLimitLayer {
             limiter: self.limiter,
@@ -153,7 +152,6 @@ impl<F> RequestLimitLayer<F> {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = Some(wait);
         self
@@ -167,7 +165,7 @@ impl<S, F: Clone> Layer<S> for RequestLimitLayer<F> {
         RequestLimit {
             inner: Inner::new(inner),
             feedback: self.feedback.clone(),
-            turn: Turn::new(self.limiter.credential(), self.max_wait),
+            turn: Turn::new(&self.limiter.credential, self.max_wait),
         }
     }
 }
@@ -192,21 +190,19 @@ where
 
     #[inline]
     fn call(&mut self, request: Request) -> Self::Future {
-        match self.turn.take() {
+        let leasing = match self.turn.take() {
             Ok(Some(mut permit)) => match permit.ask_lease(self.turn.max_wait()) {
                 None => {
                     let response = self.inner.call(request);
-                    ResponseFuture::called(response, permit, self.feedback.clone())
+                    return ResponseFuture::called(response, permit, self.feedback.clone());
                 }
-                Some(lease) => self.call_later(request, WaitsFor::lease(lease, permit)),
+                Some(lease) => Some(Leasing::new(lease, permit)),
             },
             // It was kept for so long that its permit is another's: it takes the next, in the order of calls.
-            Ok(None) => {
-                let late = self.turn.late();
-                self.call_later(request, WaitsFor::Turn(late))
-            }
-            Err(error) => ResponseFuture::refused(error),
-        }
+            Ok(None) => None,
+            Err(error) => return ResponseFuture::refused(error),
+        };
+        self.call_later(request, leasing)
     }
 }
 
@@ -215,12 +211,18 @@ impl<S, F: Clone> RequestLimit<S, F> {
     fn call_later<Request>(
         &mut self,
         request: Request,
-        mut waits_for: WaitsFor,
+        leasing: Option<Leasing>,
     ) -> ResponseFuture<S, Request, F>
     where
         S: Service<Request>,
     {
         let feedback = self.feedback.clone();
+        let since = clock::now();
+        let mut waits_for = WaitsFor {
+            turn: self.turn.late(since),
+            since,
+            leasing,
+        };
         // Nobody is to be woken before the future is polled.
         let mut cx = Context::from_waker(Waker::noop());
         match waits_for.poll(&mut cx) {
@@ -235,24 +237,5 @@ impl<S, F: Clone> RequestLimit<S, F> {
                 feedback,
             }),
         }
-    }
-}
-
-impl<S: Clone, F: Clone> Clone for RequestLimit<S, F> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            feedback: self.feedback.clone(),
-            turn: self.turn.another(),
-        }
-    }
-}
-
-impl<S: fmt::Debug, F> fmt::Debug for RequestLimit<S, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestLimit")
-            .field("inner", &self.inner)
-            .field("readiness", &self.turn)
-            .finish_non_exhaustive()
     }
 }

@@ -23,6 +23,7 @@ use std::num::NonZeroU32;
 /// let limits = Limits::default().rules(Rules::window());
 /// # drop(limits);
 /// ```
+#[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rules {
@@ -52,7 +53,6 @@ pub enum Burst {
 
 impl Rules {
     /// The proof window alone: at most the quota is live at any grant.
-    #[must_use]
     pub const fn window() -> Self {
         Self {
             counter: false,
@@ -62,21 +62,18 @@ impl Rules {
     }
 
     /// Is safe against sliding-window counters, too, whenever their windows begin.
-    #[must_use]
     pub const fn counter(mut self) -> Self {
         self.counter = true;
         self
     }
 
     /// Is safe against leaky buckets with a burst of at least `burst`, too.
-    #[must_use]
     pub const fn bucket(mut self, burst: Burst) -> Self {
         self.bucket = Some(burst);
         self
     }
 
     /// Spaces requests evenly after the first `burst`.
-    #[must_use]
     pub const fn pace(mut self, burst: NonZeroU32) -> Self {
         self.pace = Some(burst);
         self

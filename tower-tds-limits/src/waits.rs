@@ -1,6 +1,6 @@
 //! The causes of waits, and how long calls have waited for each.
 
-use std::{cell::RefCell, collections::VecDeque, fmt, time::Duration};
+use std::{cell::RefCell, collections::BTreeSet, fmt, time::Duration};
 
 use tokio::time::Instant;
 
@@ -70,8 +70,8 @@ pub(crate) struct Waits {
     by_cause: ByCause,
     /// Waits of this length are told about.
     notice: Duration,
-    /// Who will have waited for as long, and when, in order.
-    due: VecDeque<(Instant, Key)>,
+    /// Who will have waited for as long, and when.
+    due: BTreeSet<(Instant, Key)>,
 }
 
 // === impl WaitCause ===
@@ -187,7 +187,7 @@ impl Waits {
         Self {
             by_cause: ByCause::default(),
             notice,
-            due: VecDeque::new(),
+            due: BTreeSet::new(),
         }
     }
 
@@ -200,16 +200,8 @@ impl Waits {
 
     /// Somebody has begun to wait, whose wait is to be told about if it is long.
     pub(crate) fn began(&mut self, now: Instant, key: Key) {
-        if let Some(at) = now.checked_add(self.notice) {
-            self.due.push_back((at, key));
-        }
-    }
-
-    /// Forgets those who are gone, of whom there can be many before their time: so many wait.
-    pub(crate) fn forget_gone(&mut self, waiting: usize, waits: impl Fn(Key) -> bool) {
-        if self.due.len() > waiting.saturating_mul(2).saturating_add(SPARE) {
-            self.due.retain(|(_, key)| waits(*key));
-        }
+        let due = now.checked_add(self.notice);
+        self.due.extend(due.map(|at| (at, key)));
     }
 
     #[cfg(test)]
@@ -219,13 +211,13 @@ impl Waits {
 
     /// When the next wait has to be told about.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.due.front().map(|(at, _)| *at)
+        self.due.first().map(|(at, _)| *at)
     }
 
     /// The next who has waited for that long by `now`.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<Key> {
         let due = self.due()? <= now;
-        due.then(|| self.due.pop_front())?.map(|(_, key)| key)
+        due.then(|| self.due.pop_first())?.map(|(_, key)| key)
     }
 
     /// One more was waited for.
@@ -240,7 +232,10 @@ impl Waits {
     }
 
     /// A wait is over.
-    pub(crate) fn over(&mut self, node: &Node, now: Instant) -> Over {
+    pub(crate) fn over(&mut self, key: Key, node: &Node, now: Instant) -> Over {
+        if let Some(due) = node.since.checked_add(self.notice) {
+            self.due.remove(&(due, key));
+        }
         let waited = now.saturating_duration_since(node.since);
         self.add(node.cause, waited);
         Over {
@@ -287,6 +282,3 @@ thread_local! {
     /// The waits that are over, where somebody listens. Nothing is called while it is borrowed.
     static HEARD: RefCell<Heard> = const { RefCell::new(None) };
 }
-
-/// Beside as many who are gone as who wait: so that few are not looked through for each other.
-const SPARE: usize = 16;

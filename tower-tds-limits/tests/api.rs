@@ -15,8 +15,6 @@ use tower_tds_limits::{
     ReadResponse, ReadStatus, RequestLimit, RequestLimitLayer, future,
 };
 
-type HttpConnecting = <HttpConnector as Service<Uri>>::Future;
-
 fn assert_send_sync<T: Send + Sync>() {}
 fn assert_send<T: Send>() {}
 fn assert_unpin<T: Unpin>() {}
@@ -34,9 +32,10 @@ fn auto_traits_follow_what_is_inside() {
     assert_send::<future::ResponseFuture<Legacy, Request<String>, ReadStatus>>();
     // `Detach` asks that of what is inside.
     assert_unpin::<future::ResponseFuture<Legacy, Request<String>, ReadStatus>>();
-    assert_send::<future::ConnectFuture<HttpConnecting>>();
+    type Connecting = <ConnectionLimit<HttpConnector> as Service<Uri>>::Future;
+    assert_send::<Connecting>();
     // The hyper-util client asks a connector's future to be Unpin.
-    assert_unpin::<future::ConnectFuture<HttpConnecting>>();
+    assert_unpin::<Connecting>();
     assert_unpin::<LimitedIo<TokioIo<TcpStream>>>();
     assert_static_error::<LimitError>();
 }

@@ -166,7 +166,7 @@ fn from_limits(error: LimitError) -> Error {
     let kind = if error.was_sent() {
         // It was ended here, and may have been carried out.
         Kind::Reset
-    } else if !(error.is_rejected() && error.cause() == Some(WaitCause::Pause)) {
+    } else if !(error.is_rejected() && error.cause() == WaitCause::Pause) {
         Kind::LimitTimeout
     } else if wait > Some(SHORT_QUOTA) {
         Kind::QuotaExhausted

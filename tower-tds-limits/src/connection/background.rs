@@ -5,8 +5,6 @@
 //! every permit is in use, keep the pool alive, and then open a socket that nobody asked for.
 
 use std::{
-    cell::Cell,
-    fmt,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -50,6 +48,7 @@ pin_project! {
     ///
     /// # Cancel safety
     /// Dropping it drops the task, with whatever permit that holds.
+    #[derive(Debug)]
     pub struct BackgroundTask<F> {
         #[pin]
         task: F,
@@ -83,36 +82,8 @@ impl<F: Future> Future for BackgroundTask<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let _until_the_end_of_this_poll = Mark::set();
-        self.project().task.poll(cx)
-    }
-}
-
-impl<F> fmt::Debug for BackgroundTask<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BackgroundTask").finish_non_exhaustive()
-    }
-}
-
-/// Marks this thread as polling a background task. Its drop restores what was, also when the
-/// task panics.
-struct Mark {
-    before: bool,
-}
-
-// === impl Mark ===
-
-impl Mark {
-    fn set() -> Self {
-        Self {
-            before: MARKED.replace(true),
-        }
-    }
-}
-
-impl Drop for Mark {
-    fn drop(&mut self) {
-        MARKED.set(self.before);
+        let task = self.project().task;
+        IN_BACKGROUND.sync_scope((), || task.poll(cx))
     }
 }
 
@@ -129,18 +100,23 @@ pub(super) struct Begun {
 impl Begun {
     pub(super) fn here() -> Self {
         Self {
-            in_background: MARKED.get(),
+            in_background: is_in_background(),
         }
     }
 
     /// Whether whoever polls it goes on with what nobody waits for any more.
     pub(super) fn is_orphaned(self) -> bool {
-        !self.in_background && MARKED.get()
+        !self.in_background && is_in_background()
     }
 }
 
-thread_local! {
-    static MARKED: Cell<bool> = const { Cell::new(false) };
+fn is_in_background() -> bool {
+    IN_BACKGROUND.try_with(|()| ()).is_ok()
+}
+
+tokio::task_local! {
+    /// There while a background task is polled.
+    static IN_BACKGROUND: ();
 }
 
 #[cfg(test)]

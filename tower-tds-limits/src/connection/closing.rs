@@ -3,7 +3,7 @@
 //! A server counts a connection until it has noticed its end. A client that frees the permit
 //! when it closes its own side overlaps with that, and opens one too many.
 
-use std::{error::Error, future::poll_fn, io, iter::successors, pin::Pin, time::Duration};
+use std::{future::poll_fn, io, pin::Pin, time::Duration};
 
 use hyper::rt::{Read, ReadBuf, Write};
 use tokio::{
@@ -11,13 +11,15 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::connection::{BoxError, ConnectionPermit};
+use crate::connection::ConnectionPermit;
+
+/// What a limit holds, and closes in the background.
+pub(super) trait Socket: Read + Write + Send + Unpin + 'static {}
+
+impl<T: Read + Write + Send + Unpin + 'static> Socket for T {}
 
 /// Closes a socket in the background and gives its permit back when the server has closed too.
-pub(super) fn close<T>(mut socket: T, mut permit: ConnectionPermit)
-where
-    T: Read + Write + Send + Unpin + 'static,
-{
+pub(super) fn close<T: Socket>(mut socket: T, mut permit: ConnectionPermit) {
     permit.ended();
     in_background(async move {
         // An error inside is the server's own reset.
@@ -33,43 +35,9 @@ where
     });
 }
 
-/// Sees an abandoned connect to its end: the server may accept it although nobody waits.
-pub(super) fn abandon<F, T, E>(connecting: Pin<Box<F>>, permit: ConnectionPermit)
-where
-    F: Future<Output = Result<T, E>> + Send + 'static,
-    T: Read + Write + Send + Unpin + 'static,
-    E: Into<BoxError>,
-{
-    in_background(async move {
-        match timeout(LONGEST_CLOSE, connecting).await {
-            Ok(Ok(socket)) => close(socket, permit),
-            Ok(Err(error)) => failed(&error.into(), true, permit),
-            Err(_too_long) => drop(permit),
-        }
-    });
-}
-
-/// A connect has failed, `pending` before or at once. Unless that says that there is no connection,
-/// the server may accept it yet: its first segment is sent again and again.
-pub(super) fn failed(error: &BoxError, pending: bool, permit: ConnectionPermit) {
-    let error: &(dyn Error + 'static) = &**error;
-    let mut causes = successors(Some(error), |error| (*error).source());
-    let timed_out = match causes.find_map(|error| error.downcast_ref::<io::Error>()) {
-        // Refused, unreachable, no such host.
-        Some(error) => error.kind() == io::ErrorKind::TimedOut,
-        None => pending,
-    };
-    if timed_out {
-        in_background(async move {
-            sleep(LONGEST_CLOSE).await;
-            drop(permit);
-        });
-    }
-}
-
 /// Ends this side, then reads until the server has ended its own, or is seen to send what it has
 /// begun, whoever listens. Says whether it has ended.
-async fn end<T: Read + Write + Unpin>(socket: &mut T) -> io::Result<bool> {
+async fn end<T: Socket>(socket: &mut T) -> io::Result<bool> {
     // An error here is one that reading will tell too, or says that this side had ended before.
     let _ended: io::Result<()> = poll_fn(|cx| Pin::new(&mut *socket).poll_shutdown(cx)).await;
     let mut scratch = [0; 4096];
@@ -86,7 +54,7 @@ async fn end<T: Read + Write + Unpin>(socket: &mut T) -> io::Result<bool> {
 }
 
 /// Outside a runtime nothing can wait, and the socket is closed at once.
-fn in_background(work: impl Future<Output = ()> + Send + 'static) {
+pub(super) fn in_background(work: impl Future<Output = ()> + Send + 'static) {
     if let Ok(runtime) = Handle::try_current() {
         drop(runtime.spawn(work));
     }
@@ -94,7 +62,7 @@ fn in_background(work: impl Future<Output = ()> + Send + 'static) {
 
 /// Simulated in the study behind this crate: freeing at the server's end with this bound refused
 /// 0 of 100,000 connects, and with a bound of 5 s up to 22.
-const LONGEST_CLOSE: Duration = Duration::from_secs(30);
+pub(super) const LONGEST_CLOSE: Duration = Duration::from_secs(30);
 
 /// What may come from a server that ends as soon as it can: a tenth of a second at 20 Mbit/s, and
 /// as much as [`Detach`](crate::Detach) reads. More is a download, which reading would pay for.

@@ -9,7 +9,11 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 
 use crate::{
     connection::{
-        ConnectionPermit, background::Begun, closing::close, handle::Handle, permit::Place,
+        ConnectionPermit,
+        background::Begun,
+        closing::{Socket, close},
+        handle::Handle,
+        permit::Place,
         usage::Rest,
     },
     request::held,
@@ -51,7 +55,7 @@ struct Held<T> {
 impl<T: Unpin> LimitedIo<T> {
     pub(super) fn new(socket: T, mut permit: ConnectionPermit, begun: Begun) -> Self
     where
-        T: Read + Write + Send + 'static,
+        T: Socket,
     {
         // A pool that opens it in the background has no request for it.
         let place = permit.opened(if begun.is_orphaned() {

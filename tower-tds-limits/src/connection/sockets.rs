@@ -125,6 +125,11 @@ impl Connections {
         self.refusals.silent_until(now)
     }
 
+    fn open_one(&mut self) {
+        self.open = self.open.saturating_add(1);
+        self.untried = self.untried.saturating_add(1);
+    }
+
     /// One who waited has left, because a pool has handed on a socket to its request.
     pub(super) fn served(&mut self, was_first: bool, now: Instant) {
         self.waiting.served(was_first, now);
@@ -136,7 +141,7 @@ impl Connections {
         unused: Rest,
         told: Arc<Told>,
         now: Instant,
-    ) -> (SocketKey, Vec<Waker>) {
+    ) -> (SocketKey, Option<Waker>) {
         let key = SocketKey(self.opened);
         self.opened = self.opened.saturating_add(1);
         let socket = Socket {
@@ -207,10 +212,8 @@ impl Connections {
     }
 
     /// Looks at what the socket is used for at `now`, if that is news.
-    pub(super) fn settle(&mut self, key: SocketKey, now: Instant) -> Vec<Waker> {
-        let Some(socket) = self.sockets.get(&key).filter(|socket| socket.has_news()) else {
-            return Vec::new();
-        };
+    pub(super) fn settle(&mut self, key: SocketKey, now: Instant) -> Option<Waker> {
+        let socket = self.sockets.get(&key).filter(|socket| socket.has_news())?;
         let (was, rest, condemned) = (socket.state, socket.usage.rest(), socket.condemned);
         self.set_state(
             key,
@@ -229,14 +232,12 @@ impl Connections {
             self.waiting.hand_on(now);
         }
         if rest != Some(Rest::Free) {
-            return Vec::new();
+            return None;
         }
         self.refusals.answered();
         // It may be the one that was refused, or one too many by what was learnt from that.
-        if condemned || self.silent_until(now).is_some() || self.is_over(now) {
-            return self.ask(key).into_iter().collect();
-        }
-        Vec::new()
+        let leaves = condemned || self.silent_until(now).is_some() || self.is_over(now);
+        leaves.then(|| self.ask(key))?
     }
 
     /// A socket that was about to be free was given to another request at `now`.
@@ -377,18 +378,14 @@ impl Limit for Connections {
     }
 
     fn admit(&mut self, now: Instant) {
-        self.open = self.open.saturating_add(1);
-        self.untried = self.untried.saturating_add(1);
+        self.open_one();
         self.refusals.connects(now);
         self.waiting.passed();
     }
 
     fn admit_undated(&mut self, _line: Line) -> Option<()> {
         let room = self.open < self.most && !self.refusals.any();
-        room.then(|| {
-            self.open = self.open.saturating_add(1);
-            self.untried = self.untried.saturating_add(1);
-        })
+        room.then(|| self.open_one())
     }
 
     /// Asks as many sockets to leave as it takes to let those through who wait.

@@ -1,7 +1,6 @@
 //! Answers that say when their sockets are idle, beneath whatever takes responses apart.
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll},
@@ -63,6 +62,7 @@ pin_project! {
     ///
     /// # Cancel safety
     /// Dropping it drops the inner one.
+    #[derive(Debug)]
     pub struct TrackFuture<F> {
         #[pin]
         inner: F,
@@ -109,11 +109,5 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.project().inner.poll(cx).map_ok(PermitBody::tracked)
-    }
-}
-
-impl<F> fmt::Debug for TrackFuture<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TrackFuture").finish_non_exhaustive()
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A waiter with a timer of its own would be woken by it alone, and if nobody polls that one, no
 //! other hears that time has come. There is one alarm for each runtime in which somebody has
-//! waited, so that one whose runtime stands still stops nobody in another. It ends when nobody has
-//! waited for half a second, with its runtime, or with the queue.
+//! waited, so that one whose runtime stands still stops nobody in another. It ends with its runtime,
+//! or with the queue.
 
 use std::{
     future::Future,
@@ -17,7 +17,7 @@ use tokio::{
     time::{Sleep, sleep_until},
 };
 
-use super::{Limit, Queue, shared::Ring};
+use super::{Limit, Queue};
 
 pub(super) struct Alarm<L: Limit> {
     queue: Weak<Queue<L>>,
@@ -31,14 +31,9 @@ impl<L: Limit + Send + 'static> Alarm<L> {
     /// Sees to it that there is one in this runtime.
     ///
     /// # Panics
-    /// Outside a runtime, as tokio's timers do, if the limit opens at a time that nobody keeps: who
-    /// waits there would wait for ever.
+    /// Outside a runtime, as tokio's timers do: who waits there might wait for ever.
     pub(super) fn ensure(queue: &Arc<Queue<L>>) {
-        let runtime = match Handle::try_current() {
-            Err(_) if !queue.wants_time() => return,
-            Ok(runtime) => runtime,
-            Err(_) => Handle::current(),
-        };
+        let runtime = Handle::current();
         if queue.hang_bell(runtime.id()) {
             drop(runtime.spawn(Self {
                 queue: Arc::downgrade(queue),
@@ -58,19 +53,12 @@ impl<L: Limit> Future for Alarm<L> {
             let Some(queue) = this.queue.upgrade() else {
                 return Poll::Ready(());
             };
-            let at = match queue.ring(this.runtime, cx.waker()) {
-                Ring::At(at) => at,
-                Ring::Woken => {
-                    this.sleep = None;
-                    return Poll::Pending;
-                }
-                Ring::Over => {
-                    // Its bell is gone, and the next one is another alarm's.
-                    this.queue = Weak::new();
-                    return Poll::Ready(());
-                }
-            };
+            let look_at = queue.ring(this.runtime, cx.waker());
             drop(queue);
+            let Some(at) = look_at else {
+                this.sleep = None;
+                return Poll::Pending;
+            };
             let sleep = this.sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));
             if sleep.deadline() != at {
                 sleep.as_mut().reset(at);

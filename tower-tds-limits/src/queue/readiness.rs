@@ -1,14 +1,18 @@
-//! A `Service`'s readiness behind a queue: the inner service first, then a permit.
+//! One who waits in a queue, and a `Service`'s readiness behind it: the inner service first, then a permit.
 
 use std::{
+    future::Future,
     mem,
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use super::{Bound, Limit, Line, Queue, Waiter};
-use crate::LimitError;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::{Limit, Line, Queue, alarm::Alarm, rows::Key};
+use crate::{LimitError, clock};
 
 /// One caller's turn: waited for in `poll_ready`, taken in `call`. Dropping it gives it back.
 #[derive(Debug)]
@@ -32,6 +36,28 @@ enum Stage<G> {
     Refused(LimitError),
 }
 
+/// Waits in a queue, as often as asked.
+///
+/// Dropping it gives up the place; a grant is never in flight, because it is only made while the
+/// waiter is polled.
+#[derive(Debug)]
+pub(crate) struct Waiter<L: Limit> {
+    queue: Arc<Queue<L>>,
+    line: Line,
+    /// The place in the queue while waiting.
+    place: Option<Key>,
+}
+
+/// How long one wait may last, in however many queues.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    longest: Option<Duration>,
+    /// When the present wait began.
+    since: Option<Instant>,
+    /// For its end, and made anew by each poll: the runtime of the one before may be gone.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
 // === impl Readiness ===
 
 impl<L: Limit + Send + 'static> Readiness<L> {
@@ -44,7 +70,7 @@ impl<L: Limit + Send + 'static> Readiness<L> {
     }
 
     pub(crate) fn queue(&self) -> &Arc<Queue<L>> {
-        self.waiter.queue()
+        &self.waiter.queue
     }
 
     pub(crate) fn bound(&mut self) -> &mut Bound {
@@ -53,19 +79,15 @@ impl<L: Limit + Send + 'static> Readiness<L> {
 
     /// How long a wait may last, if that is bounded.
     pub(crate) fn longest(&self) -> Option<Duration> {
-        self.bound.longest()
+        self.bound.longest
     }
 
-    /// Another caller's in the same queue: no permit, no place in the queue.
-    pub(crate) fn another(&self) -> Self {
-        Self::new(self.queue(), self.waiter.line(), self.longest())
-    }
-
-    /// That of a call whose permit is over: its inner service is ready.
-    pub(crate) fn late(&self) -> Self {
-        let line = self.waiter.line().late();
+    /// That of a call whose permit is over, and that has waited `since` then: its inner service is ready.
+    pub(crate) fn late(&self, since: Instant) -> Self {
+        let line = self.waiter.line.late();
         let mut late = Self::new(self.queue(), line, self.longest());
         late.stage = Stage::InnerReady;
+        late.bound.since = Some(since);
         late
     }
 
@@ -150,8 +172,110 @@ impl<L: Limit + Send + 'static> Readiness<L> {
     }
 }
 
+/// Another caller's in the same queue: no permit, no place in the queue.
+impl<L: Limit + Send + 'static> Clone for Readiness<L> {
+    fn clone(&self) -> Self {
+        Self::new(self.queue(), self.waiter.line, self.longest())
+    }
+}
+
 impl<L: Limit + Send + 'static> Drop for Readiness<L> {
     fn drop(&mut self) {
         self.step_back();
+    }
+}
+
+// === impl Waiter ===
+
+impl<L: Limit> Waiter<L> {
+    pub(crate) fn new(queue: Arc<Queue<L>>, line: Line) -> Self {
+        Self {
+            queue,
+            line,
+            place: None,
+        }
+    }
+
+    /// Gives up the place, if there is one. Says whether nobody was before it.
+    fn give_up(&mut self) -> bool {
+        let place = self.place.take();
+        place.is_some_and(|key| self.queue.leave(key).was_first)
+    }
+}
+
+impl<L: Limit + Send + 'static> Waiter<L> {
+    /// Waits until the limit has counted one more; gives what is remembered of it.
+    ///
+    /// # Errors
+    /// When the wait has reached its bound; the place is given up.
+    #[inline]
+    pub(crate) fn poll_pass(
+        &mut self,
+        bound: &mut Bound,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<L::Grant, LimitError>> {
+        match self.queue.pass(&mut self.place, self.line, cx.waker()) {
+            Ok(grant) => Poll::Ready(Ok(grant)),
+            Err(key) => match bound.reached(cx) {
+                Some(waited) => {
+                    self.place = None;
+                    let left = self.queue.leave(key);
+                    Poll::Ready(Err(if bound.longest == Some(Duration::ZERO) {
+                        LimitError::rejected(left.cause, left.opens)
+                    } else {
+                        LimitError::timed_out(left.cause, waited)
+                    }))
+                }
+                None => {
+                    Alarm::ensure(&self.queue);
+                    Poll::Pending
+                }
+            },
+        }
+    }
+}
+
+impl<L: Limit> Drop for Waiter<L> {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+// === impl Bound ===
+
+impl Bound {
+    pub(crate) fn new(longest: Option<Duration>) -> Self {
+        Self {
+            longest,
+            since: None,
+            timer: None,
+        }
+    }
+
+    /// The wait is over, and the next one is another.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        if self.since.is_some() {
+            *self = Self::new(self.longest);
+        }
+    }
+
+    /// How long the wait is, if that is as long as it may be; otherwise it wakes whoever polls then.
+    #[cold]
+    fn reached(&mut self, cx: &mut Context<'_>) -> Option<Duration> {
+        let longest = self.longest?;
+        let now = clock::now();
+        let since = *self.since.get_or_insert(now);
+        let waited = now.saturating_duration_since(since);
+        if waited >= longest {
+            return Some(waited);
+        }
+        // A bound that no clock reaches is none.
+        let timer = self
+            .timer
+            .insert(Box::pin(sleep_until(since.checked_add(longest)?)));
+        // It is not over yet.
+        let _pending = timer.as_mut().poll(cx);
+        None
     }
 }

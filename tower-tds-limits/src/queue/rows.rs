@@ -69,10 +69,6 @@ impl Rows {
         self.len() == 0
     }
 
-    pub(super) fn contains(&self, key: Key) -> bool {
-        self.waiting.contains_key(&key) || self.is_called(key)
-    }
-
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Node> {
         let waiting = self.waiting.get_mut(&key);
         waiting.or_else(|| self.called.get_mut(&key))
@@ -125,11 +121,6 @@ impl Rows {
             Some(old) if old.will_wake(waker) => None,
             old => old.replace(waker.clone()),
         }
-    }
-
-    /// It is to look, and is not called.
-    pub(super) fn take_waker(&mut self, key: Key) -> Option<Waker> {
-        self.get_mut(key)?.waker.take()
     }
 
     /// It has not looked when it was called.

@@ -5,8 +5,8 @@ use std::{fmt, mem, sync::PoisonError, task::Waker, time::Duration};
 use tokio::{runtime::Id, sync::Notify, time::Instant};
 
 use super::{
-    Limit, Line, Opens, WaitCause, Waits, clock, events,
-    rows::{Key, Rows},
+    Limit, Line, Opens, Over, WaitCause, Waits, clock, events,
+    rows::{Key, Node, Rows},
     sync::{Mutex, MutexGuard},
 };
 
@@ -30,8 +30,6 @@ struct State<L> {
     look_at: Option<Instant>,
     /// One for each runtime in which somebody has waited lately.
     alarms: Vec<Bell>,
-    /// Since when nobody waits, if somebody has.
-    empty_since: Option<Instant>,
     /// Whether somebody waits until nothing is under way.
     idle_awaited: bool,
     waits: Waits,
@@ -55,15 +53,6 @@ pub(super) struct Left {
     pub(super) was_first: bool,
 }
 
-/// When an alarm looks next.
-pub(super) enum Ring {
-    At(Instant),
-    /// When it is woken.
-    Woken,
-    /// Never: nobody has waited for a while.
-    Over,
-}
-
 // === impl Queue ===
 
 impl<L: Limit> Queue<L> {
@@ -77,7 +66,6 @@ impl<L: Limit> Queue<L> {
                 missed: 0,
                 look_at: None,
                 alarms: Vec::new(),
-                empty_since: None,
                 idle_awaited: false,
                 waits: Waits::new(notice),
             }),
@@ -113,8 +101,7 @@ impl<L: Limit> Queue<L> {
             return told;
         }
         let now = clock::now();
-        let mut wakers = state.settle(now);
-        wakers.extend(state.who_keeps_time(now));
+        let wakers = state.settle(now);
         let idle = state.idle_awaited && state.limit.is_idle();
         if idle {
             state.idle_awaited = false;
@@ -175,14 +162,9 @@ impl<L: Limit> Queue<L> {
             };
         if next && state.limit.opens(line, now) == Opens::Now {
             let grant = state.limit.admit(now);
-            let waited = place.take().and_then(|key| state.rows.remove(key));
-            let over = waited.as_ref().map(|node| state.waits.over(node, now));
-            let wakers = state.settle(now);
-            drop(state);
-            wake(wakers);
-            // What a waker drops may look at the queue.
-            drop(waited);
-            if let Some(over) = over {
+            let waited = place.take().and_then(|key| state.take_out(key, now));
+            release(state, now);
+            if let Some((_waker, over)) = waited {
                 over.passed();
             }
             return Ok(grant);
@@ -198,17 +180,13 @@ impl<L: Limit> Queue<L> {
                 let cause = state.limit.cause(line, now);
                 let key = state.rows.push(line, waker.clone(), now, cause);
                 if events::waits_are_told() {
-                    let State { rows, waits, .. } = &mut *state;
-                    waits.began(now, key);
-                    waits.forget_gone(rows.len(), |key| rows.contains(key));
+                    state.waits.began(now, key);
                 }
                 *place = Some(key);
                 (key, None)
             }
         };
-        let wakers = state.settle(now);
-        drop(state);
-        wake(wakers);
+        release(state, now);
         // What a waker drops may look at the queue.
         drop(replaced);
         Err(key)
@@ -222,7 +200,7 @@ impl<L: Limit> Queue<L> {
         if state.called.is_some_and(|(called, ..)| called == key) {
             state.called = None;
         }
-        let node = state.rows.remove(key);
+        let waited = state.take_out(key, now);
         let opens = match state.limit.opens(key.line(), now) {
             Opens::At(at) => Some(at.saturating_duration_since(now)),
             Opens::Now | Opens::OnReturn => None,
@@ -232,14 +210,8 @@ impl<L: Limit> Queue<L> {
             opens,
             was_first,
         };
-        let over = node.as_ref().map(|node| state.waits.over(node, now));
-        let mut wakers = state.settle(now);
-        wakers.extend(state.who_keeps_time(now));
-        drop(state);
-        wake(wakers);
-        // What a waker drops may look at the queue.
-        drop(node);
-        if let Some(over) = over {
+        release(state, now);
+        if let Some((_waker, over)) = waited {
             over.gone();
         }
         left
@@ -250,36 +222,22 @@ impl<L: Limit> Queue<L> {
         loop {
             // Notified from here on, before anybody is asked.
             let notified = self.idle.notified();
-            if self.is_idle_or_tells() {
-                return;
+            {
+                let mut state = self.lock();
+                if state.limit.is_idle() {
+                    return;
+                }
+                state.idle_awaited = true;
             }
             notified.await;
         }
     }
 
-    fn is_idle_or_tells(&self) -> bool {
-        let mut state = self.lock();
-        let idle = state.limit.is_idle();
-        state.idle_awaited = !idle;
-        idle
-    }
-
-    /// Looks by an alarm, which is woken by `waker` until then. Says when it shall look next, or that
-    /// it is not wanted any more.
-    pub(super) fn ring(&self, runtime: Id, waker: &Waker) -> Ring {
+    /// Looks by an alarm, which is woken by `waker` until then. Says when it shall look next, if that is not
+    /// only when it is woken.
+    pub(super) fn ring(&self, runtime: Id, waker: &Waker) -> Option<Instant> {
         let mut state = self.lock();
         let now = clock::now();
-        if state
-            .empty_since
-            .is_some_and(|since| now.saturating_duration_since(since) >= LINGER)
-        {
-            // Under this lock, so that whoever comes next has another one made.
-            let at = state.alarms.iter().position(|bell| bell.runtime == runtime);
-            let ended = at.map(|at| state.alarms.swap_remove(at));
-            drop(state);
-            drop(ended);
-            return Ring::Over;
-        }
         let late = state.take_late(now);
         let wakers = state.settle(now);
         let look_at = state.look_at;
@@ -294,15 +252,7 @@ impl<L: Limit> Queue<L> {
         for (cause, waited, ahead) in late {
             events::waits(cause, waited, ahead);
         }
-        look_at.map_or(Ring::Woken, Ring::At)
-    }
-
-    /// Whether the limit opens at a time, and there is no alarm.
-    pub(super) fn wants_time(&self) -> bool {
-        let mut state = self.lock();
-        let next = state.rows.next().filter(|_| state.alarms.is_empty());
-        let opens = next.map(|next| state.limit.opens(next.line(), clock::now()));
-        matches!(opens, Some(Opens::At(_)))
+        look_at
     }
 
     /// Says whether an alarm is wanted for this runtime, and takes it for there.
@@ -387,15 +337,11 @@ impl<L: Limit> State<L> {
             .is_some_and(|(called, until)| called.line() <= line && now < until)
     }
 
-    /// The next one, if it has to hang an alarm: who waited outside of a runtime needed none as long
-    /// as no time was known.
-    fn who_keeps_time(&mut self, now: Instant) -> Option<Waker> {
-        let is_awaited = self.called.is_some_and(|(_, until)| now < until);
-        if is_awaited || self.look_at.is_none() || !self.alarms.is_empty() {
-            return None;
-        }
-        let next = self.rows.next()?;
-        self.rows.take_waker(next)
+    /// One who waits leaves the queue. Gives what may be dropped and told once the lock is released.
+    fn take_out(&mut self, key: Key, now: Instant) -> Option<(Node, Over)> {
+        let node = self.rows.remove(key)?;
+        let over = self.waits.over(key, &node, now);
+        Some((node, over))
     }
 
     /// Those who have just waited for long enough to be told about: for what, how long, and how
@@ -475,11 +421,7 @@ impl<L: Limit> State<L> {
             };
         }
         if self.rows.is_empty() {
-            let since = *self.empty_since.get_or_insert(now);
-            self.look_at = since.checked_add(LINGER);
             wakers = self.limit.waits(0, now);
-        } else {
-            self.empty_since = None;
         }
         let due = self.waits.due();
         self.look_at = match (self.look_at, due) {
@@ -497,13 +439,16 @@ impl<L: Limit> State<L> {
     }
 }
 
+/// Calls whoever may pass now, once the lock is released.
+fn release<L: Limit>(mut state: MutexGuard<'_, State<L>>, now: Instant) {
+    let wakers = state.settle(now);
+    drop(state);
+    wake(wakers);
+}
+
 fn wake(wakers: Vec<Waker>) {
     wakers.into_iter().for_each(Waker::wake);
 }
-
-/// For how long an alarm is kept when nobody waits any more: calls wait in groups, and each group
-/// would have one made.
-const LINGER: Duration = Duration::from_millis(500);
 
 /// Long against the microseconds in which a task that is woken looks on a machine that keeps up,
 /// and a quarter of the even spacing of 50 a second: where it is passed over all the same, two

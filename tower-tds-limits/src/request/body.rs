@@ -74,7 +74,11 @@ impl<B: Body> Body for PermitBody<B> {
         let frame = ready!(this.inner.as_mut().poll_frame(cx));
         match &frame {
             Some(Ok(_)) if !this.inner.is_end_stream() => return Poll::Ready(frame),
-            Some(Ok(_)) | None => end(this.permit),
+            Some(Ok(_)) | None => {
+                if let Some(mut permit) = this.permit.take() {
+                    permit.ended();
+                }
+            }
             // Whether the service is done with it is unknown.
             Some(Err(_)) => drop(this.permit.take()),
         }
@@ -88,11 +92,5 @@ impl<B: Body> Body for PermitBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
-    }
-}
-
-fn end(permit: &mut Option<RequestPermit>) {
-    if let Some(mut permit) = permit.take() {
-        permit.ended();
     }
 }

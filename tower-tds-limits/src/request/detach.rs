@@ -2,7 +2,6 @@
 
 use std::{
     cell::Cell,
-    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll},
@@ -86,6 +85,7 @@ pub struct Detach<S> {
 ///
 /// # Cancel safety
 /// See [`Detach`].
+#[derive(Debug)]
 pub struct DetachFuture<F> {
     /// `None` once it is ready.
     call: Option<F>,
@@ -173,12 +173,6 @@ impl<F> Drop for DetachFuture<F> {
         {
             (self.go_on)(call);
         }
-    }
-}
-
-impl<F> fmt::Debug for DetachFuture<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DetachFuture").finish_non_exhaustive()
     }
 }
 

@@ -133,7 +133,7 @@ impl ReadStatus {
     /// ```
     /// use tower_tds_limits::{ReadStatus, Served};
     ///
-    /// let feedback = ReadStatus::default().served(Served::kong());
+    /// let feedback = ReadStatus::default().served(Served::Kong);
     /// # drop(feedback);
     /// ```
     #[must_use]

@@ -14,7 +14,7 @@ use tower_service::Service;
 use crate::{
     Error, LeaseFuture, LimitError, clock,
     connection::Exchange,
-    request::{Feedback, PermitBody, RequestPermit, held, loan::Loan, turn::Turn},
+    request::{Feedback, Outcome, PermitBody, RequestPermit, held, loan::Loan, turn::Turn},
 };
 
 pin_project! {
@@ -60,16 +60,21 @@ pub(super) struct Waiting<S, Request, F> {
     pub(super) feedback: F,
 }
 
-pub(super) enum WaitsFor {
-    // ## Turn => (Lease | done)
-    Turn(Turn),
-    // ## Lease => done
-    Lease {
-        lease: LeaseFuture,
-        since: Instant,
-        /// There until then.
-        permit: Option<RequestPermit>,
-    },
+/// A turn, and then a lease, if there is one to wait for.
+pub(super) struct WaitsFor {
+    pub(super) turn: Turn,
+    /// Since its call, which all its waits have one bound from.
+    pub(super) since: Instant,
+    // ## None => Some
+    // ## Some => (None | done)
+    pub(super) leasing: Option<Leasing>,
+}
+
+/// A lease that is waited for, and the permit that it is for.
+pub(super) struct Leasing {
+    lease: LeaseFuture,
+    since: Instant,
+    permit: RequestPermit,
 }
 
 // === impl ResponseFuture ===
@@ -197,39 +202,44 @@ fn poll_waiting<S: Service<Request>, Request, F>(
 // === impl WaitsFor ===
 
 impl WaitsFor {
-    pub(super) fn lease(lease: LeaseFuture, permit: RequestPermit) -> Self {
-        Self::Lease {
-            lease,
-            since: clock::now(),
-            permit: Some(permit),
-        }
-    }
-
     /// A permit with which the request may be sent at once.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<RequestPermit, LimitError>> {
-        if let Self::Turn(turn) = self {
-            let mut permit = ready!(turn.poll_take(cx))?;
-            match permit.ask_lease(turn.max_wait()) {
-                None => return Poll::Ready(Ok(permit)),
-                Some(lease) => *self = Self::lease(lease, permit),
+        loop {
+            let Some(leasing) = &mut self.leasing else {
+                let mut permit = ready!(self.turn.poll_take(cx, self.since))?;
+                let Some(lease) = permit.ask_lease(self.turn.left(self.since)) else {
+                    return Poll::Ready(Ok(permit));
+                };
+                self.leasing = Some(Leasing::new(lease, permit));
+                continue;
+            };
+            let lease = ready!(leasing.lease.as_mut().poll(cx));
+            let Some(Leasing {
+                since, mut permit, ..
+            }) = self.leasing.take()
+            else {
+                return Poll::Pending;
+            };
+            permit.leased(lease?, clock::now().saturating_duration_since(since));
+            if permit.may_be_sent() {
+                return Poll::Ready(Ok(permit));
             }
+            // A silence or a pause has begun meanwhile.
+            permit.read(Outcome::Unsent, true);
+            self.turn = self.turn.late(self.since);
         }
-        let Self::Lease {
+    }
+}
+
+// === impl Leasing ===
+
+impl Leasing {
+    pub(super) fn new(lease: LeaseFuture, permit: RequestPermit) -> Self {
+        let since = clock::now();
+        Self {
             lease,
             since,
             permit,
-        } = self
-        else {
-            return Poll::Pending;
-        };
-        let lease = ready!(lease.as_mut().poll(cx))?;
-        match permit.take() {
-            Some(mut permit) => {
-                permit.leased(lease, clock::now().saturating_duration_since(*since));
-                Poll::Ready(Ok(permit))
-            }
-            // Polled after it was ready.
-            None => Poll::Pending,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     account::{Account, Grant},
     clock,
     connection::refused,
-    credential::{Credential, Try},
+    credential::{Credential, Probe},
     events,
     queue::Line,
     request::Outcome,
@@ -24,7 +24,7 @@ pub(crate) struct RequestPermit {
     grant: Grant,
     stage: Stage,
     /// There if this request tries whether a pause is over.
-    tries: Option<Try>,
+    probe: Option<Probe>,
     /// There while a lease is held, too.
     leased: Option<Box<Leased>>,
 }
@@ -55,12 +55,12 @@ enum Stage {
 impl RequestPermit {
     /// That of a request that is sent now.
     #[inline]
-    pub(super) fn sent(credential: &Arc<Credential>, grant: Grant, tries: Option<Try>) -> Self {
+    pub(super) fn sent(credential: &Arc<Credential>, grant: Grant, probe: Option<Probe>) -> Self {
         Self {
             credential: Arc::clone(credential),
             grant,
             stage: Stage::Sent,
-            tries,
+            probe,
             leased: None,
         }
     }
@@ -68,18 +68,18 @@ impl RequestPermit {
     /// Asks for the lease that the request waits for, if the limits are kept together with others.
     #[inline]
     pub(super) fn ask_lease(&mut self, max_wait: Option<Duration>) -> Option<LeaseFuture> {
-        let leases = self.credential.leases()?;
+        let leases = self.credential.leases.as_ref()?;
         self.stage = Stage::Leasing;
-        self.credential.account().update(Account::asks_lease);
+        self.credential.account.update(Account::asks_lease);
         Some(leases.lease(AskLease {
-            first_in_line: self.credential.line() == Line::Front,
+            first_in_line: self.credential.line == Line::Front,
             max_wait,
         }))
     }
 
     pub(super) fn leased(&mut self, lease: Box<dyn Lease>, waited: Duration) {
         self.stage = Stage::Sent;
-        let queue = self.credential.account();
+        let queue = &self.credential.account;
         queue.update(Account::asked_lease);
         queue.waited(WaitCause::Lease, waited);
         WaitCause::Lease.tell(waited);
@@ -87,6 +87,14 @@ impl RequestPermit {
             lease,
             heard: Outcome::Answered,
         }));
+    }
+
+    /// Whether nothing has begun, while its lease was waited for, in which it is not to be sent.
+    pub(super) fn may_be_sent(&self) -> bool {
+        let now = clock::now();
+        let silent = |account: &mut Account| account.silent_until(now).is_some();
+        let must_pause = self.probe.is_none() && self.credential.is_paused();
+        !must_pause && !self.credential.account.read(silent)
     }
 
     /// Ready when the request has to end, since its lease could not be kept.
@@ -121,7 +129,7 @@ impl RequestPermit {
 
     /// The response body has ended.
     pub(crate) fn ended(&mut self) {
-        let (queue, grant) = (self.credential.account(), self.grant);
+        let (queue, grant) = (&self.credential.account, self.grant);
         match self.stage {
             Stage::Sent => {
                 let now = clock::now();
@@ -139,7 +147,7 @@ impl RequestPermit {
         let grant = self.grant;
         // Before the lock, which is then held for half as long.
         let now = clock::now();
-        let queue = self.credential.account();
+        let queue = &self.credential.account;
         let answer = queue.update(|account| account.answer(now, grant, outcome, whole));
         if let Some(leased) = &mut self.leased {
             leased.heard = outcome;
@@ -155,7 +163,7 @@ impl RequestPermit {
         } else if answer.proven {
             self.stage = Stage::Proven;
         }
-        if answer.rung.is_some() || outcome != Outcome::Answered || self.tries.is_some() {
+        if answer.rung.is_some() || outcome != Outcome::Answered || self.probe.is_some() {
             self.tell(outcome, answer.rung);
         }
     }
@@ -167,7 +175,7 @@ impl RequestPermit {
             (None, Outcome::RateExceeded) => events::refused_for_the_rate(),
             (None, _) => {}
             (Some(rung), Outcome::RateExceeded) => {
-                let queue = self.credential.account();
+                let queue = &self.credential.account;
                 let certificate = queue.read(|account| account.certificate());
                 events::stricter(rung, certificate);
             }
@@ -175,12 +183,12 @@ impl RequestPermit {
         }
         if outcome == Outcome::ConnectionsExceeded {
             events::connections_refused();
-            if refused(self.credential.connections()) {
-                let account = self.credential.account();
+            if refused(&self.credential.connections) {
+                let account = &self.credential.account;
                 account.update_now(Account::silence);
             }
         }
-        let tried = self.tries.take();
+        let tried = self.probe.take().map(Probe::answered);
         if let Outcome::QuotaExceeded(hint) = outcome {
             if let Some(wait) = self.credential.refuse(hint, tried) {
                 events::paused(wait);
@@ -202,7 +210,7 @@ impl RequestPermit {
     fn unsent(&mut self) {
         self.end_lease(|_| Ended::Unsent);
         let grant = self.grant;
-        let queue = self.credential.account();
+        let queue = &self.credential.account;
         queue.update(|account| account.unsend(grant));
         self.stage = Stage::Over;
     }
@@ -211,7 +219,7 @@ impl RequestPermit {
     fn lost(&mut self, outcome: Outcome) {
         let grant = self.grant;
         let now = clock::now();
-        let within = self.credential.account().update(|account| {
+        let within = self.credential.account.update(|account| {
             let within = account.lose(now, grant, outcome);
             account.end();
             within
@@ -223,11 +231,8 @@ impl RequestPermit {
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
-        if let Some(tried) = self.tries {
-            self.credential.untried(tried);
-        }
         let grant = self.grant;
-        let queue = self.credential.account();
+        let queue = &self.credential.account;
         match self.stage {
             Stage::Leasing => queue.update(|account| {
                 account.asked_lease();

@@ -12,74 +12,49 @@ use http::{HeaderMap, HeaderValue};
 /// when it has answered, use none. A value is believed only if it is a number that is not negative,
 /// and not longer than the whole answer took; otherwise the answer itself is the proof.
 ///
-/// | reading | header | what it says | unsafe where |
-/// |---|---|---|---|
-/// | [`kong`](Self::kong) | `X-Kong-Upstream-Latency`, ms | how long Kong waited for the service behind it | a plugin counts after the answer (`header_filter`, `log`) |
-/// | [`envoy`](Self::envoy) | `x-envoy-upstream-service-time`, ms | the same of Envoy, with the network behind it | the rate limit stands in another proxy behind this one |
-/// | [`server_timing`](Self::server_timing) | `Server-Timing`, the metric of that name, ms | whatever that metric is documented to be | it includes time before the count |
-/// | [`by`](Self::by) | any | what a function reads | it reads more than the time after the count |
-///
 /// Any proxy on the way, and the service itself, can write these headers: use them only where you
-/// trust whoever answers.
-#[derive(Debug, Clone, Copy)]
-pub struct Served(Reading);
-
-#[derive(Debug, Clone, Copy)]
-enum Reading {
-    Millis(&'static str),
-    Metric(&'static str),
-    By(fn(&HeaderMap) -> Option<Duration>),
+/// trust whoever answers. What says it otherwise is read by a [`Feedback`](crate::Feedback) of your own, as
+/// [`Outcome::Served`](crate::Outcome::Served).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Served {
+    /// `X-Kong-Upstream-Latency`, for how long Kong waited for the service behind it. Unsafe where a plugin
+    /// counts after the answer (`header_filter`, `log`).
+    Kong,
+    /// `x-envoy-upstream-service-time`, the same of Envoy, with the network behind it. Unsafe where the rate
+    /// limit stands in another proxy behind this one.
+    Envoy,
+    /// The duration of the metric of this name in `Server-Timing` (W3C Server Timing, section 2). Unsafe where
+    /// that includes time before the count.
+    ServerTiming(&'static str),
 }
 
 // === impl Served ===
 
 impl Served {
-    /// Kong's `X-Kong-Upstream-Latency`.
-    #[must_use]
-    pub const fn kong() -> Self {
-        Self(Reading::Millis("x-kong-upstream-latency"))
-    }
-
-    /// Envoy's `x-envoy-upstream-service-time`.
-    #[must_use]
-    pub const fn envoy() -> Self {
-        Self(Reading::Millis("x-envoy-upstream-service-time"))
-    }
-
-    /// The duration of one metric of `Server-Timing` (W3C Server Timing, section 2), by its name.
-    #[must_use]
-    pub const fn server_timing(metric: &'static str) -> Self {
-        Self(Reading::Metric(metric))
-    }
-
-    /// What `read` finds in the headers.
-    #[must_use]
-    pub const fn by(read: fn(&HeaderMap) -> Option<Duration>) -> Self {
-        Self(Reading::By(read))
-    }
-
     pub(super) fn read(self, headers: &HeaderMap) -> Option<Duration> {
-        match self.0 {
-            Reading::By(read) => read(headers),
-            Reading::Millis(name) => {
-                let mut values = headers.get_all(name).iter();
-                let value = values.next()?;
-                // Of two, nobody knows which is whose.
-                values.next().is_none().then(|| millis(text(value)?))?
-            }
-            Reading::Metric(name) => {
-                let values = headers.get_all("server-timing").iter();
-                let metrics = values.filter_map(text).flat_map(|value| value.split(','));
-                let mut named = metrics.filter_map(|metric| {
-                    let mut parts = metric.split(';').map(str::trim);
-                    (parts.next()? == name).then_some(parts)
-                });
-                let mut parts = named.next()?;
-                let duration = parts.find_map(|part| part.strip_prefix("dur="));
-                named.next().is_none().then(|| millis(duration?))?
-            }
-        }
+        let header = match self {
+            Self::Kong => "x-kong-upstream-latency",
+            Self::Envoy => "x-envoy-upstream-service-time",
+            Self::ServerTiming(metric) => return read_metric(headers, metric),
+        };
+        let mut values = headers.get_all(header).iter();
+        let value = values.next()?;
+        // Of two, nobody knows which is whose.
+        values.next().is_none().then(|| millis(text(value)?))?
     }
+}
+
+fn read_metric(headers: &HeaderMap, name: &str) -> Option<Duration> {
+    let values = headers.get_all("server-timing").iter();
+    let metrics = values.filter_map(text).flat_map(|value| value.split(','));
+    let mut named = metrics.filter_map(|metric| {
+        let mut parts = metric.split(';').map(str::trim);
+        (parts.next()? == name).then_some(parts)
+    });
+    let mut parts = named.next()?;
+    let duration = parts.find_map(|part| part.strip_prefix("dur="));
+    named.next().is_none().then(|| millis(duration?))?
 }
 
 fn text(value: &HeaderValue) -> Option<&str> {

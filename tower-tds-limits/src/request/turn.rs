@@ -7,9 +7,12 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 use crate::{
     LimitError,
     account::Account,
+    clock,
     credential::{Credential, Pause, Probe},
     queue::{Limit, Readiness, Waiter},
     request::RequestPermit,
@@ -31,11 +34,8 @@ pub(super) struct Turn {
 
 impl Turn {
     pub(super) fn new(credential: &Arc<Credential>, longest: Option<Duration>) -> Self {
-        let queue = credential.account();
-        Self::of(
-            credential,
-            Readiness::new(queue, credential.line(), longest),
-        )
+        let queue = &credential.account;
+        Self::of(credential, Readiness::new(queue, credential.line, longest))
     }
 
     fn of(credential: &Arc<Credential>, readiness: Readiness<Account>) -> Self {
@@ -47,19 +47,20 @@ impl Turn {
         }
     }
 
-    /// Another caller's.
-    pub(super) fn another(&self) -> Self {
-        Self::of(&self.credential, self.readiness.another())
-    }
-
     pub(super) fn max_wait(&self) -> Option<Duration> {
         self.readiness.longest()
     }
 
-    /// The turn of a call whose own has passed, before all who have had none.
+    /// How long one that has waited `since` then may wait yet.
+    pub(super) fn left(&self, since: Instant) -> Option<Duration> {
+        let waited = clock::now().saturating_duration_since(since);
+        Some(self.max_wait()?.saturating_sub(waited))
+    }
+
+    /// The turn of a call whose own has passed, before all who have had none. It has waited `since` its call.
     #[cold]
-    pub(super) fn late(&mut self) -> Self {
-        let mut late = Self::of(&self.credential, self.readiness.late());
+    pub(super) fn late(&mut self, since: Instant) -> Self {
+        let mut late = Self::of(&self.credential, self.readiness.late(since));
         late.probe = self.probe.take();
         late
     }
@@ -95,7 +96,7 @@ impl Turn {
     #[inline]
     pub(super) fn take(&mut self) -> Result<Option<RequestPermit>, LimitError> {
         let grant = self.readiness.take()?;
-        let queue = self.credential.account();
+        let queue = &self.credential.account;
         if self.must_pause() {
             queue.update(|account| account.withdraw(grant));
             return Ok(None);
@@ -103,8 +104,8 @@ impl Turn {
         if !queue.update(|account| account.send(grant)) {
             return Ok(None);
         }
-        let tries = self.probe.take().map(Probe::hand_over);
-        Ok(Some(RequestPermit::sent(&self.credential, grant, tries)))
+        let probe = self.probe.take();
+        Ok(Some(RequestPermit::sent(&self.credential, grant, probe)))
     }
 
     /// Waits for a permit, and takes it, where the inner service is ready.
@@ -114,6 +115,7 @@ impl Turn {
     pub(super) fn poll_take(
         &mut self,
         cx: &mut Context<'_>,
+        since: Instant,
     ) -> Poll<Result<RequestPermit, LimitError>> {
         loop {
             let inner = |_: &mut Context<'_>| Poll::Ready(Ok::<_, Infallible>(()));
@@ -122,7 +124,7 @@ impl Turn {
                 return Poll::Ready(permit);
             }
             // Something has come between, and it is late again.
-            *self = self.late();
+            *self = self.late(since);
         }
     }
 
@@ -162,5 +164,12 @@ impl Turn {
                 false
             }
         })
+    }
+}
+
+/// Another caller's, which has nothing yet.
+impl Clone for Turn {
+    fn clone(&self) -> Self {
+        Self::of(&self.credential, self.readiness.clone())
     }
 }

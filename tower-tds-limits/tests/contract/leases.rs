@@ -191,9 +191,7 @@ async fn a_call_that_is_dropped_or_refused_without_its_lease_has_sent_nothing() 
         } else {
             desk.answer(Err(LimitError::rejected(WaitCause::Lease, None)));
             let error = assert_ready!(call.poll()).expect_err("it is refused");
-            assert!(
-                matches!(error, Error::Limit(ref limit) if limit.cause() == Some(WaitCause::Lease))
-            );
+            assert!(matches!(error, Error::Limit(ref limit) if limit.cause() == WaitCause::Lease));
         }
         let now = limiter.snapshot();
         assert_eq!(
@@ -260,5 +258,43 @@ async fn what_is_lost_is_counted_within_a_time_and_an_end_is_told_with_what_the_
             }
         }
         drop(end);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_comes_in_a_silence_or_a_pause_goes_back_and_is_asked_for_again_after_it() {
+    for refusal in [StatusCode::LOCKED, StatusCode::TOO_MANY_REQUESTS] {
+        let (desk, seen) = (Desk::default(), seen());
+        let layer = RequestLimitLayer::new(limiter(&desk)).max_wait(Duration::from_secs(5));
+        let (mut first, mut second) = (layer.layer(seen.service()), layer.layer(seen.service()));
+        ready(&mut first).await;
+        ready(&mut second).await;
+        let mut refused = task::spawn(first.call(Request::new(())));
+        let mut waits = task::spawn(second.call(Request::new(())));
+        assert_pending!(refused.poll());
+        assert_pending!(waits.poll());
+        let _first = desk.grant();
+        assert_pending!(refused.poll());
+        let asked = seen.next().expect("it is sent");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        asked.send(Ok((refusal, "too many"))).expect("it waits");
+        assert!(assert_ready!(refused.poll()).is_ok());
+        assert_eq!(desk.ended().len(), 1);
+
+        drop(desk.grant());
+        assert_pending!(waits.poll());
+        assert!(seen.next().is_none(), "sent into the {refusal}");
+        assert_eq!(desk.ended(), [Ended::Unsent]);
+
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        assert!(waits.is_woken());
+        assert_pending!(waits.poll());
+        let again = desk.files(|files| files.asked.last().copied());
+        let again = again.expect("it was asked again");
+        // Of the five seconds that it may wait, from its call on.
+        assert!(again.max_wait < Some(Duration::from_secs(3)), "{again:?}");
+        drop(desk.grant());
+        assert_pending!(waits.poll());
+        assert!(seen.next().is_some(), "it is over");
     }
 }

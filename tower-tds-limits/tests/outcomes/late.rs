@@ -159,7 +159,7 @@ async fn who_does_not_wait_is_rejected_in_the_call_when_it_is_late_for_a_pause()
     kept.ready().await.expect("it waits for nothing");
     limited.calls(1).await;
     let told = unsent(kept.call(request()).await).expect("it pauses");
-    assert_eq!(told.cause(), Some(WaitCause::Pause));
+    assert_eq!(told.cause(), WaitCause::Pause);
     assert!(told.retry_after() > Some(secs(29)), "{told}");
     assert_eq!(limited.service.arrivals().len(), 1);
 }

@@ -631,7 +631,7 @@ async fn a_wait_for_another_permit_keeps_to_the_longest_wait() {
         panic!("no permit comes: {answer:?}");
     };
     assert!(error.is_timeout(), "{error}");
-    assert_eq!(error.cause(), Some(WaitCause::Bucket));
+    assert_eq!(error.cause(), WaitCause::Bucket);
     assert_eq!(begin.elapsed().as_secs(), 1);
     assert_eq!(arrivals.count(), 2);
 }

@@ -6,9 +6,7 @@ use tokio::{
     time::{Instant, advance},
 };
 use tower::{Layer, ServiceExt};
-use tower_tds_limits::{
-    Limiter, Limits, Proof, ReadStatus, RequestLimitLayer, Rules, Rung, Served,
-};
+use tower_tds_limits::{Feedback, Limiter, Limits, Outcome, Proof, RequestLimitLayer, Rules, Rung};
 
 use crate::{
     limited::Limited,
@@ -124,6 +122,16 @@ async fn the_certificate_is_reached_and_never_exceeded() {
     assert!((45..=50).contains(&certificate), "{certificate}");
 }
 
+/// Reads that the service has had each request for half a second.
+#[derive(Clone)]
+struct HalfASecond;
+
+impl<T, E> Feedback<T, E> for HalfASecond {
+    fn read(&self, outcome: Result<&T, &E>) -> Outcome {
+        outcome.map_or(Outcome::Lost, |_| Outcome::Served(ms(500)))
+    }
+}
+
 /// It counts whatever is in flight during a second, and says truly how long it has had each.
 #[tokio::test(start_paused = true)]
 async fn where_the_end_is_the_proof_what_a_service_says_of_its_time_is_not_looked_at() {
@@ -131,8 +139,7 @@ async fn where_the_end_is_the_proof_what_a_service_says_of_its_time_is_not_looke
     let service = Scripted::new(takes, |_| Answer::ok());
     let limits = Limits::default().proof(Proof::End).rules(Rules::window());
     let layer = RequestLimitLayer::new(Limiter::new(limits));
-    let told = ReadStatus::default().served(Served::by(|_| Some(ms(500))));
-    let caller = layer.feedback(told).layer(service.clone());
+    let caller = layer.feedback(HalfASecond).layer(service.clone());
     let calls: JoinSet<_> = (0..200)
         .map(|_| caller.clone().oneshot(request()))
         .collect();

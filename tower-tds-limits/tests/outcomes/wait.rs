@@ -7,7 +7,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tower::ServiceExt;
-use tower_tds_limits::{Limits, Quota};
+use tower_tds_limits::{LimitError, Limits, Quota};
 
 use crate::{
     limited::{Limited, unsent},
@@ -28,10 +28,9 @@ async fn a_bounded_wait_counts_the_pause_and_the_queue_together() {
     }
     let answers = tasks.join_all().await;
     let told = answers.into_iter().filter_map(unsent);
-    let waits: Vec<_> = told.filter_map(|error| error.waited()).collect();
+    let late = told.filter(LimitError::is_timeout).count();
     // One tries after 4 s; at most one more finds a permit in the second that is left.
-    assert!(waits.len() >= 3, "{waits:?}");
-    assert!(waits.iter().all(|wait| *wait <= ms(5_100)), "{waits:?}");
+    assert!(late >= 3, "{late}");
     assert!(begin.elapsed() <= ms(5_100));
     assert_eq!(limited.limiter.snapshot().waiting, 0);
 }
@@ -151,8 +150,8 @@ async fn a_pause_that_begins_during_a_bounded_wait_does_not_lengthen_it() {
     );
     refused.expect("a refusal is an answer");
     let error = unsent(waited).expect("it pauses for a minute");
-    let waited = error.waited().expect("it waited, and was not rejected");
+    assert!(error.is_timeout(), "it waited, and was not rejected");
+    let waited = begin.elapsed();
     assert!(waited >= secs(10) && waited < ms(10_100), "{waited:?}");
-    assert_eq!(begin.elapsed(), waited);
     assert_eq!(limited.service.arrivals().len(), 1);
 }

@@ -49,7 +49,7 @@ impl Wake for Count {
 impl Socket {
     fn open() -> Self {
         let limiter = Limiter::new(Limits::default().connections(NonZeroU32::MIN));
-        let queue = Arc::clone(limiter.credential().connections());
+        let queue = Arc::clone(&limiter.credential.connections);
         let room = queue.read(|connections| connections.admit_undated(Line::Back));
         assert!(room.is_some());
         let mut permit = ConnectionPermit::connecting(&queue);

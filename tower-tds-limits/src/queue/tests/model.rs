@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::{
     WaitCause, events,
     queue::{Limit, Line, Opens, rows},
-    waits::Waits,
+    waits::{Over, Waits},
 };
 
 mod sync {
