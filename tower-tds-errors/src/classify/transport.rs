@@ -39,7 +39,7 @@ pub(crate) fn kind(error: &(dyn StdError + 'static)) -> (Kind, Sent) {
         match said(link, stage) {
             Said::Nothing => {}
             Said::At(at) => stage = Some(at),
-            Said::Kind(kind) => return (kind, kind.sent()),
+            Said::Kind(kind) => return (kind, kind.row().sent),
             Said::Sent(kind, sent) => return (kind, sent),
         }
     }
@@ -52,7 +52,7 @@ pub(crate) fn kind(error: &(dyn StdError + 'static)) -> (Kind, Sent) {
         Some(Stage::Connected) if find::<hyper::Error>(error).is_some() => Kind::Reset,
         Some(Stage::Connected) | None => Kind::Unrecognized,
     };
-    (kind, kind.sent())
+    (kind, kind.row().sent)
 }
 
 fn said(link: &(dyn StdError + 'static), stage: Option<Stage>) -> Said {

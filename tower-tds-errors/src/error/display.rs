@@ -4,6 +4,8 @@ use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
+use http::StatusCode;
+
 use super::redact::{cut, shown};
 use super::source::chain;
 use super::{Error, Facts};
@@ -125,13 +127,11 @@ impl Error {
         if kind == Kind::Rejected && self.is_by_proxy() {
             return "check user and password of the proxy";
         }
-        if kind == Kind::Rejected && facts.status.is_some_and(|s| s.as_u16() == 403) {
-            return "check what the key may do";
+        match facts.status.filter(|_| kind == Kind::Rejected) {
+            Some(StatusCode::FORBIDDEN) => "check what the key may do",
+            Some(StatusCode::RANGE_NOT_SATISFIABLE) => "ask for a range inside it",
+            _ => kind.row().next,
         }
-        if kind == Kind::Rejected && facts.whole_length.is_some() {
-            return "ask for a range inside it";
-        }
-        kind.row().next
     }
 
     /// Whether it is a proxy that refuses, and not the service.

@@ -30,8 +30,7 @@ pin_project! {
     ///
     /// # Errors
     ///
-    /// Each has [`received`](Error::received), and [`expected`](Error::expected) where the service
-    /// announced a length. The part that came is not to be used.
+    /// Each has [`received`](Error::received). The part that came is not to be used.
     ///
     /// - [`Kind::Truncated`]: the body ended early, went silent, or was too slow. Fetch it again.
     /// - [`Kind::Timeout`]: it had not ended at the [deadline](crate::Deadline::whole) of the call.

@@ -8,7 +8,7 @@ use http::{Extensions, Request, Response, Version};
 use tokio::time::Instant;
 
 use super::replay::Replay;
-use super::request::{Attempt, Due, Repeat, Retried, SeenTo, Until};
+use super::request::{Attempt, Due, Repeat, SeenTo, Until};
 use super::saved::Saved;
 use super::state::{Repeats, RetryState};
 use super::{Shared, context};
@@ -128,12 +128,11 @@ impl<B, P> Call<B, P> {
         let (Some(past), Some(copy)) = (&mut self.past, &mut self.copy) else {
             return Err(self.give_up(GiveUp::NotReplayable));
         };
-        let number = past.state.attempts();
-        let after = past.failure.as_ref().map(Error::kind);
+        let attempt = past.attempt();
         // One more than the attempts, for the one that is not counted.
-        let more = number <= self.shared.settings.attempts.get();
+        let more = attempt.number <= self.shared.settings.attempts.get();
         let replay = more.then_some(&self.shared.replay);
-        let Some(request) = copy.request(Attempt { number, after }, replay) else {
+        let Some(request) = copy.request(attempt, replay) else {
             // One of its headers was never valid.
             return Err(self.give_up(GiveUp::NotReplayable));
         };
@@ -169,11 +168,9 @@ impl<B, P> Call<B, P> {
         }
         if let Some(past) = &mut self.past {
             past.state.spending.succeeded();
-            let attempts = past.state.attempts();
-            let elapsed = self.elapsed();
-            tracing::debug!(attempts, "request succeeded");
-            let retried = Retried { attempts, elapsed };
-            response.extensions_mut().insert(retried);
+            let attempt = past.attempt();
+            tracing::debug!(attempts = attempt.number, "request succeeded");
+            response.extensions_mut().insert(attempt);
         }
         Ok(response)
     }
@@ -217,7 +214,7 @@ impl<B, P> Call<B, P> {
         let (wait, end) = past.state.go_on(error, settings, authority, left, now)?;
         tracing::debug!(
             kind = %error.kind(),
-            attempt = past.state.attempts().saturating_sub(1),
+            attempt = past.state.attempts.saturating_sub(1),
             wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             "attempt failed, trying again",
         );
@@ -325,12 +322,8 @@ impl<B, P> Call<B, P> {
         let elapsed = self.elapsed();
         let sent = u32::from(self.copy.is_some());
         let facts = error.facts_mut();
-        facts.attempts = self
-            .past
-            .as_ref()
-            .map_or(sent, |past| past.state.attempts());
+        facts.attempts = self.past.as_ref().map_or(sent, |past| past.state.attempts);
         if let Some(past) = &mut self.past {
-            facts.history = past.state.take_kinds();
             past.state.note_sent(facts);
         }
         facts.elapsed = Some(elapsed);
@@ -398,6 +391,14 @@ impl Past {
             state: RetryState::of(repeats),
             failure: None,
             answer: None,
+        }
+    }
+
+    /// The one that is under way, or begins.
+    fn attempt(&self) -> Attempt {
+        Attempt {
+            number: self.state.attempts,
+            after: self.failure.as_ref().map(Error::kind),
         }
     }
 }

@@ -71,7 +71,7 @@ impl RetryPolicy {
         if error.gave_up().is_some_and(|by| by != GiveUp::Forbidden) {
             return None;
         }
-        error.facts_mut().attempts = state.attempts();
+        error.facts_mut().attempts = state.attempts;
         let authority = request.uri().authority().map_or("", Authority::as_str);
         match state.go_on(error, &self.settings, Some(authority), None, clock::now()) {
             // Outside a runtime nobody would wake it: what the next attempt was to cost comes back.
