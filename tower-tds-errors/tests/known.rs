@@ -20,7 +20,7 @@ use probe::{Probe, get, status_of};
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{
-    Attempt, ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, Kind, RetryLayer, Sent,
+    Attempt, ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, Kind, RetryLayer, Sent, may_hold,
 };
 
 /// A body that never says anything.
@@ -550,4 +550,35 @@ async fn what_an_attempt_knew_is_not_said_of_the_next_one() {
     assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
     // Its first poll would send it.
     assert_eq!(polls.load(SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_held_until_the_deadline_says_what_was_waited_for() {
+    let held = || {
+        tower::service_fn(|_: Request<()>| {
+            let mut refused = Some(Error::new(Kind::InvalidToken, "it is revoked").answered());
+            std::future::poll_fn(move |_| match refused.take_if(|_| !may_hold()) {
+                Some(refused) => std::task::Poll::Ready(Err::<Response<()>, _>(refused)),
+                None => std::task::Poll::Pending,
+            })
+        })
+    };
+    let layer = RetryLayer::new().deadline(ms(2_000));
+    let named = layer.clone().waits_for(|| "another token".into());
+    for (layer, waited) in [
+        (layer, "a token, a permit, or another layer below"),
+        (named, "another token"),
+    ] {
+        // And a retry above passes on what one below says at the deadline of both.
+        let nested = layer.layer(RetryLayer::new().layer(held()));
+        let error = layer.layer(held()).oneshot(Request::new(())).await;
+        let errors = [error, nested.oneshot(Request::new(())).await];
+        for error in errors.map(Result::unwrap_err) {
+            let ended = (error.kind(), error.gave_up());
+            assert_eq!(ended, (Kind::InvalidToken, Some(GiveUp::Deadline)));
+            assert!(error.waited_for().is_some(), "{error}");
+        }
+        let error = layer.layer(held()).oneshot(Request::new(())).await;
+        assert_eq!(error.unwrap_err().waited_for(), Some(waited));
+    }
 }

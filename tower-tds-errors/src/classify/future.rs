@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Buf;
+use bytes::{Buf, BufMut};
 use http::{HeaderMap, Response, response};
 use http_body::Body;
 use pin_project_lite::pin_project;
@@ -197,17 +197,12 @@ impl<R: Body> Drain<R> {
             let Some(Ok(frame)) = frame else {
                 return Poll::Ready(frame.is_none());
             };
-            let Ok(mut data) = frame.into_data() else {
+            let Ok(data) = frame.into_data() else {
                 continue;
             };
             let length = data.remaining();
-            while data.has_remaining() && this.bytes.len() < MOST_BYTES {
-                let room = MOST_BYTES.saturating_sub(this.bytes.len());
-                let chunk = data.chunk();
-                let chunk = chunk.get(..room).unwrap_or(chunk);
-                this.bytes.extend_from_slice(chunk);
-                data.advance(chunk.len());
-            }
+            let room = MOST_BYTES.saturating_sub(this.bytes.len());
+            this.bytes.put(data.take(room));
             let fits = length <= *this.left;
             // At least one, or a body of empty frames would never meet its bound.
             *this.left = this.left.saturating_sub(length.max(1));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::{Extensions, Request, Response, Version};
 use tokio::time::Instant;
 
+use super::context::Known;
 use super::replay::Replay;
 use super::request::{Attempt, Due, Repeat, SeenTo, Until};
 use super::saved::Saved;
@@ -51,6 +52,8 @@ struct Past {
 pub(super) enum At {
     Readying,
     Calling,
+    /// Its attempt holds an answer while something else is waited for, or is a retry.
+    Holding,
     Sleeping,
 }
 
@@ -176,7 +179,7 @@ impl<B, P> Call<B, P> {
     }
 
     /// When the wait for the next attempt is over, or the error to end with.
-    pub(super) fn failed(&mut self, error: Error) -> Result<Option<Instant>, Error> {
+    pub(super) fn failed(&mut self, mut error: Error, at: At) -> Result<Option<Instant>, Error> {
         // A layer below has forbidden it at this very attempt: what the call took is still to be said.
         // Any other was settled by a retry below; twice the layers are not twice the attempts.
         if error
@@ -195,7 +198,12 @@ impl<B, P> Call<B, P> {
                 }
                 Ok(end)
             }
-            Err(stop) => Err(self.note(error, stop)),
+            Err(stop) => {
+                if stop == GiveUp::Deadline && self.is_over() {
+                    error.facts_mut().waited_for = Some(self.waited_for(at));
+                }
+                Err(self.note(error, stop))
+            }
         }
     }
 
@@ -238,12 +246,12 @@ impl<B, P> Call<B, P> {
         if self.is_over() {
             return Err(self.late(At::Calling));
         }
-        self.failed(Error::build(Facts::new(Kind::Timeout), None))
+        self.failed(Error::build(Facts::new(Kind::Timeout), None), At::Calling)
     }
 
     /// The error of a call whose deadline has passed.
     pub(super) fn late(&mut self, at: At) -> Error {
-        let is_under_way = matches!(at, At::Calling);
+        let is_under_way = matches!(at, At::Calling | At::Holding);
         let failure = if is_under_way {
             self.past.as_mut().and_then(|past| past.failure.take())
         } else {
@@ -264,13 +272,19 @@ impl<B, P> Call<B, P> {
         if is_under_way {
             facts.sent = Sent::Unknown;
         }
-        facts.waited_for = Some(match (at, &self.shared.settings.waits) {
-            (At::Calling, _) => Cow::Borrowed("an answer"),
-            (At::Sleeping, _) => Cow::Borrowed("another attempt"),
-            (At::Readying, Some(waits)) => waits(),
-            (At::Readying, None) => Cow::Borrowed("a token, a permit, or another layer below"),
-        });
+        facts.waited_for = Some(self.waited_for(at));
         self.note(error, GiveUp::Deadline)
+    }
+
+    fn waited_for(&self, at: At) -> Cow<'static, str> {
+        match (at, &self.shared.settings.waits) {
+            (At::Calling, _) => "an answer".into(),
+            (At::Sleeping, _) => "another attempt".into(),
+            (At::Readying | At::Holding, Some(waits)) => waits(),
+            (At::Readying | At::Holding, None) => {
+                "a token, a permit, or another layer below".into()
+            }
+        }
     }
 
     /// The error for a service that did not become ready.
@@ -299,10 +313,11 @@ impl<B, P> Call<B, P> {
 
     /// The error of an attempt that has ended when a retry above has no more time.
     #[cold]
-    pub(super) fn ended_at_the_last(&mut self, error: Error) -> Error {
+    pub(super) fn ended_at_the_last(&mut self, mut error: Error, at: At) -> Error {
         if error.gave_up().is_some() {
             return error;
         }
+        error.facts_mut().waited_for = Some(self.waited_for(at));
         self.note(error, GiveUp::Deadline)
     }
 
@@ -341,6 +356,18 @@ impl<B, P> Call<B, P> {
         let call = self.due().call;
         let now = clock::now();
         now.saturating_duration_since(call.unwrap_or(now))
+    }
+}
+
+// === impl At ===
+
+impl At {
+    /// Where a call is whose attempt is pending.
+    pub(super) const fn of(known: Known) -> Self {
+        match known {
+            Known::Nothing | Known::Answer => Self::Calling,
+            Known::Retry => Self::Holding,
+        }
     }
 }
 

@@ -163,14 +163,15 @@ where
             StateProj::Readying { .. } => At::Readying,
             StateProj::Sleeping => At::Sleeping,
             StateProj::Calling { attempt } => {
+                let at = At::of(*this.known);
                 if *this.known != Known::Nothing
                     && let Poll::Ready(polled) = attempt.poll(cx)
                 {
                     let answered = polled.map_err(Into::into);
                     let answered = answered.and_then(|response| this.call.answered(response));
-                    return Poll::Ready(answered.map_err(|e| this.call.ended_at_the_last(e)));
+                    return Poll::Ready(answered.map_err(|e| this.call.ended_at_the_last(e, at)));
                 }
-                At::Calling
+                at
             }
         };
         match this.call.known_at_the_last(at) {
@@ -232,7 +233,7 @@ where
         let failed = match polled {
             Poll::Ready(answer) => match answer.and_then(|response| this.call.answered(response)) {
                 Ok(response) => return Poll::Ready(Ok(Some(response))),
-                Err(error) => this.call.failed(error),
+                Err(error) => this.call.failed(error, At::of(*this.known)),
             },
             Poll::Pending => this.call.cut_off(),
         };
