@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::uri::Authority;
 use http::{Extensions, Request, Response, Version};
 use tokio::time::Instant;
 
@@ -218,7 +219,10 @@ impl<B, P> Call<B, P> {
             .past
             .get_or_insert_with(|| Box::new(Past::new(copy.repeats())));
         // Without a second copy there is nowhere to send.
-        let authority = copy.body.as_ref().map(|_| copy.saved.authority());
+        let uri = copy.body.as_ref().and_then(|_| copy.saved.uri());
+        let authority = uri
+            .as_ref()
+            .map(|uri| uri.authority().map_or("", Authority::as_str));
         let (wait, end) = past.state.go_on(error, settings, authority, left, now)?;
         tracing::debug!(
             kind = %error.kind(),
