@@ -205,8 +205,7 @@ impl Error {
             let text = error.to_string();
             text.contains("UnknownIssuer") || text.contains("unknown issuer")
         };
-        let mut causes = self.inner.source.iter();
-        self.kind() == Kind::Tls && causes.any(|source| source::chain(&**source).any(unknown))
+        self.kind() == Kind::Tls && self.causes().any(unknown)
     }
 
     /// Whether something took too long: an attempt, a limit, the service, or the call as a whole.
@@ -330,6 +329,10 @@ impl Error {
         self.sent() == Sent::Never || self.status().is_some_and(|s| told.contains(&s.as_u16()))
     }
 
+    pub(crate) fn from_kind(kind: Kind) -> Self {
+        Self::build(Facts::new(kind), None)
+    }
+
     pub(crate) fn build(facts: Facts, source: Option<BoxError>) -> Self {
         let inner = Box::new(Inner { facts, source });
         Self { inner }
@@ -366,7 +369,8 @@ impl Facts {
 
     pub(crate) fn set_retry_after(&mut self, wait: Duration) {
         self.retry_after = Some(wait);
-        self.retry_at = clock::wall_after(wait);
+        // None if the calendar ends before.
+        self.retry_at = clock::wall().checked_add(wait);
     }
 
     /// Notes the request, unless a layer nearer to the failure has.

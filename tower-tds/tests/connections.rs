@@ -67,7 +67,11 @@ impl Server {
         Client::builder(&self.url, url, credentials)
             .loopback_http()
             .limits(limits)
-            .retry(RetryLayer::new().attempts(count(attempts)).backoff(soon, soon))
+            .retry(
+                RetryLayer::new()
+                    .attempts(count(attempts))
+                    .backoff(soon, soon),
+            )
             .build()
             .expect("loopback is let through")
     }

@@ -15,7 +15,7 @@ use tower::BoxError;
 use super::service::Hook;
 use super::{error_of, is_page, is_success};
 use crate::clock::{self, Timer};
-use crate::error::{Error, Facts};
+use crate::error::Error;
 use crate::kind::Kind;
 use crate::retry::context::{self, Known};
 use crate::retry::saved::{Asked, Saved};
@@ -152,7 +152,7 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         let head = &*drain.head;
         // A success never comes here; if it did, its status would say so.
         let error = error_of(this.noted.asked, head.status, &head.headers, drain.bytes);
-        let mut error = error.unwrap_or_else(|| Error::build(Facts::new(Kind::Unrecognized), None));
+        let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
         error.facts_mut().is_cut |= !is_whole;
         this.noted.note(&mut error, Some(&head.headers));
         Poll::Ready(Err(error))

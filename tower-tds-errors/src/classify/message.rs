@@ -48,7 +48,7 @@ fn strings(value: &Value) -> Vec<String> {
         .get("error")
         .filter(|error| error.is_object())
         .unwrap_or(value);
-    let fields = KEYS.iter().filter_map(|key| nested.get(key)?.as_str());
+    let fields = KEYS.split(' ').filter_map(|key| nested.get(key)?.as_str());
     fields.map(str::to_owned).collect()
 }
 
@@ -115,15 +115,7 @@ fn stripped(text: &str) -> String {
 }
 
 /// Kong and most others; OAuth; Kong's `jwt` plugin on an expired token; RFC 9457.
-const KEYS: [&str; 7] = [
-    "message",
-    "error_description",
-    "error",
-    "Message",
-    "exp",
-    "detail",
-    "title",
-];
+const KEYS: &str = "message error_description error Message exp detail title";
 
 #[cfg(test)]
 mod tests;

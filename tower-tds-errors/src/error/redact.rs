@@ -112,8 +112,8 @@ fn scrubbed(text: &str) -> String {
         }
         let name = run.trim_matches(|c: char| c.is_ascii_punctuation());
         let name = name.to_ascii_lowercase();
-        let ends = |names: &[&str]| names.iter().any(|known| name.ends_with(known));
-        let opens = SCHEMES.contains(&&*name) || ends(&SECRETS);
+        let ends = |names: &str| names.split(' ').any(|known| name.ends_with(known));
+        let opens = SCHEMES.split(' ').any(|known| name == known) || ends(SECRETS);
         // `client_secret is …`, and the sign that stands alone.
         let joins = ["", "is", "was", "set", "to"].contains(&&*name);
         if before == Before::Secret && !opens && !joins {
@@ -132,7 +132,7 @@ fn scrubbed(text: &str) -> String {
             } else if opens {
                 before = Before::Secret;
             } else if !joins {
-                let is_name = !is_path && ends(&KEYS);
+                let is_name = !is_path && ends(KEYS);
                 before = if is_name {
                     Before::Name
                 } else {
@@ -223,55 +223,16 @@ const LONGEST_ID: usize = 64;
 const SHORTEST_DRAWN: usize = 16;
 
 /// The registry of RFC 9110, section 16.4.1, as of 2026. Written in any case.
-const SCHEMES: [&str; 16] = [
-    "basic",
-    "bearer",
-    "concealed",
-    "digest",
-    "dpop",
-    "gnap",
-    "hoba",
-    "mutual",
-    "negotiate",
-    "ntlm",
-    "oauth",
-    "privatetoken",
-    "scram-sha-1",
-    "scram-sha-256",
-    "vapid",
-    "aws4-hmac-sha256",
-];
+const SCHEMES: &str = "basic bearer concealed digest dpop gnap hoba mutual negotiate ntlm oauth \
+    privatetoken scram-sha-1 scram-sha-256 vapid aws4-hmac-sha256";
 
 /// Ends of names after which the next word is a secret, whatever stands in between.
-const SECRETS: [&str; 11] = [
-    "authorization",
-    "client_secret",
-    "access_token",
-    "refresh_token",
-    "id_token",
-    "client_assertion",
-    "password",
-    "api_key",
-    "api-key",
-    "apikey",
-    "cookie",
-];
+const SECRETS: &str = "authorization client_secret access_token refresh_token id_token client_assertion \
+    password api_key api-key apikey cookie";
 
 /// Ends of names whose value is a secret, where one is given to them by `=` or `:`.
-const KEYS: [&str; 12] = [
-    "secret",
-    "token",
-    "passwd",
-    "pwd",
-    "key",
-    "code",
-    "session",
-    "sid",
-    "signature",
-    "sig",
-    "credential",
-    "assertion",
-];
+const KEYS: &str =
+    "secret token passwd pwd key code session sid signature sig credential assertion";
 
 #[cfg(test)]
 mod tests;

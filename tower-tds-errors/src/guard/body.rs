@@ -16,9 +16,9 @@ use tower::BoxError;
 
 use super::Bounds;
 use crate::clock::{self, Timer};
-use crate::error::{Error, Facts};
+use crate::error::Error;
 use crate::give_up::GiveUp;
-use crate::kind::{Kind, Sent};
+use crate::kind::Kind;
 use crate::retry::saved::Line;
 
 pin_project! {
@@ -294,9 +294,9 @@ fn late(why: &'static str) -> Error {
 }
 
 fn overdue() -> Error {
-    let mut facts = Facts::new(Kind::Timeout);
-    facts.sent = Sent::Answered;
+    let mut error = Error::from_kind(Kind::Timeout).answered();
+    let facts = error.facts_mut();
     facts.gave_up = Some(GiveUp::Deadline);
     facts.waited_for = Some("the rest of the body".into());
-    Error::build(facts, None)
+    error
 }

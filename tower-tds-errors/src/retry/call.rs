@@ -16,7 +16,7 @@ use super::state::{Repeats, RetryState};
 use super::{Shared, context};
 use crate::classify::{error_of, is_success};
 use crate::clock;
-use crate::error::{Error, Facts};
+use crate::error::Error;
 use crate::give_up::GiveUp;
 use crate::kind::{Kind, Sent};
 
@@ -250,7 +250,7 @@ impl<B, P> Call<B, P> {
         if self.is_over() {
             return Err(self.late(At::Calling));
         }
-        self.failed(Error::build(Facts::new(Kind::Timeout), None), At::Calling)
+        self.failed(Error::from_kind(Kind::Timeout), At::Calling)
     }
 
     /// The error of a call whose deadline has passed.
@@ -267,12 +267,12 @@ impl<B, P> Call<B, P> {
             Some(answer) if answer.status().is_some() => Some(answer),
             failure => answer.or(failure.filter(|_| !is_under_way)),
         };
-        let mut error = failure.unwrap_or_else(|| {
-            let mut facts = Facts::new(Kind::Timeout);
-            facts.sent = Sent::Never;
-            Error::build(facts, None)
-        });
+        let is_known = failure.is_some();
+        let mut error = failure.unwrap_or_else(|| Error::from_kind(Kind::Timeout));
         let facts = error.facts_mut();
+        if !is_known {
+            facts.sent = Sent::Never;
+        }
         if is_under_way {
             facts.sent = Sent::Unknown;
         }
@@ -293,18 +293,17 @@ impl<B, P> Call<B, P> {
 
     /// The error for a service that did not become ready.
     pub(super) fn not_ready(&mut self, error: Error) -> Error {
-        let error = match self.unmended() {
-            Some(failure) => failure,
-            None if error.gave_up().is_some() => return error,
-            None => error,
-        };
-        self.note(error, GiveUp::NotReady)
+        let is_settled = error.gave_up().is_some();
+        match self.unmended() {
+            None if is_settled => error,
+            failure => self.note(failure.unwrap_or(error), GiveUp::NotReady),
+        }
     }
 
     /// The error for a retry that cannot begin: the failure that it was to mend.
     pub(super) fn give_up(&mut self, stop: GiveUp) -> Error {
         let failure = self.unmended();
-        let error = failure.unwrap_or_else(|| Error::build(Facts::new(Kind::InvalidRequest), None));
+        let error = failure.unwrap_or_else(|| Error::from_kind(Kind::InvalidRequest));
         self.note(error, stop)
     }
 
