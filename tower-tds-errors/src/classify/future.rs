@@ -68,8 +68,7 @@ pin_project! {
 /// What the error will need of the request.
 pub(super) struct Noted {
     pub(super) asked: Asked,
-    /// Nothing where a retry above has it.
-    pub(super) line: Option<Saved>,
+    pub(super) line: Saved,
     pub(super) hook: Option<Hook>,
 }
 
@@ -218,9 +217,7 @@ impl<R: Body> Drain<R> {
 
 impl Noted {
     fn note(&self, error: &mut Error, headers: Option<&HeaderMap>) {
-        if let Some(line) = &self.line {
-            line.note(error);
-        }
+        self.line.note(error);
         if let Some(hook) = &self.hook {
             hook.judge(error, headers);
         }

@@ -53,7 +53,7 @@ struct Past {
 pub(super) enum At {
     Readying,
     Calling,
-    /// Its attempt holds an answer while something else is waited for, or is a retry.
+    /// Its attempt holds an answer until there is another token.
     Holding,
     Sleeping,
 }
@@ -119,7 +119,7 @@ impl<B, P> Call<B, P> {
             self.copy = Some(copy);
         }
         match first.take() {
-            Some(request) => Ok(context::under(self.due, || context::calling(request, call))),
+            Some(request) => Ok(context::under(self.due, || call(request))),
             None => self.send_again(call),
         }
     }
@@ -141,7 +141,7 @@ impl<B, P> Call<B, P> {
             return Err(self.give_up(GiveUp::NotReplayable));
         };
         past.state.spending.sent();
-        Ok(context::under(self.due, || context::calling(request, call)))
+        Ok(context::under(self.due, || call(request)))
     }
 
     /// Whether the response is all that there is to say: most are.
@@ -283,11 +283,10 @@ impl<B, P> Call<B, P> {
     fn waited_for(&self, at: At) -> Cow<'static, str> {
         match (at, &self.shared.settings.waits) {
             (At::Calling, _) => "an answer".into(),
+            (At::Holding, _) => "another token".into(),
             (At::Sleeping, _) => "another attempt".into(),
-            (At::Readying | At::Holding, Some(waits)) => waits(),
-            (At::Readying | At::Holding, None) => {
-                "a token, a permit, or another layer below".into()
-            }
+            (At::Readying, Some(waits)) => waits(),
+            (At::Readying, None) => "a token, a permit, or another layer below".into(),
         }
     }
 
@@ -368,8 +367,8 @@ impl At {
     /// Where a call is whose attempt is pending.
     pub(super) const fn of(known: Known) -> Self {
         match known {
-            Known::Nothing | Known::Answer => Self::Calling,
-            Known::Retry => Self::Holding,
+            Known::Nothing | Known::Answer | Known::Retry => Self::Calling,
+            Known::Held => Self::Holding,
         }
     }
 }

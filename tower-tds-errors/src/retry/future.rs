@@ -212,13 +212,13 @@ where
             if !this.timer.is_set() {
                 // A retry below has attempts of its own, and times for them.
                 let end = match this.known {
-                    Known::Retry => this.call.due().head,
+                    Known::Retry | Known::Held => this.call.due().head,
                     Known::Nothing | Known::Answer => this.call.attempt_end(),
                 };
                 this.timer.as_mut().set(end);
             }
             ready!(this.timer.as_mut().poll(cx));
-            if *this.known == Known::Retry && !this.call.is_over() {
+            if matches!(this.known, Known::Retry | Known::Held) && !this.call.is_over() {
                 // It began as an attempt, and waits for something else by now.
                 this.timer.as_mut().set(this.call.due().head);
                 ready!(this.timer.as_mut().poll(cx));
