@@ -68,7 +68,8 @@ pin_project! {
 /// What the error will need of the request.
 pub(super) struct Noted {
     pub(super) asked: Asked,
-    pub(super) line: Saved,
+    /// Nothing where a retry above has it.
+    pub(super) line: Option<Saved>,
     pub(super) hook: Option<Hook>,
 }
 
@@ -217,7 +218,9 @@ impl<R: Body> Drain<R> {
 
 impl Noted {
     fn note(&self, error: &mut Error, headers: Option<&HeaderMap>) {
-        self.line.note(error);
+        if let Some(line) = &self.line {
+            line.note(error);
+        }
         if let Some(hook) = &self.hook {
             hook.judge(error, headers);
         }

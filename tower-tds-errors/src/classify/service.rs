@@ -12,6 +12,7 @@ use tower_service::Service;
 
 use super::future::{ClassifyFuture, Noted};
 use crate::error::Error;
+use crate::retry::context;
 use crate::retry::saved::{Asked, Saved};
 
 /// Turns every answer but a success into a typed [`Error`].
@@ -187,9 +188,11 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // What is asked for is read here: a layer below the retry may have added to it.
+        let is_named = self.hook.is_none() && context::names(request.uri());
+        let line = (!is_named).then(|| Saved::line(request.method(), request.uri()));
         let noted = Noted {
             asked: Asked::of(request.headers()),
-            line: Saved::line(request.method(), request.uri()),
+            line,
             hook: self.hook.clone(),
         };
         ClassifyFuture::new(self.inner.call(request), noted)

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::uri::Authority;
 use http::{Extensions, Request, Response, Version};
 use tokio::time::Instant;
 
@@ -119,7 +118,7 @@ impl<B, P> Call<B, P> {
             self.copy = Some(copy);
         }
         match first.take() {
-            Some(request) => Ok(context::under(self.due, || call(request))),
+            Some(request) => Ok(context::under(self.due, || context::calling(request, call))),
             None => self.send_again(call),
         }
     }
@@ -141,7 +140,7 @@ impl<B, P> Call<B, P> {
             return Err(self.give_up(GiveUp::NotReplayable));
         };
         past.state.spending.sent();
-        Ok(context::under(self.due, || call(request)))
+        Ok(context::under(self.due, || context::calling(request, call)))
     }
 
     /// Whether the response is all that there is to say: most are.
@@ -219,10 +218,7 @@ impl<B, P> Call<B, P> {
             .past
             .get_or_insert_with(|| Box::new(Past::new(copy.repeats())));
         // Without a second copy there is nowhere to send.
-        let uri = copy.body.as_ref().and_then(|_| copy.saved.uri());
-        let authority = uri
-            .as_ref()
-            .map(|uri| uri.authority().map_or("", Authority::as_str));
+        let authority = copy.body.as_ref().map(|_| copy.saved.authority());
         let (wait, end) = past.state.go_on(error, settings, authority, left, now)?;
         tracing::debug!(
             kind = %error.kind(),

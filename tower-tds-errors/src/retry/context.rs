@@ -9,11 +9,12 @@
 use std::cell::Cell;
 use std::thread::LocalKey;
 
+use http::{Request, Uri, uri::Authority};
+
 use super::request::Due;
 
 thread_local! {
-    /// Whether this poll is the last before the attempt is dropped.
-    static LAST: Cell<bool> = const { Cell::new(false) };
+    static TOLD: Cell<Told> = const { Cell::new(Told::Nothing) };
     /// The deadlines of the call that is going on, if anybody has set them.
     static DUE: Cell<Option<Due>> = const { Cell::new(None) };
     /// What was said last in the poll that is going on.
@@ -32,12 +33,33 @@ pub(crate) enum Known {
     Held,
 }
 
+/// What a call or a poll is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    /// A retry calls with this request, and names it in an error.
+    Calling(Place),
+    /// This poll is the last before the attempt is dropped.
+    LastPoll,
+}
+
+/// Where the bytes of a URI are, which says that it is the same one, moved. One that was made where it
+/// was dropped may have its place: then an error shows the old one, and that is all that hangs on it.
+type Place = [*const u8; 2];
+
 /// Puts back what was told before, after a panic too.
 struct Restored<T: Copy + 'static>(&'static LocalKey<Cell<T>>, T);
 
+/// Calls with word of who names the request in an error, so that nobody below writes it down once more.
+#[inline]
+pub(super) fn calling<B, T>(request: Request<B>, call: impl FnOnce(Request<B>) -> T) -> T {
+    let told = Told::Calling(place(request.uri()));
+    telling(&TOLD, told, || call(request))
+}
+
 /// Polls with word that there will be no other poll: who knows a status can say so now or never.
 pub(super) fn last_poll<T>(poll: impl FnOnce() -> T) -> T {
-    telling(&LAST, true, poll)
+    telling(&TOLD, Told::LastPoll, poll)
 }
 
 /// Calls or polls under these deadlines. Those that nobody has set are not told: each has its own.
@@ -54,6 +76,12 @@ pub(super) fn under<T>(due: Due, act: impl FnOnce() -> T) -> T {
 #[inline]
 pub(super) fn due() -> Option<Due> {
     DUE.try_with(Cell::get).ok().flatten()
+}
+
+/// Whether a retry is calling with the request of this URI, and names it in an error.
+#[inline]
+pub(crate) fn names(uri: &Uri) -> bool {
+    TOLD.try_with(Cell::get) == Ok(Told::Calling(place(uri)))
 }
 
 /// Says what a pending attempt knows.
@@ -105,7 +133,13 @@ pub(super) fn known() -> Known {
 
 /// Whether this poll is the last one.
 pub(crate) fn is_last_poll() -> bool {
-    LAST.try_with(Cell::get) == Ok(true)
+    TOLD.try_with(Cell::get) == Ok(Told::LastPoll)
+}
+
+#[inline]
+fn place(uri: &Uri) -> Place {
+    let authority = uri.authority().map_or("", Authority::as_str);
+    [authority.as_ptr(), uri.path().as_ptr()]
 }
 
 #[inline]

@@ -8,6 +8,7 @@
 use std::cell::Cell;
 
 use http::header::{ACCEPT, RANGE};
+use http::uri::{self, Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 
 use crate::error::Error;
@@ -33,12 +34,14 @@ pub(crate) struct Saved {
     parts: Option<Box<Parts>>,
 }
 
-/// The bytes are the URI, and headers if any were saved.
+/// The bytes are authority, path with query, and headers if any were saved.
 #[derive(Default)]
 struct Parts {
     method: Method,
-    /// Where the URI ends.
-    uri: usize,
+    scheme: Option<Scheme>,
+    /// Where the authority and the path with query end.
+    authority: usize,
+    target: usize,
     bytes: Vec<u8>,
     /// The values of sensitive headers, in their order. They are shared, and not among the bytes: those
     /// are used again, and are not wiped.
@@ -132,14 +135,17 @@ impl Saved {
             .map_or(&Method::GET, |parts| &parts.method)
     }
 
-    pub(super) fn uri(&self) -> Option<Uri> {
-        let parts = self.parts.as_ref()?;
-        Uri::try_from(parts.bytes.get(..parts.uri)?).ok()
+    /// The host with its port, or nothing.
+    pub(super) fn authority(&self) -> &str {
+        let parts = self.parts.as_ref();
+        parts
+            .and_then(|parts| parts.authority())
+            .unwrap_or_default()
     }
 
     /// Names the request in an error.
     pub(crate) fn note(&self, error: &mut Error) {
-        if let Some(uri) = self.uri() {
+        if let Some(uri) = self.parts.as_ref().and_then(|parts| parts.uri()) {
             error.facts_mut().note_request(self.method(), &uri);
         }
     }
@@ -149,7 +155,7 @@ impl Saved {
         let parts = self.parts.as_ref()?;
         let mut request = Request::new(body);
         *request.method_mut() = parts.method.clone();
-        *request.uri_mut() = self.uri()?;
+        *request.uri_mut() = parts.uri()?;
         *request.headers_mut() = parts.headers()?;
         Some(request)
     }
@@ -188,18 +194,16 @@ impl Parts {
         if self.method != *method {
             self.method = method.clone();
         }
+        self.scheme = uri.scheme().cloned();
         self.bytes.clear();
-        if let Some(scheme) = uri.scheme_str() {
-            self.bytes.extend_from_slice(scheme.as_bytes());
-            self.bytes.extend_from_slice(b"://");
-        }
         if let Some(authority) = uri.authority() {
             self.bytes.extend_from_slice(authority.as_str().as_bytes());
         }
+        self.authority = self.bytes.len();
         if let Some(target) = uri.path_and_query() {
             self.bytes.extend_from_slice(target.as_str().as_bytes());
         }
-        self.uri = self.bytes.len();
+        self.target = self.bytes.len();
     }
 
     /// A line for each header, as on the wire; of a sensitive one its name alone.
@@ -217,15 +221,25 @@ impl Parts {
         }
     }
 
+    fn uri(&self) -> Option<Uri> {
+        let (authority, target) = (self.authority()?, self.target()?);
+        let mut parts = uri::Parts::default();
+        parts.scheme = self.scheme.clone();
+        if !authority.is_empty() {
+            parts.authority = Some(Authority::try_from(authority).ok()?);
+        }
+        if !target.is_empty() {
+            parts.path_and_query = Some(PathAndQuery::try_from(target).ok()?);
+        }
+        Uri::from_parts(parts).ok()
+    }
+
     fn headers(&self) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
         let mut secrets = self.secrets.iter();
         // Neither names nor values have a line feed, and names no colon.
-        for line in self
-            .bytes
-            .get(self.uri..)?
-            .split_inclusive(|byte| *byte == b'\n')
-        {
+        let lines = self.bytes.get(self.target..)?;
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
             let mut parts = line.strip_suffix(b"\n")?.splitn(2, |byte| *byte == b':');
             let name = HeaderName::from_bytes(parts.next()?).ok()?;
             let value = match parts.next() {
@@ -235,6 +249,16 @@ impl Parts {
             headers.append(name, value);
         }
         Some(headers)
+    }
+
+    fn authority(&self) -> Option<&str> {
+        let bytes = self.bytes.get(..self.authority)?;
+        std::str::from_utf8(bytes).ok()
+    }
+
+    fn target(&self) -> Option<&str> {
+        let bytes = self.bytes.get(self.authority..self.target)?;
+        std::str::from_utf8(bytes).ok()
     }
 }
 
