@@ -558,8 +558,8 @@ async fn an_answer_that_is_held_until_the_deadline_says_what_was_waited_for() {
         tower::service_fn(|_: Request<()>| {
             let mut refused = Some(Error::new(Kind::InvalidToken, "it is revoked").answered());
             std::future::poll_fn(move |_| match refused.take_if(|_| !may_hold()) {
-                Some(refused) => std::task::Poll::Ready(Err::<Response<()>, _>(refused)),
-                None => std::task::Poll::Pending,
+                Some(refused) => Poll::Ready(Err::<Response<()>, _>(refused)),
+                None => Poll::Pending,
             })
         })
     };
