@@ -18,7 +18,7 @@ use tokio::{
     fs,
     time::{Instant, sleep, timeout},
 };
-use tower_tds::{Client, Error, Kind, Response, layers::errors::Retried};
+use tower_tds::{Client, Error, Kind, Response, layers::errors::Attempt};
 
 use crate::{
     ending::is_of_the_token,
@@ -106,8 +106,7 @@ impl Manner {
         let (attempts, outcome) = match outcome {
             Ok(response) => {
                 let response = response.into_http();
-                let retried = response.extensions().get::<Retried>();
-                let attempts = retried.map_or(1, |retried| retried.attempts());
+                let attempts = Attempt::of(response.extensions()).number();
                 (attempts, Ok(Response::from(response)))
             }
             Err(error) => (error.attempts(), Err(error)),

@@ -27,7 +27,7 @@ fuzz_target!(|input: &[u8]| {
         Ok(()) => unreachable!("a failure stays one"),
     };
     let error = judged(&headers);
-    assert!(error.is_auth(), "{error}");
+    assert_eq!(error.status(), Some(StatusCode::UNAUTHORIZED), "{error}");
     let message = error.message().unwrap_or_default();
     assert!(
         message.chars().count() <= 200 && !message.contains(char::is_control),

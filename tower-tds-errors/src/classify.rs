@@ -1,7 +1,7 @@
 //! Classification of answers: a table of statuses, refined by texts.
 
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, LOCATION, RETRY_AFTER};
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, StatusCode};
 
 use self::coding::Decoded;
 use self::hint::Hint;
@@ -74,7 +74,7 @@ pub(crate) fn error_of(
         kind
     };
     let text = message::text(&bytes).filter(|_| unread.is_none());
-    let said = text.map_or_else(Vec::new, |text| message::candidates(&text));
+    let said = text.map_or_else(Vec::new, message::candidates);
     // The header comes whole where the body may be cut, generic or translated.
     let challenges = challenge::errors(headers);
     let refined = challenges.iter().chain(&said).find_map(|text| {
@@ -105,16 +105,8 @@ pub(crate) fn error_of(
     facts.body = kept.to_vec().into();
     if status.is_redirection() {
         // What is no URI may be anything, a secret too.
-        let target: Option<Uri> =
-            text_of(headers, LOCATION.as_str()).and_then(|to| to.parse().ok());
+        let target = text_of(headers, LOCATION.as_str()).and_then(|to| to.parse().ok());
         facts.location = target.as_ref().map(redact::uri);
-        facts.target = target;
-    }
-    if status == StatusCode::RANGE_NOT_SATISFIABLE {
-        // `bytes */1234` (RFC 9110, section 15.5.17).
-        let range = text_of(headers, CONTENT_RANGE.as_str());
-        let length = range.and_then(|range| range.rsplit_once('/'));
-        facts.whole_length = length.and_then(|(_, length)| length.trim().parse().ok());
     }
     if let Some(wait) = wait {
         facts.set_retry_after(wait);

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
@@ -76,11 +76,6 @@ pub(crate) fn wall() -> SystemTime {
         reason = "a date from a server, or for a person, has no meaning on a monotonic clock"
     )]
     SystemTime::now()
-}
-
-/// The wall time after `wait`, unless the calendar ends before.
-pub(crate) fn wall_after(wait: Duration) -> Option<SystemTime> {
-    wall().checked_add(wait)
 }
 
 #[cfg(test)]

@@ -61,10 +61,8 @@ pub(crate) struct Facts {
     /// The coding in which the body was left.
     pub(crate) coding: Option<Box<str>>,
     pub(crate) request_id: Option<Box<str>>,
-    /// Where a redirect leads, redacted, and whether that is another origin.
+    /// Where a redirect leads, redacted.
     pub(crate) location: Option<Box<str>>,
-    pub(crate) target: Option<Uri>,
-    pub(crate) whole_length: Option<u64>,
     /// Those of the token that was refused, if a layer told them.
     pub(crate) roles: Option<Box<[Box<str>]>>,
     pub(crate) body: Bytes,
@@ -74,12 +72,8 @@ pub(crate) struct Facts {
     pub(crate) retry_at: Option<SystemTime>,
     pub(crate) method: Option<Method>,
     pub(crate) uri: Option<Box<str>>,
-    /// Scheme and authority as they were, to compare origins by.
-    pub(crate) origin: Option<Box<str>>,
     pub(crate) attempts: u32,
     pub(crate) elapsed: Option<Duration>,
-    /// The kinds of the failures before, the oldest first.
-    pub(crate) history: Box<[Kind]>,
     pub(crate) gave_up: Option<GiveUp>,
     /// What the deadline found the call waiting for.
     pub(crate) waited_for: Option<Cow<'static, str>>,
@@ -104,7 +98,7 @@ impl Error {
             Some(known) => {
                 let mut facts = known.facts().clone();
                 if facts.sent == Sent::Never {
-                    facts.sent = kind.sent();
+                    facts.sent = kind.row().sent;
                 }
                 facts.next = None;
                 facts.set_kind(kind);
@@ -174,7 +168,7 @@ impl Error {
         self.facts().kind
     }
 
-    /// Whether the same request, sent again, may succeed: [`Kind::is_retryable`].
+    /// Whether the same request, sent again, may succeed.
     ///
     /// It stays true when the attempts are used up; [`gave_up`](Self::gave_up) says that. What
     /// forbids it makes it false, and so does a [`Kind::Unauthorized`] whose body was cut: what came
@@ -203,24 +197,6 @@ impl Error {
         )
     }
 
-    /// Whether it is about the token or the credentials.
-    #[must_use]
-    pub fn is_auth(&self) -> bool {
-        use Kind::{
-            InvalidToken, MissingCredentials, MissingRole, TokenRefused, TokenUnavailable,
-            Unauthorized,
-        };
-        matches!(
-            self.kind(),
-            MissingCredentials
-                | InvalidToken
-                | Unauthorized
-                | MissingRole
-                | TokenUnavailable
-                | TokenRefused
-        )
-    }
-
     /// Whether no root certificate vouches for the server's: its CA has to be added to them.
     #[must_use]
     pub fn is_unknown_issuer(&self) -> bool {
@@ -229,8 +205,7 @@ impl Error {
             let text = error.to_string();
             text.contains("UnknownIssuer") || text.contains("unknown issuer")
         };
-        let mut causes = self.inner.source.iter();
-        self.kind() == Kind::Tls && causes.any(|source| source::chain(&**source).any(unknown))
+        self.kind() == Kind::Tls && self.causes().any(unknown)
     }
 
     /// Whether something took too long: an attempt, a limit, the service, or the call as a whole.
@@ -270,27 +245,10 @@ impl Error {
         &self.facts().body
     }
 
-    /// Whether the body had more than was read: it broke off, or met a bound.
-    #[must_use]
-    pub fn is_body_cut(&self) -> bool {
-        self.facts().is_cut
-    }
-
     /// Where a redirect leads: scheme, host, port and path, as far as they may be shown.
     #[must_use]
     pub fn location(&self) -> Option<&str> {
         self.facts().location.as_deref()
-    }
-
-    /// Whether a redirect leads to another server than the request went to, as to a login page.
-    #[must_use]
-    pub fn leaves_host(&self) -> bool {
-        let facts = self.facts();
-        let own = facts.origin.as_deref().and_then(|own| own.parse().ok());
-        let (Some(target), Some(own)) = (&facts.target, own) else {
-            return facts.target.is_some();
-        };
-        redact::server(target, &own) != redact::server(&own, &own)
     }
 
     /// The least wait before another attempt, counted from when the error came: what the service
@@ -310,18 +268,6 @@ impl Error {
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
         self.facts().request_id.as_deref()
-    }
-
-    /// The length of the whole resource, where a range outside of it was asked for.
-    #[must_use]
-    pub fn whole_length(&self) -> Option<u64> {
-        self.facts().whole_length
-    }
-
-    /// The method of the request that failed.
-    #[must_use]
-    pub fn method(&self) -> Option<&Method> {
-        self.facts().method.as_ref()
     }
 
     /// The URI of the request that failed: scheme, host, port and path, as far as they may be shown.
@@ -349,12 +295,6 @@ impl Error {
         self.facts().elapsed
     }
 
-    /// What the attempts before this one failed with, the oldest first: the first sixteen of them.
-    #[must_use]
-    pub fn history(&self) -> &[Kind] {
-        &self.facts().history
-    }
-
     /// Why the retry layer gave up, if there was one. An outer retry layer leaves such an error
     /// alone, so that nesting does not multiply requests.
     #[must_use]
@@ -374,12 +314,6 @@ impl Error {
         self.facts().received
     }
 
-    /// How many bytes the success had announced, told by [`Guard`](crate::Guard).
-    #[must_use]
-    pub fn expected(&self) -> Option<u64> {
-        self.facts().expected
-    }
-
     /// How it is retried: as its kind is, unless its words were cut.
     pub(crate) fn advice(&self) -> Advice {
         if self.kind() == Kind::Unauthorized && self.facts().is_cut {
@@ -393,6 +327,10 @@ impl Error {
     pub(crate) fn repeats_any_method(&self) -> bool {
         let told = [401, 408, 413, 421, 425];
         self.sent() == Sent::Never || self.status().is_some_and(|s| told.contains(&s.as_u16()))
+    }
+
+    pub(crate) fn from_kind(kind: Kind) -> Self {
+        Self::build(Facts::new(kind), None)
     }
 
     pub(crate) fn build(facts: Facts, source: Option<BoxError>) -> Self {
@@ -415,7 +353,7 @@ impl Facts {
     pub(crate) fn new(kind: Kind) -> Self {
         Self {
             kind,
-            sent: kind.sent(),
+            sent: kind.row().sent,
             attempts: 1,
             ..Self::default()
         }
@@ -431,7 +369,8 @@ impl Facts {
 
     pub(crate) fn set_retry_after(&mut self, wait: Duration) {
         self.retry_after = Some(wait);
-        self.retry_at = clock::wall_after(wait);
+        // None if the calendar ends before.
+        self.retry_at = clock::wall().checked_add(wait);
     }
 
     /// Notes the request, unless a layer nearer to the failure has.
@@ -439,9 +378,6 @@ impl Facts {
         if self.method.is_none() {
             self.method = Some(method.clone());
             self.uri = Some(redact::uri(uri));
-            let authority = uri.authority().map(|authority| authority.as_str());
-            let scheme = uri.scheme_str().unwrap_or("http");
-            self.origin = authority.map(|authority| format!("{scheme}://{authority}/").into());
         }
     }
 }

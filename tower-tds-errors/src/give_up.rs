@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Says why the retry layer made no further attempt.
+/// Says why the retry layer made no further attempt. Its text is a stable name, for logs and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GiveUp {
@@ -31,12 +31,6 @@ pub enum GiveUp {
 // === impl GiveUp ===
 
 impl GiveUp {
-    /// The stable name, for logs and metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        self.row().0
-    }
-
     /// The same for people; that a fatal failure was not retried goes without saying.
     pub(crate) const fn phrase(self) -> &'static str {
         self.row().1
@@ -74,6 +68,6 @@ impl GiveUp {
 
 impl fmt::Display for GiveUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        f.write_str(self.row().0)
     }
 }

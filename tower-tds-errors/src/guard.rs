@@ -126,7 +126,7 @@ impl GuardLayer {
     }
 
     /// Sets how many bytes a second have to come, as a mean over waits that together last as long as
-    /// a silence may. A reader who takes his time is not counted.
+    /// a silence may, looked at when bytes come. A reader who takes his time is not counted.
     #[must_use]
     pub const fn least_rate(mut self, bytes: NonZeroU32) -> Self {
         self.bounds.least = Some(bytes);

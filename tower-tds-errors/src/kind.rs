@@ -91,8 +91,7 @@ kinds! {
     /// use tower_tds_errors::Kind;
     ///
     /// assert_eq!(Kind::MissingRole.as_str(), "missing_role");
-    /// assert!(!Kind::MissingRole.is_retryable());
-    /// assert!(Kind::RateExceeded.is_retryable());
+    /// assert_eq!(Kind::RateExceeded.to_string(), "rate_exceeded");
     /// ```
     pub enum Kind {
         /// The request came without its token. No token is at fault, so none is thrown away.
@@ -209,18 +208,6 @@ impl Kind {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         self.row().name
-    }
-
-    /// Whether the same request, sent again, may succeed.
-    #[must_use]
-    pub const fn is_retryable(self) -> bool {
-        !matches!(self.row().advice, Advice::Never)
-    }
-
-    /// What a failure of this kind says about the request's having been sent, where no answer came.
-    #[must_use]
-    pub const fn sent(self) -> Sent {
-        self.row().sent
     }
 }
 

@@ -24,13 +24,12 @@ pub use self::give_up::GiveUp;
 pub use self::guard::body::GuardBody;
 pub use self::guard::{Guard, GuardLayer};
 pub use self::kind::{Kind, Sent};
-pub use self::retry::backoff::Backoff;
 pub use self::retry::budget::Budget;
 pub use self::retry::context::may_hold;
 #[cfg(feature = "tower-retry")]
 pub use self::retry::policy::RetryPolicy;
 pub use self::retry::replay::{CloneBody, Replay};
-pub use self::retry::request::{Attempt, Deadline, Repeat, Retried};
+pub use self::retry::request::{Attempt, Deadline, Repeat};
 pub use self::retry::saved::Asked;
 pub use self::retry::state::{RetryState, decide};
 pub use self::retry::{Failure, Retry, RetryLayer};

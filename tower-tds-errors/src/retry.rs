@@ -143,8 +143,8 @@ impl<E: Into<Error>> Failure for E {}
 // === impl RetryLayer ===
 
 impl RetryLayer {
-    /// Three attempts of up to a minute each, two minutes for all, the default [`Backoff`], waits of
-    /// up to 30 s, and bodies that are cloned.
+    /// Three attempts of up to a minute each, two minutes for all, waits of up to 30 s, and bodies
+    /// that are cloned.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -189,10 +189,15 @@ impl<P> RetryLayer<P> {
         self
     }
 
-    /// Sets the waits before retries of transient failures.
+    /// Sets the waits before retries of transient failures: 100 ms and 10 s where nobody does.
+    ///
+    /// The wait before retry `n`, counted from 0, is drawn evenly from nothing to `base * 2^n`, and
+    /// never above the cap: full jitter, so that the first retries of many requests that failed
+    /// together do not meet again. The draws are those of [`fastrand`] in the thread of the call's first
+    /// failure, so that a test repeats them by `fastrand::seed`.
     #[must_use]
-    pub const fn backoff(mut self, backoff: Backoff) -> Self {
-        self.settings.backoff = backoff;
+    pub const fn backoff(mut self, base: Duration, cap: Duration) -> Self {
+        self.settings.backoff = Backoff::new(base, cap);
         self
     }
 

@@ -11,8 +11,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tower::{Service, ServiceBuilder};
 use tower_tds_errors::{
-    Backoff, Budget, Classify, ClassifyLayer, Deadline, Error, GiveUp, Guard, GuardBody,
-    GuardLayer, Kind, Retry, RetryLayer, Sent,
+    Budget, Classify, ClassifyLayer, Deadline, Error, GiveUp, Guard, GuardBody, GuardLayer, Kind,
+    Retry, RetryLayer, Sent,
 };
 
 const _: () = assert!(size_of::<Error>() == size_of::<usize>());
@@ -53,10 +53,7 @@ fn a_stack_over_hyper_is_built_outside_a_runtime_and_keeps_the_body_type() {
         .attempts(NonZeroU32::MIN)
         .deadline(Duration::from_secs(60))
         .longest_wait(Duration::from_secs(5))
-        .backoff(Backoff::new(
-            Duration::from_millis(50),
-            Duration::from_secs(5),
-        ));
+        .backoff(Duration::from_millis(50), Duration::from_secs(5));
     let stack = ServiceBuilder::new()
         .layer(retry)
         .layer(ClassifyLayer::new())

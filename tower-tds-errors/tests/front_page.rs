@@ -131,7 +131,9 @@ async fn each_kind_is_retried_so() {
             let expected = if says("once, ") { 2 } else { 3 };
             match retried {
                 "no" => assert_eq!(times, 1, "{kind}"),
-                _ if says("by its caller") => assert!(kind.is_retryable(), "{kind}"),
+                _ if says("by its caller") => {
+                    assert!(Error::new(kind, "so").is_retryable(), "{kind}")
+                }
                 _ => assert_eq!(times, expected, "{kind}"),
             }
             if says("at once") && expected == 2 {
@@ -142,7 +144,7 @@ async fn each_kind_is_retried_so() {
                 assert!(wait > Duration::ZERO && wait < SECOND, "{kind}");
             }
             // That a token or a connection was the wrong one is known from the status.
-            let any = says("any method") && kind.sent() != Sent::Answered;
+            let any = says("any method") && Error::new(kind, "so").sent() != Sent::Answered;
             let (unsafe_times, _) = sent(kind, Method::POST).await;
             assert_eq!(unsafe_times, if any { times } else { 1 }, "{kind}");
         }

@@ -88,7 +88,11 @@ async fn a_body_that_ends_early_is_truncated_with_received_and_expected() {
     assert!(body.is_verifiable() && !body.is_end_stream());
     let error = body.collect().await.unwrap_err();
     assert_eq!(error.kind(), Kind::Truncated);
-    assert_eq!((error.received(), error.expected()), (Some(6), Some(10)));
+    assert_eq!(error.received(), Some(6));
+    assert!(
+        error.to_string().contains(" after 6 of 10 bytes"),
+        "{error}"
+    );
     assert_eq!(
         error.to_string(),
         "GET /: the answer broke off: fewer bytes came than were announced after 6 of 10 bytes; \
@@ -116,10 +120,7 @@ async fn a_body_that_says_nothing_for_the_idle_limit_stalls() {
     let error = body.frame().await.unwrap().unwrap_err();
     assert_eq!((error.kind(), error.received()), (Kind::Truncated, Some(3)));
     assert!(error.is_timeout() && error.is_retryable());
-    assert_eq!(
-        (start.elapsed(), error.expected()),
-        (Duration::from_secs(5), None)
-    );
+    assert_eq!(start.elapsed(), Duration::from_secs(5));
     assert!(body.frame().await.is_none() && body.is_end_stream());
 }
 
@@ -216,12 +217,16 @@ async fn over_a_socket(bytes: &str) -> (bool, Result<Bytes, Error>) {
 async fn an_answer_cut_off_on_the_wire_is_truncated_however_it_is_framed() {
     let length = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf";
     let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n";
-    for (answer, expected) in [(length, Some(100)), (chunks, None)] {
+    for (answer, came) in [
+        (length, " after 4 of 100 bytes"),
+        (chunks, " after 4 bytes"),
+    ] {
         let (verifiable, outcome) = over_a_socket(answer).await;
         let error = outcome.unwrap_err();
         assert!(verifiable);
         assert_eq!(error.kind(), Kind::Truncated, "{error:?}");
-        assert_eq!((error.received(), error.expected()), (Some(4), expected));
+        assert_eq!(error.received(), Some(4));
+        assert!(error.to_string().contains(came), "{error}");
     }
 }
 

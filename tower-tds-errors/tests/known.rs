@@ -20,7 +20,7 @@ use probe::{Probe, get, status_of};
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{
-    Attempt, ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, Kind, RetryLayer, Sent,
+    Attempt, ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, Kind, RetryLayer, Sent, may_hold,
 };
 
 /// A body that never says anything.
@@ -101,11 +101,11 @@ async fn a_status_whose_body_hangs_is_that_status_under_any_attempt_timeout_and_
                 let error = stack.oneshot(Request::new(())).await.map(drop).unwrap_err();
                 assert_eq!(error.kind(), kind, "{status} {bound}: {error}");
                 assert_eq!(error.status().map(|status| status.as_u16()), Some(status));
-                assert!(error.is_body_cut());
+                assert!(error.body().is_empty());
                 assert!(sends.contains(&seen.load(SeqCst)), "{status} {bound}");
                 if n == 1 {
                     assert!(start.elapsed() <= ms(bound), "{status} {bound}");
-                } else if kind.is_retryable() && hint.is_none() && status != 401 {
+                } else if error.is_retryable() && hint.is_none() && status != 401 {
                     assert_eq!(seen.load(SeqCst), 3, "{status} {bound}");
                 }
             }
@@ -550,4 +550,27 @@ async fn what_an_attempt_knew_is_not_said_of_the_next_one() {
     assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
     // Its first poll would send it.
     assert_eq!(polls.load(SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_held_until_the_deadline_says_what_was_waited_for() {
+    let held = || {
+        tower::service_fn(|_: Request<()>| {
+            let mut refused = Some(Error::new(Kind::InvalidToken, "it is revoked").answered());
+            std::future::poll_fn(move |_| match refused.take_if(|_| !may_hold()) {
+                Some(refused) => Poll::Ready(Err::<Response<()>, _>(refused)),
+                None => Poll::Pending,
+            })
+        })
+    };
+    let layer = RetryLayer::new().deadline(ms(2_000));
+    let error = layer.layer(held()).oneshot(Request::new(())).await;
+    // And a retry above passes on what one below says at the deadline of both.
+    let nested = layer.layer(RetryLayer::new().layer(held()));
+    let errors = [error, nested.oneshot(Request::new(())).await];
+    for error in errors.map(Result::unwrap_err) {
+        let ended = (error.kind(), error.gave_up());
+        assert_eq!(ended, (Kind::InvalidToken, Some(GiveUp::Deadline)));
+        assert_eq!(error.waited_for(), Some("another token"), "{error}");
+    }
 }

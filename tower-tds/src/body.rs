@@ -25,8 +25,8 @@ pin_project! {
     ///
     /// # Errors
     /// One that breaks off is no body: what came of it is not to be used. The error has
-    /// [`received`](Error::received), and [`expected`](Error::expected) where the service announced
-    /// a length, both as they were on the wire.
+    /// [`received`](Error::received), and its line the length that the service announced, both as they
+    /// were on the wire.
     /// - [`Kind::Truncated`](crate::Kind::Truncated): it ended early, or nothing came for as long as
     ///   [`Builder::guard`](crate::Builder::guard) allows, 30 s by default. Fetch it again.
     /// - [`Kind::Timeout`](crate::Kind::Timeout): it had not ended at a deadline for the whole.

@@ -16,7 +16,7 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_oidc_cc::TokenSource;
 use tower_service::Service;
-use tower_tds_errors::{Attempt, Error, Retried};
+use tower_tds_errors::{Attempt, Error};
 use tower_tds_limits::WaitCause;
 use tracing::{Span, field::Empty};
 
@@ -331,11 +331,8 @@ pub(crate) const CANCELLED: &str = "cancelled";
 fn note<R>(span: &Span, of: Of, ended: &Result<Response<R>, Error>) {
     let (status, attempts) = match ended {
         Ok(response) => {
-            let retried = response.extensions().get::<Retried>().copied();
-            (
-                Some(response.status()),
-                retried.map_or(1, Retried::attempts),
-            )
+            let attempts = Attempt::of(response.extensions()).number();
+            (Some(response.status()), attempts)
         }
         Err(error) => {
             span.record("error.type", error.kind().as_str());

@@ -5,7 +5,7 @@ use std::{error::Error as _, time::Duration};
 use http::{Method, Response, StatusCode};
 use tower::BoxError;
 use tower_oidc_cc::{Judge, Judgement, Rejection, TokenError};
-use tower_tds_errors::{Error, Kind, Retried, Sent, may_hold};
+use tower_tds_errors::{Attempt, Error, Kind, Sent, may_hold};
 use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
 
 /// Tells the token layer and the limits what a typed error says.
@@ -107,7 +107,7 @@ impl<B> Judge<Response<B>, LimitsError> for ReadError {
 fn check_order<B>(outcome: Result<&Response<B>, &Error>) {
     debug_assert!(
         match outcome {
-            Ok(response) => response.extensions().get::<Retried>().is_none(),
+            Ok(response) => response.extensions().get::<Attempt>().is_none(),
             Err(error) => error.elapsed().is_none(),
         },
         "the limits see what a retry layer ended: they have to be inside of it, so that each \

@@ -62,11 +62,11 @@ fn gzip(body: &[u8]) -> Vec<u8> {
 #[tokio::test]
 async fn a_body_that_breaks_off_ends_by_an_error_with_what_came_and_what_was_announced() {
     let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n";
-    for (answer, received, expected) in [
-        (LENGTH.into(), 4, Some(100)),
-        (chunks.into(), 4, None),
+    for (answer, received, came) in [
+        (LENGTH.into(), 4, " after 4 of 100 bytes"),
+        (chunks.into(), 4, " after 4 bytes"),
         // Bytes of the wire, and not those that the decoder had made of them.
-        (gzip(&GZIP[..16]), 16, Some(23)),
+        (gzip(&GZIP[..16]), 16, " after 16 of 23 bytes"),
     ] {
         let answer: Vec<u8> = answer;
         let server = Server::start(&answer).await;
@@ -74,10 +74,8 @@ async fn a_body_that_breaks_off_ends_by_an_error_with_what_came_and_what_was_ann
         assert!(body.is_verifiable());
         let error: Error = body.collect().await.expect_err("it breaks off");
         assert_eq!(error.kind(), Kind::Truncated, "{error:?}");
-        assert_eq!(
-            (error.received(), error.expected()),
-            (Some(received), expected)
-        );
+        assert_eq!(error.received(), Some(received));
+        assert!(error.to_string().contains(came), "{error}");
         assert!(error.is_retryable(), "by its caller, who has the part");
         assert_eq!(server.seen(), ["POST", "t1"], "by nobody else");
     }
@@ -182,7 +180,7 @@ async fn a_body_that_goes_silent_ends_by_an_error() {
         let start = Instant::now();
         let error = body.frame().await.expect("an end").expect_err("of silence");
         assert_eq!(error.kind(), Kind::Truncated, "{error:?}");
-        assert_eq!((error.received(), error.expected()), (Some(4), Some(100)));
+        assert_eq!(error.received(), Some(4));
         assert_eq!(start.elapsed().as_secs(), limit);
         assert!(body.frame().await.is_none());
         resume();

@@ -20,7 +20,7 @@ use tokio::{
 use tower::ServiceExt;
 use tower_tds::{
     Client, Credentials, Error, Kind, Limits, RequestBody,
-    layers::errors::{Backoff, RetryLayer, Sent},
+    layers::errors::{RetryLayer, Sent},
 };
 
 /// What the server does with a request, by the number of its connection and its own on that.
@@ -62,12 +62,16 @@ impl Server {
 
     /// A client of another service, with tokens from here.
     fn client_of(&self, url: &str, limits: Limits, attempts: u32) -> Client {
-        let soon = Backoff::new(Duration::from_millis(1), Duration::from_millis(1));
+        let soon = Duration::from_millis(1);
         let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
         Client::builder(&self.url, url, credentials)
             .loopback_http()
             .limits(limits)
-            .retry(RetryLayer::new().attempts(count(attempts)).backoff(soon))
+            .retry(
+                RetryLayer::new()
+                    .attempts(count(attempts))
+                    .backoff(soon, soon),
+            )
             .build()
             .expect("loopback is let through")
     }

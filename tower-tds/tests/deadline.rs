@@ -243,6 +243,8 @@ async fn a_401_that_waits_for_another_token_is_a_401_at_the_deadline() {
             "{error}"
         );
         assert_eq!(error.status().map(|status| status.as_u16()), Some(401));
+        let waited = error.waited_for().expect("it waited");
+        assert!(waited.contains("token"), "{error}");
         assert!(error.is_retryable() && error.is_timeout(), "{error:?}");
     }
     sleep(Duration::from_secs(600)).await;

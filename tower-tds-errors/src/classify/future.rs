@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Buf;
+use bytes::{Buf, BufMut};
 use http::{HeaderMap, Response, response};
 use http_body::Body;
 use pin_project_lite::pin_project;
@@ -15,7 +15,7 @@ use tower::BoxError;
 use super::service::Hook;
 use super::{error_of, is_page, is_success};
 use crate::clock::{self, Timer};
-use crate::error::{Error, Facts};
+use crate::error::Error;
 use crate::kind::Kind;
 use crate::retry::context::{self, Known};
 use crate::retry::saved::{Asked, Saved};
@@ -152,7 +152,7 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         let head = &*drain.head;
         // A success never comes here; if it did, its status would say so.
         let error = error_of(this.noted.asked, head.status, &head.headers, drain.bytes);
-        let mut error = error.unwrap_or_else(|| Error::build(Facts::new(Kind::Unrecognized), None));
+        let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
         error.facts_mut().is_cut |= !is_whole;
         this.noted.note(&mut error, Some(&head.headers));
         Poll::Ready(Err(error))
@@ -197,17 +197,12 @@ impl<R: Body> Drain<R> {
             let Some(Ok(frame)) = frame else {
                 return Poll::Ready(frame.is_none());
             };
-            let Ok(mut data) = frame.into_data() else {
+            let Ok(data) = frame.into_data() else {
                 continue;
             };
             let length = data.remaining();
-            while data.has_remaining() && this.bytes.len() < MOST_BYTES {
-                let room = MOST_BYTES.saturating_sub(this.bytes.len());
-                let chunk = data.chunk();
-                let chunk = chunk.get(..room).unwrap_or(chunk);
-                this.bytes.extend_from_slice(chunk);
-                data.advance(chunk.len());
-            }
+            let room = MOST_BYTES.saturating_sub(this.bytes.len());
+            this.bytes.put(data.take(room));
             let fits = length <= *this.left;
             // At least one, or a body of empty frames would never meet its bound.
             *this.left = this.left.saturating_sub(length.max(1));

@@ -1,31 +1,20 @@
 //! Finds the sentence in an error body, whatever the body is written in.
 
-use std::borrow::Cow;
 use std::str;
 
 use serde_json::Value;
 
 /// The text of a body, or nothing for what is none. A character that the byte bound cut in two is left
-/// out. What is in no encoding of Unicode is for who can read it: the status decides.
-pub(super) fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
-    let text = match bytes {
-        [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes),
-        [0xfe, 0xff, rest @ ..] => utf16(rest, u16::from_be_bytes),
-        _ => Cow::Borrowed(match str::from_utf8(bytes) {
-            Ok(text) => text,
-            // Any fault but the end of the bytes means that this is no UTF-8.
-            Err(error) if error.error_len().is_some() => return None,
-            Err(error) => str::from_utf8(bytes.get(..error.valid_up_to())?).ok()?,
-        }),
+/// out. What is no UTF-8 is for who can read it: the status decides.
+pub(super) fn text(bytes: &[u8]) -> Option<&str> {
+    let text = match str::from_utf8(bytes) {
+        Ok(text) => text,
+        // Any fault but the end of the bytes means that this is no UTF-8.
+        Err(error) if error.error_len().is_some() => return None,
+        Err(error) => str::from_utf8(bytes.get(..error.valid_up_to())?).ok()?,
     };
-    // A NUL means UTF-16 that does not say so, or an archive.
+    // A NUL means another encoding, or an archive.
     (!text.contains('\0')).then_some(text)
-}
-
-fn utf16<'a>(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Cow<'a, str> {
-    let (pairs, _) = bytes.as_chunks::<2>();
-    let units = pairs.iter().map(|pair| unit(*pair));
-    char::decode_utf16(units).map_while(Result::ok).collect()
 }
 
 /// What the body says, best first.
@@ -59,7 +48,7 @@ fn strings(value: &Value) -> Vec<String> {
         .get("error")
         .filter(|error| error.is_object())
         .unwrap_or(value);
-    let fields = KEYS.iter().filter_map(|key| nested.get(key)?.as_str());
+    let fields = KEYS.split(' ').filter_map(|key| nested.get(key)?.as_str());
     fields.map(str::to_owned).collect()
 }
 
@@ -126,15 +115,7 @@ fn stripped(text: &str) -> String {
 }
 
 /// Kong and most others; OAuth; Kong's `jwt` plugin on an expired token; RFC 9457.
-const KEYS: [&str; 7] = [
-    "message",
-    "error_description",
-    "error",
-    "Message",
-    "exp",
-    "detail",
-    "title",
-];
+const KEYS: &str = "message error_description error Message exp detail title";
 
 #[cfg(test)]
 mod tests;

@@ -303,16 +303,6 @@ fn the_gateways_own_id_is_the_one_to_quote() {
 }
 
 #[test]
-fn a_range_outside_of_the_resource_tells_its_length() {
-    let asked = map(&[("range", "bytes=9-")]);
-    for (range, length) in [("bytes */4", Some(4)), ("bytes */*", None), ("4", None)] {
-        let said = map(&[("content-range", range)]);
-        let answer = Answer::new(StatusCode::RANGE_NOT_SATISFIABLE, &said).asked(&asked);
-        assert_eq!(answer.error().unwrap().whole_length(), length, "{range}");
-    }
-}
-
-#[test]
 fn the_challenge_suffices_where_the_body_is_generic() {
     let mut headers = HeaderMap::new();
     let value = HeaderValue::from_static(r#"Bearer realm="kong",error="invalid token""#);
@@ -388,7 +378,7 @@ fn an_answer_in_zstd_means_what_its_status_says_and_its_line_names_the_coding() 
         assert_eq!((error.kind(), error.message()), (kind, None));
         assert!(error.to_string().contains(line), "{error}");
         // Who can read it, can.
-        assert_eq!((error.body(), error.is_body_cut()), (&zstd[..], false));
+        assert_eq!((error.body(), error.facts().is_cut), (&zstd[..], false));
     }
     headers.insert(
         "content-encoding",
@@ -431,26 +421,6 @@ fn a_redirect_says_where_it_leads_without_what_may_be_secret() {
 }
 
 #[test]
-fn a_redirect_to_another_host_is_told_from_one_on_the_same() {
-    let asked = http::Uri::from_static("https://api.example/v2?key=1");
-    for (target, leaves) in [
-        ("https://id.example/auth", true),
-        ("https://api.example:8443/v2", true),
-        ("http://API.example/v3", false),
-        ("/login", false),
-        ("", false),
-        ("//b.example/", true),
-        ("//api.example/v3", false),
-        ("https://api.example:443/", false),
-    ] {
-        let headers = map(&[("location", target)]);
-        let mut error = classify(Asked::default(), StatusCode::FOUND, &headers, "").unwrap_err();
-        error.facts_mut().note_request(&http::Method::GET, &asked);
-        assert_eq!(error.leaves_host(), leaves, "{target}");
-    }
-}
-
-#[test]
 fn the_body_is_there_for_who_can_read_it_and_in_no_text() {
     let body = r#"{"message":"no","detail":{"secret":"CANARY"}}"#;
     let error = classify(
@@ -461,7 +431,7 @@ fn the_body_is_there_for_who_can_read_it_and_in_no_text() {
     )
     .unwrap_err();
     assert_eq!(
-        (error.body(), error.is_body_cut()),
+        (error.body(), error.facts().is_cut),
         (body.as_bytes(), false)
     );
     assert!(!format!("{error} {error:?} {error:#?}").contains("CANARY"));
@@ -474,7 +444,7 @@ fn the_body_is_there_for_who_can_read_it_and_in_no_text() {
     )
     .unwrap_err();
     assert_eq!(
-        (error.body().len(), error.is_body_cut()),
+        (error.body().len(), error.facts().is_cut),
         (future::MOST_BYTES, true)
     );
 }

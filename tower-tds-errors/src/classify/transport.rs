@@ -22,25 +22,15 @@ enum Stage {
     Decoding,
 }
 
-/// What one link of the chain says.
-enum Said {
-    Nothing,
-    /// Where it happened; a link below may know more.
-    At(Stage),
-    Kind(Kind),
-    /// Another word on its being sent than the kind has.
-    Sent(Kind, Sent),
-}
+/// What is known of an error: its kind, and whether the request was sent.
+type Told = (Kind, Sent);
 
 /// Names the error by the first link of its chain that says something.
-pub(crate) fn kind(error: &(dyn StdError + 'static)) -> (Kind, Sent) {
+pub(crate) fn kind(error: &(dyn StdError + 'static)) -> Told {
     let mut stage = None;
     for link in chain(error) {
-        match said(link, stage) {
-            Said::Nothing => {}
-            Said::At(at) => stage = Some(at),
-            Said::Kind(kind) => return (kind, kind.sent()),
-            Said::Sent(kind, sent) => return (kind, sent),
+        if let Some(said) = said(link, &mut stage) {
+            return said;
         }
     }
     let kind = match stage {
@@ -52,62 +42,68 @@ pub(crate) fn kind(error: &(dyn StdError + 'static)) -> (Kind, Sent) {
         Some(Stage::Connected) if find::<hyper::Error>(error).is_some() => Kind::Reset,
         Some(Stage::Connected) | None => Kind::Unrecognized,
     };
-    (kind, kind.sent())
+    alone(kind)
 }
 
-fn said(link: &(dyn StdError + 'static), stage: Option<Stage>) -> Said {
+/// With what the kind says of its being sent.
+fn alone(kind: Kind) -> Told {
+    (kind, kind.row().sent)
+}
+
+/// What one link of the chain says, or else where it happened: a link below may know more.
+fn said(link: &(dyn StdError + 'static), at: &mut Option<Stage>) -> Option<Told> {
     if let Some(error) = link.downcast_ref::<legacy::Error>() {
-        return if error.is_connect() {
-            Said::At(Stage::Connecting)
-        } else if error.source().is_none() {
+        if !error.is_connect() && error.source().is_none() {
             // The client's own complaints about a request are its only errors without a cause.
-            Said::Kind(Kind::InvalidRequest)
+            return Some(alone(Kind::InvalidRequest));
+        }
+        let connecting = error.is_connect();
+        *at = Some(if connecting {
+            Stage::Connecting
         } else {
-            Said::At(Stage::Connected)
-        };
+            Stage::Connected
+        });
+        return None;
     }
     if let Some(error) = link.downcast_ref() {
-        return by_hyper(error, stage);
+        return by_hyper(error, at);
     }
+    let stage = *at;
     if let Some(error) = link.downcast_ref() {
         return by_io(error, stage);
     }
     #[cfg(feature = "http2")]
     if let Some(error) = link.downcast_ref() {
-        return by_h2(error, stage);
+        return Some(by_h2(error, stage));
     }
     #[cfg(feature = "reqwest")]
     if let Some(error) = link.downcast_ref() {
-        return by_reqwest(error);
+        return by_reqwest(error, at);
     }
     if link.is::<tower::timeout::error::Elapsed>() || link.is::<tokio::time::error::Elapsed>() {
-        return Said::Kind(timeout(stage));
+        return Some(alone(timeout(stage)));
     }
     if link.is::<tower::load_shed::error::Overloaded>() {
-        return Said::Kind(Kind::LimitTimeout);
+        return Some(alone(Kind::LimitTimeout));
     }
     if stage == Some(Stage::Connecting) {
         return connecting(link);
     }
     // The second has no type, but is as fatal as what is not recognised at all.
-    if link.is::<flate2::DecompressError>() || link.to_string() == "brotli error" {
-        return Said::Kind(Kind::Malformed);
-    }
-    Said::Nothing
+    let is_decoder = link.is::<flate2::DecompressError>() || link.to_string() == "brotli error";
+    is_decoder.then(|| alone(Kind::Malformed))
 }
 
 /// hyper-util and hyper-rustls keep the types of these to themselves. All say that there is no
 /// connection, which is known already, so their words can only make a kind finer.
-fn connecting(link: &(dyn StdError + 'static)) -> Said {
+fn connecting(link: &(dyn StdError + 'static)) -> Option<Told> {
     let words = link.to_string();
     if words == NO_PROXY_CREDENTIALS {
         // Any other word of a proxy that makes no tunnel may pass, as a gateway's 503 does.
-        Said::Sent(Kind::Rejected, Sent::Never)
-    } else if words.starts_with("invalid URL, ") || words.starts_with("unsupported scheme ") {
-        Said::Kind(Kind::InvalidRequest)
-    } else {
-        Said::Nothing
+        return Some((Kind::Rejected, Sent::Never));
     }
+    let invalid = words.starts_with("invalid URL, ") || words.starts_with("unsupported scheme ");
+    invalid.then(|| alone(Kind::InvalidRequest))
 }
 
 /// What took too long.
@@ -119,18 +115,18 @@ fn timeout(stage: Option<Stage>) -> Kind {
     }
 }
 
-fn by_hyper(error: &hyper::Error, stage: Option<Stage>) -> Said {
-    if stage == Some(Stage::Connecting) {
+fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<Told> {
+    if *at == Some(Stage::Connecting) {
         // A failed handshake. Its cause may say more.
-        return Said::Nothing;
+        return None;
     }
     let kind = if error.is_timeout() {
-        timeout(stage)
+        timeout(*at)
     } else if error.is_parse() {
         Kind::Malformed
     } else if error.is_user() {
         // Its body failed, say, after a part of it.
-        return Said::Sent(Kind::InvalidRequest, Sent::Unknown);
+        return Some((Kind::InvalidRequest, Sent::Unknown));
     } else if error.is_canceled() || error.is_closed() {
         // hyper cancels only what it has not begun to write.
         Kind::Connect
@@ -141,13 +137,14 @@ fn by_hyper(error: &hyper::Error, stage: Option<Stage>) -> Said {
     } else {
         // Errors of bodies have no predicate, and no other has these words.
         let body = error.to_string() == "error reading a body from connection";
-        return Said::At(if body { Stage::Body } else { Stage::Connected });
+        *at = Some(if body { Stage::Body } else { Stage::Connected });
+        return None;
     };
-    Said::Kind(kind)
+    Some(alone(kind))
 }
 
 /// The errors of sockets, and of what wraps its own in theirs.
-fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Said {
+fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<Told> {
     let connecting = stage == Some(Stage::Connecting);
     let reading = matches!(stage, Some(Stage::Body | Stage::Decoding));
     #[expect(
@@ -184,39 +181,37 @@ fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Said {
                 Kind::Reset
             }
         }
-        _ => return Said::Nothing,
+        _ => return None,
     };
-    Said::Kind(kind)
+    Some(alone(kind))
 }
 
 #[cfg(feature = "http2")]
-fn by_h2(error: &h2::Error, stage: Option<Stage>) -> Said {
+fn by_h2(error: &h2::Error, stage: Option<Stage>) -> Told {
     use h2::Reason;
 
-    if let Some(error) = error.get_io() {
-        return by_io(error, stage);
+    if let Some(said) = error.get_io().and_then(|error| by_io(error, stage)) {
+        return said;
     }
     match error.reason() {
         // "Closed prior to any processing having occurred" (RFC 9113, section 8.7): by a server that
         // has too many streams.
         Some(Reason::REFUSED_STREAM) if error.is_reset() && error.is_remote() => {
-            Said::Sent(Kind::Unavailable, Sent::Never)
+            (Kind::Unavailable, Sent::Never)
         }
         // h2 gives it to the streams above the last one that the server took, and only to them
         // where the server leaves in peace (RFC 9113, section 6.8).
-        Some(Reason::NO_ERROR) if error.is_go_away() && error.is_remote() => {
-            Said::Kind(Kind::Connect)
-        }
+        Some(Reason::NO_ERROR) if error.is_go_away() && error.is_remote() => alone(Kind::Connect),
         // The peer broke the protocol, says h2 here.
-        _ if error.is_library() => Said::Kind(Kind::Malformed),
-        _ if stage == Some(Stage::Body) => Said::Kind(Kind::Truncated),
-        _ => Said::Kind(Kind::Reset),
+        _ if error.is_library() => alone(Kind::Malformed),
+        _ if stage == Some(Stage::Body) => alone(Kind::Truncated),
+        _ => alone(Kind::Reset),
     }
 }
 
 /// Most of reqwest's errors wrap those of hyper, which say more.
 #[cfg(feature = "reqwest")]
-fn by_reqwest(error: &reqwest::Error) -> Said {
+fn by_reqwest(error: &reqwest::Error, at: &mut Option<Stage>) -> Option<Told> {
     let stage = if error.is_connect() {
         Stage::Connecting
     } else if error.is_decode() {
@@ -227,21 +222,21 @@ fn by_reqwest(error: &reqwest::Error) -> Said {
     } else {
         Stage::Connected
     };
-    if error.is_builder() {
-        Said::Kind(Kind::InvalidRequest)
+    let kind = if error.is_builder() {
+        Kind::InvalidRequest
     } else if error.is_redirect() {
-        Said::Kind(Kind::UnexpectedAnswer)
+        Kind::UnexpectedAnswer
     } else if error.is_timeout() {
-        Said::Kind(timeout(Some(stage)))
+        timeout(Some(stage))
     } else if let Some(status) = error.status() {
         let headers = http::HeaderMap::new();
-        let error = super::error_of(Asked::default(), status, &headers, b"");
-        error.map_or(Said::Nothing, |error| {
-            Said::Sent(error.kind(), Sent::Answered)
-        })
+        let error = super::error_of(Asked::default(), status, &headers, b"")?;
+        return Some((error.kind(), Sent::Answered));
     } else {
-        Said::At(stage)
-    }
+        *at = Some(stage);
+        return None;
+    };
+    Some(alone(kind))
 }
 
 /// What hyper-util says of a 407 to its CONNECT.

@@ -126,7 +126,7 @@ async fn a_wall_clock_that_is_set_by_a_day_changes_no_wait_and_no_deadline() {
 
     let (set, other, took_set) = under(&JUMPS, every_wait()).await;
     assert_eq!((set, took_set), (times, took));
-    assert_eq!(other.history(), error.history());
+    assert_eq!(other.attempts(), error.attempts());
 }
 
 #[tokio::test(start_paused = true)]

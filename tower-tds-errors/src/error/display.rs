@@ -4,6 +4,8 @@ use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
+use http::StatusCode;
+
 use super::redact::{cut, shown};
 use super::source::chain;
 use super::{Error, Facts};
@@ -16,8 +18,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.line(LONGEST_LINE))?;
         if f.alternate() {
-            let causes = self.inner.source.iter().flat_map(|source| chain(&**source));
-            for cause in causes.filter(|cause| !is_said(*cause)).take(DEEPEST) {
+            for cause in self.causes().filter(|cause| !is_said(*cause)).take(DEEPEST) {
                 if let Some(text) = shown(&cause.to_string()) {
                     write!(f, ": {text}")?;
                 }
@@ -74,15 +75,24 @@ impl Error {
     fn refusal(&self) -> Option<&(dyn StdError + 'static)> {
         #[expect(
             clippy::wildcard_enum_match_arm,
-            reason = "the others are no refusals of a token"
+            reason = "the others are no refusals of a token or of a limit"
         )]
         match self.kind() {
             Kind::InvalidToken => Some(&Refusal("invalid_token")),
             Kind::MissingRole => Some(&Refusal("insufficient_scope")),
             // One whose words were cut may have had its reason in them.
             Kind::Unauthorized if self.is_retryable() => Some(&Refusal("401 Unauthorized")),
+            Kind::RateExceeded => Some(&Refusal("423 Locked")),
+            Kind::Throttled | Kind::QuotaExhausted => Some(&Refusal("429 Too Many Requests")),
+            Kind::ConnectionLimit => Some(&Refusal("416 Range Not Satisfiable")),
             _ => None,
         }
+    }
+
+    /// What it comes of, and what that comes of.
+    pub(super) fn causes(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+        let source = self.inner.source.iter();
+        source.flat_map(|source| chain(&**source))
     }
 
     fn line(&self, most: usize) -> String {
@@ -122,22 +132,16 @@ impl Error {
         if self.is_unknown_issuer() {
             return "add its CA to the root certificates of the client";
         }
-        if kind == Kind::Rejected && self.is_by_proxy() {
+        // A proxy that refuses, and not the service.
+        let mut causes = self.causes().map(ToString::to_string);
+        if kind == Kind::Rejected && causes.any(|cause| cause == NO_PROXY_CREDENTIALS) {
             return "check user and password of the proxy";
         }
-        if kind == Kind::Rejected && facts.status.is_some_and(|s| s.as_u16() == 403) {
-            return "check what the key may do";
+        match facts.status.filter(|_| kind == Kind::Rejected) {
+            Some(StatusCode::FORBIDDEN) => "check what the key may do",
+            Some(StatusCode::RANGE_NOT_SATISFIABLE) => "ask for a range inside it",
+            _ => kind.row().next,
         }
-        if kind == Kind::Rejected && facts.whole_length.is_some() {
-            return "ask for a range inside it";
-        }
-        kind.row().next
-    }
-
-    /// Whether it is a proxy that refuses, and not the service.
-    fn is_by_proxy(&self) -> bool {
-        let mut causes = self.inner.source.iter().flat_map(|source| chain(&**source));
-        causes.any(|cause| cause.to_string() == NO_PROXY_CREDENTIALS)
     }
 
     /// The words of the deepest cause, or of one that names an address: that of the token endpoint,
@@ -146,13 +150,10 @@ impl Error {
         if self.facts().status.is_some() {
             return None;
         }
-        let causes = self.inner.source.iter().flat_map(|source| chain(&**source));
-        let causes = causes.filter(|cause| !is_said(*cause));
+        let causes = self.causes().filter(|cause| !is_said(*cause));
         // What stands behind a semicolon is advice, which this line has its own of.
-        let happened = |cause: &str| cause.split("; ").next().and_then(shown);
-        let told: Vec<_> = causes
-            .filter_map(|cause| happened(&cause.to_string()))
-            .collect();
+        let told = causes.filter_map(|cause| shown(cause.to_string().split("; ").next()?));
+        let told: Vec<_> = told.collect();
         let named = told.iter().position(|text| text.contains("://"));
         let at = named.or(told.len().checked_sub(1))?;
         let text = told.into_iter().nth(at)?;
@@ -180,12 +181,10 @@ impl Facts {
         }
         if let Some(roles) = &self.roles {
             let roles: Vec<_> = roles.iter().filter_map(|role| shown(role)).collect();
-            let roles = if roles.is_empty() {
-                String::from("no realm role")
-            } else {
-                format!("the realm roles {}", roles.join(", "))
+            match roles.join(", ").as_str() {
+                "" => say(format_args!(", the token carries no realm role")),
+                roles => say(format_args!(", the token carries the realm roles {roles}")),
             };
-            say(format_args!(", the token carries {roles}"));
         }
         if let Some(message) = &self.message {
             say(format_args!(", the service says \"{message}\""));

@@ -30,24 +30,6 @@ pub(crate) fn uri(uri: &Uri) -> Box<str> {
     shown.into_boxed_str()
 }
 
-/// Host, and port if it is not the usual one, by which two URIs lead to the same server. What a
-/// relative one leaves out is `base`'s.
-pub(crate) fn server(uri: &Uri, base: &Uri) -> (String, Option<u16>) {
-    // `//host/path` has no scheme, and no authority to `Uri`.
-    let named = uri.path().strip_prefix("//");
-    let named = named.and_then(|rest| rest.split('/').next()?.parse().ok());
-    let named: Option<http::uri::Authority> = named;
-    let authority = uri.authority().or(named.as_ref()).or(base.authority());
-    let scheme = uri.scheme_str().or(base.scheme_str()).unwrap_or_default();
-    let usual = if scheme == "https" { 443 } else { 80 };
-    let port = authority.and_then(|authority| authority.port_u16());
-    let host = authority.map_or("", |authority| authority.host());
-    (
-        host.to_ascii_lowercase(),
-        port.filter(|port| *port != usual),
-    )
-}
-
 /// An id of hexadecimal digits, as gateways draw them.
 pub(crate) fn id(value: &str) -> Option<Box<str>> {
     let plain = |c: u8| c.is_ascii_hexdigit() || c == b'-';
@@ -95,112 +77,89 @@ pub(crate) fn escaped(text: &str) -> Box<str> {
     shown.into_boxed_str()
 }
 
+/// What the run of letters before means for the next one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    /// It names what is a secret if a value is given to it, by `=` or `:`.
+    Name,
+    /// It names a secret, which follows.
+    Secret,
+}
+
 /// Takes out what a server may have echoed: what follows the name of a scheme or of a secret, the
 /// path and query of URLs, and long runs.
 fn scrubbed(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
-    let mut secret_next = false;
-    let mut key_before = false;
-    let mut secret_line = false;
-    for word in text.split_inclusive(char::is_whitespace) {
-        let body = word.trim_end();
-        let space = word.get(body.len()..).unwrap_or_default();
-        let name = body.trim_matches(|c: char| c.is_ascii_punctuation());
+    let mut before = Before::Nothing;
+    // Whether there is a slash in the word so far: what follows a `?` or a `;` is then a query.
+    let mut is_path = false;
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|c| !is_token(c)).unwrap_or(rest.len());
+        let (run, after) = rest.split_at(end.max(first.len_utf8()));
+        rest = after;
+        if end == 0 {
+            kept.push(first);
+            is_path = !first.is_whitespace() && (is_path || first == '/');
+            if before == Before::Name && matches!(first, '=' | ':') {
+                before = Before::Secret;
+            }
+            if is_path && matches!(first, '?' | ';') {
+                rest = hide(rest, char::is_whitespace, &mut kept);
+            }
+            continue;
+        }
+        let name = run.trim_matches(|c: char| c.is_ascii_punctuation());
         let name = name.to_ascii_lowercase();
-        let scheme = SCHEMES.contains(&&*name);
-        let names = scheme || SECRETS.contains(&&*name);
-        let sign = matches!(body, "=" | ":" | "=>" | "->");
-        let told = secret_next && !body.is_empty() && !names && !sign;
-        if told || (secret_line && !body.is_empty()) {
+        let ends = |names: &str| names.split(' ').any(|known| name.ends_with(known));
+        let opens = SCHEMES.split(' ').any(|known| name == known) || ends(SECRETS);
+        // `client_secret is …`, and the sign that stands alone.
+        let joins = ["", "is", "was", "set", "to"].contains(&&*name);
+        if before == Before::Secret && !opens && !joins {
+            rest = hide(rest, char::is_whitespace, &mut kept);
+            before = Before::Nothing;
+        } else if rest.starts_with("://") {
+            rest = address(run, rest, &mut kept);
+            before = Before::Nothing;
+        } else if !opens && is_drawn_or_long(run) {
             kept.push_str(REDACTED);
         } else {
-            scrub_word(body, &mut kept);
+            kept.push_str(run);
+            if name.ends_with("cookie") && rest.starts_with([':', '=']) {
+                // It has as many as it likes.
+                rest = hide(rest, |c| c == '\n', &mut kept);
+            } else if opens {
+                before = Before::Secret;
+            } else if !joins {
+                let is_name = !is_path && ends(KEYS);
+                before = if is_name {
+                    Before::Name
+                } else {
+                    Before::Nothing
+                };
+            }
         }
-        kept.push_str(space);
-        // `token: …`, `client_secret is …`, and the sign that stands alone.
-        let joins = sign || matches!(body, "" | "is" | "was" | "set" | "to");
-        let key = is_key(&name);
-        let opens = (key && body.ends_with([':', '='])) || (key_before && sign);
-        key_before = key || (key_before && body.is_empty());
-        // `Authorization:Bearer …`, in whatever quotes.
-        let last = body.rsplit(|c: char| !c.is_ascii_alphanumeric());
-        let scheme_last = last.into_iter().find(|part| !part.is_empty());
-        let scheme_last = scheme_last
-            .is_some_and(|last| SCHEMES.iter().any(|name| last.eq_ignore_ascii_case(name)));
-        secret_next = names || opens || scheme_last || (secret_next && joins);
-        // A cookie's line has as many as it likes.
-        let cookies = name.rsplit(|c: char| !c.is_ascii_alphanumeric()).next() == Some("cookie");
-        secret_line =
-            (secret_line || (cookies && body.ends_with([':', '=']))) && !space.contains('\n');
     }
     kept
 }
 
-fn scrub_word(word: &str, kept: &mut String) {
-    // The parser of URIs knows where the host ends; quotes and brackets around are no part of it.
-    if let Some((before, rest)) = word.split_once("://") {
-        let opens = |c: char| !c.is_ascii_alphanumeric();
-        let at = before.rfind(opens).map_or(0, |at| at.saturating_add(1));
-        let (before, scheme) = before.split_at_checked(at).unwrap_or(("", before));
-        let end = rest.find(['"', '\'', '>', ')', ']', ',']);
-        let (address, after) = rest.split_at(end.unwrap_or(rest.len()));
-        let parsed = format!("{scheme}://{address}").parse::<Uri>();
-        scrub_word(before, kept);
-        kept.push_str(&parsed.map_or_else(|_| REDACTED.into(), |parsed| uri(&parsed)));
-        // A comma is a sign of addresses, too: what stands right behind it may be the query.
-        let goes_on = after.len() > 1 && after.contains(['?', '&', '=']) && !after.contains("://");
-        if goes_on && after.starts_with([',', '\'', ')']) {
-            kept.push_str(REDACTED);
-        } else {
-            scrub_word(after, kept);
-        }
-        return;
-    }
-    let lower = word.to_ascii_lowercase();
-    // What is encoded outside of an address may be anything.
-    if ["%3d", "%3a", "%3f", "%2f"]
-        .iter()
-        .any(|sign| lower.contains(sign))
-    {
-        kept.push_str(REDACTED);
-        return;
-    }
-    let query = word
-        .find('?')
-        .filter(|at| word.get(..*at).is_some_and(|path| path.contains('/')));
-    let valued = |name: &&str| {
-        lower.match_indices(*name).find_map(|(at, _)| {
-            let end = at.saturating_add(name.len());
-            let value = lower.get(end..)?.trim_start_matches(['"', '\'', '\\']);
-            let told = !value
-                .trim_start_matches(['=', ':', '"', '\'', '\\'])
-                .is_empty();
-            (value.starts_with(['=', ':']) && told).then_some(end)
-        })
-    };
-    let names = KEYS.iter().chain(&SECRETS).chain(&SCHEMES);
-    let form = names.filter_map(valued).min();
-    let cut = query.into_iter().chain(form).min().unwrap_or(word.len());
-    let (clear, secret) = word.split_at_checked(cut).unwrap_or((word, ""));
-    let matrix = clear.contains('/') && clear.contains(';');
-    for run in clear.split_inclusive(|c| !is_token(c)) {
-        if matrix || run.len() > LONGEST_RUN || run.starts_with("eyJ") || is_drawn(run) {
-            kept.push_str(REDACTED);
-            kept.extend(run.chars().next_back().filter(|c| !is_token(*c)));
-        } else {
-            kept.push_str(run);
-        }
-    }
-    if !secret.is_empty() {
-        kept.push_str(REDACTED);
-    }
+/// Puts down that something was taken out, and goes on where it ends.
+fn hide<'a>(text: &'a str, ends: fn(char) -> bool, kept: &mut String) -> &'a str {
+    kept.push_str(REDACTED);
+    let end = text.find(ends).unwrap_or(text.len());
+    text.split_at(end).1
 }
 
-/// Whether what has this name is a secret: by the end of it, however its words are joined.
-fn is_key(name: &str) -> bool {
-    // A path is a place, whatever it ends by.
-    let mut keys = KEYS.iter().chain(&SECRETS);
-    !name.contains('/') && keys.any(|key| name.ends_with(key))
+/// Puts down an address, as far as it may be shown, and goes on where it ends.
+fn address<'a>(scheme: &str, rest: &'a str, kept: &mut String) -> &'a str {
+    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '<' | '>');
+    let (word, _) = rest.split_at(rest.find(ends).unwrap_or(rest.len()));
+    // What it is put in, and what the sentence goes on with.
+    let word = word.trim_end_matches(|c: char| c.is_ascii_punctuation() && c != '/');
+    let parsed = format!("{scheme}{word}").parse();
+    kept.push_str(&parsed.map_or_else(|_| REDACTED.into(), |parsed| uri(&parsed)));
+    rest.split_at(word.len()).1
 }
 
 /// Whether a segment of a path may be shown: short, of letters and digits, and not drawn.
@@ -218,9 +177,15 @@ fn is_drawn(run: &str) -> bool {
         && has(u8::is_ascii_digit)
 }
 
-/// The characters of base64url and of JWTs.
+/// Whether a run of a text is a token, a key, or encoded, which may be anything.
+fn is_drawn_or_long(run: &str) -> bool {
+    let is_encoded = || run.contains('%') && run.len() > LONGEST_PERCENTAGE;
+    run.len() > LONGEST_RUN || run.starts_with("eyJ") || is_drawn(run) || is_encoded()
+}
+
+/// The characters of base64url, of JWTs, and of what is encoded.
 fn is_token(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '+' | '=')
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '+' | '%')
 }
 
 /// Control characters, and what reorders or hides text in a terminal: Unicode's bidirectional
@@ -245,6 +210,9 @@ pub(crate) const LONGEST: usize = 200;
 /// Longer runs without a break are tokens or keys: a UUID has 36 characters.
 const LONGEST_RUN: usize = 40;
 
+/// As in 99.99%.
+const LONGEST_PERCENTAGE: usize = 6;
+
 /// Names of resources are words; what is longer may be a key.
 const LONGEST_SEGMENT: usize = 24;
 
@@ -255,56 +223,16 @@ const LONGEST_ID: usize = 64;
 const SHORTEST_DRAWN: usize = 16;
 
 /// The registry of RFC 9110, section 16.4.1, as of 2026. Written in any case.
-const SCHEMES: [&str; 16] = [
-    "basic",
-    "bearer",
-    "concealed",
-    "digest",
-    "dpop",
-    "gnap",
-    "hoba",
-    "mutual",
-    "negotiate",
-    "ntlm",
-    "oauth",
-    "privatetoken",
-    "scram-sha-1",
-    "scram-sha-256",
-    "vapid",
-    "aws4-hmac-sha256",
-];
+const SCHEMES: &str = "basic bearer concealed digest dpop gnap hoba mutual negotiate ntlm oauth \
+    privatetoken scram-sha-1 scram-sha-256 vapid aws4-hmac-sha256";
 
-/// Names after which the next word is a secret, whatever stands in between.
-const SECRETS: [&str; 12] = [
-    "authorization",
-    "client_secret",
-    "access_token",
-    "refresh_token",
-    "id_token",
-    "client_assertion",
-    "password",
-    "api_key",
-    "api-key",
-    "x-api-key",
-    "apikey",
-    "cookie",
-];
+/// Ends of names after which the next word is a secret, whatever stands in between.
+const SECRETS: &str = "authorization client_secret access_token refresh_token id_token client_assertion \
+    password api_key api-key apikey cookie";
 
-/// Names whose value is a secret, where one is given to them by `=` or `:`.
-const KEYS: [&str; 12] = [
-    "secret",
-    "token",
-    "passwd",
-    "pwd",
-    "key",
-    "code",
-    "session",
-    "sid",
-    "signature",
-    "sig",
-    "credential",
-    "assertion",
-];
+/// Ends of names whose value is a secret, where one is given to them by `=` or `:`.
+const KEYS: &str =
+    "secret token passwd pwd key code session sid signature sig credential assertion";
 
 #[cfg(test)]
 mod tests;

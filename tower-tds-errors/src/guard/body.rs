@@ -16,9 +16,9 @@ use tower::BoxError;
 
 use super::Bounds;
 use crate::clock::{self, Timer};
-use crate::error::{Error, Facts};
+use crate::error::Error;
 use crate::give_up::GiveUp;
-use crate::kind::{Kind, Sent};
+use crate::kind::Kind;
 use crate::retry::saved::Line;
 
 pin_project! {
@@ -30,8 +30,7 @@ pin_project! {
     ///
     /// # Errors
     ///
-    /// Each has [`received`](Error::received), and [`expected`](Error::expected) where the service
-    /// announced a length. The part that came is not to be used.
+    /// Each has [`received`](Error::received). The part that came is not to be used.
     ///
     /// - [`Kind::Truncated`]: the body ended early, went silent, or was too slow. Fetch it again.
     /// - [`Kind::Timeout`]: it had not ended at the [deadline](crate::Deadline::whole) of the call.
@@ -56,7 +55,11 @@ pin_project! {
     struct Waits {
         #[pin]
         timer: Timer,
-        stretch: Wait,
+        // When the wait began that is going on, if one is.
+        since: Option<Instant>,
+        // How long it was waited for since the rate was last looked at, and what came.
+        waited: Duration,
+        bytes: u64,
     }
 }
 
@@ -69,15 +72,6 @@ pub(super) enum Framing {
     Marked,
     /// By the end of the connection alone.
     Open,
-}
-
-/// How long the body was waited for, and what came of it, since the rate was last looked at.
-#[derive(Default)]
-struct Wait {
-    /// When the wait began that is going on, if one is.
-    since: Option<Instant>,
-    before: Duration,
-    bytes: u64,
 }
 
 // === impl Framing ===
@@ -170,34 +164,20 @@ impl<R> GuardBody<R> {
             .waits
             .get_or_insert_with(|| Box::pin(Waits::new(received)));
         let mut waits = waits.as_mut().project();
-        let stretch = waits.stretch;
-        let now = clock::now();
-        if stretch.since.is_none() {
-            stretch.since = Some(now);
+        if waits.since.is_none() {
+            let now = clock::now();
+            *waits.since = Some(now);
             let silent = now.checked_add(this.bounds.idle);
-            let end = silent
-                .into_iter()
-                .chain(*this.until)
-                .chain(stretch.slow_at(*this.bounds, now));
-            waits.timer.as_mut().set(end.min());
+            let end = silent.into_iter().chain(*this.until).min();
+            waits.timer.as_mut().set(end);
         }
         ready!(waits.timer.poll(cx));
-        let now = clock::now();
-        let since = stretch.since.unwrap_or(now);
-        if this.until.is_some_and(|until| until <= now) {
-            return Poll::Ready(overdue());
-        }
-        if now.saturating_duration_since(since) >= this.bounds.idle {
-            return Poll::Ready(late("no bytes came for as long as is waited for"));
-        }
-        stretch.pause(now);
-        if stretch.is_slow(*this.bounds) {
-            return Poll::Ready(late(SLOW));
-        }
-        // A stretch of waits is over, and enough came in it.
-        *stretch = Wait::default();
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        let is_over = this.until.is_some_and(|until| until <= clock::now());
+        Poll::Ready(if is_over {
+            overdue()
+        } else {
+            late("no bytes came for as long as is waited for")
+        })
     }
 }
 
@@ -229,9 +209,9 @@ where
                 let length = u64::try_from(length).unwrap_or(u64::MAX);
                 *this.received = this.received.saturating_add(length);
                 let bounds = *this.bounds;
-                let waits = this.waits.as_mut().map(|waits| waits.as_mut().project());
-                if waits.is_some_and(|waits| waits.stretch.came(length, bounds)) {
-                    let error = late(SLOW);
+                let waits = this.waits.as_mut();
+                if waits.is_some_and(|waits| waits.as_mut().came(length, bounds)) {
+                    let error = late("fewer bytes a second came than are asked for");
                     return Poll::Ready(Some(Err(self.broken(error))));
                 }
                 return Poll::Ready(Some(Ok(frame)));
@@ -282,54 +262,31 @@ impl<R> fmt::Debug for GuardBody<R> {
 // === impl Waits ===
 
 impl Waits {
-    fn new(received: u64) -> Self {
-        // What came without a wait came in this stretch, too.
-        let stretch = Wait {
-            bytes: received,
-            ..Wait::default()
-        };
+    /// What came without a wait counts for the first of them.
+    const fn new(received: u64) -> Self {
         Self {
             timer: Timer::new(),
-            stretch,
-        }
-    }
-}
-
-// === impl Wait ===
-
-impl Wait {
-    /// So many bytes came. Says whether a stretch is over with too little.
-    fn came(&mut self, length: u64, bounds: Bounds) -> bool {
-        self.bytes = self.bytes.saturating_add(length);
-        if self.since.is_none() {
-            return false;
-        }
-        self.pause(clock::now());
-        self.is_slow(bounds)
-    }
-
-    /// When the waits of this stretch will have lasted as long as a silence may, if a rate is asked.
-    fn slow_at(&self, bounds: Bounds, now: Instant) -> Option<Instant> {
-        bounds.least?;
-        now.checked_add(bounds.idle.saturating_sub(self.before))
-    }
-
-    /// Ends the wait that is going on.
-    fn pause(&mut self, now: Instant) {
-        if let Some(since) = self.since.take() {
-            let waited = now.saturating_duration_since(since);
-            self.before = self.before.saturating_add(waited);
+            since: None,
+            waited: Duration::ZERO,
+            bytes: received,
         }
     }
 
-    /// Whether the stretch is over with too little. One that is over with enough begins anew.
-    fn is_slow(&mut self, bounds: Bounds) -> bool {
-        let Some(least) = bounds.least.filter(|_| self.before >= bounds.idle) else {
+    /// So many bytes came. Says whether they are too few for as long as they were waited for.
+    fn came(self: Pin<&mut Self>, length: u64, bounds: Bounds) -> bool {
+        let this = self.project();
+        *this.bytes = this.bytes.saturating_add(length);
+        let Some(since) = this.since.take() else {
             return false;
         };
-        let asked = u128::from(least.get()).saturating_mul(self.before.as_millis());
-        let came = u128::from(self.bytes).saturating_mul(1000);
-        *self = Self::default();
+        let wait = clock::now().saturating_duration_since(since);
+        *this.waited = this.waited.saturating_add(wait);
+        let Some(least) = bounds.least.filter(|_| *this.waited >= bounds.idle) else {
+            return false;
+        };
+        let asked = u128::from(least.get()).saturating_mul(this.waited.as_millis());
+        let came = u128::from(*this.bytes).saturating_mul(1000);
+        (*this.waited, *this.bytes) = (Duration::ZERO, 0);
         came < asked
     }
 }
@@ -340,11 +297,9 @@ fn late(why: &'static str) -> Error {
 }
 
 fn overdue() -> Error {
-    let mut facts = Facts::new(Kind::Timeout);
-    facts.sent = Sent::Answered;
+    let mut error = Error::from_kind(Kind::Timeout).answered();
+    let facts = error.facts_mut();
     facts.gave_up = Some(GiveUp::Deadline);
     facts.waited_for = Some("the rest of the body".into());
-    Error::build(facts, None)
+    error
 }
-
-const SLOW: &str = "fewer bytes a second came than are asked for";

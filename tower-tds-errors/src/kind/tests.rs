@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use super::Kind;
+use super::{Advice, Kind};
 use crate::GiveUp;
 
 #[test]
@@ -60,7 +60,7 @@ fn names_stay_as_they_are_from_release_to_release() {
         (GiveUp::NotReady, "not_ready"),
         (GiveUp::Forbidden, "forbidden"),
     ] {
-        assert_eq!(stop.as_str(), name);
+        assert_eq!(stop.to_string(), name);
     }
 }
 
@@ -79,7 +79,7 @@ fn phrases_are_lower_case_fragments() {
 fn fatal_kinds_are_the_ones_that_no_second_try_cures() {
     let fatal: Vec<_> = Kind::ALL
         .iter()
-        .filter(|kind| !kind.is_retryable())
+        .filter(|kind| kind.row().advice == Advice::Never)
         .collect();
     assert_eq!(
         fatal,

@@ -4,27 +4,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-/// Exponential backoff with full jitter.
-///
-/// The wait before retry `n`, counted from 0, is drawn evenly from nothing to `base * 2^n`, and never
-/// above the cap. It spreads a crowd best, and with it the first retries of many requests that failed
-/// together do not meet again.
-///
-/// The draws are those of [`fastrand`] in the thread of the call's first failure, so that a test
-/// repeats them by `fastrand::seed`.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use tower_tds_errors::{Backoff, RetryLayer};
-///
-/// let backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
-/// let layer = RetryLayer::new().backoff(backoff);
-/// # drop(layer);
-/// ```
+/// Exponential backoff with full jitter. It spreads a crowd best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
+pub(super) struct Backoff {
     base: Duration,
     cap: Duration,
 }
@@ -33,8 +15,7 @@ pub struct Backoff {
 
 impl Backoff {
     /// Waits up to `base` before the first retry, and never longer than `cap`.
-    #[must_use]
-    pub const fn new(base: Duration, cap: Duration) -> Self {
+    pub(super) const fn new(base: Duration, cap: Duration) -> Self {
         Self { base, cap }
     }
 

@@ -107,7 +107,7 @@ impl Budget {
     pub(super) fn deposit(&self, uri: &Uri) {
         // All a request costs while no host has had a retry lately.
         if self.ledger.has_debts() {
-            self.deposit_at(uri, clock::now);
+            self.deposit_at(uri, clock::now());
         }
     }
 
@@ -124,7 +124,7 @@ impl Budget {
     }
 
     #[cold]
-    fn deposit_at(&self, uri: &Uri, now: impl FnOnce() -> Instant) {
+    fn deposit_at(&self, uri: &Uri, now: Instant) {
         let worth = self.rates.deposit();
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         self.ledger.repay(&host(authority), worth, &self.rates, now);
@@ -151,7 +151,7 @@ impl Drop for Price {
     fn drop(&mut self) {
         if !self.is_spent {
             let Budget { rates, ledger } = &self.budget;
-            ledger.repay(&self.host, rates.price(), rates, clock::now);
+            ledger.repay(&self.host, rates.price(), rates, clock::now());
         }
     }
 }

@@ -7,14 +7,15 @@ use std::time::Duration;
 use http::{Extensions, Request, Response, Version};
 use tokio::time::Instant;
 
+use super::context::Known;
 use super::replay::Replay;
-use super::request::{Attempt, Due, Repeat, Retried, SeenTo, Until};
+use super::request::{Attempt, Due, Repeat, SeenTo, Until};
 use super::saved::Saved;
 use super::state::{Repeats, RetryState};
 use super::{Shared, context};
 use crate::classify::{error_of, is_success};
 use crate::clock;
-use crate::error::{Error, Facts};
+use crate::error::Error;
 use crate::give_up::GiveUp;
 use crate::kind::{Kind, Sent};
 
@@ -51,6 +52,8 @@ struct Past {
 pub(super) enum At {
     Readying,
     Calling,
+    /// Its attempt holds an answer until there is another token.
+    Holding,
     Sleeping,
 }
 
@@ -128,12 +131,11 @@ impl<B, P> Call<B, P> {
         let (Some(past), Some(copy)) = (&mut self.past, &mut self.copy) else {
             return Err(self.give_up(GiveUp::NotReplayable));
         };
-        let number = past.state.attempts();
-        let after = past.failure.as_ref().map(Error::kind);
+        let attempt = past.attempt();
         // One more than the attempts, for the one that is not counted.
-        let more = number <= self.shared.settings.attempts.get();
+        let more = attempt.number <= self.shared.settings.attempts.get();
         let replay = more.then_some(&self.shared.replay);
-        let Some(request) = copy.request(Attempt { number, after }, replay) else {
+        let Some(request) = copy.request(attempt, replay) else {
             // One of its headers was never valid.
             return Err(self.give_up(GiveUp::NotReplayable));
         };
@@ -169,17 +171,15 @@ impl<B, P> Call<B, P> {
         }
         if let Some(past) = &mut self.past {
             past.state.spending.succeeded();
-            let attempts = past.state.attempts();
-            let elapsed = self.elapsed();
-            tracing::debug!(attempts, "request succeeded");
-            let retried = Retried { attempts, elapsed };
-            response.extensions_mut().insert(retried);
+            let attempt = past.attempt();
+            tracing::debug!(attempts = attempt.number, "request succeeded");
+            response.extensions_mut().insert(attempt);
         }
         Ok(response)
     }
 
     /// When the wait for the next attempt is over, or the error to end with.
-    pub(super) fn failed(&mut self, error: Error) -> Result<Option<Instant>, Error> {
+    pub(super) fn failed(&mut self, mut error: Error, at: At) -> Result<Option<Instant>, Error> {
         // A layer below has forbidden it at this very attempt: what the call took is still to be said.
         // Any other was settled by a retry below; twice the layers are not twice the attempts.
         if error
@@ -198,7 +198,12 @@ impl<B, P> Call<B, P> {
                 }
                 Ok(end)
             }
-            Err(stop) => Err(self.note(error, stop)),
+            Err(stop) => {
+                if stop == GiveUp::Deadline && self.is_over() {
+                    error.facts_mut().waited_for = Some(self.waited_for(at));
+                }
+                Err(self.note(error, stop))
+            }
         }
     }
 
@@ -217,7 +222,7 @@ impl<B, P> Call<B, P> {
         let (wait, end) = past.state.go_on(error, settings, authority, left, now)?;
         tracing::debug!(
             kind = %error.kind(),
-            attempt = past.state.attempts().saturating_sub(1),
+            attempt = past.state.attempts.saturating_sub(1),
             wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             "attempt failed, trying again",
         );
@@ -241,12 +246,12 @@ impl<B, P> Call<B, P> {
         if self.is_over() {
             return Err(self.late(At::Calling));
         }
-        self.failed(Error::build(Facts::new(Kind::Timeout), None))
+        self.failed(Error::from_kind(Kind::Timeout), At::Calling)
     }
 
     /// The error of a call whose deadline has passed.
     pub(super) fn late(&mut self, at: At) -> Error {
-        let is_under_way = matches!(at, At::Calling);
+        let is_under_way = matches!(at, At::Calling | At::Holding);
         let failure = if is_under_way {
             self.past.as_mut().and_then(|past| past.failure.take())
         } else {
@@ -258,38 +263,42 @@ impl<B, P> Call<B, P> {
             Some(answer) if answer.status().is_some() => Some(answer),
             failure => answer.or(failure.filter(|_| !is_under_way)),
         };
-        let mut error = failure.unwrap_or_else(|| {
-            let mut facts = Facts::new(Kind::Timeout);
-            facts.sent = Sent::Never;
-            Error::build(facts, None)
-        });
+        let is_known = failure.is_some();
+        let mut error = failure.unwrap_or_else(|| Error::from_kind(Kind::Timeout));
         let facts = error.facts_mut();
+        if !is_known {
+            facts.sent = Sent::Never;
+        }
         if is_under_way {
             facts.sent = Sent::Unknown;
         }
-        facts.waited_for = Some(match (at, &self.shared.settings.waits) {
-            (At::Calling, _) => Cow::Borrowed("an answer"),
-            (At::Sleeping, _) => Cow::Borrowed("another attempt"),
-            (At::Readying, Some(waits)) => waits(),
-            (At::Readying, None) => Cow::Borrowed("a token, a permit, or another layer below"),
-        });
+        facts.waited_for = Some(self.waited_for(at));
         self.note(error, GiveUp::Deadline)
+    }
+
+    fn waited_for(&self, at: At) -> Cow<'static, str> {
+        match (at, &self.shared.settings.waits) {
+            (At::Calling, _) => "an answer".into(),
+            (At::Holding, _) => "another token".into(),
+            (At::Sleeping, _) => "another attempt".into(),
+            (At::Readying, Some(waits)) => waits(),
+            (At::Readying, None) => "a token, a permit, or another layer below".into(),
+        }
     }
 
     /// The error for a service that did not become ready.
     pub(super) fn not_ready(&mut self, error: Error) -> Error {
-        let error = match self.unmended() {
-            Some(failure) => failure,
-            None if error.gave_up().is_some() => return error,
-            None => error,
-        };
-        self.note(error, GiveUp::NotReady)
+        let is_settled = error.gave_up().is_some();
+        match self.unmended() {
+            None if is_settled => error,
+            failure => self.note(failure.unwrap_or(error), GiveUp::NotReady),
+        }
     }
 
     /// The error for a retry that cannot begin: the failure that it was to mend.
     pub(super) fn give_up(&mut self, stop: GiveUp) -> Error {
         let failure = self.unmended();
-        let error = failure.unwrap_or_else(|| Error::build(Facts::new(Kind::InvalidRequest), None));
+        let error = failure.unwrap_or_else(|| Error::from_kind(Kind::InvalidRequest));
         self.note(error, stop)
     }
 
@@ -302,10 +311,11 @@ impl<B, P> Call<B, P> {
 
     /// The error of an attempt that has ended when a retry above has no more time.
     #[cold]
-    pub(super) fn ended_at_the_last(&mut self, error: Error) -> Error {
+    pub(super) fn ended_at_the_last(&mut self, mut error: Error, at: At) -> Error {
         if error.gave_up().is_some() {
             return error;
         }
+        error.facts_mut().waited_for = Some(self.waited_for(at));
         self.note(error, GiveUp::Deadline)
     }
 
@@ -325,12 +335,8 @@ impl<B, P> Call<B, P> {
         let elapsed = self.elapsed();
         let sent = u32::from(self.copy.is_some());
         let facts = error.facts_mut();
-        facts.attempts = self
-            .past
-            .as_ref()
-            .map_or(sent, |past| past.state.attempts());
+        facts.attempts = self.past.as_ref().map_or(sent, |past| past.state.attempts);
         if let Some(past) = &mut self.past {
-            facts.history = past.state.take_kinds();
             past.state.note_sent(facts);
         }
         facts.elapsed = Some(elapsed);
@@ -348,6 +354,18 @@ impl<B, P> Call<B, P> {
         let call = self.due().call;
         let now = clock::now();
         now.saturating_duration_since(call.unwrap_or(now))
+    }
+}
+
+// === impl At ===
+
+impl At {
+    /// Where a call is whose attempt is pending.
+    pub(super) const fn of(known: Known) -> Self {
+        match known {
+            Known::Nothing | Known::Answer | Known::Retry => Self::Calling,
+            Known::Held => Self::Holding,
+        }
     }
 }
 
@@ -398,6 +416,14 @@ impl Past {
             state: RetryState::of(repeats),
             failure: None,
             answer: None,
+        }
+    }
+
+    /// The one that is under way, or begins.
+    fn attempt(&self) -> Attempt {
+        Attempt {
+            number: self.state.attempts,
+            after: self.failure.as_ref().map(Error::kind),
         }
     }
 }

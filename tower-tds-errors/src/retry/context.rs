@@ -27,8 +27,10 @@ pub(crate) enum Known {
     Nothing,
     /// The status is there, and the body of an error is being read.
     Answer,
-    /// It is a retry, which has attempts of its own, or holds an answer while it waits for something else.
+    /// It is a retry, which has attempts of its own.
     Retry,
+    /// The answer is there, and held until there is another token.
+    Held,
 }
 
 /// What a call or a poll is told.
@@ -120,7 +122,7 @@ pub(crate) fn say(known: Known) {
 /// ```
 #[must_use]
 pub fn may_hold() -> bool {
-    say(Known::Retry);
+    say(Known::Held);
     !is_last_poll()
 }
 

@@ -163,14 +163,15 @@ where
             StateProj::Readying { .. } => At::Readying,
             StateProj::Sleeping => At::Sleeping,
             StateProj::Calling { attempt } => {
+                let at = At::of(*this.known);
                 if *this.known != Known::Nothing
                     && let Poll::Ready(polled) = attempt.poll(cx)
                 {
                     let answered = polled.map_err(Into::into);
                     let answered = answered.and_then(|response| this.call.answered(response));
-                    return Poll::Ready(answered.map_err(|e| this.call.ended_at_the_last(e)));
+                    return Poll::Ready(answered.map_err(|e| this.call.ended_at_the_last(e, at)));
                 }
-                At::Calling
+                at
             }
         };
         match this.call.known_at_the_last(at) {
@@ -211,13 +212,13 @@ where
             if !this.timer.is_set() {
                 // A retry below has attempts of its own, and times for them.
                 let end = match this.known {
-                    Known::Retry => this.call.due().head,
+                    Known::Retry | Known::Held => this.call.due().head,
                     Known::Nothing | Known::Answer => this.call.attempt_end(),
                 };
                 this.timer.as_mut().set(end);
             }
             ready!(this.timer.as_mut().poll(cx));
-            if *this.known == Known::Retry && !this.call.is_over() {
+            if matches!(this.known, Known::Retry | Known::Held) && !this.call.is_over() {
                 // It began as an attempt, and waits for something else by now.
                 this.timer.as_mut().set(this.call.due().head);
                 ready!(this.timer.as_mut().poll(cx));
@@ -232,7 +233,7 @@ where
         let failed = match polled {
             Poll::Ready(answer) => match answer.and_then(|response| this.call.answered(response)) {
                 Ok(response) => return Poll::Ready(Ok(Some(response))),
-                Err(error) => this.call.failed(error),
+                Err(error) => this.call.failed(error, At::of(*this.known)),
             },
             Poll::Pending => this.call.cut_off(),
         };

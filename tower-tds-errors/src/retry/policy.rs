@@ -14,7 +14,7 @@ use super::Settings;
 use super::budget::Spending;
 use super::state::{Repeats, RetryState};
 use crate::clock;
-use crate::error::{Error, Facts};
+use crate::error::Error;
 use crate::give_up::GiveUp;
 use crate::kind::Kind;
 
@@ -71,7 +71,7 @@ impl RetryPolicy {
         if error.gave_up().is_some_and(|by| by != GiveUp::Forbidden) {
             return None;
         }
-        error.facts_mut().attempts = state.attempts();
+        error.facts_mut().attempts = state.attempts;
         let authority = request.uri().authority().map_or("", Authority::as_str);
         match state.go_on(error, &self.settings, Some(authority), None, clock::now()) {
             // Outside a runtime nobody would wake it: what the next attempt was to cost comes back.
@@ -108,7 +108,7 @@ impl<B: Clone, R, E: Into<Error> + From<Error>> Policy<Request<B>, R, E> for Ret
             self.state.as_mut()?.spending.succeeded();
             return None;
         };
-        let held = E::from(Error::build(Facts::new(Kind::Unrecognized), None));
+        let held = E::from(Error::from_kind(Kind::Unrecognized));
         let mut error = std::mem::replace(failed, held).into();
         let wait = self.judge(request, &mut error);
         *failed = error.into();

@@ -78,9 +78,11 @@ pub enum Repeat {
     Never,
 }
 
-/// Which attempt a request is, counted from 1, for layers inside the retry layer.
+/// Which attempt a request is, counted from 1, for layers inside the retry layer; and which one had the
+/// response, for those outside of it.
 ///
-/// Only retries carry it, so that a first attempt allocates nothing; read it by [`of`](Self::of).
+/// Only retries and their responses carry it, so that a first attempt allocates nothing; read it by
+/// [`of`](Self::of).
 ///
 /// # Examples
 ///
@@ -95,13 +97,6 @@ pub enum Repeat {
 pub struct Attempt {
     pub(super) number: u32,
     pub(super) after: Option<Kind>,
-}
-
-/// What a success cost that was not the first attempt: an extension of the response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retried {
-    pub(super) attempts: u32,
-    pub(super) elapsed: Duration,
 }
 
 // === impl Deadline ===
@@ -148,7 +143,7 @@ impl Due {
 // === impl Attempt ===
 
 impl Attempt {
-    /// The attempt that a request with these extensions is.
+    /// The attempt of the request or response with these extensions.
     #[must_use]
     pub fn of(extensions: &Extensions) -> Self {
         let first = Self {
@@ -168,21 +163,5 @@ impl Attempt {
     #[must_use]
     pub const fn after(self) -> Option<Kind> {
         self.after
-    }
-}
-
-// === impl Retried ===
-
-impl Retried {
-    /// How many attempts were made, this one included.
-    #[must_use]
-    pub const fn attempts(self) -> u32 {
-        self.attempts
-    }
-
-    /// How long all attempts and waits took.
-    #[must_use]
-    pub const fn elapsed(self) -> Duration {
-        self.elapsed
     }
 }

@@ -206,20 +206,18 @@ impl Parts {
         self.target = self.bytes.len();
     }
 
-    /// Of each header its two lengths and whether it is sensitive, as one write; then name and value.
+    /// A line for each header, as on the wire; of a sensitive one its name alone.
     #[inline]
     fn add(&mut self, headers: &HeaderMap) {
         for (name, value) in headers {
-            let (name, mut bytes) = (name.as_str().as_bytes(), value.as_bytes());
+            self.bytes.extend_from_slice(name.as_str().as_bytes());
             if value.is_sensitive() {
                 self.secrets.push(value.clone());
-                bytes = &[];
+            } else {
+                self.bytes.push(b':');
+                self.bytes.extend_from_slice(value.as_bytes());
             }
-            let sensitive = usize::from(value.is_sensitive());
-            let sizes = [name.len(), bytes.len(), sensitive].map(usize::to_ne_bytes);
-            self.bytes.extend_from_slice(sizes.as_flattened());
-            self.bytes.extend_from_slice(name);
-            self.bytes.extend_from_slice(bytes);
+            self.bytes.push(b'\n');
         }
     }
 
@@ -239,19 +237,16 @@ impl Parts {
     fn headers(&self) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
         let mut secrets = self.secrets.iter();
-        let mut rest = self.bytes.get(self.target..)?;
-        while let ([name, value, sensitive, ..], _) = rest.as_chunks() {
-            let [name, value, sensitive] =
-                [name, value, sensitive].map(|size| usize::from_ne_bytes(*size));
-            let after = rest.get(SIZES..)?;
-            let (name, after) = after.split_at_checked(name)?;
-            let (value, after) = after.split_at_checked(value)?;
-            let value = match sensitive {
-                0 => HeaderValue::from_bytes(value).ok()?,
-                _ => secrets.next()?.clone(),
+        // Neither names nor values have a line feed, and names no colon.
+        let lines = self.bytes.get(self.target..)?;
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            let mut parts = line.strip_suffix(b"\n")?.splitn(2, |byte| *byte == b':');
+            let name = HeaderName::from_bytes(parts.next()?).ok()?;
+            let value = match parts.next() {
+                Some(value) => HeaderValue::from_bytes(value).ok()?,
+                None => secrets.next()?.clone(),
             };
-            headers.append(HeaderName::from_bytes(name).ok()?, value);
-            rest = after;
+            headers.append(name, value);
         }
         Some(headers)
     }
@@ -309,9 +304,6 @@ fn give(mut parts: Box<Parts>) {
 
 /// RFC 4918, section 10.5.
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
-
-/// What the sizes of a header take.
-const SIZES: usize = 3 * size_of::<usize>();
 
 /// A URI, and the handful of headers that programs set themselves.
 const TYPICAL: usize = 512;

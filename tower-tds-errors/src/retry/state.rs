@@ -23,7 +23,7 @@ use crate::kind::{Advice, Kind, Sent};
 pub struct RetryState {
     repeat: Repeats,
     /// How many attempts were made, and how many of them count.
-    attempts: u32,
+    pub(super) attempts: u32,
     counted: u32,
     /// Whether an attempt before has had its one cure.
     is_cured: bool,
@@ -32,7 +32,6 @@ pub struct RetryState {
     /// How the last failure was sent that was, in case the one that the call ends with was not.
     sent: Sent,
     rng: Rng,
-    kinds: Vec<Kind>,
     pub(super) spending: Spending,
 }
 
@@ -125,20 +124,8 @@ impl RetryState {
             may_be_idle: repeat.is_safe,
             sent: Sent::Never,
             rng: Rng::new(),
-            kinds: Vec::new(),
             spending: Spending::default(),
         }
-    }
-
-    /// How many attempts were decided on, the first included.
-    #[must_use]
-    pub const fn attempts(&self) -> u32 {
-        self.attempts
-    }
-
-    /// The kinds of the failures that another attempt followed, the oldest first.
-    pub(super) fn take_kinds(&mut self) -> Box<[Kind]> {
-        std::mem::take(&mut self.kinds).into_boxed_slice()
     }
 
     /// Says of the error that a call ends with what an attempt before it may have done.
@@ -150,9 +137,6 @@ impl RetryState {
 
     /// Takes back the last one: it is what the call ends with.
     pub(super) fn take_back(&mut self) {
-        if usize::try_from(self.attempts.saturating_sub(1)) == Ok(self.kinds.len()) {
-            self.kinds.pop();
-        }
         self.attempts = self.attempts.saturating_sub(1);
     }
 
@@ -240,9 +224,6 @@ impl RetryState {
         if error.sent() != Sent::Never {
             self.sent = error.sent();
         }
-        if self.kinds.len() < MOST_KINDS {
-            self.kinds.push(error.kind());
-        }
         self.attempts = self.attempts.saturating_add(1);
         self.counted = self
             .counted
@@ -313,9 +294,6 @@ fn floor(error: &Error) -> Duration {
         }
     }
 }
-
-/// More attempts than anybody makes; the number of all is in the error too.
-const MOST_KINDS: usize = 16;
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,12 @@
 use std::borrow::Cow;
-use std::io::{Read, Write};
+use std::io::Read;
 
 use flate2::Compression;
 use flate2::read::GzEncoder;
-use flate2::write::{DeflateEncoder, ZlibEncoder};
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 
-use super::MOST_DECODED;
+const MOST_DECODED: usize = 64 * 1024;
 
 const TEXT: &[u8] = b"{\"message\":\"API rate limit exceeded\"}";
 
@@ -41,26 +40,12 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-fn zlib(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
-}
-
-fn deflate(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
-}
-
 #[test]
 fn each_coding_gives_its_text_back() {
     for (coding, body) in [
         ("gzip", gzip(TEXT)),
         ("x-gzip", gzip(TEXT)),
         ("GZip ", gzip(TEXT)),
-        ("deflate", zlib(TEXT)),
-        ("deflate", deflate(TEXT)),
         ("br", BROTLI.to_vec()),
         ("identity", TEXT.to_vec()),
         ("", TEXT.to_vec()),
@@ -71,11 +56,9 @@ fn each_coding_gives_its_text_back() {
 
 #[test]
 fn stacked_codings_are_undone_from_the_last() {
-    let body = gzip(&zlib(TEXT));
-    for codings in [&["deflate, gzip"][..], &["deflate", "gzip"]] {
-        assert_eq!(decoded(&declared(codings), &body), TEXT);
+    for codings in [&["br, gzip"][..], &["br", "gzip"]] {
+        assert_eq!(decoded(&declared(codings), &gzip(BROTLI)), TEXT);
     }
-    assert_eq!(decoded(&declared(&["br, gzip"]), &gzip(BROTLI)), TEXT);
     let deep = gzip(&gzip(&gzip(&gzip(TEXT))));
     assert_eq!(decoded(&declared(&["gzip,gzip,gzip,gzip"]), &deep), NOTHING);
 }
@@ -150,12 +133,7 @@ fn a_window_beyond_the_standard_is_refused_before_it_is_allocated() {
 
 #[test]
 fn a_body_cut_at_any_byte_gives_a_beginning_of_its_text() {
-    for (coding, body) in [
-        ("gzip", gzip(TEXT)),
-        ("deflate", zlib(TEXT)),
-        ("deflate", deflate(TEXT)),
-        ("br", BROTLI.to_vec()),
-    ] {
+    for (coding, body) in [("gzip", gzip(TEXT)), ("br", BROTLI.to_vec())] {
         let headers = declared(&[coding]);
         for end in 0..body.len() {
             let part = decoded(&headers, &body[..end]);

@@ -21,7 +21,6 @@ pub(super) struct Ledger {
 struct Book {
     debts: HashMap<Box<str>, Debt>,
     swept: Option<Instant>,
-    repayments: u32,
 }
 
 #[derive(Debug)]
@@ -61,11 +60,14 @@ impl Ledger {
     pub(super) fn borrow(&self, host: &str, rates: &Rates, now: Instant) -> bool {
         let mut book = self.lock();
         book.sweep(rates, now);
-        let before = book.settled(host, rates, now);
-        let owed = before.owed.saturating_add(rates.price());
+        let before = book.debts.get(host);
+        let owed = before.map_or(0, |debt| debt.owed(rates, now));
+        let owed = owed.saturating_add(rates.price());
+        // Another thread may have read its clock later and come earlier.
+        let at = before.map_or(now, |debt| debt.at.max(now));
         let lent = owed <= rates.most();
         if lent {
-            book.debts.insert(host.into(), Debt { owed, ..before });
+            book.debts.insert(host.into(), Debt { owed, at });
         }
         self.owing.store(book.debts.len(), Ordering::Relaxed);
         lent
@@ -74,19 +76,10 @@ impl Ledger {
     /// Takes `worth` off what the host owes.
     ///
     /// What time has earned comes off when the host borrows: both only lessen a debt, so that their
-    /// order changes nothing, and this reads a clock now and then only, and allocates nothing.
-    pub(super) fn repay(
-        &self,
-        host: &str,
-        worth: u128,
-        rates: &Rates,
-        now: impl FnOnce() -> Instant,
-    ) {
+    /// order changes nothing.
+    pub(super) fn repay(&self, host: &str, worth: u128, rates: &Rates, now: Instant) {
         let mut book = self.lock();
-        book.repayments = book.repayments.wrapping_add(1);
-        if book.repayments.is_multiple_of(REPAYMENTS) {
-            book.sweep(rates, now());
-        }
+        book.sweep(rates, now);
         if let Some(debt) = book.debts.get_mut(host) {
             debt.owed = debt.owed.saturating_sub(worth);
             if debt.owed == 0 {
@@ -105,16 +98,6 @@ impl Ledger {
 // === impl Book ===
 
 impl Book {
-    /// The host's debt after what time has earned it.
-    fn settled(&self, host: &str, rates: &Rates, now: Instant) -> Debt {
-        let debt = self.debts.get(host);
-        debt.map_or(Debt { owed: 0, at: now }, |debt| Debt {
-            owed: debt.owed(rates, now),
-            // Another thread may have read its clock later and come earlier.
-            at: debt.at.max(now),
-        })
-    }
-
     /// Forgets, once a second at most, the hosts that time has freed, and those with no retry for
     /// long, for budgets that time earns nothing: nobody may ask for them again.
     fn sweep(&mut self, rates: &Rates, now: Instant) {
@@ -167,9 +150,6 @@ impl Rates {
         elapsed.as_nanos().saturating_mul(a_nanosecond)
     }
 }
-
-/// How often repayments look whether that is due: a clock costs as much as all else of one.
-const REPAYMENTS: u32 = 64;
 
 /// Longer than any outage that one would still make a host pay for.
 const FORGOTTEN: Duration = Duration::from_secs(3_600);

@@ -123,7 +123,7 @@ fn a_host_that_time_has_freed_is_forgotten() {
             withdrawn.unwrap().is_spent = true;
         }
         assert!(budget.ledger.has_debts());
-        let later = || start + after;
+        let later = start + after;
         let other = uri("other");
         let deposits = (0..100).take_while(|_| {
             budget.deposit_at(&other, later);
@@ -146,7 +146,7 @@ fn what_requests_earn_and_what_time_earns_come_off_in_any_order() {
         };
         assert!([0, 0, 0].map(&mut take).iter().all(|taken| *taken));
         for _ in 0..2 {
-            budget.deposit_at(&uri, || start + Duration::from_millis(deposits_at));
+            budget.deposit_at(&uri, start + Duration::from_millis(deposits_at));
         }
         assert_eq!([1000, 1000, 1000].map(&mut take), [true, true, false]);
     }
@@ -186,7 +186,7 @@ proptest! {
             match event {
                 Event::Request => {
                     requests += 1;
-                    budget.deposit_at(&uri, || now);
+                    budget.deposit_at(&uri, now);
                 }
                 Event::Pause(ms) => now += Duration::from_millis(ms),
                 Event::Canceled => drop(budget.withdraw_at(uri.authority().unwrap().as_str(), now)),

@@ -9,6 +9,7 @@ use http::{HeaderMap, Method, StatusCode};
 use proptest::prelude::*;
 
 use super::{Again, Costs, Repeats, RetryState};
+use crate::kind::Advice;
 use crate::retry::backoff::QUOTA;
 use crate::retry::request::Repeat;
 use crate::retry::{SILENCE, Settings};
@@ -51,7 +52,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
 fn exactly_the_retryable_kinds_are_retried() {
     for kind in Kind::ALL {
         let again = wait(&mut put(7, 1), &failed(*kind));
-        assert_eq!(again.is_ok(), kind.is_retryable(), "{kind}");
+        assert_eq!(again.is_ok(), kind.row().advice != Advice::Never, "{kind}");
     }
 }
 
@@ -66,9 +67,12 @@ fn a_refused_token_is_retried_once_and_at_once() {
 
 #[test]
 fn a_method_that_may_not_run_twice_is_retried_only_if_never_sent() {
-    for kind in Kind::ALL.iter().filter(|kind| kind.is_retryable()) {
+    for kind in Kind::ALL
+        .iter()
+        .filter(|kind| kind.row().advice != Advice::Never)
+    {
         let again = wait(&mut of(&Method::POST, 7, 1), &failed(*kind));
-        let unsent = kind.sent() == Sent::Never;
+        let unsent = kind.row().sent == Sent::Never;
         assert_eq!(again.is_ok(), unsent, "{kind}");
     }
 }
@@ -100,7 +104,10 @@ fn what_rfc_9110_lets_any_method_repeat_is_repeated() {
 fn a_request_may_say_that_it_is_sent_once_or_may_be_sent_twice() {
     let of = |method, said| RetryState::of(Repeats::of(method, Some(said)));
     let mut once = of(&Method::GET, Repeat::Never);
-    for kind in Kind::ALL.iter().filter(|kind| kind.is_retryable()) {
+    for kind in Kind::ALL
+        .iter()
+        .filter(|kind| kind.row().advice != Advice::Never)
+    {
         assert_eq!(wait(&mut once, &failed(*kind)), Err(GiveUp::Forbidden));
     }
     let mut twice = of(&Method::POST, Repeat::Allowed);
@@ -170,9 +177,12 @@ fn a_connection_that_may_have_been_idle_is_met_once_for_free() {
 
 #[test]
 fn what_never_left_costs_nothing_and_what_is_cured_costs_what_it_does_not_cure() {
-    for kind in Kind::ALL.iter().filter(|kind| kind.is_retryable()) {
+    for kind in Kind::ALL
+        .iter()
+        .filter(|kind| kind.row().advice != Advice::Never)
+    {
         let again = after(&mut put(7, 1), &failed(*kind), None);
-        let costs = match (kind.sent(), kind) {
+        let costs = match (kind.row().sent, kind) {
             (_, Kind::InvalidToken) => Costs::Later,
             (Sent::Never, _) => Costs::Nothing,
             _ => Costs::Paid,
@@ -249,7 +259,7 @@ proptest! {
     fn a_hint_that_fits_is_never_refused_and_the_attempt_after_it_fits_too(
         kind in kinds(), hint in 0u64..5_000, more in 1u64..5_000, seed: u64,
     ) {
-        prop_assume!(kind.is_retryable());
+        prop_assume!(kind.row().advice != Advice::Never);
         let (hint, left) = (Duration::from_millis(hint), Duration::from_millis(hint + more));
         let again = after(&mut put(seed, 1), &hinted(kind, hint), Some(left));
         let floor = if kind == Kind::RateExceeded { hint.max(SILENCE) } else { hint };
@@ -272,6 +282,6 @@ proptest! {
     #[test]
     fn a_hint_makes_nothing_retryable(kind in kinds(), hint in 0u64..30_000) {
         let again = wait(&mut put(7, 1), &hinted(kind, Duration::from_millis(hint)));
-        prop_assert_eq!(again.is_ok(), kind.is_retryable());
+        prop_assert_eq!(again.is_ok(), kind.row().advice != Advice::Never);
     }
 }

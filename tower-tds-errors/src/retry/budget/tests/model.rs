@@ -35,7 +35,7 @@ fn rates(deposit: u32, price: u32, burst: u32) -> Rates {
 /// A request that deposits as the layer does, and one retry of it.
 fn call(ledger: &Ledger, rates: &Rates, now: Instant) -> u32 {
     if ledger.has_debts() {
-        ledger.repay("a", rates.deposit(), rates, || now);
+        ledger.repay("a", rates.deposit(), rates, now);
     }
     u32::from(ledger.borrow("a", rates, now))
 }
@@ -65,7 +65,7 @@ fn what_threads_give_back_is_all_there_again() {
         let other = Arc::clone(&ledger);
         let take_and_give = move |ledger: &Ledger| {
             if ledger.borrow("a", &rates, now) {
-                let later = || now + Duration::from_nanos(1);
+                let later = now + Duration::from_nanos(1);
                 ledger.repay("a", rates.price(), &rates, later);
             }
         };
