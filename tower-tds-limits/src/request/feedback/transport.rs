@@ -65,6 +65,9 @@ fn read_chain(error: Option<&(dyn Error + 'static)>) -> Outcome {
     let mut there_was = false;
     let mut next = error;
     while let Some(error) = next {
+        if let Some(refused) = refused(error) {
+            return refused;
+        }
         // Of a connection that there was, nothing below says that nothing was sent on it.
         there_was |= error.is::<hyper::Error>()
             || matches!(error.downcast_ref::<legacy::Error>(), Some(error) if !error.is_connect());
@@ -77,6 +80,16 @@ fn read_chain(error: Option<&(dyn Error + 'static)>) -> Outcome {
         next = error.source();
     }
     outcome
+}
+
+/// What an error that stands for an answer says by one of its causes, which is the status alone.
+fn refused(error: &(dyn Error + 'static)) -> Option<Outcome> {
+    match &*error.to_string() {
+        "423 Locked" => Some(Outcome::RateExceeded),
+        "429 Too Many Requests" => Some(Outcome::QuotaExceeded(None)),
+        "416 Range Not Satisfiable" => Some(Outcome::ConnectionsExceeded),
+        _ => None,
+    }
 }
 
 /// Whether it says that there was no connection.
