@@ -123,11 +123,11 @@ impl Resource {
     async fn answer(&self, client: &Client) -> Result<Answer, Error> {
         // Longer than one user waits: what came late serves the next.
         let deadline = self.terms.patience.saturating_mul(5);
-        let call = client.get(&self.target);
+        let call = answer::plain(client.get(&self.target));
         let response = call.deadline(Deadline::after(deadline).whole()).await?;
         let kind = response.headers().get(CONTENT_TYPE).cloned();
         Ok(Answer {
-            body: answer::whole(response).await?,
+            body: answer::whole(response, &self.target).await?,
             kind,
             at: Instant::now(),
         })

@@ -12,7 +12,7 @@ use std::{
 
 use http::{
     HeaderMap, StatusCode,
-    header::{CONTENT_ENCODING, CONTENT_RANGE, ETAG, IF_RANGE, RANGE},
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_RANGE, RANGE},
 };
 use tokio::{
     fs,
@@ -21,9 +21,10 @@ use tokio::{
 use tower_tds::{Client, Error, Kind, Response, layers::errors::Retried};
 
 use crate::{
+    answer,
     ending::is_of_the_token,
     exit::Exit,
-    save::{Part, Rest},
+    save::{Known, Part, Rest},
 };
 
 /// How downloads go.
@@ -135,23 +136,34 @@ async fn attempt(
     manner: &Manner,
 ) -> Result<u64, Trouble> {
     let (mut response, rest) = ask(client, target, rest, manner).await?;
-    let mut part = match (response.status(), &rest) {
-        (StatusCode::OK, _) => {
-            let etag = strong(response.headers());
-            Part::create(path, etag.map(|etag| (etag, target))).await?
+    if answer::is_coded(response.headers()) {
+        return Err(Trouble::Answer(answer::CODED));
+    }
+    let (mut part, mut length, whole) = match (response.status(), rest) {
+        (StatusCode::OK, rest) => {
+            // It holds the part.
+            drop(rest);
+            let whole = response.headers().get(CONTENT_LENGTH);
+            let whole = whole.and_then(|whole| whole.to_str().ok()?.parse().ok());
+            let known = strong(response.headers()).map(|etag| Known {
+                target,
+                etag,
+                whole,
+            });
+            (Part::create(path, known).await?, 0, None)
         }
-        (StatusCode::PARTIAL_CONTENT, Some(rest)) => Part::append(path, rest).await?,
+        (StatusCode::PARTIAL_CONTENT, Some((rest, whole))) => {
+            let length = rest.length;
+            (Part::append(path, rest).await?, length, Some(whole))
+        }
         _ => {
             return Err(Trouble::Answer(
                 "a success, but neither 200 nor what follows the part",
             ));
         }
     };
-    let mut length = match rest {
-        Some(rest) if response.status() == StatusCode::PARTIAL_CONTENT => rest.length,
-        _ => 0,
-    };
-    loop {
+    // More than is said is no better than less, and need not be awaited.
+    while whole.is_none_or(|whole| length <= whole) {
         let written = match response.chunk().await {
             Ok(Some(data)) => {
                 let more = u64::try_from(data.len()).unwrap_or(u64::MAX);
@@ -168,41 +180,52 @@ async fn attempt(
             return Err(trouble);
         }
     }
+    if whole.is_some_and(|whole| length != whole) {
+        part.discard().await?;
+        let why = "what follows the part is not as long as its range says";
+        let error = Error::new(Kind::Truncated, why).answered();
+        return Err(answer::named(error, target).into());
+    }
     if !response.into_http().body().is_verifiable() {
         part.stop().await?;
-        return Err(Trouble::Answer(
-            "nothing says how long it is, so that it may have been cut",
-        ));
+        return Err(Trouble::Answer(answer::OPEN));
     }
     part.finish().await?;
     Ok(length)
 }
 
-/// Asks for what is missing, or for all if the service will not have it so.
+/// Asks for what is missing, or for all if the service will not have it so. With a part comes how long the whole is.
 async fn ask(
     client: &Client,
     target: &str,
     rest: Option<Rest>,
     manner: &Manner,
-) -> Result<(Response, Option<Rest>), Trouble> {
+) -> Result<(Response, Option<(Rest, u64)>), Trouble> {
     if let Some(rest) = rest {
         let range = format!("bytes={}-", rest.length);
-        let call = client.get(target).header(RANGE, range);
+        let call = answer::plain(client.get(target)).header(RANGE, range);
         match manner.counted(call.header(IF_RANGE, &*rest.etag).await) {
-            Ok(response)
-                if response.status() != StatusCode::PARTIAL_CONTENT
-                    || goes_on(response.headers(), &rest) =>
-            {
-                return Ok((response, Some(rest)));
+            Ok(response) if response.status() != StatusCode::PARTIAL_CONTENT => {
+                return Ok((response, None));
             }
-            // It is of other bytes, or not all that follows.
-            Ok(_) => {}
+            Ok(response) => {
+                if let Some(whole) = goes_on(response.headers(), &rest) {
+                    return Ok((response, Some((rest, whole))));
+                }
+                // It is of other bytes, or not all that follows.
+            }
             // Nothing follows the part: it is of another file, or was whole already.
             Err(error) if error.status() == Some(StatusCode::RANGE_NOT_SATISFIABLE) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Ok((manner.counted(client.get(target).await)?, None))
+    let call = client.get(target);
+    let call = if manner.resume {
+        answer::plain(call)
+    } else {
+        call
+    };
+    Ok((manner.counted(call.await)?, None))
 }
 
 /// A tag by which parts of one and the same bytes are known (RFC 9110, section 13.1.5).
@@ -212,22 +235,17 @@ fn strong(headers: &HeaderMap) -> Option<&str> {
     (plain && etag.starts_with('"')).then_some(etag)
 }
 
-/// Whether an answer is all that follows the part, of the same bytes: not every server heeds `If-Range`, and one may
-/// send less than is asked for (RFC 9110, section 14.2).
-fn goes_on(headers: &HeaderMap, rest: &Rest) -> bool {
-    let range = headers
-        .get(CONTENT_RANGE)
-        .and_then(|range| range.to_str().ok());
-    let parts = range.and_then(|range| {
-        let (start, range) = range.strip_prefix("bytes ")?.split_once('-')?;
-        let (end, whole) = range.split_once('/')?;
-        let number = |text: &str| text.parse::<u64>().ok();
-        Some((number(start)?, number(end)?, number(whole)?))
-    });
-    let follows = parts.is_some_and(|(start, end, whole)| {
-        start == rest.length && end.checked_add(1) == Some(whole)
-    });
-    follows && strong(headers) == Some(&*rest.etag)
+/// How long the whole is, if an answer is all that follows the part, of the same bytes: not every server heeds `If-Range`,
+/// and one may send less than is asked for (RFC 9110, section 14.2).
+fn goes_on(headers: &HeaderMap, rest: &Rest) -> Option<u64> {
+    let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
+    let (start, range) = range.strip_prefix("bytes ")?.split_once('-')?;
+    let (end, whole) = range.split_once('/')?;
+    let number = |text: &str| text.parse::<u64>().ok();
+    let (start, end, whole) = (number(start)?, number(end)?, number(whole)?);
+    let follows = start == rest.length && end.checked_add(1) == Some(whole);
+    let is_same = strong(headers) == Some(&*rest.etag) && rest.whole.is_none_or(|was| was == whole);
+    (follows && is_same).then_some(whole)
 }
 
 // === impl Trouble ===
