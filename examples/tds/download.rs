@@ -18,7 +18,10 @@ use tokio::{
     fs,
     time::{Instant, sleep, timeout},
 };
-use tower_tds::{Client, Error, Kind, Response, layers::errors::Retried};
+use tower_tds::{
+    Client, Error, Kind, Response,
+    layers::errors::{Retried, Sent},
+};
 
 use crate::{
     answer,
@@ -35,8 +38,10 @@ pub(crate) struct Manner {
     pub(crate) wait_quota: bool,
     /// Counts the bytes as they come.
     pub(crate) received: Arc<AtomicU64>,
-    /// Counts the attempts beyond the first of each call.
+    /// Counts what is asked for again.
     pub(crate) retries: Arc<AtomicU64>,
+    /// How many wait for another try.
+    pub(crate) asleep: Arc<AtomicU64>,
 }
 
 /// Why there is no file.
@@ -55,13 +60,16 @@ pub(crate) enum Came {
     Whole(u64),
 }
 
-/// Brings `target` to `path`, unless that is there: it was whole when it got its name.
+/// Brings `target` to `path`, unless that is there: it was whole when it got its name. `again` is given what another try
+/// follows.
 pub(crate) async fn download(
     client: &Client,
     target: &str,
     path: &Path,
     manner: &Manner,
+    again: impl Fn(Trouble),
 ) -> Result<Came, Trouble> {
+    let asked = AtomicU64::new(0);
     match fs::metadata(path).await {
         Ok(there) if there.is_file() => return Ok(Came::Skipped),
         Ok(_) => return Err(io::Error::other("something that is no file has this name").into()),
@@ -83,7 +91,7 @@ pub(crate) async fn download(
         // Whoever gets on is not counted.
         tries = if length > had { 0 } else { tries };
         had = had.max(length);
-        let trouble = match attempt(client, target, path, rest, manner).await {
+        let trouble = match attempt(client, target, path, rest, manner, &asked).await {
             Ok(bytes) => return Ok(Came::Whole(bytes)),
             Err(trouble) => trouble,
         };
@@ -97,13 +105,21 @@ pub(crate) async fn download(
         let Some(wait) = trouble.wait(tries, manner) else {
             return Err(trouble);
         };
+        again(trouble);
+        // Relaxed: a count that is only shown.
+        manner.asleep.fetch_add(1, Ordering::Relaxed);
         sleep(wait).await;
+        manner.asleep.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Manner {
-    /// The outcome as it is, with its retries counted.
-    fn counted(&self, outcome: Result<Response, Error>) -> Result<Response, Error> {
+    /// The outcome as it is. Counted is what the service was asked for again, of a file that it had been `asked` for.
+    fn counted(
+        &self,
+        outcome: Result<Response, Error>,
+        asked: &AtomicU64,
+    ) -> Result<Response, Error> {
         let (attempts, outcome) = match outcome {
             Ok(response) => {
                 let response = response.into_http();
@@ -111,11 +127,19 @@ impl Manner {
                 let attempts = retried.map_or(1, |retried| retried.attempts());
                 (attempts, Ok(Response::from(response)))
             }
-            Err(error) => (error.attempts(), Err(error)),
+            Err(error) => {
+                // A request for a token is none for a file.
+                use Kind::{MissingCredentials, TokenRefused, TokenUnavailable};
+                let of_the_token = [TokenUnavailable, TokenRefused, MissingCredentials];
+                let none = error.sent() == Sent::Never || of_the_token.contains(&error.kind());
+                (if none { 0 } else { error.attempts() }, Err(error))
+            }
         };
-        // Relaxed: a count that is only shown.
-        let retries = u64::from(attempts.saturating_sub(1));
-        self.retries.fetch_add(retries, Ordering::Relaxed);
+        // Relaxed: counts that are only shown.
+        let attempts = u64::from(attempts);
+        let is_first = asked.fetch_add(attempts, Ordering::Relaxed) == 0;
+        let again = attempts.saturating_sub(u64::from(is_first));
+        self.retries.fetch_add(again, Ordering::Relaxed);
         outcome
     }
 }
@@ -134,8 +158,9 @@ async fn attempt(
     path: &Path,
     rest: Option<Rest>,
     manner: &Manner,
+    asked: &AtomicU64,
 ) -> Result<u64, Trouble> {
-    let (mut response, rest) = ask(client, target, rest, manner).await?;
+    let (mut response, rest) = ask(client, target, rest, manner, asked).await?;
     if answer::is_coded(response.headers()) {
         return Err(Trouble::Answer(answer::CODED));
     }
@@ -200,11 +225,12 @@ async fn ask(
     target: &str,
     rest: Option<Rest>,
     manner: &Manner,
+    asked: &AtomicU64,
 ) -> Result<(Response, Option<(Rest, u64)>), Trouble> {
     if let Some(rest) = rest {
         let range = format!("bytes={}-", rest.length);
         let call = answer::plain(client.get(target)).header(RANGE, range);
-        match manner.counted(call.header(IF_RANGE, &*rest.etag).await) {
+        match manner.counted(call.header(IF_RANGE, &*rest.etag).await, asked) {
             Ok(response) if response.status() != StatusCode::PARTIAL_CONTENT => {
                 return Ok((response, None));
             }
@@ -225,7 +251,7 @@ async fn ask(
     } else {
         call
     };
-    Ok((manner.counted(call.await)?, None))
+    Ok((manner.counted(call.await, asked)?, None))
 }
 
 /// A tag by which parts of one and the same bytes are known (RFC 9110, section 13.1.5).

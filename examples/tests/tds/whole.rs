@@ -3,8 +3,9 @@
 use std::{
     collections::BTreeSet,
     fs,
+    io::{BufRead, BufReader},
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
     sync::Mutex,
 };
 
@@ -14,7 +15,7 @@ use tokio::time::{Duration, sleep, timeout};
 use crate::{
     Bench, HANGS, end, err, live, out, output, piped,
     serving::Serving,
-    text,
+    signal, text,
     upstream::{Upstream, answer},
 };
 
@@ -151,6 +152,7 @@ async fn a_run_removes_the_parts_of_those_that_were_killed() {
     let list = bench.path("list");
     fs::write(&list, "/v1/live/bus\tbus\n").expect("a file");
     let bus = folder.join("bus");
+    fs::write(folder.join(".tds.lock"), "somebody's data").expect("a file");
     for job in [
         &["get", "/v1/live/bus", "--out", text(&bus)][..],
         &[
@@ -175,5 +177,90 @@ async fn a_run_removes_the_parts_of_those_that_were_killed() {
         );
         let file = fs::read_to_string(&bus).expect("it is whole");
         assert_eq!(file, live("bus"));
+        let lock = fs::read(folder.join(".tds.lock")).expect("it is there");
+        assert_eq!(lock, b"somebody's data");
     }
+}
+
+#[tokio::test]
+async fn retries_are_what_the_service_was_asked_for_again() {
+    let bench = Bench::new("whole-retries", Config::default()).await;
+    let report = bench.path("report");
+    let retries = || {
+        let json = fs::read(&report).expect("a report");
+        let report: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+        report["retries"].as_u64().expect("a number")
+    };
+    let more = ["--report", text(&report)];
+    let upstream = Upstream::start(|_, nth| match nth {
+        // The client's own attempts, and then the job's.
+        ..8 => answer("503 Service Unavailable", "content-length: 0\r\n", b""),
+        _ => answer("200 OK", "content-length: 2\r\n", b"ok"),
+    });
+    let mut run = bench.bulk_to("files", "/a\n/b\n", &more);
+    run.env("TDS_BASE_URL", &upstream.url);
+    let run = output(run).await;
+    ended(&run, 0);
+    let seen = u64::try_from(upstream.heads().len()).expect("few");
+    assert_eq!((seen, retries()), (10, 8));
+    assert_eq!(err(&run).matches("tried again").count(), 1, "{}", err(&run));
+}
+
+#[tokio::test]
+async fn the_first_failure_is_told_and_what_is_waited_for_meanwhile() {
+    let bench = Bench::new("whole-told", Config::default()).await;
+    let upstream = Upstream::start(|_, _| {
+        let headers = "retry-after: 3600\r\ncontent-length: 0\r\n";
+        answer("503 Service Unavailable", headers, b"")
+    });
+    let mut run = bench.bulk_to("files", "/a\n/b\n", &[]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    let mut run = piped(run);
+    let told = run.stderr.take().expect("it is piped");
+    let told = tokio::task::spawn_blocking(move || {
+        let told = BufReader::new(told).lines().map(|line| line.expect("text"));
+        told.take(2).collect::<Vec<_>>()
+    });
+    let told = timeout(HANGS, told)
+        .await
+        .expect("it tells")
+        .expect("no panic");
+    assert!(
+        told[0].contains("503") && told[0].contains("tried again"),
+        "{told:?}"
+    );
+    assert!(
+        told[1].contains("waits for another try of 2 files"),
+        "{told:?}"
+    );
+    signal(&run, "-HUP");
+    assert_eq!(run.wait().expect("it ends").code(), Some(1));
+}
+
+#[tokio::test]
+async fn the_end_of_a_terminal_ends_what_nobody_keeps_from_it() {
+    let bench = Bench::new("whole-hangup", Config::default()).await;
+    let list = bench.path("list");
+    fs::write(&list, "/v1/live/bus\n").expect("a file");
+    let poll = ["poll", "--list", text(&list), "--every", "50ms"];
+    let ends = piped(bench.tds(&poll));
+    bench.seen(|seen| seen.complete >= 2).await;
+    signal(&ends, "-HUP");
+    ended(&end(ends).await, 0);
+
+    let mut kept = Command::new("nohup");
+    let plain = bench.tds(&poll);
+    kept.arg(plain.get_program()).args(plain.get_args());
+    let envs = plain
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    kept.envs(envs).stdin(Stdio::null());
+    let kept = piped(kept);
+    let before = bench.server.ledger().summary().complete;
+    bench.seen(|seen| seen.complete >= before + 2).await;
+    signal(&kept, "-HUP");
+    let before = bench.server.ledger().summary().complete;
+    bench.seen(|seen| seen.complete >= before + 5).await;
+    signal(&kept, "-TERM");
+    ended(&end(kept).await, 0);
 }
