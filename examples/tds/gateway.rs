@@ -182,10 +182,10 @@ impl Shared {
             return Err(refusal.because("the service changes to a protocol that nobody asked for"));
         }
         // A body whose end nobody marks ends with its connection here, too: a mark would say that it is whole.
-        let is_open = !body.is_verifiable() && parts.version < Version::HTTP_11;
-        if !is_open {
-            parts.version = Version::HTTP_11;
-        }
+        parts.version = match body.is_verifiable() {
+            true => Version::HTTP_11,
+            false => Version::HTTP_10,
+        };
         strip(&mut parts.headers);
         // What the service allows pages, and what it would have a browser keep, is about another address.
         let about_pages = |name: &&HeaderName| name.as_str().starts_with("access-control-");

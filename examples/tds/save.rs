@@ -97,7 +97,7 @@ impl Part {
     /// Gives up. What can be gone on with stays.
     pub(crate) async fn stop(mut self) -> io::Result<()> {
         let flushed = self.file.flush().await;
-        drop(self.file);
+        // The file is held until this ends: what is removed is not another's yet.
         if flushed.is_err() || !fs::try_exists(&self.paths.etag).await? {
             self.paths.forget().await?;
             fs::remove_file(&self.paths.part).await?;
@@ -229,10 +229,12 @@ pub(crate) fn sweep<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) {
                 .to_str()
                 .and_then(|name| name.strip_suffix(PART)?.rsplit_once('.'));
             let Some((of, process)) = of else { continue };
-            let is_own = process.bytes().all(|digit| digit.is_ascii_digit())
-                && paths.contains(&*folder.join(of));
+            let is_own = process.parse::<u32>().is_ok()
+                && paths.contains(&*folder.join(of))
+                && there.file_type().is_ok_and(|kind| kind.is_file());
             // Whoever lives holds his; it is the lock that says so, since a number may be another container's.
-            let file = is_own.then(|| std::fs::File::open(there.path()));
+            let mut options = std::fs::OpenOptions::new();
+            let file = is_own.then(|| options.write(true).open(there.path()));
             if let Some(Ok(file)) = file
                 && file.try_lock().is_ok()
             {

@@ -426,7 +426,12 @@ async fn answers_of_an_older_protocol_are_passed_on_by_this_one() {
             Some("/cut") => ("content-length: 9\r\n", b"1234"),
             _ => ("", b"1234"),
         };
-        let head = format!("HTTP/1.0 200 OK\r\n{headers}\r\n");
+        let version = if head.starts_with("GET /open-1.1 ") {
+            "1.1"
+        } else {
+            "1.0"
+        };
+        let head = format!("HTTP/{version} 200 OK\r\n{headers}\r\n");
         [head.as_bytes(), body].concat()
     });
     let mut gateway = bench.gateway(&[]);
@@ -437,6 +442,7 @@ async fn answers_of_an_older_protocol_are_passed_on_by_this_one() {
         ("/cut", "http/1.1 200", Some(9)),
         // A chunk of no bytes would say that it is whole.
         ("/open", "http/1.0 200", None),
+        ("/open-1.1", "http/1.0 200", None),
         ("/switch", "http/1.1 502", None),
     ] {
         let answer = gateway.get(path).await;
