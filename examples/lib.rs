@@ -5,7 +5,7 @@ mod service;
 mod settings;
 
 pub use self::{
-    say::{causes, end, say, say_bytes, tally, warn},
+    say::{causes, end, say, say_bytes, tally, tell, warn},
     service::Service,
     settings::{NAMES, Usage, environment, no_argument, target},
 };

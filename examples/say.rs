@@ -23,11 +23,19 @@ pub fn say(text: &str) -> io::Result<()> {
 /// # Errors
 /// As [`say`].
 pub fn say_bytes(data: &[u8]) -> io::Result<()> {
-    let mut out = io::stdout();
-    match out.write_all(data).and_then(|()| out.flush()) {
+    match tell(data) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }
+}
+
+/// As [`say_bytes`], for a reader who has to be there.
+///
+/// # Errors
+/// As [`say`], and if he has gone.
+pub fn tell(data: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(data).and_then(|()| out.flush())
 }
 
 /// Writes a line to the standard error. Nobody has to be there to read it.

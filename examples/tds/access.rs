@@ -52,6 +52,13 @@ impl Access {
     /// Lets in who has the key; without one, whoever means this machine. A page in a browser that was led
     /// here by a name of its own does not: it would read data with this key.
     pub(crate) fn admit(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
+        // RFC 9112, section 3.2: of two, somebody in front may have meant the other.
+        let mut hosts = headers.get_all(HOST).iter();
+        let host = hosts.next().map(HeaderValue::to_str).transpose();
+        let (Ok(host), None) = (host, hosts.next()) else {
+            let refusal = Refusal::new(StatusCode::BAD_REQUEST, "invalid_request");
+            return Err(refusal.because("send one Host, of ASCII characters"));
+        };
         let Some(key) = &self.0 else {
             // Nor does one that asks for it as it is: it could read the data, or only use up the quota.
             let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
@@ -62,7 +69,7 @@ impl Access {
                 return Err(refusal.because("pages of others are not served; set a key"));
             }
             let host = uri.host().or_else(|| {
-                let host = headers.get(HOST)?.to_str().ok()?;
+                let host = host?;
                 Some(host.rsplit_once(':').map_or(host, |(name, port)| {
                     if port.ends_with(']') { host } else { name }
                 }))
@@ -77,7 +84,11 @@ impl Access {
             };
         };
         let brought = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        if brought.is_some_and(|brought| same(brought, key.as_bytes())) {
+        // A scheme knows no case (RFC 9110, section 11.1).
+        let brought = brought.and_then(|brought| brought.split_at_checked(SCHEME.len()));
+        let brought = brought.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(SCHEME));
+        let key = key.as_bytes().get(SCHEME.len()..).unwrap_or_default();
+        if brought.is_some_and(|(_, brought)| same(brought, key)) {
             return Ok(());
         }
         let refusal = Refusal::new(StatusCode::UNAUTHORIZED, "gateway_key");
@@ -92,6 +103,8 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 }
 
 const KEY: &str = "TDS_GATEWAY_KEY";
+
+const SCHEME: &[u8] = b"Bearer ";
 
 /// What nobody guesses, of hexadecimal digits.
 const SHORTEST_KEY: usize = 16;

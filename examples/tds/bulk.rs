@@ -1,6 +1,7 @@
 //! `tds bulk`: a list of files, whole or not at all, and the same command does the rest.
 
 use std::{
+    collections::BTreeSet,
     io,
     num::NonZeroU32,
     path::PathBuf,
@@ -70,16 +71,26 @@ struct Run {
     begun: Instant,
     report: Report,
     reasons: Vec<Exit>,
+    /// The kinds of failures that were told.
+    told: BTreeSet<&'static str>,
     ending: Ending,
     progress: Progress,
     /// Bytes as they come, also of files that are not whole yet.
     received: Arc<AtomicU64>,
-    /// Attempts beyond the first of each call.
+    /// Requests that were sent again.
     retries: Arc<AtomicU64>,
+    /// How many files wait for another try.
+    asleep: Arc<AtomicU64>,
 }
 
 /// What became of the item with this number.
-type Ended = (usize, Result<Came, Trouble>);
+type News = (usize, Result<Came, Failed>);
+
+enum Failed {
+    /// It is tried again.
+    Once(Trouble),
+    All(Trouble),
+}
 
 pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
@@ -99,10 +110,12 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
         begun: Instant::now(),
         report: Report::new(total),
         reasons: Vec::new(),
+        told: BTreeSet::new(),
         ending: Ending::new(Some(OUTAGE), job.wait_quota),
         progress: Progress::new(total),
         received: Arc::default(),
         retries: Arc::default(),
+        asleep: Arc::default(),
     };
     let ended = run.all(&items, &job).await;
     // Those that are cut short here have a second to tell the service so.
@@ -143,6 +156,7 @@ impl Run {
             wait_quota: job.wait_quota,
             received: Arc::clone(&self.received),
             retries: Arc::clone(&self.retries),
+            asleep: Arc::clone(&self.asleep),
         };
         let queue: Vec<_> = items.iter().cloned().enumerate().collect();
         let queue = Arc::new(Mutex::new(queue.into_iter()));
@@ -169,11 +183,10 @@ impl Run {
             tokio::select! {
                 result = results.recv() => {
                     let Some((number, result)) = result else { break None };
-                    let failed = result.is_err();
-                    let ended = self.note(result, items.get(number));
                     if let Some(left) = left.get_mut(number) {
-                        *left = failed;
+                        *left = result.is_err();
                     }
+                    let ended = self.note(result, items.get(number));
                     if ended.is_some() {
                         break ended;
                     }
@@ -204,11 +217,10 @@ impl Run {
         workers.shutdown().await;
         let why = self.report.ended_by.clone();
         while let Ok((number, result)) = results.try_recv() {
-            let failed = result.is_err();
-            let _ = self.note(result, items.get(number));
             if let Some(left) = left.get_mut(number) {
-                *left = failed;
+                *left = result.is_err();
             }
+            let _ = self.note(result, items.get(number));
         }
         self.report.ended_by = why;
         let left = items.iter().zip(left).filter(|(_, left)| *left);
@@ -217,43 +229,47 @@ impl Run {
     }
 
     /// Adds up, says what is the first of its kind, and by what the job ends, if it does.
-    fn note(&mut self, result: Result<Came, Trouble>, item: Option<&Item>) -> Option<Exit> {
-        let trouble = match result {
-            Ok(came) => {
-                match came {
-                    Came::Skipped => self.report.skipped(),
-                    Came::Whole(bytes) => {
-                        self.ending.succeeded(&self.client.tokens().health());
-                        self.report.ok(bytes);
-                    }
-                }
+    fn note(&mut self, result: Result<Came, Failed>, item: Option<&Item>) -> Option<Exit> {
+        let (trouble, is_over) = match result {
+            Ok(Came::Skipped) => {
+                self.report.skipped();
                 return None;
             }
-            Err(trouble) => trouble,
+            Ok(Came::Whole(bytes)) => {
+                self.ending.succeeded(&self.client.tokens().health());
+                self.report.ok(bytes);
+                return None;
+            }
+            Err(Failed::Once(trouble)) => (trouble, false),
+            Err(Failed::All(trouble)) => (trouble, true),
         };
         let name = item
             .map(|item| item.name.display().to_string())
             .unwrap_or_default();
-        let (line, ended) = match &trouble {
-            Trouble::Service(error) => (
-                self.fleet.explain(error.to_string()),
-                self.ending.failed(error, &self.client.tokens().health()),
-            ),
-            Trouble::Disk(error) => {
-                let ended = save::is_the_disk(error).then_some(Exit::SomeFailed);
-                (format!("{name}: {error}"), ended)
-            }
-            Trouble::Answer(why) => (format!("{name}: {why}"), None),
+        let line = match &trouble {
+            Trouble::Service(error) => self.fleet.explain(error.to_string()),
+            Trouble::Disk(error) => format!("{name}: {error}"),
+            Trouble::Answer(why) => format!("{name}: {why}"),
         };
-        if self.report.failed(trouble.kind()) {
+        if self.told.insert(trouble.kind()) {
+            let again = if is_over { "" } else { "tried again; " };
             self.progress.say(&format!(
-                "tds: {line} (further ones of this kind are counted)"
+                "tds: {line} ({again}further ones of this kind are counted)"
             ));
         }
+        if !is_over {
+            return None;
+        }
+        self.report.failed(trouble.kind());
         // One of each is enough to tell whether they are all alike.
         if !self.reasons.contains(&trouble.exit()) {
             self.reasons.push(trouble.exit());
         }
+        let ended = match &trouble {
+            Trouble::Service(error) => self.ending.failed(error, &self.client.tokens().health()),
+            Trouble::Disk(error) => save::is_the_disk(error).then_some(Exit::SomeFailed),
+            Trouble::Answer(_) => None,
+        };
         if ended.is_some() {
             self.report.ended_by = Some(line);
         }
@@ -270,6 +286,7 @@ impl Run {
             progress,
             received,
             retries,
+            asleep,
             ..
         } = self;
         progress.show(done, || {
@@ -281,6 +298,9 @@ impl Run {
                 .map_or_else(|_| "?".to_owned(), |left| Clock(left).to_string());
             // The fleet comes last, so that who waits for it waits for nothing else.
             let waits = fleet.waits_for().or_else(|| client.status().waits_for());
+            let asleep = asleep.load(Ordering::Relaxed);
+            let again = || (asleep > 0).then(|| format!("another try of {asleep} files"));
+            let waits = waits.or_else(again);
             let waits = waits.map(|waits| format!("; waits for {waits}"));
             format!(
                 "{done}/{} files, {rate:.0}/s, {left} to go, {}, {} retries{}",
@@ -299,14 +319,20 @@ async fn work(
     queue: Arc<Mutex<vec::IntoIter<(usize, Item)>>>,
     out: PathBuf,
     manner: Manner,
-    results: mpsc::Sender<Ended>,
+    results: mpsc::Sender<News>,
 ) {
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
         let Some((number, item)) = next else { return };
         let path = out.join(&item.name);
-        let came = download(&client, &item.target, &path, &manner).await;
-        if results.send((number, came)).await.is_err() {
+        // Where many fail at once, not each has to be told.
+        let again = |trouble| drop(results.try_send((number, Err(Failed::Once(trouble)))));
+        let came = download(&client, &item.target, &path, &manner, again).await;
+        if results
+            .send((number, came.map_err(Failed::All)))
+            .await
+            .is_err()
+        {
             return;
         }
     }

@@ -11,7 +11,7 @@ use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
-use tower_tds::{Client, Deadline, Error};
+use tower_tds::{Client, Deadline, Error, Kind};
 
 use crate::{answer, refusal::Refusal, status::Failures};
 
@@ -55,8 +55,8 @@ pub(crate) enum Served {
 #[derive(Debug, Default)]
 struct State {
     last: Option<Answer>,
-    /// A failure serves too, or each who waits would make a call of his own.
-    failed: Option<(Instant, Refusal)>,
+    /// A failure serves too, for so long, or each who waits would make a call of his own.
+    failed: Option<(Instant, Duration, Refusal)>,
     /// Closed when the fetch that is under way has ended.
     fetch: Option<watch::Receiver<()>>,
 }
@@ -111,7 +111,11 @@ impl Resource {
                 }
                 Err(error) => {
                     resource.failures.note(&error);
-                    state.failed = Some((Instant::now(), Refusal::of(&error)));
+                    // It came and was too large, as it will be again.
+                    let for_long = error.kind() == Kind::InvalidRequest;
+                    let long = if for_long { TOO_LARGE } else { FAILED };
+                    let refusal = Refusal::of(&error).listed();
+                    state.failed = Some((Instant::now(), long, refusal));
                 }
             }
             drop(state);
@@ -123,11 +127,11 @@ impl Resource {
     async fn answer(&self, client: &Client) -> Result<Answer, Error> {
         // Longer than one user waits: what came late serves the next.
         let deadline = self.terms.patience.saturating_mul(5);
-        let call = client.get(&self.target);
+        let call = answer::plain(client.get(&self.target));
         let response = call.deadline(Deadline::after(deadline).whole()).await?;
         let kind = response.headers().get(CONTENT_TYPE).cloned();
         Ok(Answer {
-            body: answer::whole(response).await?,
+            body: answer::whole(response, &self.target).await?,
             kind,
             at: Instant::now(),
         })
@@ -148,12 +152,12 @@ impl State {
             .as_ref()
             .is_some_and(|last| last.age() < terms.fresh);
         let failed = self.failed.as_ref();
-        fresh || failed.is_some_and(|(at, _)| at.elapsed() < FAILED)
+        fresh || failed.is_some_and(|(at, long, _)| at.elapsed() < *long)
     }
 
     fn serve(&self, terms: Terms) -> Served {
         match &self.failed {
-            Some((_, refusal)) => self
+            Some((_, _, refusal)) => self
                 .stale(terms)
                 .unwrap_or_else(|| Served::Refused(refusal.clone())),
             None => match &self.last {
@@ -180,5 +184,8 @@ impl Answer {
 
 /// How long a failure is everybody's.
 const FAILED: Duration = Duration::from_secs(1);
+
+/// Each look at it brings 64 MiB.
+const TOO_LARGE: Duration = Duration::from_secs(60);
 
 const LATE: Refusal = Refusal::new(http::StatusCode::GATEWAY_TIMEOUT, "timeout");

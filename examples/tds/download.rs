@@ -12,18 +12,22 @@ use std::{
 
 use http::{
     HeaderMap, StatusCode,
-    header::{CONTENT_ENCODING, CONTENT_RANGE, ETAG, IF_RANGE, RANGE},
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_RANGE, RANGE},
 };
 use tokio::{
     fs,
     time::{Instant, sleep, timeout},
 };
-use tower_tds::{Client, Error, Kind, Response, layers::errors::Attempt};
+use tower_tds::{
+    Client, Error, Kind, Response,
+    layers::errors::{Attempt, Sent},
+};
 
 use crate::{
+    answer,
     ending::is_of_the_token,
     exit::Exit,
-    save::{Part, Rest},
+    save::{Known, Part, Rest},
 };
 
 /// How downloads go.
@@ -34,8 +38,10 @@ pub(crate) struct Manner {
     pub(crate) wait_quota: bool,
     /// Counts the bytes as they come.
     pub(crate) received: Arc<AtomicU64>,
-    /// Counts the attempts beyond the first of each call.
+    /// Counts what is asked for again.
     pub(crate) retries: Arc<AtomicU64>,
+    /// How many wait for another try.
+    pub(crate) asleep: Arc<AtomicU64>,
 }
 
 /// Why there is no file.
@@ -54,13 +60,16 @@ pub(crate) enum Came {
     Whole(u64),
 }
 
-/// Brings `target` to `path`, unless that is there: it was whole when it got its name.
+/// Brings `target` to `path`, unless that is there: it was whole when it got its name. `again` is given what another try
+/// follows.
 pub(crate) async fn download(
     client: &Client,
     target: &str,
     path: &Path,
     manner: &Manner,
+    again: impl Fn(Trouble),
 ) -> Result<Came, Trouble> {
+    let asked = AtomicU64::new(0);
     match fs::metadata(path).await {
         Ok(there) if there.is_file() => return Ok(Came::Skipped),
         Ok(_) => return Err(io::Error::other("something that is no file has this name").into()),
@@ -82,7 +91,7 @@ pub(crate) async fn download(
         // Whoever gets on is not counted.
         tries = if length > had { 0 } else { tries };
         had = had.max(length);
-        let trouble = match attempt(client, target, path, rest, manner).await {
+        let trouble = match attempt(client, target, path, rest, manner, &asked).await {
             Ok(bytes) => return Ok(Came::Whole(bytes)),
             Err(trouble) => trouble,
         };
@@ -96,24 +105,40 @@ pub(crate) async fn download(
         let Some(wait) = trouble.wait(tries, manner) else {
             return Err(trouble);
         };
+        again(trouble);
+        // Relaxed: a count that is only shown.
+        manner.asleep.fetch_add(1, Ordering::Relaxed);
         sleep(wait).await;
+        manner.asleep.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Manner {
-    /// The outcome as it is, with its retries counted.
-    fn counted(&self, outcome: Result<Response, Error>) -> Result<Response, Error> {
+    /// The outcome as it is. Counted is what the service was asked for again, of a file that it had been `asked` for.
+    fn counted(
+        &self,
+        outcome: Result<Response, Error>,
+        asked: &AtomicU64,
+    ) -> Result<Response, Error> {
         let (attempts, outcome) = match outcome {
             Ok(response) => {
                 let response = response.into_http();
                 let attempts = Attempt::of(response.extensions()).number();
                 (attempts, Ok(Response::from(response)))
             }
-            Err(error) => (error.attempts(), Err(error)),
+            Err(error) => {
+                // A request for a token is none for a file.
+                use Kind::{MissingCredentials, TokenRefused, TokenUnavailable};
+                let of_the_token = [TokenUnavailable, TokenRefused, MissingCredentials];
+                let none = error.sent() == Sent::Never || of_the_token.contains(&error.kind());
+                (if none { 0 } else { error.attempts() }, Err(error))
+            }
         };
-        // Relaxed: a count that is only shown.
-        let retries = u64::from(attempts.saturating_sub(1));
-        self.retries.fetch_add(retries, Ordering::Relaxed);
+        // Relaxed: counts that are only shown.
+        let attempts = u64::from(attempts);
+        let is_first = asked.fetch_add(attempts, Ordering::Relaxed) == 0;
+        let again = attempts.saturating_sub(u64::from(is_first));
+        self.retries.fetch_add(again, Ordering::Relaxed);
         outcome
     }
 }
@@ -132,25 +157,37 @@ async fn attempt(
     path: &Path,
     rest: Option<Rest>,
     manner: &Manner,
+    asked: &AtomicU64,
 ) -> Result<u64, Trouble> {
-    let (mut response, rest) = ask(client, target, rest, manner).await?;
-    let mut part = match (response.status(), &rest) {
-        (StatusCode::OK, _) => {
-            let etag = strong(response.headers());
-            Part::create(path, etag.map(|etag| (etag, target))).await?
+    let (mut response, rest) = ask(client, target, rest, manner, asked).await?;
+    if answer::is_coded(response.headers()) {
+        return Err(Trouble::Answer(answer::CODED));
+    }
+    let (mut part, mut length, whole) = match (response.status(), rest) {
+        (StatusCode::OK, rest) => {
+            // It holds the part.
+            drop(rest);
+            let whole = response.headers().get(CONTENT_LENGTH);
+            let whole = whole.and_then(|whole| whole.to_str().ok()?.parse().ok());
+            let known = strong(response.headers()).map(|etag| Known {
+                target,
+                etag,
+                whole,
+            });
+            (Part::create(path, known).await?, 0, None)
         }
-        (StatusCode::PARTIAL_CONTENT, Some(rest)) => Part::append(path, rest).await?,
+        (StatusCode::PARTIAL_CONTENT, Some((rest, whole))) => {
+            let length = rest.length;
+            (Part::append(path, rest).await?, length, Some(whole))
+        }
         _ => {
             return Err(Trouble::Answer(
                 "a success, but neither 200 nor what follows the part",
             ));
         }
     };
-    let mut length = match rest {
-        Some(rest) if response.status() == StatusCode::PARTIAL_CONTENT => rest.length,
-        _ => 0,
-    };
-    loop {
+    // More than is said is no better than less, and need not be awaited.
+    while whole.is_none_or(|whole| length <= whole) {
         let written = match response.chunk().await {
             Ok(Some(data)) => {
                 let more = u64::try_from(data.len()).unwrap_or(u64::MAX);
@@ -167,41 +204,53 @@ async fn attempt(
             return Err(trouble);
         }
     }
+    if whole.is_some_and(|whole| length != whole) {
+        part.discard().await?;
+        let why = "what follows the part is not as long as its range says";
+        let error = Error::new(Kind::Truncated, why).answered();
+        return Err(answer::named(error, target).into());
+    }
     if !response.into_http().body().is_verifiable() {
         part.stop().await?;
-        return Err(Trouble::Answer(
-            "nothing says how long it is, so that it may have been cut",
-        ));
+        return Err(Trouble::Answer(answer::OPEN));
     }
     part.finish().await?;
     Ok(length)
 }
 
-/// Asks for what is missing, or for all if the service will not have it so.
+/// Asks for what is missing, or for all if the service will not have it so. With a part comes how long the whole is.
 async fn ask(
     client: &Client,
     target: &str,
     rest: Option<Rest>,
     manner: &Manner,
-) -> Result<(Response, Option<Rest>), Trouble> {
+    asked: &AtomicU64,
+) -> Result<(Response, Option<(Rest, u64)>), Trouble> {
     if let Some(rest) = rest {
         let range = format!("bytes={}-", rest.length);
-        let call = client.get(target).header(RANGE, range);
-        match manner.counted(call.header(IF_RANGE, &*rest.etag).await) {
-            Ok(response)
-                if response.status() != StatusCode::PARTIAL_CONTENT
-                    || goes_on(response.headers(), &rest) =>
-            {
-                return Ok((response, Some(rest)));
+        let call = answer::plain(client.get(target)).header(RANGE, range);
+        match manner.counted(call.header(IF_RANGE, &*rest.etag).await, asked) {
+            Ok(response) if response.status() != StatusCode::PARTIAL_CONTENT => {
+                return Ok((response, None));
             }
-            // It is of other bytes, or not all that follows.
-            Ok(_) => {}
+            Ok(response) => {
+                if let Some(whole) = goes_on(response.headers(), &rest) {
+                    return Ok((response, Some((rest, whole))));
+                }
+                // It is of other bytes, or not all that follows.
+            }
             // Nothing follows the part: it is of another file, or was whole already.
             Err(error) if error.status() == Some(StatusCode::RANGE_NOT_SATISFIABLE) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Ok((manner.counted(client.get(target).await)?, None))
+    let call = client.get(target);
+    let call = if manner.resume {
+        answer::plain(call)
+    } else {
+        call
+    };
+    Ok((manner.counted(call.await, asked)?, None))
 }
 
 /// A tag by which parts of one and the same bytes are known (RFC 9110, section 13.1.5).
@@ -211,22 +260,17 @@ fn strong(headers: &HeaderMap) -> Option<&str> {
     (plain && etag.starts_with('"')).then_some(etag)
 }
 
-/// Whether an answer is all that follows the part, of the same bytes: not every server heeds `If-Range`, and one may
-/// send less than is asked for (RFC 9110, section 14.2).
-fn goes_on(headers: &HeaderMap, rest: &Rest) -> bool {
-    let range = headers
-        .get(CONTENT_RANGE)
-        .and_then(|range| range.to_str().ok());
-    let parts = range.and_then(|range| {
-        let (start, range) = range.strip_prefix("bytes ")?.split_once('-')?;
-        let (end, whole) = range.split_once('/')?;
-        let number = |text: &str| text.parse::<u64>().ok();
-        Some((number(start)?, number(end)?, number(whole)?))
-    });
-    let follows = parts.is_some_and(|(start, end, whole)| {
-        start == rest.length && end.checked_add(1) == Some(whole)
-    });
-    follows && strong(headers) == Some(&*rest.etag)
+/// How long the whole is, if an answer is all that follows the part, of the same bytes: not every server heeds `If-Range`,
+/// and one may send less than is asked for (RFC 9110, section 14.2).
+fn goes_on(headers: &HeaderMap, rest: &Rest) -> Option<u64> {
+    let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
+    let (start, range) = range.strip_prefix("bytes ")?.split_once('-')?;
+    let (end, whole) = range.split_once('/')?;
+    let number = |text: &str| text.parse::<u64>().ok();
+    let (start, end, whole) = (number(start)?, number(end)?, number(whole)?);
+    let follows = start == rest.length && end.checked_add(1) == Some(whole);
+    let is_same = strong(headers) == Some(&*rest.etag) && rest.whole.is_none_or(|was| was == whole);
+    (follows && is_same).then_some(whole)
 }
 
 // === impl Trouble ===

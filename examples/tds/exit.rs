@@ -114,4 +114,5 @@ pub(crate) const TABLE: &str = "Exit codes:
   2  usage or settings: correct what was given
   3  quota: the key has used up its calls; come back later
   4  credentials: somebody has to correct the key or its roles
-  5  service unreachable or failing: come back later";
+  5  service unreachable or failing: come back later
+A signal ends get by 128 and its number, bulk by 1 and what serves or polls by 0.";

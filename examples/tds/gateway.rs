@@ -10,7 +10,7 @@ use axum::{
 };
 use clap::Args;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version,
     header::{
         ALLOW, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, ORIGIN,
         PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, REFERER, SET_COOKIE, TE, TRAILER,
@@ -177,6 +177,15 @@ impl Shared {
             Refusal::of(&error).because(self.fleet.explain(error.to_string()))
         })?;
         let (mut parts, body) = response.into_http().into_parts();
+        if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+            let refusal = Refusal::new(StatusCode::BAD_GATEWAY, "unexpected_answer");
+            return Err(refusal.because("the service changes to a protocol that nobody asked for"));
+        }
+        // A body whose end nobody marks ends with its connection here, too: a mark would say that it is whole.
+        parts.version = match body.is_verifiable() {
+            true => Version::HTTP_11,
+            false => Version::HTTP_10,
+        };
         strip(&mut parts.headers);
         // What the service allows pages, and what it would have a browser keep, is about another address.
         let about_pages = |name: &&HeaderName| name.as_str().starts_with("access-control-");

@@ -79,8 +79,8 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
 }
 
 async fn get(client: &Client, path: &str, left: Duration) -> Result<Bytes, Error> {
-    let call = client.get(path).deadline(Deadline::after(left).whole());
-    answer::whole(call.await?).await
+    let call = answer::plain(client.get(path)).deadline(Deadline::after(left).whole());
+    answer::whole(call.await?, path).await
 }
 
 /// A token request takes ten seconds at most.

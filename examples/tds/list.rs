@@ -88,6 +88,9 @@ fn named(name: &str) -> Result<PathBuf, String> {
     if save::is_reserved(name) {
         return refused("what is not yet whole is called so");
     }
+    if name.split('/').any(|step| step.len() > LONGEST_STEP) {
+        return refused("it is too long");
+    }
     Ok(path.to_owned())
 }
 
@@ -111,3 +114,6 @@ fn derived(target: &str) -> String {
 }
 
 const LONGEST: usize = 200;
+
+/// So that a file's system has room for what stands behind it.
+const LONGEST_STEP: usize = 240;

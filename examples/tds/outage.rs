@@ -1,26 +1,19 @@
-//! Outages: one line when one begins, however many feeds it strikes, and one when it is over.
+//! Outages: one line when one begins, however many feeds it strikes, and one when the last of them is back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 
 use crate::{exit::Exit, progress::Clock};
 
-/// The outages that last.
-#[derive(Debug, Default)]
+/// The outages that last, and when each feed was last asked for what came.
+#[derive(Debug)]
 pub(crate) struct Outages {
-    last: BTreeMap<Cause, Outage>,
-    /// Whether anything came, ever.
-    came: bool,
+    last: Vec<Outage>,
+    came: Vec<Option<Instant>>,
 }
 
-/// Whatever breaks the network is one cause; what is wrong with one feed is that feed's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Cause {
-    All(u8),
-    One(usize),
-}
-
+/// Feeds that are away for one and the same reason.
 #[derive(Debug)]
 struct Outage {
     exit: Exit,
@@ -28,37 +21,62 @@ struct Outage {
     failures: u64,
     /// The feeds that have not come since.
     feeds: BTreeSet<usize>,
+    /// When the last of them joined.
+    joined: Instant,
 }
 
 // === impl Outages ===
 
 impl Outages {
-    /// Says the line of an outage that begins with this failure.
-    pub(crate) fn failed(&mut self, feed: usize, exit: Exit, line: &str) -> Option<String> {
-        let cause = match exit {
-            Exit::SomeFailed | Exit::Whole | Exit::Usage => Cause::One(feed),
-            Exit::Quota | Exit::Credentials | Exit::Unreachable => Cause::All(exit.code()),
-        };
-        let mut told = None;
-        let outage = self.last.entry(cause).or_insert_with(|| {
-            told = Some(format!("outage: {line}"));
-            Outage {
-                exit,
-                begun: Instant::now(),
-                failures: 0,
-                feeds: BTreeSet::new(),
-            }
-        });
-        outage.failures = outage.failures.saturating_add(1);
-        outage.feeds.insert(feed);
-        told
+    pub(crate) fn of(feeds: usize) -> Self {
+        Self {
+            last: Vec::new(),
+            came: vec![None; feeds],
+        }
     }
 
-    /// Says the line of each outage that is over with this success.
-    pub(crate) fn succeeded(&mut self, feed: usize, name: &str) -> Vec<String> {
+    /// Says the line of an outage that begins with this failure.
+    pub(crate) fn failed(&mut self, feed: usize, exit: Exit, line: &str) -> Option<String> {
+        let now = Instant::now();
+        let alike = |is: &dyn Fn(&Outage) -> bool| {
+            let mut last = self.last.iter();
+            last.position(|outage| outage.exit == exit && is(outage))
+        };
+        let known = alike(&|outage| outage.feeds.contains(&feed));
+        let at = known.or_else(|| alike(&|outage| self.is_open(outage)));
+        if let Some(outage) = at.and_then(|at| self.last.get_mut(at)) {
+            outage.failures = outage.failures.saturating_add(1);
+            if outage.feeds.insert(feed) {
+                outage.joined = now;
+            }
+            return None;
+        }
+        self.last.push(Outage {
+            exit,
+            begun: now,
+            failures: 1,
+            feeds: BTreeSet::from([feed]),
+            joined: now,
+        });
+        Some(format!("outage: {line}"))
+    }
+
+    /// Whether a feed that fails now is part of it. It is not once all that are not away were asked for and came since
+    /// the last one joined: what is wrong is the matter of those feeds alone, however long it lasts.
+    fn is_open(&self, outage: &Outage) -> bool {
+        let is_away = |feed| self.last.iter().any(|last| last.feeds.contains(&feed));
+        let mut came = self.came.iter().enumerate();
+        let is_of_one = matches!(outage.exit, Exit::SomeFailed | Exit::Whole | Exit::Usage);
+        !is_of_one && came.any(|(feed, came)| *came <= Some(outage.joined) && !is_away(feed))
+    }
+
+    /// Says the line of each outage that is over with this success, of a feed that was asked for then.
+    pub(crate) fn succeeded(&mut self, feed: usize, asked: Instant, name: &str) -> Vec<String> {
         let mut told = Vec::new();
-        self.came = true;
-        self.last.retain(|_, outage| {
+        if let Some(came) = self.came.get_mut(feed) {
+            *came = Some(asked);
+        }
+        self.last.retain_mut(|outage| {
             let last = outage.feeds.remove(&feed) && outage.feeds.is_empty();
             if last {
                 let (lasted, failures) = (Clock(outage.begun.elapsed()), outage.failures);
@@ -73,10 +91,11 @@ impl Outages {
 
     /// By what a job ends whose rounds are over: if nothing came and all for one reason, by that.
     pub(crate) fn exit(&self) -> Exit {
-        let mut lasting = self.last.values().map(|outage| outage.exit);
+        let came = self.came.iter().any(Option::is_some);
+        let mut lasting = self.last.iter().map(|outage| outage.exit);
         match lasting.next() {
             None => Exit::Whole,
-            Some(first) if !self.came && lasting.all(|exit| exit == first) => first,
+            Some(first) if !came && lasting.all(|exit| exit == first) => first,
             Some(_) => Exit::SomeFailed,
         }
     }

@@ -1,6 +1,7 @@
 //! `tds poll`: feeds, for weeks.
 
 use std::{
+    hash::{DefaultHasher, Hash, Hasher},
     io,
     num::NonZeroU64,
     path::{Path, PathBuf},
@@ -13,12 +14,12 @@ use http::{
     HeaderValue, StatusCode,
     header::{ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED},
 };
-use tds_examples::{say, warn};
+use tds_examples::{tell, warn};
 use tokio::{
     fs,
     sync::mpsc,
     task::JoinSet,
-    time::{MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval},
 };
 use tower_tds::{Client, Deadline, Error, layers::token::Health};
 
@@ -67,10 +68,19 @@ struct Feed {
     deadline: Deadline,
     etag: Option<HeaderValue>,
     modified: Option<HeaderValue>,
+    /// Of its bytes: not every service has tags.
+    hash: Option<u64>,
 }
 
-/// What a round has brought: the bytes of a change, if there was one.
-type Round = Result<Option<u64>, Trouble>;
+/// What came of a feed, and when it was asked for.
+struct Round {
+    feed: usize,
+    asked: Instant,
+    came: Came,
+}
+
+/// The bytes of a change, if there was one.
+type Came = Result<Option<u64>, Trouble>;
 
 enum Trouble {
     Service(Error),
@@ -80,6 +90,9 @@ enum Trouble {
 pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
     let _alone = job.out.as_deref().map(save::alone).transpose()?;
+    let paths = job.out.iter();
+    let paths = paths.flat_map(|out| items.iter().map(|item| out.join(&item.name)));
+    save::sweep(&paths.collect::<Vec<_>>());
     let mut service = job.service.find().await?;
     let client = service.builder.build()?;
     service.fleet.opened().await;
@@ -94,24 +107,25 @@ pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
             deadline: Deadline::after(job.every.clamp(SHORTEST, LONGEST)).whole(),
             etag: None,
             modified: None,
+            hash: None,
         };
         feeds.spawn(feed.poll(number, job.every, job.rounds, sender.clone()));
     }
     drop(sender);
 
-    let mut outages = Outages::default();
+    let mut outages = Outages::of(items.len());
     let mut ending = Ending::new(None, job.wait_quota);
     let mut tick = interval(TICK);
     let mut stop = pin!(stop::asked());
     let exit = loop {
         tokio::select! {
             round = rounds.recv() => {
-                let Some((number, round)) = round else {
+                let Some(round) = round else {
                     break outages.exit();
                 };
-                let name = items.get(number).map_or("", |item| &item.target);
+                let name = items.get(round.feed).map_or("", |item| &item.target);
                 let token = client.tokens().health();
-                if let Some(exit) = told(number, name, round, &service.fleet, &token, &mut outages, &mut ending)? {
+                if let Some(exit) = told(name, round, &service.fleet, &token, &mut outages, &mut ending)? {
                     break exit;
                 }
             }
@@ -134,7 +148,6 @@ pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
 
 /// Tells of a round, and by what the job ends, if it does.
 fn told(
-    number: usize,
     name: &str,
     round: Round,
     fleet: &Membership,
@@ -142,15 +155,15 @@ fn told(
     outages: &mut Outages,
     ending: &mut Ending,
 ) -> Result<Option<Exit>, Failure> {
-    let (line, exit, ends) = match round {
+    let (line, exit, ends) = match round.came {
         Ok(change) => {
             ending.succeeded(token);
-            for line in outages.succeeded(number, name) {
+            for line in outages.succeeded(round.feed, round.asked, name) {
                 warn(&format!("tds: {line}"));
             }
             if let Some(bytes) = change {
-                let said = say(&format!("{name}\t{bytes}\n"));
-                said.map_err(|error| {
+                // For nobody it need not go on: whoever starts it again starts its reader, too.
+                tell(format!("{name}\t{bytes}\n").as_bytes()).map_err(|error| {
                     Failure::new(Exit::SomeFailed, format!("the standard output: {error}"))
                 })?;
             }
@@ -166,7 +179,7 @@ fn told(
             (format!("{name}: {error}"), Exit::SomeFailed, ends)
         }
     };
-    if let Some(line) = outages.failed(number, exit, &line) {
+    if let Some(line) = outages.failed(round.feed, exit, &line) {
         warn(&format!("tds: {line}"));
     }
     Ok(ends)
@@ -180,26 +193,38 @@ impl Feed {
         number: usize,
         every: Duration,
         rounds: Option<NonZeroU64>,
-        news: mpsc::Sender<(usize, Round)>,
+        news: mpsc::Sender<Round>,
     ) {
         let mut due = interval(every);
         // After an outage one round makes up for all that were missed.
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         for _ in 0..rounds.map_or(u64::MAX, NonZeroU64::get) {
             due.tick().await;
-            let round = self.round().await;
-            if news.send((number, round)).await.is_err() {
+            let asked = Instant::now();
+            let came = self.round().await;
+            let round = Round {
+                feed: number,
+                asked,
+                came,
+            };
+            if news.send(round).await.is_err() {
                 return;
             }
         }
     }
 
-    async fn round(&mut self) -> Round {
-        let mut call = self.client.get(&self.item.target).deadline(self.deadline);
-        if let Some(etag) = &self.etag {
+    async fn round(&mut self) -> Came {
+        let is_there = match &self.path {
+            Some(path) => fs::try_exists(path).await?,
+            None => true,
+        };
+        let call = answer::plain(self.client.get(&self.item.target));
+        let mut call = call.deadline(self.deadline);
+        // What was removed is asked for afresh.
+        if let Some(etag) = self.etag.as_ref().filter(|_| is_there) {
             call = call.header(IF_NONE_MATCH, etag.clone());
         }
-        if let Some(modified) = &self.modified {
+        if let Some(modified) = self.modified.as_ref().filter(|_| is_there) {
             call = call.header(IF_MODIFIED_SINCE, modified.clone());
         }
         let response = call.await?;
@@ -208,16 +233,20 @@ impl Feed {
         }
         let header = |name| response.headers().get(name).cloned();
         let (etag, modified) = (header(ETAG), header(LAST_MODIFIED));
-        let body = answer::whole(response).await?;
-        if let Some(path) = &self.path {
+        let body = answer::whole(response, &self.item.target).await?;
+        let mut hash = DefaultHasher::new();
+        body.hash(&mut hash);
+        let hash = Some(hash.finish());
+        let is_same = hash == self.hash;
+        if let Some(path) = self.path.as_ref().filter(|_| !is_same || !is_there) {
             if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
                 fs::create_dir_all(folder).await?;
             }
             save::whole(path, &body).await?;
         }
         // Not before it is where it belongs: what is said to be known is not sent again.
-        (self.etag, self.modified) = (etag, modified);
-        Ok(Some(u64::try_from(body.len()).unwrap_or(u64::MAX)))
+        (self.etag, self.modified, self.hash) = (etag, modified, hash);
+        Ok((!is_same).then(|| u64::try_from(body.len()).unwrap_or(u64::MAX)))
     }
 }
 

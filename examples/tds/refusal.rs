@@ -97,6 +97,14 @@ impl Refusal {
         }
         refusal
     }
+
+    /// As one for whoever asks for what a list has: what else is wrong with the call is nothing that he can correct.
+    pub(crate) fn listed(mut self) -> Self {
+        if self.status.is_client_error() && self.status != StatusCode::NOT_FOUND {
+            self.status = StatusCode::BAD_GATEWAY;
+        }
+        self
+    }
 }
 
 impl IntoResponse for Refusal {

@@ -20,6 +20,7 @@ pub(crate) struct Report {
     pub(crate) unfinished: u64,
     /// As they were written.
     pub(crate) bytes: u64,
+    /// Requests that the service was sent again for a file.
     pub(crate) retries: u64,
     pub(crate) seconds: u64,
     /// Why it ended before its list did.
@@ -59,13 +60,10 @@ impl Report {
         self.ended_one();
     }
 
-    /// Says whether it is the first of its kind.
-    pub(crate) fn failed(&mut self, kind: &'static str) -> bool {
+    pub(crate) fn failed(&mut self, kind: &'static str) {
         let count = self.failed.entry(kind).or_default();
         *count = count.saturating_add(1);
-        let first = *count == 1;
         self.ended_one();
-        first
     }
 
     pub(crate) fn done(&self) -> u64 {

@@ -1,30 +1,45 @@
 //! Files that are there whole or not at all: written beside, synced, and renamed into place.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     io::{self, SeekFrom},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
+    time::Duration,
 };
 
 use tokio::{
     fs,
     io::{AsyncSeekExt, AsyncWriteExt},
+    time::sleep,
 };
 
 use crate::exit::Failure;
 
-/// A file that is being written, under a name of its own until it is whole.
+/// A file that is being written, under a name of its own until it is whole. It is locked: two that wrote to it would mix
+/// their bytes.
 #[derive(Debug)]
 pub(crate) struct Part {
     file: fs::File,
     paths: Paths,
 }
 
-/// What an earlier run has left of a file, and which one it was of.
+/// What an earlier run has left of a file, and which one it was of. Nobody else writes to it meanwhile.
 #[derive(Debug)]
 pub(crate) struct Rest {
+    file: fs::File,
     pub(crate) length: u64,
     pub(crate) etag: String,
+    /// How long the file is when it is whole, if that was said.
+    pub(crate) whole: Option<u64>,
+}
+
+/// What was asked for, and which bytes come: by that they can be gone on with later.
+#[derive(Debug)]
+pub(crate) struct Known<'a> {
+    pub(crate) target: &'a str,
+    pub(crate) etag: &'a str,
+    pub(crate) whole: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -37,25 +52,32 @@ struct Paths {
 // === impl Part ===
 
 impl Part {
-    /// Begins the file `path` afresh. With an entity tag, and what was asked for, what comes of it can be gone on with
-    /// later.
-    pub(crate) async fn create(path: &Path, known: Option<(&str, &str)>) -> io::Result<Self> {
+    /// Begins the file `path` afresh.
+    pub(crate) async fn create(path: &Path, known: Option<Known<'_>>) -> io::Result<Self> {
         let paths = Paths::of(path);
+        let mut options = fs::OpenOptions::new();
+        let file = held(options.write(true).create(true), &paths.part).await?;
         // In this order: a tag never stands beside bytes of another file.
         paths.forget().await?;
-        let mut file = fs::File::create(&paths.part).await?;
-        file.set_max_buf_size(BUFFER);
-        if let Some(((etag, target), boot)) = known.zip(boot().await) {
-            fs::write(&paths.etag, format!("{boot}\n{target}\n{etag}")).await?;
+        // What is no file has no length to be set.
+        if file.metadata().await?.len() > 0 {
+            file.set_len(0).await?;
+        }
+        if let Some((known, boot)) = known.zip(boot().await) {
+            let Known {
+                target,
+                etag,
+                whole,
+            } = known;
+            let whole = whole.map(|whole| whole.to_string()).unwrap_or_default();
+            fs::write(&paths.etag, format!("{boot}\n{target}\n{whole}\n{etag}")).await?;
         }
         Ok(Self { file, paths })
     }
 
     /// Goes on with what is there.
-    pub(crate) async fn append(path: &Path, rest: &Rest) -> io::Result<Self> {
-        let paths = Paths::of(path);
-        let mut file = fs::OpenOptions::new().write(true).open(&paths.part).await?;
-        file.set_max_buf_size(BUFFER);
+    pub(crate) async fn append(path: &Path, rest: Rest) -> io::Result<Self> {
+        let (paths, mut file) = (Paths::of(path), rest.file);
         file.seek(SeekFrom::Start(rest.length)).await?;
         Ok(Self { file, paths })
     }
@@ -75,12 +97,18 @@ impl Part {
     /// Gives up. What can be gone on with stays.
     pub(crate) async fn stop(mut self) -> io::Result<()> {
         let flushed = self.file.flush().await;
-        drop(self.file);
+        // The file is held until this ends: what is removed is not another's yet.
         if flushed.is_err() || !fs::try_exists(&self.paths.etag).await? {
             self.paths.forget().await?;
             fs::remove_file(&self.paths.part).await?;
         }
         flushed
+    }
+
+    /// Gives up what is of no use.
+    pub(crate) async fn discard(self) -> io::Result<()> {
+        self.paths.forget().await?;
+        self.stop().await
     }
 }
 
@@ -91,14 +119,18 @@ impl Rest {
     /// gone on with: its bytes may never have reached the disk, whatever its length says.
     pub(crate) async fn of(path: &Path, target: &str) -> Option<Self> {
         let paths = Paths::of(path);
-        let known = fs::read_to_string(&paths.etag).await.ok()?;
-        let (boot_then, known) = known.split_once('\n')?;
-        let (of, etag) = known.split_once('\n')?;
-        let length = fs::metadata(&paths.part).await.ok()?.len();
-        let same = boot().await? == boot_then && of == target;
-        (length > 0 && same).then(|| Self {
+        let file = held(fs::OpenOptions::new().write(true), &paths.part).await;
+        let (file, known) = (file.ok()?, fs::read_to_string(&paths.etag).await.ok()?);
+        let mut known = known.splitn(4, '\n');
+        let same = known.next() == Some(&*boot().await?) && known.next() == Some(target);
+        let whole = known.next()?.parse().ok();
+        let etag = known.next()?.to_owned();
+        let length = file.metadata().await.ok()?.len();
+        (length > 0 && same).then_some(Self {
+            file,
             length,
-            etag: etag.to_owned(),
+            etag,
+            whole,
         })
     }
 }
@@ -131,7 +163,10 @@ impl Paths {
 pub(crate) async fn check(option: &str, path: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     let tried = match own(path).await {
-        Ok(part) => part.stop().await,
+        Ok(part) => {
+            sweep([&part.paths.whole]);
+            part.stop().await
+        }
         Err(error) => Err(error),
     };
     tried.map_err(|error| {
@@ -171,9 +206,72 @@ async fn own(path: &Path) -> io::Result<Part> {
     }
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
-    let mut part = Part::create(&path.with_file_name(name), None).await?;
+    let name = path.with_file_name(name);
+    // Somebody looks whether it is left over, or has the same number in a container of his own: both take a moment.
+    let mut tries = 0..100;
+    let mut part = loop {
+        match Part::create(&name, None).await {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && tries.next().is_some() => {
+                sleep(MOMENT).await;
+            }
+            created => break created?,
+        }
+    };
     path.clone_into(&mut part.paths.whole);
     Ok(part)
+}
+
+/// Removes what processes that do not live any more have left of [`whole`] for these.
+pub(crate) fn sweep<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) {
+    let paths: BTreeSet<&Path> = paths.into_iter().map(PathBuf::as_path).collect();
+    let folders: BTreeSet<_> = paths.iter().filter_map(|path| path.parent()).collect();
+    for folder in folders {
+        let here = Path::new(if folder == Path::new("") { "." } else { "" }).join(folder);
+        for there in std::fs::read_dir(here).into_iter().flatten().flatten() {
+            let name = there.file_name();
+            let of = name
+                .to_str()
+                .and_then(|name| name.strip_suffix(PART)?.rsplit_once('.'));
+            let Some((of, process)) = of else { continue };
+            let is_own = process.parse::<u32>().is_ok()
+                && paths.contains(&*folder.join(of))
+                && there.file_type().is_ok_and(|kind| kind.is_file());
+            // Whoever lives holds his; it is the lock that says so, since a number may be another container's.
+            let mut options = std::fs::OpenOptions::new();
+            let file = is_own.then(|| options.write(true).open(there.path()));
+            if let Some(Ok(file)) = file
+                && file.try_lock().is_ok()
+            {
+                drop(std::fs::remove_file(there.path()));
+            }
+        }
+    }
+}
+
+/// Opens a file for one writer alone.
+async fn held(options: &fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
+    let file = options.open(path).await?.into_std().await;
+    let busy = || io::Error::new(io::ErrorKind::ResourceBusy, "another run writes to it");
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(std::fs::TryLockError::WouldBlock) => return Err(busy()),
+        // Where there are no locks, there is nothing to look at either.
+        Err(std::fs::TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
+        Err(std::fs::TryLockError::Error(error)) => return Err(error),
+    }
+    // Between the two it may have got its name, or have been removed.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let number = |file: std::fs::Metadata| (file.dev(), file.ino());
+        let named = fs::metadata(path).await.ok().map(number);
+        if named != Some(number(file.metadata()?)) {
+            return Err(busy());
+        }
+    }
+    let mut file = fs::File::from_std(file);
+    file.set_max_buf_size(BUFFER);
+    Ok(file)
 }
 
 /// Makes the folder and holds it: two runs would write to the same parts.
@@ -185,7 +283,11 @@ pub(crate) fn alone(out: &Path) -> Result<std::fs::File, Failure> {
         ))
     };
     std::fs::create_dir_all(out).map_err(|error| refused(&error))?;
-    let lock = std::fs::File::create(out.join(LOCK)).map_err(|error| refused(&error))?;
+    // What has this name may be data of somebody who does not know it.
+    let mut options = std::fs::OpenOptions::new();
+    let options = options.write(true).create(true).truncate(false);
+    let lock = options.open(out.join(LOCK));
+    let lock = lock.map_err(|error| refused(&error))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(std::fs::TryLockError::WouldBlock) => Err(refused(&"another run writes to it")),
@@ -202,9 +304,12 @@ pub(crate) fn is_the_disk(error: &io::Error) -> bool {
     )
 }
 
-/// Whether a file of this name could be taken for the part of another.
+/// Whether a file or folder in this could be taken for the part of another, or for a lock.
 pub(crate) fn is_reserved(name: &str) -> bool {
-    name.ends_with(PART) || name.ends_with(ETAG) || name == LOCK
+    let names = Path::new(name).components().map(Component::as_os_str);
+    names
+        .filter_map(std::ffi::OsStr::to_str)
+        .any(|name| name.ends_with(PART) || name.ends_with(ETAG) || name == LOCK)
 }
 
 /// Which start of the machine this is; none where nobody says.
@@ -215,6 +320,8 @@ async fn boot() -> Option<String> {
 
 /// A piece of a body or two; of many files at once, the default of two megabytes each is too much.
 const BUFFER: usize = 64 * 1024;
+
+const MOMENT: Duration = Duration::from_millis(10);
 
 const PART: &str = ".part";
 

@@ -3,9 +3,17 @@
 use std::{fs, sync::Arc};
 
 use tds_sim::{Config, Faults, Quota};
-use tokio::{task::JoinSet, time::Duration};
+use tokio::{
+    task::JoinSet,
+    time::{Duration, sleep},
+};
 
-use crate::{Bench, err, live, output, serving::Serving, signal, text};
+use crate::{
+    Bench, err, live, output,
+    serving::Serving,
+    signal, text,
+    upstream::{Upstream, answer},
+};
 
 impl Bench {
     fn backend(&self, more: &[&str]) -> std::process::Command {
@@ -221,4 +229,21 @@ async fn what_it_cannot_use_is_told() {
         let run = output(bench.tds(&arguments)).await;
         assert_eq!(run.status.code(), Some(2), "{}", err(&run));
     }
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_nothing_that_its_user_can_correct_and_is_not_brought_each_second() {
+    let bench = Bench::new("backend-large", Config::default()).await;
+    let upstream = Upstream::start(|_, _| {
+        let headers = format!("content-length: {}\r\n", (64 << 20) + 1);
+        answer("200 OK", &headers, b"")
+    });
+    let mut backend = bench.backend(&[]);
+    backend.env("TDS_BASE_URL", &upstream.url);
+    let backend = Serving::start(backend);
+    assert_eq!(backend.get("/v1/live/metro").await.status, 502);
+    // Longer than any other failure is kept.
+    sleep(Duration::from_millis(1_200)).await;
+    assert_eq!(backend.get("/v1/live/metro").await.status, 502);
+    assert_eq!(upstream.heads().len(), 1);
 }

@@ -442,6 +442,7 @@ async fn an_unreachable_service_is_an_exit_code_of_its_own() {
     let run = output(run).await;
     ended(&run, 5);
     assert_eq!(bench.report()["failed"]["connect"], 2);
+    assert_eq!(bench.report()["retries"], 0, "nobody was asked");
 }
 
 #[tokio::test]
@@ -474,6 +475,9 @@ async fn lists_and_folders_that_cannot_be_used_are_told_before_anything_is_sent(
         ("/a\tb\\x\n", "backslashes"),
         ("/a\tx.part\n", "not yet whole"),
         ("/a\t.tds.lock\n", "not yet whole"),
+        ("/a\td/.tds.lock\n", "not yet whole"),
+        ("/a\t.tds.lock/y\n", "not yet whole"),
+        ("/a\tx.part/y\n", "not yet whole"),
         ("/a\tx\n\n/b\tx\n", "line 3: line 1 is written to x, too"),
         ("/a b\n", "%20"),
         ("v1\n", "slash"),

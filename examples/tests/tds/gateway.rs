@@ -385,3 +385,79 @@ async fn it_speaks_http_1_alone() {
         "{answer:?}"
     );
 }
+
+#[tokio::test]
+async fn whose_host_is_not_one_text_is_refused() {
+    let bench = Bench::new("gateway-host", Config::default()).await;
+    let gateway = Serving::start(bench.gateway(&[]));
+    let two = gateway.ask("GET /v1/live/a HTTP/1.1\r\nhost: localhost\r\nhost: else.example");
+    assert_eq!(two.await.status, 400);
+    let odd = gateway.ask("GET /v1/live/a HTTP/1.1\r\nhost: else\u{e9}.example");
+    assert_eq!(odd.await.status, 400);
+    assert_eq!(bench.server.ledger().summary().data_calls, 0);
+}
+
+#[tokio::test]
+async fn a_scheme_is_known_in_any_case() {
+    let bench = Bench::new("gateway-case", Config::default()).await;
+    let mut gateway = bench.gateway(&["--allow-remote"]);
+    gateway.env("TDS_GATEWAY_KEY", "0123456789abcdef");
+    let gateway = Serving::start(gateway);
+    for (brought, status) in [
+        ("bearer 0123456789abcdef", 200),
+        ("BEARER 0123456789abcdef", 200),
+        ("bearer 0123456789ABCDEF", 401),
+        ("basic 0123456789abcdef", 401),
+        ("0123456789abcdef", 401),
+        ("bear", 401),
+    ] {
+        let head = format!("GET /v1/live/a HTTP/1.1\r\nhost: x\r\nauthorization: {brought}");
+        assert_eq!(gateway.ask(&head).await.status, status, "{brought}");
+    }
+}
+
+#[tokio::test]
+async fn answers_of_an_older_protocol_are_passed_on_by_this_one() {
+    let bench = Bench::new("gateway-old", Config::default()).await;
+    let upstream = Upstream::start(|head, _| {
+        let (headers, body): (_, &[u8]) = match head.split(' ').nth(1) {
+            Some("/switch") => return b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n".to_vec(),
+            Some("/whole") => ("content-length: 4\r\n", b"1234"),
+            Some("/cut") => ("content-length: 9\r\n", b"1234"),
+            _ => ("", b"1234"),
+        };
+        let version = if head.starts_with("GET /open-1.1 ") {
+            "1.1"
+        } else {
+            "1.0"
+        };
+        let head = format!("HTTP/{version} 200 OK\r\n{headers}\r\n");
+        [head.as_bytes(), body].concat()
+    });
+    let mut gateway = bench.gateway(&[]);
+    gateway.env("TDS_BASE_URL", &upstream.url);
+    let gateway = Serving::start(gateway);
+    for (path, version, length) in [
+        ("/whole", "http/1.1 200", Some(4)),
+        ("/cut", "http/1.1 200", Some(9)),
+        // A chunk of no bytes would say that it is whole.
+        ("/open", "http/1.0 200", None),
+        ("/open-1.1", "http/1.0 200", None),
+        ("/switch", "http/1.1 502", None),
+    ] {
+        let answer = gateway.get(path).await;
+        assert!(answer.head.starts_with(version), "{path}: {}", answer.head);
+        assert!(
+            !answer.head.contains("transfer-encoding"),
+            "{path}: {}",
+            answer.head
+        );
+        if let Some(length) = length {
+            let length = format!("content-length: {length}\r\n");
+            assert!(answer.head.contains(&length), "{path}: {}", answer.head);
+        }
+        if path != "/switch" {
+            assert_eq!(answer.text(), "1234", "{path}");
+        }
+    }
+}

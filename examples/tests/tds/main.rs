@@ -16,6 +16,7 @@ mod serving;
 mod status;
 mod upstream;
 mod usage;
+mod whole;
 
 #[expect(
     dead_code,

@@ -2,12 +2,20 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     process::Output,
-    sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
 };
 
 use tds_sim::{Config, Faults, Quota};
+use tokio::{
+    sync::mpsc,
+    time::{Duration, sleep, timeout},
+};
 
 use crate::{
     Bench, end, err, live, out, output, piped, signal, tds, text,
@@ -35,12 +43,8 @@ async fn each_feed_is_asked_for_in_each_round() {
     let bench = Bench::new("poll-rounds", Config::default()).await;
     let run = output(bench.poll(THREE, &["--every", "200ms", "--rounds", "4"])).await;
     assert!(run.status.success(), "{}", err(&run));
-    assert_eq!(
-        out(&run).matches("/v1/live/rail\t128\n").count(),
-        4,
-        "{}",
-        out(&run)
-    );
+    let changes = out(&run).matches("/v1/live/rail\t128\n").count();
+    assert_eq!(changes, 1, "it never changes: {}", out(&run));
     let metro = fs::read_to_string(bench.path("files").join("m.json"));
     assert_eq!(metro.expect("it is whole"), live("metro"));
     let seen = bench.server.ledger().summary();
@@ -146,7 +150,11 @@ async fn a_feed_that_is_not_there_stops_no_other() {
     let run = output(bench.poll(&list, &["--every", "50ms", "--rounds", "3"])).await;
     assert_eq!(run.status.code(), Some(1), "{}", err(&run));
     assert_eq!(lines(&run, "outage: "), 1, "{}", err(&run));
-    assert_eq!(out(&run).lines().count(), 9);
+    assert_eq!(out(&run).lines().count(), 3);
+    assert_eq!(
+        bench.server.ledger().summary().by_status.get(&200),
+        Some(&9)
+    );
 }
 
 #[tokio::test]
@@ -203,4 +211,149 @@ async fn what_it_cannot_use_is_told() {
     let none = output(tds(&["poll"])).await;
     assert_eq!(none.status.code(), Some(2));
     assert_eq!(bench.server.ledger().summary().data_calls, 0);
+}
+
+#[tokio::test]
+async fn a_feed_that_is_always_away_hides_no_outage_of_the_others() {
+    let bench = Bench::new("poll-bad", Config::default()).await;
+    let down = Arc::new(AtomicBool::new(false));
+    let is_down = Arc::clone(&down);
+    let upstream = Upstream::start(move |head, _| {
+        if head.starts_with("GET /bad ") || is_down.load(Ordering::Relaxed) {
+            return answer("503 Service Unavailable", "content-length: 0\r\n", b"");
+        }
+        answer("200 OK", "content-length: 2\r\n", b"ok")
+    });
+    let mut run = bench.poll("/bad\n/a\n/b\n/c\n", &["--every", "100ms"]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    let mut run = piped(run);
+    let mut lines = BufReader::new(run.stderr.take().expect("it is piped")).lines();
+    let (sender, mut told) = mpsc::unbounded_channel();
+    thread::spawn(move || lines.try_for_each(|line| sender.send(line.expect("text"))));
+    let mut next = async || {
+        let line = timeout(Duration::from_secs(30), told.recv()).await;
+        line.expect("a line is told").expect("it runs")
+    };
+    let came = async |rounds: usize| {
+        let count = || {
+            let heads = upstream.heads();
+            heads.iter().filter(|head| !head.contains("/bad")).count()
+        };
+        let enough = count() + 3 * rounds;
+        while count() < enough {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let begins = next().await;
+    assert!(
+        begins.contains("outage: ") && begins.contains("/bad"),
+        "{begins}"
+    );
+    came(4).await;
+    for _ in 0..2 {
+        down.store(true, Ordering::Relaxed);
+        let begins = next().await;
+        assert!(
+            begins.contains("outage: ") && !begins.contains("/bad"),
+            "{begins}"
+        );
+        came(6).await;
+        down.store(false, Ordering::Relaxed);
+        let ends = next().await;
+        assert!(ends.contains("outage over"), "{ends}");
+        came(4).await;
+    }
+    signal(&run, "-TERM");
+    assert_eq!(run.wait().expect("it ends").code(), Some(0));
+    assert_eq!(told.recv().await, None, "and nothing else");
+}
+
+#[tokio::test]
+async fn what_a_feed_brought_that_is_no_data_is_told_with_its_name() {
+    let bench = Bench::new("poll-named", Config::default()).await;
+    let upstream = Upstream::start(|head, _| {
+        if head.starts_with("GET /other ") {
+            return answer("203 Other", "content-length: 2\r\n", b"ok");
+        }
+        answer("200 OK", "", b"ok")
+    });
+    let mut run = bench.poll("/open\n/other\n", &["--rounds", "1"]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    let run = output(run).await;
+    assert_eq!(lines(&run, "/open"), 1, "{}", err(&run));
+    assert_eq!(lines(&run, "/other"), 1, "{}", err(&run));
+    assert_eq!(lines(&run, "203"), 1, "{}", err(&run));
+}
+
+#[tokio::test]
+async fn a_file_that_was_removed_comes_back() {
+    let bench = Bench::new("poll-removed", Config::default()).await;
+    let upstream = Upstream::start(|head, _| {
+        if head.contains("if-none-match: ") {
+            return answer("304 Not Modified", "etag: \"v1\"\r\n", b"");
+        }
+        answer("200 OK", "etag: \"v1\"\r\ncontent-length: 2\r\n", b"ok")
+    });
+    let mut run = bench.poll("/bus\n", &["--every", "50ms"]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    let run = piped(run);
+    let file = bench.path("files").join("bus");
+    let there = async || {
+        let waited = async {
+            while !file.exists() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let there = timeout(Duration::from_secs(20), waited).await;
+        there.expect("the file is there");
+    };
+    there().await;
+    fs::remove_file(&file).expect("it is there");
+    there().await;
+    fs::remove_dir_all(bench.path("files")).expect("it is there");
+    there().await;
+    signal(&run, "-TERM");
+    assert!(end(run).await.status.success());
+}
+
+#[tokio::test]
+async fn what_is_as_before_is_no_change_without_an_etag_either() {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let bench = Bench::new("poll-same", Config::default()).await;
+    let upstream = Upstream::start(|_, nth| {
+        let body: &[u8] = if nth < 3 { b"1" } else { b"22" };
+        let headers = format!("content-length: {}\r\n", body.len());
+        answer("200 OK", &headers, body)
+    });
+    let mut run = bench.poll("/bus\n", &["--every", "300ms", "--rounds", "6"]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    let run = piped(run);
+    let file = bench.path("files").join("bus");
+    let mut files = std::collections::BTreeSet::new();
+    while upstream.heads().len() < 6 {
+        files.extend(fs::metadata(&file).map(|file| (file.ino(), file.mtime_nsec())));
+        sleep(Duration::from_millis(5)).await;
+    }
+    let run = end(run).await;
+    assert!(run.status.success(), "{}", err(&run));
+    assert_eq!(out(&run), "/bus\t1\n/bus\t2\n");
+    assert_eq!(files.len(), 2, "it is written when it changes");
+}
+
+#[tokio::test]
+async fn it_ends_when_nobody_reads_its_changes() {
+    let bench = Bench::new("poll-gone", Config::default()).await;
+    let upstream = Upstream::start(|_, nth| {
+        let body = nth.to_string();
+        let headers = format!("content-length: {}\r\n", body.len());
+        answer("200 OK", &headers, body.as_bytes())
+    });
+    let mut run = bench.poll("/bus\n", &["--every", "50ms", "--rounds", "200"]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    let mut run = piped(run);
+    drop(run.stdout.take());
+    let run = end(run).await;
+    assert_eq!(run.status.code(), Some(1), "{}", err(&run));
+    assert!(upstream.heads().len() < 100);
 }

@@ -80,8 +80,9 @@ pub enum Outcome {
 }
 
 /// The default: a response is an answer, by the contract's statuses, and an error of hyper-util's
-/// client, of hyper, of IO, or a boxed one says what its sources say: a source whose text is a status
-/// alone, such as `423 Locked`, is a refusal with that status.
+/// client, of hyper, of IO, or a boxed one says what its sources say.
+///
+/// A source whose text is a status alone, such as `423 Locked`, is a refusal with that status.
 ///
 /// An error type of its own it does not read, and the stack does not compile: implement
 /// [`Feedback`] for it, or take every error for lost ([`ReadResponse`]).
