@@ -40,7 +40,9 @@ fn main() -> ExitCode {
         Ok(file) => file,
         Err(error) => {
             let path = path.display();
-            warn(&format!("limits-plot: {path} cannot be written: {error}"));
+            warn(&format!(
+                "limits-plot: {path} cannot be written: {error}; name a file in a folder that is there"
+            ));
             return ExitCode::from(2);
         }
     };

@@ -351,19 +351,23 @@ async fn who_reads_slowly_is_not_cut() {
     assert!(got > 6_000_000, "{got}");
 }
 
+/// What comes on a connection that is sent this alone, until the gateway closes it by itself.
+async fn closed_after(gateway: &Serving, sent: &[u8]) -> String {
+    let stream = TcpStream::connect(gateway.address).await;
+    let mut stream = stream.expect("it listens");
+    stream.write_all(sent).await.expect("it reads");
+    let mut answer = Vec::new();
+    // A reset is an end, too.
+    drop(stream.read_to_end(&mut answer).await);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
 #[tokio::test]
 async fn a_head_that_does_not_come_keeps_no_connection() {
     let bench = Bench::new("gateway-head", Config::default()).await;
     let gateway = Serving::start(bench.gateway(&[]));
-    let mut stream = TcpStream::connect(gateway.address)
-        .await
-        .expect("it listens");
     let half = b"GET /v1/live/bus HTTP/1.1\r\nhost: local";
-    stream.write_all(half).await.expect("it reads");
-    let mut answer = Vec::new();
-    // It waits for the gateway, which closes it after its own time.
-    drop(stream.read_to_end(&mut answer).await);
-    assert_eq!(String::from_utf8_lossy(&answer), "");
+    assert_eq!(closed_after(&gateway, half).await, "");
 }
 
 /// A stream of HTTP/2 that grants no window would hold its places for as long as it likes.
@@ -371,15 +375,8 @@ async fn a_head_that_does_not_come_keeps_no_connection() {
 async fn it_speaks_http_1_alone() {
     let bench = Bench::new("gateway-http2", Config::default()).await;
     let gateway = Serving::start(bench.gateway(&[]));
-    let mut stream = TcpStream::connect(gateway.address)
-        .await
-        .expect("it listens");
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-    stream.write_all(preface).await.expect("it reads");
-    let mut answer = Vec::new();
-    // It closes at once, with an answer or without.
-    drop(stream.read_to_end(&mut answer).await);
-    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let answer = closed_after(&gateway, preface).await;
     assert!(
         answer.is_empty() || answer.starts_with("HTTP/1.1 400 "),
         "{answer:?}"

@@ -1,4 +1,4 @@
-//! Those who wait, line by line in their order, and those who have been called.
+//! The rows of the queue: those who wait, line by line in their order, and those who have been called.
 
 use std::{collections::BTreeMap, task::Waker, time::Duration};
 

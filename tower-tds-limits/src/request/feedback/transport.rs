@@ -1,4 +1,4 @@
-//! What transport errors say about a request's being sent: hyper-util's, hyper's, and boxed ones.
+//! Transport errors, and whether a request was sent: of hyper-util, of hyper, and boxed ones.
 
 use std::{convert::Infallible, error::Error, io};
 
