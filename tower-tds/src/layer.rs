@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use tower::{Layer, ServiceBuilder, util::MapErr};
+use tower::{Layer, ServiceBuilder};
 use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
 use tower_tds_errors::{
     Classify, ClassifyLayer, CloneBody, Deadline, Error, Guard, GuardLayer, Retry, RetryLayer,
@@ -88,9 +88,9 @@ pub struct TdsLayer<P = CloneBody> {
 pub type TdsService<S, P = CloneBody> = Above<Guard<Classify<Track<S>>>, P>;
 
 /// What stands above something that classifies.
-pub(crate) type Above<S, P> = Traced<Retry<Traced<MapErr<Tokened<S>, Translate>>, P>>;
+pub(crate) type Above<S, P> = Traced<Retry<Traced<Tokened<S>, Untranslated>, P>>;
 type Tokened<S> = BearerAuth<Detach<RequestLimit<S, ReadError>>, ReadError>;
-type Translate = fn(tower_oidc_cc::Error<tower_tds_limits::Error<Error>>) -> Error;
+type Untranslated = tower_oidc_cc::Error<tower_tds_limits::Error<Error>>;
 
 // === impl TdsLayer ===
 
@@ -167,14 +167,12 @@ impl<P> TdsLayer<P> {
     where
         P: Clone,
     {
-        let translate: Translate = into_error;
         let (tokens, limiter) = (self.tokens, self.limiter.clone());
         let name = || self.name.clone();
         ServiceBuilder::new()
-            .layer_fn(|calls| Traced::new(calls, Of::Calls, name()))
+            .layer_fn(|calls| Traced::new(calls, Of::Calls, name(), |error| error))
             .layer(self.retry.waits_for(move || waiting(&tokens, &limiter)))
-            .layer_fn(|attempts| Traced::new(attempts, Of::Attempts, name()))
-            .map_err(translate)
+            .layer_fn(|attempts| Traced::new(attempts, Of::Attempts, name(), into_error))
             .layer(self.bearer)
             .layer(DetachLayer)
             .layer(RequestLimitLayer::new(self.limiter).feedback(ReadError))

@@ -42,12 +42,16 @@ use crate::metrics::Begun;
 /// there is one: of its own span, or of the one around it where spans of this crate are filtered out. A request that
 /// brings its own `traceparent` goes out as it is. The trace is asked of `tracing-opentelemetry`, which has to be of the
 /// version that the program's subscriber is of: Cargo does not say so, and no header is set if it is another.
-#[derive(Debug, Clone)]
-pub struct Traced<S> {
+#[derive(Debug)]
+pub struct Traced<S, E = Error> {
     inner: S,
     of: Of,
     name: Name,
+    read: Read<E>,
 }
+
+/// What an inner error is in this crate's terms.
+type Read<E> = fn(E) -> Error;
 
 /// What a client is called.
 pub(crate) type Name = Option<Arc<str>>;
@@ -63,14 +67,15 @@ pin_project! {
     ///
     /// # Cancel safety
     /// Dropping it drops the inner one, and ends the span.
-    pub struct TracedFuture<F> {
+    pub struct TracedFuture<F, E = Error> {
         // There until it is ready.
         #[pin]
         inner: Option<F>,
+        read: Read<E>,
         watch: Watch,
     }
 
-    impl<F> PinnedDrop for TracedFuture<F> {
+    impl<F, E> PinnedDrop for TracedFuture<F, E> {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
             this.watch.sees(|| this.inner.set(None));
@@ -109,9 +114,14 @@ impl Begun {
 
 // === impl Traced ===
 
-impl<S> Traced<S> {
-    pub(crate) const fn new(inner: S, of: Of, name: Name) -> Self {
-        Self { inner, of, name }
+impl<S, E> Traced<S, E> {
+    pub(crate) const fn new(inner: S, of: Of, name: Name, read: Read<E>) -> Self {
+        Self {
+            inner,
+            of,
+            name,
+            read,
+        }
     }
 
     /// Begins the span of a request.
@@ -170,69 +180,87 @@ impl<S> Traced<S> {
     }
 }
 
-impl<S, B, R> Service<Request<B>> for Traced<S>
+impl<S: Clone, E> Clone for Traced<S, E> {
+    #[inline]
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            of: self.of,
+            name: self.name.clone(),
+            read: self.read,
+        }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Traced<S, S::Error>
 where
-    S: Service<Request<B>, Response = Response<R>, Error = Error>,
+    S: Service<Request<B>, Response = Response<R>>,
 {
     type Response = Response<R>;
     type Error = Error;
-    type Future = TracedFuture<S::Future>;
+    type Future = TracedFuture<S::Future, S::Error>;
 
+    #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.inner.poll_ready(cx)
+        self.inner.poll_ready(cx).map_err(self.read)
     }
 
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let watch = self.watch(&mut request);
         // What is done in `call` itself belongs to it, too.
-        let inner = watch.span.in_scope(|| self.inner.call(request));
-        TracedFuture::new(inner, watch)
+        let entered = watch.span.enter();
+        let inner = Some(self.inner.call(request));
+        drop(entered);
+        TracedFuture {
+            inner,
+            read: self.read,
+            watch,
+        }
     }
 }
 
 /// A shared one over what can be called when it is shared.
-impl<'a, S, B, R, F> Service<Request<B>> for &'a Traced<S>
+impl<'a, S, B, R, F, E> Service<Request<B>> for &'a Traced<S, E>
 where
-    &'a S: Service<Request<B>, Response = Response<R>, Error = Error, Future = F>,
-    F: Future<Output = Result<Response<R>, Error>>,
+    &'a S: Service<Request<B>, Response = Response<R>, Error = E, Future = F>,
+    F: Future<Output = Result<Response<R>, E>>,
 {
     type Response = Response<R>;
     type Error = Error;
-    type Future = TracedFuture<F>;
+    type Future = TracedFuture<F, E>;
 
+    #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        (&self.inner).poll_ready(cx)
+        (&self.inner).poll_ready(cx).map_err(self.read)
     }
 
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let watch = self.watch(&mut request);
-        let inner = watch.span.in_scope(|| (&self.inner).call(request));
-        TracedFuture::new(inner, watch)
+        let entered = watch.span.enter();
+        let inner = Some((&self.inner).call(request));
+        drop(entered);
+        TracedFuture {
+            inner,
+            read: self.read,
+            watch,
+        }
     }
 }
 
 // === impl TracedFuture ===
 
-impl<F> TracedFuture<F> {
-    #[inline]
-    const fn new(inner: F, watch: Watch) -> Self {
-        let inner = Some(inner);
-        Self { inner, watch }
-    }
-}
-
-impl<F, R> Future for TracedFuture<F>
+impl<F, R, E> Future for TracedFuture<F, E>
 where
-    F: Future<Output = Result<Response<R>, Error>>,
+    F: Future<Output = Result<Response<R>, E>>,
 {
-    type Output = F::Output;
+    type Output = Result<Response<R>, Error>;
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let mut inner = this.inner;
+        let (mut inner, read) = (this.inner, *this.read);
         let ended = ready!(this.watch.sees(|| {
             let Some(called) = inner.as_mut().as_pin_mut() else {
                 // Polled after it was ready, which a future's contract leaves open.
@@ -243,14 +271,14 @@ where
                 // What still waits in it is given up, and heard.
                 inner.set(None);
             }
-            polled
+            polled.map_err(read)
         }));
         this.watch.ended(&ended);
         Poll::Ready(ended)
     }
 }
 
-impl<F> fmt::Debug for TracedFuture<F> {
+impl<F, E> fmt::Debug for TracedFuture<F, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TracedFuture").finish_non_exhaustive()
     }
