@@ -225,15 +225,23 @@ async fn a_close_notify_is_not_the_end_of_the_connection() {
 #[tokio::test]
 async fn connects_that_are_given_up_at_any_time_keep_the_limit() {
     let server = TlsServer::start(Act::Answer).await;
-    let limiter = limiter(3);
-    let client = client(&[&server], &limiter);
+    // Each call has a connect of its own.
+    let client = Client::builder(Background::new(TokioExecutor::new()))
+        .pool_max_idle_per_host(0)
+        .build(tls(&[&server], limited(&limiter(3))));
+    let client = tracked(client);
+    // As long as this machine takes now.
+    let before = Instant::now();
+    let first = get(client.clone(), server.uri.clone()).await;
+    assert_eq!(first.expect("an answer"), BODY);
+    let usual = before.elapsed();
     let mut calls = JoinSet::new();
-    for n in 0..300_u64 {
+    for n in 0..300 {
         let call = get(client.clone(), server.uri.clone());
         calls.spawn(async move {
-            sleep(Duration::from_millis(n)).await;
+            sleep(usual / 4 * n).await;
             // Within the connect, the handshake, the answer.
-            let patience = Duration::from_micros(fastrand::u64(0..6_000));
+            let patience = usual.mul_f64(fastrand::f64() * 1.5);
             let _late = tokio::time::timeout(patience, call).await;
         });
     }
