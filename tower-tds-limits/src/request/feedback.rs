@@ -58,7 +58,7 @@ pub enum Outcome {
     Served(Duration),
     /// A gateway answered that what is behind it failed (502): a proof, unless that is where requests
     /// are counted ([`Limits::counted_behind`](crate::Limits::counted_behind)). A 503 does not tell who
-    /// made it, and is [`Answered`](Self::Answered).
+    /// made it, and is [`Outcome::Answered`].
     GatewayFailed,
     /// A gateway answered that what is behind it has not (504): a proof a second later, or when
     /// [`Limits::counted_behind`](crate::Limits::counted_behind) says.
