@@ -4,8 +4,8 @@
 //! cargo run --bin with-reqwest
 //! ```
 //!
-//! The layers want a service of `http::Request`, which reqwest's client becomes in one line. Its
-//! sockets nobody can count, and so they are bounded by a sum: `CLIENTS.md` of
+//! The layers want a service of `http::Request`, which reqwest's client becomes by a `service_fn`, or
+//! in one line by `tower_tds::Reqwest`. Its sockets nobody can count, and so they are bounded by a sum: `CLIENTS.md` of
 //! `tower-tds-limits` has it.
 
 use std::{num::NonZeroU32, process::ExitCode};

@@ -5,7 +5,9 @@ use std::fmt;
 /// Says whether a failed request can have reached the service.
 ///
 /// A limiter reads it to know which permits come back at once; the retry layer reads it to know
-/// whether a request that may not run twice may be sent again. No rule and no wrapper improves it.
+/// whether a request that may not run twice may be sent again. No rule and no nest improves it, nor does
+/// [`Error::new`](crate::Error::new) around an error that has one of this crate inside; around any other the
+/// kind that it is given decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sent {

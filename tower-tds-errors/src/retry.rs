@@ -42,6 +42,21 @@ pub(crate) mod state;
 ///
 /// The service below has to fail with a [`Failure`].
 ///
+/// # What bounds a call
+///
+/// | bound | where nobody sets it |
+/// |---|---|
+/// | [`deadline`](Self::deadline), from `call` until the head, or the end of the body by [`Deadline::whole`] | 120 s |
+/// | [`attempts`](Self::attempts) | 3, and once more at once for a GET whose kept connection was closed |
+/// | [`attempt_timeout`](Self::attempt_timeout) | 60 s |
+/// | [`longest_wait`](Self::longest_wait) | 30 s |
+/// | [`budget`](Self::budget), for each host | 10 retries for 100 requests, one a second, ten at once |
+///
+/// # Allocations
+///
+/// A first attempt that succeeds allocates nothing here, unless the request has extensions or headers marked
+/// sensitive (both are copied), its body is waited for, or its deadline counts until the end of the body.
+///
 /// # Examples
 ///
 /// ```
@@ -77,7 +92,8 @@ pub struct RetryLayer<P = CloneBody> {
 /// It is always ready, and backpressure ends here: the wait for the service below is part of the
 /// call, and counts towards its [`Deadline`]. A `LoadShed` or a `Buffer` above it never sees that
 /// the service is busy: put a `LoadShed` below it, where what it sheds is retried within the
-/// deadline, and bound the calls that wait by a `ConcurrencyLimit` above it.
+/// deadline, and bound the calls that wait by a `ConcurrencyLimit` above it. A `Buffer` goes below it, too,
+/// where its queue is waited for as readiness; above it, it shares one service among tasks and bounds nothing.
 ///
 /// Nothing is sent before the future is polled; `call` itself counts the request and pays its part
 /// into the budget of its host. Each call is made by a clone of the inner service, which is made
@@ -205,7 +221,8 @@ impl<P> RetryLayer<P> {
     ///
     /// If the service asks for more, the error comes at once, with
     /// [`retry_at`](crate::Error::retry_at): a shorter wait would come too early, and a quota of a day
-    /// is not slept through. The second after a 423 is kept in any case.
+    /// is not slept through. It is a second at least, so that the one after a 423 is kept, and that is so for
+    /// every kind: what is shorter counts as a second.
     #[must_use]
     pub const fn longest_wait(mut self, longest: Duration) -> Self {
         self.settings.longest_wait = longest;

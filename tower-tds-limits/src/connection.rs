@@ -91,7 +91,8 @@ pub struct ConnectionLimitLayer {
 ///
 /// A pool gives a socket that becomes free to the next request of the same host. Where somebody is
 /// passed over by that for 20 ms, the next socket that becomes free makes room at once: so a host
-/// is served in its readiness, though another keeps all sockets busy.
+/// is served in its turn, though another keeps all sockets busy, and not by the first that becomes free
+/// but by the second.
 ///
 /// A request that was given to a socket which makes room is not lost: it was never sent, and a pool
 /// tries it again by itself (`retry_canceled_requests` of the hyper-util client, on by default).

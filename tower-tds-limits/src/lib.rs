@@ -6,10 +6,9 @@
 //!            the body, rules by proof                  before connect to the server's close
 //! ```
 //!
-//! Limiters that bound the times of sending earn refusals as soon as delays vary: fifty
-//! requests sent a second apart may arrive together. This one holds each permit until an
-//! interval after the response has *proved* that the service counted the request. Then no
-//! interval at the service can hold more than the quota, whatever the network does in between.
+//! Limiters that bound the times of sending earn refusals as soon as delays vary: requests sent a second
+//! apart may arrive together. This one holds each permit until an interval after the response has *proved*
+//! that the service counted the request. Then no interval holds more than the quota, whatever the network does.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -41,65 +40,42 @@
 //!   ten ([`Rules`]), these while half of the answers take less than 120 ms: beyond, [`Burst::Auto`]
 //!   gives up the proof before the throughput. With [`Proof::End`] also for services that count
 //!   whatever was in flight during the interval.
-//! - Requests between their grant and the end of their bodies, and sockets from before
-//!   `connect` until the server has closed them (awaited for 30 s at most), never exceed their
-//!   limits.
-//! - A connect that waits is given the place of an idle socket, of whichever host or client, within
-//!   a tenth of a second and the server's close, and otherwise of one that becomes idle, in its
-//!   turn; a socket that carries a request is never cut for it ([`ConnectionLimit`], "Reclaim").
-//! - Waiters go first in, first out (but for [`Limiter::first_in_line`]), one is woken at a time,
-//!   and one that is dropped leaves nothing behind. One that does not look when it is its turn is
-//!   passed over after 5 ms.
-//! - A call that is slow, lost or not polled costs its own place and nobody else's, and a readied
-//!   service that is kept costs nothing after 50 ms.
+//! - Requests between their grant and the end of their bodies, and sockets from before `connect` until the
+//!   server has closed them (awaited for 30 s at most), never exceed their limits.
+//! - A connect that waits gets the place of an idle socket within a tenth of a second and the server's
+//!   close; a socket that carries a request is never cut for it ([`ConnectionLimit`]).
+//! - Waiters go first in, first out (but for [`Limiter::first_in_line`]); one that is dropped leaves
+//!   nothing behind, and one that does not look when it is its turn is passed over after 5 ms.
+//! - A call that is not polled costs its own place and nobody else's, and a readied service that is
+//!   kept costs nothing after 50 ms. What slow and lost calls cost, by default:
 //!
-//! What unproven requests cost the others, of 50 a second where answers take 80 ms, by default:
-//!
-//! | calls that are slow, or never answered | the others' rate |
+//! | calls | what the others have, of 50 a second |
 //! |---|---|
-//! | ten, for as long as they last | 36 a second; about none in their first second, which it takes to tell slow from quick |
-//! | 11 to 25 that are made together | none for two to five seconds, because a network that stands still looks the same; then what the window leaves: 36 and 28 for 11 and 20 |
-//! | *n* that are lost | 50 - *n* a second or less, for [`Limits::lost_after`] and a second |
+//! | ten slow ones, or never answered | half of the rate and more, after a second in which nobody can tell |
+//! | 11 to 25 of them, made together | nothing for some seconds, eight at most: a network that stands still looks the same; then what the window leaves |
+//! | *n* that are lost | 50 - *n* or less, for [`Limits::lost_after`] and a second |
 //!
 //! [`Rules::window`] alone stops nobody, and is no proof for buckets; [`Burst::Of`] is one, and stops all
-//! for as long as more are unproven than it has. In the other direction, a bucket of ten refuses under
-//! [`Burst::Auto`] where the network holds up more than that for longer, and then lets it go at once: none
-//! after a stall of three seconds, 28 after one of six, 38 after longer ones; 8 where ten requests were held up for two.
-//! Each time a rung is lost for ten minutes.
+//! while more are unproven than it has. Under [`Burst::Auto`] a bucket of ten may refuse after longer stalls
+//! than three seconds.
 //!
 //! # The argument
-//! A request is counted at some time between its grant and its proof, the response. Take any
-//! interval, and of the requests counted in it the one that was granted last. At its grant each
-//! of the others was either unproven, or proven within that interval. So if at every grant at most
-//! `n - 1` others are unproven or proven within the last interval, no interval holds more than `n`,
-//! however long the delays are; and nobody who sees only grants and proofs can safely send earlier.
-//! What that assumes, and the proofs for the other rules: [`_design`].
+//! A request is counted between its grant and its proof. If at every grant at most `n - 1` others are
+//! unproven or proven within the last interval, then no interval of the service holds more than `n`,
+//! however long the delays are. Proof, assumptions, other rules: [`_design`].
 //!
 //! # If it is refused all the same
-//! Then the service is stricter than assumed, or somebody else uses the quota.
+//! Then the service is stricter than assumed, or somebody else uses the quota. A 423 means a second of
+//! silence for the address, and three among a hundred answers lead one [`Rung`] down; a 416 closes its
+//! socket and idle ones; a 429 pauses its credential ([`_design`], "What a refusal means"). [`Feedback`]
+//! reads that from responses, or from your errors; [`Limiter::snapshot`] and `tracing` events tell.
 //!
-//! | answer | concerns | what follows |
-//! |---|---|---|
-//! | 423 | the address | a second of silence; three among a hundred answers lead one [`Rung`] down, and ten minutes up again |
-//! | 416 | the address | its socket and idle ones are closed; if it was a new socket's, or several come together, a second of silence, one connect at a time, and then fewer for ten minutes |
-//! | 429 | the credential | it pauses as long as the service says, and then one request tries; if that is longer than a minute, calls are told so at once, and one a minute tries |
-//!
-//! [`Feedback`] reads that from responses, or from your errors. [`Limiter::snapshot`] shows it, and
-//! `tracing` events tell when it changes.
-//!
-//! # When callers hang up
-//! What was sent is counted, whether or not somebody waits for the answer: put [`DetachLayer`]
-//! around the limit, and dropped calls are seen to their end.
-//!
-//! # Clients
-//! The request limit goes around any service of `http::Request`. The connection limit goes around the TCP
-//! connector of hyper-util's clients and of tonic, under TLS; reqwest lets none in, and is bounded by a sum.
-//! Client by client: [`ConnectionLimit`].
+//! What was sent is counted, whether or not somebody waits: [`DetachLayer`] around the limit sees dropped
+//! calls to their end. Which clients take the connection limit: [`ConnectionLimit`].
 //!
 //! # Non-goals
-//! - Speed where arrivals are smoothed without any burst: only one request at a time is safe there.
-//!   The ladder finds that by about ten refusals; [`Limits::start_at`] with [`Rung::Serial`] begins
-//!   there.
+//! - Speed where arrivals are smoothed without any burst: only one request at a time is safe there
+//!   ([`Rung::Serial`]).
 //! - Sharing limits between processes by itself: [`Limits::shares`] divides them, and [`Leases`] is where
 //!   a store comes in.
 

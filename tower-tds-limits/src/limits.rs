@@ -137,13 +137,16 @@ impl Limits {
     /// A server that has closed has counted what it has read, and reads nothing more. So where the
     /// other end of the connection is who counts, a second is enough for what is on its way. It is
     /// not where a balancer closes and a gateway behind it goes on.
+    ///
+    /// It is heard of by a [`Feedback`](crate::Feedback) that gives [`Outcome::Closed`](crate::Outcome::Closed), as
+    /// [`ReadStatus`](crate::ReadStatus) does. The client of `tower-tds` takes such a request for lost.
     pub fn closed_after(mut self, after: Duration) -> Self {
         self.closed_after = Some(after.min(LONGEST_LOST));
         self
     }
 
     /// Says that requests are counted behind the gateway that answers, and for how long after an
-    /// answer that the gateway makes by itself (502, 504).
+    /// answer that the gateway makes by itself (502, 504). A 503 of its own is read as any answer.
     ///
     /// By default whoever answers is who counts: a 502 proves the count when it comes, and a 504 a
     /// second later.

@@ -141,7 +141,7 @@ impl Builder {
     }
 
     /// Fetches and renews tokens otherwise than by default: on a schedule, with a store that other
-    /// processes share, with an ear for events.
+    /// processes share.
     ///
     /// # Examples
     /// ```

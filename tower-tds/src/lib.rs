@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! request -> Retry -> Token -> Detach, RequestLimit -> decoder -> Guard, Classify -> hyper client
-//!         -> ConnectionLimit -> TLS
+//!         -> TLS -> ConnectionLimit -> TCP
 //! ```
 //!
 //! [`Client`] is a [`tower_service::Service`] that always has a valid token, stays inside the

@@ -8,7 +8,8 @@ use crate::BuildError;
 
 /// The limits of one IP address, for several clients behind it.
 ///
-/// The service counts by address, whatever key a call has. Only the pause after a 429 is each client's own.
+/// The service counts by address, whatever key a call has. Only the pause after a 429 is each client's own, and the
+/// pool: an idle socket of one makes room for another, and is never used by it.
 ///
 /// # Examples
 /// ```

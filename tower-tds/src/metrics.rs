@@ -88,7 +88,7 @@ impl Status {
     /// | `tds_token_refused_seconds` | gauge | | for how long the service has refused it, or 0 |
     /// | `tds_tokens_total` | counter | | tokens that came |
     ///
-    /// No path, host or key is a label. `grafana.json` in this crate is a dashboard of them.
+    /// There is none of the token's age: its life and the tokens that came stand for it. No path, host or key is a label. `grafana.json` in this crate is a dashboard of them.
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn record(&self) {
         let (limits, token) = (self.limits(), self.token());

@@ -20,8 +20,10 @@ use tower_tds_limits::held;
 /// The client's own redirects and retries are turned off: a token follows no redirect, and each attempt takes a
 /// permit. reqwest reads addresses as browsers do (WHATWG), so that some characters of a target are escaped on the
 /// way. Nobody outside can see when its sockets end. They are as many as the requests in flight, and as many idle
-/// ones as it may keep: with [`Limits::in_flight`](crate::Limits::in_flight) of 25 and 25 idle ones they stay below
-/// 60, those that are being opened included.
+/// ones as it may keep, and those that are being opened: with [`Limits::in_flight`](crate::Limits::in_flight) of 25 and 25 idle
+/// ones they stay within 60 where ten at the most are opened at once (tower's `GlobalConcurrencyLimitLayer` as its
+/// `connector_layer`). That holds with `http1_only`, for one host, and while no request is cancelled: the socket of a
+/// cancelled one is still dying when the next is opened.
 ///
 /// What has no connection at its deadline, or when its caller goes, is not sent. Of HTTP/2 that holds for the call that
 /// connects: another that waits for the same connection may be sent up to ten seconds later, so that `http1_only` is

@@ -27,7 +27,8 @@ use crate::metrics::Begun;
 ///
 /// A span has `http.request.method`, `server.address`, `server.port` and `url.path`, and at its end
 /// `http.response.status_code` or `error.type`, which is the [kind](Error::kind). That of a call has
-/// `http.request.resend_count` where it was sent more than once; an attempt's is its number. None has a query, a
+/// `http.request.resend_count` where it was sent more than once, and so has that of each attempt after the first: how
+/// many there were before it. None has a query, a
 /// header or a body. What is dropped before its end, by a deadline or by its caller, has `cancelled` for its
 /// `error.type`.
 ///

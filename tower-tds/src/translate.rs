@@ -12,7 +12,8 @@ use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
 ///
 /// Their own defaults see a response alone. Above [`ClassifyLayer`](tower_tds_errors::ClassifyLayer)
 /// an error's body has been read already: give them this value, and they hear the service's words
-/// too.
+/// too. Of a success it reads no header ([`Served`](tower_tds_limits::Served)), and what was sent and never
+/// answered is lost, also where the server closed the connection.
 ///
 /// # Panics
 /// In debug builds, with "the limits see what a retry layer ended", if limits that are given it are

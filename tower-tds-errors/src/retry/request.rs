@@ -13,9 +13,9 @@ use crate::kind::Kind;
 /// a token, a permit, a place in a queue, each attempt, each sleep, the read of an error's body.
 /// [`whole`](Self::whole) makes it count until the end of the body. Nothing is sent after it.
 ///
-/// There are two places for it, and it means the same in both: the layer's default
-/// ([`RetryLayer::deadline`](crate::RetryLayer::deadline)) and an extension of the request. The
-/// earliest counts.
+/// There are two places for it here, and it means the same in both: the layer's default
+/// ([`RetryLayer::deadline`](crate::RetryLayer::deadline)) and an extension of the request, which the
+/// client of `tower-tds` sets by `Call::deadline`. The earliest counts.
 ///
 /// # Examples
 ///

@@ -82,7 +82,6 @@ fn put_back(queue: &Queue<Script>) {
     queue.update(|script| script.free += 1);
 }
 
-/// A task that polls one waiter, which it owns.
 /// A waiter that waits for so long at the most.
 struct Bounded(Waiter<Script>, Bound);
 
@@ -100,6 +99,7 @@ impl Bounded {
     }
 }
 
+/// A task that polls one waiter, which it owns.
 macro_rules! pass {
     ($waiter:expr) => {{
         let mut waiter = $waiter;

@@ -56,8 +56,9 @@ pub enum Outcome {
     /// where it counts a request when it comes in ([`Served`]). What is longer than the answer took
     /// is not believed.
     Served(Duration),
-    /// A gateway answered that what is behind it failed (502, 503 of its own): a proof, unless that
-    /// is where requests are counted ([`Limits::counted_behind`](crate::Limits::counted_behind)).
+    /// A gateway answered that what is behind it failed (502): a proof, unless that is where requests
+    /// are counted ([`Limits::counted_behind`](crate::Limits::counted_behind)). A 503 does not tell who
+    /// made it, and is [`Outcome::Answered`].
     GatewayFailed,
     /// A gateway answered that what is behind it has not (504): a proof a second later, or when
     /// [`Limits::counted_behind`](crate::Limits::counted_behind) says.
@@ -93,7 +94,7 @@ pub enum Outcome {
 /// | 429 | [`Outcome::QuotaExceeded`], with `Retry-After` in seconds or as a date (RFC 9110 10.2.3) |
 /// | 416 | [`Outcome::ConnectionsExceeded`], unless `Content-Range` says that it is about a range (RFC 9110 15.5.17) |
 /// | 502, 504 | [`Outcome::GatewayFailed`], [`Outcome::GatewayTimedOut`] |
-/// | others | [`Outcome::Answered`] |
+/// | others, 503 too | [`Outcome::Answered`] |
 /// | no connection was made | [`Outcome::Unsent`] |
 /// | the server closed it or reset it | [`Outcome::Closed`] |
 /// | other errors | [`Outcome::Lost`] |

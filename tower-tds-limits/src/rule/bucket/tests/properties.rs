@@ -64,7 +64,7 @@ proptest! {
         }
     }
 
-    /// Whatever the answers take: ten at least, no more than the quota, and about five more than
+    /// Whatever the answers take: nine at least, less than the quota, and about five more than
     /// are usually under way.
     #[test]
     fn the_automatic_burst_stays_within_its_bounds(
