@@ -139,7 +139,7 @@ fn the_layers_together_allocate_nothing() {
             .layer(RetryLayer::new())
             .map_err(|_| Error::new(Kind::Unrecognized, "a bench has no errors"))
             .layer(token.judge(HeadAlone))
-            .layer(limits().feedback(ReadResponse::default()))
+            .layer(limits().feedback(ReadResponse))
             .layer(ClassifyLayer::new())
             .service(Echo::new())
     };

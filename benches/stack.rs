@@ -59,7 +59,7 @@ fn stack(c: &mut Criterion) {
         .layer(RetryLayer::new())
         .map_err(|_| Error::new(Kind::Unrecognized, "a bench has no errors"))
         .layer(token::layer(&runtime).judge(HeadAlone))
-        .layer(limits().feedback(ReadResponse::default()))
+        .layer(limits().feedback(ReadResponse))
         .layer(ClassifyLayer::new())
         .service(Echo::new());
     group.bench_function("all", |b| {

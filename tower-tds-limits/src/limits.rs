@@ -4,7 +4,7 @@ mod shares;
 
 use std::{num::NonZeroU32, time::Duration};
 
-use crate::{Quota, Rules, Rung};
+use crate::{Quota, Rules, Rung, Served};
 
 /// The limits a [`Limiter`](crate::Limiter) keeps, as one value.
 ///
@@ -37,6 +37,7 @@ pub struct Limits {
     pub(crate) proof: Proof,
     pub(crate) lost_after: Duration,
     closed_after: Option<Duration>,
+    pub(crate) served: Option<Served>,
     /// How long after an answer that a gateway made by itself a request may be counted behind it.
     pub(crate) behind: Option<Duration>,
     pub(crate) max_wait: Option<Duration>,
@@ -73,6 +74,7 @@ impl Limits {
             proof: Proof::default(),
             lost_after: LOST_AFTER,
             closed_after: None,
+            served: None,
             behind: None,
             max_wait: None,
             notice: NOTICE,
@@ -116,7 +118,7 @@ impl Limits {
     }
 
     /// Chooses what proves that the service has counted a request. By its end a service's own time
-    /// ([`ReadStatus::served`](crate::ReadStatus::served)) proves nothing, and is not looked at.
+    /// ([`served`](Self::served)) proves nothing, and is not looked at.
     pub fn proof(mut self, proof: Proof) -> Self {
         self.proof = proof;
         self
@@ -139,7 +141,7 @@ impl Limits {
     /// not where a balancer closes and a gateway behind it goes on.
     ///
     /// It is heard of by a [`Feedback`](crate::Feedback) that gives [`Outcome::Closed`](crate::Outcome::Closed), as
-    /// [`ReadStatus`](crate::ReadStatus) does. The client of `tower-tds` takes such a request for lost.
+    /// [`ReadStatus`](crate::ReadStatus) does, and `ReadError` of `tower-tds`.
     pub fn closed_after(mut self, after: Duration) -> Self {
         self.closed_after = Some(after.min(LONGEST_LOST));
         self
@@ -152,6 +154,24 @@ impl Limits {
     /// second later.
     pub fn counted_behind(mut self, within: Duration) -> Self {
         self.behind = Some(within.min(LONGEST_LOST));
+        self
+    }
+
+    /// Reads from the headers of an answer for how long the service has had the request, where it says so.
+    ///
+    /// The permit is then live until an interval after the service had it, and not after the
+    /// answer was here: see [`Served`] for what each reading proves. A refusal is no such answer, nor is what
+    /// a layer below has made an error of.
+    ///
+    /// # Examples
+    /// ```
+    /// use tower_tds_limits::{Limits, Served};
+    ///
+    /// let limits = Limits::default().served(Served::Kong);
+    /// # drop(limits);
+    /// ```
+    pub fn served(mut self, served: Served) -> Self {
+        self.served = Some(served);
         self
     }
 

@@ -103,7 +103,7 @@ impl RequestLimitLayer {
         Self {
             max_wait: limiter.limits().max_wait,
             limiter,
-            feedback: ReadStatus::default(),
+            feedback: ReadStatus,
         }
     }
 }

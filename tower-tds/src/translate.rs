@@ -12,8 +12,7 @@ use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
 ///
 /// Their own defaults see a response alone. Above [`ClassifyLayer`](tower_tds_errors::ClassifyLayer)
 /// an error's body has been read already: give them this value, and they hear the service's words
-/// too. Of a success it reads no header ([`Served`](tower_tds_limits::Served)), and what was sent and never
-/// answered is lost, also where the server closed the connection.
+/// too.
 ///
 /// # Panics
 /// In debug builds, with "the limits see what a retry layer ended", if limits that are given it are
@@ -48,7 +47,8 @@ impl<B> Feedback<Response<B>, Error> for ReadError {
                 Some(_) | None => Outcome::Answered,
             },
             Sent::Never => Outcome::Unsent,
-            // What is not known may still be counted.
+            // What is not known may still be counted, for a shorter time if the server closed the connection.
+            Sent::Unknown | _ if Outcome::of_error(error) == Outcome::Closed => Outcome::Closed,
             Sent::Unknown | _ => Outcome::Lost,
         }
     }

@@ -45,7 +45,7 @@ fn a_wait_means_the_same_to_all_who_read_one() {
         let error = classify(Asked::default(), status, &headers, "").expect_err("a 429");
         assert_eq!(error.retry_after(), expected, "errors: {row:?}");
         let answer = response(status, &headers);
-        let read = ReadStatus::default().read(Ok::<_, &std::io::Error>(&answer));
+        let read = ReadStatus.read(Ok::<_, &std::io::Error>(&answer));
         assert_eq!(read, Outcome::QuotaExceeded(expected), "limits: {row:?}");
     }
 }
@@ -86,7 +86,7 @@ fn a_refusal_in_a_boxed_error_is_none_of_a_lost_request() {
     ] {
         let error = classify(Asked::default(), status, &HeaderMap::new(), "");
         let boxed = tower::BoxError::from(error.expect_err("a refusal"));
-        let read = ReadStatus::default().read(Err::<&Response<()>, _>(&boxed));
+        let read = ReadStatus.read(Err::<&Response<()>, _>(&boxed));
         assert_eq!(read, outcome, "{status}");
     }
 }

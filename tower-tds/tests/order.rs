@@ -83,7 +83,7 @@ fn service() -> (Sim, BearerAuthLayer<HeadAlone>) {
 
 /// Limits that read heads.
 fn limit() -> RequestLimitLayer<ReadResponse> {
-    RequestLimitLayer::new(Limiter::new(Limits::default())).feedback(ReadResponse::default())
+    RequestLimitLayer::new(Limiter::new(Limits::default())).feedback(ReadResponse)
 }
 
 fn get() -> Request<Full<Bytes>> {

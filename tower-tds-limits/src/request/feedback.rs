@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Response, StatusCode, header};
 
-use crate::{clock, request::Served};
+use crate::clock;
 
 /// Reads from an outcome whether the service has counted the request, and whether it refused it
 /// for a limit.
@@ -36,7 +36,7 @@ use crate::{clock, request::Served};
     message = "`{Self}` cannot read what the service below the limit answers",
     label = "no `Feedback<{T}, {E}>`",
     note = "the errors of `tower-tds` are read by `.feedback(ReadError)`, if a `ClassifyLayer` below makes them",
-    note = "for errors of your own implement it, or take them all for lost: `.feedback(ReadResponse::default())`",
+    note = "for errors of your own implement it, or take them all for lost: `.feedback(ReadResponse)`",
     note = "or see whether the layers stand in the order that `{Self}` is made for"
 )]
 pub trait Feedback<T, E> {
@@ -53,8 +53,8 @@ pub enum Outcome {
     Answered,
     /// It answered, and says that it had the request for this long: it counted it before that.
     /// An earlier proof gives the permit back earlier. Believe only the service itself, and only
-    /// where it counts a request when it comes in ([`Served`]). What is longer than the answer took
-    /// is not believed.
+    /// where it counts a request when it comes in ([`Served`](crate::Served)). What is longer than the answer
+    /// took is not believed.
     Served(Duration),
     /// A gateway answered that what is behind it failed (502): a proof, unless that is where requests
     /// are counted ([`Limits::counted_behind`](crate::Limits::counted_behind)). A 503 does not tell who
@@ -99,10 +99,11 @@ pub enum Outcome {
 /// | the server closed it or reset it | [`Outcome::Closed`] |
 /// | other errors | [`Outcome::Lost`] |
 #[derive(Debug, Clone, Copy, Default)]
-#[non_exhaustive]
-pub struct ReadStatus {
-    served: Option<Served>,
-}
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "what a gateway says beside the status is a setting of the limits"
+)]
+pub struct ReadStatus;
 
 /// As [`ReadStatus`], and takes every error for lost, of whatever type.
 ///
@@ -111,7 +112,7 @@ pub struct ReadStatus {
 /// use tower_tds_limits::{Limiter, Limits, ReadResponse, RequestLimitLayer};
 ///
 /// let limiter = Limiter::new(Limits::default());
-/// let layer = RequestLimitLayer::new(limiter).feedback(ReadResponse::default());
+/// let layer = RequestLimitLayer::new(limiter).feedback(ReadResponse);
 /// # drop(layer);
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
@@ -119,50 +120,26 @@ pub struct ReadStatus {
     clippy::exhaustive_structs,
     reason = "it is a reading of responses, and nothing else"
 )]
-pub struct ReadResponse(
-    /// How it reads responses.
-    pub ReadStatus,
-);
+pub struct ReadResponse;
 
 // === impl ReadStatus ===
 
 impl ReadStatus {
-    /// Reads from the headers for how long the service has had the request, where it says so.
-    ///
-    /// The permit is then live until an interval after the service had it, and not after the
-    /// answer was here: see [`Served`] for what each reading proves.
-    ///
-    /// # Examples
-    /// ```
-    /// use tower_tds_limits::{ReadStatus, Served};
-    ///
-    /// let feedback = ReadStatus::default().served(Served::Kong);
-    /// # drop(feedback);
-    /// ```
-    #[must_use]
-    pub const fn served(mut self, served: Served) -> Self {
-        self.served = Some(served);
-        self
-    }
-
     /// Reads a response, or has `error` read why there is none.
     #[inline]
     fn read_or<B, E>(
-        &self,
         outcome: Result<&Response<B>, &E>,
         error: impl FnOnce(&E) -> Outcome,
     ) -> Outcome {
         match outcome {
             // Nearly always, and then there is nothing to read.
-            Ok(response) if self.served.is_none() && response.status().is_success() => {
-                Outcome::Answered
-            }
-            Ok(response) => self.read_head(response.status(), response.headers()),
+            Ok(response) if response.status().is_success() => Outcome::Answered,
+            Ok(response) => Self::read_head(response.status(), response.headers()),
             Err(because) => error(because),
         }
     }
 
-    fn read_head(self, status: StatusCode, headers: &HeaderMap) -> Outcome {
+    fn read_head(status: StatusCode, headers: &HeaderMap) -> Outcome {
         match status {
             StatusCode::LOCKED => Outcome::RateExceeded,
             StatusCode::TOO_MANY_REQUESTS => Outcome::QuotaExceeded(retry_after(headers)),
@@ -171,10 +148,7 @@ impl ReadStatus {
             }
             StatusCode::BAD_GATEWAY => Outcome::GatewayFailed,
             StatusCode::GATEWAY_TIMEOUT => Outcome::GatewayTimedOut,
-            _ => match self.served.and_then(|served| served.read(headers)) {
-                Some(served) => Outcome::Served(served),
-                None => Outcome::Answered,
-            },
+            _ => Outcome::Answered,
         }
     }
 }
@@ -184,7 +158,7 @@ impl ReadStatus {
 impl<B, E> Feedback<Response<B>, E> for ReadResponse {
     #[inline]
     fn read(&self, outcome: Result<&Response<B>, &E>) -> Outcome {
-        self.0.read_or(outcome, |_| Outcome::Lost)
+        ReadStatus::read_or(outcome, |_| Outcome::Lost)
     }
 }
 

@@ -141,10 +141,10 @@ where
                     let exchange = Exchange::begin(&mut response);
                     let read = feedback.read(Ok(&response));
                     let whole = response.body().is_end_stream();
-                    if permit
-                        .as_mut()
-                        .is_none_or(|permit| !permit.read(read, whole))
-                    {
+                    if permit.as_mut().is_none_or(|permit| {
+                        let read = permit.served(read, response.headers());
+                        !permit.read(read, whole)
+                    }) {
                         *permit = None;
                     }
                     let permit = permit.take();

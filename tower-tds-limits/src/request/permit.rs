@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use http::HeaderMap;
+
 use crate::{
     AskLease, Ended, Lease, LeaseFuture, Rung, WaitCause,
     account::{Account, Grant},
@@ -110,6 +112,17 @@ impl RequestPermit {
     fn end_lease(&mut self, ended: impl FnOnce(Outcome) -> Ended) {
         if let Some(leased) = self.leased.take() {
             leased.lease.end(ended(leased.heard));
+        }
+    }
+
+    /// What is read of an answer, with the service's own time where the limits have it read.
+    #[inline]
+    pub(super) fn served(&self, outcome: Outcome, headers: &HeaderMap) -> Outcome {
+        match self.credential.limits.served {
+            Some(served) if outcome == Outcome::Answered => {
+                served.read(headers).map_or(outcome, Outcome::Served)
+            }
+            _ => outcome,
         }
     }
 

@@ -65,7 +65,7 @@ where
     }
     let limiter = limiter(2);
     let limited = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse::default()))
+        .layer(RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse))
         .map_response(http::Response::<::reqwest::Body>::from)
         .service(reqwest);
     let service = crosses_threads(limited);

@@ -90,7 +90,7 @@ async fn nothing_is_held(limiter: Limiter) {
 #[tokio::test(start_paused = true)]
 async fn the_request_limit_keeps_the_contract() {
     let limiter = limiter(50);
-    let layer = RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse::default());
+    let layer = RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse);
     keeps_the_contract(Probe::new(), |probe| layer.layer(probe), request).await;
     runs_over(Probe::new(), |stack| layer.layer(stack), request).await;
     nothing_is_held(limiter).await;
@@ -100,7 +100,7 @@ async fn the_request_limit_keeps_the_contract() {
 async fn the_request_limit_that_rejects_keeps_the_contract() {
     let limiter = limiter(50);
     let layer = RequestLimitLayer::new(limiter.clone())
-        .feedback(ReadResponse::default())
+        .feedback(ReadResponse)
         .max_wait(Duration::ZERO);
     keeps_the_contract(Probe::new(), |probe| layer.layer(probe), request).await;
     runs_over(Probe::new(), |stack| layer.layer(stack), request).await;
@@ -113,7 +113,7 @@ async fn what_detaches_calls_keeps_the_contract() {
     keeps_the_contract(Probe::new(), |probe| layer.layer(probe), request).await;
     runs_over(Probe::new(), |stack| layer.layer(stack), request).await;
     let limiter = limiter(50);
-    let limit = RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse::default());
+    let limit = RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse);
     keeps_the_contract(
         Probe::new(),
         |probe| layer.layer(limit.layer(probe)),

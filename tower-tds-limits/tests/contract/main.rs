@@ -44,7 +44,7 @@ fn limiter(permits: u32) -> Limiter {
 
 fn limited(limiter: &Limiter, probe: &Probe) -> RequestLimit<Probe, ReadResponse> {
     ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse::default()))
+        .layer(RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse))
         .service(probe.clone())
 }
 
@@ -122,7 +122,7 @@ impl Service<Request<Empty<Bytes>>> for AskedOnce {
 #[tokio::test(start_paused = true)]
 async fn the_inner_service_is_not_asked_again_while_a_permit_is_waited_for() {
     let limiter = limiter(1);
-    let layer = RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse::default());
+    let layer = RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse);
     let mut first = layer.layer(AskedOnce(false));
     let mut second = layer.layer(AskedOnce(false));
     first.ready().await.expect("the one permit");

@@ -82,7 +82,7 @@ async fn the_request_limit_goes_over_a_tonic_channel() {
     let limiter = Limiter::new(Limits::default());
     let service = ServiceBuilder::new()
         .layer(DetachLayer)
-        .layer(RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse::default()))
+        .layer(RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse))
         .service(channel(&server, &limiter));
     let request = Request::get(server.uri()).body(Body::empty());
     let response = service.clone().oneshot(request.expect("a request")).await;

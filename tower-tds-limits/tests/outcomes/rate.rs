@@ -1,12 +1,16 @@
 //! Refusals for the address: silence, and a stricter rung.
 
-use http::StatusCode;
+use std::time::Duration;
+
+use http::{HeaderValue, StatusCode};
 use tokio::{
     task::JoinSet,
     time::{Instant, advance},
 };
 use tower::{Layer, ServiceExt};
-use tower_tds_limits::{Feedback, Limiter, Limits, Outcome, Proof, RequestLimitLayer, Rules, Rung};
+use tower_tds_limits::{
+    Feedback, Limiter, Limits, Outcome, Proof, RequestLimitLayer, Rules, Rung, Served,
+};
 
 use crate::{
     limited::Limited,
@@ -151,4 +155,38 @@ async fn where_the_end_is_the_proof_what_a_service_says_of_its_time_is_not_looke
         let in_flight = arrivals.iter().filter(flies).count();
         assert!(in_flight <= 50, "{in_flight}");
     }
+}
+
+/// It counts what comes in, and a gateway says how long what stands behind it took.
+#[tokio::test(start_paused = true)]
+async fn a_gateways_own_time_is_the_proof_where_the_limits_have_it_read() {
+    let by_answers = ten_windows(Limits::default()).await;
+    assert!(by_answers >= ms(13_500), "{by_answers:?}");
+    let by_its_time = ten_windows(Limits::default().served(Served::Kong)).await;
+    assert!(by_its_time < secs(10), "{by_its_time:?}");
+    // What it says in other words is no proof.
+    let by_another = ten_windows(Limits::default().served(Served::Envoy)).await;
+    assert_eq!(by_another, by_answers);
+}
+
+/// How long 500 calls take that are answered after half a second.
+async fn ten_windows(limits: Limits) -> Duration {
+    let service = Scripted::new(ms(500), |_| Answer::ok());
+    let timed = service.clone().map_response(|mut response| {
+        let took = HeaderValue::from_static("495");
+        let headers = response.headers_mut();
+        headers.insert("x-kong-upstream-latency", took);
+        response
+    });
+    let limiter = Limiter::new(limits.rules(Rules::window()));
+    let caller = RequestLimitLayer::new(limiter).layer(timed);
+    let calls: JoinSet<_> = (0..500)
+        .map(|_| caller.clone().oneshot(request()))
+        .collect();
+    assert!(calls.join_all().await.iter().all(Result::is_ok));
+    let arrivals = service.arrivals();
+    for second in arrivals.windows(51) {
+        assert!(second[50] - second[0] >= secs(1));
+    }
+    arrivals[499] - arrivals[0]
 }

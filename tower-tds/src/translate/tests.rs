@@ -1,5 +1,12 @@
-use http::{HeaderMap, Response, StatusCode};
-use tower_tds_errors::{Asked, classify};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::Empty;
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use tokio::{io::AsyncReadExt, net::TcpListener};
+use tower::{ServiceBuilder, ServiceExt};
+use tower_tds_errors::{Asked, ClassifyLayer, classify};
 use tower_tds_limits::{Feedback, Outcome};
 
 use super::ReadError;
@@ -19,5 +26,59 @@ fn what_the_service_answered_is_counted_whatever_it_means() {
             assert_eq!(read == Outcome::Unsent, unsent, "{status} {text}");
             assert_ne!(read, Outcome::Lost, "{status} {text}");
         }
+    }
+}
+
+#[test]
+fn what_a_refusal_says_of_the_limits_is_read() {
+    let read = |status: u16, asked: &[(_, &'static str)], said: &[(_, &'static str)]| {
+        let headers = |lines: &[(header::HeaderName, &'static str)]| {
+            let lines = lines.iter().cloned();
+            lines
+                .map(|(name, value)| (name, HeaderValue::from_static(value)))
+                .collect::<HeaderMap>()
+        };
+        let status = StatusCode::from_u16(status).expect("three digits");
+        let error = classify(Asked::of(&headers(asked)), status, &headers(said), "");
+        ReadError.read(Err::<&Response<()>, _>(&error.expect_err("a refusal")))
+    };
+    let range = (header::RANGE, "bytes=0-9");
+    let content_range = (header::CONTENT_RANGE, "bytes */5");
+    assert_eq!(read(416, &[], &[]), Outcome::ConnectionsExceeded);
+    // It may be about connections, as long as it does not say which part there is.
+    let unclear = read(416, std::slice::from_ref(&range), &[]);
+    assert_eq!(unclear, Outcome::ConnectionsExceeded);
+    assert_eq!(read(416, &[range], &[content_range]), Outcome::Answered);
+    assert_eq!(read(423, &[], &[]), Outcome::RateExceeded);
+    let hint = Some(Duration::from_secs(7));
+    let throttled = read(429, &[], &[(header::RETRY_AFTER, "7")]);
+    assert_eq!(throttled, Outcome::QuotaExceeded(hint));
+    assert_eq!(read(502, &[], &[]), Outcome::GatewayFailed);
+    assert_eq!(read(504, &[], &[]), Outcome::GatewayTimedOut);
+    assert_eq!(read(503, &[], &[]), Outcome::Answered);
+}
+
+/// With bytes of the request unread, the system closes a connection by a reset.
+#[tokio::test]
+async fn a_connection_that_the_server_closed_is_told_from_one_that_was_lost() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let uri = format!("http://{}/", listener.local_addr().expect("it is bound"));
+    tokio::spawn(async move {
+        for reads in [4_096, 1] {
+            let (mut socket, _) = listener.accept().await.expect("loopback accepts");
+            let read = socket.read(&mut vec![0; reads]).await;
+            read.expect("a request");
+        }
+    });
+    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+    let classified = ServiceBuilder::new()
+        .layer(ClassifyLayer::new())
+        .service(client);
+    for _ in 0..2 {
+        let request = Request::get(&uri).body(Empty::new()).expect("a request");
+        let answered = classified.clone().oneshot(request).await;
+        let error = answered.map(drop).expect_err("it was closed");
+        let read = ReadError.read(Err::<&Response<()>, _>(&error));
+        assert_eq!(read, Outcome::Closed, "{error}");
     }
 }

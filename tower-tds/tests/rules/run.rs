@@ -98,7 +98,7 @@ pub(crate) async fn run(
     });
     let limiter = Limiter::new(limits);
     let service = RequestLimitLayer::new(limiter.clone())
-        .feedback(ReadResponse::default())
+        .feedback(ReadResponse)
         .layer(wire);
 
     let made = Arc::new(AtomicU32::new(0));

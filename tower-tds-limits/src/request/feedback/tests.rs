@@ -13,7 +13,7 @@ fn read(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {
             .headers_mut()
             .insert(*name, HeaderValue::from_static(value));
     }
-    ReadStatus::default().read(Ok::<_, &Infallible>(&response))
+    ReadStatus.read(Ok::<_, &Infallible>(&response))
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn retry_after_is_read_in_seconds_and_as_a_date_on_the_services_own_clock() {
 #[test]
 fn an_error_leaves_all_open() {
     assert_eq!(
-        ReadResponse::default().read(Err::<&Response<()>, _>(&())),
+        ReadResponse.read(Err::<&Response<()>, _>(&())),
         Outcome::Lost
     );
 }
@@ -68,16 +68,10 @@ fn what_no_connection_was_made_for_was_never_sent_and_what_was_cut_is_closed() {
     let read = |kind: std::io::ErrorKind| {
         let error = std::io::Error::from(kind);
         let boxed: Box<dyn std::error::Error + Send + Sync> = Box::new(Nested(error.kind().into()));
-        let bare = ReadStatus::default().read(Err::<&Response<()>, _>(&error));
-        assert_eq!(
-            ReadStatus::default().read(Err::<&Response<()>, _>(&boxed)),
-            bare
-        );
+        let bare = ReadStatus.read(Err::<&Response<()>, _>(&error));
+        assert_eq!(ReadStatus.read(Err::<&Response<()>, _>(&boxed)), bare);
         let ours = crate::Error::Inner(error);
-        assert_eq!(
-            ReadStatus::default().read(Err::<&Response<()>, _>(&ours)),
-            bare
-        );
+        assert_eq!(ReadStatus.read(Err::<&Response<()>, _>(&ours)), bare);
         bare
     };
     assert_eq!(read(std::io::ErrorKind::ConnectionRefused), Outcome::Unsent);
@@ -98,20 +92,4 @@ impl std::error::Error for Nested {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.0)
     }
-}
-
-#[test]
-fn the_services_own_time_is_read_where_it_is_asked_for() {
-    let feedback = ReadStatus::default().served(Served::Kong);
-    let mut response = Response::new(());
-    assert_eq!(
-        feedback.read(Ok::<_, &Infallible>(&response)),
-        Outcome::Answered
-    );
-    let took = HeaderValue::from_static("80");
-    response
-        .headers_mut()
-        .insert("x-kong-upstream-latency", took);
-    let served = Outcome::Served(Duration::from_millis(80));
-    assert_eq!(feedback.read(Ok::<_, &Infallible>(&response)), served);
 }

@@ -11,7 +11,7 @@ use super::{Feedback, Outcome, ReadStatus};
 impl<B> Feedback<Response<B>, legacy::Error> for ReadStatus {
     #[inline]
     fn read(&self, outcome: Result<&Response<B>, &legacy::Error>) -> Outcome {
-        self.read_or(outcome, |error| read_chain(Some(error)))
+        Self::read_or(outcome, |error| read_chain(Some(error)))
     }
 }
 
@@ -19,28 +19,28 @@ impl<B> Feedback<Response<B>, legacy::Error> for ReadStatus {
 impl<B> Feedback<Response<B>, Box<dyn Error + Send + Sync + '_>> for ReadStatus {
     #[inline]
     fn read(&self, outcome: Result<&Response<B>, &Box<dyn Error + Send + Sync + '_>>) -> Outcome {
-        self.read_or(outcome, |error| read_chain(error.source()))
+        Self::read_or(outcome, |error| read_chain(error.source()))
     }
 }
 
 impl<B> Feedback<Response<B>, hyper::Error> for ReadStatus {
     #[inline]
     fn read(&self, outcome: Result<&Response<B>, &hyper::Error>) -> Outcome {
-        self.read_or(outcome, |error| read_chain(Some(error)))
+        Self::read_or(outcome, |error| read_chain(Some(error)))
     }
 }
 
 impl<B> Feedback<Response<B>, io::Error> for ReadStatus {
     #[inline]
     fn read(&self, outcome: Result<&Response<B>, &io::Error>) -> Outcome {
-        self.read_or(outcome, |error| read_chain(Some(error)))
+        Self::read_or(outcome, |error| read_chain(Some(error)))
     }
 }
 
 impl<B> Feedback<Response<B>, Infallible> for ReadStatus {
     #[inline]
     fn read(&self, outcome: Result<&Response<B>, &Infallible>) -> Outcome {
-        self.read_or(outcome, |error| match *error {})
+        Self::read_or(outcome, |error| match *error {})
     }
 }
 
@@ -56,6 +56,17 @@ where
             Err(crate::Error::Limit(_)) => Outcome::Unsent,
             Err(crate::Error::Inner(error)) => self.read(Err(error)),
         }
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// What an error of a client and its sources say, as [`ReadStatus`] reads them: for a
+    /// [`Feedback`] that reads errors of its own.
+    #[must_use]
+    pub fn of_error(error: &(dyn Error + 'static)) -> Self {
+        read_chain(Some(error))
     }
 }
 
