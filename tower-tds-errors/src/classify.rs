@@ -104,9 +104,7 @@ pub(crate) fn error_of(
     facts.is_cut = kept.len() < bytes.len();
     facts.body = kept.to_vec().into();
     if status.is_redirection() {
-        // What is no URI may be anything, a secret too.
-        let target = text_of(headers, LOCATION.as_str()).and_then(|to| to.parse().ok());
-        facts.location = target.as_ref().map(redact::uri);
+        facts.location = text_of(headers, LOCATION.as_str()).and_then(redact::reference);
     }
     if let Some(wait) = wait {
         facts.set_retry_after(wait);

@@ -221,8 +221,8 @@ impl<P> RetryLayer<P> {
     ///
     /// If the service asks for more, the error comes at once, with
     /// [`retry_at`](crate::Error::retry_at): a shorter wait would come too early, and a quota of a day
-    /// is not slept through. It is a second at least, so that the one after a 423 is kept, and that is so for
-    /// every kind: what is shorter counts as a second.
+    /// is not slept through. The second after a 423, or after a 429 that says nothing of its end, is kept
+    /// also where this is shorter.
     #[must_use]
     pub const fn longest_wait(mut self, longest: Duration) -> Self {
         self.settings.longest_wait = longest;

@@ -405,6 +405,11 @@ fn a_redirect_says_where_it_leads_without_what_may_be_secret() {
             Some("https://id.example/auth"),
         ),
         ("/login?next=CANARY", Some("/login")),
+        (
+            "//me:CANARY@b.example:8443/x?state=CANARY",
+            Some("//b.example:8443/x"),
+        ),
+        ("//", None),
         ("", None),
         ("not a uri CANARY", None),
     ] {

@@ -30,6 +30,16 @@ pub(crate) fn uri(uri: &Uri) -> Box<str> {
     shown.into_boxed_str()
 }
 
+/// The same of a reference (RFC 3986, section 4.1). What is none may be anything, a secret too.
+pub(crate) fn reference(target: &str) -> Option<Box<str>> {
+    if target.starts_with("//") {
+        // A host without its scheme, which would be read as a path.
+        let whole = format!("http:{target}").parse().ok()?;
+        return uri(&whole).strip_prefix("http:").map(Box::from);
+    }
+    target.parse().ok().as_ref().map(uri)
+}
+
 /// An id of hexadecimal digits, as gateways draw them.
 pub(crate) fn id(value: &str) -> Option<Box<str>> {
     let plain = |c: u8| c.is_ascii_hexdigit() || c == b'-';

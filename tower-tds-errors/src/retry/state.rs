@@ -191,8 +191,8 @@ impl RetryState {
         if !is_replayable {
             return Err(GiveUp::NotReplayable);
         }
-        let floor = floor(error);
-        let longest = settings.longest_wait.max(SILENCE);
+        let floor = error.retry_after().unwrap_or_default().max(least(error));
+        let longest = settings.longest_wait.max(least(error));
         if floor > longest {
             return Err(GiveUp::HintTooLong);
         }
@@ -282,15 +282,13 @@ impl Repeats {
     }
 }
 
-/// The least wait.
-fn floor(error: &Error) -> Duration {
-    let hint = error.retry_after();
+/// The second that is kept whatever the settings say. A service that says when its quota resets is believed.
+fn least(error: &Error) -> Duration {
     match error.advice() {
-        Advice::Silence => hint.unwrap_or_default().max(SILENCE),
-        // A service that says when its quota resets is believed.
-        Advice::Quota => hint.unwrap_or(SILENCE),
-        Advice::Never | Advice::Once | Advice::OnceLater | Advice::Backoff => {
-            hint.unwrap_or_default()
+        Advice::Silence => SILENCE,
+        Advice::Quota if error.retry_after().is_none() => SILENCE,
+        Advice::Quota | Advice::Never | Advice::Once | Advice::OnceLater | Advice::Backoff => {
+            Duration::ZERO
         }
     }
 }

@@ -210,6 +210,32 @@ fn the_longest_wait_itself_is_slept_and_none_is_longer() {
 }
 
 #[test]
+fn the_longest_wait_holds_below_a_second_but_for_the_one_that_is_always_kept() {
+    for longest in [Duration::from_millis(10), Duration::from_millis(500)] {
+        let settings = Settings {
+            longest_wait: longest,
+            ..Settings::default()
+        };
+        let asked = |error: &Error, seed| {
+            put(seed, 2)
+                .after(error, &settings, true, None)
+                .map(|again| again.wait)
+        };
+        for seed in 0..500 {
+            for kind in [Kind::Unavailable, Kind::Connect, Kind::RangeUnclear] {
+                let slept = asked(&failed(kind), seed).unwrap();
+                assert!(slept <= longest, "{kind} {slept:?}");
+                let hint = hinted(kind, SILENCE);
+                assert_eq!(asked(&hint, seed), Err(GiveUp::HintTooLong), "{kind}");
+            }
+            for kind in [Kind::RateExceeded, Kind::Throttled] {
+                assert_eq!(asked(&failed(kind), seed), Ok(SILENCE), "{kind}");
+            }
+        }
+    }
+}
+
+#[test]
 fn waits_are_drawn_up_to_their_bounds_and_after_a_hint_up_to_half_of_it_more() {
     let ms = Duration::from_millis;
     let hint = Some(ms(1_000));
