@@ -6,6 +6,8 @@ use std::{
 };
 
 use tokio::time::advance;
+use tower_tds_limits::{Limits, Rules};
+use tracing::{Dispatch, subscriber::DefaultGuard};
 
 use crate::{
     limited::Limited,
@@ -29,42 +31,103 @@ impl io::Write for Log {
     }
 }
 
+/// What the limits say on this thread.
+struct Heard {
+    log: Log,
+    _default: DefaultGuard,
+    // With one alone, an event that another thread meets first is told to nobody, for good.
+    _other: Dispatch,
+}
+
+// === impl Heard ===
+
+impl Heard {
+    fn begin() -> Self {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        let other = Dispatch::new(tracing_subscriber::registry());
+        let default = tracing::subscriber::set_default(subscriber);
+        // What another thread met before there were two.
+        tracing::callsite::rebuild_interest_cache();
+        Self {
+            log,
+            _default: default,
+            _other: other,
+        }
+    }
+
+    /// The lines about waits, or the others.
+    fn lines(&self, about_waits: bool) -> Vec<String> {
+        let log = self.log.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = log
+            .split(|byte| *byte == b'\n')
+            .map(String::from_utf8_lossy);
+        let ours = lines.filter(|line| line.contains("tower_tds_limits"));
+        ours.filter(|line| line.contains(" a call ") == about_waits)
+            .map(|line| line.into_owned())
+            .collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_wait_is_told_when_it_has_lasted_so_long_and_when_it_is_over() {
+    let heard = Heard::begin();
+    // The last two wait for the window, until a second after the first fifty were answered.
+    let waits = async |limits: Limits| {
+        let before = heard.lines(true).len();
+        let service = Scripted::new(ms(20), |_| Answer::ok());
+        let limited = Limited::new(limits.rules(Rules::window()), service);
+        limited.calls(52).await;
+        heard.lines(true).split_off(before)
+    };
+    let said = |line: &String, words: [&str; 4]| {
+        let missing = words.iter().find(|word| !line.contains(*word));
+        assert_eq!(missing, None, "{line}");
+    };
+    for (limits, after) in [
+        (Limits::default(), "waited=100ms"),
+        (Limits::default().tell_after(ms(30)), "waited=30ms"),
+    ] {
+        let told = waits(limits).await;
+        assert_eq!(told.len(), 4, "{told:?}");
+        said(&told[0], ["DEBUG", "a call waits for ", after, "ahead=0"]);
+        said(
+            &told[1],
+            ["cause=Window", "a call waits for ", after, "ahead=1"],
+        );
+        for (line, ahead) in told[2..].iter().zip(["ahead=0", "ahead=1"]) {
+            said(
+                line,
+                [
+                    "cause=Window",
+                    "a call has waited for ",
+                    "waited=1.0",
+                    ahead,
+                ],
+            );
+        }
+    }
+    let unheard = waits(Limits::default().tell_after(secs(2))).await;
+    assert_eq!(unheard, Vec::<String>::new());
+}
+
 #[tokio::test(start_paused = true)]
 async fn refusals_are_told_and_what_goes_well_is_not() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    // With one alone, an event that another thread meets first is told to nobody, for good.
-    let _other = tracing::Dispatch::new(tracing_subscriber::registry());
-    let _default = tracing::subscriber::set_default(subscriber);
+    let heard = Heard::begin();
     let limited = Limited::before(Scripted::new(ms(20), |n| match n {
         100..=102 => Answer::status(423),
         103 => Answer::status(429).retry_after(3),
         104 => Answer::status(416),
         _ => Answer::ok(),
     }));
-    let told = || {
-        let log = log.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let lines = log
-            .split(|byte| *byte == b'\n')
-            .map(String::from_utf8_lossy);
-        let ours = lines.filter(|line| line.contains("tower_tds_limits"));
-        ours.map(|line| line.into_owned()).collect::<Vec<_>>()
-    };
+    let told = || heard.lines(false);
     limited.calls(100).await;
-    // What another thread met before there were two.
-    tracing::callsite::rebuild_interest_cache();
-    let about_waits = |line: &String| line.contains(" a call ");
-    assert!(told().iter().all(about_waits), "{:?}", told());
-    let told = || {
-        let mut told = told();
-        told.retain(|line| !about_waits(line));
-        told
-    };
+    assert_eq!(told(), Vec::<String>::new());
     for (what, text) in [
         ("WARN", "silent for a second"),
         ("WARN", "silent for a second"),
