@@ -13,6 +13,11 @@ enum Fate {
     Served(u64, u64, u64),
     /// The same, and refused for the rate.
     Refused(u64, u64),
+    /// Answered so long after its grant by a gateway, which failed or waited in vain, and counted behind
+    /// it so long after that.
+    Behind(u64, u64, Outcome),
+    /// The server closed its connection so long after its grant, and counted it so long after that.
+    Closed(u64, u64),
     /// Counted or not, and never answered; given up so long after its grant.
     Lost(Option<u64>, u64),
     /// Never sent, which is known so long after its grant.
@@ -32,6 +37,12 @@ fn fate() -> impl Strategy<Value = Fate> {
         6 => (0_u64..1_500, 0_u64..1_500, 0_u64..1_500)
             .prop_map(|(there, back, took)| Fate::Served(there, back, took.min(back))),
         1 => (0_u64..1_500, 0_u64..1_500).prop_map(|(there, back)| Fate::Refused(there, back)),
+        2 => (0_u64..1_500, 0..=whole_millis(BEHIND), any::<bool>()).prop_map(|(over, later, failed)| {
+            let outcome = if failed { Outcome::GatewayFailed } else { Outcome::GatewayTimedOut };
+            Fate::Behind(over, later, outcome)
+        }),
+        2 => (0_u64..1_500, 0..=whole_millis(CLOSED_AFTER))
+            .prop_map(|(over, later)| Fate::Closed(over, later)),
         2 => (0_u64..1_000, 0_u64..500).prop_map(|(there, up)| Fate::Lost(Some(there), up)),
         2 => (0_u64..500).prop_map(|up| Fate::Lost(None, up)),
         2 => (0_u64..300).prop_map(Fate::Unsent),
@@ -79,6 +90,9 @@ impl Fate {
             Self::Answered(there, back)
             | Self::Served(there, back, _)
             | Self::Refused(there, back) => (Some(now + ms(there)), now + ms(there + back)),
+            Self::Behind(over, later, _) | Self::Closed(over, later) => {
+                (Some(now + ms(over + later)), now + ms(over))
+            }
             Self::Lost(there, up) => (there.map(|there| now + ms(there)), now + ms(up)),
             Self::Unsent(up) => (None, now + ms(up)),
         }
@@ -93,6 +107,8 @@ impl Fate {
                 let proven = (over - ms(took)).max(from);
                 (proven + HOLD).max(over + Duration::from_nanos(1))
             }
+            Self::Behind(..) => over + BEHIND + HOLD,
+            Self::Closed(..) => over + CLOSED_AFTER + HOLD,
             Self::Lost(..) => over + LOST_AFTER + HOLD,
             Self::Unsent(_) => over,
         };
@@ -105,8 +121,14 @@ impl Fate {
             Self::Answered(..) => Outcome::Answered,
             Self::Served(_, _, took) => Outcome::Served(ms(took)),
             Self::Refused(..) => Outcome::RateExceeded,
-            Self::Lost(..) => {
-                account.lose(now, grant, Outcome::Lost);
+            Self::Behind(_, _, outcome) => outcome,
+            Self::Closed(..) | Self::Lost(..) => {
+                let outcome = if matches!(self, Self::Closed(..)) {
+                    Outcome::Closed
+                } else {
+                    Outcome::Lost
+                };
+                account.lose(now, grant, outcome);
                 return account.end();
             }
             Self::Unsent(_) => {
@@ -133,6 +155,16 @@ const HOLD: Duration = Duration::from_millis(1_002);
 /// A lost request is counted within a second.
 const LOST_AFTER: Duration = Duration::from_secs(1);
 
+/// What stands behind the gateway counts so late.
+const BEHIND: Duration = Duration::from_millis(700);
+
+/// One whose connection was closed is counted within that.
+const CLOSED_AFTER: Duration = Duration::from_millis(300);
+
+fn whole_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).expect("a short time")
+}
+
 proptest! {
     /// Whatever becomes of the requests, and whichever rules are kept on whichever rung: the
     /// service never counts more than each quota in an interval, nor more than the counter and
@@ -149,7 +181,9 @@ proptest! {
         let mut limits = Limits::new(Quota::per_second(count(limit)))
             .rules(rules)
             .start_at(rung)
-            .lost_after(LOST_AFTER);
+            .lost_after(LOST_AFTER)
+            .closed_after(CLOSED_AFTER)
+            .counted_behind(BEHIND);
         if let Some((other, per)) = also {
             limits = limits.also(Quota::new(count(other), ms(per)).expect("an interval"));
         }
