@@ -158,8 +158,14 @@ fn whole_seconds(text: &str) -> Option<u64> {
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
     let value = text(header::RETRY_AFTER)?;
-    if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
-        return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
+    if let Some(secs) = whole_seconds(value) {
+        // A fraction, which servers are seen to send, is rounded up.
+        let is_whole = value
+            .split_once('.')
+            .is_none_or(|(_, rest)| rest.bytes().all(|b| b == b'0'));
+        return Some(Duration::from_secs(
+            secs.saturating_add(u64::from(!is_whole)),
+        ));
     }
     let until = httpdate::parse_http_date(value).ok()?;
     let date = text(header::DATE).and_then(|date| httpdate::parse_http_date(date).ok());

@@ -35,7 +35,13 @@ fn a_wait_means_the_same_to_all_who_read_one() {
         let [date, asked, seconds] = row[..] else {
             unreachable!("three cells in {row:?}")
         };
-        let expected = seconds.trim().parse().ok().map(Duration::from_secs);
+        // Longer than anybody waits for.
+        let far = Duration::from_secs(u64::from(u32::MAX));
+        let told = |wait: Option<Duration>| wait.map(|wait| wait.min(far));
+        let expected = match seconds.trim() {
+            "far" => Some(far),
+            seconds => told(seconds.parse().ok().map(Duration::from_secs)),
+        };
         let mut headers = HeaderMap::new();
         headers.insert("retry-after", value(asked));
         if !date.trim().is_empty() {
@@ -43,10 +49,13 @@ fn a_wait_means_the_same_to_all_who_read_one() {
         }
         let status = StatusCode::TOO_MANY_REQUESTS;
         let error = classify(Asked::default(), status, &headers, "").expect_err("a 429");
-        assert_eq!(error.retry_after(), expected, "errors: {row:?}");
+        assert_eq!(told(error.retry_after()), expected, "errors: {row:?}");
         let answer = response(status, &headers);
         let read = ReadStatus.read(Ok::<_, &std::io::Error>(&answer));
-        assert_eq!(read, Outcome::QuotaExceeded(expected), "limits: {row:?}");
+        let Outcome::QuotaExceeded(read) = read else {
+            unreachable!("a 429 is about the quota")
+        };
+        assert_eq!(told(read), expected, "limits: {row:?}");
     }
 }
 

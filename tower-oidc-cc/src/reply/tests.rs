@@ -262,6 +262,8 @@ fn retry_after_is_read_in_seconds() {
         after("99999999999999999999"),
         Some(Duration::from_secs(u64::MAX))
     );
+    assert_eq!(after("1.5"), Some(Duration::from_secs(2)));
+    assert_eq!(after("2.0"), Some(Duration::from_secs(2)));
     assert_eq!(after("-1"), None);
     assert_eq!(after("soon"), None);
     assert_eq!(reply(503, b"").unwrap_err().retry_after(), None);
