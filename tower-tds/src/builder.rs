@@ -270,7 +270,7 @@ impl Builder {
     /// password in front of the host if it asks for them. Its connections count as the service's.
     #[must_use]
     pub fn proxy(mut self, url: &str) -> Self {
-        self.proxies = Proxies::one(url);
+        self.proxies = Proxies::one(url).or(&self.proxies);
         self
     }
 
@@ -280,7 +280,7 @@ impl Builder {
     /// not looked at.
     #[must_use]
     pub fn env_proxies(mut self) -> Self {
-        self.proxies = Proxies::from_env();
+        self.proxies = Proxies::from_env().or(&self.proxies);
         self
     }
 

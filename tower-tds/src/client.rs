@@ -322,6 +322,9 @@ fn named(error: Error) -> Error {
     if error.is_unknown_issuer() {
         return error.with_advice(ROOT);
     }
+    if error.kind() == Kind::Tls && error.to_string().contains("received fatal alert: ") {
+        return error.with_advice(SHOWN);
+    }
     error
 }
 
@@ -329,6 +332,8 @@ const SHUT_DOWN: &str = "make all calls before `shutdown`, or build another clie
 
 const ROOT: &str =
     "give its CA to Builder::root_certificate, or put it into the configuration for Builder::tls";
+
+const SHOWN: &str = "the service judges certificates of clients: give one that it knows to Builder::client_certificate";
 
 impl fmt::Debug for ResponseFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

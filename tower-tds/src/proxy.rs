@@ -23,6 +23,8 @@ pub(crate) enum Proxies {
     One(Arc<Matcher>),
     /// Those of the environment.
     Named(Arc<Matcher>),
+    /// Set twice, so that one would be ignored.
+    Twice,
 }
 
 /// A connector whose connections lead through proxies.
@@ -45,6 +47,11 @@ impl Proxies {
         Self::Named(Arc::new(Matcher::from_env()))
     }
 
+    /// This setting after another.
+    pub(crate) fn or(self, before: &Self) -> Self {
+        if before.is_none() { self } else { Self::Twice }
+    }
+
     /// The proxy for `target`, if there is one, and what it is shown.
     fn of(&self, target: &Uri) -> Result<Option<Tunnelled>, BoxError> {
         // Plain http is for this machine alone, and a proxy leads away from it.
@@ -52,7 +59,7 @@ impl Proxies {
             return Ok(None);
         }
         let proxy = match self {
-            Self::None => return Ok(None),
+            Self::None | Self::Twice => return Ok(None),
             // What cannot be read as an address would be no proxy at all.
             Self::One(all) => Some(all.intercept(target).ok_or(UNUSABLE)?),
             Self::Named(some) => some.intercept(target),
@@ -92,6 +99,7 @@ impl Proxies {
                     Ok(_) | Err(std::env::VarError::NotPresent) => Ok(()),
                 }
             })?,
+            Self::Twice => return Err(TWICE.into()),
             Self::None | Self::One(_) => {}
         }
         self.of(target).map(drop)
@@ -116,6 +124,7 @@ impl fmt::Debug for Proxies {
             Self::None => "None",
             Self::One(_) => "One",
             Self::Named(_) => "Named",
+            Self::Twice => "Twice",
         })
     }
 }
@@ -170,6 +179,9 @@ impl<C> fmt::Debug for Proxied<C> {
 }
 
 const UNUSABLE: &str = "write it as http://host:port; what it tunnels is encrypted all the same";
+
+const TWICE: &str =
+    "it is set twice, and one of the two would be ignored: give the one that is meant";
 
 const LEADS_AWAY: &str =
     "plain http is for this machine alone, and a proxy leads away from it: leave one of them out";

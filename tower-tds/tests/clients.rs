@@ -8,7 +8,7 @@ use std::{
     num::NonZeroU32,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     task::{self, Context, Poll},
@@ -19,7 +19,7 @@ use axum::{Router, body::Body, extract::State, response::IntoResponse};
 use bytes::Bytes;
 use http::{
     HeaderValue, Request, Response, StatusCode, Uri,
-    header::{AUTHORIZATION, HOST, HeaderName},
+    header::{AUTHORIZATION, CONTENT_ENCODING, HOST, HeaderName},
 };
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::{
@@ -44,8 +44,8 @@ use tokio::{
 use tonic::transport::{Channel, Endpoint};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, layer::layer_fn, util::AndThen};
 use tower_http::{
-    catch_panic::CatchPanicLayer, set_header::SetRequestHeaderLayer, timeout::TimeoutLayer,
-    trace::TraceLayer,
+    catch_panic::CatchPanicLayer, decompression::DecompressionLayer,
+    set_header::SetRequestHeaderLayer, timeout::TimeoutLayer, trace::TraceLayer,
 };
 use tower_tds::{
     Client, Credentials, Deadline, Error, Kind, Limits, Reqwest,
@@ -56,6 +56,9 @@ use tower_tds::{
 };
 
 const PATH: &str = "/v1/live/bus";
+
+/// Longer than anything here takes.
+const HANGS: Duration = Duration::from_secs(60);
 
 async fn start() -> Server {
     Server::start(Config::default()).await.expect("a free port")
@@ -341,6 +344,21 @@ async fn http2() -> (String, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
+async fn over_tonics_channel_it_is_the_whole_stack() {
+    let server = start().await;
+    let client = client(&server);
+    let connector = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
+    let host = Endpoint::from_shared(server.base_url().to_owned()).expect("an address");
+    let again = RetryLayer::new().replay(|_: &tonic::body::Body| Some(tonic::body::Body::empty()));
+    let service = ServiceBuilder::new()
+        .layer(client.layer().retry(again))
+        .service(host.connect_with_connector_lazy(connector));
+    let seen = is_the_whole_stack(&server, service, tonic::body::Body::empty).await;
+    // One that all data calls share, and perhaps the token's beside it.
+    assert!(seen.peak_sockets <= 2, "{seen:?}");
+}
+
+#[tokio::test]
 async fn over_tonics_channel() {
     let (server, (url, asked)) = (start().await, http2().await);
     let credentials = Credentials::new(server.client_id(), server.client_secret());
@@ -395,6 +413,8 @@ async fn over_tonics_channel_a_connection_that_comes_too_late_has_its_bound() {
 async fn under_tower_https_layers() {
     let server = start().await;
     let client = client(&server);
+    let teams = Arc::<Mutex<Vec<_>>>::default();
+    let seen = Arc::clone(&teams);
     let connector = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
     let http = legacy::Client::builder(Background::new(TokioExecutor::new())).build(connector);
     let service = ServiceBuilder::new()
@@ -402,7 +422,7 @@ async fn under_tower_https_layers() {
         .layer(CatchPanicLayer::new())
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,
-            Duration::from_secs(30),
+            Duration::from_millis(500),
         ))
         .layer(SetRequestHeaderLayer::overriding(
             HeaderName::from_static("x-team"),
@@ -411,12 +431,67 @@ async fn under_tower_https_layers() {
         // Its timeouts have bodies of their own.
         .map_response(|response: Response<_>| response.map(Body::new))
         .layer(client.layer())
+        .map_request(move |request: Request<Full<Bytes>>| {
+            assert_ne!(request.uri().path(), "/panic");
+            let team = request.headers().get("x-team").cloned();
+            seen.lock().expect("no panic under it").push(team);
+            request
+        })
         .service(http);
-    let request =
-        Request::get(format!("{}{PATH}", server.base_url())).body(Full::<Bytes>::default());
-    let answer = service.oneshot(request.expect("a request")).await;
-    let answer = answer.map_err(|error| error.to_string()).expect("data");
-    assert_eq!(answer.status(), StatusCode::OK);
+    let get = async |path: &str| {
+        let request = Request::get(format!("{}{path}", server.base_url()));
+        let request = request.body(Full::<Bytes>::default()).expect("a request");
+        let answer = service.clone().oneshot(request).await;
+        let answer = answer.map_err(|error| error.to_string()).expect(path);
+        answer.status()
+    };
+    assert_eq!(get(PATH).await, StatusCode::OK);
+    let metro = Some(HeaderValue::from_static("metro"));
+    assert_eq!(*teams.lock().expect("no panic under it"), [metro]);
+    assert_eq!(get("/panic").await, StatusCode::INTERNAL_SERVER_ERROR);
+    let mut faults = Faults::default();
+    faults.before_head = "1s".parse().expect("a delay");
+    server.sim().set_faults(faults);
+    assert_eq!(get(PATH).await, StatusCode::GATEWAY_TIMEOUT);
+    // What it left goes on to its answer, and then holds nothing.
+    while server.ledger().summary().complete < 2 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let nothing_left = timeout(HANGS, client.limiter().idle());
+    nothing_left.await.expect("its permits come back");
+}
+
+#[tokio::test]
+async fn under_tower_https_decompression() {
+    let server = start().await;
+    let client = client(&server);
+    let connector = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
+    let http = legacy::Client::builder(Background::new(TokioExecutor::new())).build(connector);
+    let service = ServiceBuilder::new()
+        .layer(DecompressionLayer::new())
+        .map_response(|response: Response<_>| {
+            assert!(response.headers().contains_key(CONTENT_ENCODING));
+            response
+        })
+        .layer(client.layer())
+        .service(http);
+    let path = "/v1/history/timetable?bytes=300000";
+    // The contract's own word for it ("Data endpoints").
+    let coded = Request::get(format!("{}{path}", server.base_url()))
+        .header("content-encoding", "br,gzip")
+        .body(Full::<Bytes>::default());
+    let answer = service
+        .oneshot(coded.expect("a request"))
+        .await
+        .expect("data");
+    let decoded = answer.into_body().collect().await;
+    let decoded = decoded
+        .map_err(|error| error.to_string())
+        .expect("a whole body");
+    let plain = client.get(path).await.expect("data").bytes().await;
+    assert_eq!(decoded.to_bytes(), plain.expect("a whole body"));
+    let nothing_left = timeout(HANGS, client.limiter().idle());
+    nothing_left.await.expect("its permits come back");
 }
 
 /// Passes GETs on, and says by its status what became of them.

@@ -12,11 +12,9 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use futures_core::Stream;
 use http::{Request, Response, StatusCode, header::USER_AGENT};
-use http_body_util::Full;
-use tds_sim::{Config, DataFault, Faults, Scripted, Server, Tls, When};
+use tds_sim::{Config, Faults, Server, Tls};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
     net::{TcpListener, TcpStream},
@@ -143,35 +141,6 @@ async fn a_body_comes_whole_in_pieces_or_as_a_stream() {
     for body in [&*whole, &*pieces, &*streamed] {
         assert!(body.starts_with(b"{\"name\":\"bus\""), "{body:?}");
     }
-}
-
-#[tokio::test]
-async fn bytes_go_again_and_a_stream_goes_once_and_says_so() {
-    let server = start(Config::default()).await;
-    let mut faults = Faults::default();
-    let busy = DataFault::Status {
-        status: 503,
-        burst: 1,
-    };
-    faults.data.push(Scripted::new(
-        busy,
-        When::Every(std::num::NonZeroU64::new(2).expect("two")),
-    ));
-    server.sim().set_faults(faults);
-    let client = client(&server, server.base_url());
-    client
-        .get("/v1/live/bus")
-        .await
-        .expect("the first is answered");
-    let again = Request::get("/v1/live/bus")
-        .body("bytes")
-        .expect("a request");
-    client.request(again).await.expect("the second attempt");
-    let once = RequestBody::stream(Full::<Bytes>::from("once"));
-    let once = Request::get("/v1/live/bus").body(once).expect("a request");
-    let error = client.request(once).await.expect_err("the fourth call");
-    assert_eq!(error.kind(), Kind::Unavailable);
-    assert_eq!(server.ledger().summary().data_calls, 4);
 }
 
 /// Answers one request of each connection, and gives the heads that it saw.
@@ -423,6 +392,14 @@ async fn settings_that_cannot_be_used_or_would_be_ignored_are_told_when_it_is_bu
         (plain().tls(tls()).root_certificate(b"any"), "ignored"),
         (secure().proxy("not an address"), "proxy"),
         (plain().proxy("http://127.0.0.1:3128"), "proxy"),
+        (
+            secure().proxy("http://127.0.0.1:3128").env_proxies(),
+            "twice",
+        ),
+        (
+            secure().env_proxies().proxy("http://127.0.0.1:3128"),
+            "twice",
+        ),
         (plain().tls(with_alpn), "ALPN"),
         (secure().proxy("socks5://127.0.0.1:1080"), "proxy"),
         (secure().proxy("https://127.0.0.1:1080"), "proxy"),
@@ -436,32 +413,6 @@ async fn settings_that_cannot_be_used_or_would_be_ignored_are_told_when_it_is_bu
         .tls(tls())
         .build()
         .expect("a configuration of one's own");
-}
-
-#[tokio::test]
-async fn a_shutdown_takes_no_more_calls_and_waits_for_what_is_under_way() {
-    let server = start(Config::default()).await;
-    let mut faults = Faults::default();
-    faults.before_head = "300ms".parse().expect("a delay");
-    server.sim().set_faults(faults);
-    let client = client(&server, server.base_url());
-    client.tokens().ready().await.expect("a token");
-    let call = tokio::spawn(client.get("/v1/live/bus").into_future());
-    while server.ledger().summary().data_calls == 0 {
-        sleep(Duration::from_millis(5)).await;
-    }
-    // Nobody waits for it any more, and it is under way all the same.
-    call.abort();
-    assert!(client.shutdown(Duration::from_secs(20)).await);
-    let seen = server.ledger().summary();
-    assert_eq!((seen.data_calls, seen.complete, seen.aborted), (1, 1, 0));
-    let error = client
-        .clone()
-        .get("/v1/live/bus")
-        .await
-        .expect_err("it is closed");
-    assert_eq!(error.kind(), Kind::InvalidRequest);
-    assert_eq!(server.ledger().summary().data_calls, 1);
 }
 
 #[tokio::test]
@@ -583,34 +534,6 @@ async fn a_deadline_ends_a_call_whoever_set_it() {
     let error = hasty.get("/v1/live/bus").await.expect_err("30 s");
     assert_eq!(error.kind(), Kind::Timeout);
     assert_eq!(server.ledger().summary().data_calls, 2);
-}
-
-#[tokio::test]
-async fn a_shutdown_waits_for_calls_that_sleep_or_wait_for_their_turn() {
-    let server = start(Config::default()).await;
-    let mut faults = Faults::default();
-    let busy = DataFault::Status {
-        status: 503,
-        burst: 1,
-    };
-    let second = std::num::NonZeroU64::new(101).expect("a count");
-    faults.data.push(Scripted::new(busy, When::Every(second)));
-    server.sim().set_faults(faults);
-    let client = client(&server, server.base_url());
-    let mut calls = tokio::task::JoinSet::new();
-    for _ in 0..120 {
-        let call = client.get("/v1/live/bus").into_future();
-        calls.spawn(async move { call.await?.bytes().await });
-    }
-    while server.ledger().summary().data_calls == 0 {
-        sleep(Duration::from_millis(5)).await;
-    }
-    assert!(client.shutdown(Duration::from_secs(20)).await);
-    // All of them have ended by then, the one that was told 503 among them.
-    assert_eq!(server.ledger().summary().data_calls, 121);
-    for call in calls.join_all().await {
-        call.expect("data");
-    }
 }
 
 #[tokio::test]

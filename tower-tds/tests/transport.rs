@@ -153,6 +153,11 @@ async fn in_the_child(case: &str) -> Result<String, BuildError> {
             https(&sim).root_certificate(&authority.expect("it is there"))
         }
         "the platform" => https(&sim).platform_verifier(),
+        "loopback" => {
+            let credentials = Credentials::new(sim.client_id(), sim.client_secret());
+            let (auth, data) = ("http://127.0.0.1:1", "http://127.0.0.1:2");
+            Client::builder(auth, data, credentials.expect("usable")).loopback_http()
+        }
         _ => https(&sim).env_proxies(),
     };
     let client = builder.build()?;
@@ -183,6 +188,7 @@ fn roots_that_are_named_have_to_be_there() {
     let empty = empty.to_str().expect("its path is text");
     let folder = ("SSL_CERT_DIR", "/etc/ssl/certs");
     let gone = ("SSL_CERT_FILE", "/nowhere/roots.pem");
+    assert!(built_with("loopback", &[gone]).contains("SAID it is built"));
     for case in ["roots", "one more root", "the platform"] {
         let said = built_with(case, &[gone, folder]);
         assert!(
@@ -255,6 +261,13 @@ fn of_the_proxies_in_the_environment_the_right_one_is_asked() {
             "{case:?}"
         );
     }
+    // Both hosts are kept from it, by either name; the client asks for a token first.
+    let hosts = "auth.example.org,data.example.org";
+    for name in ["NO_PROXY", "no_proxy"] {
+        let said = built_with("proxies", &[("HTTPS_PROXY", named), (name, hosts)]);
+        assert!(!said.contains("password of the proxy"), "{name}: {said}");
+    }
+    assert_eq!((asked.load(SeqCst), not_asked.load(SeqCst)), (5, 0));
     let said = built_with(
         "proxies",
         &[("HTTPS_PROXY", named), ("REQUEST_METHOD", "GET")],

@@ -143,6 +143,16 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<Told> {
     Some(alone(kind))
 }
 
+/// Whether the server has refused the certificate that it was shown, or that it was shown none, and with it
+/// whatever was sent behind it. rustls says so in words alone.
+fn refuses(error: &std::io::Error) -> bool {
+    let words = error.to_string();
+    let alert = words.strip_prefix("received fatal alert: ");
+    alert.is_some_and(|alert| {
+        alert.contains("Certificate") || alert == "UnknownCA" || alert == "AccessDenied"
+    })
+}
+
 /// The errors of sockets, and of what wraps its own in theirs.
 fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<Told> {
     let connecting = stage == Some(Stage::Connecting);
@@ -155,6 +165,8 @@ fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<Told> {
         ErrorKind::TimedOut => timeout(stage),
         // What rustls and native TLS stacks say of a bad certificate, version or name.
         ErrorKind::InvalidData if connecting => Kind::Tls,
+        // By TLS 1.3 a server that refuses the client's certificate says so when the handshake is over.
+        ErrorKind::InvalidData if stage == Some(Stage::Connected) && refuses(error) => Kind::Tls,
         // And what decoders say of a body. A connection's own errors come inside of hyper's.
         ErrorKind::InvalidData | ErrorKind::InvalidInput
             if stage.is_none() || stage == Some(Stage::Decoding) =>
