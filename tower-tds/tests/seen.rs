@@ -5,6 +5,7 @@
 mod log;
 
 use std::{
+    collections::BTreeMap,
     num::NonZeroU32,
     sync::{Arc, Mutex},
     time::Duration,
@@ -23,7 +24,10 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tds_sim::{Config, Faults, Scripted, Server, Sim, TokenFault, When};
-use tokio::time::{Instant, timeout};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 use tower::{ServiceBuilder, ServiceExt};
 use tower_tds::{
     Client, Credentials, Deadline, Error, Limiter, Limits, Quota, TdsLayer,
@@ -340,4 +344,134 @@ async fn without_traces_there_is_no_traceparent() {
         assert!(!headers.contains_key("traceparent"), "{headers:?}");
     }
     assert!(Span::current().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_and_its_attempts_have_the_names_of_opentelemetry_and_no_query() {
+    let (log, _spans) = spans();
+    let (sim, layer) = setup(Limits::default());
+    let mut faults = Faults::default();
+    faults.data.push("503@every:2".parse().expect("a fault"));
+    sim.set_faults(faults);
+    call(&sim, &layer, |_| {}).await.expect("data");
+    let with_query = |request: &mut Request<_>| {
+        let target = format!("{URL}/v1/live/bus?key=CANARY");
+        *request.uri_mut() = target.parse().expect("an address");
+    };
+    call(&sim, &layer, with_query).await.expect("data");
+    let text = log.text();
+    assert!(!text.contains("CANARY"), "{text}");
+    let ends = text.lines().filter(|line| line.contains("close"));
+    let [_, _, first, second, whole] = *ends.collect::<Vec<_>>() else {
+        panic!("two attempts and their calls: {text}");
+    };
+    let asked = "http.request.method=GET server.address=\"127.0.0.1\" server.port=1 url.path=\"/v1/live/bus\"";
+    let same = |line: &str| line.replace(" http.request.resend_count=1", "");
+    assert!(same(whole).contains(asked), "{whole}");
+    assert!(whole.contains("tds.call{otel.kind=\"client\""), "{whole}");
+    assert!(whole.contains("http.response.status_code=200"), "{whole}");
+    assert!(whole.contains("http.request.resend_count=1"), "{whole}");
+    for (attempt, status, resent) in [(first, 503, false), (second, 200, true)] {
+        // Inside of the call's.
+        let (call, attempt) = attempt.split_once(":tds.attempt{").expect(attempt);
+        assert!(call.contains("tds.call{"), "{call}");
+        assert!(same(attempt).contains(asked), "{attempt}");
+        let status = format!("http.response.status_code={status}");
+        assert!(attempt.contains(&status), "{attempt}");
+        assert_eq!(attempt.contains("resend_count=1"), resent, "{attempt}");
+    }
+    assert!(first.contains("error.type=\"unavailable\""), "{first}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_day_is_a_handful_of_lines() {
+    let other = Dispatch::new(tracing_subscriber::registry());
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(Level::INFO)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _ours = tracing::subscriber::set_default(subscriber);
+    tracing::callsite::rebuild_interest_cache();
+    let (sim, layer) = setup(Limits::default());
+    for _minute in 0..24 * 60 {
+        call(&sim, &layer, |_| {}).await.expect("data");
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
+    drop(other);
+    let text = log.text();
+    assert!(text.contains("token renewed"), "{text}");
+    assert!(text.lines().count() <= 5, "{text}");
+}
+
+/// The table of the documentation: a metric's name and its kind.
+fn metrics_of_the_table() -> BTreeMap<String, String> {
+    let rows = include_str!("../src/metrics.rs").lines();
+    let rows = rows.filter_map(|line| line.trim().strip_prefix("/// | `tds_"));
+    rows.flat_map(|row| {
+        let (names, rest) = row.split_once(" | ").expect("a row");
+        let kind = rest.split(" | ").next().expect("a kind").to_owned();
+        let names = names.replace('`', "");
+        let names = names
+            .split(", ")
+            .map(|name| name.trim_start_matches("tds_").to_owned());
+        names
+            .map(move |name| (format!("tds_{name}"), kind.clone()))
+            .collect::<Vec<_>>()
+    })
+    .collect()
+}
+
+#[tokio::test]
+async fn the_metrics_are_those_of_the_table_and_no_label_is_of_a_caller() {
+    let recorder = PrometheusBuilder::new()
+        .set_buckets(&[1.0])
+        .expect("one")
+        .build_recorder();
+    let _metrics = metrics::set_default_local_recorder(&recorder);
+    let server = Server::start(Config::default()).await.expect("a free port");
+    let credentials = Credentials::new(server.client_id(), server.client_secret());
+    let client = Client::builder(
+        server.auth_url(),
+        server.base_url(),
+        credentials.expect("usable"),
+    );
+    let client = client
+        .loopback_http()
+        .name("day")
+        .build()
+        .expect("loopback is let through");
+    let mut calls = JoinSet::new();
+    for n in 0..60 {
+        let call = client.get(&format!("/v1/live/bus?{n}"));
+        calls.spawn(async move { call.await?.bytes().await });
+    }
+    for body in calls.join_all().await {
+        body.expect("a whole body");
+    }
+    client
+        .get("/no/such/thing")
+        .await
+        .map(drop)
+        .expect_err("nothing");
+    client.status().record();
+    let text = recorder.handle().render();
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let types = types.filter_map(|line| line.split_once(' '));
+    let shown: BTreeMap<_, _> = types
+        .map(|(name, kind)| (name.to_owned(), kind.to_owned()))
+        .collect();
+    assert_eq!(shown, metrics_of_the_table());
+    let labels = text
+        .lines()
+        .filter_map(|line| Some(line.split_once('{')?.1.rsplit_once('}')?.0));
+    for label in labels.flat_map(|labels| labels.split(',')) {
+        let (key, value) = label.split_once('=').expect(label);
+        assert!(["kind", "cause", "client", "le"].contains(&key), "{label}");
+        assert!(
+            !value.contains('/') && !value.contains("127.0.0.1"),
+            "{label}"
+        );
+    }
 }
