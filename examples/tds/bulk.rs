@@ -96,8 +96,7 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
     save::check("--report", job.report.as_deref()).await?;
     let _alone = save::alone(&job.out)?;
-    let mut service = job.service.find().await?;
-    service.fleet.opened().await;
+    let service = job.service.find().await?;
     let mut builder = service.builder;
     if job.compress {
         builder = builder.compression();
@@ -151,6 +150,15 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
 impl Run {
     /// Brings all, or gives by what it ended before.
     async fn all(&mut self, items: &[Item], job: &Bulk) -> Option<Exit> {
+        let mut stop = std::pin::pin!(stop::asked());
+        tokio::select! {
+            () = self.fleet.opened() => {}
+            () = &mut stop => {
+                self.report.again = items.iter().map(|item| item.line.clone()).collect();
+                return Some(self.interrupted());
+            }
+        }
+        self.begun = Instant::now();
         let manner = Manner {
             resume: !job.compress,
             wait_quota: job.wait_quota,
@@ -176,7 +184,6 @@ impl Run {
         drop(sender);
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut stop = std::pin::pin!(stop::asked());
         let mut left = vec![true; items.len()];
         let mut had = 0;
         let ended = loop {
@@ -207,10 +214,7 @@ impl Run {
                         break Some(ended);
                     }
                 }
-                () = &mut stop => {
-                    self.report.ended_by = Some("interrupted".to_owned());
-                    break Some(Exit::SomeFailed);
-                }
+                () = &mut stop => break Some(self.interrupted()),
             }
         };
         // Waits for them, so that no file is written to when this is over.
@@ -226,6 +230,11 @@ impl Run {
         let left = items.iter().zip(left).filter(|(_, left)| *left);
         self.report.again = left.map(|(item, _)| item.line.clone()).collect();
         ended
+    }
+
+    fn interrupted(&mut self) -> Exit {
+        self.report.ended_by = Some("interrupted".to_owned());
+        Exit::SomeFailed
     }
 
     /// Adds up, says what is the first of its kind, and by what the job ends, if it does.

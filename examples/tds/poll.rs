@@ -95,7 +95,14 @@ pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
     save::sweep(&paths.collect::<Vec<_>>());
     let mut service = job.service.find().await?;
     let client = service.builder.build()?;
-    service.fleet.opened().await;
+    let mut stop = pin!(stop::asked());
+    tokio::select! {
+        () = service.fleet.opened() => {}
+        () = &mut stop => {
+            service.fleet.leave().await;
+            return Ok(Exit::Whole);
+        }
+    }
     service.fleet.clone().watch();
     let (sender, mut rounds) = mpsc::channel(64);
     let mut feeds = JoinSet::new();
@@ -116,7 +123,6 @@ pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
     let mut outages = Outages::of(items.len());
     let mut ending = Ending::new(None, job.wait_quota);
     let mut tick = interval(TICK);
-    let mut stop = pin!(stop::asked());
     let exit = loop {
         tokio::select! {
             round = rounds.recv() => {

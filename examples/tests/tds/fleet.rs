@@ -21,7 +21,7 @@ use crate::{
     Bench, HANGS, end, err, live, out, output, piped,
     redis_server::RedisServer,
     serving::{Answer, Serving},
-    text,
+    signal, text,
 };
 
 /// A store that knows that nothing was granted before it came.
@@ -176,6 +176,51 @@ async fn a_store_without_memory_is_said_and_no_deadline_is_for_it() {
     line.clear();
     says.read_line(&mut line).expect("text");
     assert_eq!(line, "", "that is all it says");
+}
+
+#[tokio::test]
+async fn what_waits_for_a_store_ends_in_order() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    let bench = Bench::new("fleet-stop", Config::default()).await;
+    fs::write(bench.path("list"), "/v1/live/bus\n/v1/live/metro\n").expect("a file");
+    let (list, files, report) = (bench.path("list"), bench.path("files"), bench.path("json"));
+    let url = store.url();
+    let of = [
+        "--list",
+        text(&list),
+        "--out",
+        text(&files),
+        "--fleet",
+        &url,
+    ];
+    let bulk = [&["bulk"][..], &of, &["--report", text(&report)]].concat();
+    let poll = [&["poll"][..], &of].concat();
+    for (job, code) in [(bulk, 1), (poll, 0)] {
+        for sent in ["-TERM", "-INT", "-HUP"] {
+            let mut run = piped(bench.tds(&job));
+            let mut says = BufReader::new(run.stderr.take().expect("it is piped"));
+            says.read_line(&mut String::new()).expect("text");
+            signal(&run, sent);
+            let run = end(run).await;
+            assert_eq!(
+                run.status.code(),
+                Some(code),
+                "{job:?} {sent}: {}",
+                run.status
+            );
+        }
+    }
+    let report = fs::read(report).expect("it is there");
+    let report: Value = serde_json::from_slice(&report).expect("JSON");
+    assert_eq!(
+        (&report["total"], &report["unfinished"]),
+        (&2.into(), &2.into())
+    );
+    assert_eq!(report["again"].as_array().map(Vec::len), Some(2));
+    assert_eq!(report["ended_by"], "interrupted");
+    assert_eq!(bench.server.ledger().summary().token_posts, 0);
 }
 
 #[tokio::test]
