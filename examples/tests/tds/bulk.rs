@@ -272,6 +272,20 @@ async fn it_ends_by_each_way_of_saying_that_the_quota_is_gone_for_long() {
 }
 
 #[tokio::test]
+async fn a_quota_that_is_always_gone_for_some_seconds_is_asked_for_within_ten() {
+    let bench = Bench::new("bulk-always", Config::default()).await;
+    let upstream = Upstream::start(|_, _| {
+        let headers = "retry-after: 5\r\ncontent-length: 0\r\n";
+        answer("429 Too Many Requests", headers, b"")
+    });
+    let mut run = bench.bulk(&lives(100), &[]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    ended(&output(run).await, 3);
+    // After the first second and the sixth; the next would be the eleventh.
+    assert_eq!(upstream.heads().len(), 2);
+}
+
+#[tokio::test]
 async fn a_small_plan_takes_its_windows_and_all_arrives() {
     let mut config = Config::default();
     config.quota = Some(Quota::new(12, Duration::from_secs(4)));
