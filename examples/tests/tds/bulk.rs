@@ -476,10 +476,37 @@ async fn a_full_disk_ends_it_and_leaves_nothing_under_a_name() {
     assert!(seen.data_calls < 10, "it ended: {seen:?}");
 }
 
+/// With the number of a process, and all else that stands behind a name while it is not whole, 255 bytes.
+const LONGEST_STEP: usize = 237;
+
+#[tokio::test]
+async fn the_longest_names_have_room_for_what_stands_behind_them() {
+    let bench = Bench::new("bulk-long", Config::default()).await;
+    let name = "x".repeat(LONGEST_STEP);
+    let list = format!("/v1/live/a\t{name}\n/v1/live/b\td/{name}\n");
+    ended(&output(bench.bulk(&list, &[])).await, 0);
+    let (list, feeds) = (bench.path("list"), bench.path("feeds"));
+    let poll = [
+        "poll",
+        "--list",
+        text(&list),
+        "--out",
+        text(&feeds),
+        "--rounds",
+        "1",
+    ];
+    ended(&bench.run(&poll).await, 0);
+    assert!(feeds.join(&name).exists());
+}
+
 #[tokio::test]
 async fn lists_and_folders_that_cannot_be_used_are_told_before_anything_is_sent() {
     let bench = Bench::new("bulk-usage", Config::default()).await;
+    let long = format!("/a\t{}\n", "x".repeat(LONGEST_STEP + 1));
     for (list, told) in [
+        (&*long, "too long"),
+        ("/a\tx\n/b\tx/y/z\n", "line 1 is written to x"),
+        ("/b\tx/y/z\n/a\tx/y\n", "line 2 is written to x/y"),
         ("/a\t../x\n", "leaves the folder"),
         ("/a\t/etc/x\n", "leaves the folder"),
         ("/a\tb/../../x\n", "leaves the folder"),
