@@ -133,15 +133,27 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     report.retries = retries.load(Ordering::Relaxed);
     report.seconds = begun.elapsed().as_secs();
     report.exit = exit.code();
-    say(&report.line()).map_err(|error| unwritten("the standard output", &error))?;
-    if let Some(path) = &job.report {
-        let json = serde_json::to_vec_pretty(&report).map_err(io::Error::other);
-        let written = match json {
-            Ok(json) => save::whole(path, &json).await,
-            Err(error) => Err(error),
+    // Neither keeps the other from being written.
+    let said = say(&report.line()).map_err(|error| ("the standard output".to_owned(), error));
+    let saved = match &job.report {
+        Some(path) => {
+            let written = match serde_json::to_vec_pretty(&report) {
+                Ok(json) => save::whole(path, &json).await,
+                Err(error) => Err(io::Error::other(error)),
+            };
+            written.map_err(|error| (path.display().to_string(), error))
+        }
+        None => Ok(()),
+    };
+    said.and(saved).map_err(|(what, error)| {
+        // What else was wrong is worse.
+        let exit = if exit == Exit::Whole {
+            Exit::SomeFailed
+        } else {
+            exit
         };
-        written.map_err(|error| unwritten(&path.display().to_string(), &error))?;
-    }
+        Failure::new(exit, format!("{what}: {error}"))
+    })?;
     Ok(exit)
 }
 
@@ -345,10 +357,6 @@ async fn work(
             return;
         }
     }
-}
-
-fn unwritten(what: &str, error: &io::Error) -> Failure {
-    Failure::new(Exit::SomeFailed, format!("{what}: {error}"))
 }
 
 const TICK: Duration = Duration::from_millis(250);

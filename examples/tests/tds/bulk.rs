@@ -476,6 +476,26 @@ async fn a_full_disk_ends_it_and_leaves_nothing_under_a_name() {
     assert!(seen.data_calls < 10, "it ended: {seen:?}");
 }
 
+#[tokio::test]
+async fn the_report_and_the_code_are_there_though_nobody_can_read_the_line() {
+    let bench = Bench::new("bulk-unsaid", Config::default()).await;
+    for (secret, code) in [(bench.server.client_secret(), 1), ("wrong", 4)] {
+        let mut run = bench.bulk("/v1/live/a\n", &[]);
+        let full = fs::OpenOptions::new().write(true).open("/dev/full");
+        run.stdout(full.expect("Linux has it"));
+        run.stderr(std::process::Stdio::piped());
+        run.env("TDS_CLIENT_SECRET", secret);
+        run.env("TDS_STATE_DIR", bench.path(secret));
+        let run = end(run.spawn().expect("it starts")).await;
+        ended(&run, code);
+        assert!(err(&run).contains("standard output"), "{}", err(&run));
+        let ok = bench.report()["ok"].as_u64();
+        assert_eq!(ok, Some(u64::from(code == 1)));
+        fs::remove_dir_all(bench.path("files")).expect("it was made");
+        fs::remove_file(bench.path("report")).expect("it was made");
+    }
+}
+
 /// With the number of a process, and all else that stands behind a name while it is not whole, 255 bytes.
 const LONGEST_STEP: usize = 237;
 
