@@ -160,6 +160,18 @@ async fn a_coding_that_nobody_asked_for_is_no_data() {
 }
 
 #[tokio::test]
+async fn a_coding_that_is_broken_is_told_with_its_file() {
+    let bench = Bench::new("whole-broken", Config::default()).await;
+    let headers = "content-encoding: gzip\r\ncontent-length: 4\r\n";
+    let upstream = Upstream::start(|_, _| answer("200 OK", headers, b"none"));
+    let mut run = bench.bulk_to("files", "/of/days\n", &["--compress"]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    let run = output(run).await;
+    ended(&run, 1);
+    assert!(err(&run).contains("/days"), "{}", err(&run));
+}
+
+#[tokio::test]
 async fn a_run_removes_the_parts_of_those_that_were_killed() {
     let bench = Bench::new("whole-killed", Config::default()).await;
     let folder = bench.path("files");
