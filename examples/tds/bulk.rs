@@ -164,11 +164,13 @@ impl Run {
     async fn all(&mut self, items: &[Item], job: &Bulk) -> Option<Exit> {
         let mut stop = std::pin::pin!(stop::asked());
         tokio::select! {
-            () = self.fleet.opened() => {}
+            // Signals are listened to before anything is said.
+            biased;
             () = &mut stop => {
                 self.report.again = items.iter().map(|item| item.line.clone()).collect();
                 return Some(self.interrupted());
             }
+            () = self.fleet.opened() => {}
         }
         self.begun = Instant::now();
         let manner = Manner {

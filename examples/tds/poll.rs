@@ -100,11 +100,13 @@ pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
     let client = service.builder.build()?;
     let mut stop = pin!(stop::asked());
     tokio::select! {
-        () = service.fleet.opened() => {}
+        // Signals are listened to before anything is said.
+        biased;
         () = &mut stop => {
             service.fleet.leave().await;
             return Ok(Exit::Whole);
         }
+        () = service.fleet.opened() => {}
     }
     service.fleet.clone().watch();
     let (sender, mut rounds) = mpsc::channel(64);
