@@ -163,14 +163,19 @@ impl Run {
     /// Brings all, or gives by what it ended before.
     async fn all(&mut self, items: &[Item], job: &Bulk) -> Option<Exit> {
         let mut stop = std::pin::pin!(stop::asked());
-        tokio::select! {
+        let ended = tokio::select! {
             // Signals are listened to before anything is said.
             biased;
-            () = &mut stop => {
-                self.report.again = items.iter().map(|item| item.line.clone()).collect();
-                return Some(self.interrupted());
-            }
-            () = self.fleet.opened() => {}
+            () = &mut stop => Some(self.interrupted()),
+            opened = self.fleet.opened() => opened.err().map(|failure| {
+                self.progress.say(&format!("tds: {failure}"));
+                self.report.ended_by = Some(failure.to_string());
+                failure.exit
+            }),
+        };
+        if ended.is_some() {
+            self.report.again = items.iter().map(|item| item.line.clone()).collect();
+            return ended;
         }
         self.begun = Instant::now();
         let manner = Manner {

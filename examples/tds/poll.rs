@@ -106,7 +106,7 @@ pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
             service.fleet.leave().await;
             return Ok(Exit::Whole);
         }
-        () = service.fleet.opened() => {}
+        opened = service.fleet.opened() => opened?,
     }
     service.fleet.clone().watch();
     let (sender, mut rounds) = mpsc::channel(64);

@@ -224,6 +224,39 @@ async fn what_waits_for_a_store_ends_in_order() {
 }
 
 #[tokio::test]
+async fn a_store_that_refuses_the_password_ends_each_job_at_once() {
+    let password = |_: &_| ["--requirepass".to_owned(), "right".to_owned()].into();
+    let Some(store) = RedisServer::start_with(password) else {
+        return;
+    };
+    let bench = Bench::new("fleet-password", Config::default()).await;
+    fs::write(bench.path("list"), "/v1/live/bus\n").expect("a file");
+    let (list, files, report) = (bench.path("list"), bench.path("files"), bench.path("json"));
+    let of = ["--list", text(&list), "--out", text(&files)];
+    for url in [store.url(), format!("{}?pass=wrong", store.url())] {
+        for job in [
+            ["get", "/v1/live/bus"].to_vec(),
+            [&["poll"][..], &of].concat(),
+            [&["bulk"][..], &of, &["--report", text(&report)]].concat(),
+        ] {
+            let mut run = bench.tds(&job);
+            run.env("TDS_FLEET", &url);
+            let run = output(run).await;
+            assert_eq!(run.status.code(), Some(2), "{job:?}: {}", err(&run));
+            assert!(err(&run).contains("refuses the password"), "{}", err(&run));
+            assert!(!err(&run).contains("wrong"), "{}", err(&run));
+        }
+        let report = fs::read(&report).expect("it is there");
+        let report: Value = serde_json::from_slice(&report).expect("JSON");
+        assert_eq!(
+            (&report["exit"], &report["unfinished"]),
+            (&2.into(), &1.into())
+        );
+    }
+    assert_eq!(bench.server.ledger().summary().token_posts, 0);
+}
+
+#[tokio::test]
 async fn the_health_of_a_backend_is_that_of_the_store() {
     let Some(mut store) = RedisServer::start() else {
         return;
