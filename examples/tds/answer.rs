@@ -37,11 +37,11 @@ pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
     codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// The error, with the request that it is about.
+/// The error, with the request that it is about, unless it names that already.
 pub(crate) fn named(error: Error, target: &str) -> Error {
     match target.parse() {
-        Ok(uri) => error.with_request(Method::GET, &uri),
-        Err(_) => error,
+        Ok(uri) if error.uri().is_none() => error.with_request(Method::GET, &uri),
+        Ok(_) | Err(_) => error,
     }
 }
 

@@ -113,7 +113,8 @@ pub(crate) async fn run(job: Backend) -> Result<Exit, Failure> {
     let tokens = client.tokens().clone();
     let mut fleet = service.fleet.clone();
     tokio::spawn(async move {
-        fleet.opened().await;
+        // What is wrong is told from now on, and health says so.
+        drop(fleet.opened().await);
         fleet.watch();
         tokens.ready().await.map(drop)
     });

@@ -96,8 +96,7 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
     save::check("--report", job.report.as_deref()).await?;
     let _alone = save::alone(&job.out)?;
-    let mut service = job.service.find().await?;
-    service.fleet.opened().await;
+    let service = job.service.find().await?;
     let mut builder = service.builder;
     if job.compress {
         builder = builder.compression();
@@ -134,15 +133,27 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     report.retries = retries.load(Ordering::Relaxed);
     report.seconds = begun.elapsed().as_secs();
     report.exit = exit.code();
-    say(&report.line()).map_err(|error| unwritten("the standard output", &error))?;
-    if let Some(path) = &job.report {
-        let json = serde_json::to_vec_pretty(&report).map_err(io::Error::other);
-        let written = match json {
-            Ok(json) => save::whole(path, &json).await,
-            Err(error) => Err(error),
+    // Neither keeps the other from being written.
+    let said = say(&report.line()).map_err(|error| ("the standard output".to_owned(), error));
+    let saved = match &job.report {
+        Some(path) => {
+            let written = match serde_json::to_vec_pretty(&report) {
+                Ok(json) => save::whole(path, &json).await,
+                Err(error) => Err(io::Error::other(error)),
+            };
+            written.map_err(|error| (path.display().to_string(), error))
+        }
+        None => Ok(()),
+    };
+    said.and(saved).map_err(|(what, error)| {
+        // What else was wrong is worse.
+        let exit = if exit == Exit::Whole {
+            Exit::SomeFailed
+        } else {
+            exit
         };
-        written.map_err(|error| unwritten(&path.display().to_string(), &error))?;
-    }
+        Failure::new(exit, format!("{what}: {error}"))
+    })?;
     Ok(exit)
 }
 
@@ -151,6 +162,22 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
 impl Run {
     /// Brings all, or gives by what it ended before.
     async fn all(&mut self, items: &[Item], job: &Bulk) -> Option<Exit> {
+        let mut stop = std::pin::pin!(stop::asked());
+        let ended = tokio::select! {
+            // Signals are listened to before anything is said.
+            biased;
+            () = &mut stop => Some(self.interrupted()),
+            opened = self.fleet.opened() => opened.err().map(|failure| {
+                self.progress.say(&format!("tds: {failure}"));
+                self.report.ended_by = Some(failure.to_string());
+                failure.exit
+            }),
+        };
+        if ended.is_some() {
+            self.report.again = items.iter().map(|item| item.line.clone()).collect();
+            return ended;
+        }
+        self.begun = Instant::now();
         let manner = Manner {
             resume: !job.compress,
             wait_quota: job.wait_quota,
@@ -176,7 +203,6 @@ impl Run {
         drop(sender);
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut stop = std::pin::pin!(stop::asked());
         let mut left = vec![true; items.len()];
         let mut had = 0;
         let ended = loop {
@@ -207,10 +233,7 @@ impl Run {
                         break Some(ended);
                     }
                 }
-                () = &mut stop => {
-                    self.report.ended_by = Some("interrupted".to_owned());
-                    break Some(Exit::SomeFailed);
-                }
+                () = &mut stop => break Some(self.interrupted()),
             }
         };
         // Waits for them, so that no file is written to when this is over.
@@ -226,6 +249,11 @@ impl Run {
         let left = items.iter().zip(left).filter(|(_, left)| *left);
         self.report.again = left.map(|(item, _)| item.line.clone()).collect();
         ended
+    }
+
+    fn interrupted(&mut self) -> Exit {
+        self.report.ended_by = Some("interrupted".to_owned());
+        Exit::SomeFailed
     }
 
     /// Adds up, says what is the first of its kind, and by what the job ends, if it does.
@@ -336,10 +364,6 @@ async fn work(
             return;
         }
     }
-}
-
-fn unwritten(what: &str, error: &io::Error) -> Failure {
-    Failure::new(Exit::SomeFailed, format!("{what}: {error}"))
 }
 
 const TICK: Duration = Duration::from_millis(250);

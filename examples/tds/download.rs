@@ -197,7 +197,8 @@ async fn attempt(
                 part.write(&data).await.map_err(Trouble::from)
             }
             Ok(None) => break,
-            Err(error) => Err(Trouble::Service(error)),
+            // Whoever decodes it does not know what was asked for.
+            Err(error) => Err(Trouble::Service(answer::named(error, target))),
         };
         if let Err(trouble) = written {
             part.stop().await?;

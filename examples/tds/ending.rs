@@ -55,9 +55,8 @@ impl Ending {
             self.patience = None;
             return None;
         };
-        let first = now
-            .checked_add(pause)
-            .and_then(|over| over.checked_add(PATIENCE));
+        let patience = pause.saturating_add(TRY).max(PATIENCE);
+        let first = now.checked_add(patience);
         self.patience = self.patience.or(first);
         let refused_again = !pause.is_zero() && self.patience.is_some_and(|end| end <= now);
         (refused_again && !self.wait_quota).then_some(Exit::Quota)
@@ -104,5 +103,8 @@ pub(crate) fn is_of_the_token(error: &Error) -> bool {
 /// Each by a token that has never worked, so that no further one helps.
 const REFUSED: u32 = 3;
 
-/// With the first pause, of two seconds, it is nine.
-const PATIENCE: Duration = Duration::from_secs(7);
+/// With the second that a start waits it is less than ten.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// For the call that tries after a pause.
+const TRY: Duration = Duration::from_secs(2);

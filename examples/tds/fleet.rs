@@ -120,14 +120,23 @@ impl Membership {
 
     /// Looks whether the store is there, says what is wrong with it, and waits until one without memory
     /// grants. One that is away is not waited for: calls do that, by their deadlines.
-    pub(crate) async fn opened(&mut self) {
+    ///
+    /// # Errors
+    /// The store refuses the password: no call will ever be sent.
+    pub(crate) async fn opened(&mut self) -> Result<(), Failure> {
         loop {
-            let Some(member) = &self.0 else { return };
+            let Some(member) = &self.0 else { return Ok(()) };
             member.ask().await;
             let status = member.fleet.status();
+            if status.away.is_some()
+                && let Some(why) = member.refused().await
+            {
+                let why = format!("--fleet or TDS_FLEET: the store refuses the password: {why}");
+                return Err(Failure::usage(why));
+            }
             self.tell(warn);
             if status.opens_in.is_zero() || status.away.is_some() {
-                return;
+                return Ok(());
             }
             // Not for all of it: another member may know more.
             sleep(status.opens_in.min(LOOK)).await;
@@ -228,6 +237,24 @@ impl Member {
         if let Ok(lease) = self.fleet.lease(ask).await {
             lease.end(Ended::Unsent);
         }
+    }
+
+    /// Why the store lets nobody in with these credentials, if that is what it says.
+    async fn refused(&self) -> Option<redis::RedisError> {
+        let config = redis::AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(LOOK))
+            .set_response_timeout(Some(LOOK));
+        let store = self
+            .store
+            .get_multiplexed_async_connection_with_config(&config);
+        let asked: redis::RedisResult<()> = match store.await {
+            Ok(mut store) => redis::cmd("PING").exec_async(&mut store).await,
+            Err(error) => Err(error),
+        };
+        asked.err().filter(|error| {
+            error.kind() == redis::ErrorKind::AuthenticationFailed
+                || matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
+        })
     }
 
     /// The same where nobody asks otherwise, and what was heard may be over.

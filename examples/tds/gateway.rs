@@ -17,6 +17,7 @@ use http::{
         TRANSFER_ENCODING, UPGRADE,
     },
 };
+use http_body_util::{BodyStream, StreamBody};
 use tokio::time::{Instant, timeout};
 use tower_tds::{Client, RequestBody, layers::token::AccessToken};
 
@@ -80,7 +81,8 @@ pub(crate) async fn run(job: Gateway) -> Result<Exit, Failure> {
     let tokens = client.tokens().clone();
     let mut fleet = service.fleet.clone();
     tokio::spawn(async move {
-        fleet.opened().await;
+        // What is wrong is told from now on, and health says so.
+        drop(fleet.opened().await);
         fleet.watch();
         tokens.ready().await.map(drop)
     });
@@ -154,6 +156,7 @@ impl Shared {
         let target = target.parse::<Uri>().map_err(|_| {
             Refusal::new(StatusCode::BAD_REQUEST, "invalid_request").because("the path is none")
         })?;
+        let is_head = parts.method == Method::HEAD;
         let mut request = http::Request::new(RequestBody::default());
         *request.method_mut() = parts.method;
         *request.uri_mut() = target;
@@ -195,7 +198,12 @@ impl Shared {
         }
         conceal(&mut parts.headers, sent);
         conceal(&mut parts.headers, tokens.try_token());
-        Ok(Response::from_parts(parts, Body::new(body)))
+        let body = match is_head {
+            // Its emptiness is not the length of what a GET would have.
+            true => Body::new(StreamBody::new(BodyStream::new(body))),
+            false => Body::new(body),
+        };
+        Ok(Response::from_parts(parts, body))
     }
 }
 
@@ -214,8 +222,12 @@ fn conceal(headers: &mut HeaderMap, token: Option<AccessToken>) {
     }
 }
 
-/// Takes out what is for one connection alone (RFC 9110, section 7.6.1).
+/// Takes out what is for one connection alone (RFC 9110, section 7.6.1), and a length beside a transfer coding, which is
+/// not that of the body (RFC 9112, section 6.3).
 fn strip(headers: &mut HeaderMap) {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()

@@ -45,7 +45,7 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
     } = job.service.find().await?;
     let client = builder.build()?;
     // Before the deadline begins: it is not the call that takes so long, and the next start is no sooner.
-    fleet.opened().await;
+    fleet.opened().await?;
     fleet.clone().watch();
     let begun = Instant::now();
     // The token first: those who wait for one and the same begin together, and their turns are for that.

@@ -69,6 +69,16 @@ fn parse(text: &str) -> Result<Vec<Item>, String> {
             name,
         });
     }
+    for Item { name, .. } in &items {
+        let mut folders = name.ancestors().skip(1);
+        let other = folders.find_map(|folder| lines_by_name.get_key_value(folder));
+        if let (Some((folder, other)), Some(number)) = (other, lines_by_name.get(name)) {
+            let folder = folder.display();
+            return Err(format!(
+                "line {number}: line {other} is written to {folder}, which would have to be a folder: give another name"
+            ));
+        }
+    }
     Ok(items)
 }
 
@@ -115,5 +125,5 @@ fn derived(target: &str) -> String {
 
 const LONGEST: usize = 200;
 
-/// So that a file's system has room for what stands behind it.
-const LONGEST_STEP: usize = 240;
+/// Of 255 bytes, without what stands behind it: `.4194304.part.etag` at the most.
+const LONGEST_STEP: usize = 237;

@@ -6,6 +6,7 @@ use std::{
     num::NonZeroU64,
     path::{Path, PathBuf},
     pin::pin,
+    sync::Arc,
     time::Duration,
 };
 
@@ -17,7 +18,7 @@ use http::{
 use tds_examples::{tell, warn};
 use tokio::{
     fs,
-    sync::mpsc,
+    sync::{Semaphore, mpsc},
     task::JoinSet,
     time::{Instant, MissedTickBehavior, interval},
 };
@@ -66,6 +67,8 @@ struct Feed {
     client: Client,
     path: Option<PathBuf>,
     deadline: Deadline,
+    /// Those that are asked for now; the others wait in a line.
+    turns: Arc<Semaphore>,
     etag: Option<HeaderValue>,
     modified: Option<HeaderValue>,
     /// Of its bytes: not every service has tags.
@@ -95,16 +98,27 @@ pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
     save::sweep(&paths.collect::<Vec<_>>());
     let mut service = job.service.find().await?;
     let client = service.builder.build()?;
-    service.fleet.opened().await;
+    let mut stop = pin!(stop::asked());
+    tokio::select! {
+        // Signals are listened to before anything is said.
+        biased;
+        () = &mut stop => {
+            service.fleet.leave().await;
+            return Ok(Exit::Whole);
+        }
+        opened = service.fleet.opened() => opened?,
+    }
     service.fleet.clone().watch();
     let (sender, mut rounds) = mpsc::channel(64);
     let mut feeds = JoinSet::new();
+    let turns = Arc::new(Semaphore::new(AT_ONCE));
     for (number, item) in items.iter().cloned().enumerate() {
         let feed = Feed {
             path: job.out.as_ref().map(|out| out.join(&item.name)),
             item,
             client: client.clone(),
             deadline: Deadline::after(job.every.clamp(SHORTEST, LONGEST)).whole(),
+            turns: Arc::clone(&turns),
             etag: None,
             modified: None,
             hash: None,
@@ -116,7 +130,6 @@ pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
     let mut outages = Outages::of(items.len());
     let mut ending = Ending::new(None, job.wait_quota);
     let mut tick = interval(TICK);
-    let mut stop = pin!(stop::asked());
     let exit = loop {
         tokio::select! {
             round = rounds.recv() => {
@@ -200,8 +213,13 @@ impl Feed {
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         for _ in 0..rounds.map_or(u64::MAX, NonZeroU64::get) {
             due.tick().await;
+            // In a list that is longer than its time the last would find its deadline over.
+            let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
+                return;
+            };
             let asked = Instant::now();
             let came = self.round().await;
+            drop(turn);
             let round = Round {
                 feed: number,
                 asked,
@@ -263,6 +281,9 @@ impl From<io::Error> for Trouble {
         Self::Disk(error)
     }
 }
+
+/// More than can be under way, and no more than a deadline is for.
+const AT_ONCE: usize = 100;
 
 const TICK: Duration = Duration::from_millis(250);
 

@@ -250,6 +250,15 @@ pub(crate) fn sweep<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) {
 
 /// Opens a file for one writer alone.
 async fn held(options: &fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
+    // What a link leads to is somebody's, or would be made there. What is no file, such as /dev/full, has nothing to lose.
+    let led = fs::symlink_metadata(path).await;
+    if led.is_ok_and(|there| there.is_symlink())
+        && fs::metadata(path)
+            .await
+            .map_or(true, |there| there.is_file())
+    {
+        return Err(io::Error::other("its part's name is that of a link"));
+    }
     let file = options.open(path).await?.into_std().await;
     let busy = || io::Error::new(io::ErrorKind::ResourceBusy, "another run writes to it");
     match file.try_lock() {

@@ -81,10 +81,10 @@ fn turn(path: &Path) -> io::Result<Duration> {
         .open(path)?;
     // Held for a read and a write, and until the process ends at the latest.
     file.lock()?;
-    let mut text = String::new();
-    Read::by_ref(&mut file).take(64).read_to_string(&mut text)?;
+    let mut text = Vec::new();
+    Read::by_ref(&mut file).take(64).read_to_end(&mut text)?;
     let now = now();
-    let last = text
+    let last = String::from_utf8_lossy(&text)
         .trim()
         .parse()
         .map_or(Duration::ZERO, Duration::from_millis);

@@ -272,6 +272,20 @@ async fn it_ends_by_each_way_of_saying_that_the_quota_is_gone_for_long() {
 }
 
 #[tokio::test]
+async fn a_quota_that_is_always_gone_for_some_seconds_is_asked_for_within_ten() {
+    let bench = Bench::new("bulk-always", Config::default()).await;
+    let upstream = Upstream::start(|_, _| {
+        let headers = "retry-after: 5\r\ncontent-length: 0\r\n";
+        answer("429 Too Many Requests", headers, b"")
+    });
+    let mut run = bench.bulk(&lives(100), &[]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    ended(&output(run).await, 3);
+    // After the first second and the sixth; the next would be the eleventh.
+    assert_eq!(upstream.heads().len(), 2);
+}
+
+#[tokio::test]
 async fn a_small_plan_takes_its_windows_and_all_arrives() {
     let mut config = Config::default();
     config.quota = Some(Quota::new(12, Duration::from_secs(4)));
@@ -463,9 +477,56 @@ async fn a_full_disk_ends_it_and_leaves_nothing_under_a_name() {
 }
 
 #[tokio::test]
+async fn the_report_and_the_code_are_there_though_nobody_can_read_the_line() {
+    let bench = Bench::new("bulk-unsaid", Config::default()).await;
+    for (secret, code) in [(bench.server.client_secret(), 1), ("wrong", 4)] {
+        let mut run = bench.bulk("/v1/live/a\n", &[]);
+        let full = fs::OpenOptions::new().write(true).open("/dev/full");
+        run.stdout(full.expect("Linux has it"));
+        run.stderr(std::process::Stdio::piped());
+        run.env("TDS_CLIENT_SECRET", secret);
+        run.env("TDS_STATE_DIR", bench.path(secret));
+        let run = end(run.spawn().expect("it starts")).await;
+        ended(&run, code);
+        assert!(err(&run).contains("standard output"), "{}", err(&run));
+        let ok = bench.report()["ok"].as_u64();
+        assert_eq!(ok, Some(u64::from(code == 1)));
+        fs::remove_dir_all(bench.path("files")).expect("it was made");
+        fs::remove_file(bench.path("report")).expect("it was made");
+    }
+}
+
+/// With the number of a process, and all else that stands behind a name while it is not whole, 255 bytes.
+const LONGEST_STEP: usize = 237;
+
+#[tokio::test]
+async fn the_longest_names_have_room_for_what_stands_behind_them() {
+    let bench = Bench::new("bulk-long", Config::default()).await;
+    let name = "x".repeat(LONGEST_STEP);
+    let list = format!("/v1/live/a\t{name}\n/v1/live/b\td/{name}\n");
+    ended(&output(bench.bulk(&list, &[])).await, 0);
+    let (list, feeds) = (bench.path("list"), bench.path("feeds"));
+    let poll = [
+        "poll",
+        "--list",
+        text(&list),
+        "--out",
+        text(&feeds),
+        "--rounds",
+        "1",
+    ];
+    ended(&bench.run(&poll).await, 0);
+    assert!(feeds.join(&name).exists());
+}
+
+#[tokio::test]
 async fn lists_and_folders_that_cannot_be_used_are_told_before_anything_is_sent() {
     let bench = Bench::new("bulk-usage", Config::default()).await;
+    let long = format!("/a\t{}\n", "x".repeat(LONGEST_STEP + 1));
     for (list, told) in [
+        (&*long, "too long"),
+        ("/a\tx\n/b\tx/y/z\n", "line 1 is written to x"),
+        ("/b\tx/y/z\n/a\tx/y\n", "line 2 is written to x/y"),
         ("/a\t../x\n", "leaves the folder"),
         ("/a\t/etc/x\n", "leaves the folder"),
         ("/a\tb/../../x\n", "leaves the folder"),

@@ -21,7 +21,7 @@ use crate::{
     Bench, HANGS, end, err, live, out, output, piped,
     redis_server::RedisServer,
     serving::{Answer, Serving},
-    text,
+    signal, text,
 };
 
 /// A store that knows that nothing was granted before it came.
@@ -176,6 +176,84 @@ async fn a_store_without_memory_is_said_and_no_deadline_is_for_it() {
     line.clear();
     says.read_line(&mut line).expect("text");
     assert_eq!(line, "", "that is all it says");
+}
+
+#[tokio::test]
+async fn what_waits_for_a_store_ends_in_order() {
+    let Some(store) = RedisServer::start() else {
+        return;
+    };
+    let bench = Bench::new("fleet-stop", Config::default()).await;
+    fs::write(bench.path("list"), "/v1/live/bus\n/v1/live/metro\n").expect("a file");
+    let (list, files, report) = (bench.path("list"), bench.path("files"), bench.path("json"));
+    let url = store.url();
+    let of = [
+        "--list",
+        text(&list),
+        "--out",
+        text(&files),
+        "--fleet",
+        &url,
+    ];
+    let bulk = [&["bulk"][..], &of, &["--report", text(&report)]].concat();
+    let poll = [&["poll"][..], &of].concat();
+    for (job, code) in [(bulk, 1), (poll, 0)] {
+        for sent in ["-TERM", "-INT", "-HUP"] {
+            let mut run = piped(bench.tds(&job));
+            let mut says = BufReader::new(run.stderr.take().expect("it is piped"));
+            says.read_line(&mut String::new()).expect("text");
+            signal(&run, sent);
+            let run = end(run).await;
+            assert_eq!(
+                run.status.code(),
+                Some(code),
+                "{job:?} {sent}: {}",
+                run.status
+            );
+        }
+    }
+    let report = fs::read(report).expect("it is there");
+    let report: Value = serde_json::from_slice(&report).expect("JSON");
+    assert_eq!(
+        (&report["total"], &report["unfinished"]),
+        (&2.into(), &2.into())
+    );
+    assert_eq!(report["again"].as_array().map(Vec::len), Some(2));
+    assert_eq!(report["ended_by"], "interrupted");
+    assert_eq!(bench.server.ledger().summary().token_posts, 0);
+}
+
+#[tokio::test]
+async fn a_store_that_refuses_the_password_ends_each_job_at_once() {
+    let password = |_: &_| ["--requirepass".to_owned(), "right".to_owned()].into();
+    let Some(store) = RedisServer::start_with(password) else {
+        return;
+    };
+    let bench = Bench::new("fleet-password", Config::default()).await;
+    fs::write(bench.path("list"), "/v1/live/bus\n").expect("a file");
+    let (list, files, report) = (bench.path("list"), bench.path("files"), bench.path("json"));
+    let of = ["--list", text(&list), "--out", text(&files)];
+    for url in [store.url(), format!("{}?pass=wrong", store.url())] {
+        for job in [
+            ["get", "/v1/live/bus"].to_vec(),
+            [&["poll"][..], &of].concat(),
+            [&["bulk"][..], &of, &["--report", text(&report)]].concat(),
+        ] {
+            let mut run = bench.tds(&job);
+            run.env("TDS_FLEET", &url);
+            let run = output(run).await;
+            assert_eq!(run.status.code(), Some(2), "{job:?}: {}", err(&run));
+            assert!(err(&run).contains("refuses the password"), "{}", err(&run));
+            assert!(!err(&run).contains("wrong"), "{}", err(&run));
+        }
+        let report = fs::read(&report).expect("it is there");
+        let report: Value = serde_json::from_slice(&report).expect("JSON");
+        assert_eq!(
+            (&report["exit"], &report["unfinished"]),
+            (&2.into(), &1.into())
+        );
+    }
+    assert_eq!(bench.server.ledger().summary().token_posts, 0);
 }
 
 #[tokio::test]

@@ -458,3 +458,31 @@ async fn answers_of_an_older_protocol_are_passed_on_by_this_one() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_length_is_the_bodys_own_or_none() {
+    let bench = Bench::new("gateway-length", Config::default()).await;
+    let upstream = Upstream::start(|head, _| {
+        let (length, body): (_, &[u8]) = match head.split(' ').nth(1) {
+            Some("/less") => ("content-length: 3\r\n", b"8\r\n12345678\r\n0\r\n\r\n"),
+            Some("/more") => ("content-length: 30\r\n", b"8\r\n12345678\r\n0\r\n\r\n"),
+            _ => ("", b"8\r\n12345678\r\n0\r\n\r\n"),
+        };
+        let body = if head.starts_with("HEAD") { b"" } else { body };
+        let headers = format!("transfer-encoding: chunked\r\n{length}");
+        answer("200 OK", &headers, body)
+    });
+    let mut gateway = bench.gateway(&[]);
+    gateway.env("TDS_BASE_URL", &upstream.url);
+    let gateway = Serving::start(gateway);
+    for path in ["/less", "/more", "/none"] {
+        let whole = gateway.get(path).await;
+        let text = whole.text();
+        assert_eq!(text, "8\r\n12345678\r\n0\r\n\r\n", "{path}: {}", whole.head);
+        let head = format!("HEAD {path} HTTP/1.1\r\nhost: localhost");
+        for answer in [whole, gateway.ask(&head).await] {
+            let length = answer.head.contains("content-length");
+            assert!(answer.status == 200 && !length, "{path}: {}", answer.head);
+        }
+    }
+}

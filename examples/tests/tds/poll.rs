@@ -357,3 +357,15 @@ async fn it_ends_when_nobody_reads_its_changes() {
     assert_eq!(run.status.code(), Some(1), "{}", err(&run));
     assert!(upstream.heads().len() < 100);
 }
+
+#[tokio::test]
+async fn in_a_list_that_is_longer_than_its_time_each_feed_comes_in_turn() {
+    let bench = Bench::new("poll-long", Config::default()).await;
+    let lines: String = (0..600).map(|n| format!("/v1/live/{n}\n")).collect();
+    let run = output(bench.poll(&lines, &["--every", "1s", "--rounds", "1"])).await;
+    // At fifty a second they take longer than the ten seconds of a call.
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    assert_eq!(out(&run).lines().count(), 600);
+    let seen = bench.server.ledger().summary();
+    assert_eq!(seen.by_status, [(200, 600)].into());
+}

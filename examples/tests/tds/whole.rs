@@ -97,6 +97,31 @@ async fn two_runs_do_not_write_one_file_by_two_folders() {
 }
 
 #[tokio::test]
+async fn what_a_link_leads_to_is_not_written_for_a_part() {
+    let bench = Bench::new("whole-link", Config::default()).await;
+    let (mine, none) = (bench.path("mine"), bench.path("none"));
+    fs::write(&mine, "mine").expect("a file");
+    let run = bench.bulk_to(
+        "files",
+        "/v1/live/x\tx\n/v1/live/y\ty\n/v1/live/z\tz\n",
+        &[],
+    );
+    for (name, to) in [("x", &mine), ("y", &none)] {
+        let part = bench.path("files").join(format!("{name}.part"));
+        std::os::unix::fs::symlink(to, part).expect("a link");
+    }
+    let run = output(run).await;
+    ended(&run, 1);
+    assert!(err(&run).contains("link"), "{}", err(&run));
+    assert_eq!(fs::read_to_string(mine).expect("it is there"), "mine");
+    assert!(!none.exists());
+    for (name, is_there) in [("x", false), ("y", false), ("z", true)] {
+        let file = bench.path("files").join(name);
+        assert_eq!(fs::symlink_metadata(file).is_ok(), is_there, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_coding_that_nobody_asked_for_is_no_data() {
     let bench = Bench::new("whole-coded", Config::default()).await;
     for coding in ["gzip", "zstd", "gzip, gzip"] {
@@ -132,6 +157,18 @@ async fn a_coding_that_nobody_asked_for_is_no_data() {
         backend.env("TDS_BASE_URL", url);
         assert_eq!(Serving::start(backend).get("/a").await.status, 502);
     }
+}
+
+#[tokio::test]
+async fn a_coding_that_is_broken_is_told_with_its_file() {
+    let bench = Bench::new("whole-broken", Config::default()).await;
+    let headers = "content-encoding: gzip\r\ncontent-length: 4\r\n";
+    let upstream = Upstream::start(|_, _| answer("200 OK", headers, b"none"));
+    let mut run = bench.bulk_to("files", "/of/days\n", &["--compress"]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    let run = output(run).await;
+    ended(&run, 1);
+    assert!(err(&run).contains("/days"), "{}", err(&run));
 }
 
 #[tokio::test]
