@@ -85,9 +85,8 @@ pub(crate) fn error_of(
         refined.unwrap_or_else(|| (kind, said.into_iter().chain(challenges).next()));
 
     let mut facts = Facts::new(kind);
-    // A proxy (407) let nothing through.
-    let proxy = status == StatusCode::PROXY_AUTHENTICATION_REQUIRED;
-    facts.sent = if proxy { Sent::Never } else { Sent::Answered };
+    // A proxy's own refusal (407) too: of a tunnel no such answer comes, and a service may say the same.
+    facts.sent = Sent::Answered;
     facts.status = Some(status);
     facts.message = message.and_then(|message| {
         let known = refusals::is_known(&message);
