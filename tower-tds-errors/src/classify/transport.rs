@@ -124,6 +124,9 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<Told> {
         timeout(*at)
     } else if error.is_parse() {
         Kind::Malformed
+    } else if error.source().is_some_and(|why| why.to_string() == GONE) {
+        // The runtime that had the connection has ended: the caller's is another one.
+        Kind::Reset
     } else if error.is_user() {
         // Its body failed, say, after a part of it.
         return Some((Kind::InvalidRequest, Sent::Unknown));
@@ -238,6 +241,9 @@ fn by_reqwest(error: &reqwest::Error, at: &mut Option<Stage>) -> Option<Told> {
     };
     Some(alone(kind))
 }
+
+/// What hyper says where a connection ends with its task.
+const GONE: &str = "runtime dropped the dispatch task";
 
 /// What hyper-util says of a 407 to its CONNECT.
 pub(crate) const NO_PROXY_CREDENTIALS: &str = "tunnel error: proxy authorization required";
