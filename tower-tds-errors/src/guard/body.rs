@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Buf;
 use http::header::TRANSFER_ENCODING;
-use http::{Response, Version};
+use http::{HeaderMap, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
@@ -89,8 +89,7 @@ impl Framing {
         if let Some(length) = expected {
             return Self::Length(length);
         }
-        let is_marked = response.version() >= Version::HTTP_2
-            || response.headers().contains_key(TRANSFER_ENCODING);
+        let is_marked = response.version() >= Version::HTTP_2 || is_chunked(response.headers());
         if is_marked { Self::Marked } else { Self::Open }
     }
 
@@ -289,6 +288,14 @@ impl Waits {
         (*this.waited, *this.bytes) = (Duration::ZERO, 0);
         came < asked
     }
+}
+
+/// By any other last coding it ends with its connection (RFC 9112, section 6.3).
+fn is_chunked(headers: &HeaderMap) -> bool {
+    let last = headers.get_all(TRANSFER_ENCODING).iter().next_back();
+    let codings = last.and_then(|codings| codings.to_str().ok());
+    let last = codings.and_then(|codings| codings.rsplit(',').next());
+    last.is_some_and(|coding| coding.trim().eq_ignore_ascii_case("chunked"))
 }
 
 fn late(why: &'static str) -> Error {
