@@ -9,11 +9,12 @@ use http::header::WWW_AUTHENTICATE;
 /// value ends at the quote before a separator that a new parameter or the end follows.
 pub(super) fn errors(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(WWW_AUTHENTICATE).iter();
-    let values = values.filter_map(|value| std::str::from_utf8(value.as_bytes()).ok());
+    // A realm may be in any letters, and is nobody's concern here.
+    let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()));
     let mut found = Vec::new();
     for value in values {
         for name in ["error=", "error_description="] {
-            found.extend(parameter(value, name).map(str::to_owned));
+            found.extend(parameter(&value, name).map(str::to_owned));
         }
     }
     found

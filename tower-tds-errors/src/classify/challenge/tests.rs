@@ -45,3 +45,11 @@ fn several_headers_are_read_and_broken_ones_say_nothing() {
     );
     assert_eq!(of(&["Bearer", "Bearer error=\"late\""]), ["late"]);
 }
+
+#[test]
+fn a_realm_in_any_letters_hides_nothing() {
+    let mut headers = HeaderMap::new();
+    let latin = b"Bearer realm=\"caf\xe9\", error=\"invalid_token\"";
+    headers.append("www-authenticate", HeaderValue::from_bytes(latin).unwrap());
+    assert_eq!(errors(&headers), ["invalid_token"]);
+}
