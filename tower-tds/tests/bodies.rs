@@ -154,6 +154,14 @@ async fn a_body_that_ends_with_its_connection_alone_is_marked() {
 }
 
 #[tokio::test]
+async fn an_upgrade_that_nobody_asked_for_is_no_success() {
+    let server = Server::start(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: other\r\n\r\n").await;
+    let called = get(&built(builder(&server)), server.url()).await;
+    let error = called.expect_err("2xx or 304");
+    assert_eq!(error.kind(), Kind::UnexpectedAnswer);
+}
+
+#[tokio::test]
 async fn a_body_of_no_bytes_is_whole() {
     let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
     for answer in ["HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", chunks] {

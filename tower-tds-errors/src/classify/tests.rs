@@ -136,8 +136,8 @@ fn a_text_means_the_same_in_every_format() {
 fn the_status_decides_where_the_body_says_nothing() {
     for status in 100..1000 {
         let expected = match status {
-            101 | 200..=299 | 304 => None,
-            300..=399 => Some(Kind::UnexpectedAnswer),
+            200..=299 | 304 => None,
+            101 | 300..=399 => Some(Kind::UnexpectedAnswer),
             401 => Some(Kind::Unauthorized),
             403 => Some(Kind::Rejected),
             404 | 410 => Some(Kind::NotFound),
@@ -157,6 +157,14 @@ fn the_status_decides_where_the_body_says_nothing() {
             assert_eq!(kind(status, body), expected, "{status} {body:?}");
         }
     }
+}
+
+#[test]
+fn an_upgrade_is_a_success_for_who_asked_for_one() {
+    let asked = Asked::of(&headers(&[("upgrade", "websocket")]));
+    let (status, answer) = (StatusCode::SWITCHING_PROTOCOLS, HeaderMap::new());
+    classify(asked, status, &answer, "").unwrap();
+    classify(Asked::default(), status, &answer, "").unwrap_err();
 }
 
 #[test]
