@@ -154,6 +154,19 @@ async fn a_body_that_ends_with_its_connection_alone_is_marked() {
 }
 
 #[tokio::test]
+async fn a_fold_in_a_head_is_a_space() {
+    let answer = b"HTTP/1.1 200 OK\r\nx-note: folded\r\n\tonce\r\ncontent-length: 2\r\n\r\nok";
+    let server = Server::start(answer).await;
+    let response = get(&built(builder(&server)), server.url()).await;
+    let response = response.expect("RFC 9112, section 5.2");
+    let note = response.headers()["x-note"].to_str().expect("text");
+    assert_eq!(
+        note.split_whitespace().collect::<Vec<_>>(),
+        ["folded", "once"]
+    );
+}
+
+#[tokio::test]
 async fn an_upgrade_that_nobody_asked_for_is_no_success() {
     let server = Server::start(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: other\r\n\r\n").await;
     let called = get(&built(builder(&server)), server.url()).await;
