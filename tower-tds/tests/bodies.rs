@@ -88,7 +88,10 @@ async fn a_body_that_is_not_in_its_coding_is_told_from_one_that_breaks_off() {
     let mut broken = GZIP.to_vec();
     broken[15] ^= 0xff;
     let error = body_of(&gzip(&broken)).await.collect().await;
-    assert_eq!(error.expect_err("its check fails").kind(), Kind::Malformed);
+    let error = error.expect_err("its check fails");
+    assert_eq!(error.kind(), Kind::Malformed);
+    assert_eq!(error.received(), Some(23));
+    assert!(error.to_string().starts_with("GET http://"), "{error}");
 }
 
 fn coded(coding: &str, body: &[u8]) -> Vec<u8> {

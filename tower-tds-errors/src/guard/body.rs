@@ -141,15 +141,21 @@ impl<R: Body> GuardBody<R> {
 }
 
 impl<R> GuardBody<R> {
-    /// Ends the body by an error. What is left of it is dropped, and its connection with it.
-    fn broken(self: Pin<&mut Self>, mut error: Error) -> Error {
-        let mut this = self.project();
-        if let Some(line) = this.line.take() {
-            line.note(&mut error);
+    /// Notes the request, and how far its answer came, in an error of a layer above: a decoder's, say, which
+    /// knows neither.
+    pub fn note(&self, error: &mut Error) {
+        if let Some(line) = &self.line {
+            line.note(error);
         }
         let facts = error.facts_mut();
-        facts.received = Some(*this.received);
-        facts.expected = this.framing.expected();
+        facts.received = Some(self.received);
+        facts.expected = self.framing.expected();
+    }
+
+    /// Ends the body by an error. What is left of it is dropped, and its connection with it.
+    fn broken(self: Pin<&mut Self>, mut error: Error) -> Error {
+        self.note(&mut error);
+        let mut this = self.project();
         this.inner.set(None);
         *this.waits = None;
         error
@@ -219,7 +225,6 @@ where
                 if this.framing.is_whole(*this.received) != Some(false) {
                     this.inner.set(None);
                     *this.waits = None;
-                    *this.line = None;
                     return Poll::Ready(None);
                 }
                 Error::new(Kind::Truncated, "fewer bytes came than were announced")
