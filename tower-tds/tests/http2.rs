@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Version};
+use http::{Request, Response, Version};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::{
     client::legacy::connect::HttpConnector,
@@ -312,4 +312,24 @@ async fn with_as_many_places_as_streams_no_call_is_sent_after_its_deadline() {
     }
     assert!(client.shutdown(Duration::from_secs(20)).await);
     assert_eq!(server.ledger().summary().data_calls, 1 + 2);
+}
+
+#[tokio::test]
+async fn a_body_that_ends_before_its_length_is_truncated() {
+    let server = start(Config::default()).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    tokio::spawn(async move {
+        let (socket, _) = listener.accept().await.expect("a socket");
+        let half = service_fn(async |_: Request<Incoming>| {
+            let answer = Response::builder().header("content-length", "100");
+            answer.body(String::from("half"))
+        });
+        let serving = http2::Builder::new(TokioExecutor::new());
+        let served = serving.serve_connection(TokioIo::new(socket), half);
+        served.await.expect("a connection that ends in peace");
+    });
+    let half = client(&server, &url).get(PATH).await.expect("a head");
+    let error = half.bytes().await.expect_err("a half");
+    assert_eq!(error.kind(), Kind::Truncated, "{error:?}");
 }

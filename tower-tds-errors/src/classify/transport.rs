@@ -205,6 +205,8 @@ fn by_h2(error: &h2::Error, stage: Option<Stage>) -> Told {
         // h2 gives it to the streams above the last one that the server took, and only to them
         // where the server leaves in peace (RFC 9113, section 6.8).
         Some(Reason::NO_ERROR) if error.is_go_away() && error.is_remote() => alone(Kind::Connect),
+        // A stream that ends before its length has come is one that h2 resets.
+        _ if stage == Some(Stage::Body) && error.is_reset() => alone(Kind::Truncated),
         // The peer broke the protocol, says h2 here.
         _ if error.is_library() => alone(Kind::Malformed),
         _ if stage == Some(Stage::Body) => alone(Kind::Truncated),
