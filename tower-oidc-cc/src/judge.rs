@@ -280,7 +280,9 @@ fn meaning(error: &[u8]) -> Judgement {
         Judgement::NoHeader
     } else if is(&SCOPE) || contains(error, ROLE) {
         Judgement::MissingRole
-    } else if OUTAGE.iter().any(|text| contains(error, text)) {
+    } else if OUTAGE.iter().any(|text| contains(error, text))
+        || error.starts_with(ASKED) && contains(error, FAILED)
+    {
         Judgement::Nothing
     } else {
         Judgement::Unexplained
@@ -331,3 +333,6 @@ const OUTAGE: [&[u8]; 4] = [
     b"JSON decoding failed",
     b"discovery",
 ];
+/// And so it begins where it could not have the keys, or any other document.
+const ASKED: &[u8] = b"accessing ";
+const FAILED: &[u8] = b" failed";

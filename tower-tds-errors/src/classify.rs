@@ -23,7 +23,7 @@ pub(crate) mod trace;
 pub(crate) mod transport;
 
 /// Judges an answer that was read by other means than [`Classify`](crate::Classify): a success, 2xx,
-/// 304 and an upgrade (101), is `Ok`.
+/// 304 and an upgrade (101) that was asked for, is `Ok`.
 ///
 /// `asked` is what the request asked for; `headers` are the answer's. `body` is what was read of it,
 /// complete or not, as it came: still encoded, if `headers` say so.
@@ -85,9 +85,8 @@ pub(crate) fn error_of(
         refined.unwrap_or_else(|| (kind, said.into_iter().chain(challenges).next()));
 
     let mut facts = Facts::new(kind);
-    // A proxy (407) let nothing through.
-    let proxy = status == StatusCode::PROXY_AUTHENTICATION_REQUIRED;
-    facts.sent = if proxy { Sent::Never } else { Sent::Answered };
+    // A proxy's own refusal (407) too: of a tunnel no such answer comes, and a service may say the same.
+    facts.sent = Sent::Answered;
     facts.status = Some(status);
     facts.message = message.and_then(|message| {
         let known = refusals::is_known(&message);
@@ -118,7 +117,7 @@ pub(crate) fn error_of(
 /// A status that nobody registered is read as the first of its class (RFC 9110, section 15).
 fn by_head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Option<Kind> {
     if is_success(status) {
-        return is_page(status, headers, asked).then_some(Kind::UnexpectedAnswer);
+        return is_unasked(status, headers, asked).then_some(Kind::UnexpectedAnswer);
     }
     let ranged = headers.contains_key(CONTENT_RANGE);
     Some(match status.as_u16() {
@@ -141,8 +140,8 @@ fn by_head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Option<Kind
     })
 }
 
-/// Whether the caller gets the answer as it is: 2xx, what a cache asks for, and the upgrade that
-/// was asked for (RFC 9110, section 15.2.2), which is the connection's own from here on.
+/// Whether the caller gets the answer as it is, if it [is asked for](is_unasked): 2xx, what a cache asks for, and an
+/// upgrade (RFC 9110, section 15.2.2), which is the connection's own from here on.
 #[inline]
 pub(crate) fn is_success(status: StatusCode) -> bool {
     status.is_success()
@@ -150,11 +149,13 @@ pub(crate) fn is_success(status: StatusCode) -> bool {
         || status == StatusCode::SWITCHING_PROTOCOLS
 }
 
-/// Whether a success has a page for people where only data is accepted. One without content has
-/// none, whatever type its head names.
+/// Whether a success is none for who asked: an upgrade that was not asked for, or a page for people where only
+/// data is accepted. One without content has none, whatever type its head names.
 #[inline]
-pub(crate) fn is_page(status: StatusCode, headers: &HeaderMap, asked: Asked) -> bool {
-    asked.data && status.is_success() && is_html(headers) && !is_empty(status, headers)
+pub(crate) fn is_unasked(status: StatusCode, headers: &HeaderMap, asked: Asked) -> bool {
+    let is_page =
+        || asked.data && status.is_success() && is_html(headers) && !is_empty(status, headers);
+    (status == StatusCode::SWITCHING_PROTOCOLS && !asked.upgrade) || is_page()
 }
 
 fn is_empty(status: StatusCode, headers: &HeaderMap) -> bool {

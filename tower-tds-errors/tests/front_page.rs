@@ -64,7 +64,7 @@ fn besides(answer: &str) -> (HeaderMap, HeaderMap) {
     let (asked, said): (&[_], &[_]) = match answer {
         "429 for longer than a minute" => (&[], &[("x-ratelimit-remaining-hour", "0")]),
         "416 with `Range` asked" => (&[("range", "bytes=9-")], &[]),
-        "302, 511, 200 `text/html` for JSON" => (
+        "101 unasked, 302, 511, 200 `text/html` for JSON" => (
             &[("accept", "application/json")],
             &[("content-type", "text/html")],
         ),

@@ -58,10 +58,10 @@ pub(crate) trait Limit {
 /// Which of those who wait go before which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Line {
-    /// Who has had its turn and was too slow to use it: first of all, first in, first out.
-    Late,
-    /// Who is first in line: before those who wait at the back, the last to come first.
+    /// Who is first in line: before all others, the last to come first. What these wait for may depend on it.
     Front,
+    /// Who has had its turn and was too slow to use it: before those at the back, first in, first out.
+    Late,
     /// Everybody else, first in, first out.
     Back,
 }

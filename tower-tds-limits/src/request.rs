@@ -84,7 +84,7 @@ pub struct RequestLimitLayer<F = ReadStatus> {
 ///
 /// # Panics
 /// `call` panics with "`poll_ready` must give Ready before `call`" if that was not so, and
-/// `poll_ready` and `call` outside of a tokio runtime when they have to wait.
+/// `poll_ready` and `call` outside of a tokio runtime with timers when they have to wait.
 ///
 /// # Examples
 /// See the [crate's front page](crate).

@@ -103,10 +103,7 @@ impl ResponseBody {
     #[must_use]
     pub fn is_verifiable(&self) -> bool {
         match &self.inner {
-            Inner::Received { body } => match &**body.get_ref() {
-                Either::Left(decoded) => decoded.get_ref().is_verifiable(),
-                Either::Right(plain) => plain.is_verifiable(),
-            },
+            Inner::Received { body } => guarded(body).is_verifiable(),
             Inner::Made { .. } => true,
         }
     }
@@ -167,8 +164,17 @@ impl Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         match self.project().inner.project() {
-            // The decoder boxes what the guard below it said.
-            InnerProjection::Received { body } => body.poll_frame(cx).map_err(Error::from),
+            InnerProjection::Received { mut body } => {
+                let polled = body.as_mut().poll_frame(cx);
+                // The decoder boxes what the guard below it said, and does not know where it was itself.
+                polled.map_err(|error| {
+                    let mut error = Error::from(error);
+                    if error.received().is_none() {
+                        guarded(&body).note(&mut error);
+                    }
+                    error
+                })
+            }
             InnerProjection::Made { body } => body.poll_frame(cx).map_err(|never| match never {}),
         }
     }
@@ -193,6 +199,14 @@ impl fmt::Debug for ResponseBody {
         f.debug_struct("ResponseBody")
             .field("verifiable", &self.is_verifiable())
             .finish_non_exhaustive()
+    }
+}
+
+/// What is watched on the wire.
+fn guarded(body: &Layered) -> &GuardBody<PermitBody<Incoming>> {
+    match &**body.get_ref() {
+        Either::Left(decoded) => decoded.get_ref(),
+        Either::Right(plain) => plain,
     }
 }
 

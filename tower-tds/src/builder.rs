@@ -328,6 +328,10 @@ impl Builder {
     /// to the end of the body. A server that leaves (GOAWAY) loses no call: what it has taken it answers, and what it has
     /// not taken is sent again. But what breaks the socket fails all calls that are on it. One that says nothing for 20 s,
     /// while calls wait, is given up.
+    ///
+    /// A server may take fewer calls at a time on a socket (`SETTINGS_MAX_CONCURRENT_STREAMS`; gateways take 100 to 128). Where
+    /// that is fewer than [`Limits::in_flight`], set that to as many: a call that waits for its stream looks sent from
+    /// here, and is sent up to ten seconds after its deadline.
     #[cfg(feature = "http2")]
     #[cfg_attr(docsrs, doc(cfg(feature = "http2")))]
     #[must_use]

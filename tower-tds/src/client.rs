@@ -46,6 +46,12 @@ use crate::{
 /// # Clone
 /// Clones share the token, the limits and the sockets. Use a clone for one request (`oneshot`).
 ///
+/// # Runtimes
+/// A connection lives in the runtime of the call that made it. If that has ended, the call that was on it is tried again. If it
+/// stands still, as a current-thread runtime does outside of `block_on`, a call of another runtime may be given its
+/// connection, and waits there until its attempt ends: give such runtimes a client each, with the same
+/// [`SharedLimits`](crate::SharedLimits).
+///
 /// # Errors
 /// [`Error::kind`] says what happened, and its text what to do next. That of a success that breaks
 /// off comes out of its [body](ResponseBody).

@@ -8,7 +8,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{Uri, uri::Scheme};
+use http::{
+    Uri,
+    uri::{Authority, Scheme},
+};
 use hyper::rt::{Read, Write};
 use hyper_util::client::{legacy::connect::proxy::Tunnel, proxy::matcher::Matcher};
 use tower::{BoxError, Layer};
@@ -67,7 +70,11 @@ impl Proxies {
         let Some(proxy) = proxy else {
             return Ok(None);
         };
-        if proxy.uri().scheme() != Some(&Scheme::HTTP) {
+        // A port that is none would be 80, and be shown the credentials.
+        let has_port = |address: &Authority| address.as_str() != address.host();
+        let is_broken =
+            proxy.uri().port_u16().is_none() && proxy.uri().authority().is_some_and(has_port);
+        if is_broken || proxy.uri().scheme() != Some(&Scheme::HTTP) {
             return Err(UNUSABLE.into());
         }
         Ok(Some(Tunnelled {

@@ -299,12 +299,10 @@ fn bounded<C>(connector: C) -> Bounded<C> {
     Bounded(Arc::new(Timeout::new(connector, HANDSHAKE_TIMEOUT)))
 }
 
-#[cfg_attr(
-    not(feature = "http2"),
-    expect(unused_mut, reason = "HTTP/1 needs no setting")
-)]
 fn builder(protocol: Protocol) -> legacy::Builder {
     let mut builder = Client::builder(Background::new(TokioExecutor::new()));
+    // RFC 9112, section 5.2: a fold in a head is read as a space.
+    builder.http1_allow_obsolete_multiline_headers_in_responses(true);
     match protocol {
         Protocol::Http1 => {}
         #[cfg(feature = "http2")]

@@ -88,7 +88,10 @@ async fn a_body_that_is_not_in_its_coding_is_told_from_one_that_breaks_off() {
     let mut broken = GZIP.to_vec();
     broken[15] ^= 0xff;
     let error = body_of(&gzip(&broken)).await.collect().await;
-    assert_eq!(error.expect_err("its check fails").kind(), Kind::Malformed);
+    let error = error.expect_err("its check fails");
+    assert_eq!(error.kind(), Kind::Malformed);
+    assert_eq!(error.received(), Some(23));
+    assert!(error.to_string().starts_with("GET http://"), "{error}");
 }
 
 fn coded(coding: &str, body: &[u8]) -> Vec<u8> {
@@ -151,6 +154,27 @@ async fn a_body_that_ends_with_its_connection_alone_is_marked() {
     assert!(!body.is_verifiable());
     let body = body.collect().await.expect("nothing tells otherwise");
     assert_eq!(body.to_bytes(), "half, or all");
+}
+
+#[tokio::test]
+async fn a_fold_in_a_head_is_a_space() {
+    let answer = b"HTTP/1.1 200 OK\r\nx-note: folded\r\n\tonce\r\ncontent-length: 2\r\n\r\nok";
+    let server = Server::start(answer).await;
+    let response = get(&built(builder(&server)), server.url()).await;
+    let response = response.expect("RFC 9112, section 5.2");
+    let note = response.headers()["x-note"].to_str().expect("text");
+    assert_eq!(
+        note.split_whitespace().collect::<Vec<_>>(),
+        ["folded", "once"]
+    );
+}
+
+#[tokio::test]
+async fn an_upgrade_that_nobody_asked_for_is_no_success() {
+    let server = Server::start(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: other\r\n\r\n").await;
+    let called = get(&built(builder(&server)), server.url()).await;
+    let error = called.expect_err("2xx or 304");
+    assert_eq!(error.kind(), Kind::UnexpectedAnswer);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 use std::{
     collections::BTreeMap,
     future::IntoFuture,
+    num::NonZeroU32,
     pin::pin,
     sync::{
         Arc,
@@ -13,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Version};
+use http::{Request, Response, Version};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::{
     client::legacy::connect::HttpConnector,
@@ -28,7 +29,7 @@ use tokio::{
     time::sleep,
 };
 use tower::{ServiceExt, service_fn as connector};
-use tower_tds::{Builder, Client, Credentials, Kind};
+use tower_tds::{Builder, Client, Credentials, Kind, Limits};
 
 const PATH: &str = "/v1/live/bus";
 
@@ -266,4 +267,69 @@ async fn a_call_that_was_sent_on_anothers_connection_is_seen_to_its_end() {
         (seen.complete, seen.aborted, seen.sockets_opened),
         (2, 0, 1)
     );
+}
+
+/// The simulator's data calls, by a server that takes two at a time.
+async fn takes_two(sim: &Sim) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let sim = sim.clone();
+    tokio::spawn(async move {
+        while let Ok((socket, peer)) = listener.accept().await {
+            let sim = sim.clone();
+            tokio::spawn(async move {
+                let answer = service_fn(|mut request: Request<Incoming>| {
+                    request.extensions_mut().insert(peer);
+                    sim.clone().oneshot(request)
+                });
+                let mut serving = http2::Builder::new(TokioExecutor::new());
+                serving.max_concurrent_streams(2);
+                let served = serving.serve_connection(TokioIo::new(socket), answer);
+                served.await.expect("a connection that ends in peace");
+            });
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn with_as_many_places_as_streams_no_call_is_sent_after_its_deadline() {
+    let server = start(Config::default()).await;
+    let two = NonZeroU32::MIN.saturating_add(1);
+    let url = takes_two(server.sim()).await;
+    let built = builder(&server, &url).limits(Limits::default().in_flight(two));
+    let client = built.loopback_http().build();
+    let client = client.expect("loopback is let through");
+    all_are_answered(&client, 1).await;
+    slow(&server, "700ms");
+    let mut hasty = JoinSet::new();
+    for _ in 0..10 {
+        let call = client.get(PATH).deadline(Duration::from_millis(300));
+        hasty.spawn(call.into_future());
+    }
+    for call in hasty.join_all().await {
+        assert_eq!(call.expect_err("no time").kind(), Kind::Timeout);
+    }
+    assert!(client.shutdown(Duration::from_secs(20)).await);
+    assert_eq!(server.ledger().summary().data_calls, 1 + 2);
+}
+
+#[tokio::test]
+async fn a_body_that_ends_before_its_length_is_truncated() {
+    let server = start(Config::default()).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    tokio::spawn(async move {
+        let (socket, _) = listener.accept().await.expect("a socket");
+        let half = service_fn(async |_: Request<Incoming>| {
+            let answer = Response::builder().header("content-length", "100");
+            answer.body(String::from("half"))
+        });
+        let serving = http2::Builder::new(TokioExecutor::new());
+        let served = serving.serve_connection(TokioIo::new(socket), half);
+        served.await.expect("a connection that ends in peace");
+    });
+    let half = client(&server, &url).get(PATH).await.expect("a head");
+    let error = half.bytes().await.expect_err("a half");
+    assert_eq!(error.kind(), Kind::Truncated, "{error:?}");
 }

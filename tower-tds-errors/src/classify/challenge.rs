@@ -9,24 +9,29 @@ use http::header::WWW_AUTHENTICATE;
 /// value ends at the quote before a separator that a new parameter or the end follows.
 pub(super) fn errors(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(WWW_AUTHENTICATE).iter();
-    let values = values.filter_map(|value| std::str::from_utf8(value.as_bytes()).ok());
+    // A realm may be in any letters, and is nobody's concern here.
+    let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()));
     let mut found = Vec::new();
     for value in values {
-        for name in ["error=", "error_description="] {
-            found.extend(parameter(value, name).map(str::to_owned));
+        for name in ["error", "error_description"] {
+            found.extend(parameter(&value, name).map(str::to_owned));
         }
     }
     found
 }
 
 fn parameter<'a>(value: &'a str, name: &str) -> Option<&'a str> {
-    let (start, _) = value.match_indices(name).find(|(at, _)| {
-        let before = value
-            .get(..*at)
-            .and_then(|before| before.chars().next_back());
-        before.is_none_or(|c| matches!(c, ' ' | ',' | '\t'))
+    // In any case of letters, and with space around the sign (RFC 9110, section 11.2). Lower case of ASCII keeps every
+    // byte where it was.
+    let lower = value.to_ascii_lowercase();
+    let rest = lower.match_indices(name).find_map(|(at, _)| {
+        let before = value.get(..at)?.chars().next_back();
+        let after = value.get(at.saturating_add(name.len())..)?.trim_start();
+        let rest = after.strip_prefix('=')?.trim_start();
+        before
+            .is_none_or(|c| matches!(c, ' ' | ',' | '\t'))
+            .then_some(rest)
     })?;
-    let rest = value.get(start.saturating_add(name.len())..)?;
     let Some(quoted) = rest.strip_prefix('"') else {
         return rest.split([',', ' ', '\t']).next();
     };

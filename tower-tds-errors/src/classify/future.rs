@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 use tower::BoxError;
 
 use super::service::Hook;
-use super::{error_of, is_page, is_success};
+use super::{error_of, is_success, is_unasked};
 use crate::clock::{self, Timer};
 use crate::error::Error;
 use crate::kind::Kind;
@@ -229,7 +229,7 @@ impl Noted {
     /// Whether the caller gets the response as it came.
     #[inline]
     fn is_answered(&self, head: &Response<impl Sized>) -> bool {
-        is_success(head.status()) && !is_page(head.status(), head.headers(), self.asked)
+        is_success(head.status()) && !is_unasked(head.status(), head.headers(), self.asked)
     }
 }
 

@@ -53,8 +53,8 @@ type Change = dyn Fn(&mut Error, Option<&HeaderMap>) + Send + Sync;
 
 /// Turns every answer but a success into a typed [`Error`].
 ///
-/// A 2xx or a 304 passes as it came, and so does an upgrade (101): the same body type, not polled,
-/// and nothing allocated. The one exception is a page for people, `text/html`, where the request
+/// A 2xx or a 304 passes as it came, and so does an upgrade (101) that was asked for: the same body type, not
+/// polled, and nothing allocated. The one exception is a page for people, `text/html`, where the request
 /// accepts JSON or XML only. Of every other answer the body is read within 16 KiB and a second, and
 /// to its end where that is within the bounds, so that the connection can be used again. What is
 /// compressed is undone within 64 KiB. Whatever cuts the read short, a [`Retry`](crate::Retry) above

@@ -136,8 +136,8 @@ fn a_text_means_the_same_in_every_format() {
 fn the_status_decides_where_the_body_says_nothing() {
     for status in 100..1000 {
         let expected = match status {
-            101 | 200..=299 | 304 => None,
-            300..=399 => Some(Kind::UnexpectedAnswer),
+            200..=299 | 304 => None,
+            101 | 300..=399 => Some(Kind::UnexpectedAnswer),
             401 => Some(Kind::Unauthorized),
             403 => Some(Kind::Rejected),
             404 | 410 => Some(Kind::NotFound),
@@ -160,6 +160,14 @@ fn the_status_decides_where_the_body_says_nothing() {
 }
 
 #[test]
+fn an_upgrade_is_a_success_for_who_asked_for_one() {
+    let asked = Asked::of(&headers(&[("upgrade", "websocket")]));
+    let (status, answer) = (StatusCode::SWITCHING_PROTOCOLS, HeaderMap::new());
+    classify(asked, status, &answer, "").unwrap();
+    classify(Asked::default(), status, &answer, "").unwrap_err();
+}
+
+#[test]
 fn an_answer_was_sent_whatever_it_means() {
     let headers = HeaderMap::new();
     for status in 100..1000 {
@@ -168,11 +176,7 @@ fn an_answer_was_sent_whatever_it_means() {
             let Err(error) = classify(Asked::default(), status, &headers, text) else {
                 continue;
             };
-            let expected = match status {
-                StatusCode::PROXY_AUTHENTICATION_REQUIRED => Sent::Never,
-                _ => Sent::Answered,
-            };
-            assert_eq!(error.sent(), expected, "{status} {text}");
+            assert_eq!(error.sent(), Sent::Answered, "{status} {text}");
         }
     }
 }

@@ -124,6 +124,9 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<Told> {
         timeout(*at)
     } else if error.is_parse() {
         Kind::Malformed
+    } else if error.source().is_some_and(|why| why.to_string() == GONE) {
+        // The runtime that had the connection has ended: the caller's is another one.
+        Kind::Reset
     } else if error.is_user() {
         // Its body failed, say, after a part of it.
         return Some((Kind::InvalidRequest, Sent::Unknown));
@@ -214,6 +217,8 @@ fn by_h2(error: &h2::Error, stage: Option<Stage>) -> Told {
         // h2 gives it to the streams above the last one that the server took, and only to them
         // where the server leaves in peace (RFC 9113, section 6.8).
         Some(Reason::NO_ERROR) if error.is_go_away() && error.is_remote() => alone(Kind::Connect),
+        // A stream that ends before its length has come is one that h2 resets.
+        _ if stage == Some(Stage::Body) && error.is_reset() => alone(Kind::Truncated),
         // The peer broke the protocol, says h2 here.
         _ if error.is_library() => alone(Kind::Malformed),
         _ if stage == Some(Stage::Body) => alone(Kind::Truncated),
@@ -250,6 +255,9 @@ fn by_reqwest(error: &reqwest::Error, at: &mut Option<Stage>) -> Option<Told> {
     };
     Some(alone(kind))
 }
+
+/// What hyper says where a connection ends with its task.
+const GONE: &str = "runtime dropped the dispatch task";
 
 /// What hyper-util says of a 407 to its CONNECT.
 pub(crate) const NO_PROXY_CREDENTIALS: &str = "tunnel error: proxy authorization required";

@@ -241,8 +241,8 @@ const SECRETS: &str = "authorization client_secret access_token refresh_token id
     password api_key api-key apikey cookie";
 
 /// Ends of names whose value is a secret, where one is given to them by `=` or `:`.
-const KEYS: &str =
-    "secret token passwd pwd key code session sid signature sig credential assertion";
+const KEYS: &str = "secret token passwd pwd key code session sid signature sig credential assertion secrets tokens credentials \
+    passphrase otp";
 
 #[cfg(test)]
 mod tests;

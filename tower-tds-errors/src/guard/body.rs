@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Buf;
 use http::header::TRANSFER_ENCODING;
-use http::{Response, Version};
+use http::{HeaderMap, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
@@ -89,8 +89,7 @@ impl Framing {
         if let Some(length) = expected {
             return Self::Length(length);
         }
-        let is_marked = response.version() >= Version::HTTP_2
-            || response.headers().contains_key(TRANSFER_ENCODING);
+        let is_marked = response.version() >= Version::HTTP_2 || is_chunked(response.headers());
         if is_marked { Self::Marked } else { Self::Open }
     }
 
@@ -142,15 +141,21 @@ impl<R: Body> GuardBody<R> {
 }
 
 impl<R> GuardBody<R> {
-    /// Ends the body by an error. What is left of it is dropped, and its connection with it.
-    fn broken(self: Pin<&mut Self>, mut error: Error) -> Error {
-        let mut this = self.project();
-        if let Some(line) = this.line.take() {
-            line.note(&mut error);
+    /// Notes the request, and how far its answer came, in an error of a layer above: a decoder's, say, which
+    /// knows neither.
+    pub fn note(&self, error: &mut Error) {
+        if let Some(line) = &self.line {
+            line.note(error);
         }
         let facts = error.facts_mut();
-        facts.received = Some(*this.received);
-        facts.expected = this.framing.expected();
+        facts.received = Some(self.received);
+        facts.expected = self.framing.expected();
+    }
+
+    /// Ends the body by an error. What is left of it is dropped, and its connection with it.
+    fn broken(self: Pin<&mut Self>, mut error: Error) -> Error {
+        self.note(&mut error);
+        let mut this = self.project();
         this.inner.set(None);
         *this.waits = None;
         error
@@ -220,7 +225,6 @@ where
                 if this.framing.is_whole(*this.received) != Some(false) {
                     this.inner.set(None);
                     *this.waits = None;
-                    *this.line = None;
                     return Poll::Ready(None);
                 }
                 Error::new(Kind::Truncated, "fewer bytes came than were announced")
@@ -289,6 +293,14 @@ impl Waits {
         (*this.waited, *this.bytes) = (Duration::ZERO, 0);
         came < asked
     }
+}
+
+/// By any other last coding it ends with its connection (RFC 9112, section 6.3).
+fn is_chunked(headers: &HeaderMap) -> bool {
+    let last = headers.get_all(TRANSFER_ENCODING).iter().next_back();
+    let codings = last.and_then(|codings| codings.to_str().ok());
+    let last = codings.and_then(|codings| codings.rsplit(',').next());
+    last.is_some_and(|coding| coding.trim().eq_ignore_ascii_case("chunked"))
 }
 
 fn late(why: &'static str) -> Error {

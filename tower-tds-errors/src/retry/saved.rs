@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 
-use http::header::{ACCEPT, RANGE};
+use http::header::{ACCEPT, RANGE, UPGRADE};
 use http::uri::{self, Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 
@@ -15,8 +15,9 @@ use crate::error::Error;
 
 /// What of a request changes the meaning of its answer: nothing by default.
 ///
-/// A 416 means something else where a `Range` was asked for, a 423 where a lock was held, and a page
-/// where only data is accepted. Take it before the request is given away, for [`classify`](crate::classify).
+/// A 416 means something else where a `Range` was asked for, a 423 where a lock was held, a page
+/// where only data is accepted, and a 101 where no `Upgrade` was asked for. Take it before the request is given
+/// away, for [`classify`](crate::classify).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// A part of the resource, so that a 416 may be about it.
@@ -25,6 +26,8 @@ pub struct Asked {
     pub(crate) lock: bool,
     /// Data, so that a page is not what was asked for.
     pub(crate) data: bool,
+    /// Another protocol, so that a 101 is the way there.
+    pub(crate) upgrade: bool,
 }
 
 /// What a retry, and the text of an error, need of a request that was given away. It is one word,
@@ -79,6 +82,8 @@ impl Asked {
                 asked.part = true;
             } else if name == LOCK_TOKEN {
                 asked.lock = true;
+            } else if name == UPGRADE {
+                asked.upgrade = true;
             }
         }
         asked.data = data == Some(true);

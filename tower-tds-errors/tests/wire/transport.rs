@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
@@ -60,6 +61,20 @@ async fn a_connection_that_went_away_before_the_request_was_never_sent() {
     let error = ClassifyLayer::new().layer(client).oneshot(get("/v2")).await;
     let error = error.map(drop).unwrap_err();
     assert_eq!((error.kind(), error.sent()), (Kind::Connect, Sent::Never));
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_with_its_runtime_is_reset() {
+    let (near, mut far) = tokio::io::duplex(1024);
+    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(near));
+    let (mut send, connection) = handshake.await.unwrap();
+    let connection = tokio::spawn(connection);
+    let client = tower::service_fn(move |request| send.send_request(request));
+    let call = tokio::spawn(ClassifyLayer::new().layer(client).oneshot(get("/v2")));
+    far.read_u8().await.unwrap();
+    connection.abort();
+    let error = call.await.unwrap().map(drop).unwrap_err();
+    assert_eq!((error.kind(), error.sent()), (Kind::Reset, Sent::Unknown));
 }
 
 #[tokio::test]
@@ -425,7 +440,7 @@ async fn tls_that_is_closed_without_a_word_is_a_close_before_the_head() {
         let (stream, _) = listener.accept().await.unwrap();
         let mut stream = acceptor.accept(stream).await.unwrap();
         let mut request = [0; 16];
-        tokio::io::AsyncReadExt::read_exact(&mut stream, &mut request)
+        AsyncReadExt::read_exact(&mut stream, &mut request)
             .await
             .unwrap();
         // As a process that dies: the end of TCP, and none of TLS.

@@ -38,10 +38,8 @@ pub(crate) struct Connections {
     opened: u64,
     /// Those that may be asked to leave, by when.
     idle: BTreeMap<(Instant, SocketKey), Rest>,
-    /// Those asked to leave that have not left yet.
-    leaving: usize,
-    /// Those ended on this side, by until when the other is taken to be about to follow.
-    ending: BTreeSet<(Instant, SocketKey)>,
+    /// Those asked to leave, and those ended on this side, by until when they are taken to be about to be gone.
+    coming: BTreeSet<(Instant, SocketKey)>,
     waiting: Waiting,
     /// Permits that have not come to an accepted request yet.
     untried: u32,
@@ -89,7 +87,7 @@ enum State {
     /// Asked to leave. A request that comes first takes that back, whether or not it is over when the
     /// limit looks: its reader is not woken again.
     // ## Leaving => (Busy | Idle)
-    Leaving { taken_back: bool },
+    Leaving { taken_back: bool, until: Instant },
 }
 
 // === impl Connections ===
@@ -102,8 +100,7 @@ impl Connections {
             sockets: BTreeMap::new(),
             opened: 0,
             idle: BTreeMap::new(),
-            leaving: 0,
-            ending: BTreeSet::new(),
+            coming: BTreeSet::new(),
             waiting: Waiting::default(),
             untried: 0,
             maybe_refused: None,
@@ -200,7 +197,13 @@ impl Connections {
         let Some(socket) = self.sockets.get_mut(&key) else {
             return (false, None);
         };
-        let leaves = socket.state == LEAVING;
+        let leaves = matches!(
+            socket.state,
+            State::Leaving {
+                taken_back: false,
+                ..
+            }
+        );
         socket.told.asked.store(leaves, Ordering::Relaxed);
         let known = matches!(&socket.reader, Some(known) if known.will_wake(reader));
         let replaced = if known || leaves {
@@ -237,7 +240,7 @@ impl Connections {
         self.refusals.answered();
         // It may be the one that was refused, or one too many by what was learnt from that.
         let leaves = condemned || self.silent_until(now).is_some() || self.is_over(now);
-        leaves.then(|| self.ask(key))?
+        leaves.then(|| self.ask(key, now))?
     }
 
     /// A socket that was about to be free was given to another request at `now`.
@@ -270,7 +273,7 @@ impl Connections {
         let free = self.idle.iter().filter(|(_, rest)| **rest == Rest::Free);
         let leaving = free.filter(|((from, _), _)| leaves(*from));
         let leaving: Vec<_> = leaving.map(|((_, key), _)| *key).collect();
-        let leaving = leaving.into_iter().filter_map(|key| self.ask(key));
+        let leaving = leaving.into_iter().filter_map(|key| self.ask(key, now));
         (leaving.collect(), silent)
     }
 
@@ -278,14 +281,14 @@ impl Connections {
     pub(super) fn ended(&mut self, key: SocketKey, now: Instant) -> Option<Waker> {
         let socket = self.forget(key)?;
         let until = now.checked_add(EXPECTED).unwrap_or(now);
-        self.ending.insert((until, key));
+        self.coming.insert((until, key));
         socket.reader
     }
 
     /// The socket has ended on both sides. Gives who has read from it.
     pub(super) fn closed(&mut self, key: SocketKey) -> Option<Waker> {
         self.open = self.open.saturating_sub(1);
-        self.ending.retain(|(_, ending)| *ending != key);
+        self.coming.retain(|(_, ended)| *ended != key);
         self.forget(key)?.reader
     }
 
@@ -304,12 +307,12 @@ impl Connections {
 
     /// How many are taken at `now` to be about to be gone.
     fn coming(&mut self, now: Instant) -> usize {
-        while let Some(late) = self.ending.first().copied()
+        while let Some(late) = self.coming.first().copied()
             && late.0 <= now
         {
-            self.ending.remove(&late);
+            self.coming.remove(&late);
         }
-        self.leaving.saturating_add(self.ending.len())
+        self.coming.len()
     }
 
     /// The socket that has been idle for longest, if that is long enough at `now`.
@@ -324,9 +327,14 @@ impl Connections {
     }
 
     /// Asks the socket to leave, unless a request has come first.
-    fn ask(&mut self, key: SocketKey) -> Option<Waker> {
+    fn ask(&mut self, key: SocketKey, now: Instant) -> Option<Waker> {
         let idle = self.sockets.get(&key)?.usage.rest().is_some();
-        self.set_state(key, if idle { LEAVING } else { State::Busy });
+        let leaving = State::Leaving {
+            taken_back: false,
+            // Its runtime may stand still.
+            until: now.checked_add(EXPECTED).unwrap_or(now),
+        };
+        self.set_state(key, if idle { leaving } else { State::Busy });
         let socket = self.sockets.get_mut(&key)?;
         if idle {
             // Release: whoever polls since then sees it, or is woken after it.
@@ -342,12 +350,12 @@ impl Connections {
         match mem::replace(&mut socket.state, state) {
             State::Busy => {}
             State::Idle { from, .. } => drop(self.idle.remove(&(from, key))),
-            State::Leaving { .. } => self.leaving = self.leaving.saturating_sub(1),
+            State::Leaving { until, .. } => drop(self.coming.remove(&(until, key))),
         }
         match state {
             State::Busy => {}
             State::Idle { rest, from } => drop(self.idle.insert((from, key), rest)),
-            State::Leaving { .. } => self.leaving = self.leaving.saturating_add(1),
+            State::Leaving { until, .. } => drop(self.coming.insert((until, key))),
         }
     }
 }
@@ -365,10 +373,12 @@ impl Limit for Connections {
         }
         // Whoever waits looks again then, and asks a socket to leave.
         let after = (now, SocketKey(u64::MAX));
+        let asks_now = self.idle.range(..=after).next();
         let times = [
+            asks_now.and_then(|_| now.checked_add(EXPECTED)),
             self.refusals.lowered_until(now),
             self.idle.range(after..).next().map(|((at, _), _)| *at),
-            self.ending.range(after..).next().map(|(at, _)| *at),
+            self.coming.range(after..).next().map(|(at, _)| *at),
             self.waiting.passed_over_from(now),
         ];
         match times.into_iter().flatten().min() {
@@ -400,7 +410,7 @@ impl Limit for Connections {
         while self.coming(now) < short
             && let Some(key) = self.next_to_leave(now)
         {
-            asked.extend(self.ask(key));
+            asked.extend(self.ask(key, now));
         }
         asked
     }
@@ -424,7 +434,7 @@ impl Limit for Connections {
 impl Socket {
     /// Its use may have changed. Says whether the limit has to look.
     fn notice(&mut self) -> bool {
-        if let State::Leaving { taken_back } = &mut self.state {
+        if let State::Leaving { taken_back, .. } = &mut self.state {
             *taken_back |= self.usage.rest().is_none();
         }
         self.has_news()
@@ -435,7 +445,7 @@ impl Socket {
         match (self.state, self.usage.rest()) {
             (State::Busy, None) => false,
             (State::Idle { rest: known, .. }, Some(rest)) => known != rest,
-            (State::Leaving { taken_back }, _) => taken_back,
+            (State::Leaving { taken_back, .. }, _) => taken_back,
             (State::Busy, Some(_)) | (State::Idle { .. }, None) => true,
         }
     }
@@ -453,8 +463,6 @@ impl Rest {
     }
 }
 
-const LEAVING: State = State::Leaving { taken_back: false };
-
 /// For how long an upload that was answered early may move no byte, and a new connection carry
 /// none: nginx waits as long for an answered client's next byte (`lingering_timeout`, 5 s).
 const STALLED: Duration = Duration::from_secs(5);
@@ -463,8 +471,8 @@ const STALLED: Duration = Duration::from_secs(5);
 /// leaves at the first 416, whatever that is about; the others only if it is about connections.
 const UNUSED: Duration = Duration::from_secs(1);
 
-/// For how long a server's own end is awaited before another idle socket is closed for whoever
-/// waits: most of the 100 ms in which its request shall go on. A server that has died would keep it
+/// For how long a socket that was asked is awaited, and a server's own end, before another idle socket is closed for
+/// whoever waits: most of the 100 ms in which its request shall go on. A server that has died would keep it
 /// waiting for 30 s; one that is merely slow costs sockets that nobody uses.
 const EXPECTED: Duration = Duration::from_millis(80);
 

@@ -10,11 +10,12 @@ use std::{
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tokio::{
     runtime::{Handle, Id},
-    time::{Sleep, sleep_until},
+    time::{Sleep, sleep, sleep_until},
 };
 
 use super::{Limit, Queue};
@@ -31,15 +32,18 @@ impl<L: Limit + Send + 'static> Alarm<L> {
     /// Sees to it that there is one in this runtime.
     ///
     /// # Panics
-    /// Outside a runtime, as tokio's timers do: who waits there might wait for ever.
+    /// Outside a runtime with timers, as those do: who waits there might wait for ever.
     pub(super) fn ensure(queue: &Arc<Queue<L>>) {
         let runtime = Handle::current();
         if queue.hang_bell(runtime.id()) {
-            drop(runtime.spawn(Self {
+            let mut alarm = Self {
                 queue: Arc::downgrade(queue),
                 runtime: runtime.id(),
                 sleep: None,
-            }));
+            };
+            // If there are none it is said to who waits, and not in a task, again and again.
+            alarm.sleep = Some(Box::pin(sleep(Duration::ZERO)));
+            drop(runtime.spawn(alarm));
         }
     }
 }

@@ -319,11 +319,8 @@ impl<L> fmt::Debug for Queue<L> {
 impl<L: Limit> State<L> {
     /// Whether one who comes to this line now has nobody before it.
     fn is_next(&self, line: Line, now: Instant) -> bool {
-        match line {
-            // Before all who wait, but for those who have had their turn.
-            Line::Front => !self.rows.any_up_to(Line::Late) && !self.is_awaited(Line::Late, now),
-            Line::Late | Line::Back => !self.rows.any_up_to(line) && !self.is_awaited(line, now),
-        }
+        // The front is before all who wait.
+        line == Line::Front || !self.rows.any_up_to(line) && !self.is_awaited(line, now)
     }
 
     /// Whether one who waits in the queue has nobody before it.

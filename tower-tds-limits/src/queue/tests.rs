@@ -467,6 +467,17 @@ fn whoever_has_to_wait_outside_of_a_runtime_hears_it_at_once() {
 }
 
 #[test]
+#[should_panic(expected = "timers are disabled")]
+fn so_does_whoever_has_to_wait_in_a_runtime_without_timers() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime").block_on(async {
+        let queue = queue(0);
+        let mut waits = pass!(waiter(&queue));
+        let _waits = waits.poll();
+    });
+}
+
+#[test]
 fn a_queue_lives_over_two_runtimes() {
     let runtime = || {
         tokio::runtime::Builder::new_current_thread()

@@ -2,9 +2,9 @@
 
 mod transport;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, Response, StatusCode, header};
 
 use crate::clock;
 
@@ -162,34 +162,36 @@ impl<B, E> Feedback<Response<B>, E> for ReadResponse {
     }
 }
 
-/// RFC 9110 10.2.3: seconds or a date, of several the longest. A date counts from the answer's own `Date`,
-/// if it has one, so that the two clocks need not agree.
+/// RFC 9110 10.2.3: seconds or a date, and of several the longest.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = |value: &HeaderValue| Some(value.to_str().ok()?.trim().to_owned());
-    let waits = headers.get_all(header::RETRY_AFTER).iter().filter_map(text);
-    let waits = waits.filter_map(|value| match httpdate::parse_http_date(&value) {
-        Ok(until) => {
-            let date = headers.get(header::DATE).and_then(text);
-            let date = date.and_then(|date| httpdate::parse_http_date(&date).ok());
-            let from = date.unwrap_or_else(clock::wall);
-            Some(until.duration_since(from).unwrap_or_default())
-        }
+    let values = headers.get_all(header::RETRY_AFTER).iter();
+    let values = values.filter_map(|value| value.to_str().ok());
+    let waits = values.filter_map(|value| match httpdate::parse_http_date(value.trim()) {
+        Ok(until) => Some(until.duration_since(answered(headers)).unwrap_or_default()),
         Err(_) => value.split(',').filter_map(seconds).max(),
     });
     waits.max()
 }
 
+/// What dates count from: the answer's own `Date`, if it has one, so that the two clocks need not agree.
+fn answered(headers: &HeaderMap) -> SystemTime {
+    let date = headers
+        .get(header::DATE)
+        .and_then(|date| date.to_str().ok());
+    let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
+    date.unwrap_or_else(clock::wall)
+}
+
 /// A fraction, which servers are seen to send, is rounded up.
 fn seconds(value: &str) -> Option<Duration> {
-    let (whole, fraction) = value.trim().split_once('.').unwrap_or((value.trim(), "0"));
+    let value = value.trim();
+    let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || !digits(fraction) {
-        return None;
-    }
-    // More seconds than a number holds are more than anybody waits for.
-    let whole: u64 = whole.parse().unwrap_or(u64::MAX);
     let up = u64::from(fraction.bytes().any(|digit| digit != b'0'));
-    Some(Duration::from_secs(whole.saturating_add(up)))
+    // More seconds than a number holds are more than anybody waits for.
+    let whole = digits(whole).then(|| whole.parse().unwrap_or(u64::MAX));
+    let seconds = whole.filter(|_| digits(fraction))?.saturating_add(up);
+    Some(Duration::from_secs(seconds))
 }
 
 #[cfg(test)]

@@ -209,7 +209,10 @@ impl RequestPermit {
         } else if let Some(tried) = tried {
             let about_others = matches!(
                 outcome,
-                Outcome::RateExceeded | Outcome::GatewayFailed | Outcome::GatewayTimedOut
+                Outcome::RateExceeded
+                    | Outcome::ConnectionsExceeded
+                    | Outcome::GatewayFailed
+                    | Outcome::GatewayTimedOut
             );
             if about_others {
                 self.credential.untried(tried);

@@ -9,7 +9,11 @@ use hyper_util::{
     client::legacy::{Client, connect::Connect},
     rt::{TokioExecutor, TokioIo},
 };
-use tokio::{io::AsyncReadExt, task::JoinSet, time::Instant};
+use tokio::{
+    io::AsyncReadExt,
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 use tower::{Layer, ServiceExt};
 use tower_tds_limits::{
     Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, Limiter, Limits, Track,
@@ -73,6 +77,29 @@ async fn a_host_is_served_although_every_socket_idles_at_another() {
     // The three that stayed are as good as before.
     warm(&client, &a, 3).await;
     assert_eq!((a.opened_sockets(), b.opened_sockets()), (4, 1));
+}
+
+#[test]
+fn a_runtime_that_stands_still_keeps_no_other_idle_socket_from_making_room() {
+    let runtime = || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().build().expect("a runtime")
+    };
+    let (still, moves) = (runtime(), runtime());
+    let servers = tokio::runtime::Runtime::new().expect("a runtime");
+    let start = || servers.block_on(Server::start());
+    let (a, b, c) = (start(), start(), start());
+    let limiter = limiter(2);
+    let client = client(&limiter);
+    // It has been idle for longest, and nobody reads the word that it is to leave.
+    still.block_on(warm(&client, &a, 1));
+    moves.block_on(async {
+        warm(&client, &b, 1).await;
+        let called = timeout(Duration::from_secs(5), get(client.clone(), c.uri())).await;
+        called.expect("in time").expect("there is room");
+    });
+    assert_eq!((a.open_sockets(), c.open_sockets()), (1, 1));
+    drop(still);
 }
 
 #[tokio::test(start_paused = true)]

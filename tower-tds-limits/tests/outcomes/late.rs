@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    num::NonZeroU32,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -67,6 +68,30 @@ async fn whoever_is_told_that_nothing_was_sent_was_not_called() {
     assert!(!told.is_empty());
     assert!(told.into_iter().all(|told| unsent(told).is_some()));
     assert_eq!(limited.service.arrivals().len(), answered.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_first_in_line_does_not_wait_behind_one_that_waits_for_a_place() {
+    let two = NonZeroU32::MIN.saturating_add(1);
+    // Downloads, say, which may depend on the token that is asked for first.
+    let service = Scripted::new(secs(600), |_| Answer::ok());
+    let limited = Limited::new(Limits::default().in_flight(two), service);
+    let begun = limited.clone();
+    let mut calls = JoinSet::new();
+    calls.spawn(async move { begun.calls(1).await });
+    sleep(ms(1)).await;
+    let mut kept = readied(&limited, 1).await;
+    sleep(ms(60)).await;
+    let begun = limited.clone();
+    calls.spawn(async move { begun.calls(1).await });
+    sleep(ms(60)).await;
+    let mut late = task::spawn(kept[0].call(request()));
+    assert_pending!(late.poll());
+    assert_eq!(limited.service.arrivals().len(), 2);
+    let first = RequestLimitLayer::new(limited.limiter.first_in_line());
+    let mut first = task::spawn(first.layer(limited.service.clone()).oneshot(request()));
+    assert_pending!(first.poll());
+    assert_eq!(limited.service.arrivals().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,7 +191,7 @@ async fn who_does_not_wait_is_rejected_in_the_call_when_it_is_late_for_a_pause()
 
 /// A full limit, and a service whose call waits.
 async fn late() -> (Limited, RequestLimit<Scripted>) {
-    let one = std::num::NonZeroU32::MIN;
+    let one = NonZeroU32::MIN;
     let limits = Limits::default().in_flight(one).rules(Rules::window());
     let limited = Limited::new(limits, Scripted::new(ms(500), |_| Answer::ok()));
     // Before the first answer no clock has been looked at.

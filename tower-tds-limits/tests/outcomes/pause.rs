@@ -62,6 +62,25 @@ async fn one_request_tries_whether_a_pause_is_over_and_the_others_wait_for_its_a
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_try_that_meets_another_limit_says_nothing_of_the_pause() {
+    for other in [416, 423, 502, 504] {
+        let limited = Limited::before(Scripted::new(ms(20), move |n| match n {
+            1 => Answer::status(other),
+            _ => Answer::status(429).retry_after(5),
+        }));
+        limited.calls(1).await;
+        let caller = limited.caller();
+        let mut waiting = JoinSet::new();
+        for _ in 0..20 {
+            waiting.spawn(caller.clone().oneshot(request()));
+        }
+        sleep(secs(8)).await;
+        // The first, the one that tried, and the one that tried after it.
+        assert_eq!(limited.service.arrivals().len(), 3, "{other}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_quota_that_is_used_up_for_hours_is_told_at_once_and_tried_once_a_minute() {
     let limited = Limited::before(Scripted::refusing(
         ms(20),

@@ -15,6 +15,21 @@ fn what_cannot_be_read_as_a_proxy_is_told_from_what_can() {
 }
 
 #[test]
+fn a_port_that_is_none_is_not_taken_for_the_usual_one() {
+    let target = Uri::from_static("https://data.example.org");
+    for url in [
+        "http://proxy",
+        "http://[::1]",
+        "http://ann:s3cr3t@[::1]:3128",
+    ] {
+        Proxies::one(url).check(&target).expect(url);
+    }
+    for url in ["http://proxy:99999", "http://ann:s3cr3t@[::1]:x"] {
+        Proxies::one(url).check(&target).expect_err(url);
+    }
+}
+
+#[test]
 fn plain_http_goes_through_no_proxy() {
     let target = Uri::from_static("http://127.0.0.1:8080");
     let one = Proxies::one("http://proxy:3128");

@@ -45,3 +45,23 @@ fn several_headers_are_read_and_broken_ones_say_nothing() {
     );
     assert_eq!(of(&["Bearer", "Bearer error=\"late\""]), ["late"]);
 }
+
+#[test]
+fn a_realm_in_any_letters_hides_nothing() {
+    let mut headers = HeaderMap::new();
+    let latin = b"Bearer realm=\"caf\xe9\", error=\"invalid_token\"";
+    headers.append("www-authenticate", HeaderValue::from_bytes(latin).unwrap());
+    assert_eq!(errors(&headers), ["invalid_token"]);
+}
+
+#[test]
+fn names_are_in_any_case_and_the_sign_may_have_space_around_it() {
+    for value in [
+        r#"Bearer ERROR="invalid_token""#,
+        r#"Bearer Error = "invalid_token", realm="x""#,
+        "Bearer error =invalid_token",
+    ] {
+        assert_eq!(of(&[value]), ["invalid_token"], "{value}");
+    }
+    assert_eq!(of(&[r#"Bearer error_uri="x""#]), [""; 0]);
+}

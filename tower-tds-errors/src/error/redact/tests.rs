@@ -58,6 +58,8 @@ fn echoed_secrets_are_taken_out() {
         "{\"Authorization\":\"Bearer CANARY\"}",
         "Bearer:CANARY is unknown",
         "Bearer=CANARY is unknown",
+        "got {\"tokens\":\"CANARY\"} and credentials=CANARY",
+        "passphrase=CANARY&otp=CANARY",
         "Cookie: lang=en; AUTH_SID2=CANARY; theme=CANARY",
         "Set-Cookie: lang=en; AUTH_SID2=CANARY",
         "tokens=3&token=CANARY",

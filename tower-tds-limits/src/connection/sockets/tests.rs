@@ -48,9 +48,13 @@ fn rest(connections: &mut Connections, socket: SocketKey, now: Instant) {
 
 /// How many are asked to leave because so many wait.
 fn looked(connections: &mut Connections, waiting: usize, now: Instant) -> usize {
-    let before = connections.leaving;
+    let asked = |connections: &Connections| {
+        let keys = connections.sockets.keys();
+        keys.filter(|key| is_asked(connections, **key)).count()
+    };
+    let before = asked(connections);
     connections.waits(waiting, now);
-    connections.leaving - before
+    asked(connections) - before
 }
 
 fn is_asked(connections: &Connections, socket: SocketKey) -> bool {
@@ -277,8 +281,8 @@ proptest! {
             let held = u32::try_from(sockets.len() + closing.len()).expect("few") + connecting;
             prop_assert_eq!(connections.open(), held);
             prop_assert!(sockets.iter().all(|(key, rests)| *rests || !is_asked(&connections, *key)));
-            let asked = sockets.iter().filter(|(key, _)| is_asked(&connections, *key)).count();
-            prop_assert_eq!(connections.leaving, asked);
+            let coming = |key: SocketKey| connections.coming.iter().any(|(_, other)| *other == key);
+            prop_assert!(sockets.iter().all(|(key, _)| is_asked(&connections, *key) || !coming(*key)));
             if let Opens::At(at) = connections.opens(Line::Back, now) {
                 // A look before then would be in vain, and one at once would spin.
                 prop_assert!(at > now);

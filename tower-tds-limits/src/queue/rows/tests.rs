@@ -37,7 +37,7 @@ proptest! {
     #[test]
     fn behaves_as_rows_that_any_one_can_leave(steps in prop::collection::vec(step(), 0..200)) {
         let mut rows = Rows::new();
-        let lines = [Line::Late, Line::Front, Line::Back];
+        let lines = [Line::Front, Line::Late, Line::Back];
         let mut model: [VecDeque<Key>; 3] = Default::default();
         let mut called: Vec<(Key, usize)> = Vec::new();
         for step in steps {
@@ -93,8 +93,8 @@ proptest! {
 
 fn place(line: Line) -> usize {
     match line {
-        Line::Late => 0,
-        Line::Front => 1,
+        Line::Front => 0,
+        Line::Late => 1,
         Line::Back => 2,
     }
 }

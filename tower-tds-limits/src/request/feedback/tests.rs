@@ -11,7 +11,7 @@ fn read(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {
     for (name, value) in headers {
         response
             .headers_mut()
-            .insert(*name, HeaderValue::from_static(value));
+            .append(*name, HeaderValue::from_static(value));
     }
     ReadStatus.read(Ok::<_, &Infallible>(&response))
 }
@@ -50,6 +50,9 @@ fn retry_after_is_read_in_seconds_and_as_a_date_on_the_services_own_clock() {
     assert_eq!(wait(&date), minute);
     // Long past by any clock.
     assert_eq!(wait(&date[1..]), Some(Duration::ZERO));
+    assert_eq!(wait(&[("retry-after", "59.2")]), minute);
+    let several = ["soon", "60", "7, 9"].map(|wait| ("retry-after", wait));
+    assert_eq!(wait(&several), minute);
     for nonsense in ["soon", "-1", "1.5.1", ".5", "1.", ""] {
         assert_eq!(wait(&[("retry-after", nonsense)]), None, "{nonsense}");
     }
