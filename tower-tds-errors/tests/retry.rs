@@ -352,6 +352,35 @@ async fn post_and_patch_are_retried_only_if_never_sent() {
     }
 }
 
+/// RFC 9110, sections 15.5.2, 15.5.9, 15.5.14 and 15.5.20, and RFC 8470, section 5.2.
+#[tokio::test(start_paused = true)]
+async fn a_post_goes_out_again_where_the_status_lets_any_method() {
+    for (status, sends) in [
+        (401, 2),
+        (408, 3),
+        (413, 3),
+        (421, 2),
+        (425, 3),
+        (423, 1),
+        (429, 1),
+        (500, 1),
+        (503, 1),
+    ] {
+        let probe = Probe::new(move |_| {
+            let mut answer = status_of(status);
+            if status == 413 {
+                let soon = http::HeaderValue::from_static("1");
+                answer.headers_mut().insert(http::header::RETRY_AFTER, soon);
+            }
+            Ok(answer)
+        });
+        let mut request = get("/");
+        *request.method_mut() = Method::POST;
+        let error = send(attempts(3), &probe, request).await.unwrap_err();
+        assert_eq!(probe.seen().len(), sends, "{status}: {error}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn post_and_patch_are_retried_by_consent_of_their_caller() {
     let with_consent = |method: Method| {

@@ -18,7 +18,7 @@ use crate::{calls::Calls, trace::Name};
 /// # async fn run(client: tower_tds::Client) {
 /// let status = client.status();
 /// println!("{status}");
-/// // 58 calls under way, 8 wait for a permit of the quota; token good for 19 h; 50 of 50 permits, 12 of 58 sockets
+/// // 58 calls under way, 8 wait for a permit of the quota; token good for 19 h; 50 of 50 permits, 50 in flight, 50 of 58 sockets
 /// assert!(status.is_ready());
 /// # }
 /// ```
@@ -142,6 +142,7 @@ impl fmt::Display for Status {
             connections,
             most_connections,
             connects_waiting,
+            in_flight,
             ..
         } = self.limits;
         write!(f, "{} calls under way", self.calls)?;
@@ -165,10 +166,12 @@ impl fmt::Display for Status {
             write!(f, ": {error}")?;
         }
         let quota = self.quota;
-        write!(
-            f,
-            "; {live} of {quota} permits, {connections} of {most_connections} sockets"
-        )?;
+        write!(f, "; {live} of {quota} permits")?;
+        if in_flight > 0 {
+            // Heads that are waited for, and bodies that are not read to their end.
+            write!(f, ", {in_flight} in flight")?;
+        }
+        write!(f, ", {connections} of {most_connections} sockets")?;
         if let Some(wait) = self.limits.no_connect_for {
             write!(f, ", none is opened for {}", Rough(wait))?;
         }
@@ -244,7 +247,7 @@ impl serde::Serialize for Status {
 
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         let limits = &self.limits;
-        let mut map = serializer.serialize_struct("Status", 16)?;
+        let mut map = serializer.serialize_struct("Status", 18)?;
         map.serialize_field("ready", &self.is_ready())?;
         map.serialize_field("says", &self.to_string())?;
         map.serialize_field("calls", &self.calls)?;
@@ -255,7 +258,9 @@ impl serde::Serialize for Status {
         map.serialize_field("in_flight", &limits.in_flight)?;
         map.serialize_field("sockets", &limits.connections)?;
         map.serialize_field("most_sockets", &limits.most_connections)?;
+        map.serialize_field("connects_waiting", &limits.connects_waiting)?;
         map.serialize_field("paused_seconds", &seconds(limits.paused_for))?;
+        map.serialize_field("silent_seconds", &seconds(limits.silent_for))?;
         map.serialize_field("token_life_seconds", &seconds(self.token.life_left()))?;
         map.serialize_field("token_refused_seconds", &seconds(self.token.refused_for()))?;
         let error = self.token.last_error().map(ToString::to_string);

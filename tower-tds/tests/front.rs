@@ -22,7 +22,8 @@ use tokio::{
 };
 use tower::{Service, ServiceExt, service_fn};
 use tower_tds::{
-    Builder, Client, Credentials, Error, Kind, Limits, RequestBody, ResponseBody, SharedLimits,
+    Builder, Client, Credentials, Deadline, Error, Kind, Limits, RequestBody, ResponseBody,
+    SharedLimits,
 };
 
 async fn start(config: Config) -> Server {
@@ -39,6 +40,9 @@ fn client(server: &Server, base: &str) -> Client {
     let built = builder(server, base).loopback_http().build();
     built.expect("loopback is let through")
 }
+
+/// Longer than anything here takes.
+const HANGS: Duration = Duration::from_secs(60);
 
 #[derive(Debug, serde::Deserialize)]
 struct Named {
@@ -534,6 +538,30 @@ async fn a_deadline_ends_a_call_whoever_set_it() {
     let error = hasty.get("/v1/live/bus").await.expect_err("30 s");
     assert_eq!(error.kind(), Kind::Timeout);
     assert_eq!(server.ledger().summary().data_calls, 2);
+}
+
+#[tokio::test]
+async fn a_deadline_of_the_whole_ends_a_body_that_drips_coded_or_not() {
+    let server = start(Config::default()).await;
+    for coded in [false, true] {
+        let mut client = builder(&server, server.base_url()).loopback_http();
+        if coded {
+            client = client.compression();
+        }
+        let client = client.build().expect("loopback is let through");
+        client.tokens().ready().await.expect("a token");
+        let whole = Deadline::after(Duration::from_millis(600)).whole();
+        let drips = client.get("/v1/history/day?bytes=400000&rate=20000");
+        let head = drips.deadline(whole).await.expect("a head");
+        let error = head.bytes().await.expect_err("it takes twenty seconds");
+        assert_eq!(error.kind(), Kind::Timeout, "{error}");
+        assert_eq!(error.waited_for(), Some("the rest of the body"));
+        assert!(error.received() > Some(0), "{error}");
+        let nothing_left = tokio::time::timeout(HANGS, client.limiter().idle());
+        nothing_left.await.expect("its place comes back");
+    }
+    let seen = server.ledger().summary();
+    assert_eq!((seen.data_calls, seen.complete), (2, 0));
 }
 
 #[tokio::test]

@@ -13,7 +13,10 @@ use http::{Request, StatusCode, Uri};
 use http_body_util::{Empty, Full};
 use tds_sim::{Config, Server};
 use tokio::net::TcpListener;
-use tower_tds::{Client, Credentials, Kind, RequestBody, layers::errors::GiveUp};
+use tower_tds::{
+    Client, Credentials, Kind, RequestBody,
+    layers::errors::{GiveUp, Repeat},
+};
 
 /// The bodies that came for each path.
 type Came = Arc<Mutex<HashMap<String, Vec<Bytes>>>>;
@@ -77,4 +80,15 @@ async fn a_stream_is_sent_once_and_the_error_says_so() {
     assert!(format!("{error:#}").contains("body"), "{error:#}");
     let came = came.lock().expect("no panic under it");
     assert_eq!(came.get("/stream"), Some(&vec![Bytes::from("once")]));
+}
+
+#[tokio::test]
+async fn a_request_that_says_once_is_sent_once_by_the_servers_count() {
+    let (_server, client, came) = service().await;
+    let mut request = Request::get("/once").body(()).expect("a request");
+    request.extensions_mut().insert(Repeat::Never);
+    let error = client.request(request).await.expect_err("it is busy");
+    assert_eq!(error.gave_up(), Some(GiveUp::Forbidden));
+    let came = came.lock().expect("no panic under it");
+    assert_eq!(came.get("/once").map(Vec::len), Some(1));
 }

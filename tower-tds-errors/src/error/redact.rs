@@ -242,7 +242,7 @@ const SECRETS: &str = "authorization client_secret access_token refresh_token id
 
 /// Ends of names whose value is a secret, where one is given to them by `=` or `:`.
 const KEYS: &str = "secret token passwd pwd key code session sid signature sig credential assertion secrets tokens credentials \
-    passphrase otp";
+    passphrase otp jwt auth";
 
 #[cfg(test)]
 mod tests;

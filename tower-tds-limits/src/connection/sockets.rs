@@ -317,13 +317,17 @@ impl Connections {
 
     /// The socket that has been idle for longest, if that is long enough at `now`.
     fn next_to_leave(&mut self, now: Instant) -> Option<SocketKey> {
-        let passed_over = self.waiting.is_passed_over(now) && self.coming(now) == 0;
-        let mut idle = self.idle.iter();
-        let next = idle.find(|((from, _), rest)| {
-            // They are in the order in which they may be asked.
-            *from <= now || (passed_over && **rest == Rest::Free)
-        });
-        next.map(|((_, key), _)| *key)
+        // They are in the order in which they may be asked.
+        if let Some(((from, key), _)) = self.idle.first_key_value()
+            && *from <= now
+        {
+            return Some(*key);
+        }
+        if !self.waiting.is_passed_over(now) || self.coming(now) > 0 {
+            return None;
+        }
+        let mut free = self.idle.iter().filter(|(_, rest)| **rest == Rest::Free);
+        free.next().map(|((_, key), _)| *key)
     }
 
     /// Asks the socket to leave, unless a request has come first.

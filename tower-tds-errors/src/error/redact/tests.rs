@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{LONGEST, escaped, shown};
+use super::{KEYS, LONGEST, SCHEMES, SECRETS, escaped, shown};
 
 fn clean(text: &str) -> String {
     shown(text).map(String::from).unwrap_or_default()
@@ -26,6 +26,22 @@ fn the_texts_of_the_service_pass_unchanged() {
 fn control_and_direction_characters_are_escaped() {
     assert_eq!(clean("a\u{1b}[31mb\r\nc\0"), "a\\u{1b}[31mb\\r\\nc\\u{0}");
     assert_eq!(clean("x\u{202e}y"), "x\\u{202e}y");
+}
+
+/// A value that only its name gives away.
+#[test]
+fn what_follows_each_name_of_the_lists_is_taken_out() {
+    let follow = |names: &'static str, joint| {
+        let names = names.split_whitespace();
+        names.map(move |name| format!("sent {name}{joint}hunter and more"))
+    };
+    let texts = follow(SCHEMES, " ").chain(follow(SECRETS, ": "));
+    for text in texts.chain(follow(KEYS, "=")).chain(follow(KEYS, ": ")) {
+        assert!(!clean(&text).contains("hunter"), "{text}");
+        let shouted = text.to_uppercase();
+        assert!(!clean(&shouted).contains("HUNTER"), "{shouted}");
+    }
+    assert!(clean("sent nothing hunter and more").contains("hunter"));
 }
 
 #[test]
