@@ -544,7 +544,8 @@ if want > 0 then
     queue = sub(queue, 1, place - 1) .. pack('<dddd', member, at or 0, now, mine) .. sub(queue, place)
     stale = min(stale, now + 3000000)
     if at then late = min(late, at + max(50000, 2 * mine)) end
-    wait = at and at - now or -1
+    -- Nobody is told anything in a pause: all ask when it is over.
+    wait = at and at - now or trial ~= 0 and paused > now and paused - now or -1
   end
 end
 

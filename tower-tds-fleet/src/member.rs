@@ -363,8 +363,13 @@ impl<W> Member<W> {
         }
         self.queued = reply.granted.len() < ask.want;
         self.ask_at = self.queued.then(|| {
-            // The store tells it, or it does not.
-            let wait = reply.wait.unwrap_or(HEARTBEAT).min(HEARTBEAT);
+            // The store tells it, or it does not; in a pause there is nothing to be told.
+            let most = if reply.paused.is_zero() {
+                HEARTBEAT
+            } else {
+                A_MINUTE
+            };
+            let wait = reply.wait.unwrap_or(HEARTBEAT).min(most);
             now.checked_add(wait).unwrap_or(now)
         });
         let until = self.until(sent);

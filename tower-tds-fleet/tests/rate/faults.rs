@@ -2,8 +2,8 @@
 
 use std::{fs, net::TcpListener, num::NonZeroU32, time::Duration};
 
-use tds_sim::Rule;
-use tokio::time::{Instant, sleep};
+use tds_sim::{Rule, Server};
+use tokio::time::{Instant, sleep, timeout};
 use tower_tds_fleet::WithoutStore;
 use tower_tds_limits::{AskLease, Leases};
 
@@ -11,6 +11,20 @@ use crate::{
     RECOVERY, RedisServer, all_answered, bus, get, join, known, member, member_with, quick,
     service, statuses,
 };
+
+/// By the ledger, when calls came.
+fn arrivals(server: &Server) -> Vec<Duration> {
+    let arrivals = server.ledger().arrivals();
+    let mut arrivals: Vec<_> = arrivals.iter().map(|arrival| arrival.at).collect();
+    arrivals.sort_unstable();
+    arrivals
+}
+
+/// From each to the next.
+fn gaps(server: &Server) -> Vec<Duration> {
+    let arrivals = arrivals(server);
+    arrivals.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
 
 /// While calls go on, the store loses what it knew; whatever is granted after that was not granted
 /// together with what was granted before.
@@ -26,15 +40,7 @@ async fn loses_its_memory(store: &mut RedisServer, lose: impl FnOnce(&mut RedisS
     tokio::join!(calls, loss);
     assert_eq!(statuses(&server), [(200, 180)].into());
     // By the ledger: nothing came in between.
-    let mut arrivals: Vec<_> = server
-        .ledger()
-        .arrivals()
-        .iter()
-        .map(|arrival| arrival.at)
-        .collect();
-    arrivals.sort_unstable();
-    let gaps = arrivals.windows(2).map(|pair| pair[1] - pair[0]);
-    let longest = gaps.max().expect("many");
+    let longest = gaps(&server).into_iter().max().expect("many");
     assert!(
         longest > RECOVERY - Duration::from_millis(200),
         "{longest:?} of {:?}",
@@ -51,6 +57,25 @@ async fn a_store_that_is_restarted_grants_nothing_until_all_leases_are_over() {
     loses_its_memory(&mut store, |store| {
         store.kill();
         store.restart();
+    })
+    .await;
+}
+
+/// It knows all that it had granted, and not how long it was away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_restarted_with_its_data_grants_nothing_either() {
+    let append = ["--appendonly", "yes", "--appendfsync", "always"];
+    let Some(mut store) = RedisServer::start_with(|_| append.map(str::to_owned).to_vec()) else {
+        return;
+    };
+    known(&store).await;
+    loses_its_memory(&mut store, |store| {
+        store.kill();
+        store.restart();
+        let mut kept = redis::cmd("HSTRLEN");
+        let kept = kept.arg("{test}:quota").arg("numbers");
+        let kept: usize = kept.query(&mut store.connection()).expect("a hash");
+        assert_eq!(kept, 32 * 8);
     })
     .await;
 }
@@ -133,6 +158,10 @@ async fn a_store_that_hangs_stops_all_and_goes_on_where_it_was() {
     };
     tokio::join!(all_answered(&members, &server, 80), hang);
     assert_eq!(statuses(&server), [(200, 240)].into());
+    // What was granted before has come by then.
+    let stops = gaps(&server).into_iter();
+    let stops = stops.filter(|gap| *gap > Duration::from_millis(2_500));
+    assert_eq!(stops.count(), 2, "{:?}", gaps(&server));
 }
 
 #[tokio::test]
@@ -185,9 +214,19 @@ async fn a_call_that_outlives_its_lease_is_ended() {
     assert_eq!(server.ledger().summary().aborted, 0, "it was made again");
     store.kill();
     // It is made again, and there is no lease for that.
-    while server.ledger().summary().aborted == 0 {
-        sleep(Duration::from_millis(5)).await;
-    }
+    let ends = async {
+        while server.ledger().summary().aborted == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), ends)
+        .await
+        .expect("it is ended");
+    // By the ledger: it was renewed after twelve seconds at the latest, and ten later it is over.
+    let arrival = server.ledger().arrivals()[0].clone();
+    let took = arrival.ended.expect("it has ended") - arrival.at;
+    let bounds = Duration::from_secs(17)..Duration::from_millis(22_800);
+    assert!(bounds.contains(&took), "{took:?}");
     assert_eq!(fleet.status().held, 0);
     call.abort();
 }
@@ -218,6 +257,14 @@ async fn members_with_shares_go_on_without_the_store_and_come_back() {
     store.go_on();
     all_answered(&members, &server, 100).await;
     assert_eq!(statuses(&server), [(200, 260)].into());
+    // By the ledger: their shares begin when all leases are over, and go at their pace; of three in a row two are one's.
+    let came = arrivals(&server);
+    assert!(
+        came[20] - came[19] > RECOVERY - Duration::from_millis(1_500),
+        "{came:?}"
+    );
+    let spaced = came[20..60].windows(3).map(|three| three[2] - three[0]);
+    assert!(spaced.min() > Some(Duration::from_millis(50)), "{came:?}");
     assert!(
         members
             .iter()

@@ -11,6 +11,7 @@ mod redis_server;
 #[path = "../support/known.rs"]
 mod known;
 
+mod counted;
 mod faults;
 mod heard;
 mod nosy;
