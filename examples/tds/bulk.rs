@@ -328,15 +328,13 @@ impl Run {
             let waits = fleet.waits_for().or_else(|| client.status().waits_for());
             let asleep = asleep.load(Ordering::Relaxed);
             let again = || (asleep > 0).then(|| format!("another try of {asleep} files"));
-            let waits = waits.or_else(again);
-            let waits = waits.map(|waits| format!("; waits for {waits}"));
-            format!(
-                "{done}/{} files, {rate:.0}/s, {left} to go, {}, {} retries{}",
+            let line = format!(
+                "{done}/{} files, {rate:.0}/s, {left} to go, {}, {} retries",
                 report.total,
                 Bytes(received.load(Ordering::Relaxed)),
-                retries.load(Ordering::Relaxed),
-                waits.unwrap_or_default()
-            )
+                retries.load(Ordering::Relaxed)
+            );
+            (line, waits.or_else(again))
         });
     }
 }
