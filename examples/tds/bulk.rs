@@ -96,6 +96,15 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
     save::check("--report", job.report.as_deref()).await?;
     let _alone = save::alone(&job.out)?;
+    if let Some(report) = &job.report {
+        let names = items.iter().map(|item| job.out.join(&item.name));
+        if let Some(name) = save::same(report, names) {
+            let name = name.display();
+            return Err(Failure::usage(format!(
+                "--report: the list writes to {name}, too: give it another name"
+            )));
+        }
+    }
     let service = job.service.find().await?;
     let mut builder = service.builder;
     if job.compress {

@@ -126,7 +126,8 @@ async fn a_folder_that_cannot_be_shared_is_said_and_the_answer_comes() {
 async fn a_file_that_cannot_be_written_is_told_before_anything_is_asked() {
     let bench = Bench::new("get-out", Config::default()).await;
     let folder = text(&bench.folder).to_owned();
-    for bad in ["/none/bus.json", &folder] {
+    let slash = format!("{folder}/nothere/");
+    for bad in ["/none/bus.json", &folder, &slash] {
         let run = bench.run(&["get", "/v1/live/bus", "--out", bad]).await;
         assert_eq!(run.status.code(), Some(2), "{}", err(&run));
         assert!(err(&run).contains(bad), "{}", err(&run));

@@ -119,12 +119,18 @@ async fn lists_and_folders_that_cannot_be_used_are_told_before_anything_is_sent(
     );
     let list = bench.path("list");
     fs::write(&list, "/a\n").expect("a file");
-    for report in ["/none/report.json", "/"] {
+    let own = format!("{}/../files/a", text(files_made(&files)));
+    for report in ["/none/report.json", "/", &*own] {
         let arguments = ["bulk", "--list", text(&list), "--out", text(&files)];
         let arguments = [&arguments[..], &["--report", report]].concat();
         let run = bench.run(&arguments).await;
         ended(&run, 2);
-        assert!(err(&run).contains(report), "{}", err(&run));
+        let told = if report == own {
+            "the list writes to"
+        } else {
+            report
+        };
+        assert!(err(&run).contains(told), "{}", err(&run));
     }
     let lock = fs::File::create(files_made(&files).join(".tds.lock")).expect("a file");
     lock.lock().expect("nobody has it");
