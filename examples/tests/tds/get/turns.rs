@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use tds_sim::Config;
@@ -64,6 +64,16 @@ async fn a_start_waits_for_the_turns_of_those_before_it() {
     assert!(now() > last, "it went before them");
     let next = fs::read_to_string(&stamp).expect("it is there");
     assert_eq!(next, (last + 25).to_string());
+
+    // The clock was set back by half a minute: nobody waits for that.
+    let later = Duration::from_millis(u64::try_from(now()).expect("a time") + 30_000);
+    fs::write(&stamp, later.as_millis().to_string()).expect("it is ours");
+    let file = fs::OpenOptions::new().write(true).open(&stamp);
+    file.and_then(|file| file.set_modified(UNIX_EPOCH + later))
+        .expect("it is ours");
+    assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
+    let next = fs::read_to_string(&stamp).expect("it is there");
+    assert!(next.parse::<u128>().expect("a number") < later.as_millis());
 
     // The clock was set back by a day, or the file is broken: nobody waits for that.
     let tomorrow = (now() + 86_400_000).to_string();
