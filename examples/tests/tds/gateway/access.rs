@@ -1,9 +1,18 @@
 //! Who is let in, and what a page or a host of somebody else gets.
 
+use std::{
+    io::{BufRead, BufReader},
+    thread,
+};
+
 use tds_sim::Config;
+use tokio::{
+    sync::oneshot,
+    time::{Duration, timeout},
+};
 
 use crate::{
-    Bench, err,
+    Bench, by, err,
     serving::Serving,
     upstream::{Upstream, answer},
 };
@@ -87,4 +96,32 @@ async fn a_scheme_is_known_in_any_case() {
         let head = format!("GET /v1/live/a HTTP/1.1\r\nhost: x\r\nauthorization: {brought}");
         assert_eq!(gateway.ask(&head).await.status, status, "{brought}");
     }
+}
+
+#[tokio::test]
+async fn that_nobody_new_is_let_in_is_said() {
+    let bench = Bench::new("gateway-files", Config::default()).await;
+    let plain = bench.gateway(&[]);
+    let mut few = by("sh", &["-c", "ulimit -n 64; exec \"$@\"", "sh"], &plain);
+    few.arg(plain.get_program()).args(plain.get_args());
+    few.stderr(std::process::Stdio::piped());
+    let mut run = few.spawn().expect("it starts");
+    let mut says = BufReader::new(run.stderr.take().expect("it is piped")).lines();
+    let first = says.next().expect("it says").expect("text");
+    let (_, address) = first
+        .split_once("listening on http://")
+        .expect("the address");
+    let idle: Vec<_> = (0..100)
+        .map(|_| std::net::TcpStream::connect(address).expect("it listens"))
+        .collect();
+    // A thread of its own, for which no runtime waits.
+    let (sender, said) = oneshot::channel();
+    thread::spawn(move || sender.send(says.next().expect("it says").expect("text")));
+    let said = timeout(Duration::from_secs(30), said).await;
+    run.kill().expect("it runs");
+    run.wait().expect("it ends");
+    let said = said.expect("it says").expect("no panic");
+    assert!(said.contains("nobody new is let in"), "{said}");
+    assert!(said.contains("open files"), "{said}");
+    drop(idle);
 }
