@@ -13,6 +13,7 @@ mod gateway;
 mod get;
 mod poll;
 mod serving;
+mod signals;
 mod status;
 mod terminal;
 mod upstream;
