@@ -4,11 +4,11 @@ use tds_sim::{Config, Outcome};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
-    time::Duration,
+    time::{Duration, timeout},
 };
 
 use crate::{
-    Bench, live,
+    Bench, HANGS, live,
     serving::Serving,
     upstream::{Upstream, answer},
 };
@@ -86,7 +86,8 @@ async fn closed_after(gateway: &Serving, sent: &[u8]) -> String {
     stream.write_all(sent).await.expect("it reads");
     let mut answer = Vec::new();
     // A reset is an end, too.
-    drop(stream.read_to_end(&mut answer).await);
+    let read = timeout(HANGS, stream.read_to_end(&mut answer)).await;
+    drop(read.expect("it closes it"));
     String::from_utf8_lossy(&answer).into_owned()
 }
 
