@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::{Bench, err, out, output, text};
 
 #[tokio::test]
-async fn thirty_in_a_row_and_ten_at_once_ask_for_one_token() {
+async fn thirty_in_a_row_and_a_hundred_at_once_ask_for_one_token() {
     let bench = Bench::new("get-token", Config::default()).await;
     for _ in 0..30 {
         let run = bench.run(&["get", "/v1/live/bus?$top=5&n=%24"]).await;
@@ -20,7 +20,7 @@ async fn thirty_in_a_row_and_ten_at_once_ask_for_one_token() {
         assert_eq!(err(&run), "");
     }
     let mut runs = JoinSet::new();
-    for _ in 0..10 {
+    for _ in 0..100 {
         runs.spawn(output(bench.tds(&["get", "/v1/live/bus"])));
     }
     for run in runs.join_all().await {
@@ -28,8 +28,9 @@ async fn thirty_in_a_row_and_ten_at_once_ask_for_one_token() {
     }
     let ledger = bench.server.ledger();
     let seen = ledger.summary();
-    assert_eq!((seen.token_posts, seen.by_status.get(&200)), (1, Some(&40)));
-    assert_eq!(seen.data_calls, 40);
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 130));
+    assert_eq!(seen.by_status, [(200, 130)].into());
+    assert!(seen.largest_second <= 50, "{seen:?}");
     assert_eq!(&*ledger.arrivals()[0].target, "/v1/live/bus?$top=5&n=%24");
 }
 
