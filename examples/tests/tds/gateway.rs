@@ -31,19 +31,19 @@ async fn many_clients_share_one_token_and_one_limit() {
     let bench = Bench::new("gateway-many", Config::default()).await;
     let gateway = Arc::new(Serving::start(bench.gateway(&["--deadline", "2m"])));
     let mut clients = JoinSet::new();
-    for n in 0..300 {
+    for n in 0..500 {
         let gateway = Arc::clone(&gateway);
         clients.spawn(async move { gateway.get(&format!("/v1/live/bus-{n}?$filter=a%24")).await });
     }
     let answers = clients.join_all().await;
-    assert_eq!(answers.len(), 300);
+    assert_eq!(answers.len(), 500);
     for answer in answers {
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert_eq!(answer.body.len(), 128);
     }
     let ledger = bench.server.ledger();
     let seen = ledger.summary();
-    assert_eq!((seen.token_posts, seen.data_calls), (1, 300));
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 500));
     assert_eq!(seen.by_status.keys().copied().collect::<Vec<_>>(), [200]);
     assert!(
         seen.largest_second <= 50 && seen.peak_sockets <= 60,
@@ -146,6 +146,10 @@ async fn errors_are_json_with_a_kind_and_what_to_do() {
             400,
         ),
         (
+            "GET /v1/live/bus HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked",
+            400,
+        ),
+        (
             "GET /v1/live/bus HTTP/1.1\r\nhost: localhost\r\nx-tds-deadline: soon",
             400,
         ),
@@ -171,11 +175,16 @@ async fn a_program_waits_no_longer_than_it_says() {
     let mut config = Config::default();
     config.faults.before_head = "3600s".parse().expect("a delay");
     let bench = Bench::new("gateway-deadline", config).await;
-    let gateway = Serving::start(bench.gateway(&["--deadline", "1h"]));
-    let head = "GET /v1/live/bus HTTP/1.1\r\nhost: localhost\r\nx-tds-deadline: 2s";
-    let late = gateway.ask(head).await;
-    assert_eq!(late.status, 504, "{}", late.text());
-    assert!(late.text().contains("\"kind\":"), "{}", late.text());
+    let own = "\r\nx-tds-deadline: 2s";
+    let longer = "\r\nx-tds-deadline: 1h";
+    // A wait of an hour would hang.
+    for (option, more) in [("1h", own), ("2s", ""), ("2s", longer)] {
+        let gateway = Serving::start(bench.gateway(&["--deadline", option]));
+        let head = format!("GET /v1/live/bus HTTP/1.1\r\nhost: localhost{more}");
+        let late = gateway.ask(&head).await;
+        assert_eq!(late.status, 504, "{}", late.text());
+        assert!(late.text().contains("\"kind\":"), "{}", late.text());
+    }
 }
 
 #[tokio::test]
@@ -230,4 +239,25 @@ async fn a_token_that_was_renewed_on_the_way_is_not_passed_on_either() {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert!(upstream.heads()[0].contains("authorization: Bearer ey"));
     assert!(!answer.head.contains("x-echo"), "{}", answer.head);
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_started_anew_sends_nothing_too_early() {
+    let bench = Bench::new("gateway-anew", Config::default()).await;
+    for _ in 0..2 {
+        let gateway = Arc::new(Serving::start(bench.gateway(&[])));
+        let mut clients = JoinSet::new();
+        for n in 0..50 {
+            let gateway = Arc::clone(&gateway);
+            clients.spawn(async move { gateway.get(&format!("/v1/live/bus-{n}")).await.status });
+        }
+        assert!(clients.join_all().await.iter().all(|status| *status == 200));
+        // It is killed here, and the next one begins at once.
+    }
+    let seen = bench.server.ledger().summary();
+    assert_eq!(seen.by_status, [(200, 100)].into());
+    assert!(
+        seen.token_posts == 1 && seen.largest_second <= 50,
+        "{seen:?}"
+    );
 }

@@ -125,3 +125,40 @@ async fn that_nobody_new_is_let_in_is_said() {
     assert!(said.contains("open files"), "{said}");
     drop(idle);
 }
+
+#[tokio::test]
+async fn an_error_that_echoes_the_token_gives_it_to_nobody() {
+    let bench = Bench::new("gateway-error", Config::default()).await;
+    let upstream = Upstream::start(|head, nth| {
+        let sent = head
+            .lines()
+            .find_map(|line| line.strip_prefix("authorization: "));
+        let body = format!("{{\"error\":\"you sent {}\"}}", sent.unwrap_or_default());
+        let status = [
+            "400 Bad Request",
+            "403 Forbidden",
+            "404 Not Found",
+            "500 Internal Server Error",
+        ];
+        let headers = format!(
+            "content-type: application/json\r\ncontent-length: {}\r\n",
+            body.len()
+        );
+        answer(status[nth.min(3)], &headers, body.as_bytes())
+    });
+    let mut gateway = bench.gateway(&[]);
+    gateway.env("TDS_BASE_URL", &upstream.url);
+    let gateway = Serving::start(gateway);
+    for n in 0..4 {
+        let answer = gateway.get(&format!("/{n}")).await;
+        assert!(answer.status >= 400, "{}", answer.head);
+        let all = format!("{}{}", answer.head, answer.text());
+        assert!(!all.to_lowercase().contains("eyj"), "{all}");
+    }
+    assert!(
+        upstream
+            .heads()
+            .concat()
+            .contains("authorization: Bearer ey")
+    );
+}
