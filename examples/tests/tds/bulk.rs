@@ -1,15 +1,18 @@
 //! `tds bulk`: whole files or none, and a second run for the rest.
 
+mod again;
 mod disk;
 mod ending;
+mod long;
 
 use std::{fmt::Write as _, fs, process::Output};
 
 use serde_json::Value;
 use tds_sim::{Config, ErrorBody};
+use tokio::{task::yield_now, time::timeout};
 
 use crate::{
-    Bench, end, err, live, out, output, piped, signal, text,
+    Bench, HANGS, end, err, live, out, output, piped, signal, text,
     upstream::{Upstream, answer},
 };
 
@@ -121,20 +124,43 @@ async fn files_are_byte_equal_and_targets_go_out_as_they_stand() {
 #[tokio::test]
 async fn a_run_that_was_killed_is_gone_on_with() {
     let bench = Bench::new("bulk-kill", Config::default()).await;
-    let list = lives(200);
+    let list: String = (0..60)
+        .map(|n| format!("/v1/history/{n}?bytes=400000&rate=200000\tday-{n}\n"))
+        .collect();
     let mut run = piped(bench.bulk(&list, &[]));
-    bench.seen(|seen| seen.complete >= 80).await;
+    bench.seen(|seen| seen.complete >= 24).await;
+    let is_part = |name: &String| name.ends_with(".part");
+    let begun = || {
+        let mut parts = bench.files().into_iter().filter(is_part);
+        parts.any(|part| {
+            fs::metadata(bench.path("files").join(part)).is_ok_and(|part| part.len() > 0)
+        })
+    };
+    let waited = timeout(HANGS, async {
+        while !begun() {
+            yield_now().await;
+        }
+    });
+    waited.await.expect("bodies come in pieces");
     run.kill().expect("it runs");
     run.wait().expect("it ends");
-    let whole = bench.files();
-    for name in whole.iter().filter(|name| !name.contains(".part")) {
-        let resource = name.strip_prefix("v1_live_").expect("its name");
-        assert_eq!(bench.file(name), live(resource).as_bytes());
+    let there = bench.files();
+    assert!(there.iter().any(is_part), "it was cut: {there:?}");
+    let whole: Vec<_> = there
+        .iter()
+        .filter(|name| name.starts_with("day-") && !name.contains(".part"))
+        .collect();
+    for name in &whole {
+        assert_eq!(bench.file(name).len(), 400_000, "{name}");
     }
+    let missing = 60 - u64::try_from(whole.len()).expect("few");
+    let before = bench.server.ledger().summary().data_calls;
     ended(&output(bench.bulk(&list, &[])).await, 0);
-    assert_eq!(bench.files().len(), 200, "and no part is left");
+    assert_eq!(bench.files().len(), 60, "and no part is left");
+    let first = bench.file("day-0");
+    assert!((0..60).all(|n| bench.file(&format!("day-{n}")) == first));
     let seen = bench.server.ledger().summary();
-    assert!(seen.data_calls <= 200 + 60, "{seen:?}");
+    assert_eq!(seen.data_calls - before, missing, "{seen:?}");
     assert_eq!(seen.by_status.keys().copied().collect::<Vec<_>>(), [200]);
     assert_eq!(
         seen.token_posts, 1,
@@ -191,7 +217,7 @@ async fn tokens_that_expire_on_the_way_are_renewed_in_time() {
     ended(&output(bench.bulk(&lives(250), &[])).await, 0);
     assert_eq!(bench.files().len(), 250);
     let seen = bench.server.ledger().summary();
-    assert_eq!(seen.by_status.get(&200), Some(&250));
+    assert_eq!(seen.by_status, [(200, 250)].into(), "none was refused");
     assert!(seen.token_posts >= 2, "{seen:?}");
 }
 
@@ -294,21 +320,64 @@ async fn a_file_arrives_after_as_many_416_as_the_client_tries() {
 }
 
 #[tokio::test]
-async fn bodies_are_compressed_on_their_way_and_sockets_stay_within_the_limit() {
-    for (name, more) in [("plain", &[][..]), ("compress", &["--compress"])] {
+async fn bodies_are_compressed_on_their_way_if_that_is_asked_for() {
+    let bench = Bench::new("bulk-compress", Config::default()).await;
+    let upstream =
+        Upstream::start(
+            |head, _| match head.contains("\r\ncontent-encoding: br,gzip\r\n") {
+                true => {
+                    let headers = format!(
+                        "content-encoding: gzip\r\ncontent-length: {}\r\n",
+                        GZIP.len()
+                    );
+                    answer("200 OK", &headers, &GZIP)
+                }
+                false => answer("200 OK", "content-length: 5\r\n", b"plain"),
+            },
+        );
+    let data = "data ".repeat(200);
+    for (more, data) in [(&[][..], "plain"), (&["--compress"], &*data)] {
+        let mut run = bench.bulk("/a\n/b\n", more);
+        run.env("TDS_BASE_URL", &upstream.url);
+        ended(&output(run).await, 0);
+        for name in ["a", "b"] {
+            assert_eq!(bench.file(name), data.as_bytes());
+        }
+        fs::remove_dir_all(bench.path("files")).expect("it was made");
+    }
+    let heads = upstream.heads();
+    let asks = |head: &String| head.contains("\r\ncontent-encoding: br,gzip\r\n");
+    assert_eq!(
+        heads.iter().map(asks).collect::<Vec<_>>(),
+        [false, false, true, true]
+    );
+}
+
+#[tokio::test]
+async fn sockets_stay_within_the_limit_whatever_the_jobs() {
+    for (name, more) in [("plain", &[][..]), ("coded", &["--compress"])] {
         let bench = Bench::new(&format!("bulk-{name}"), Config::default()).await;
-        let list: String = (0..70)
+        let list: String = (0..90)
             .map(|n| format!("/v1/history/{n}?bytes=200000&rate=200000\n"))
             .collect();
-        ended(&output(bench.bulk(&list, more)).await, 0);
+        let more = [more, &["--jobs", "80"]].concat();
+        ended(&output(bench.bulk(&list, &more)).await, 0);
         let first = bench.file("v1_history_0_bytes=200000_rate=200000");
         assert_eq!(first.len(), 200_000);
-        for n in 1..70 {
+        for n in 1..90 {
             let other = bench.file(&format!("v1_history_{n}_bytes=200000_rate=200000"));
             assert!(other == first, "{name} {n}");
         }
         let seen = bench.server.ledger().summary();
         assert!(seen.peak_sockets <= 60, "{seen:?}");
+        // What is compressed comes too soon to need many.
+        assert!(name == "coded" || seen.peak_sockets > 40, "{seen:?}");
         assert_eq!(seen.by_status.keys().copied().collect::<Vec<_>>(), [200]);
     }
 }
+
+/// `data ` two hundred times.
+const GZIP: [u8; 33] = [
+    31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 75, 73, 44, 73, 84, 72, 25, 37, 70, 137, 81, 98, 56, 19, 0,
+    116, 54, 157, 9, 232, 3, 0, 0,
+];

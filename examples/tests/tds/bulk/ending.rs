@@ -24,6 +24,11 @@ async fn it_ends_when_every_token_is_refused() {
     assert!(bench.files().is_empty(), "{:?}", bench.files());
     let seen = other.ledger().summary();
     assert!(seen.data_calls < 200, "{seen:?}");
+    let posts = bench.server.ledger().summary().token_posts;
+    assert!(
+        posts <= 4,
+        "each is a token that was refused at once: {posts}"
+    );
     assert!(bench.report()["unfinished"].as_u64() > Some(0));
 }
 
