@@ -10,6 +10,12 @@ use crate::{
     upstream::{Upstream, answer, late},
 };
 
+/// By the run's own count, which begins with its first call.
+fn assert_soon(bench: &Bench) {
+    let seconds = bench.report()["seconds"].as_u64().expect("a number");
+    assert!(seconds < 10, "{seconds} s");
+}
+
 #[tokio::test]
 async fn it_ends_when_every_token_is_refused() {
     let bench = Bench::new("bulk-refused", Config::default()).await;
@@ -21,6 +27,7 @@ async fn it_ends_when_every_token_is_refused() {
     run.env("TDS_BASE_URL", other.base_url());
     let run = output(run).await;
     ended(&run, 4);
+    assert_soon(&bench);
     assert!(bench.files().is_empty(), "{:?}", bench.files());
     let seen = other.ledger().summary();
     assert!(seen.data_calls < 200, "{seen:?}");
@@ -39,6 +46,7 @@ async fn it_ends_when_the_secret_is_wrong() {
     run.env("TDS_CLIENT_SECRET", "wrong");
     let run = output(run).await;
     ended(&run, 4);
+    assert_soon(&bench);
     let seen = bench.server.ledger().summary();
     assert_eq!((seen.token_posts, seen.data_calls), (1, 0));
     let told = err(&run).matches("refused the credentials").count();
@@ -75,6 +83,7 @@ async fn it_ends_when_the_quota_is_gone_however_that_is_said() {
         let bench = Bench::new(&format!("bulk-quota-{told:?}"), config).await;
         let run = output(bench.bulk(&lives(400), &["--jobs", "5"])).await;
         ended(&run, 3);
+        assert_soon(&bench);
         let report = bench.report();
         assert_eq!(report["ok"], 5, "{report}");
         let seen = bench.server.ledger().summary();
@@ -97,6 +106,7 @@ async fn it_ends_by_each_way_of_saying_that_the_quota_is_gone_for_long() {
         let mut run = bench.bulk(&lives(100), &["--jobs", "5"]);
         run.env("TDS_BASE_URL", &upstream.url);
         ended(&output(run).await, 3);
+        assert_soon(&bench);
         assert!(
             upstream.heads().len() <= 5 * 3,
             "{told}: {}",
