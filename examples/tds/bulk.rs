@@ -96,6 +96,15 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
     save::check("--report", job.report.as_deref()).await?;
     let _alone = save::alone(&job.out)?;
+    if let Some(report) = &job.report {
+        let names = items.iter().map(|item| job.out.join(&item.name));
+        if let Some(name) = save::same(report, names) {
+            let name = name.display();
+            return Err(Failure::usage(format!(
+                "--report: the list writes to {name}, too: give it another name"
+            )));
+        }
+    }
     let service = job.service.find().await?;
     let mut builder = service.builder;
     if job.compress {
@@ -328,15 +337,13 @@ impl Run {
             let waits = fleet.waits_for().or_else(|| client.status().waits_for());
             let asleep = asleep.load(Ordering::Relaxed);
             let again = || (asleep > 0).then(|| format!("another try of {asleep} files"));
-            let waits = waits.or_else(again);
-            let waits = waits.map(|waits| format!("; waits for {waits}"));
-            format!(
-                "{done}/{} files, {rate:.0}/s, {left} to go, {}, {} retries{}",
+            let line = format!(
+                "{done}/{} files, {rate:.0}/s, {left} to go, {}, {} retries",
                 report.total,
                 Bytes(received.load(Ordering::Relaxed)),
-                retries.load(Ordering::Relaxed),
-                waits.unwrap_or_default()
-            )
+                retries.load(Ordering::Relaxed)
+            );
+            (line, waits.or_else(again))
         });
     }
 }

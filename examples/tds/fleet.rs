@@ -87,6 +87,13 @@ impl FleetOptions {
         let limits = all.connections(part);
         let fleet = Fleet::join(&url, &name, &limits).map_err(|error| unusable(causes(&error)))?;
         let store = redis::Client::open(url).map_err(|error| unusable(causes(&error)))?;
+        let known = store.get_connection_info().redis_settings();
+        if self.url.is_some() && known.password().is_some() {
+            return Err(Failure::usage(
+                "--fleet has a password, which every user of the machine can read there: set TDS_FLEET, or name it in \
+                 the file of --env-file",
+            ));
+        }
         Ok(Membership(Some(Member {
             fleet,
             store,

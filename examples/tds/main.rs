@@ -70,7 +70,10 @@ fn main() -> ExitCode {
 
 async fn run() -> ExitCode {
     let ended = match Cli::parse().job {
-        Job::Get(job) => get::run(job).await,
+        Job::Get(job) => tokio::select! {
+            ended = get::run(job) => ended,
+            signal = stop::asked_as_the_first() => return ExitCode::from(signal.saturating_add(128)),
+        },
         Job::Bulk(job) => bulk::run(job).await,
         Job::Poll(job) => poll::run(job).await,
         Job::Backend(job) => backend::run(job).await,

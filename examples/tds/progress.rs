@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tds_examples::warn;
 use tokio::time::Instant;
 
-/// Shows one line, on a terminal as often as it is told and elsewhere as often as a log can bear.
+/// Shows how far it is, on a terminal as often as it is told and elsewhere as often as a log can bear.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
@@ -31,7 +31,8 @@ impl Progress {
     pub(crate) fn new(total: u64) -> Self {
         let bar = stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(total);
-            if let Ok(style) = ProgressStyle::with_template("{bar:12} {wide_msg}") {
+            // Nothing of it is cut off: a terminal that is too narrow wraps.
+            if let Ok(style) = ProgressStyle::with_template("{bar:12} {msg}") {
                 bar.set_style(style);
             }
             bar
@@ -42,13 +43,18 @@ impl Progress {
         }
     }
 
-    pub(crate) fn show(&mut self, done: u64, line: impl FnOnce() -> String) {
+    /// The second text is what is waited for: a line of its own on a terminal.
+    pub(crate) fn show(&mut self, done: u64, texts: impl FnOnce() -> (String, Option<String>)) {
+        let line = |between| match texts() {
+            (line, Some(waits)) => format!("{line}{between}waits for {waits}"),
+            (line, None) => line,
+        };
         if let Some(bar) = &self.bar {
-            bar.set_message(line());
+            bar.set_message(line("\n"));
             bar.set_position(done);
         } else if self.told.elapsed() >= EVERY {
             self.told = Instant::now();
-            warn(&line());
+            warn(&line("; "));
         }
     }
 

@@ -191,6 +191,11 @@ pub(crate) async fn whole(path: &Path, data: &[u8]) -> io::Result<()> {
 }
 
 async fn own(path: &Path) -> io::Result<Part> {
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(io::Error::other(
+            "a name that ends with a slash is that of a folder",
+        ));
+    }
     // A link stays: what it leads to gets the data. One of the system's own, such as /dev/stdout, leads to what is open
     // elsewhere, and that would have another file then.
     let led = fs::symlink_metadata(path).await;
@@ -219,6 +224,21 @@ async fn own(path: &Path) -> io::Result<Part> {
     };
     path.clone_into(&mut part.paths.whole);
     Ok(part)
+}
+
+/// The first of these that is the same file as `path`, by whichever way to its folder.
+pub(crate) fn same(path: &Path, others: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
+    let placed = |path: &Path| {
+        let folder = path.parent()?;
+        // A name alone stands in this folder.
+        let here = Path::new(if folder == Path::new("") { "." } else { "" }).join(folder);
+        Some(std::fs::canonicalize(here).ok()?.join(path.file_name()?))
+    };
+    let place = placed(path)?;
+    let mut others = others.into_iter();
+    others.find(|other| {
+        other.file_name() == path.file_name() && placed(other).as_ref() == Some(&place)
+    })
 }
 
 /// Removes what processes that do not live any more have left of [`whole`] for these.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, serve::Listener};
+use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -118,8 +118,23 @@ impl Listening {
         address.map_err(|error| Failure::new(Exit::SomeFailed, error.to_string()))
     }
 
+    async fn accept(&self) -> TcpStream {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => return stream,
+                // Its peer has gone again.
+                Err(error) if is_of_the_peer(&error) => {}
+                // As many files are open as may be. Others end theirs meanwhile.
+                Err(error) => {
+                    warn(&format!("tds: nobody new is let in for a second: {error}"));
+                    sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+
     /// Until `stop` is ready, and then for `grace` at the most.
-    async fn serve(mut self, router: Router, stop: impl Future<Output = ()>, grace: Duration) {
+    async fn serve(self, router: Router, stop: impl Future<Output = ()>, grace: Duration) {
         let mut stop = pin!(stop);
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEAD);
@@ -127,7 +142,7 @@ impl Listening {
         let (graceful, mut connections) = (GracefulShutdown::new(), JoinSet::new());
         loop {
             let stream = tokio::select! {
-                (stream, _) = Listener::accept(&mut self.listener) => stream,
+                stream = self.accept() => stream,
                 // Those that have ended are forgotten.
                 Some(_) = connections.join_next() => continue,
                 () = &mut stop => break,
@@ -205,6 +220,17 @@ impl AsyncWrite for Connection {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+fn is_of_the_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
+}
+
+/// Until somebody is let in again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// How long a connection may take for a head, from its beginning or from the end of the answer before.
 const HEAD: Duration = Duration::from_secs(15);

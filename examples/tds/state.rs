@@ -89,8 +89,11 @@ fn turn(path: &Path) -> io::Result<Duration> {
         .parse()
         .map_or(Duration::ZERO, Duration::from_millis);
     let next = last.saturating_add(SPACING);
-    // A stamp from the future is that of a clock that was set back.
-    let next = if next > now.saturating_add(FARTHEST) {
+    // A stamp from the future is that of a clock that was set back: it was written then, or is farther away than any turn.
+    let written = file.metadata()?.modified()?;
+    let written = written.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let is_of_another_clock = written > now.saturating_add(STEP);
+    let next = if is_of_another_clock || next > now.saturating_add(FARTHEST) {
         now
     } else {
         next.max(now)
@@ -132,6 +135,9 @@ fn private(folder: &Path) -> io::Result<()> {
 
 /// Forty a second, of the fifty that the contract allows: the others are for retries.
 const SPACING: Duration = Duration::from_millis(25);
+
+/// By how much clocks of one machine and its disks may differ.
+const STEP: Duration = Duration::from_secs(1);
 
 /// The queue of 2,400 processes.
 const FARTHEST: Duration = Duration::from_secs(60);

@@ -7,30 +7,48 @@ use tokio::signal;
 
 /// Ends when somebody wants the program to: Ctrl-C, what a service manager sends, or the end of its terminal.
 pub(crate) async fn asked() {
+    signalled().await;
+}
+
+/// Ends as the process that has no other way to be ended: the first of a container, which a signal ends only if it
+/// listens. Others are ended by the signal itself, as shells and service managers want to see it.
+pub(crate) async fn asked_as_the_first() -> u8 {
+    if std::process::id() != 1 {
+        return std::future::pending().await;
+    }
+    signalled().await
+}
+
+/// Gives the number of the signal.
+async fn signalled() -> u8 {
     #[cfg(unix)]
     {
         use signal::unix::SignalKind;
 
-        let mut kinds = vec![SignalKind::terminate()];
+        let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
         // What was started by nohup outlives its terminal: to listen to the signal would end it.
         if !hangup_is_ignored() {
             kinds.push(SignalKind::hangup());
         }
-        let signals = kinds.into_iter().map(signal::unix::signal);
-        let mut signals: Vec<_> = signals.filter_map(Result::ok).collect();
-        let any = std::future::poll_fn(|cx| {
+        let signals = kinds
+            .into_iter()
+            .filter_map(|kind| Some((signal::unix::signal(kind).ok()?, kind.as_raw_value())));
+        let mut signals: Vec<_> = signals.collect();
+        std::future::poll_fn(|cx| {
             let come = signals
                 .iter_mut()
-                .any(|signal| signal.poll_recv(cx).is_ready());
-            if come { Poll::Ready(()) } else { Poll::Pending }
-        });
-        tokio::select! {
-            () = any => {}
-            _ = signal::ctrl_c() => {}
-        }
+                .find_map(|(signal, number)| signal.poll_recv(cx).is_ready().then_some(*number));
+            come.map_or(Poll::Pending, |number| {
+                Poll::Ready(u8::try_from(number).unwrap_or_default())
+            })
+        })
+        .await
     }
     #[cfg(not(unix))]
-    drop(signal::ctrl_c().await);
+    {
+        drop(signal::ctrl_c().await);
+        2
+    }
 }
 
 /// Also where nobody says.

@@ -1,84 +1,13 @@
 //! `tds get`: data or an exit code, one token for all starts.
 
-use std::{
-    fs,
-    path::Path,
-    process::Stdio,
-    time::{SystemTime, UNIX_EPOCH},
-};
+mod turns;
+
+use std::{fs, path::Path, process::Stdio};
 
 use tds_sim::{Config, Quota};
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::spawn_blocking;
 
-use crate::{Bench, end, err, out, output, tds, text};
-
-#[tokio::test]
-async fn thirty_in_a_row_and_ten_at_once_ask_for_one_token() {
-    let bench = Bench::new("get-token", Config::default()).await;
-    for _ in 0..30 {
-        let run = bench.run(&["get", "/v1/live/bus?$top=5&n=%24"]).await;
-        assert!(run.status.success(), "{}", err(&run));
-        assert!(out(&run).starts_with(r#"{"name":"bus""#), "{}", out(&run));
-        assert_eq!(err(&run), "");
-    }
-    let mut runs = JoinSet::new();
-    for _ in 0..10 {
-        runs.spawn(output(bench.tds(&["get", "/v1/live/bus"])));
-    }
-    for run in runs.join_all().await {
-        assert!(run.status.success(), "{}", err(&run));
-    }
-    let ledger = bench.server.ledger();
-    let seen = ledger.summary();
-    assert_eq!((seen.token_posts, seen.by_status.get(&200)), (1, Some(&40)));
-    assert_eq!(seen.data_calls, 40);
-    assert_eq!(&*ledger.arrivals()[0].target, "/v1/live/bus?$top=5&n=%24");
-}
-
-#[tokio::test]
-async fn starts_at_once_without_a_token_ask_for_one() {
-    let bench = Bench::new("get-at-once", Config::default()).await;
-    let mut runs = JoinSet::new();
-    for _ in 0..10 {
-        runs.spawn(output(bench.tds(&["get", "/v1/live/bus"])));
-    }
-    for run in runs.join_all().await {
-        assert!(run.status.success(), "{}", err(&run));
-    }
-    let seen = bench.server.ledger().summary();
-    assert_eq!((seen.token_posts, seen.data_calls), (1, 10));
-    assert_eq!(seen.by_status.get(&200), Some(&10));
-}
-
-#[tokio::test]
-async fn a_start_waits_for_the_turns_of_those_before_it() {
-    let bench = Bench::new("get-turn", Config::default()).await;
-    assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
-    let stamp = fs::read_dir(bench.path("state"))
-        .expect("it was made")
-        .map(|file| file.expect("a file").path())
-        .find(|path| text(path).contains("/start-"))
-        .expect("the stamp");
-    // A hundred and sixty are before it.
-    let last = now() + 4_000;
-    fs::write(&stamp, last.to_string()).expect("it is ours");
-    assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
-    assert!(now() > last, "it went before them");
-    let next = fs::read_to_string(&stamp).expect("it is there");
-    assert_eq!(next, (last + 25).to_string());
-
-    // The clock was set back by a day, or the file is broken: nobody waits for that.
-    let tomorrow = (now() + 86_400_000).to_string();
-    for stale in [tomorrow.as_bytes(), b"broken", b"\xff\xfe\0"] {
-        fs::write(&stamp, stale).expect("it is ours");
-        let run = bench
-            .run(&["get", "/v1/live/bus", "--deadline", "1m"])
-            .await;
-        assert!(run.status.success(), "{}", err(&run));
-        let next = fs::read_to_string(&stamp).expect("it is mended");
-        assert!(next.parse::<u128>().expect("a number") <= now(), "{next}");
-    }
-}
+use crate::{Bench, end, err, output, tds, text};
 
 #[tokio::test]
 async fn the_exit_code_says_who_can_help_and_nothing_else_is_written() {
@@ -194,55 +123,11 @@ async fn a_folder_that_cannot_be_shared_is_said_and_the_answer_comes() {
 }
 
 #[tokio::test]
-async fn the_deadline_bounds_the_wait_for_files_that_another_holds() {
-    let bench = Bench::new("get-lock", Config::default()).await;
-    assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
-    // By a process that hangs. With the token's lock alone it needs no new one.
-    for (held, code, calls) in [("/start-", 5, 1), ("/token-", 0, 2)] {
-        let files = fs::read_dir(bench.path("state")).expect("it was made");
-        let paths = files.map(|file| file.expect("a file").path());
-        let locks = paths.filter(|path| text(path).contains(held)).map(|path| {
-            let file = fs::OpenOptions::new().read(true).write(true).open(path);
-            let file = file.expect("it is ours");
-            file.lock().expect("nobody has it");
-            file
-        });
-        let locks: Vec<_> = locks.collect();
-        assert!(!locks.is_empty());
-        let run = bench
-            .run(&["get", "/v1/live/bus", "--deadline", "10s"])
-            .await;
-        assert_eq!(run.status.code(), Some(code), "{held}: {}", err(&run));
-        assert_eq!(
-            err(&run).contains("another process"),
-            code == 5,
-            "{}",
-            err(&run)
-        );
-        let seen = bench.server.ledger().summary();
-        assert_eq!((seen.token_posts, seen.data_calls), (1, calls), "{held}");
-    }
-    // Without a token, and with its lock in another's hands, the deadline ends it, too.
-    let lock = fs::read_dir(bench.path("state")).expect("it was made");
-    let lock = lock
-        .map(|file| file.expect("a file").path())
-        .find(|path| text(path).ends_with(".lock"))
-        .expect("the token's");
-    fs::remove_file(text(&lock).trim_end_matches(".lock")).expect("the token");
-    let lock = fs::File::open(lock).expect("it is ours");
-    lock.lock().expect("nobody has it");
-    let run = bench
-        .run(&["get", "/v1/live/bus", "--deadline", "2s"])
-        .await;
-    assert_eq!(run.status.code(), Some(5), "{}", err(&run));
-    assert_eq!(bench.server.ledger().summary().data_calls, 2);
-}
-
-#[tokio::test]
 async fn a_file_that_cannot_be_written_is_told_before_anything_is_asked() {
     let bench = Bench::new("get-out", Config::default()).await;
     let folder = text(&bench.folder).to_owned();
-    for bad in ["/none/bus.json", &folder] {
+    let slash = format!("{folder}/nothere/");
+    for bad in ["/none/bus.json", &folder, &slash] {
         let run = bench.run(&["get", "/v1/live/bus", "--out", bad]).await;
         assert_eq!(run.status.code(), Some(2), "{}", err(&run));
         assert!(err(&run).contains(bad), "{}", err(&run));
@@ -307,15 +192,6 @@ fn private(path: &Path) {
 fn permit(path: &Path, mode: u32) {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "stamps are of the clock that processes share"
-)]
-fn now() -> u128 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.expect("after 1970").as_millis()
 }
 
 #[tokio::test]

@@ -13,7 +13,9 @@ mod gateway;
 mod get;
 mod poll;
 mod serving;
+mod signals;
 mod status;
+mod terminal;
 mod upstream;
 mod usage;
 mod whole;
@@ -27,6 +29,7 @@ mod redis_server;
 
 use std::{
     fs,
+    io::{Write as _, stderr},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
 };
@@ -112,8 +115,11 @@ const HANGS: Duration = Duration::from_secs(180);
 
 /// Sends a signal to a process.
 fn signal(child: &Child, signal: &str) {
-    let pid = child.id().to_string();
-    let sent = Command::new("kill").args([signal, &pid]).status();
+    signal_to(&child.id().to_string(), signal);
+}
+
+fn signal_to(pid: &str, signal: &str) {
+    let sent = Command::new("kill").args([signal, pid]).status();
     assert!(sent.expect("kill is there").success());
 }
 
@@ -129,9 +135,32 @@ async fn end(child: Child) -> Output {
     run.expect("no panic").expect("it ends")
 }
 
+/// The command by another program, with the same settings.
+fn by(program: &str, arguments: &[&str], plain: &Command) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
 fn piped(mut command: Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("the program starts")
+}
+
+/// Whether a program that a test needs is not there. That is said, and not by a macro, whose output a test that passes
+/// keeps to itself.
+fn skipped(program: &str) -> bool {
+    let there = Command::new(program).arg("--version").output();
+    if let Err(error) = &there {
+        writeln!(stderr(), "SKIPPED: {program}: {error}").expect("somebody reads");
+    }
+    there.is_err()
 }
 
 /// What the simulated service has at `/v1/live/NAME`.

@@ -1,5 +1,7 @@
 //! `tds poll`: what has changed, one line for an outage's start and one for its end, and an end where there has to be one.
 
+mod rounds;
+
 use std::{
     fs,
     io::{BufRead, BufReader},

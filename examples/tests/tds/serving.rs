@@ -10,7 +10,10 @@ use std::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    time::timeout,
 };
+
+use crate::HANGS;
 
 /// A server that has said where it listens; killed with its test.
 pub(crate) struct Serving {
@@ -75,10 +78,11 @@ impl Serving {
         Self::read(self.send(head).await).await
     }
 
-    async fn read(mut stream: TcpStream) -> Answer {
+    pub(crate) async fn read(mut stream: TcpStream) -> Answer {
         let mut answer = Vec::new();
+        let read = timeout(HANGS, stream.read_to_end(&mut answer)).await;
         // A reset is an end, too: what came before is what counts.
-        drop(stream.read_to_end(&mut answer).await);
+        drop(read.expect("an answer ends"));
         let end = answer.windows(4).position(|end| end == b"\r\n\r\n");
         let end = end.expect("a head") + 4;
         let head = String::from_utf8_lossy(&answer[..end]).to_lowercase();

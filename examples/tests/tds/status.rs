@@ -2,14 +2,20 @@
 
 use std::{
     fs,
-    io::{Write as _, stderr},
+    io::{Read as _, Write as _},
     process::Command,
 };
 
 use serde_json::Value;
 use tds_sim::{Config, Faults};
+use tokio::time::{Duration, sleep, timeout};
 
-use crate::{Bench, end, err, output, piped, serving::Serving, text};
+use crate::{
+    Bench, HANGS, end, err, out, output, piped,
+    serving::Serving,
+    skipped, text,
+    upstream::{Upstream, late},
+};
 
 /// A gateway with a page, after twenty calls that were served and two that were not.
 async fn gateway(bench: &Bench) -> Serving {
@@ -105,13 +111,16 @@ async fn who_waits_for_what_is_shown_while_it_lasts() {
         users.push(backend.send(&head).await);
     }
     bench.seen(|seen| seen.in_progress == 50).await;
-    let shown = loop {
-        let answer = backend.status("/status.json").await;
-        let shown: Value = serde_json::from_slice(&answer.body).expect("JSON");
-        if shown["calls"] == 90 && shown["waiting"] == 40 {
-            break shown;
+    let shown = timeout(HANGS, async {
+        loop {
+            let answer = backend.status("/status.json").await;
+            let shown: Value = serde_json::from_slice(&answer.body).expect("JSON");
+            if shown["calls"] == 90 && shown["waiting"] == 40 {
+                return shown;
+            }
         }
-    };
+    });
+    let shown = shown.await.expect("they wait");
     assert_eq!(shown["in_flight"], 50, "{shown}");
     let waits_for = shown["waits_for"].as_str().expect("they wait");
     assert!(waits_for.contains("permit"), "{shown}");
@@ -119,6 +128,116 @@ async fn who_waits_for_what_is_shown_while_it_lasts() {
         shown["sockets"].as_u64(),
         Some(bench.server.ledger().summary().sockets_open),
         "{shown}"
+    );
+    if skipped("chromium") {
+        return;
+    }
+    let page = Page::open(
+        &bench,
+        &format!("http://{}/", backend.status.expect("it has one")),
+    )
+    .await;
+    assert_eq!(
+        (page.shows("waiting"), page.shows("in_flight")),
+        ("40", "50"),
+        "{}",
+        page.0
+    );
+    assert!(page.shows("waits_for").contains("permit"), "{}", page.0);
+}
+
+/// What a browser has drawn.
+struct Page(String);
+
+impl Page {
+    async fn open(bench: &Bench, url: &str) -> Self {
+        let mut chromium = Command::new("chromium");
+        chromium.args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-proxy-server",
+            "--virtual-time-budget=5000",
+            "--dump-dom",
+        ]);
+        chromium.arg(format!(
+            "--user-data-dir={}",
+            bench.path("profile").display()
+        ));
+        chromium.arg(url);
+        Self(out(&end(piped(chromium)).await))
+    }
+
+    fn shows(&self, id: &str) -> &str {
+        let (_, rest) = self
+            .0
+            .split_once(&format!("id=\"{id}\""))
+            .expect("it is there");
+        let (_, rest) = rest.split_once('>').expect("HTML");
+        rest.split_once('<').expect("HTML").0
+    }
+}
+
+#[tokio::test]
+async fn a_browser_shows_the_rate_and_the_token_while_calls_go_on() {
+    if skipped("chromium") {
+        return;
+    }
+    let bench = Bench::new("status-rate", Config::default()).await;
+    let arguments = [
+        "gateway",
+        "--listen",
+        "127.0.0.1:0",
+        "--status",
+        "127.0.0.1:0",
+    ];
+    let gateway = Serving::start(bench.tds(&arguments));
+    assert_eq!(gateway.get("/v1/live/bus").await.status, 200);
+    let status = gateway.status.expect("it has one");
+    // The browser's clock stands still while it reads, so that each look takes a second of the gateway's.
+    let slow = Upstream::start(move |head, _| {
+        let path = head.split(' ').nth(1).expect("a path");
+        let delay = u64::from(path == "/status.json");
+        late(Vec::new(), delay);
+        let mut stream = std::net::TcpStream::connect(status).expect("it listens");
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("it reads");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("it answers");
+        answer
+    });
+    let url = format!("{}/", slow.url);
+    let page = Page::open(&bench, &url);
+    let calls = async {
+        loop {
+            assert_eq!(gateway.get("/v1/live/bus").await.status, 200);
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let page = tokio::select! {
+        page = page => page,
+        () = calls => return,
+    };
+    let number = |id: &str| {
+        let text = page.shows(id).trim_end_matches(" s").trim_end_matches(" h");
+        text.parse::<f64>()
+            .unwrap_or_else(|_| panic!("{id}: {}", page.0))
+    };
+    let rate = number("rate");
+    assert!(rate > 0.0 && rate <= 50.0, "{rate}");
+    assert!(page.shows("token_age").ends_with(" s"), "{}", page.0);
+    assert!(number("token_age") >= 1.0);
+    assert!(page.shows("token_next").ends_with(" h"), "{}", page.0);
+    assert!(number("token_next") > 0.0 && number("token_next") < 24.0);
+    assert_eq!(page.shows("token_error"), "none");
+    assert_eq!(page.shows("waits_for"), "nothing", "{}", page.0);
+    // It has shown what the ledger has.
+    let seen = bench.server.ledger().summary();
+    let granted = number("granted");
+    assert!(
+        granted > 20.0
+            && granted
+                <= f64::from(u32::try_from(seen.data_calls + seen.token_posts).expect("few"))
     );
 }
 
@@ -182,34 +301,17 @@ async fn the_page_is_for_this_machine_and_brings_all_it_needs() {
 async fn a_browser_shows_what_the_ledger_has() {
     let bench = Bench::new("status-browser", Config::default()).await;
     let gateway = gateway(&bench).await;
-    let profile = bench.path("profile");
-    let mut chromium = Command::new("chromium");
-    chromium.args([
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--no-proxy-server",
-        "--virtual-time-budget=5000",
-        "--dump-dom",
-    ]);
-    chromium.arg(format!("--user-data-dir={}", profile.display()));
-    chromium.arg(format!("http://{}/", gateway.status.expect("it has one")));
-    // Not by a macro, whose output a test that passes keeps to itself.
-    if let Err(error) = Command::new("chromium").arg("--version").output() {
-        writeln!(stderr(), "SKIPPED: chromium: {error}").expect("somebody reads");
+    if skipped("chromium") {
         return;
     }
-    let run = end(piped(chromium)).await;
-    let dom = crate::out(&run);
-    let shown = |id: &str| {
-        let (_, rest) = dom
-            .split_once(&format!("id=\"{id}\""))
-            .expect("it is there");
-        let (_, rest) = rest.split_once('>').expect("HTML");
-        rest.split_once('<').expect("HTML").0.to_owned()
-    };
+    let page = Page::open(
+        &bench,
+        &format!("http://{}/", gateway.status.expect("it has one")),
+    )
+    .await;
+    let (dom, shown) = (&page.0, |id: &str| page.shows(id).to_owned());
     let seen = bench.server.ledger().summary();
-    assert_eq!(shown("ready"), "ready", "{dom}{}", err(&run));
+    assert_eq!(shown("ready"), "ready", "{dom}");
     assert_eq!(
         shown("granted"),
         (seen.data_calls + seen.token_posts).to_string(),

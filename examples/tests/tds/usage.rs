@@ -109,6 +109,16 @@ async fn what_cannot_be_used_is_said_with_exit_code_two() {
             "TDS_FLEET: the store's URL",
         ),
         (
+            &["get", "/p", "--fleet", "redis://:s3cr3t@h"],
+            vec![],
+            "set TDS_FLEET",
+        ),
+        (
+            &["get", "/p", "--fleet", "redis+unix:///h?pass=s3cr3t"],
+            vec![],
+            "set TDS_FLEET",
+        ),
+        (
             &["get", "/p", "--fleet", "redis://h", "--fleet-name", "a b"],
             vec![],
             "a fleet's name",

@@ -1,0 +1,111 @@
+//! What takes longer than the other tests: `cargo test --workspace --test tds -- --ignored`.
+
+use std::{fs, io::Write as _, time::Duration};
+
+use tds_sim::Config;
+use tokio::{task::JoinSet, time::sleep};
+
+use super::{ended, lives};
+use crate::{
+    Bench, end, live, output, piped,
+    upstream::{Upstream, answer},
+};
+
+#[tokio::test]
+#[ignore = "20 s"]
+async fn a_thousand_files_take_what_the_limit_makes_them_take() {
+    let bench = Bench::new("long-thousand", Config::default()).await;
+    ended(&output(bench.bulk(&lives(1_000), &[])).await, 0);
+    for n in 0..1_000 {
+        let name = format!("bus-{n}");
+        let file = bench.file(&format!("v1_live_{name}"));
+        assert_eq!(file, live(&name).as_bytes());
+    }
+    let ledger = bench.server.ledger();
+    let seen = ledger.summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 1_000));
+    assert_eq!(seen.by_status, [(200, 1_000)].into());
+    assert!(seen.largest_second <= 50, "{seen:?}");
+    // Twenty times fifty: the last of them goes out nineteen seconds after the first.
+    let arrivals = ledger.arrivals();
+    let (first, last) = (arrivals.first(), arrivals.last());
+    let took = last.expect("a thousand").at - first.expect("a thousand").at;
+    writeln!(std::io::stdout(), "1,000 files: {took:?} of 19 s").expect("somebody reads");
+    assert!(took <= Duration::from_secs(19) * 6 / 5, "{took:?}");
+}
+
+/// The most memory that a process has had, in units of 1,024 bytes.
+fn most_memory(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let (_, most) = status.split_once("VmHWM:")?;
+    most.split_whitespace().next()?.parse().ok()
+}
+
+#[tokio::test]
+#[ignore = "half a minute, and more beside others"]
+async fn eighty_large_bodies_take_little_memory() {
+    // The bar is 60 MB. With a decoder for each of the fifty under way it came to 61 MB, of which the bound is some more.
+    for (name, more, bar) in [("plain", &[][..], 58_500), ("br", &["--compress"], 72_000)] {
+        let bench = Bench::new(&format!("long-{name}"), Config::default()).await;
+        let list: String = (0..80)
+            .map(|n| format!("/v1/history/{n}?bytes=10000000&rate=1000000\tday-{n}\n"))
+            .collect();
+        let run = piped(bench.bulk(&list, &[more, &["--jobs", "80"]].concat()));
+        let pid = run.id();
+        let looks = tokio::spawn(async move {
+            let mut most = 0;
+            while let Some(memory) = most_memory(pid) {
+                most = memory;
+                sleep(Duration::from_millis(50)).await;
+            }
+            most
+        });
+        ended(&end(run).await, 0);
+        let most = looks.await.expect("no panic");
+        let first = bench.file("day-0");
+        assert_eq!(first.len(), 10_000_000);
+        assert!((1..80).all(|n| bench.file(&format!("day-{n}")) == first));
+        let seen = bench.server.ledger().summary();
+        let sockets = seen.peak_sockets;
+        writeln!(std::io::stdout(), "{name}: {most} kB, {sockets} sockets")
+            .expect("somebody reads");
+        assert!(sockets <= 60, "{seen:?}");
+        assert!(most < bar, "{name}: {most} kB");
+    }
+}
+
+#[tokio::test]
+#[ignore = "a minute and a half"]
+async fn a_quota_that_is_gone_for_a_minute_is_waited_for_however_that_is_said() {
+    let mut runs = JoinSet::new();
+    for (number, told) in [
+        "retry-after: 60",
+        "retry-after: 60.0",
+        "ratelimit-remaining: 0\r\nratelimit-reset: 60",
+        "ratelimit: \"minute\";r=0;t=60",
+        "x-ratelimit-remaining-minute: 0\r\nretry-after: 60",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        runs.spawn(async move {
+            let bench = Bench::new(&format!("long-quota-{number}"), Config::default()).await;
+            let begun = tokio::time::Instant::now();
+            let upstream = Upstream::start(move |_, _| {
+                if begun.elapsed() < Duration::from_secs(60) {
+                    let headers = format!("{told}\r\ncontent-length: 0\r\n");
+                    return answer("429 Too Many Requests", &headers, b"");
+                }
+                answer("200 OK", "content-length: 2\r\n", b"ok")
+            });
+            let mut run = bench.bulk(&lives(20), &["--jobs", "5"]);
+            run.env("TDS_BASE_URL", &upstream.url);
+            let run = output(run).await;
+            let asked = upstream.heads().len();
+            assert_eq!(run.status.code(), Some(0), "{told}: {}", crate::err(&run));
+            assert_eq!(bench.report()["ok"], 20, "{told}");
+            assert!(asked <= 20 + 15, "{told}: {asked}");
+        });
+    }
+    runs.join_all().await;
+}
