@@ -145,10 +145,10 @@ if shares ~= '' or share > 0 then
     left[size + 1], left[size + 2], left[size + 3] = member, share, now
   end
   shares = packed(left)
-  if away > 0 then space = math.ceil(hold / max(most - withheld, 1)) end
 end
 
--- What the rung keeps within: 0 proven, 1 strict, 2 serial, 3.. slowed.
+-- What the rung keeps within: 0 proven, 1 strict, 2 serial, 3.. slowed. What is kept within less is spaced wider.
+local usual_space = space
 local function keeps()
   local limit, counter, burst = most, counters == 1, bursts
   if rung > 0 then
@@ -158,6 +158,7 @@ local function keeps()
   for _ = 3, rung do
     limit = max(limit - floor((limit + 4) / 5), 1)
   end
+  space = (rung > 2 or away > 0) and math.ceil(hold / max(limit - withheld, 1)) or usual_space
   return max(limit - withheld, 0), counter, burst
 end
 local limit, counter, burst = keeps()

@@ -80,7 +80,8 @@ fn differ_by(
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let store = Store::new(terms);
+        let mut store = Store::new(terms);
+        store.rung = rung(limits.start).try_into().expect("a rung");
         let told = |told: &[Told]| store.ask("1", 0, told).expect("the same terms");
         let limiter = Limiter::new(limits);
         let service = service_fn(async |answer: oneshot::Receiver<Said>| {
@@ -240,6 +241,13 @@ proptest! {
     fn all_that_prove_in_trouble(steps in troubles()) {
         let rules = Rules::window().counter().bucket(Burst::Of(9));
         differ_by(fifty().rules(rules), "50 1002000 20000 20040 1 9 0 0", STEPPED, LONGEST_TRY, &steps)?;
+    }
+
+    #[test]
+    fn all_that_prove_where_it_is_slowed(steps in steps()) {
+        let rules = Rules::window().counter().bucket(Burst::Of(9));
+        let limits = fifty().rules(rules).start_at(Rung::Slowed(1));
+        differ_by(limits, "50 1002000 20000 20040 1 9 0 0", STEPPED, LONGEST_TRY, &steps)?;
     }
 
     #[test]
