@@ -109,18 +109,20 @@ async fn the_provider_is_asked_before_each_request() {
     assert_eq!(secrets(&endpoint), ["one", "two"]);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_handles_read_one_file_at_once() {
     let (dir, endpoint) = (Dir::new("handles"), Endpoint::default());
     dir.swap("s3cr3t");
-    let provider = Provider::file("client", dir.secret());
-    let mut ready = JoinSet::new();
-    for _ in 0..8 {
-        let tokens = tokens(provider.clone(), &endpoint);
-        ready.spawn(async move { tokens.ready().await });
-    }
-    for outcome in ready.join_all().await {
-        outcome.unwrap();
+    for _ in 0..20 {
+        let provider = Provider::file("client", dir.secret());
+        let mut ready = JoinSet::new();
+        for _ in 0..16 {
+            let tokens = tokens(provider.clone(), &endpoint);
+            ready.spawn(async move { tokens.ready().await });
+        }
+        for outcome in ready.join_all().await {
+            outcome.unwrap();
+        }
     }
 }
 

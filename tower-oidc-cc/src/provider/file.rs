@@ -107,16 +107,14 @@ impl File {
                         Content::Assertion => Credentials::assertion(client_id, text)?,
                     }))
                 });
-                let kept = keep(read, &good);
-                drop(turn);
-                kept
+                keep(read, &good)
             };
             if let Some(last) = last {
                 // What it brings is for the next time.
-                drop(threads.start(read));
+                drop(threads.start(turn, read));
                 return Ok(last);
             }
-            let read = threads.detached(read).await;
+            let read = threads.detached(turn, read).await;
             read.unwrap_or_else(|error| Err(error.into()))
         })
     }
@@ -131,16 +129,21 @@ impl File {
 impl Threads {
     /// Does what may hang on a thread of its own: a runtime waits at its end for those of
     /// `spawn_blocking`, and a program for no thread. If several hang there are no more.
+    ///
+    /// `held` goes when the work is done, and the thread does not count any more by then: who
+    /// waits for it begins one of his own at once.
     pub(crate) async fn detached<T: Send + 'static>(
         &self,
+        held: impl Send + 'static,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
         let died = |_| io::Error::other("the thread that reads it panicked");
-        self.start(work)?.await.map_err(died)
+        self.start(held, work)?.await.map_err(died)
     }
 
     fn start<T: Send + 'static>(
         &self,
+        held: impl Send + 'static,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<sync::oneshot::Receiver<T>> {
         let alive = Alive(Arc::clone(&self.0));
@@ -153,6 +156,7 @@ impl Threads {
         let run = move || {
             let worked = work();
             drop(alive);
+            drop(held);
             // Who has stopped waiting needs no answer.
             drop(done.send(worked));
             drop(over);
@@ -238,3 +242,6 @@ const STUCK: Duration = Duration::from_secs(60);
 const MOMENT: Duration = Duration::from_millis(100);
 /// A secret of a Keycloak has 32 characters; a statement of Kubernetes 1,000 to 2,000.
 const LARGEST: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests;

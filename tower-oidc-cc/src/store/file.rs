@@ -75,7 +75,7 @@ impl File {
         work: impl FnOnce(&Paths) -> io::Result<T> + Send + 'static,
     ) -> Option<T> {
         let paths = Arc::clone(&self.paths);
-        let done = self.threads.detached(move || work(&paths)).await;
+        let done = self.threads.detached((), move || work(&paths)).await;
         let done = done.flatten();
         done.inspect_err(|error| self.warn(error)).ok()
     }
