@@ -68,7 +68,7 @@ local most, hold, even, space, counters, bursts, paces, begin_on, recover
 if is_account and its_terms == terms then
   most, hold, even, space, counters, bursts, paces, begin_on, recover = unpack_from('<ddddddddd', limits)
 else
-  limits = { string.match(terms, '^3 (%d+) (%d+) (%d+) (%d+) (%d) (%-?%d+) (%d+) (%d+) (%d+)$') }
+  limits = { string.match(terms, '^4 (%d+) (%d+) (%d+) (%d+) (%d) (%-?%d+) (%d+) (%d+) (%d+)$') }
   for at = 1, 9 do limits[at] = tonumber(limits[at]) end
   most, hold, even, space, counters, bursts, paces, begin_on, recover = unpack(limits)
   limits = packed(limits)
@@ -124,26 +124,30 @@ if known ~= 0 and known ~= run then
   end
 end
 
--- Those who may go on without the store: who, its share, when it was last heard. Who has not been heard of for as
--- long as a lease lives may do so from some time later on, and for ten minutes; nobody else has its share
--- then. A share that is too much is none.
+-- Those who may go on without the store: who, its share, when it was last heard, and when its last question came,
+-- and that one's number. A question may come long after it was sent: what is heard is the last one of which its member has
+-- seen the answer. Who has not been heard of for as long as a lease lives may go on without the store from some time later
+-- on, and for ten minutes; nobody else has its share then. A share that is too much is none.
 local withheld, away, agreed = 0, 0, false
 if shares ~= '' or share > 0 then
   local shared, others, left = max(share, 0), numbers(shares), {}
-  for at = 1, #others, 3 do
-    local who, its, heard_at = others[at], others[at + 1], others[at + 2]
-    if who ~= member and heard_at + 660000000 >= now then
-      local size = #left
-      left[size + 1], left[size + 2], left[size + 3] = who, its, heard_at
+  local function keep_share(...)
+    for _, number in ipairs({ ... }) do left[#left + 1] = number end
+  end
+  local heard_at, came_at, last_question = now, now, question
+  for at = 1, #others, 5 do
+    local who, its, its_heard_at, its_came_at, its_last = unpack(others, at, at + 4)
+    if who == member then
+      heard_at = heard >= its_last and its_came_at or its_heard_at
+      if question <= its_last then came_at, last_question = its_came_at, its_last end
+    elseif its_heard_at + 660000000 >= now then
+      keep_share(who, its, its_heard_at, its_came_at, its_last)
       shared = shared + its
-      if heard_at + keep < now then withheld, away = withheld + its, away + 1 end
+      if its_heard_at + keep < now then withheld, away = withheld + its, away + 1 end
     end
   end
   agreed = share > 0 and shared <= most
-  if agreed then
-    local size = #left
-    left[size + 1], left[size + 2], left[size + 3] = member, share, now
-  end
+  if agreed then keep_share(member, share, heard_at, came_at, last_question) end
   shares = packed(left)
 end
 

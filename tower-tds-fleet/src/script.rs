@@ -188,7 +188,7 @@ pub(crate) fn recovery(quota: Quota, keep: Duration, lost: Duration) -> Duration
 }
 
 /// Of what the script keeps: another one cannot read it.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 fn micros(span: Duration) -> u64 {
     // What a script's numbers hold exactly.

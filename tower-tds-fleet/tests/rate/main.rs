@@ -11,6 +11,7 @@ mod redis_server;
 #[path = "../support/known.rs"]
 mod known;
 
+mod away;
 mod counted;
 mod faults;
 mod heard;
@@ -58,8 +59,12 @@ fn member(store: &RedisServer, server: &Server) -> (Client, Fleet) {
 }
 
 fn member_with(store: &RedisServer, server: &Server, without: WithoutStore) -> (Client, Fleet) {
+    member_at(&store.url(), server, without)
+}
+
+fn member_at(store: &str, server: &Server, without: WithoutStore) -> (Client, Fleet) {
     let limits = limits();
-    let fleet = Fleet::join_with(&store.url(), "test", &limits, without).expect("a store");
+    let fleet = Fleet::join_with(store, "test", &limits, without).expect("a store");
     let id = Credentials::new(server.client_id(), server.client_secret());
     let client = Client::builder(server.auth_url(), server.base_url(), id.expect("plain"))
         .loopback_http()
@@ -204,12 +209,12 @@ async fn the_rights_that_the_documentation_names_are_enough() {
     }
 }
 
-/// What the store keeps of the members' shares: three numbers each.
+/// What the store keeps of the members' shares: five numbers each.
 fn shares(store: &RedisServer) -> usize {
     let mut length = redis::cmd("HSTRLEN");
     let length = length.arg("{test}:quota").arg("shares");
     let bytes: usize = length.query(&mut store.connection()).expect("a hash");
-    bytes / 24
+    bytes / 40
 }
 
 #[tokio::test]

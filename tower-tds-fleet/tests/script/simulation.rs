@@ -17,6 +17,7 @@ use crate::{
     store::{self, Store},
 };
 
+mod away;
 mod event;
 mod fairness;
 mod faults;
@@ -32,7 +33,7 @@ struct World {
     events: BTreeMap<(Duration, u64), What>,
     number: u64,
     rng: Rng,
-    store: Store,
+    stores: Vec<Store>,
     /// How many servers there have been, and how far the clock of this one is ahead, in microseconds.
     server: u32,
     skew: i64,
@@ -40,6 +41,8 @@ struct World {
     breaks: u32,
     /// Of so many calls one is never answered, and may be counted whenever A4 allows; 0: none.
     loses: u32,
+    /// Whether what a process asks while it is cut off arrives when it is no more.
+    late: bool,
     hop: Hop,
     up: Path,
     down: Path,
@@ -71,11 +74,12 @@ impl World {
             events: BTreeMap::new(),
             number: 0,
             rng: Rng::with_seed(seed),
-            store: Store::new(store::DEFAULT),
+            stores: vec![Store::new(store::DEFAULT)],
             server: 0,
             skew: 0,
             breaks: 0,
             loses: 0,
+            late: false,
             hop: Hop::Of(Duration::from_millis(5)),
             up: path.clone(),
             down: path,
@@ -92,7 +96,9 @@ impl World {
     }
 
     fn with_terms(mut self, terms: &str) -> Self {
-        self.store.terms = terms.to_owned();
+        for store in &mut self.stores {
+            store.terms = terms.to_owned();
+        }
         self
     }
 
@@ -158,7 +164,14 @@ impl World {
             }
             What::Broken(who, connection) => {
                 if self.processes[who].connection == connection {
-                    self.processes[who].broken(now + Duration::from_millis(55));
+                    let cut = self.processes[who].cut;
+                    let again = if cut > now {
+                        // It tries that often.
+                        cut + Duration::from_secs(3).mul_f64(self.rng.f64())
+                    } else {
+                        now + Duration::from_millis(55)
+                    };
+                    self.processes[who].broken(again);
                     self.look(who);
                 }
             }
@@ -168,11 +181,11 @@ impl World {
                 if heard == Heard::Refused {
                     self.refusals.push(now);
                 }
-                self.processes[who].responded(id, heard);
+                self.processes[who].responded(now, id, heard);
                 self.look(who);
             }
             What::GiveUp(who, id) => {
-                self.processes[who].gave_up(id);
+                self.processes[who].gave_up(now, id);
                 self.look(who);
             }
         }

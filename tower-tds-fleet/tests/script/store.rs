@@ -1,5 +1,7 @@
 //! The script of the leases as Redis runs it, on a clock that stands until it is moved.
 
+use std::cell::Cell;
+
 use mlua::{Function, Lua, LuaString, Table, Variadic};
 
 const SCRIPT: &str = include_str!("../../src/lease.lua");
@@ -65,6 +67,8 @@ pub(crate) struct Store {
     pub(crate) terms: String,
     /// On which rung an account begins.
     pub(crate) rung: u32,
+    /// Of those that are all answered.
+    questions: Cell<i64>,
 }
 
 /// One event of a member.
@@ -111,6 +115,7 @@ impl Store {
             run: "1".to_owned(),
             terms: terms.to_owned(),
             rung: 0,
+            questions: Cell::new(0),
         };
         store.move_to(1_000_000_000_000);
         store
@@ -143,7 +148,9 @@ impl Store {
         share: i64,
         told: &[Told],
     ) -> Result<Reply, String> {
-        self.ask_as(member, want, share, [1, 0, 0], told)
+        let before = self.questions.get();
+        self.questions.set(before + 1);
+        self.ask_as(member, want, share, [before + 1, before, 0], told)
     }
 
     /// A question's number, that of the last that was answered, and by which server.
@@ -161,7 +168,7 @@ impl Store {
         // The version before them, and the highest rung to begin on.
         let (rules, recover) = self.terms.rsplit_once(' ').expect("many");
         let mut args = vec![
-            format!("3 {rules} {} {recover}", self.rung),
+            format!("4 {rules} {} {recover}", self.rung),
             KEEP.to_string(),
         ];
         args.extend([

@@ -66,7 +66,11 @@ impl RedisServer {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis+unix://{}", self.folder.join(SOCKET).display())
+        format!("redis+unix://{}", self.socket().display())
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.join(SOCKET)
     }
 
     pub(crate) fn client(&self) -> Client {

@@ -25,6 +25,7 @@ pub(super) enum What {
 /// What a member asks, as the script reads it.
 pub(super) struct Question {
     pub(super) want: usize,
+    pub(super) share: i64,
     pub(super) numbers: [i64; 3],
     pub(super) told: Vec<Told>,
 }

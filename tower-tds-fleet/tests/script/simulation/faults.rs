@@ -191,7 +191,7 @@ fn another_memory_grants_nothing_until_all_that_was_granted_is_over() {
         if round % 2 == 0 {
             world.restart()
         } else {
-            world.store.flush()
+            world.stores[0].flush()
         }
         world.run_for(seconds(75));
         let is_after = |sent: &&Duration| **sent > forgotten + seconds(2);

@@ -14,12 +14,23 @@ impl World {
     /// The process does what it has to do now.
     pub(super) fn look(&mut self, who: usize) {
         let now = self.now;
+        for id in self.processes[who].alone(now) {
+            self.at(now, What::Send(who, id));
+        }
         let process = &mut self.processes[who];
         match process.next(now) {
             Ok(question) => {
-                let connection = process.connection;
+                let (connection, cut) = (process.connection, process.cut);
                 let (mut delay, mut answered) = (self.hop.delay(&mut self.rng), true);
-                if self.breaks > 0 && self.rng.u32(..self.breaks) == 0 {
+                if cut > now {
+                    answered = false;
+                    self.at(now + TIMEOUT, What::Broken(who, connection));
+                    // A socket that is closed still sends what it was given.
+                    delay += cut - now;
+                    if !self.late {
+                        return;
+                    }
+                } else if self.breaks > 0 && self.rng.u32(..self.breaks) == 0 {
                     // Found out at once, or by a timeout; heard by the store, or not, or when the process asks again.
                     answered = false;
                     let broken = if self.rng.bool() { delay * 2 } else { TIMEOUT };
@@ -54,21 +65,23 @@ impl World {
             return;
         }
         let now = i64::try_from(self.now.as_micros()).expect("no eternity");
-        self.store.move_to(CLOCK + now + self.skew);
+        let store = &self.stores[self.processes[who].store];
+        store.move_to(CLOCK + now + self.skew);
         let Question {
             want,
+            share,
             numbers,
             told,
         } = &asked.question;
         let want = i64::try_from(*want).expect("few");
-        let reply = self
-            .store
-            .ask_as(&who.to_string(), want, 0, *numbers, told)
+        let reply = store
+            .ask_as(&who.to_string(), want, *share, *numbers, told)
             .expect("one set of terms");
+        let pushes = store.take_told();
         if asked.answered {
             let at = self.delivered(who);
             let wait = u64::try_from(reply.wait).ok().map(Duration::from_micros);
-            let (granted, unknown, server) = (reply.granted, reply.unknown, reply.server);
+            let (granted, unknown) = (reply.granted, reply.unknown);
             self.at(
                 at,
                 What::Answer(
@@ -78,14 +91,14 @@ impl World {
                         granted,
                         wait,
                         paused: Duration::ZERO,
-                        agreed: false,
-                        server,
+                        agreed: reply.agreed,
+                        server: reply.server,
                         unknown,
                     },
                 ),
             );
         }
-        for (channel, wait) in self.store.take_told() {
+        for (channel, wait) in pushes {
             let whom = channel
                 .strip_prefix("to-")
                 .and_then(|whom| whom.parse().ok());
@@ -119,8 +132,9 @@ impl World {
     /// Another server process has taken the place of the store, with nothing in its memory.
     pub(super) fn restart(&mut self) {
         self.server += 1;
-        self.store.run = format!("{:x}", self.server);
-        self.store.flush();
+        let store = &mut self.stores[0];
+        store.run = format!("{:x}", self.server);
+        store.flush();
         for who in 0..self.processes.len() {
             let connection = self.processes[who].connection;
             let at = self.delivered(who);

@@ -13,7 +13,7 @@ use tokio::{
 
 use super::event::Question;
 use crate::{
-    member::{Ask, Event, Granted, Heard, Id, Member, Next, Reply, Term},
+    member::{Ask, Event, Granted, Heard, Id, Member, Next, Reply, Share, Term},
     store::Told,
 };
 
@@ -24,6 +24,10 @@ pub(super) struct Process {
     /// Which of its connections this is, and since when it is open.
     pub(super) connection: u32,
     pub(super) connected: Duration,
+    /// Until then nothing of it arrives at the store.
+    pub(super) cut: Duration,
+    /// Which store it asks.
+    pub(super) store: usize,
     asking: Option<(Ask, Duration)>,
     /// Said by the store and not looked at.
     pushes: VecDeque<Duration>,
@@ -47,6 +51,8 @@ pub(super) struct Process {
 pub(super) struct Seen {
     pub(super) first: Option<Duration>,
     pub(super) sent: u64,
+    /// Without the store.
+    pub(super) alone: u64,
     pub(super) waits: Vec<Duration>,
     pub(super) aborted: u64,
 }
@@ -60,6 +66,8 @@ impl Process {
             member: Member::new(TERM, None, base),
             connection: 0,
             connected: Duration::ZERO,
+            cut: Duration::ZERO,
+            store: 0,
             asking: None,
             pushes: VecDeque::new(),
             delivered: Duration::ZERO,
@@ -70,6 +78,15 @@ impl Process {
             dead: false,
             wakes: None,
             seen: Seen::default(),
+        }
+    }
+
+    /// One that goes on without the store, by this share.
+    pub(super) fn sharing(base: Instant, backlog: usize, share: Share) -> Self {
+        let member = Member::new(TERM, Some(share), base);
+        Self {
+            member,
+            ..Self::new(base, backlog)
         }
     }
 
@@ -92,21 +109,26 @@ impl Process {
     pub(super) fn next(&mut self, now: Duration) -> Result<Question, Option<Duration>> {
         // What the thread does while it waits for the store.
         self.member.expire(self.base + now);
-        self.abort();
+        self.abort(now);
         let over = self.member.over_at().map(|at| at - self.base);
         if self.asking.is_some() {
             return Err(over);
         }
-        if now < self.connected {
-            return Err(over.into_iter().chain([self.connected]).min());
-        }
         self.demand(now, self.backlog.saturating_sub(self.member.waiting()));
+        if now < self.connected {
+            let alone = self.member.alone_at(self.base + now);
+            let alone = alone.map(|at| at - self.base);
+            let ends = over.into_iter().chain([self.connected]).chain(alone);
+            return Err(ends.min());
+        }
+        self.member.is_there(true);
         loop {
             match self.member.next(self.base + now) {
                 Next::Ask(ask) => {
                     let number = |number: u64| i64::try_from(number).expect("not many");
                     let question = Question {
                         want: ask.want,
+                        share: ask.share,
                         numbers: [number(ask.number), number(ask.answered), ask.server],
                         told: told(&ask),
                     };
@@ -130,11 +152,29 @@ impl Process {
             return Vec::new();
         };
         let (sent, at) = (self.base + sent, self.base + now);
+        let granted = self.member.answered(&ask, reply, sent, at);
+        self.send(now, granted)
+    }
+
+    /// What it sends by its share now, without the store.
+    pub(super) fn alone(&mut self, now: Duration) -> Vec<Id> {
+        if self.asking.is_some() || now >= self.connected {
+            return Vec::new();
+        }
+        self.demand(now, self.backlog.saturating_sub(self.member.waiting()));
+        let granted = self.member.grant_alone(self.base + now);
+        let sending = self.send(now, granted.into_iter().collect());
+        self.seen.alone += u64::try_from(sending.len()).expect("few");
+        sending
+    }
+
+    fn send(&mut self, now: Duration, granted: Vec<Granted>) -> Vec<Id> {
+        let at = self.base + now;
         let mut sending = Vec::new();
-        for Granted { id, until, over } in self.member.answered(&ask, reply, sent, at) {
+        for Granted { id, until, over } in granted {
             match self.member.next_waiting() {
                 Some(since) if at < until => {
-                    self.member.used(id, self.base + now);
+                    self.member.used(id, at);
                     self.calls.insert(id, over);
                     self.seen.first.get_or_insert(now);
                     self.seen.sent += 1;
@@ -142,7 +182,7 @@ impl Process {
                     sending.push(id);
                 }
                 stale => {
-                    self.member.ended(Event::Unsent(id), self.base);
+                    self.member.ended(Event::Unsent(id), at);
                     if let Some(since) = stale {
                         self.member.wait(since, false, false);
                     }
@@ -158,6 +198,7 @@ impl Process {
 
     /// The connection is lost, and another one open at `again`.
     pub(super) fn broken(&mut self, again: Duration) {
+        self.member.is_there(false);
         if let Some((ask, _)) = self.asking.take() {
             self.member.unanswered(ask);
         }
@@ -168,21 +209,22 @@ impl Process {
     }
 
     /// The service has answered.
-    pub(super) fn responded(&mut self, id: Id, heard: Heard) {
+    pub(super) fn responded(&mut self, now: Duration, id: Id, heard: Heard) {
         if self.calls.remove(&id).is_some() {
-            self.member.ended(Event::Proven(id, heard), self.base);
+            self.member.ended(Event::Proven(id, heard), self.base + now);
         }
     }
 
     /// Who waits for that answer has had enough of it.
-    pub(super) fn gave_up(&mut self, id: Id) {
+    pub(super) fn gave_up(&mut self, now: Duration, id: Id) {
         if self.calls.remove(&id).is_some() {
-            self.member.ended(Event::Within(id, TERM.lost), self.base);
+            let lost = Event::Within(id, TERM.lost);
+            self.member.ended(lost, self.base + now);
         }
     }
 
     /// Calls whose leases are over.
-    fn abort(&mut self) {
+    fn abort(&mut self, now: Duration) {
         let is_over =
             |over: &mut oneshot::Receiver<_>| over.try_recv() == Err(TryRecvError::Closed);
         let over = self
@@ -191,7 +233,7 @@ impl Process {
             .filter_map(|(id, over)| is_over(over).then_some(*id));
         for id in over.collect::<Vec<_>>() {
             self.seen.aborted += 1;
-            self.gave_up(id);
+            self.gave_up(now, id);
         }
     }
 }
