@@ -1,5 +1,5 @@
 //! Members of a fleet through real gateways: what nginx and HAProxy wrote into their logs is the judge, as of
-//! one process in the tests of `tower-tds`, which these are run by.
+//! one process in the tests of `tower-tds`, which these are run by. Calm, and with every fault of the store and of processes.
 //!
 //! `cargo test --release -p tower-tds-fleet --test gateways -- --nocapture` prints how fast it went.
 #![expect(
@@ -22,6 +22,8 @@ mod load;
 mod log;
 #[path = "../../tower-tds/tests/gateways/nginx.rs"]
 mod nginx;
+#[path = "support/process.rs"]
+mod process;
 #[path = "../../tower-tds/tests/gateways/program.rs"]
 mod program;
 #[path = "support/redis_server.rs"]
@@ -40,11 +42,13 @@ use std::{
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 
 use http::{Request, Response};
 use redis_server::RedisServer;
 use tds_sim::Server;
+use tokio::time::sleep;
 use tower::{Service, ServiceExt};
 use tower_tds::{Client, Credentials, Error, Limits, RequestBody, ResponseBody, SharedLimits};
 use tower_tds_fleet::Fleet;
@@ -52,6 +56,7 @@ use tower_tds_fleet::Fleet;
 use self::{
     gateway::Kind,
     load::Load,
+    process::Process,
     scenario::{Scenario, Way},
 };
 
@@ -136,4 +141,76 @@ async fn nginx_with_a_burst_of_10_refuses_no_member() {
 #[tokio::test]
 async fn haproxy_refuses_no_member() {
     refuses_nothing(Kind::Haproxy).await;
+}
+
+/// Of the processes: what is lost is lost soon, and a store without memory is waited for 12 s.
+fn limits() -> Limits {
+    let sockets = NonZeroU32::new(15).expect("some");
+    let lost = Duration::from_millis(500);
+    Limits::default().connections(sockets).lost_after(lost)
+}
+
+/// Three processes that always have work, while their store hangs, is restarted and forgets, and they are stopped and killed.
+async fn refuses_nothing_in_trouble(gateway: Kind) {
+    let Some(mut store) = RedisServer::start() else {
+        return;
+    };
+    let Some((service, gateway)) = gateway.start().await else {
+        return;
+    };
+    known::known(&store, "test", &limits()).await;
+    let data = format!("http://{}", gateway.address());
+    let mut processes: Vec<_> = (0..3)
+        .map(|_| Process::start(&store, &service, &data))
+        .collect();
+    let seconds = |seconds| sleep(Duration::from_secs(seconds));
+    seconds(5).await;
+    store.hang();
+    seconds(3).await;
+    store.go_on();
+    seconds(3).await;
+    store.kill();
+    store.restart();
+    // All that was granted before is over, and calls go on.
+    seconds(16).await;
+    redis::cmd("FLUSHALL")
+        .exec(&mut store.connection())
+        .expect("it does");
+    seconds(16).await;
+    for (process, time) in processes.iter().zip([1, 4, 8]) {
+        process.signal("-STOP");
+        seconds(time).await;
+        process.signal("-CONT");
+        seconds(1).await;
+    }
+    for _ in 0..3 {
+        processes.remove(0);
+        processes.push(Process::start(&store, &service, &data));
+        seconds(2).await;
+    }
+    drop(processes);
+    let log = gateway.log(0).await;
+    let figures = format!(
+        "in trouble: {} x 200, {} x 423, {} x 416, at most {:.2} in any alignment, {} sockets",
+        log.count(200),
+        log.count(423),
+        log.count(416),
+        log.largest_estimate(),
+        log.most_sockets(),
+    );
+    program::say(&figures);
+    assert_eq!(log.count(423) + log.count(416), 0, "{figures}");
+    assert!(log.largest_estimate() <= 50.0, "{figures}");
+    // A third of what there is outside the waits, of 45 s.
+    assert!(log.count(200) >= 600, "{figures}");
+}
+
+#[tokio::test]
+async fn nginx_refuses_no_process_in_trouble() {
+    refuses_nothing_in_trouble(Kind::Nginx { burst: 10 }).await;
+}
+
+#[tokio::test]
+async fn haproxy_refuses_no_process_in_trouble() {
+    refuses_nothing_in_trouble(Kind::Haproxy).await;
 }

@@ -11,6 +11,9 @@ mod redis_server;
 #[path = "../support/known.rs"]
 mod known;
 
+#[path = "../support/process.rs"]
+mod process;
+
 mod away;
 mod counted;
 mod faults;

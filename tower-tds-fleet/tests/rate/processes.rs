@@ -3,80 +3,19 @@
 use std::{
     collections::BTreeMap,
     env,
-    io::{Read, Write},
     ops::Range,
-    process::{Child, Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
     time::Duration,
 };
 
 use tds_sim::{Rule, Server};
 use tokio::time::sleep;
-use tower_tds::{Client, Credentials, SharedLimits};
-use tower_tds_fleet::{Fleet, RedisTokens};
+use tower_tds::{Client, Credentials};
+use tower_tds_fleet::RedisTokens;
 
-use crate::{RedisServer, all_answered, get, known, limits, member, quick, service, statuses};
-
-/// A member that calls as fast as it may, 20 at a time, until it is ended.
-struct Process(Child);
-
-impl Process {
-    fn start(store: &RedisServer, server: &Server) -> Self {
-        let this = env::current_exe().expect("this test");
-        let process = Command::new(this)
-            .args(["--exact", "processes::a_process", "--nocapture"])
-            .env("FLEET_STORE", store.url())
-            .env("FLEET_AUTH", server.auth_url())
-            .env("FLEET_BASE", server.base_url())
-            .env("FLEET_ID", server.client_id())
-            .env("FLEET_SECRET", server.client_secret())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn();
-        Self(process.expect("it starts"))
-    }
-
-    fn signal(&self, signal: &str) {
-        let mut kill = Command::new("kill");
-        let status = kill.arg(signal).arg(self.0.id().to_string()).status();
-        assert!(status.expect("kill").success());
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-/// Not a test by itself: what a process of these tests does.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_process() {
-    let Ok(store) = env::var("FLEET_STORE") else {
-        return;
-    };
-    let var = |name: &str| env::var(name).expect("it is set");
-    let fleet = Fleet::join(&store, "test", &limits()).expect("a store");
-    let id = Credentials::new(var("FLEET_ID"), var("FLEET_SECRET")).expect("plain");
-    let client = Client::builder(&var("FLEET_AUTH"), &var("FLEET_BASE"), id)
-        .loopback_http()
-        .limits(SharedLimits::leased(limits(), fleet))
-        .build()
-        .expect("loopback is let through");
-    let url = format!("{}/v1/live/bus", var("FLEET_BASE"));
-    for _ in 0..20 {
-        let (client, url) = (client.clone(), url.clone());
-        tokio::spawn(async move {
-            loop {
-                // What a stopped process loses is not what is looked at.
-                drop(get(client.clone(), url.clone()).await);
-            }
-        });
-    }
-    let ended = tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0]));
-    let _ended = ended.await;
-    std::io::stdout().flush().expect("it is open");
-}
+use crate::{
+    RedisServer, all_answered, get, known, member, process::Process, quick, service, statuses,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_that_are_killed_cost_their_leases_for_a_while_and_nothing_else() {
@@ -86,7 +25,7 @@ async fn processes_that_are_killed_cost_their_leases_for_a_while_and_nothing_els
     known(&store).await;
     let server = service(Rule::SlidingLogAll, quick()).await;
     for _ in 0..4 {
-        let killed = Process::start(&store, &server);
+        let killed = Process::start(&store, &server, server.base_url());
         sleep(Duration::from_millis(800)).await;
         drop(killed);
     }
@@ -104,7 +43,9 @@ async fn processes_that_are_stopped_at_any_instant_are_not_refused() {
     };
     known(&store).await;
     let server = service(Rule::SlidingLogAll, quick()).await;
-    let processes: Vec<_> = (0..3).map(|_| Process::start(&store, &server)).collect();
+    let processes: Vec<_> = (0..3)
+        .map(|_| Process::start(&store, &server, server.base_url()))
+        .collect();
     let mut rng = fastrand::Rng::with_seed(18);
     for _ in 0..67 {
         for process in &processes {
@@ -125,7 +66,9 @@ async fn stopped(seed: u64, times: u32, millis: Range<u64>) -> Option<BTreeMap<u
     let store = RedisServer::start()?;
     known(&store).await;
     let server = service(Rule::SlidingLogAll, quick()).await;
-    let processes: Vec<_> = (0..3).map(|_| Process::start(&store, &server)).collect();
+    let processes: Vec<_> = (0..3)
+        .map(|_| Process::start(&store, &server, server.base_url()))
+        .collect();
     let mut rng = fastrand::Rng::with_seed(seed);
     let stops = processes.iter().map(|process| {
         let mut rng = rng.fork();
@@ -221,20 +164,17 @@ async fn fifty_cold_processes_make_one_token_request() {
             .env("FLEET_SECRET", server.client_secret())
             .stdout(Stdio::null())
             .spawn();
-        Process(process.expect("it starts"))
+        process.expect("it starts")
     };
     let processes: Vec<_> = (0..50).map(start).collect();
     let ended = tokio::task::spawn_blocking(|| {
-        let ended = processes.into_iter().map(|mut process| process.0.wait());
+        let ended = processes.into_iter().map(|mut process| process.wait());
         ended
             .map(|status| status.expect("it ends"))
             .collect::<Vec<_>>()
     });
     let ended = ended.await.expect("no panic");
-    assert!(
-        ended.iter().all(std::process::ExitStatus::success),
-        "{ended:?}"
-    );
+    assert!(ended.iter().all(ExitStatus::success), "{ended:?}");
     let seen = server.ledger().summary();
     assert_eq!((seen.token_posts, seen.data_calls), (1, 50));
     assert_eq!(seen.by_status, [(200, 50)].into());
