@@ -8,6 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering::SeqCst},
     },
+    time::Duration,
 };
 
 use http::{HeaderValue, Request, Response, header::AUTHORIZATION};
@@ -18,7 +19,7 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use tds_sim::Server;
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds::{
     Client, Credentials, Kind, Limiter, Limits, RequestBody,
@@ -100,22 +101,36 @@ pub(crate) async fn drive(
     load: Load,
     calls: u32,
 ) -> Vec<String> {
+    drive_by(TASKS, Duration::ZERO, client, front, load, calls).await
+}
+
+/// The same by so many tasks that each wait for so long after a call, and begin one after the other.
+pub(crate) async fn drive_by(
+    tasks: u32,
+    gap: Duration,
+    client: impl Caller,
+    front: SocketAddr,
+    load: Load,
+    calls: u32,
+) -> Vec<String> {
     let url = format!("http://{front}{}", load.target());
     let made = Arc::new(AtomicU32::new(0));
-    let mut tasks = JoinSet::new();
-    for _ in 0..TASKS {
+    let mut driving = JoinSet::new();
+    for nth in 0..tasks {
         let (client, url, made) = (client.clone(), url.clone(), Arc::clone(&made));
-        tasks.spawn(async move {
+        driving.spawn(async move {
             let mut lost = Vec::new();
+            sleep(gap * nth / tasks).await;
             while made.fetch_add(1, SeqCst) < calls {
                 let request = Request::get(&url).body(RequestBody::default());
                 let response = client.clone().oneshot(request.expect("a request"));
                 lost.extend(whole(response, load.size()).await.err());
+                sleep(gap).await;
             }
             lost
         });
     }
-    tasks.join_all().await.concat()
+    driving.join_all().await.concat()
 }
 
 async fn whole<B: Body<Error: Display>>(

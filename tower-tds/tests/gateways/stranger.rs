@@ -27,6 +27,9 @@ use crate::{
 pub(crate) struct Visit {
     pub(crate) gateway: Kind,
     pub(crate) comes: Comes,
+    /// How many connections the stranger takes, and for how long.
+    pub(crate) sockets: u32,
+    pub(crate) stays: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +38,8 @@ pub(crate) enum Comes {
     First,
     /// When the calls hold all connections.
     Later,
+    /// When all connections are open and few of them in use.
+    WhileIdle,
 }
 
 /// How it went.
@@ -56,22 +61,37 @@ impl Visit {
         let (service, gateway) = self.gateway.start().await?;
         let token = service.sim().token(service.client_id()).expect("a token");
         let client = client(&service, gateway.address());
+        let (address, calls) = (gateway.address(), self.calls());
         let (first, second) = match self.comes {
             Comes::First => (Duration::ZERO, LATER),
             Comes::Later => (LATER, Duration::ZERO),
+            Comes::WhileIdle => {
+                let all = load::drive(client.clone(), address, Load::Long, ALL).await;
+                assert!(all.is_empty(), "{all:?}");
+                (LATER, Duration::ZERO)
+            }
         };
-        let calls = async {
+        let made = async {
             sleep(second).await;
-            load::drive(client, gateway.address(), Load::Long, CALLS).await
+            match self.comes {
+                Comes::First | Comes::Later => {
+                    load::drive(client, address, Load::Long, calls).await
+                }
+                Comes::WhileIdle => {
+                    // With what the stranger asks for it is less than the rate.
+                    let gap = Duration::from_millis(400);
+                    load::drive_by(10, gap, client, address, Load::Small, calls).await
+                }
+            }
         };
         let visit = async {
             sleep(first).await;
-            stay(gateway.address(), &token).await;
+            self.stay(address, &token).await;
             // By the gateway's clock, as far as its log tells.
             gateway.log(0).await.last().unwrap_or_default()
         };
-        let (lost, gone) = tokio::join!(calls, visit);
-        let log = gateway.log(CALLS as usize).await;
+        let (lost, gone) = tokio::join!(made, visit);
+        let log = gateway.log(calls as usize).await;
         let visited = Visited {
             visit: self,
             after: log.since(gone),
@@ -81,41 +101,63 @@ impl Visit {
         say(&visited.to_string());
         Some(visited)
     }
-}
 
-/// Holds so many connections, each with a request in process once it is let in.
-async fn stay(gateway: SocketAddr, token: &str) {
-    let until = Instant::now() + STAYS;
-    let mut sockets = JoinSet::new();
-    for _ in 0..SOCKETS {
-        let request = format!(
-            "GET /v1/history/long?bytes=1000000&rate=10000 HTTP/1.1\r\nHost: {gateway}\r\n\
-             User-Agent: {STRANGER}\r\n{AUTHORIZATION}: Bearer {token}\r\n\r\n"
-        );
-        sockets.spawn(async move {
-            while Instant::now() < until {
-                let mut socket = TcpStream::connect(gateway).await.expect("it listens");
-                socket
-                    .write_all(request.as_bytes())
-                    .await
-                    .expect("a socket");
-                let mut status = [0; "HTTP/1.1 200".len()];
-                socket.read_exact(&mut status).await.expect("an answer");
-                let again = Instant::now() + AGAIN;
-                let let_in = status.ends_with(b"200");
-                sleep_until(if let_in { until } else { again.min(until) }).await;
-            }
-        });
+    /// Enough for twice as long as the stranger stays, or for a quarter longer.
+    fn calls(self) -> u32 {
+        let stays = u32::try_from(self.stays.as_secs()).expect("not long");
+        match self.comes {
+            Comes::First | Comes::Later => stays.min(12) * 40 + stays.saturating_sub(12) * 20,
+            Comes::WhileIdle => stays * 40,
+        }
     }
-    sockets.join_all().await;
+
+    /// Holds so many connections, each with a request in process once it is let in.
+    async fn stay(self, gateway: SocketAddr, token: &str) {
+        let until = Instant::now() + self.stays;
+        // As long as it stays, and a second more.
+        let bytes = (self.stays.as_secs() + 1) * 10_000;
+        let mut sockets = JoinSet::new();
+        for _ in 0..self.sockets {
+            let request = format!(
+                "GET /v1/history/long?bytes={bytes}&rate=10000 HTTP/1.1\r\nHost: {gateway}\r\n\
+                 User-Agent: {STRANGER}\r\n{AUTHORIZATION}: Bearer {token}\r\n\r\n"
+            );
+            sockets.spawn(async move {
+                while Instant::now() < until {
+                    let mut socket = TcpStream::connect(gateway).await.expect("it listens");
+                    socket
+                        .write_all(request.as_bytes())
+                        .await
+                        .expect("a socket");
+                    let mut status = [0; "HTTP/1.1 200".len()];
+                    socket.read_exact(&mut status).await.expect("an answer");
+                    let again = Instant::now() + AGAIN;
+                    if !status.ends_with(b"200") {
+                        sleep_until(again.min(until)).await;
+                        continue;
+                    }
+                    // It reads, or the gateway would close it as one that does not.
+                    let mut rest = tokio::io::sink();
+                    let read = tokio::io::copy(&mut socket, &mut rest);
+                    drop(tokio::time::timeout_at(until, read).await);
+                }
+            });
+        }
+        sockets.join_all().await;
+    }
 }
 
 impl Display for Visited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Visit { gateway, comes } = self.visit;
+        let Visit {
+            gateway,
+            comes,
+            sockets,
+            stays,
+        } = self.visit;
         write!(
             f,
-            "{gateway:?}, a stranger with {SOCKETS} sockets for {STAYS:?}, {comes:?}: {} x 200, \
+            "{gateway:?}, a stranger with {sockets} sockets for {stays:?}, {comes:?}: {} x 200, \
              {} x 423, {} x 416, {} lost; after that {} x 416, {} sockets",
             self.log.count(200),
             self.log.count(423),
@@ -130,16 +172,11 @@ impl Display for Visited {
 /// How the stranger's requests are told from others.
 pub(crate) const STRANGER: &str = "stranger";
 
-/// How many connections the stranger takes.
-pub(crate) const SOCKETS: u32 = 10;
-
-const STAYS: Duration = Duration::from_secs(6);
-
 /// In which whoever comes first has all the connections that it wants.
 const LATER: Duration = Duration::from_secs(2);
 
 /// How soon a stranger who was refused tries again.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Enough to hold all connections for twice as long as the stranger stays.
-const CALLS: u32 = 240;
+/// As many at once as there may be connections.
+const ALL: u32 = 60;
