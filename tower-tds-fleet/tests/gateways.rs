@@ -33,6 +33,9 @@ mod scenario;
 #[path = "../../tower-tds/tests/gateways/stranger.rs"]
 mod stranger;
 
+#[path = "gateways/table.rs"]
+mod table;
+
 use std::{
     net::SocketAddr,
     num::NonZeroU32,
