@@ -30,6 +30,8 @@ pub(crate) struct Visit {
     /// How many connections the stranger takes, and for how long.
     pub(crate) sockets: u32,
     pub(crate) stays: Duration,
+    /// How many calls there are: enough for as long as it stays, and some more.
+    pub(crate) calls: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +63,7 @@ impl Visit {
         let (service, gateway) = self.gateway.start().await?;
         let token = service.sim().token(service.client_id()).expect("a token");
         let client = client(&service, gateway.address());
-        let (address, calls) = (gateway.address(), self.calls());
+        let (address, calls) = (gateway.address(), self.calls);
         let (first, second) = match self.comes {
             Comes::First => (Duration::ZERO, LATER),
             Comes::Later => (LATER, Duration::ZERO),
@@ -100,15 +102,6 @@ impl Visit {
         };
         say(&visited.to_string());
         Some(visited)
-    }
-
-    /// Enough for twice as long as the stranger stays, or for a quarter longer.
-    fn calls(self) -> u32 {
-        let stays = u32::try_from(self.stays.as_secs()).expect("not long");
-        match self.comes {
-            Comes::First | Comes::Later => stays.min(12) * 40 + stays.saturating_sub(12) * 20,
-            Comes::WhileIdle => stays * 40,
-        }
     }
 
     /// Holds so many connections, each with a request in process once it is let in.
@@ -154,6 +147,7 @@ impl Display for Visited {
             comes,
             sockets,
             stays,
+            ..
         } = self.visit;
         write!(
             f,
