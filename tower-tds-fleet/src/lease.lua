@@ -534,10 +534,12 @@ local wait = 0
 if want > 0 then
   local at = opens_at(rank, math.huge)
   if at and at <= now then
+    -- Of what is open as much for each of those who wait, and one at least.
+    local turn = max(floor((limit - open - n + young - 1) / (#queue / 32 + 1)), 1)
     repeat
       grant()
-      want = want - 1
-      at = want > 0 and queue == '' and opens_at(1, math.huge)
+      want, turn = want - 1, turn - 1
+      at = want > 0 and turn > 0 and opens_at(rank, math.huge)
     until not at or at > now
     if want > 0 and queue ~= '' then
       -- The next one is for the others first.

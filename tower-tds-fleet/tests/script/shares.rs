@@ -1,4 +1,4 @@
-//! Members that go on without the store: what they may use is nobody else's meanwhile.
+//! What is shared out: to members that go on without the store, which is nobody else's meanwhile, and in turns.
 
 use crate::store::{KEEP, Store, Told};
 
@@ -57,4 +57,22 @@ fn shares_are_at_most_the_quota_together_and_one_that_is_too_much_is_none() {
     );
     // All of them are away.
     assert_eq!(all(&store, BEGIN + KEEP + 1), 0);
+}
+
+#[test]
+fn a_turn_is_the_part_of_what_is_open_that_is_left_for_each() {
+    let store = Store::new("1000 1002000 1000 1002 0 -1 0 0");
+    let all = store.ask("1", 1_000, &[]).expect("the same limits").granted;
+    for member in ["2", "3", "4"] {
+        let none = store.ask(member, 300, &[]).expect("the same limits");
+        assert_eq!(none.granted.len(), 0);
+    }
+    let unsent: Vec<_> = all[..600].iter().map(|id| Told::Unsent(*id)).collect();
+    store.ask("1", 0, &unsent).expect("the same limits");
+    let turns = ["2", "3", "4"].map(|member| {
+        let turn = store.ask(member, 300, &[]).expect("the same limits");
+        turn.granted.len()
+    });
+    // A third, a third of the rest, and so on: who has had a turn waits again.
+    assert_eq!(turns, [200, 133, 89]);
 }
