@@ -331,18 +331,22 @@ local function hear(word, since, hint, tried)
   if word == 'a' then
     evidence = max(evidence - 1, 0)
     if now >= climbs then
-      climbs = now + clean
+      local wait = clean
       if rung > 0 then
-        climbed = 1
+        climbed = min(climbed + 1, 50)
         step(rung - 1)
+        wait = rung > 0 and max(floor(clean / 2 ^ climbed), 60000000) or clean
+      else
+        climbed = 0
       end
+      climbs = now + wait
     end
   elseif word == 'r' then
     hush()
     if since > down then
       evidence = evidence + 100
       if evidence >= 250 then
-        clean = climbed == 1 and min(clean * 2, 86400000000) or usually_clean
+        clean = climbed > 0 and min(clean * 2, 86400000000) or usually_clean
         evidence, climbed, down, climbs = 0, 0, now, now + clean
         step(min(rung + 1, 18))
       end

@@ -10,8 +10,9 @@ use crate::{Burst, Quota, Rules, clock::Tick};
 /// [`Rules`](crate::Rules) names, that somebody else uses the quota, or that the answer means
 /// something else (423 stands for a lock in RFC 4918). The limiter is silent for a second. Three
 /// refusals among a hundred requests take it one rung down; rarer ones do not, because a stricter
-/// service would refuse more often. Ten minutes without a step down take it one up again; if that
-/// leads down, the next try comes after twice as long.
+/// service would refuse more often. Ten minutes without a step down take it one up again, and one
+/// more each time after half as long, a minute at least: half an hour leads up all of it. If that
+/// leads down, the next try comes after twice as long as the first did.
 ///
 /// # Examples
 /// ```
@@ -49,8 +50,8 @@ pub(crate) struct Ladder {
     climbs_at: Tick,
     /// How long after a step down.
     clean: u64,
-    /// Whether the last step led up.
-    climbed: bool,
+    /// Steps up since the last one down.
+    climbed: u32,
 }
 
 // === impl Rung ===
@@ -90,7 +91,7 @@ impl Ladder {
             silent_until: Tick::ZERO,
             climbs_at: Tick::ZERO.plus(CLEAN),
             clean: CLEAN,
-            climbed: false,
+            climbed: 0,
         }
     }
 
@@ -118,13 +119,13 @@ impl Ladder {
         if self.evidence < ENOUGH {
             return None;
         }
-        self.clean = if self.climbed {
+        self.clean = if self.climbed > 0 {
             self.clean.saturating_mul(2).min(LONGEST_CLEAN)
         } else {
             CLEAN
         };
         self.evidence = 0;
-        self.climbed = false;
+        self.climbed = 0;
         self.led_down = Some(now);
         self.climbs_at = now.plus(self.clean);
         self.rung = self.rung.down();
@@ -138,10 +139,21 @@ impl Ladder {
         if now < self.climbs_at {
             return None;
         }
-        self.climbs_at = now.plus(self.clean);
-        self.rung = self.rung.up()?;
-        self.climbed = true;
-        Some(self.rung)
+        let Some(rung) = self.rung.up() else {
+            // It has held there for as long as a try may take to fail: the next refusals are about something else.
+            self.climbed = 0;
+            self.climbs_at = now.plus(self.clean);
+            return None;
+        };
+        self.rung = rung;
+        self.climbed = self.climbed.saturating_add(1);
+        let half = self.clean.checked_shr(self.climbed).unwrap_or_default();
+        let wait = match rung {
+            Rung::Proven => self.clean,
+            Rung::Strict | Rung::Serial | Rung::Slowed(_) => half.max(SHORTEST_CLEAN),
+        };
+        self.climbs_at = now.plus(wait);
+        Some(rung)
     }
 
     /// What is kept within on this rung, where `quota` and `rules` are the highest one's.
@@ -197,6 +209,9 @@ const SILENCE: u64 = 1_002_000_000;
 
 /// Ten minutes: three refused requests in 30,000 at the full rate.
 const CLEAN: u64 = 600_000_000_000;
+
+/// A minute: three in 3,000.
+const SHORTEST_CLEAN: u64 = 60_000_000_000;
 
 /// A day.
 const LONGEST_CLEAN: u64 = 86_400_000_000_000;

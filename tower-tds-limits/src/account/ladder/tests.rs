@@ -96,6 +96,34 @@ fn ten_clean_minutes_lead_one_rung_up_and_a_failed_try_doubles_them() {
     assert_eq!(ladder.accept(now.plus(10 * MINUTES)), Some(Rung::Strict));
 }
 
+/// A stranger behind the address who sends more than the rate for a minute, say.
+#[test]
+fn a_storm_of_refusals_is_over_after_half_an_hour() {
+    let mut ladder = Ladder::new(Rung::Proven);
+    let mut now = at(SECOND);
+    while ladder.rung() != Rung::Slowed(SLOWEST) {
+        now = now.plus(SECOND);
+        refuse(&mut ladder, now);
+    }
+    let storm = now;
+    while ladder.rung() != Rung::Proven {
+        now = now.plus(SECOND);
+        ladder.accept(now);
+    }
+    let minutes = now.since(storm) / MINUTES;
+    assert!((30..35).contains(&minutes), "{minutes}");
+    // What comes soon is a try that failed, and what comes later is another storm.
+    let soon = now.plus(9 * MINUTES);
+    let later = now.plus(10 * MINUTES);
+    for (at, minutes) in [(soon, 20), (later, 10)] {
+        let mut ladder = Ladder { ..ladder };
+        ladder.accept(at);
+        refuse(&mut ladder, at);
+        assert_eq!(ladder.accept(at.plus(minutes * MINUTES - 1)), None);
+        assert!(ladder.accept(at.plus(minutes * MINUTES)).is_some());
+    }
+}
+
 #[test]
 fn a_rare_refusal_puts_off_no_climb() {
     let mut ladder = Ladder::new(Rung::Proven);
