@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     fmt,
     future::Future,
+    hash::{BuildHasher as _, RandomState},
     num::NonZeroU32,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -80,7 +81,7 @@ pub(crate) struct Waiter {
     pub(crate) lease: oneshot::Sender<Result<Held, LimitError>>,
     /// Whether it waits for one answer, and no longer.
     pub(crate) once: bool,
-    /// Whether it is a token's, say, for which a pause of the others is nothing.
+    /// Whether it is a token's, say, which goes before the others.
     pub(crate) first_in_line: bool,
 }
 
@@ -333,10 +334,14 @@ impl Shared {
                 self.lock().wait(waiter)?;
                 self.news.notify_one();
                 let mut held = granted.await.unwrap_or_else(|_| Err(left()))?;
-                if held.is_fresh() {
+                // One that has ended in these moments is somebody else's.
+                let used = held
+                    .is_fresh()
+                    .then(|| self.lock().member.used(held.id, clock::now()));
+                if let Some(is_due) = used.flatten() {
                     held.stage = Stage::Used;
                     held.first_in_line = ask.first_in_line;
-                    if self.lock().member.used(held.id, clock::now()) {
+                    if is_due {
                         self.news.notify_one();
                     }
                     return Ok(held);
@@ -515,9 +520,11 @@ fn left() -> LimitError {
     LimitError::unavailable("this process has left the fleet")
 }
 
-/// Tells members apart: no two of a fleet have the same. A number that a script's numbers hold exactly.
+/// Tells members apart: no two of a fleet have the same, so it comes from the system's randomness. A number that a
+/// script's numbers hold exactly.
 fn nonce() -> String {
-    fastrand::u64(..1 << 52).to_string()
+    let random = RandomState::new().hash_one(());
+    (random >> 12).to_string()
 }
 
 /// A lease is renewed for so long after its last success, and then ended while it still lives for as

@@ -3,13 +3,13 @@
 --
 -- KEYS: the account. ARGV: limits, keep, member (a whole number), what the channels of all members begin with,
 -- want, the member's share (0: none; -1: it leaves), the number of this question, that of the member's last
--- that was answered, the server that answered it (0: none), then one event each:
+-- that was answered, the account that answered it (0: none), then one event each:
 --   p ID WORD [HINT]  proven: the answer is there. WORD: a(ccepted), r(efused: 423), q(uota: 429), n(othing)
 --   l ID MICROS       lost: counted, if at all, within this time
 --   u ID              unsent
 --   k ID              kept: still in flight
 -- Gives granted, the first of their numbers, micros until to ask again (-1: when told), micros of
--- the pause, live, rung, micros until the account opens, whether the share is agreed, this server, and the
+-- the pause, live, rung, micros until the account opens, whether the share is agreed, the name of this account, and the
 -- numbers of `k` that are not known.
 --
 -- The account is one hash, so that only what changes is read and written, and that all of it is there or
@@ -59,6 +59,9 @@ if account.err and not string.find(account.err, 'WRONGTYPE', 1, true) then retur
 local its_terms, limits, its_numbers = account[1], account[2], account[3]
 local lines, queue, shares, former = account[4] or '', account[5] or '', account[6] or '', account[7] or ''
 local is_account = its_terms and limits and its_numbers and #its_numbers >= 24
+-- Of shares: whether they can be read, and when it was.
+local is_version, before = is_account and sub(its_terms, 1, 2) == '4 ', 0
+if is_version then before = unpack_from('<d', its_numbers, 9) end
 
 -- Of the limits: requests, what a proof is live for, the even spacing without and with its guard,
 -- whether counters are kept within, the burst of a bucket (-1 none, -2 automatic), that of the pace (0
@@ -85,12 +88,12 @@ end
 local silence, usually_clean = 1002000, 600000000
 
 -- Of `numbers`, in their order.
-local FORMAT = '<' .. string.rep('d', 32)
+local FORMAT = '<' .. string.rep('d', 33)
 local its_run, last, back, opens, seq, due, empty, usual, answered, careful, rung, evidence, down, climbs, clean,
-  climbed, silent, paused, pauses, told, trial, tried, ends, open, first, n, proven, oldest, trims, eldest, stale, late
+  climbed, silent, paused, pauses, told, trial, tried, ends, open, first, n, proven, oldest, trims, eldest, stale, late, name
 if is_account then
   its_run, last, back, opens, seq, due, empty, usual, answered, careful, rung, evidence, down, climbs, clean,
-    climbed, silent, paused, pauses, told, trial, tried, ends, open, first, n, proven, oldest, trims, eldest, stale, late =
+    climbed, silent, paused, pauses, told, trial, tried, ends, open, first, n, proven, oldest, trims, eldest, stale, late, name =
     unpack_from(FORMAT, its_numbers)
 else
   last, rung, clean, climbed, paused, pauses, told, trial = now, begin_on, usually_clean, 0, 0, 0, 0, 0
@@ -98,29 +101,36 @@ end
 local is_new = its_run ~= run
 if is_new then
   -- Another memory, or none: whatever was granted before has to be over. What was heard only makes careful.
-  if is_account then former = former .. pack('<d', its_run) end
+  if is_account then former = former .. pack('<d', name) end
+  name = now
   -- By its own clock.
   paused, told, trial = now + max(paused - last, 0), now + max(told - last, 0), trial == 0 and 0 or -1
   last, back, opens, seq, due, empty, usual, answered, careful = now, 0, now + recover, now, 0, 0, 0, 0, 0
   evidence, down, climbs, silent, tried, ends = 0, 0, now + clean, 0, 0, math.huge
   -- How many are open, the first proof and the last, and when they were; what is known of the queue.
   open, first, n, proven, oldest, trims, eldest, stale, late = 0, 1, 0, 0, 0, 120, math.huge, math.huge, math.huge
-  lines, queue, shares = '', '', ''
+  lines, queue = '', ''
+  -- Who is alone does not know of it: its share is as old as it was.
+  local old, kept = is_version and numbers(shares) or {}, ''
+  for at = 1, #old, 5 do
+    kept = kept .. pack('<ddddd', old[at], old[at + 1], old[at + 2] + now - before, old[at + 3] + now - before, old[at + 4])
+  end
+  shares = kept
 end
 local first_before, n_before, lines_before, queue_before, shares_before = first, n, lines, queue, shares
 -- This server's clock may be put back: time goes on from where it was.
 back = max(back, last - now)
 now = now + back
 last = now
--- A member comes from a server that this one does not follow: it was away meanwhile, and knows nothing of
--- what was granted there.
+-- A member comes from an account that this one does not follow, on a server that has stood in for this one: what was
+-- granted there is not known here. From then on this is another account, which there is followed as little.
 local is_former = is_new
-if known ~= 0 and known ~= run then
+if known ~= 0 and known ~= name then
   local followed, follows = numbers(former), false
   for at = 1, #followed do follows = follows or followed[at] == known end
   if not follows then
     opens = max(opens, now + recover)
-    former, is_former = sub(former .. pack('<d', known), -64), true
+    former, name, is_former = former .. pack('<dd', name, known), now, true
   end
 end
 
@@ -134,13 +144,14 @@ if shares ~= '' or share > 0 then
   local function keep_share(...)
     for _, number in ipairs({ ... }) do left[#left + 1] = number end
   end
-  local heard_at, came_at, last_question = now, now, question
+  -- Of one that comes for the first time, and has heard another memory, it is not known when.
+  local heard_at, came_at, last_question = heard > 0 and now - keep - 1 or now, now, question
   for at = 1, #others, 5 do
     local who, its, its_heard_at, its_came_at, its_last = unpack(others, at, at + 4)
     if who == member then
       heard_at = heard >= its_last and its_came_at or its_heard_at
       if question <= its_last then came_at, last_question = its_came_at, its_last end
-    elseif its_heard_at + 660000000 >= now then
+    elseif its_came_at + 660000000 >= now then
       keep_share(who, its, its_heard_at, its_came_at, its_last)
       shared = shared + its
       if its_heard_at + keep < now then withheld, away = withheld + its, away + 1 end
@@ -579,7 +590,7 @@ end
 
 -- All that is written, after all that might fail.
 local puts = { 'numbers', pack(FORMAT, run, last, back, opens, seq, due, empty, usual, answered, careful, rung, evidence, down,
-  climbs, clean, climbed, silent, paused, pauses, told, trial, tried, ends, open, first, n, proven, oldest, trims, eldest, stale, late) }
+  climbs, clean, climbed, silent, paused, pauses, told, trial, tried, ends, open, first, n, proven, oldest, trims, eldest, stale, late, name) }
 local drops = {}
 local function put(field, value)
   local size = #puts
@@ -591,8 +602,8 @@ if is_new then
 end
 if lines ~= lines_before then put('lines', lines) end
 if queue ~= queue_before then put('queue', queue) end
-if shares ~= shares_before then put('shares', shares) end
-if is_former then put('former', former) end
+if shares ~= (is_new and '' or shares_before) then put('shares', shares) end
+if is_former then put('former', sub(former, -64)) end
 for id, lease in pairs(changed) do
   if lease then put('l' .. id, lease) else drops[#drops + 1] = 'l' .. id end
 end
@@ -605,6 +616,6 @@ else
 end
 for at = 1, #puts, 1000 do call('HSET', key, unpack(puts, at, min(at + 999, #puts))) end
 local reply = { seq - from + 1, from, math.ceil(wait), max(told - now, 0), open + n - young + 1, rung, max(opens - now, 0),
-  agreed and 1 or 0, run }
+  agreed and 1 or 0, name }
 for _, id in ipairs(unknown) do reply[#reply + 1] = id end
 return reply

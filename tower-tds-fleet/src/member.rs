@@ -69,15 +69,25 @@ struct Alone {
     returning: bool,
     /// Whether the store has agreed to it.
     agreed: bool,
-    /// The request under way, whose lease is never over.
-    open: Option<(Id, oneshot::Sender<Infallible>)>,
-    /// Until when it has to be used, if it is not yet.
-    unused_until: Option<Instant>,
+    /// The request under way.
+    open: Option<Open>,
+    /// Of requests, below 0, where the store's are above.
     number: Id,
     /// Before this there is no other.
     next: Instant,
     /// Before this the store is not asked, since it has not heard of these.
     quiet: Option<Instant>,
+}
+
+/// A request of the share.
+#[derive(Debug)]
+struct Open {
+    id: Id,
+    /// Until then it has to be used, or to be over.
+    until: Instant,
+    is_used: bool,
+    /// Kept for its drop.
+    _over: oneshot::Sender<Infallible>,
 }
 
 /// What the store is told about a lease.
@@ -168,7 +178,6 @@ impl<W> Member<W> {
                 returning: false,
                 agreed: false,
                 open: None,
-                unused_until: None,
                 number: 0,
                 next: now,
                 quiet: None,
@@ -196,6 +205,7 @@ impl<W> Member<W> {
 
     /// Whether it holds nothing, has nothing to tell, and has done nothing without the store that counts yet.
     pub(crate) fn is_over(&mut self, now: Instant) -> bool {
+        self.expire(now);
         let alone = self.alone.as_mut().and_then(|alone| alone.quiet_at(now));
         self.held.is_empty() && self.told.is_empty() && alone.is_none()
     }
@@ -227,15 +237,14 @@ impl<W> Member<W> {
 
     /// A lease has ended.
     pub(crate) fn ended(&mut self, event: Event, now: Instant) {
-        if let Some(alone) = self
-            .alone
-            .as_mut()
-            .filter(|alone| alone.is_open(event.id()))
-        {
-            alone.ended(event, now);
-        } else {
+        if event.id() >= 0 {
             self.held.remove(&event.id());
             self.told.push(event);
+        } else if let Some(alone) = &mut self.alone {
+            // Unless it was over already.
+            if alone.open.take_if(|open| open.id == event.id()).is_some() {
+                alone.ended(event, now);
+            }
         }
     }
 
@@ -283,6 +292,7 @@ impl<W> Member<W> {
 
     /// When the share has room for one who waits, while the store is away.
     pub(crate) fn alone_at(&mut self, now: Instant) -> Option<Instant> {
+        self.expire(now);
         let alone = self.alone.as_mut().filter(|_| !self.waiting.is_empty())?;
         alone.opens_at(self.heard?, now)
     }
@@ -293,9 +303,13 @@ impl<W> Member<W> {
         let alone = self.alone.as_mut()?;
         alone.number = alone.number.saturating_sub(1);
         let (sender, over) = oneshot::channel();
-        alone.open = Some((alone.number, sender));
         let until = now.checked_add(USED_BY).unwrap_or(now);
-        alone.unused_until = Some(until);
+        alone.open = Some(Open {
+            id: alone.number,
+            until,
+            is_used: false,
+            _over: sender,
+        });
         Some(Granted {
             id: alone.number,
             until,
@@ -308,7 +322,7 @@ impl<W> Member<W> {
         // This process may have been stopped since it last looked.
         self.expire(now);
         if let Some(quiet) = self.alone.as_mut().and_then(|alone| alone.quiet_at(now)) {
-            return Next::Wait(quiet);
+            return Next::Wait(Some(quiet));
         }
         let due = self.term.renewed_after();
         let is_due = |held: &Held| held.renewed && now.saturating_duration_since(held.since) >= due;
@@ -411,28 +425,42 @@ impl<W> Member<W> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// A lease is used from now on, and kept. What nobody uses ends by itself. Says whether it is to be
-    /// renewed already.
-    pub(crate) fn used(&mut self, id: Id, now: Instant) -> bool {
-        if let Some(alone) = self.alone.as_mut().filter(|alone| alone.is_open(id)) {
-            alone.unused_until = None;
+    /// A lease is used from now on, and kept. What nobody uses ends by itself: nothing is said of what has.
+    /// Otherwise whether it is to be renewed already.
+    pub(crate) fn used(&mut self, id: Id, now: Instant) -> Option<bool> {
+        if id < 0 {
+            let open = self.alone.as_mut().and_then(|alone| alone.open.as_mut());
+            let open = open.filter(|open| open.id == id)?;
+            (open.is_used, open.until) = (true, self.term.until(now));
+            return Some(false);
         }
         let due = self.term.renewed_after();
-        self.held.get_mut(&id).is_some_and(|held| {
-            held.renewed = true;
-            now.saturating_duration_since(held.since) >= due
-        })
+        let held = self.held.get_mut(&id)?;
+        held.renewed = true;
+        Some(now.saturating_duration_since(held.since) >= due)
     }
 
     /// When the next lease is over that cannot be kept.
     pub(crate) fn over_at(&self) -> Option<Instant> {
-        self.held.values().map(|held| self.until(held.since)).min()
+        let held = self.held.values().map(|held| self.until(held.since));
+        let alone = self.alone.as_ref().and_then(|alone| alone.open.as_ref());
+        held.chain(alone.map(|open| open.until)).min()
     }
 
     /// What could not be kept is over.
     pub(crate) fn expire(&mut self, now: Instant) {
         let term = self.term;
         self.held.retain(|_, held| term.until(held.since) > now);
+        if let Some(alone) = &mut self.alone
+            && let Some(open) = alone.open.take_if(|open| open.until <= now)
+        {
+            let event = if open.is_used {
+                Event::Within(open.id, term.lost)
+            } else {
+                Event::Unsent(open.id)
+            };
+            alone.ended(event, now);
+        }
     }
 
     fn until(&self, since: Instant) -> Instant {
@@ -465,31 +493,18 @@ impl Share {
 // === impl Alone ===
 
 impl Alone {
-    fn is_open(&self, id: Id) -> bool {
-        self.open.as_ref().is_some_and(|(open, _)| *open == id)
-    }
-
-    /// What nobody uses is taken back.
-    fn take_back(&mut self, now: Instant) {
-        if self.unused_until.is_some_and(|until| until <= now) {
-            (self.open, self.unused_until) = (None, None);
-        }
-    }
-
-    fn opens_at(&mut self, heard: Instant, now: Instant) -> Option<Instant> {
-        self.take_back(now);
+    fn opens_at(&self, heard: Instant, now: Instant) -> Option<Instant> {
         if self.returning || !self.agreed {
             return None;
         }
-        if self.open.is_some() {
-            return self.unused_until;
+        if let Some(open) = &self.open {
+            return Some(open.until);
         }
         let at = heard.checked_add(self.share.begins)?.max(self.next);
         (at.max(now) < heard.checked_add(self.share.ends)?).then_some(at)
     }
 
     fn ended(&mut self, event: Event, now: Instant) {
-        (self.open, self.unused_until) = (None, None);
         let later = |span: Duration| now.checked_add(span).unwrap_or(now);
         let (proven, pause) = match event {
             Event::Unsent(_) => return,
@@ -505,16 +520,10 @@ impl Alone {
         self.quiet = Some(after(self.share.forgotten));
     }
 
-    /// Until when the store is not asked, if it is not, where that is known.
-    #[expect(clippy::option_option, reason = "a wait that may have no end")]
-    fn quiet_at(&mut self, now: Instant) -> Option<Option<Instant>> {
-        self.take_back(now);
-        if self.open.is_some() {
-            return Some(self.unused_until);
-        }
-        let quiet = self.quiet.filter(|at| *at > now);
-        self.quiet = quiet;
-        quiet.map(Some)
+    /// Until when the store is not asked, if it is not.
+    fn quiet_at(&mut self, now: Instant) -> Option<Instant> {
+        self.quiet = self.quiet.filter(|at| *at > now);
+        self.open.as_ref().map(|open| open.until).or(self.quiet)
     }
 }
 

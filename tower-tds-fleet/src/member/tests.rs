@@ -1,4 +1,4 @@
-use tokio::time::advance;
+use tokio::{sync::oneshot::error::TryRecvError, time::advance};
 
 use super::*;
 use crate::clock::now;
@@ -120,7 +120,7 @@ async fn a_lease_is_renewed_in_time_and_is_over_when_that_fails_for_long() {
     member.next_waiting();
     // Whether anybody uses it is seen then.
     assert_eq!(waits(&mut member), Some(LEASE / 8));
-    assert!(!member.used(7, now()));
+    assert_eq!(member.used(7, now()), Some(false));
     assert_eq!(waits(&mut member), Some(LEASE / 8));
     for _ in 0..10 {
         advance(LEASE / 8).await;
@@ -139,7 +139,7 @@ async fn a_lease_is_renewed_in_time_and_is_over_when_that_fails_for_long() {
         lease
             .over
             .try_recv()
-            .is_err_and(|error| error == oneshot::error::TryRecvError::Empty)
+            .is_err_and(|error| error == TryRecvError::Empty)
     );
     advance(Duration::from_millis(1)).await;
     member.expire(now());
@@ -147,7 +147,7 @@ async fn a_lease_is_renewed_in_time_and_is_over_when_that_fails_for_long() {
         lease
             .over
             .try_recv()
-            .is_err_and(|error| error == oneshot::error::TryRecvError::Closed)
+            .is_err_and(|error| error == TryRecvError::Closed)
     );
     assert_eq!(member.held(), 0);
 }
@@ -159,7 +159,7 @@ async fn what_the_store_does_not_know_is_not_asked_for_again() {
     let ask = asks(&mut member);
     member.answered(&ask, granted(&[7]), now(), now());
     member.next_waiting();
-    assert!(!member.used(7, now()));
+    assert_eq!(member.used(7, now()), Some(false));
     advance(LEASE / 8).await;
     let ask = asks(&mut member);
     let reply = Reply {
@@ -217,8 +217,12 @@ async fn a_share_begins_when_the_store_withholds_it_and_goes_one_at_a_time() {
     for _ in 0..5 {
         let lease = member.grant_alone(now()).expect("it is its turn");
         member.next_waiting();
-        assert!(!member.used(lease.id, now()));
-        assert_eq!(member.alone_at(now()), None, "one at a time");
+        assert_eq!(member.used(lease.id, now()), Some(false));
+        assert_eq!(
+            member.alone_at(now()),
+            Some(now() + LEASE / 2),
+            "one at a time"
+        );
         advance(Duration::from_millis(80)).await;
         member.ended(Event::Proven(lease.id, Heard::Accepted), now());
         // A tenth of the interval: of twelve in it, two are the counter's.
@@ -243,15 +247,43 @@ async fn back_at_the_store_it_asks_when_what_it_did_without_is_over() {
     member.wait(1, false, false);
     advance(RECOVERY).await;
     let lease = member.grant_alone(now()).expect("it is its turn");
-    assert!(!member.used(lease.id, now()));
+    assert_eq!(member.used(lease.id, now()), Some(false));
     member.is_there(true);
-    assert_eq!(waits(&mut member), None, "its answer is not there");
+    assert_eq!(
+        waits(&mut member),
+        Some(LEASE / 2),
+        "its answer is not there"
+    );
     assert_eq!(member.alone_at(now()), None);
     member.ended(Event::Proven(lease.id, Heard::Accepted), now());
     assert_eq!(waits(&mut member), Some(HOLD * 2));
     advance(HOLD * 2).await;
     let ask = asks(&mut member);
     assert_eq!((ask.want, ask.share, ask.events.len()), (1, 12, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_a_share_that_hangs_is_ended_and_the_next_one_follows() {
+    let mut member = alone();
+    member.wait(1, false, false);
+    advance(RECOVERY).await;
+    let mut lease = member.grant_alone(now()).expect("it is its turn");
+    member.next_waiting();
+    assert_eq!(member.used(lease.id, now()), Some(false));
+    member.wait(2, false, false);
+    advance(LEASE / 2).await;
+    assert_eq!(member.over_at(), Some(now()));
+    member.expire(now());
+    assert_eq!(lease.over.try_recv(), Err(TryRecvError::Closed));
+    // It may be counted for so long.
+    let next = LEASE / 2 + HOLD / 10;
+    assert_eq!(member.alone_at(now()), Some(now() + next));
+    // What its permit says then is nothing new.
+    member.ended(Event::Within(lease.id, LEASE), now());
+    assert_eq!(member.alone_at(now()), Some(now() + next));
+    assert_eq!(member.used(lease.id, now()), None);
+    advance(next).await;
+    assert!(member.grant_alone(now()).is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -285,7 +317,7 @@ async fn a_lease_of_limits_whose_lost_requests_count_for_long_is_renewed_in_time
     let ask = asks(&mut member);
     let lease = member.answered(&ask, granted(&[7]), now(), now()).remove(0);
     member.next_waiting();
-    assert!(!member.used(7, now()));
+    assert_eq!(member.used(7, now()), Some(false));
     let renewed = waits(&mut member).expect("it is kept");
     assert!(now() + renewed * 3 < lease.until, "{renewed:?}");
 }
@@ -299,7 +331,11 @@ async fn a_lease_that_nobody_uses_is_not_kept_and_one_that_is_used_late_is() {
     member.next_waiting();
     advance(LEASE / 8).await;
     assert_eq!(waits(&mut member), Some(IDLE - LEASE / 8), "nobody uses it");
-    assert!(member.used(7, now()), "it is to be renewed at once");
+    assert_eq!(
+        member.used(7, now()),
+        Some(true),
+        "it is to be renewed at once"
+    );
     assert_eq!(asks(&mut member).kept, [7]);
 }
 

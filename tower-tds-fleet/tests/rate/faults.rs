@@ -75,7 +75,7 @@ async fn a_store_that_is_restarted_with_its_data_grants_nothing_either() {
         let mut kept = redis::cmd("HSTRLEN");
         let kept = kept.arg("{test}:quota").arg("numbers");
         let kept: usize = kept.query(&mut store.connection()).expect("a hash");
-        assert_eq!(kept, 32 * 8);
+        assert_eq!(kept, 33 * 8);
     })
     .await;
 }

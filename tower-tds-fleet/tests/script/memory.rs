@@ -105,6 +105,40 @@ fn a_server_that_others_have_stood_in_for_is_not_believed() {
     assert_eq!(ask(&store, one).opens, 0);
 }
 
+/// Two servers that take each other's place again and again, each with what it knew when it was left.
+#[test]
+fn a_server_that_has_stood_in_before_is_believed_no_more_than_the_first_time() {
+    let servers = ["1", "2"].map(|run| {
+        let mut store = Store::new("50 1002000 20000 20040 0 -1 0 31002000");
+        store.run = run.to_owned();
+        store
+    });
+    let (mut clock, mut known) = (BEGIN, 0);
+    for change in 0..6 {
+        let store = &servers[change % 2];
+        store.move_to(clock);
+        let ask = |want, known| {
+            let reply = store.ask_as("1", want, 0, [2, 1, known], &[]);
+            reply.expect("the same limits")
+        };
+        let first = ask(50, known);
+        assert_eq!(
+            (first.granted.len(), first.opens),
+            (0, 31_002_000),
+            "{change}"
+        );
+        // Others come from where this one came from, and it comes again.
+        clock += SECOND;
+        store.move_to(clock);
+        assert_eq!(ask(0, known).opens, 30_002_000);
+        clock += 31 * SECOND;
+        store.move_to(clock);
+        let open = ask(50, first.server);
+        assert_eq!(open.granted.len(), 50, "{change}");
+        known = open.server;
+    }
+}
+
 #[test]
 fn what_is_no_account_is_none() {
     let store = Store::new(DEFAULT);

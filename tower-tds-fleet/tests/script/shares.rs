@@ -40,6 +40,53 @@ fn the_share_of_a_member_that_is_silent_is_withheld() {
     assert_eq!(all(&store, BEGIN + 13 * minutes), 50);
 }
 
+const SECOND: i64 = 1_000_000;
+
+/// A connection that comes for a moment: the member has heard later than the store knows.
+#[test]
+fn a_share_is_withheld_for_as_long_as_its_member_may_use_it() {
+    let store = Store::new(WINDOW);
+    let share = |at: i64, numbers| {
+        store.move_to(BEGIN + at * SECOND);
+        store.ask_as("1", 0, 25, numbers, &[]).expect("its share");
+    };
+    share(5, [3, 2, 0]);
+    share(7, [4, 3, 0]);
+    // Away for two minutes, there for one question, and away again.
+    share(127, [5, 4, 0]);
+    // It may use it until 600 s after that.
+    for at in [150, 655, 661, 727] {
+        assert_eq!(all(&store, BEGIN + at * SECOND), 25, "{at}");
+    }
+    assert_eq!(all(&store, BEGIN + 788 * SECOND), 50);
+}
+
+#[test]
+fn a_share_outlives_other_limits_and_a_restart_with_what_the_store_knew() {
+    let mut store = Store::new(WINDOW);
+    store.ask_with("1", 0, 20, &[]).expect("its share");
+    assert_eq!(all(&store, BEGIN + SECOND), 50);
+    // All others have other limits now, of which the first comes when nobody has kept the old ones for long.
+    store.terms = "40 1002000 20000 20040 0 -1 0 0".to_owned();
+    assert_eq!(all(&store, BEGIN + 70 * SECOND), 40);
+    assert_eq!(all(&store, BEGIN + 91 * SECOND), 20);
+    store.run = "2".to_owned();
+    // By the clock of another machine.
+    assert_eq!(all(&store, 2 * BEGIN), 20);
+    assert_eq!(all(&store, 2 * BEGIN + 500 * SECOND), 20);
+}
+
+#[test]
+fn a_share_that_another_memory_has_agreed_to_is_withheld_from_the_first_question() {
+    let store = Store::new(WINDOW);
+    // It was sent long ago, and its member is alone.
+    let late = store.ask_as("1", 0, 20, [7, 6, 5], &[]).expect("its share");
+    assert!(late.agreed);
+    assert_eq!(all(&store, BEGIN), 30);
+    store.ask_as("1", 0, 20, [8, 7, 5], &[]).expect("its share");
+    assert_eq!(all(&store, BEGIN + SECOND), 50);
+}
+
 #[test]
 fn shares_are_at_most_the_quota_together_and_one_that_is_too_much_is_none() {
     let store = Store::new(WINDOW);

@@ -1,6 +1,6 @@
 //! The script of the leases as Redis runs it, on a clock that stands until it is moved.
 
-use std::cell::Cell;
+use std::{cell::RefCell, collections::HashMap};
 
 use mlua::{Function, Lua, LuaString, Table, Variadic};
 
@@ -67,8 +67,8 @@ pub(crate) struct Store {
     pub(crate) terms: String,
     /// On which rung an account begins.
     pub(crate) rung: u32,
-    /// Of those that are all answered.
-    questions: Cell<i64>,
+    /// How many questions each member has asked, which are all answered.
+    questions: RefCell<HashMap<String, i64>>,
 }
 
 /// One event of a member.
@@ -115,7 +115,7 @@ impl Store {
             run: "1".to_owned(),
             terms: terms.to_owned(),
             rung: 0,
-            questions: Cell::new(0),
+            questions: RefCell::default(),
         };
         store.move_to(1_000_000_000_000);
         store
@@ -148,9 +148,10 @@ impl Store {
         share: i64,
         told: &[Told],
     ) -> Result<Reply, String> {
-        let before = self.questions.get();
-        self.questions.set(before + 1);
-        self.ask_as(member, want, share, [before + 1, before, 0], told)
+        let mut questions = self.questions.borrow_mut();
+        let asked = questions.entry(member.to_owned()).or_default();
+        *asked += 1;
+        self.ask_as(member, want, share, [*asked, *asked - 1, 0], told)
     }
 
     /// A question's number, that of the last that was answered, and by which server.
