@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, Stream};
 use http::{Request, Response, StatusCode};
-use http_body_util::Empty;
+use http_body_util::{Empty, combinators::UnsyncBoxBody};
 use tokio::{
     task::JoinSet,
     time::{Instant, advance, sleep, timeout},
@@ -547,10 +547,22 @@ async fn it_goes_under_and_over_towers_own_limits_with_boxed_errors_between() {
         .await
         .expect("an answer");
     let retried = ServiceBuilder::new()
+        .layer(layer.clone())
         .retry(Never)
-        .layer(layer)
+        .layer(layer.clone())
         .service(inner());
     retried.oneshot(request()).await.expect("an answer");
+    // What may be left out has to answer, and to fail, as what is below it does.
+    let optional = ServiceBuilder::new()
+        .map_response(|answer: Response<PermitBody<_>>| answer.map(UnsyncBoxBody::new))
+        .map_err(BoxError::from)
+        .layer(layer)
+        .into_inner();
+    for optional in [Some(optional), None] {
+        let boxed = inner().map_response(|answer| answer.map(UnsyncBoxBody::new));
+        let stack = ServiceBuilder::new().option_layer(optional).service(boxed);
+        stack.oneshot(request()).await.expect("an answer");
+    }
     advance(ms(1)).await;
 }
 
