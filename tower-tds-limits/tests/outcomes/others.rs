@@ -13,9 +13,11 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, Stream};
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{Empty, combinators::UnsyncBoxBody};
+use hyper_util::rt::TokioIo;
 use tokio::{
+    io::duplex,
     task::JoinSet,
     time::{Instant, advance, sleep, timeout},
 };
@@ -24,7 +26,8 @@ use tower::{
     BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService,
 };
 use tower_tds_limits::{
-    Burst, Error, Limiter, Limits, PermitBody, Proof, Quota, RequestLimitLayer, Rules, WaitCause,
+    Burst, ConnectionLimitLayer, Error, Limiter, Limits, PermitBody, Proof, Quota,
+    RequestLimitLayer, Rules, WaitCause,
 };
 
 use crate::{
@@ -499,22 +502,81 @@ async fn a_hint_of_all_the_seconds_there_are_is_told_and_shuts_no_gate_for_ever(
     assert_eq!(limited.limiter.snapshot().paused_for, None);
 }
 
+/// Whether nothing but this was waited for, and so long by each who did, in milliseconds.
+fn assert_waited(limiter: &Limiter, cause: WaitCause, waits: &[u64]) {
+    let longest = waits.iter().max().copied().unwrap_or_default();
+    let longest = (waits.len(), ms(waits.iter().sum()), ms(longest));
+    for (of, waited) in limiter.snapshot().waits() {
+        let count = usize::try_from(waited.count).expect("few");
+        let expected = if of == cause {
+            longest
+        } else {
+            Default::default()
+        };
+        assert_eq!(
+            (count, waited.total, waited.longest),
+            expected,
+            "{of:?} by {cause:?}"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_was_waited_for_is_counted_by_its_cause() {
-    let in_flight = NonZeroU32::new(2).expect("2 is not zero");
-    let limits = Limits::default().in_flight(in_flight).proof(Proof::Head);
-    let limited = Limited::new(limits, Scripted::new(ms(200), |_| Answer::ok()));
-    limited.calls(6).await;
-    let snapshot = limited.limiter.snapshot();
-    assert_eq!(snapshot.granted, 6);
-    let waited_for = |cause| {
-        let mut waits = snapshot.waits();
-        waits.find(|(of, _)| *of == cause).expect("each cause").1
+    use WaitCause::{Bucket, InFlight, Pace, Pause, Silence, Window};
+    let two = NonZeroU32::new(2).expect("2 is not zero");
+    let rate = |rules| Limits::new(Quota::per_second(two)).rules(rules);
+    let quick = || Scripted::new(ms(200), |_| Answer::ok());
+    // One after the other, so many call at once, and the last of them wait.
+    let waited = async |cause, limits, service, calls: &[usize], waits: &[u64]| {
+        let limited = Limited::new(limits, service);
+        for calls in calls {
+            limited.calls(*calls).await;
+        }
+        assert_waited(&limited.limiter, cause, waits);
+        let granted = usize::try_from(limited.limiter.snapshot().granted).expect("few");
+        assert_eq!(granted, calls.iter().sum());
     };
-    let waited = waited_for(WaitCause::InFlight);
-    assert_eq!((waited.count, waited.longest), (4, ms(400)));
-    assert_eq!(waited.total, ms(200 * 2 + 400 * 2));
-    assert_eq!(waited_for(WaitCause::Pause).count, 0);
+    let limits = Limits::default().in_flight(two).proof(Proof::Head);
+    waited(InFlight, limits, quick(), &[6], &[200, 200, 400, 400]).await;
+    // A quota's second has two milliseconds more, for clocks that drift, and a timer rounds up.
+    let limits = rate(Rules::window());
+    waited(Window, limits, quick(), &[5], &[1_202, 1_202, 2_404]).await;
+    let limits = rate(Rules::window().bucket(Burst::Of(0)));
+    waited(Bucket, limits, quick(), &[2], &[702]).await;
+    let limits = rate(Rules::window().pace(NonZeroU32::MIN));
+    waited(Pace, limits, quick(), &[2], &[700]).await;
+    let (limits, pausing) = (Limits::default(), Scripted::pausing(3));
+    waited(Pause, limits, pausing, &[1, 3], &[3_000, 3_020, 3_020]).await;
+    let refusing = Scripted::refusing(ms(20), 1, Answer::status(423));
+    waited(
+        Silence,
+        Limits::default(),
+        refusing,
+        &[1, 2],
+        &[1_002, 1_002],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_for_a_socket_are_counted() {
+    let one = Limits::default().connections(NonZeroU32::MIN);
+    let limiter = Limiter::new(one);
+    // Whose server has closed already.
+    let pipe = service_fn(async |_: Uri| Ok::<_, io::Error>(TokioIo::new(duplex(1).0)));
+    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(pipe);
+    let mut connects = JoinSet::new();
+    for _ in 0..3 {
+        let connect = connector.clone().oneshot(Uri::from_static("http://a"));
+        connects.spawn(async move {
+            let socket = connect.await.expect("its turn");
+            sleep(ms(200)).await;
+            drop(socket);
+        });
+    }
+    connects.join_all().await;
+    assert_waited(&limiter, WaitCause::Connection, &[200, 400]);
 }
 
 #[tokio::test(start_paused = true)]
