@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit fed full classify guard retry whole whole-without-spans; do
+//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit fed full told told-in-order told-out-of-order waits-60 waits-6000 classify guard retry whole whole-without-spans; do
 //!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
 //! done; done
 //! ```
 //!
 //! The figure is the difference of two counts of calls, divided by it, less the same of `bare`; that of `full`,
-//! a limit of 50 that is, less that of `fed`, the bare service with the same clock. What is cloned for each call, as
+//! a limit of 50 that is, less that of `fed`, the bare service with the same clock. `told-in-order` and `told-out-of-order`
+//! are a limit of 1,000 whose gateway says how long it had each of fifty requests that are under way, less that of `told`.
+//! `waits` is one look of a connect that waits beside so many sockets. What is cloned for each call, as
 //! `oneshot` wants it, is compared with `bare-cloned`. The requests have headers
 //! and room for more, so that no layer pays for the map's first allocation.
 
@@ -17,18 +19,33 @@
     reason = "a bench that cannot be set up must not go on"
 )]
 
-use std::{hint::black_box, num::NonZeroU32, time::Duration};
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    future::{poll_fn, ready},
+    hint::black_box,
+    io,
+    num::NonZeroU32,
+    pin::pin,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use http::Request;
+use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::Full;
+use hyper_util::rt::TokioIo;
 use tds_benches::{Cloned, Echo, call, token, whole};
-use tokio::{runtime::Builder, time::advance};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::advance,
+};
+use tower::{ServiceExt, service_fn};
 use tower_http::auth::AddAuthorizationLayer;
 use tower_layer::Layer;
 use tower_service::Service;
 use tower_tds_errors::{ClassifyLayer, GuardLayer, RetryLayer};
-use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer};
+use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits, Quota, RequestLimitLayer, Served};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -48,6 +65,14 @@ fn main() {
         "limit" => run(limit().layer(Echo::new()), count),
         "fed" => fed(Echo::new(), count),
         "full" => fed(full().layer(Echo::new()), count),
+        "told" => under_way(gateway(|_| 25), count),
+        "told-in-order" => under_way(thousand().layer(gateway(|_| 25)), count),
+        // Fifty in a row are all different.
+        "told-out-of-order" => {
+            under_way(thousand().layer(gateway(|n| n.wrapping_mul(7) % 50)), count)
+        }
+        "waits-60" => waits(60, count),
+        "waits-6000" => waits(6_000, count),
         "classify" => run(ClassifyLayer::new().layer(Echo::new()), count),
         "guard" => run(
             GuardLayer::new().layer(ClassifyLayer::new().layer(Echo::new())),
@@ -74,16 +99,81 @@ fn full() -> RequestLimitLayer {
     RequestLimitLayer::new(Limiter::new(Limits::default()))
 }
 
+/// A thousand a second, whose gateway says for how long it had a request.
+fn thousand() -> RequestLimitLayer {
+    let quota = Quota::per_second(NonZeroU32::new(1_000).expect("a count"));
+    RequestLimitLayer::new(Limiter::new(Limits::new(quota).served(Served::Kong)))
+}
+
+/// Says of its n-th request for how many milliseconds it had it.
+fn gateway(
+    says: fn(u64) -> u64,
+) -> impl Service<Request<Full<Bytes>>, Response = Response<Full<Bytes>>, Error = Infallible> {
+    let mut calls = 0_u64;
+    service_fn(move |request: Request<Full<Bytes>>| {
+        calls = calls.wrapping_add(1);
+        let mut response = Response::new(request.into_body());
+        let said = HeaderValue::from(says(calls));
+        response
+            .headers_mut()
+            .insert("x-kong-upstream-latency", said);
+        ready(Ok(response))
+    })
+}
+
+fn paused() -> Runtime {
+    let mut runtime = Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build();
+    runtime.expect("a runtime")
+}
+
+/// With a clock that moves on by 1.02 ms for each call, each of which is answered fifty calls later.
+fn under_way<S>(mut service: S, count: u64)
+where
+    S: Service<Request<Full<Bytes>>, Error: std::fmt::Debug>,
+{
+    paused().block_on(async {
+        let mut calls = VecDeque::new();
+        for _ in 0..count {
+            advance(Duration::from_micros(1_020)).await;
+            let readied = poll_fn(|cx| service.poll_ready(cx)).await;
+            readied.expect("it is ready");
+            calls.push_back(Box::pin(service.call(black_box(token::request()))));
+            if calls.len() > 50
+                && let Some(call) = calls.pop_front()
+            {
+                black_box(call.await.expect("an answer"));
+            }
+        }
+    });
+}
+
+/// A connect looks so often whether there is room beside so many sockets.
+fn waits(sockets: u32, count: u64) {
+    let most = NonZeroU32::new(sockets).expect("there are some");
+    let limiter = Limiter::new(Limits::default().connections(most));
+    let empty = |_: Uri| ready(io::Result::Ok(TokioIo::new(tokio::io::empty())));
+    let connector = ConnectionLimitLayer::new(limiter).layer(service_fn(empty));
+    let connect = || connector.clone().oneshot(Uri::from_static("http://a"));
+    paused().block_on(async {
+        let mut open = Vec::new();
+        for _ in 0..sockets {
+            open.push(connect().await.expect("there is room"));
+        }
+        let mut waiting = pin!(connect());
+        for _ in 0..count {
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(black_box(waiting.as_mut().poll(&mut cx)).is_pending());
+        }
+    });
+}
+
 /// With a clock that moves on by 20.5 ms for each call, so that the window of 50 is always full.
 fn fed<S>(mut service: S, count: u64)
 where
     S: Service<Request<Full<Bytes>>>,
 {
-    let runtime = Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build();
-    runtime.expect("a runtime").block_on(async {
+    paused().block_on(async {
         for _ in 0..count {
             advance(Duration::from_micros(20_500)).await;
             black_box(call(&mut service, black_box(token::request())));

@@ -44,7 +44,7 @@ pub(crate) struct Cli {
 /// What the program is to be.
 #[derive(Debug)]
 pub(crate) enum Role {
-    Service(Config),
+    Service(Box<Config>),
     Relay(SocketAddr, Network),
 }
 
@@ -71,6 +71,6 @@ impl From<Cli> for Role {
         cli.answers.apply(&mut config);
         cli.faults.apply(&mut config);
         cli.running.apply(&mut config);
-        Self::Service(config)
+        Self::Service(Box::new(config))
     }
 }

@@ -34,13 +34,13 @@ pub(crate) async fn answer<B>(
     request: Request<B>,
 ) -> Result<Response<Body>, Error> {
     let head = request.into_parts().0;
-    let strike = lock(&shared.script).call();
-    pause(strike.before_counting).await;
-
     let target = head
         .uri
         .path_and_query()
         .map_or("/", |target| target.as_str());
+    let strike = lock(&shared.script).call(target);
+    pause(strike.before_counting).await;
+
     let (mut entry, verdict) = Entry::count(&shared.gate, &shared.ledger, socket, peer, target);
     pause(strike.before_head).await;
 

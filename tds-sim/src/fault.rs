@@ -37,6 +37,8 @@ pub struct Faults {
     pub before_counting: Delay,
     /// Wait between a data call's being counted and the head of its answer: the service's work.
     pub before_head: Delay,
+    /// The same for the calls whose targets end in this text, in its place.
+    pub before_head_of: Option<(String, Delay)>,
     /// Wait before each piece of the body of a data answer, of at most 16 KiB.
     pub during_body: Delay,
     /// Faults of the data endpoints.

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 
 async fn run(role: cli::Role) -> Result<(), Error> {
     match role {
-        cli::Role::Service(config) => serve(config).await,
+        cli::Role::Service(config) => serve(*config).await,
         cli::Role::Relay(to, network) => relay(to, network).await,
     }
 }

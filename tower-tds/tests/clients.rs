@@ -15,7 +15,9 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, body::Body, extract::State, response::IntoResponse};
+use axum::{
+    Router, body::Body, error_handling::HandleErrorLayer, extract::State, response::IntoResponse,
+};
 use bytes::Bytes;
 use http::{
     HeaderValue, Request, Response, StatusCode, Uri,
@@ -48,10 +50,12 @@ use tower_http::{
     set_header::SetRequestHeaderLayer, timeout::TimeoutLayer, trace::TraceLayer,
 };
 use tower_tds::{
-    Client, Credentials, Deadline, Error, Kind, Limits, Reqwest,
+    Client, Credentials, Deadline, Error, Kind, Limiter, Limits, Quota, Reqwest,
     layers::{
         errors::RetryLayer,
-        limits::{Background, ConnectionLimit, ConnectionLimitLayer},
+        limits::{
+            self, Background, ConnectionLimit, ConnectionLimitLayer, RequestLimitLayer, Rules,
+        },
     },
 };
 
@@ -532,4 +536,25 @@ async fn as_a_proxy_in_axum() {
         get("/no").await.expect("an answer").status(),
         StatusCode::NOT_FOUND
     );
+}
+
+#[tokio::test]
+async fn as_a_layer_of_an_axum_router() {
+    let limits = Limits::new(Quota::per_second(NonZeroU32::MIN)).rules(Rules::window());
+    let limiter = Limiter::new(limits);
+    let limit = RequestLimitLayer::new(limiter.clone()).max_wait(Duration::ZERO);
+    let told = |error: limits::Error<Infallible>| {
+        ready((StatusCode::SERVICE_UNAVAILABLE, error.to_string()))
+    };
+    let layers = ServiceBuilder::new()
+        .layer(HandleErrorLayer::new(told))
+        .layer(limit);
+    let app = Router::new().fallback(|| ready("data")).layer(layers);
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let answer = app.clone().oneshot(Request::new(Body::empty())).await;
+        seen.push(answer.expect("an answer").status());
+    }
+    assert_eq!(seen, [StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE]);
+    assert_eq!(limiter.snapshot().granted, 1);
 }

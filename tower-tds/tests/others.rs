@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 use http::Request;
 use http_body_util::BodyExt;
 use tds_sim::{Config, DataFault, Faults, Scripted, Server, When};
-use tokio::{sync::RwLock, task::JoinSet, time::sleep};
+use tokio::{task::JoinSet, time::sleep};
 use tower::ServiceExt;
 use tower_tds::{Client, Credentials, RequestBody};
 
@@ -20,18 +20,16 @@ struct Called {
     server: Arc<Server>,
     client: Client,
     calls: JoinSet<()>,
-    /// Held by each caller while it asks; whoever writes has them wait before their next call.
-    gate: Arc<RwLock<()>>,
 }
 
 // === impl Called ===
 
 impl Called {
-    /// So many call without a pause, and are answered after this time.
-    async fn by(callers: usize, answered_after: Duration) -> Self {
+    /// So many call without a pause, and the service is like this.
+    async fn by(callers: usize, faults: Faults) -> Self {
         let server = Server::start(Config::default()).await;
         let server = Arc::new(server.expect("loopback has free ports"));
-        server.sim().set_faults(slow(answered_after));
+        server.sim().set_faults(faults);
         let credentials = Credentials::new(server.client_id(), server.client_secret());
         let credentials = credentials.expect("the simulator's are usable");
         let client = Client::builder(server.auth_url(), server.base_url(), credentials)
@@ -42,14 +40,11 @@ impl Called {
             server,
             client,
             calls: JoinSet::new(),
-            gate: Arc::default(),
         };
         for _ in 0..callers {
-            let (gate, client) = (Arc::clone(&called.gate), called.client.clone());
-            let url = called.url("quick");
+            let (client, url) = (called.client.clone(), called.url("quick"));
             called.calls.spawn(async move {
                 loop {
-                    drop(gate.read().await);
                     get(client.clone(), url.clone()).await;
                 }
             });
@@ -82,13 +77,8 @@ impl Called {
         (0..seconds).map(of).collect()
     }
 
-    /// Makes ten calls that are answered after this time, while the others wait for their turn.
-    async fn ten_slow(&mut self, answered_after: Duration, usual: Duration) -> Duration {
-        let gate = Arc::clone(&self.gate);
-        let others_wait = gate.write().await;
-        // Whatever is in flight is answered.
-        sleep(usual * 3).await;
-        self.server.sim().set_faults(slow(answered_after));
+    /// Makes ten slow calls. Gives when the last of them came.
+    async fn ten_slow(&mut self) -> Duration {
         for _ in 0..10 {
             let call = get(self.client.clone(), self.url("slow"));
             self.calls.spawn(call);
@@ -96,19 +86,14 @@ impl Called {
         while self.arrivals("slow").len() < 10 {
             sleep(Duration::from_millis(10)).await;
         }
-        self.server.sim().set_faults(slow(usual));
-        drop(others_wait);
-        self.arrivals("slow")
-            .into_iter()
-            .max()
-            .expect("there are ten")
+        let last = self.arrivals("slow").into_iter().max();
+        last.expect("there are ten")
     }
 }
 
-fn slow(answered_after: Duration) -> Faults {
+fn slow(answered_after: &str) -> Faults {
     let mut faults = Faults::default();
-    let text = format!("{}ms", answered_after.as_millis());
-    faults.before_head = text.parse().expect("a fixed delay");
+    faults.before_head = answered_after.parse().expect("a fixed delay");
     faults
 }
 
@@ -121,50 +106,45 @@ async fn get(client: Client, url: String) {
     }
 }
 
-/// Ten heads that come after so long: the others have half of the rate from the second second on.
-async fn beside_ten_heads(after: Duration) {
-    let usual = Duration::from_millis(80);
-    let mut called = Called::by(10, usual).await;
+/// Ten heads that come after so long: the others have half of the rate from the second second on, and when the heads
+/// are there.
+async fn beside_ten_heads(after: &str) {
+    let mut faults = slow("80ms");
+    faults.before_head_of = Some((String::from("slow"), after.parse().expect("a fixed delay")));
+    let mut called = Called::by(10, faults).await;
     sleep(Duration::from_secs(2)).await;
-    let begin = called.ten_slow(after, usual).await;
-    sleep(Duration::from_secs(9)).await;
-    let seconds = called.by_second(begin, 8);
+    let begin = called.ten_slow().await;
+    sleep(Duration::from_secs(15)).await;
+    let seconds = called.by_second(begin, 14);
     assert!(seconds.iter().skip(1).all(|n| *n >= 25), "{seconds:?}");
-    let refused = called
-        .server
-        .ledger()
-        .summary()
-        .by_status
-        .get(&423)
-        .copied();
-    assert_eq!(refused.unwrap_or_default(), 0);
+    let ledger = called.server.ledger().summary();
+    assert_eq!(ledger.by_status.get(&423), None);
 }
 
 #[tokio::test]
 async fn ten_slow_heads_leave_the_others_half_of_the_rate_from_the_second_second_on() {
-    beside_ten_heads(Duration::from_secs(12)).await;
+    beside_ten_heads("12s").await;
 }
 
 #[tokio::test]
 async fn ten_heads_that_never_come_leave_as_much() {
-    beside_ten_heads(Duration::from_secs(3_600)).await;
+    beside_ten_heads("3600s").await;
 }
 
 #[tokio::test]
 async fn connections_that_are_reset_for_a_moment_leave_what_the_window_leaves() {
-    let usual = Duration::from_millis(50);
-    let called = Called::by(30, usual).await;
+    let called = Called::by(30, slow("50ms")).await;
     sleep(Duration::from_secs(2)).await;
-    let mut faults = slow(usual);
+    let mut faults = slow("50ms");
     faults
         .data
         .push(Scripted::new(DataFault::ResetHead, When::Always));
     called.server.sim().set_faults(faults);
     sleep(Duration::from_millis(400)).await;
-    called.server.sim().set_faults(slow(usual));
+    called.server.sim().set_faults(slow("50ms"));
     let last = called.arrivals("quick").into_iter().max();
     let begin = last.expect("there were some") + Duration::from_secs(2);
-    sleep(Duration::from_secs(9)).await;
-    let seconds = called.by_second(begin, 6);
+    sleep(Duration::from_secs(13)).await;
+    let seconds = called.by_second(begin, 10);
     assert!(seconds.iter().all(|n| *n >= 15), "{seconds:?}");
 }

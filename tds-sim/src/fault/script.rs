@@ -85,13 +85,16 @@ impl Script {
         self.burst = None;
     }
 
-    /// What strikes the next data call.
-    pub(crate) fn call(&mut self) -> Strike {
+    /// What strikes the next data call, which is for this target.
+    pub(crate) fn call(&mut self, target: &str) -> Strike {
         let at = self.clock.now();
+        let own = self.faults.before_head_of.as_ref();
+        let own = own.filter(|(end, _)| target.ends_with(end));
+        let before_head = own.map_or(self.faults.before_head, |(_, delay)| *delay);
         self.calls = self.calls.saturating_add(1);
         let mut strike = Strike {
             before_counting: self.faults.before_counting.sample(at, &mut self.rng),
-            before_head: self.faults.before_head.sample(at, &mut self.rng),
+            before_head: before_head.sample(at, &mut self.rng),
             head: None,
             body: BodyFaults {
                 fault: None,

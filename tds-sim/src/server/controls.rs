@@ -85,6 +85,7 @@ fn faults(fields: &Fields<'_>) -> Result<Faults, Refused> {
     Ok(Faults {
         before_counting: delay("delay-counting")?,
         before_head: delay("delay-head")?,
+        before_head_of: None,
         during_body: delay("delay-body")?,
         data: fields
             .all("fault")

@@ -218,13 +218,11 @@ impl Connections {
     pub(super) fn settle(&mut self, key: SocketKey, now: Instant) -> Option<Waker> {
         let socket = self.sockets.get(&key).filter(|socket| socket.has_news())?;
         let (was, rest, condemned) = (socket.state, socket.usage.rest(), socket.condemned);
-        self.set_state(
-            key,
-            rest.map_or(State::Busy, |rest| State::Idle {
-                rest,
-                from: now.checked_add(rest.grace()).unwrap_or(now),
-            }),
-        );
+        let next = rest.map_or(State::Busy, |rest| State::Idle {
+            rest,
+            from: self.idle_from(rest, now),
+        });
+        self.set_state(key, next);
         // A new one is its own request's.
         let was_free = match was {
             State::Leaving { .. } => true,
@@ -315,19 +313,20 @@ impl Connections {
         self.coming.len()
     }
 
+    /// From when on one that rests since `now` may be asked to leave: at once if whoever waits was passed over.
+    fn idle_from(&mut self, rest: Rest, now: Instant) -> Instant {
+        let at_once = rest == Rest::Free && self.waiting.is_passed_over(now);
+        if at_once && self.coming(now) == 0 {
+            return now;
+        }
+        now.checked_add(rest.grace()).unwrap_or(now)
+    }
+
     /// The socket that has been idle for longest, if that is long enough at `now`.
-    fn next_to_leave(&mut self, now: Instant) -> Option<SocketKey> {
+    fn next_to_leave(&self, now: Instant) -> Option<SocketKey> {
         // They are in the order in which they may be asked.
-        if let Some(((from, key), _)) = self.idle.first_key_value()
-            && *from <= now
-        {
-            return Some(*key);
-        }
-        if !self.waiting.is_passed_over(now) || self.coming(now) > 0 {
-            return None;
-        }
-        let mut free = self.idle.iter().filter(|(_, rest)| **rest == Rest::Free);
-        free.next().map(|((_, key), _)| *key)
+        let ((from, key), _) = self.idle.first_key_value()?;
+        (*from <= now).then_some(*key)
     }
 
     /// Asks the socket to leave, unless a request has come first.
@@ -383,7 +382,6 @@ impl Limit for Connections {
             self.refusals.lowered_until(now),
             self.idle.range(after..).next().map(|((at, _), _)| *at),
             self.coming.range(after..).next().map(|(at, _)| *at),
-            self.waiting.passed_over_from(now),
         ];
         match times.into_iter().flatten().min() {
             Some(at) => Opens::At(at),

@@ -73,13 +73,7 @@ impl Waiting {
     /// Whether that was not the first one's own socket: then it would have left.
     pub(super) fn is_passed_over(&self, now: Instant) -> bool {
         let long = |since| now.saturating_duration_since(since) >= HANDED_ON;
-        self.passed_over.is_some_and(long)
-    }
-
-    /// When it will have been passed over, if that is after `now`.
-    pub(super) fn passed_over_from(&self, now: Instant) -> Option<Instant> {
-        let from = self.passed_over?.checked_add(HANDED_ON)?;
-        (from > now).then_some(from)
+        self.count > 0 && self.passed_over.is_some_and(long)
     }
 }
 

@@ -281,6 +281,22 @@ async fn a_server_that_is_slow_to_close_is_waited_for() {
     assert_eq!(server.peak_sockets(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_closes_is_waited_for_no_longer_than_thirty_seconds() {
+    let net = Net::of(["a"]);
+    let limiter = limiter(1);
+    let client = net_client(&net, &limiter);
+    let a = net.server("a");
+    get(client.clone(), a.uri()).await.expect("an answer");
+    a.close_slowly();
+    drop(client);
+    a.seen_ends(1).await;
+    tokio::time::sleep(Duration::from_secs(29)).await;
+    assert_eq!(limiter.snapshot().connections, 1);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!((limiter.snapshot().connections, a.open_sockets()), (0, 1));
+}
+
 #[tokio::test]
 async fn connects_that_nobody_waits_for_end_and_open_no_socket() {
     // No request limit in front: most of a thousand requests begin to connect, wait, and are

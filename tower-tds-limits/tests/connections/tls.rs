@@ -325,8 +325,8 @@ async fn a_request_that_meets_a_socket_which_leaves_is_not_lost() {
     }
 }
 
-/// A proxy that opens tunnels, and counts them.
-async fn proxy() -> (Uri, Arc<Counts>) {
+/// A proxy that opens tunnels, or refuses to and closes a tenth of a second later, and counts them.
+async fn proxy(opens: bool) -> (Uri, Arc<Counts>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let counts = Arc::<Counts>::default();
@@ -345,11 +345,19 @@ async fn proxy() -> (Uri, Arc<Counts>) {
                 counts.requests.fetch_add(1, SeqCst);
                 let head = String::from_utf8(head).expect("text");
                 let host = head.split(' ').nth(1).expect("a host");
-                let mut upstream = TcpStream::connect(host).await.expect("it listens");
-                let answer = b"HTTP/1.1 200 OK\r\n\r\n";
-                socket.write_all(answer).await.expect("an open socket");
-                // However it ends, it has ended.
-                let _ended = copy_bidirectional(&mut socket, &mut upstream).await;
+                let status = if opens { "200 OK" } else { "403 Forbidden" };
+                let answer = format!("HTTP/1.1 {status}\r\n\r\n");
+                socket
+                    .write_all(answer.as_bytes())
+                    .await
+                    .expect("an open socket");
+                if opens {
+                    let mut upstream = TcpStream::connect(host).await.expect("it listens");
+                    // However it ends, it has ended.
+                    let _ended = copy_bidirectional(&mut socket, &mut upstream).await;
+                } else {
+                    sleep(Duration::from_millis(100)).await;
+                }
                 counts.open.fetch_sub(1, SeqCst);
             });
         }
@@ -358,16 +366,26 @@ async fn proxy() -> (Uri, Arc<Counts>) {
     (uri, counts)
 }
 
+/// A client of one connection whose tunnels a proxy counts.
+async fn tunnelled(
+    servers: &[&TlsServer],
+    opens: bool,
+) -> (
+    Tracked<HttpsConnector<Tunnel<ConnectionLimit<HttpConnector>>>>,
+    Arc<Counts>,
+) {
+    let (proxy, counts) = proxy(opens).await;
+    let tunnel = Tunnel::new(proxy, limited(&limiter(1)));
+    (pool(tls(servers, tunnel)), counts)
+}
+
 #[tokio::test]
 async fn the_limit_stands_under_a_proxys_tunnel_and_tls_above_both() {
     let (a, b) = (
         TlsServer::start(Act::Answer).await,
         TlsServer::start(Act::Answer).await,
     );
-    let (proxy, counts) = proxy().await;
-    let limiter = limiter(1);
-    let tunnel = Tunnel::new(proxy, limited(&limiter));
-    let client = pool(tls(&[&a, &b], tunnel));
+    let (client, counts) = tunnelled(&[&a, &b], true).await;
     for _ in 0..2 {
         for server in [&a, &b] {
             for _ in 0..2 {
@@ -380,6 +398,29 @@ async fn the_limit_stands_under_a_proxys_tunnel_and_tls_above_both() {
     assert_eq!(counts.most.load(SeqCst), 1);
     assert_eq!(counts.requests.load(SeqCst), 4);
     assert_eq!((a.requests(), b.requests()), (4, 4));
+}
+
+/// One tunnel at a time, as the proxy counts, whoever says that it has ended.
+#[tokio::test]
+async fn a_tunnel_that_is_refused_or_ends_keeps_its_permit_until_the_proxy_has_closed() {
+    let mut seen = Vec::new();
+    let ends = [
+        (false, Act::Answer),
+        (true, Act::Refuse),
+        (true, Act::Notify),
+    ];
+    for (opens, act) in ends {
+        let server = TlsServer::start(act).await;
+        let (client, counts) = tunnelled(&[&server], opens).await;
+        for _ in 0..3 {
+            let body = get(client.clone(), server.uri.clone()).await;
+            assert_eq!(body.is_ok(), act == Act::Notify, "{act:?}: {body:?}");
+            // The client has read the close_notify by then.
+            sleep(Duration::from_millis(50)).await;
+        }
+        seen.push([&counts.most, &counts.requests].map(|count| count.load(SeqCst)));
+    }
+    assert_eq!(seen, [[1, 3]; 3]);
 }
 
 /// Enough for some hundred of them to meet a socket that is about to leave.

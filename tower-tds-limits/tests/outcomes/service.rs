@@ -75,6 +75,10 @@ impl Scripted {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.arrivals.clone()
     }
+
+    pub(crate) fn by_second(&self, begin: Instant, seconds: usize) -> Vec<usize> {
+        by_second(&self.arrivals(), begin, seconds)
+    }
 }
 
 impl Service<Request<Empty<Bytes>>> for Scripted {
@@ -143,4 +147,16 @@ impl Answer {
 
 pub(crate) fn request() -> Request<Empty<Bytes>> {
     Request::new(Empty::new())
+}
+
+/// How many came in each second from `begin` on.
+pub(crate) fn by_second(arrivals: &[Instant], begin: Instant, seconds: usize) -> Vec<usize> {
+    let mut counts = vec![0; seconds];
+    for at in arrivals.iter().filter(|at| **at >= begin) {
+        let second = usize::try_from((*at - begin).as_secs()).unwrap_or(usize::MAX);
+        if let Some(count) = counts.get_mut(second) {
+            *count += 1;
+        }
+    }
+    counts
 }

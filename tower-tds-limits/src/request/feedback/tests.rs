@@ -1,9 +1,20 @@
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "an overflow in a test is a failed test"
+)]
+
 use std::convert::Infallible;
 
 use http::HeaderValue;
+use proptest::prelude::*;
+use tokio::time::Instant;
 
 use super::*;
-use crate::ReadResponse;
+use crate::{
+    ReadResponse, Served,
+    credential::Pause,
+    queue::{Limit, Line, Opens},
+};
 
 fn read(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {
     let mut response = Response::new(());
@@ -94,5 +105,62 @@ impl std::fmt::Display for Nested {
 impl std::error::Error for Nested {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.0)
+    }
+}
+
+/// Whatever can stand in a header, and what looks like a number, a date or a metric.
+fn hostile() -> impl Strategy<Value = HeaderValue> {
+    let bytes = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..40),
+        "[-+0-9.eE,;= ]{0,40}".prop_map(String::into_bytes),
+        any::<f64>().prop_map(|number| number.to_string().into_bytes()),
+        // Up to the year 9999.
+        (0..253_402_300_800_u64).prop_map(|since| {
+            let date = SystemTime::UNIX_EPOCH + Duration::from_secs(since);
+            httpdate::fmt_http_date(date).into_bytes()
+        }),
+        r#"(a|b|up);?(dur=|desc=)"?[-0-9.eEinfNa]{0,20}"?"#.prop_map(String::into_bytes),
+    ];
+    let sent = |bytes: Vec<u8>| HeaderValue::from_bytes(&bytes).ok();
+    bytes.prop_filter_map("it cannot be sent", sent)
+}
+
+proptest! {
+    /// A 429 shuts the gate for a second to a minute, whatever it and its `Date` say, and is told for a year at most.
+    #[test]
+    fn no_wait_that_can_be_sent_shuts_a_gate_for_longer_than_a_minute(
+        waits in prop::collection::vec(hostile(), 0..3),
+        date in prop::option::of(hostile()),
+    ) {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        for wait in waits {
+            response.headers_mut().append(header::RETRY_AFTER, wait);
+        }
+        response.headers_mut().extend(date.map(|date| (header::DATE, date)));
+        let read = ReadStatus.read(Ok::<_, &Infallible>(&response));
+        let Outcome::QuotaExceeded(hint) = read else {
+            panic!("a 429 is about the quota")
+        };
+        let (mut pause, now) = (Pause::new(), Instant::now());
+        let wait = pause.refuse(now, hint, None).expect("it begins");
+        prop_assert!((1..=60).contains(&wait.as_secs()), "{wait:?}");
+        prop_assert_eq!(pause.opens(Line::Back, now + wait), Opens::Now);
+        let year = Duration::from_secs(366 * 86_400);
+        prop_assert!(pause.told().is_none_or(|told| told <= now + year));
+    }
+
+    /// A gateway's time is no longer than a day, whatever it says.
+    #[test]
+    fn no_time_that_can_be_sent_is_longer_than_a_day(value in hostile()) {
+        for (name, served) in [
+            ("x-kong-upstream-latency", Served::Kong),
+            ("x-envoy-upstream-service-time", Served::Envoy),
+            ("server-timing", Served::ServerTiming("up")),
+        ] {
+            let headers = HeaderMap::from_iter([(name.parse().expect("a name"), value.clone())]);
+            let read = served.read(&headers);
+            prop_assert!(read.is_none_or(|read| read.as_secs() <= 86_400), "{read:?}");
+        }
     }
 }

@@ -25,9 +25,29 @@ fn what_a_gateway_says_is_read_in_milliseconds() {
 
 #[test]
 fn what_is_no_time_is_no_proof() {
-    for value in ["-1", "NaN", "inf", "1e300", "", "soon", "86400001", "0x10"] {
+    let digits = "9".repeat(400);
+    for value in [
+        "-1",
+        "-1e-300",
+        "NaN",
+        "-NaN",
+        "inf",
+        "-inf",
+        "1e300",
+        "1e400",
+        &digits[..21],
+        &digits,
+        "",
+        "soon",
+        "86400001",
+        "0x10",
+    ] {
         assert_eq!(kong(&[value]), None, "{value}");
+        let timing = headers("server-timing", &[&format!("up;dur={value}")]);
+        assert_eq!(Served::ServerTiming("up").read(&timing), None, "{value}");
     }
+    assert_eq!(kong(&["-0"]), Some(Duration::ZERO));
+    assert_eq!(kong(&["1e-400"]), Some(Duration::ZERO));
     assert_eq!(kong(&["1", "2"]), None, "nobody knows whose");
     assert_eq!(kong(&[]), None);
 }
