@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use hyper_util::client::legacy::connect::HttpConnector;
 use tonic::{
     body::Body,
-    transport::{Channel, Endpoint},
+    transport::{Certificate, Channel, ClientTlsConfig, Endpoint},
 };
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
@@ -25,6 +25,16 @@ fn channel(server: &Server, limiter: &Limiter) -> Channel {
     Endpoint::from(server.uri())
         .connect_timeout(Duration::from_millis(200))
         .connect_with_connector_lazy(connector)
+}
+
+/// Under TLS of tonic's own.
+fn tls_channel(server: &Server, limiter: &Limiter) -> Channel {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(server.pem()));
+    let endpoint = Endpoint::from(server.uri()).tls_config(tls);
+    let endpoint = endpoint.expect("a certificate");
+    endpoint.connect_with_connector_lazy(ConnectionLimitLayer::new(limiter.clone()).layer(tcp))
 }
 
 type Response = http::Response<Body>;
@@ -73,6 +83,27 @@ async fn tonic_channels_share_the_limit() {
     let response = send(three, server.uri()).await;
     read(response.expect("there is room")).await;
     assert_eq!(server.peak_sockets(), 2);
+}
+
+#[tokio::test]
+async fn tonics_own_tls_is_made_above_the_limit() {
+    let server = Server::start().await;
+    let limiter = Limiter::new(Limits::default().connections(count(1)));
+    let channel = tls_channel(&server, &limiter);
+    server.refuse_handshakes(true);
+    for _ in 0..3 {
+        let refused = send(channel.clone(), server.uri()).await;
+        refused.expect_err("no handshake succeeds");
+    }
+    server.refuse_handshakes(false);
+    for _ in 0..3 {
+        let response = send(channel.clone(), server.uri()).await;
+        read(response.expect("an answer")).await;
+    }
+    drop(channel);
+    let next = send(tls_channel(&server, &limiter), server.uri()).await;
+    read(next.expect("there is room")).await;
+    assert_eq!((server.peak_sockets(), server.opened_sockets()), (1, 5));
 }
 
 /// tonic's bodies can neither be cloned nor shared between threads.

@@ -6,9 +6,10 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     },
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -17,14 +18,14 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rcgen::CertifiedKey;
+use rcgen::{Certificate, CertifiedKey};
 use rustls::{
     ServerConfig,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::TcpListener,
     sync::watch,
 };
@@ -34,11 +35,12 @@ pub(crate) const BODY: &str = "bus 307";
 
 pub(crate) struct Server {
     uri: Uri,
-    certificate: CertificateDer<'static>,
+    certificate: Certificate,
     counts: Arc<Counts>,
 }
 
 struct Counts {
+    refuses: AtomicBool,
     requests: AtomicU32,
     peak_sockets: AtomicU32,
     /// Opened, and closed.
@@ -68,7 +70,7 @@ impl Server {
         Self::listen("http", None, certificate).await
     }
 
-    fn tls() -> (TlsAcceptor, CertificateDer<'static>) {
+    fn tls() -> (TlsAcceptor, Certificate) {
         let CertifiedKey { cert, signing_key } =
             rcgen::generate_simple_self_signed([String::from("localhost")]).expect("a certificate");
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
@@ -79,14 +81,10 @@ impl Server {
             .with_single_cert(vec![cert.der().clone()], key)
             .expect("they belong together");
         tls.alpn_protocols = vec![b"h2".to_vec()];
-        (TlsAcceptor::from(Arc::new(tls)), cert.der().clone())
+        (TlsAcceptor::from(Arc::new(tls)), cert)
     }
 
-    async fn listen(
-        scheme: &str,
-        tls: Option<TlsAcceptor>,
-        certificate: CertificateDer<'static>,
-    ) -> Self {
+    async fn listen(scheme: &str, tls: Option<TlsAcceptor>, certificate: Certificate) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
         let server = Self::new(&format!("{scheme}://localhost:{port}/"), certificate);
@@ -99,6 +97,7 @@ impl Server {
                 tokio::spawn(async move {
                     match tls {
                         None => serve(socket, counts).await,
+                        Some(_) if counts.refuses.load(SeqCst) => refuse(socket).await,
                         Some(tls) => {
                             if let Ok(stream) = tls.accept(socket).await {
                                 serve(stream, counts).await;
@@ -111,11 +110,12 @@ impl Server {
         server
     }
 
-    fn new(uri: &str, certificate: CertificateDer<'static>) -> Self {
+    fn new(uri: &str, certificate: Certificate) -> Self {
         Self {
             uri: uri.parse().expect("a URI"),
             certificate,
             counts: Arc::new(Counts {
+                refuses: AtomicBool::new(false),
                 requests: AtomicU32::new(0),
                 peak_sockets: AtomicU32::new(0),
                 sockets: watch::Sender::new((0, 0)),
@@ -130,6 +130,11 @@ impl Server {
         format!("{}held", self.uri).parse().expect("a URI")
     }
 
+    /// From now on refuses handshakes, and closes a tenth of a second later, or takes them again.
+    pub(crate) fn refuse_handshakes(&self, refuses: bool) {
+        self.counts.refuses.store(refuses, SeqCst);
+    }
+
     /// Sends what is held back.
     pub(crate) fn release(&self) {
         self.counts.held.send_replace(false);
@@ -140,7 +145,11 @@ impl Server {
     }
 
     pub(crate) fn certificate(&self) -> CertificateDer<'static> {
-        self.certificate.clone()
+        self.certificate.der().clone()
+    }
+
+    pub(crate) fn pem(&self) -> String {
+        self.certificate.pem()
     }
 
     pub(crate) fn requests(&self) -> u32 {
@@ -203,6 +212,14 @@ impl Counts {
             Full::from(BODY).boxed()
         })
     }
+}
+
+async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S) {
+    socket.read_u8().await.expect("a handshake");
+    // RFC 8446, section 6: a record with an alert, fatal, handshake_failure.
+    let alert = socket.write_all(&[21, 3, 3, 0, 2, 2, 40]).await;
+    alert.expect("an open socket");
+    tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
 async fn serve<S>(socket: S, counts: Arc<Counts>)
