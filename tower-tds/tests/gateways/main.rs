@@ -65,12 +65,9 @@ async fn briefly(gateway: Kind, load: Load, ways: &[Way]) {
 /// most `b + 1` are unproven at once. If they were all refused, then within 20 ms of accepted ones
 /// that are proven; but the last of `b + 1` is sent 20 ms after each proof, when the bucket is
 /// empty. So at most `b` of those are refused that are unproven when the first 423 comes back, and
-/// by then no other was. The default has `b = 9` while answers are quick: 9 refused. After the
-/// silence the ladder allows one at a time for ten answers and then `b = 1`: 1 refused. Below that
-/// it is one at a time, which nginx accepts: 10 altogether.
-///
-/// nginx reads its clock once a turn of its loop, so on a busy machine what comes 20 ms later may
-/// come at the same time to it: one more in each of the two episodes.
+/// by then no other was. The default has `b = 9` while answers are quick: 9 refused, which are one
+/// step down. After the silence the ladder allows one at a time for ten answers and then two, and
+/// three refusals lead to one at a time, which nginx accepts: 12 altogether.
 async fn slower_once_refused(way: Way, calls: u32) -> Option<Seen> {
     let scenario = Scenario {
         gateway: Kind::Nginx { burst: 0 },
@@ -80,7 +77,7 @@ async fn slower_once_refused(way: Way, calls: u32) -> Option<Seen> {
     };
     let seen = scenario.run().await?;
     assert!(seen.lost.is_empty(), "{seen}: {:?}", seen.lost);
-    assert!(seen.log.count(423) <= 10 + 2, "{seen}");
+    assert!(seen.log.count(423) <= 9 + 3, "{seen}");
     // Between the two episodes there are those accepted while the first 423 was on its way back,
     // and ten: however slow the machine is, the ladder has settled.
     assert!(seen.log.accepted_until_last(423) <= 60, "{seen}");
@@ -297,8 +294,6 @@ async fn the_whole_of_nginx_without_a_burst() {
     for way in ALL {
         let seen = slower_once_refused(way, Load::Small.calls()).await;
         let seen = seen.expect("the whole set needs both");
-        // On a machine that does nothing else, the clocks are as good as they can be.
-        assert!(seen.log.count(423) <= 10, "{seen}");
         assert!(seen.log.millis_until_last(423) <= 5_000, "{seen}");
     }
 }
