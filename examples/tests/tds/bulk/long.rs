@@ -11,10 +11,27 @@ use crate::{
     upstream::{Upstream, answer},
 };
 
+/// Twenty times fifty: the last of them goes out nineteen seconds after the first, and a fifth more is allowed. On a machine that
+/// does other things too one of three runs has to be as quick; nothing is refused in any.
 #[tokio::test]
-#[ignore = "20 s"]
+#[ignore = "20 s, and three times that beside other work"]
 async fn a_thousand_files_take_what_the_limit_makes_them_take() {
-    let bench = Bench::new("long-thousand", Config::default()).await;
+    let mut took = Vec::new();
+    while took.len() < 3
+        && took
+            .iter()
+            .all(|took| *took > Duration::from_secs(19) * 6 / 5)
+    {
+        took.push(a_thousand_files(took.len()).await);
+    }
+    writeln!(std::io::stdout(), "1,000 files: {took:?} of 19 s").expect("somebody reads");
+    let best = took.iter().min().expect("a run");
+    assert!(*best <= Duration::from_secs(19) * 6 / 5, "{took:?}");
+}
+
+/// By the ledger, from the first call to the last.
+async fn a_thousand_files(run: usize) -> Duration {
+    let bench = Bench::new(&format!("long-thousand-{run}"), Config::default()).await;
     ended(&output(bench.bulk(&lives(1_000), &[])).await, 0);
     for n in 0..1_000 {
         let name = format!("bus-{n}");
@@ -26,13 +43,9 @@ async fn a_thousand_files_take_what_the_limit_makes_them_take() {
     assert_eq!((seen.token_posts, seen.data_calls), (1, 1_000));
     assert_eq!(seen.by_status, [(200, 1_000)].into());
     assert!(seen.largest_second <= 50, "{seen:?}");
-    // Twenty times fifty: the last of them goes out nineteen seconds after the first.
     let arrivals = ledger.arrivals();
     let (first, last) = (arrivals.first(), arrivals.last());
-    let took = last.expect("a thousand").at - first.expect("a thousand").at;
-    writeln!(std::io::stdout(), "1,000 files: {took:?} of 19 s").expect("somebody reads");
-    // 20.5 s on a machine that does little else; beside other work, no more than that it goes on.
-    assert!(took <= Duration::from_secs(19) * 2, "{took:?}");
+    last.expect("a thousand").at - first.expect("a thousand").at
 }
 
 /// The most memory that a process has had, in units of 1,024 bytes.
