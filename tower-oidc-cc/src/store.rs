@@ -19,7 +19,7 @@ mod stored;
 /// asked before each token request and told after one that succeeded, by the driver alone: no call
 /// that finds a valid token ever waits for it.
 ///
-/// What is behind it may break. A store that fails, takes longer than a second, or holds what is
+/// What is behind it may break. A store that fails, takes longer than two seconds, or holds what is
 /// no token, somebody else's, an expired or a dead one is as good as none: this process asks for
 /// itself, within its own [budget](crate::TokenSourceBuilder::budget). A store sees the token in clear: let nobody
 /// else read it, or encrypt what [`StoredToken::as_bytes`] gives.

@@ -47,7 +47,7 @@ mod seal;
 /// # Times
 ///
 /// A token goes at its expiry, by the store's clock; and one that is still there is believed no
-/// longer than the sealed bytes say, by the clock of this machine. An operation takes 450 ms for a
+/// longer than the sealed bytes say, by the clock of this machine. An operation takes 900 ms for a
 /// connection and as long for each answer; the connection serves for five seconds after its last
 /// answer, which is a flight: the next one, hours later, does not depend on what a firewall or a
 /// restart left of it.
@@ -299,9 +299,9 @@ const PUT: &str = "
 /// The end of the lease, if it is this member's.
 const END: &str = "
     if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end";
-/// For a connection, and for an answer: both fit into the second that tower-oidc-cc gives an
+/// For a connection, and for an answer: both fit into the two seconds that tower-oidc-cc gives an
 /// operation, so that a store that hangs says of itself what is wrong.
-const BOUND: Duration = Duration::from_millis(450);
+const BOUND: Duration = Duration::from_millis(900);
 /// Who waits for another's token looks four times a second; between two flights lie hours.
 const KEPT: Duration = Duration::from_secs(5);
 /// The last byte that is read: 128 KiB are a token of 64 KiB and what stands around it.
