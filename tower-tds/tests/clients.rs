@@ -426,7 +426,7 @@ async fn under_tower_https_layers() {
         .layer(CatchPanicLayer::new())
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,
-            Duration::from_millis(500),
+            Duration::from_secs(3),
         ))
         .layer(SetRequestHeaderLayer::overriding(
             HeaderName::from_static("x-team"),
@@ -454,7 +454,7 @@ async fn under_tower_https_layers() {
     assert_eq!(*teams.lock().expect("no panic under it"), [metro]);
     assert_eq!(get("/panic").await, StatusCode::INTERNAL_SERVER_ERROR);
     let mut faults = Faults::default();
-    faults.before_head = "1s".parse().expect("a delay");
+    faults.before_head = "5s".parse().expect("a delay");
     server.sim().set_faults(faults);
     assert_eq!(get(PATH).await, StatusCode::GATEWAY_TIMEOUT);
     // What it left goes on to its answer, and then holds nothing.

@@ -154,6 +154,8 @@ async fn a_run_that_was_killed_is_gone_on_with() {
         assert_eq!(bench.file(name).len(), 400_000, "{name}");
     }
     let missing = 60 - u64::try_from(whole.len()).expect("few");
+    // What was on its way comes, too.
+    bench.seen(|seen| seen.in_progress == 0).await;
     let before = bench.server.ledger().summary().data_calls;
     ended(&output(bench.bulk(&list, &[])).await, 0);
     assert_eq!(bench.files().len(), 60, "and no part is left");
@@ -183,12 +185,12 @@ async fn an_interrupt_leaves_whole_files_and_a_report_that_adds_up() {
         .iter()
         .filter(|name| !name.contains(".part"))
         .count();
-    // One may have got its name in the moment in which the run was ended.
+    // Each worker's may have got its name in the moment in which the run was ended.
     let told = report["ok"]
         .as_u64()
         .and_then(|told| usize::try_from(told).ok());
     let told = told.expect("a number");
-    assert!((told..=told + 1).contains(&whole), "{told} and {whole}");
+    assert!((told..=told + 40).contains(&whole), "{told} and {whole}");
     assert!(whole < 400);
 }
 
@@ -212,12 +214,12 @@ async fn tokens_that_are_revoked_on_the_way_cost_no_file() {
 #[tokio::test]
 async fn tokens_that_expire_on_the_way_are_renewed_in_time() {
     let mut config = Config::default();
-    config.expires_in = 3;
+    config.expires_in = 6;
     let bench = Bench::new("bulk-expiry", config).await;
-    ended(&output(bench.bulk(&lives(250), &[])).await, 0);
-    assert_eq!(bench.files().len(), 250);
+    ended(&output(bench.bulk(&lives(400), &[])).await, 0);
+    assert_eq!(bench.files().len(), 400);
     let seen = bench.server.ledger().summary();
-    assert_eq!(seen.by_status, [(200, 250)].into(), "none was refused");
+    assert_eq!(seen.by_status, [(200, 400)].into(), "none was refused");
     assert!(seen.token_posts >= 2, "{seen:?}");
 }
 

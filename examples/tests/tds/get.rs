@@ -224,7 +224,7 @@ async fn a_link_stays_and_what_it_leads_to_is_written() {
 async fn a_disk_that_is_full_in_the_end_keeps_no_part() {
     let bench = Bench::new("get-part", Config::default()).await;
     let file = bench.path("bus.json");
-    let target = "/v1/history/slow?bytes=20000&rate=10000";
+    let target = "/v1/history/slow?bytes=20000&rate=3000";
     let mut run = bench.tds(&["get", target, "--out", text(&file)]);
     let run = run.stderr(Stdio::piped()).spawn().expect("it starts");
     bench.seen(|seen| seen.data_calls == 1).await;

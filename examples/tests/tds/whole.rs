@@ -84,7 +84,7 @@ async fn a_part_is_made_whole_by_as_much_as_its_range_says_and_by_nothing_else()
 #[tokio::test]
 async fn two_runs_do_not_write_one_file_by_two_folders() {
     let bench = Bench::new("whole-nested", Config::default()).await;
-    let slow = "/v1/history/1?bytes=400000&rate=200000\tb/x\n";
+    let slow = "/v1/history/1?bytes=400000&rate=50000\tb/x\n";
     let first = piped(bench.bulk_to("files", slow, &[]));
     let part = bench.path("files").join("b/x.part");
     until(|| fs::metadata(&part).is_ok_and(|part| part.len() > 0)).await;

@@ -227,5 +227,5 @@ const OPTIONS: [&str; 9] = [
     "--import-realm",
     "--http-access-log-enabled=true",
 ];
-/// How often something is looked for that comes in seconds: two minutes in steps of 100 ms.
-const PATIENCE: usize = 1_200;
+/// How often something is looked for that comes in seconds: five minutes in steps of 100 ms.
+const PATIENCE: usize = 3_000;

@@ -23,7 +23,7 @@ fn channel(server: &Server, limiter: &Limiter) -> Channel {
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
     // Times connects alone: the wait for a permit is longer here.
     Endpoint::from(server.uri())
-        .connect_timeout(Duration::from_millis(200))
+        .connect_timeout(Duration::from_secs(20))
         .connect_with_connector_lazy(connector)
 }
 

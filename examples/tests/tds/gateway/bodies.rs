@@ -61,7 +61,7 @@ async fn who_does_not_read_holds_no_place_for_long() {
 #[tokio::test]
 async fn who_reads_slowly_is_not_cut() {
     let bench = Bench::new("gateway-slow", Config::default()).await;
-    let gateway = Serving::start(bench.gateway(&["--unread", "1s", "--deadline", "20s"]));
+    let gateway = Serving::start(bench.gateway(&["--unread", "5s", "--deadline", "60s"]));
     // The system keeps little for this reader, so that what it has not read is the gateway's to send.
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(16 * 1024).expect("a size");

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -10,15 +11,34 @@ use tokio::task::JoinSet;
 
 use crate::{Bench, err, out, output, text};
 
+/// Where the last start left its turn.
+fn stamp(bench: &Bench) -> PathBuf {
+    fs::read_dir(bench.path("state"))
+        .expect("it was made")
+        .map(|file| file.expect("a file").path())
+        .find(|path| text(path).contains("/start-"))
+        .expect("the stamp")
+}
+
+/// In milliseconds.
+fn turn(stamp: &Path) -> u128 {
+    let turn = fs::read_to_string(stamp).expect("it is there");
+    turn.parse().expect("a number")
+}
+
 #[tokio::test]
 async fn thirty_in_a_row_and_a_hundred_at_once_ask_for_one_token() {
-    let bench = Bench::new("get-token", Config::default()).await;
+    let mut config = Config::default();
+    // Each start keeps its turn and then sends: what comes late on a machine that stands still comes together.
+    config.rate = 1_000;
+    let bench = Bench::new("get-token", config).await;
     for _ in 0..30 {
         let run = bench.run(&["get", "/v1/live/bus?$top=5&n=%24"]).await;
         assert!(run.status.success(), "{}", err(&run));
         assert!(out(&run).starts_with(r#"{"name":"bus""#), "{}", out(&run));
         assert_eq!(err(&run), "");
     }
+    let before = turn(&stamp(&bench));
     let mut runs = JoinSet::new();
     for _ in 0..100 {
         runs.spawn(output(bench.tds(&["get", "/v1/live/bus"])));
@@ -30,7 +50,7 @@ async fn thirty_in_a_row_and_a_hundred_at_once_ask_for_one_token() {
     let seen = ledger.summary();
     assert_eq!((seen.token_posts, seen.data_calls), (1, 130));
     assert_eq!(seen.by_status, [(200, 130)].into());
-    assert!(seen.largest_second <= 50, "{seen:?}");
+    assert!(turn(&stamp(&bench)) >= before + 100 * 25);
     assert_eq!(&*ledger.arrivals()[0].target, "/v1/live/bus?$top=5&n=%24");
 }
 
@@ -53,11 +73,7 @@ async fn starts_at_once_without_a_token_ask_for_one() {
 async fn a_start_waits_for_the_turns_of_those_before_it() {
     let bench = Bench::new("get-turn", Config::default()).await;
     assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
-    let stamp = fs::read_dir(bench.path("state"))
-        .expect("it was made")
-        .map(|file| file.expect("a file").path())
-        .find(|path| text(path).contains("/start-"))
-        .expect("the stamp");
+    let stamp = stamp(&bench);
     // A hundred and sixty are before it.
     let last = now() + 4_000;
     fs::write(&stamp, last.to_string()).expect("it is ours");
