@@ -6,12 +6,10 @@ use std::{
     convert::Infallible,
     future::ready,
     num::NonZeroU32,
-    pin::Pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{self, Context, Poll},
     time::Duration,
 };
 
@@ -53,9 +51,7 @@ use tower_tds::{
     Client, Credentials, Deadline, Error, Kind, Limiter, Limits, Quota, Reqwest,
     layers::{
         errors::RetryLayer,
-        limits::{
-            self, Background, ConnectionLimit, ConnectionLimitLayer, RequestLimitLayer, Rules,
-        },
+        limits::{self, Background, ConnectionLimitLayer, RequestLimitLayer, Rules},
     },
 };
 
@@ -227,98 +223,40 @@ async fn over_reqwest_what_was_sent_is_seen_to_its_end_on_whosever_connection() 
     assert_eq!((seen.complete, seen.aborted), (2, 0));
 }
 
-/// Connects and shakes hands, for the parts of `hyper_util::client::pool`.
-#[derive(Clone)]
-struct Connect(ConnectionLimit<HttpConnector>);
-
-struct Sender(SendRequest<Full<Bytes>>);
-
-/// A pool of one host as a service of requests.
-#[derive(Clone)]
-struct Pooled<P> {
-    pool: P,
-    host: Uri,
-}
-
-type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
-
-impl Service<Uri> for Connect {
-    type Response = Sender;
-    type Error = BoxError;
-    type Future = BoxFuture<Sender>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.0.poll_ready(cx)
-    }
-
-    fn call(&mut self, target: Uri) -> Self::Future {
-        let connecting = self.0.call(target);
-        Box::pin(async move {
-            let (sender, connection) = handshake(connecting.await?).await?;
-            tokio::spawn(connection);
-            Ok(Sender(sender))
-        })
-    }
-}
-
-impl Service<Request<Full<Bytes>>> for Sender {
-    type Response = Response<Incoming>;
-    type Error = BoxError;
-    type Future = BoxFuture<Response<Incoming>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(task::ready!(self.0.poll_ready(cx))?))
-    }
-
-    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
-        let response = self.0.send_request(request);
-        Box::pin(async move { Ok(response.await?) })
-    }
-}
-
-impl<P, C> Service<Request<Full<Bytes>>> for Pooled<P>
-where
-    P: Service<Uri, Response = C, Error = BoxError, Future: Send> + Clone + Send + 'static,
-    C: Service<Request<Full<Bytes>>, Response = Response<Incoming>, Error = BoxError>
-        + Send
-        + 'static,
-    C::Future: Send,
-{
-    type Response = Response<Incoming>;
-    type Error = BoxError;
-    type Future = BoxFuture<Response<Incoming>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, mut request: Request<Full<Bytes>>) -> Self::Future {
-        let (pool, host) = (self.pool.clone(), self.host.clone());
-        let authority = host
-            .authority()
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        let path = request.uri().path_and_query().map(ToString::to_string);
-        *request.uri_mut() = path.unwrap_or_default().parse().expect("it was a path");
-        let headers = request.headers_mut();
-        headers.insert(HOST, authority.parse().expect("it was a host"));
-        Box::pin(async move {
-            let mut connection = pool.oneshot(host).await?;
-            connection.ready().await?.call(request).await
-        })
-    }
-}
-
+/// The cookbook has the same.
 #[tokio::test]
 async fn over_hyper_utils_pool() {
     let server = start().await;
     let client = client(&server);
-    let connector = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
-    let pool = cache::builder().build(Connect(connector));
-    let host: Uri = server.base_url().parse().expect("an address");
-    let service = ServiceBuilder::new()
-        .layer(client.layer())
-        .service(Pooled { pool, host });
+    let sockets = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
+    let connect = sockets.and_then(async |socket| {
+        let (sender, connection) = handshake(socket).await?;
+        tokio::spawn(connection);
+        Ok::<SendRequest<Full<Bytes>>, BoxError>(sender)
+    });
+    let pool = cache::builder().build(connect.boxed_clone());
+    let http = tower::service_fn(move |mut request: Request<Full<Bytes>>| {
+        let mut pool = pool.clone();
+        pool.retain(|connection: &mut SendRequest<_>| !connection.is_closed());
+        Box::pin(async move {
+            let host = request.uri().clone();
+            let path = host.path_and_query().cloned();
+            *request.uri_mut() = path.map(Uri::from).unwrap_or_default();
+            let name = host.authority().map(|host| host.as_str().parse());
+            let name = name.expect("an absolute address")?;
+            request.headers_mut().insert(HOST, name);
+            let mut connection = pool.oneshot(host).await?;
+            connection.inner_mut().ready().await?;
+            let answer = connection.inner_mut().send_request(request).await?;
+            Ok::<_, BoxError>(answer.map(|body| {
+                body.map_frame(move |frame| {
+                    let _held = &connection;
+                    frame
+                })
+            }))
+        })
+    });
+    let service = ServiceBuilder::new().layer(client.layer()).service(http);
     is_the_whole_stack(&server, service, Full::<Bytes>::default).await;
 }
 

@@ -4,21 +4,20 @@
 
 #[path = "support/log.rs"]
 mod log;
-#[path = "support/server.rs"]
-#[expect(dead_code, reason = "the other tests ask it for more")]
-mod server;
 
 use std::{thread, time::Duration};
 
+use axum::{Router, body::Body};
+use http::{Request, header::AUTHORIZATION};
 use log::Log;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
-use server::Server;
-use tds_sim::{Config, Server as Sim, Tls};
+use tds_sim::{Config, Quota, RetryAfter, Server, Sim, Tls};
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
     time::{Instant, sleep},
 };
+use tower::ServiceExt;
 use tower_tds::{Builder, Client, Credentials};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -78,28 +77,8 @@ async fn seen(builder: Builder, calls: usize, expected: &str) -> Seen {
     }
 }
 
-fn at(auth: &str, base: &str) -> Builder {
-    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
-    Client::builder(auth, base, credentials)
-}
-
-/// A service whose answer to each data call is this.
-async fn answers(text: &str) -> Builder {
-    let server = Server::start(text.as_bytes()).await;
-    at(&server.url(), &server.url())
-}
-
-/// Somebody who takes connections, and says nothing.
-async fn silent() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    tokio::spawn(async move {
-        let mut kept = Vec::new();
-        while let Ok((socket, _)) = listener.accept().await {
-            kept.push(socket);
-        }
-    });
-    format!("http://{address}")
+async fn start(config: Config) -> Server {
+    Server::start(config).await.expect("free ports")
 }
 
 /// An address of this machine where nobody listens.
@@ -109,76 +88,68 @@ async fn nobody() -> String {
     format!("http://{}", address.expect("a port"))
 }
 
-/// A stranger has nearly all sockets of the address.
-async fn behind_a_stranger() -> (Builder, Vec<TcpStream>) {
-    let service = Sim::start(Config::default()).await.expect("a free port");
-    let address = service.base_url().replace("http://", "");
-    let mut held = Vec::new();
-    while held.len() < 55 {
-        held.push(TcpStream::connect(&address).await.expect("it listens"));
-    }
-    let credentials = Credentials::new(service.client_id(), service.client_secret());
-    let credentials = credentials.expect("the simulator's are usable");
-    let builder = Client::builder(service.auth_url(), service.base_url(), credentials);
-    // It lives as long as the runtime of this test.
-    tokio::spawn(async move {
-        let _service = service;
-        std::future::pending::<()>().await;
-    });
-    (builder, held)
+/// The service behind a proxy that strips the header.
+async fn stripped(service: Sim) -> String {
+    let pass = async move |mut request: Request<Body>| {
+        request.headers_mut().remove(AUTHORIZATION);
+        let answer = service.clone().oneshot(request).await;
+        answer.expect("no fault is asked for").map(Body::new)
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(pass)).await });
+    format!("http://{address}")
 }
 
 /// What each trouble makes to be seen.
 async fn looks(what: &str, expected: &str) -> Seen {
-    let status = |line: &str| format!("HTTP/1.1 {line}\r\ncontent-length: 0\r\n\r\n");
-    let well = Server::start(status("200 OK").as_bytes()).await.url();
-    let half = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf";
+    let (mut config, mut calls) = (Config::default(), 3);
+    let stalls = "stall:3600s".parse().expect("a fault");
     match what {
-        "nothing" => seen(at(&well, &well), 3, expected).await,
-        "the token endpoint is down" => seen(at(&nobody().await, &well), 3, expected).await,
-        "the secret is wrong" => {
-            let service = Sim::start(Config::default()).await.expect("a free port");
-            let wrong = Credentials::new(service.client_id(), "wrong").expect("it can be sent");
-            let builder = Client::builder(service.auth_url(), service.base_url(), wrong);
-            seen(builder, 3, expected).await
-        }
-        "423" => seen(answers(&status("423 Locked")).await, 3, expected).await,
-        "416" => {
-            seen(
-                answers(&status("416 Range Not Satisfiable")).await,
-                3,
-                expected,
-            )
-            .await
-        }
+        "423" => config.rate = 0,
+        "416" => config.connections = 0,
         "429, for hours" => {
-            let line = "429 Too Many Requests\r\nretry-after: 7200";
-            seen(answers(&status(line)).await, 3, expected).await
+            config.quota = Some(Quota::new(0, Duration::from_secs(7_200)));
+            config.retry_after = RetryAfter::Seconds;
         }
-        "heads that do not come" => seen(at(&well, &silent().await), 80, expected).await,
-        "bodies that do not come" => seen(answers(half).await, 3, expected).await,
-        "all sockets are busy" => seen(answers(half).await, 80, expected).await,
+        "heads that do not come" => {
+            config.faults.before_head = "3600s".parse().expect("a delay");
+            calls = 80;
+        }
+        "bodies that do not come" => config.faults.data.push(stalls),
+        "all sockets are busy" => {
+            config.faults.data.push(stalls);
+            calls = 80;
+        }
+        "a stranger behind the same address" => calls = 30,
+        _ => {}
+    }
+    let service = start(config).await;
+    let (mut auth, mut base) = (service.auth_url().to_owned(), service.base_url().to_owned());
+    let mut secret = service.client_secret();
+    let (secured, mut stranger);
+    match what {
+        "the token endpoint is down" => auth = nobody().await,
+        "the secret is wrong" => secret = "wrong",
         "a stranger behind the same address" => {
-            let (builder, held) = behind_a_stranger().await;
-            let seen = seen(builder, 30, expected).await;
-            drop(held);
-            seen
+            let address = base.trim_start_matches("http://");
+            stranger = Vec::new();
+            while stranger.len() < 55 {
+                stranger.push(TcpStream::connect(address).await.expect("it listens"));
+            }
         }
-        "a host without an address" => seen(at(&well, "https://data.invalid"), 3, expected).await,
+        "a host without an address" => "https://data.invalid".clone_into(&mut base),
         "a certificate that nobody vouches for" => {
             let mut config = Config::default();
             config.tls = Tls::On;
-            let service = Sim::start(config).await.expect("a free port");
-            seen(at(&well, service.base_url()), 3, expected).await
+            secured = start(config).await;
+            secured.base_url().clone_into(&mut base);
         }
-        "a proxy that strips the header" => {
-            let text = "no Authorization header found";
-            let line = format!("401 Unauthorized\r\ncontent-length: {}", text.len());
-            let answer = format!("HTTP/1.1 {line}\r\n\r\n{text}");
-            seen(answers(&answer).await, 3, expected).await
-        }
-        _ => unreachable!("no trouble: {what}"),
+        "a proxy that strips the header" => base = stripped(service.sim().clone()).await,
+        _ => {}
     }
+    let credentials = Credentials::new(service.client_id(), secret).expect("it can be sent");
+    seen(Client::builder(&auth, &base, credentials), calls, expected).await
 }
 
 /// Whether `line` is `text`, where `…` stands for anything.

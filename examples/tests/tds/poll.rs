@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use tds_sim::{Config, Faults, Quota};
+use tds_sim::{Arrival, Config, Faults, Quota, Summary};
 use tokio::{
     sync::mpsc,
     time::{Duration, sleep, timeout},
@@ -84,23 +84,25 @@ async fn what_is_known_is_not_sent_again() {
     );
 }
 
-#[tokio::test]
-async fn an_outage_of_all_feeds_is_a_line_at_its_start_and_one_at_its_end() {
-    let bench = Bench::new("poll-outage", Config::default()).await;
+/// Polls while these faults last, until the service has seen `enough` since they began.
+async fn outage(name: &str, faults: Faults, enough: impl Fn(&Summary, &Summary) -> bool) {
+    let bench = Bench::new(name, Config::default()).await;
     let run = piped(bench.poll(THREE, &["--every", "300ms"]));
     bench.seen(|seen| seen.complete >= 6).await;
-    let mut faults = Faults::default();
-    faults.data.push("503".parse().expect("a fault"));
-    faults.data.push("reset-head@0.5".parse().expect("a fault"));
     let sim = bench.server.sim();
     sim.set_faults(faults);
-    // Three attempts for each of three feeds, and more.
-    let begun = bench.server.ledger().summary().data_calls;
-    bench.seen(|seen| seen.data_calls >= begun + 24).await;
+    let begun = bench.server.ledger().summary();
+    bench.seen(|seen| enough(&begun, seen)).await;
     sim.set_faults(Faults::default());
-    let good = |seen: &tds_sim::Summary| seen.by_status.get(&200).copied().unwrap_or_default();
-    let before = good(&bench.server.ledger().summary());
-    bench.seen(|seen| good(seen) >= before + 9).await;
+    let before = bench.server.ledger().arrivals().len();
+    let is_back = |feed: &str| {
+        let arrivals = bench.server.ledger().arrivals();
+        let good = |of: &&Arrival| of.target.ends_with(feed) && of.status == Some(200);
+        arrivals.iter().skip(before).filter(good).count() >= 3
+    };
+    bench
+        .seen(|_| ["bus", "metro", "rail"].into_iter().all(is_back))
+        .await;
     signal(&run, "-TERM");
     let run = end(run).await;
     assert!(run.status.success(), "{}", err(&run));
@@ -114,6 +116,25 @@ async fn an_outage_of_all_feeds_is_a_line_at_its_start_and_one_at_its_end() {
         let file = fs::read_to_string(bench.path("files").join(name));
         assert_eq!(file.expect("it is whole"), live(resource));
     }
+}
+
+#[tokio::test]
+async fn an_outage_of_all_feeds_is_a_line_at_its_start_and_one_at_its_end() {
+    let mut faults = Faults::default();
+    faults.data.push("503".parse().expect("a fault"));
+    faults.data.push("reset-head@0.5".parse().expect("a fault"));
+    // Three attempts for each of three feeds, and more.
+    let enough = |begun: &Summary, seen: &Summary| seen.data_calls >= begun.data_calls + 24;
+    outage("poll-outage", faults, enough).await;
+}
+
+#[tokio::test]
+async fn a_service_that_takes_everything_and_says_nothing_is_an_outage_like_any() {
+    let mut faults = Faults::default();
+    faults.before_head = "3600s".parse().expect("a delay");
+    // Each of three feeds has been given up once, and will be again: by its deadline, of ten seconds.
+    let enough = |begun: &Summary, seen: &Summary| seen.data_calls >= begun.data_calls + 6;
+    outage("poll-hole", faults, enough).await;
 }
 
 #[tokio::test]

@@ -58,8 +58,7 @@ fn most_memory(pid: u32) -> Option<u64> {
 #[tokio::test]
 #[ignore = "half a minute, and more beside others"]
 async fn eighty_large_bodies_take_little_memory() {
-    // The bar is 60 MB. With a decoder for each of the fifty under way it came to 61 MB, of which the bound is some more.
-    for (name, more, bar) in [("plain", &[][..], 58_500), ("br", &["--compress"], 90_000)] {
+    for (name, more) in [("plain", &[][..]), ("gzip", &["--compress"])] {
         let bench = Bench::new(&format!("long-{name}"), Config::default()).await;
         let list: String = (0..80)
             .map(|n| format!("/v1/history/{n}?bytes=10000000&rate=1000000\tday-{n}\n"))
@@ -84,7 +83,8 @@ async fn eighty_large_bodies_take_little_memory() {
         writeln!(std::io::stdout(), "{name}: {most} kB, {sockets} sockets")
             .expect("somebody reads");
         assert!(sockets <= 60, "{seen:?}");
-        assert!(most < bar, "{name}: {most} kB");
+        // 60 MB.
+        assert!(most < 58_500, "{name}: {most} kB");
     }
 }
 
