@@ -12,14 +12,6 @@ pub(crate) fn plain(call: Call) -> Call {
     call.header(ACCEPT_ENCODING, HeaderValue::from_static("identity"))
 }
 
-/// Asks for gzip alone, whose window is 32 kB (RFC 1951, section 2): that of br is up to 16 MB for each body, as the
-/// service likes (RFC 7932, section 9.1).
-pub(crate) fn gzip(call: Call) -> Call {
-    let gzip = HeaderValue::from_static("gzip");
-    call.header(ACCEPT_ENCODING, gzip.clone())
-        .header(CONTENT_ENCODING, gzip)
-}
-
 /// All of a 200 for `target`.
 pub(crate) async fn whole(response: Response, target: &str) -> Result<Bytes, Error> {
     let refused = |kind, what: &str| named(Error::new(kind, what).answered(), target);

@@ -51,10 +51,10 @@ pub(crate) struct Bulk {
     /// Write the sums to this file, as JSON, with a list to run again
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// How many files at once
+    /// How many files at once; each takes about a megabyte with --compress
     #[arg(long, value_name = "N", default_value = "40")]
     jobs: NonZeroU32,
-    /// Ask for bodies in gzip on their way; parts begin afresh then
+    /// Ask for bodies compressed on their way; parts begin afresh then
     #[arg(long)]
     compress: bool,
     /// Wait when the key has used up its calls, and do not end

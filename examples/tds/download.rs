@@ -249,7 +249,7 @@ async fn ask(
     let call = if manner.resume {
         answer::plain(call)
     } else {
-        answer::gzip(call)
+        call
     };
     Ok((manner.counted(call.await, asked)?, None))
 }

@@ -326,7 +326,7 @@ async fn bodies_are_compressed_on_their_way_if_that_is_asked_for() {
     let bench = Bench::new("bulk-compress", Config::default()).await;
     let upstream =
         Upstream::start(
-            |head, _| match head.contains("\r\ncontent-encoding: gzip\r\n") {
+            |head, _| match head.contains("\r\ncontent-encoding: br,gzip\r\n") {
                 true => {
                     let headers = format!(
                         "content-encoding: gzip\r\ncontent-length: {}\r\n",
@@ -348,7 +348,7 @@ async fn bodies_are_compressed_on_their_way_if_that_is_asked_for() {
         fs::remove_dir_all(bench.path("files")).expect("it was made");
     }
     let heads = upstream.heads();
-    let asks = |head: &String| head.contains("\r\ncontent-encoding: gzip\r\n");
+    let asks = |head: &String| head.contains("\r\ncontent-encoding: br,gzip\r\n");
     assert_eq!(
         heads.iter().map(asks).collect::<Vec<_>>(),
         [false, false, true, true]
