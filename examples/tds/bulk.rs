@@ -13,7 +13,7 @@ use std::{
     vec,
 };
 
-use clap::Args;
+use clap::{Args, builder::ArgPredicate};
 use tds_examples::say;
 use tokio::{
     sync::mpsc,
@@ -51,8 +51,14 @@ pub(crate) struct Bulk {
     /// Write the sums to this file, as JSON, with a list to run again
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// How many files at once; each takes about a megabyte with --compress
-    #[arg(long, value_name = "N", default_value = "40")]
+    /// How many files at once; 5 with --compress, where each may take the
+    /// window of its coding, twice 4 MB of memory
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "40",
+        default_value_if("compress", ArgPredicate::IsPresent, "5")
+    )]
     jobs: NonZeroU32,
     /// Ask for bodies compressed on their way; parts begin afresh then
     #[arg(long)]
