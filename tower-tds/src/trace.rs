@@ -8,7 +8,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -209,12 +209,12 @@ where
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let watch = self.watch(&mut request);
-        // What is done in `call` itself belongs to it, too.
-        let entered = watch.span.enter();
-        let inner = Some(self.inner.call(request));
-        drop(entered);
         TracedFuture {
-            inner,
+            inner: Some({
+                // What is done in `call` itself belongs to it, too.
+                let _entered = watch.span.enter();
+                self.inner.call(request)
+            }),
             read: self.read,
             watch,
         }
@@ -239,11 +239,11 @@ where
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let watch = self.watch(&mut request);
-        let entered = watch.span.enter();
-        let inner = Some((&self.inner).call(request));
-        drop(entered);
         TracedFuture {
-            inner,
+            inner: Some({
+                let _entered = watch.span.enter();
+                (&self.inner).call(request)
+            }),
             read: self.read,
             watch,
         }
@@ -262,7 +262,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let (mut inner, read) = (this.inner, *this.read);
-        let ended = ready!(this.watch.sees(|| {
+        let polled = this.watch.sees(|| {
             let Some(called) = inner.as_mut().as_pin_mut() else {
                 // Polled after it was ready, which a future's contract leaves open.
                 return Poll::Pending;
@@ -273,9 +273,11 @@ where
                 inner.set(None);
             }
             polled.map_err(read)
-        }));
-        this.watch.ended(&ended);
-        Poll::Ready(ended)
+        });
+        if let Poll::Ready(ended) = &polled {
+            this.watch.ended(ended);
+        }
+        polled
     }
 }
 
