@@ -463,6 +463,8 @@ impl Held {
 
 impl Lease for Held {
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // By the clock: a process that was stopped may come here before its thread has run.
+        self.shared.lock().member.expire(clock::now());
         Pin::new(&mut self.over).poll(cx).map(drop)
     }
 
@@ -530,3 +532,6 @@ fn nonce() -> String {
 /// A lease is renewed for so long after its last success, and then ended while it still lives for as
 /// long as what was sent can be counted.
 const RENEWED: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests;
