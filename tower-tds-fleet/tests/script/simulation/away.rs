@@ -198,6 +198,34 @@ fn two_stores_at_once_cost_a_second_quota_until_all_ask_one() {
     assert_eq!(world.service.refused, refused);
 }
 
+/// F4: half of them have another name, and so another quota.
+#[test]
+fn two_names_cost_a_second_quota_until_both_are_slow() {
+    let mut world = sixteen(81, 1);
+    world.stores.push(Store::new(TERMS));
+    for process in &mut world.processes[8..] {
+        process.store = 1;
+    }
+    // The other quota begins as any does.
+    world.run_for(seconds(30));
+    let minutes: Vec<_> = (0..12)
+        .map(|_| {
+            let (before, since) = (world.service.refused, world.sends.len());
+            world.run_for(seconds(60));
+            let busiest = busiest(&world.sends[since..]);
+            (world.service.refused - before, busiest)
+        })
+        .collect();
+    println!("two names: refused in each minute, and the busiest second of it: {minutes:?}");
+    // Each is a rung lower then, which fits, until both have been clean for ten minutes.
+    assert!(minutes[0].0 > 0, "it costs nothing?");
+    assert!(
+        minutes[2..9].iter().all(|minute| minute.0 == 0),
+        "{minutes:?}"
+    );
+    assert!(minutes.iter().all(|minute| minute.1 <= 100), "{minutes:?}");
+}
+
 /// The most in a second.
 fn busiest(sends: &[Duration]) -> usize {
     let mut since = 0;
