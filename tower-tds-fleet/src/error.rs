@@ -56,7 +56,7 @@ impl fmt::Display for FleetError {
                  `aws-lc-rs`"
             }
             Kind::Quotas => "a fleet keeps one quota, and these limits have several: take Limits::new for the one that is shared",
-            Kind::Share => "a share without the store is at most the quota",
+            Kind::Share => "a share without the store is at most half of the quota",
             Kind::Name => "a fleet's name is 1 to 100 letters, digits, '-', '_' and '.'",
             Kind::Thread(_) => "the thread that talks to the store cannot be started",
         })

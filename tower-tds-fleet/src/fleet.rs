@@ -112,14 +112,16 @@ pub enum WithoutStore {
     /// It sends nothing.
     #[default]
     Closed,
-    /// It sends so many of the quota, agreed beforehand: those of all members together are at most the
-    /// quota. One at a time and evenly spaced, from 31 s after it last heard the store, for ten minutes.
+    /// It sends so many of the quota, agreed beforehand: one at a time and evenly spaced, from 31 s after it
+    /// last heard the store, for ten minutes. The shares of all members together are at most half of the quota,
+    /// and by default those of five members, since they leave half of a bucket's places, too.
     ///
     /// The store withholds the share of a member that it has not heard of for 20 s, for eleven minutes, so
-    /// it hears of each every few seconds; that of one that died, too. One that never reached the store,
-    /// or whose share was too much together with the others', stays closed.
+    /// it hears of each every few seconds; that of one that died, too, and half is left however many died. One
+    /// that never reached the store, or whose share was too much together with the others', stays closed: see
+    /// [`FleetStatus::has_share`].
     /// Nothing of what the others hear reaches it: a refusal silences it alone, for two intervals, and the fleet's
-    /// rung is not kept. A request under way is not ended, however long it takes.
+    /// rung is not kept. A request under way is ended after ten seconds.
     /// Back at the store, it asks for leases when whatever it has sent without is over, two seconds later.
     Share(NonZeroU32),
 }
@@ -134,6 +136,8 @@ pub struct FleetStatus {
     pub waiting: usize,
     /// Leases that this process holds.
     pub held: usize,
+    /// Whether the store has agreed to this member's share: [`WithoutStore::Share`].
+    pub has_share: bool,
     /// Leases of all members that were live when the store last answered.
     pub live: u64,
     /// How many rungs the fleet has stepped down: see [`Rung`](tower_tds_limits::Rung).
@@ -162,7 +166,7 @@ impl Fleet {
     /// As [`join`](Self::join), with another answer to a store that is away.
     ///
     /// # Errors
-    /// As of [`join`](Self::join), and a share that is more than the quota.
+    /// As of [`join`](Self::join), and a share that is more than half of the quota.
     pub fn join_with(
         url: &str,
         name: &str,
@@ -279,6 +283,7 @@ impl Fleet {
             away: state.store.away(),
             waiting: state.member.waiting(),
             held: state.member.held(),
+            has_share: state.member.has_share(),
             live: state.standing.live,
             rung: state.standing.rung,
             paused_for: state.standing.paused,
@@ -463,6 +468,8 @@ impl Held {
 
 impl Lease for Held {
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // By the clock: a process that was stopped may come here before its thread has run.
+        self.shared.lock().member.expire(clock::now());
         Pin::new(&mut self.over).poll(cx).map(drop)
     }
 
@@ -530,3 +537,6 @@ fn nonce() -> String {
 /// A lease is renewed for so long after its last success, and then ended while it still lives for as
 /// long as what was sent can be counted.
 const RENEWED: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests;

@@ -140,7 +140,7 @@ end
 -- on, and for ten minutes; nobody else has its share then. A share that is too much is none.
 local withheld, away, agreed = 0, 0, false
 if shares ~= '' or share > 0 then
-  local shared, others, left = max(share, 0), numbers(shares), {}
+  local shared, others, left, had = max(share, 0), numbers(shares), {}, false
   local function keep_share(...)
     for _, number in ipairs({ ... }) do left[#left + 1] = number end
   end
@@ -149,6 +149,7 @@ if shares ~= '' or share > 0 then
   for at = 1, #others, 5 do
     local who, its, its_heard_at, its_came_at, its_last = unpack(others, at, at + 4)
     if who == member then
+      had = its == share
       heard_at = heard >= its_last and its_came_at or its_heard_at
       if question <= its_last then came_at, last_question = its_came_at, its_last end
     elseif its_came_at + 660000000 >= now then
@@ -157,7 +158,10 @@ if shares ~= '' or share > 0 then
       if its_heard_at + keep < now then withheld, away = withheld + its, away + 1 end
     end
   end
-  agreed = share > 0 and shared <= most
+  -- Half of the quota, and of the places of a bucket, is for those who are there, whoever is dead. What was agreed on
+  -- may be in use before its member hears of anything else.
+  local places = bursts == -2 and 9 or bursts
+  agreed = share > 0 and (had or 2 * shared <= most and (places < 0 or 2 * (#left / 5 + 1) <= places + 1))
   if agreed then keep_share(member, share, heard_at, came_at, last_question) end
   shares = packed(left)
 end

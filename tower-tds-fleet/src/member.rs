@@ -260,6 +260,11 @@ impl<W> Member<W> {
             .map_or(0, |alone| alone.share.requests.get().into())
     }
 
+    /// Whether the store has agreed to that.
+    pub(crate) fn has_share(&self) -> bool {
+        self.alone.as_ref().is_some_and(|alone| alone.agreed)
+    }
+
     /// What it says when it leaves, if it has to.
     pub(crate) fn goodbye(&mut self) -> Option<Ask> {
         self.alone.as_ref()?;

@@ -62,7 +62,7 @@ impl Account {
         let quota = limits
             .quotas()
             .first()
-            .filter(|quota| requests <= quota.requests());
+            .filter(|quota| requests.get() <= quota.requests().get() / 2);
         let quota = *quota.ok_or_else(FleetError::share)?;
         Ok(Share::new(
             requests,

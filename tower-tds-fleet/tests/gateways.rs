@@ -55,12 +55,13 @@ use tokio::time::sleep;
 use tower::{Service, ServiceExt};
 use tower_tds::{Client, Credentials, Error, Limits, RequestBody, ResponseBody, SharedLimits};
 use tower_tds_fleet::Fleet;
+use tower_tds_limits::{Burst, Rules};
 
 use self::{
     gateway::Kind,
     load::Load,
     process::Process,
-    scenario::{Scenario, Way},
+    scenario::{STALLS, Scenario, Way},
 };
 
 /// Members that are called in turn.
@@ -71,10 +72,16 @@ struct Members {
 }
 
 impl Members {
-    fn new(store: &RedisServer, members: u32, service: &Server, front: SocketAddr) -> Self {
+    fn new(
+        store: &RedisServer,
+        members: u32,
+        limits: &Limits,
+        service: &Server,
+        front: SocketAddr,
+    ) -> Self {
         // One of the sockets of each is for its tokens, which come from elsewhere.
         let sockets = NonZeroU32::new(60 / members + 1).expect("some");
-        let limits = Limits::default().connections(sockets);
+        let limits = limits.clone().connections(sockets);
         let member = |_| {
             let id = Credentials::new(service.client_id(), service.client_secret());
             let fleet = Fleet::join(&store.url(), "gate", &limits).expect("a store");
@@ -111,20 +118,21 @@ impl Service<Request<RequestBody>> for Members {
     }
 }
 
-async fn refuses_nothing(gateway: Kind) {
-    for members in [1, 4, 16] {
+async fn refuses_nothing(gateway: Kind, limits: Limits, all: &[u32], ways: [Way; 2], calls: u32) {
+    for &members in all {
         let Some(store) = RedisServer::start() else {
             return;
         };
-        known::known(&store, "gate", &Limits::default()).await;
-        for way in [Way::Calm, Way::Lognormal] {
+        known::known(&store, "gate", &limits).await;
+        for way in ways {
             let scenario = Scenario {
                 gateway,
                 load: Load::Small,
                 way,
-                calls: 300,
+                calls,
             };
-            let client = |service: &Server, front| Members::new(&store, members, service, front);
+            let client =
+                |service: &Server, front| Members::new(&store, members, &limits, service, front);
             let Some(seen) = scenario.run_with(client).await else {
                 return;
             };
@@ -136,14 +144,40 @@ async fn refuses_nothing(gateway: Kind) {
     }
 }
 
+async fn refuses_nothing_briefly(gateway: Kind) {
+    let ways = [Way::Calm, Way::Lognormal];
+    refuses_nothing(gateway, Limits::default(), &[1, 4, 16], ways, 300).await;
+}
+
 #[tokio::test]
 async fn nginx_with_a_burst_of_10_refuses_no_member() {
-    refuses_nothing(Kind::Nginx { burst: 10 }).await;
+    refuses_nothing_briefly(Kind::Nginx { burst: 10 }).await;
 }
 
 #[tokio::test]
 async fn haproxy_refuses_no_member() {
-    refuses_nothing(Kind::Haproxy).await;
+    refuses_nothing_briefly(Kind::Haproxy).await;
+}
+
+/// For .3 s and for 2 s now and then:
+/// `cargo test --release -p tower-tds-fleet --test gateways stands_still -- --ignored --nocapture --test-threads 1`
+async fn refuses_nothing_through_stalls(gateway: Kind, rules: Rules) {
+    let limits = Limits::default().rules(rules);
+    let ways = [STALLS, Way::Stalls("stall:9700ms:2s")];
+    refuses_nothing(gateway, limits, &[1, 4, 16], ways, 1_000).await;
+}
+
+#[tokio::test]
+#[ignore = "three minutes"]
+async fn nginx_refuses_no_member_where_the_network_stands_still() {
+    let rules = Rules::default().bucket(Burst::Of(10));
+    refuses_nothing_through_stalls(Kind::Nginx { burst: 10 }, rules).await;
+}
+
+#[tokio::test]
+#[ignore = "three minutes"]
+async fn haproxy_refuses_no_member_where_the_network_stands_still() {
+    refuses_nothing_through_stalls(Kind::Haproxy, Rules::default()).await;
 }
 
 /// Of the processes: what is lost is lost soon, and a store without memory is waited for 12 s.

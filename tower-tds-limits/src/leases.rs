@@ -31,7 +31,8 @@ pub trait Leases: fmt::Debug + Send + Sync + 'static {
 ///
 /// Dropped without an [`end`](Self::end), it says nothing: its place is free when it is over.
 pub trait Lease: fmt::Debug + Send + Sync {
-    /// Ready when the lease could not be kept, and whatever is under way has to end now.
+    /// Ready when the lease could not be kept, and whatever is under way has to end now. Asked before each poll
+    /// of the call.
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
     /// What came of the request.

@@ -90,7 +90,7 @@ async fn members_that_are_cut_off_use_their_shares_beside_the_others() {
     known(&store).await;
     let cable = Cable::to(store.socket()).await;
     let server = service(Rule::SlidingCounter, quick()).await;
-    let share = WithoutStore::Share(NonZeroU32::new(10).expect("some"));
+    let share = WithoutStore::Share(NonZeroU32::new(6).expect("some"));
     let urls = [cable.url(), cable.url(), store.url(), store.url()];
     let members = urls.map(|url| member_at(&url, &server, share));
     let mut calls = JoinSet::new();

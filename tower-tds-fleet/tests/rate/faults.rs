@@ -247,7 +247,7 @@ async fn members_with_shares_go_on_without_the_store_and_come_back() {
     };
     known(&store).await;
     let server = service(Rule::SlidingCounter, quick()).await;
-    let share = WithoutStore::Share(NonZeroU32::new(20).expect("some"));
+    let share = WithoutStore::Share(NonZeroU32::new(12).expect("some"));
     let members: Vec<_> = (0..2)
         .map(|_| member_with(&store, &server, share))
         .collect();

@@ -226,10 +226,23 @@ async fn who_leaves_gives_its_leases_and_its_share_back_at_once() {
         return;
     };
     known(&store).await;
-    let share = WithoutStore::Share(NonZeroU32::new(30).expect("some"));
-    let fleet = Fleet::join_with(&store.url(), "test", &limits(), share).expect("a store");
+    let share_of = |share| WithoutStore::Share(NonZeroU32::new(share).expect("some"));
+    let fleet = Fleet::join_with(&store.url(), "test", &limits(), share_of(25)).expect("a store");
     let lease = fleet.lease(AskLease::default()).await.expect("a lease");
+    assert!(fleet.status().has_share);
     assert_eq!(shares(&store), 1);
+    let error = Fleet::join_with(&store.url(), "test", &limits(), share_of(26));
+    assert!(
+        error
+            .expect_err("more than half")
+            .to_string()
+            .contains("half")
+    );
+    // Too much together with the other one.
+    let second = Fleet::join_with(&store.url(), "test", &limits(), share_of(1)).expect("a store");
+    second.ready().await.expect("it grants");
+    assert_eq!((second.status().has_share, shares(&store)), (false, 1));
+    second.leave().await;
     let mut leaving = tokio_test::task::spawn(fleet.leave());
     assert!(leaving.poll().is_pending());
     let error = fleet.lease(AskLease::default()).await;

@@ -88,22 +88,45 @@ fn a_share_that_another_memory_has_agreed_to_is_withheld_from_the_first_question
 }
 
 #[test]
-fn shares_are_at_most_the_quota_together_and_one_that_is_too_much_is_none() {
+fn shares_are_at_most_half_of_the_quota_together_and_one_that_is_too_much_is_none() {
     let store = Store::new(WINDOW);
-    assert!(store.ask_with("1", 0, 30, &[]).expect("its share").agreed);
+    assert!(store.ask_with("1", 0, 15, &[]).expect("its share").agreed);
     let refused = store
-        .ask_with("2", 1, 21, &[])
+        .ask_with("2", 1, 11, &[])
         .expect("a lease all the same");
     assert_eq!((refused.agreed, refused.granted.len()), (false, 1));
     let told = Told::Unsent(refused.granted[0]);
     assert!(
         store
-            .ask_with("2", 0, 20, &[told])
-            .expect("50 of 50")
+            .ask_with("2", 0, 10, &[told])
+            .expect("25 of 50")
             .agreed
     );
     // All of them are away.
-    assert_eq!(all(&store, BEGIN + KEEP + 1), 0);
+    assert_eq!(all(&store, BEGIN + KEEP + 1), 25);
+}
+
+/// Its member may be alone before it hears anything else.
+#[test]
+fn a_share_that_is_agreed_on_stays_so_whatever_the_limits_are() {
+    let mut store = Store::new(WINDOW);
+    store.ask_with("1", 0, 25, &[]).expect("its share");
+    store.terms = "40 1002000 20000 20040 0 -1 0 0".to_owned();
+    store.move_to(BEGIN + 70 * SECOND);
+    assert!(store.ask_with("1", 0, 25, &[]).expect("its share").agreed);
+    assert_eq!(all(&store, BEGIN + 100 * SECOND), 15);
+}
+
+#[test]
+fn shares_leave_half_of_the_places_of_a_bucket() {
+    for (bucket, sharers) in [(-1, 25), (0, 0), (1, 1), (10, 5), (-2, 5)] {
+        let store = Store::new(&format!("50 1002000 20000 20040 0 {bucket} 0 0"));
+        let is_agreed = |who: &i32| {
+            let reply = store.ask_with(&who.to_string(), 0, 1, &[]);
+            reply.expect("its share").agreed
+        };
+        assert_eq!((1..=50).filter(is_agreed).count(), sharers, "{bucket}");
+    }
 }
 
 #[test]

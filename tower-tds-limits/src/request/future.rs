@@ -23,6 +23,11 @@ pin_project! {
     /// # Cancel safety
     /// Dropping it frees the place in flight; the rate permit stays live for as long as the
     /// service may still count the request. One that waits to send gives everything back.
+    ///
+    /// # Leases
+    /// Each poll asks first whether the call's lease is over, and does not poll the inner call then: that could
+    /// write its request only now. Its answer may be there as well, but nothing else than that poll can tell, and
+    /// an answer lost after a standstill of seconds costs less than a request that nothing counts.
     pub struct ResponseFuture<S, Request, F>
     where
         S: Service<Request>,
@@ -122,21 +127,23 @@ where
             held(next.is_pending());
             this.state.set(ready!(next));
         }
+        if let StateProjection::Called {
+            permit: Some(permit),
+            ..
+        } = this.state.as_mut().project()
+            && permit.poll_over(cx).is_ready()
+        {
+            // Ended with the request, which is lost then: its permit says so.
+            this.state.set(State::Refused { error: None });
+            return Poll::Ready(Err(Error::Limit(LimitError::lease_over())));
+        }
         match this.state.as_mut().project() {
             StateProjection::Called {
                 response,
                 permit,
                 feedback,
             } => match response.poll(cx) {
-                Poll::Pending => {
-                    let over = permit.as_mut().map(|permit| permit.poll_over(cx));
-                    if over.is_none_or(|over| over.is_pending()) {
-                        return Poll::Pending;
-                    }
-                    // Ended with the request, which is lost then: its permit says so.
-                    this.state.set(State::Refused { error: None });
-                    Poll::Ready(Err(Error::Limit(LimitError::lease_over())))
-                }
+                Poll::Pending => Poll::Pending,
                 Poll::Ready(Ok(mut response)) => {
                     let exchange = Exchange::begin(&mut response);
                     let read = feedback.read(Ok(&response));

@@ -227,6 +227,28 @@ async fn a_call_whose_lease_could_not_be_kept_ends_and_may_have_been_counted() {
     assert_eq!(limiter.snapshot().live, 1);
 }
 
+/// Nobody has polled it for long: what it would send now, nothing counts any more.
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_lease_is_over_is_not_polled_again_even_if_its_answer_is_there() {
+    let (desk, seen) = (Desk::default(), seen());
+    let mut service = RequestLimitLayer::new(limiter(&desk)).layer(seen.service());
+    ready(&mut service).await;
+    let mut call = task::spawn(service.call(Request::new(())));
+    assert_pending!(call.poll());
+    let end = desk.grant();
+    assert_pending!(call.poll());
+    let asked = seen.next().expect("it is sent");
+    asked
+        .send(Ok((StatusCode::OK, "bus 307")))
+        .expect("it waits");
+    end.send(()).expect("it is held");
+    let Error::Limit(error) = assert_ready!(call.poll()).expect_err("it is ended") else {
+        panic!("by the limit");
+    };
+    assert!(error.was_sent(), "{error}");
+    assert_eq!(desk.ended(), [Ended::Within(Duration::from_secs(10))]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_lost_is_counted_within_a_time_and_an_end_is_told_with_what_the_head_said() {
     let (desk, seen) = (Desk::default(), seen());

@@ -36,7 +36,7 @@ mod stranger;
 use self::{
     gateway::Kind,
     load::Load,
-    scenario::{Scenario, Seen, Way},
+    scenario::{STALLS, Scenario, Seen, Way},
     stranger::{Comes, Visit, Visited},
 };
 
@@ -87,7 +87,7 @@ async fn slower_once_refused(way: Way, calls: u32) -> Option<Seen> {
 async fn wholly(gateway: Kind) {
     let mut below = Vec::new();
     for load in [Load::Small, Load::Medium, Load::Long] {
-        for way in [Way::Calm, Way::Lognormal, Way::Stalls] {
+        for way in [Way::Calm, Way::Lognormal, STALLS] {
             let scenario = Scenario {
                 gateway,
                 load,
@@ -104,7 +104,7 @@ async fn wholly(gateway: Kind) {
     assert!(below.is_empty(), "below the bar:\n{}", below.join("\n"));
 }
 
-const ALL: [Way; 3] = [Way::Calm, Way::Lognormal, Way::Stalls];
+const ALL: [Way; 3] = [Way::Calm, Way::Lognormal, STALLS];
 
 #[tokio::test]
 async fn the_simulated_service_refuses_nothing_through_a_rough_network() {
@@ -117,7 +117,7 @@ async fn the_simulated_service_refuses_nothing_through_a_rough_network() {
     let mut runs = JoinSet::new();
     for rule in rules {
         runs.spawn(async move {
-            let ways = [Way::Lognormal, Way::Stalls];
+            let ways = [Way::Lognormal, STALLS];
             briefly(Kind::Simulator(rule), Load::Small, &ways).await;
         });
     }
@@ -140,14 +140,14 @@ async fn nginx_with_a_burst_of_10_refuses_nothing() {
 async fn nginx_without_a_burst_refuses_a_few_and_loses_nothing() {
     slower_once_refused(Way::Calm, 300).await;
     slower_once_refused(Way::Lognormal, 150).await;
-    slower_once_refused(Way::Stalls, 300).await;
+    slower_once_refused(STALLS, 300).await;
 }
 
 #[tokio::test]
 async fn haproxy_refuses_nothing() {
     briefly(Kind::Haproxy, Load::Small, &ALL).await;
     briefly(Kind::Haproxy, Load::Medium, &[Way::Lognormal]).await;
-    briefly(Kind::Haproxy, Load::Long, &[Way::Calm, Way::Stalls]).await;
+    briefly(Kind::Haproxy, Load::Long, &[Way::Calm, STALLS]).await;
 }
 
 /// nginx counts requests in process, and shuts out whoever comes when all of the limit is in use.

@@ -29,10 +29,12 @@ pub(crate) enum Way {
     Calm,
     /// Lognormal delays, median 10 ms, one in a hundred above 200 ms.
     Lognormal,
-    /// Everything stands still for 300 ms of each 4.7 s, so that the stalls meet every phase of a
-    /// second.
-    Stalls,
+    /// Everything stands still now and then.
+    Stalls(&'static str),
 }
+
+/// For 300 ms of each 4.7 s, so that the stalls meet every phase of a second.
+pub(crate) const STALLS: Way = Way::Stalls("stall:4700ms:300ms");
 
 /// How a run went.
 pub(crate) struct Seen {
@@ -82,7 +84,7 @@ impl Way {
         let delay = match self {
             Self::Calm => return None,
             Self::Lognormal => "lognormal:10ms:200ms",
-            Self::Stalls => "stall:4700ms:300ms",
+            Self::Stalls(stalls) => stalls,
         };
         let mut network = Network::default();
         network.there = delay.parse().expect("a delay");
@@ -118,7 +120,7 @@ impl Seen {
             (Load::Long, _) => 0.93,
             (_, Way::Calm) => 0.96,
             (_, Way::Lognormal) => 0.89,
-            (_, Way::Stalls) => 0.88,
+            (_, Way::Stalls(_)) => 0.88,
         }
     }
 }
