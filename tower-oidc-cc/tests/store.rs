@@ -97,7 +97,7 @@ async fn a_lease_that_never_ends_is_waited_for_once() {
     let (store, endpoint) = (Store::default(), Endpoint::default());
     store.hold(&key, secs(86_400));
     let took = ready(&process(&store, &endpoint)).await;
-    assert!(took <= secs(24), "{took:?}");
+    assert!(took <= secs(27), "{took:?}");
     assert_eq!(endpoint.count(), 1);
 }
 
@@ -132,7 +132,7 @@ async fn who_holds_the_lease_keeps_it_for_its_own_next_try() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_or_hangs_is_as_good_as_none() {
     for op in [Op::Load, Op::Lease, Op::Save] {
-        for (fault, most) in [(Fault::Fails, secs(0)), (Fault::Hangs, secs(1))] {
+        for (fault, most) in [(Fault::Fails, secs(0)), (Fault::Hangs, secs(2))] {
             let endpoint = Endpoint::always(Reply::token(100));
             let tokens = process(&Store::faulty(op, fault), &endpoint);
             let took = ready(&tokens).await;

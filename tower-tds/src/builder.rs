@@ -204,6 +204,9 @@ impl Builder {
     /// it ("Data endpoints"), and the standard `Accept-Encoding` beside it. The gain is large for
     /// historical data. A range is asked for uncoded, since it would be one of coded bytes (RFC
     /// 9110, section 14.2); a 206 that is coded all the same is handed on as it is.
+    ///
+    /// Each body that is read keeps what its decoder needs: 4 MB where a service compresses large files
+    /// by br, which may choose up to 16 (RFC 7932, section 9.1), and some ten kB by gzip.
     #[must_use]
     pub fn compression(mut self) -> Self {
         self.compression = Compression::On;
