@@ -110,13 +110,29 @@ impl Driver {
     async fn alone<T>(&self, what: impl Future<Output = T>) -> T {
         let mut what = std::pin::pin!(self.alive(what));
         loop {
-            let at = self.shared.lock().member.alone_at(clock::now());
+            let at = self.alone_at();
             tokio::select! {
                 done = &mut what => return done,
                 () = self.shared.news.notified() => {}
                 () = until(at) => self.shared.hand_out_alone(),
             }
         }
+    }
+
+    /// When the share has its next place. Who would not wait for that is told why there is none.
+    fn alone_at(&self) -> Option<Instant> {
+        let now = clock::now();
+        let mut state = self.shared.lock();
+        let at = state.member.alone_at(now);
+        if at.is_none_or(|at| at > now)
+            && let Store::Away(..) = state.store
+            && let Some(why) = state.store.why_away()
+        {
+            let refused = state.member.take_waiting(|waiter| waiter.once);
+            drop(state);
+            refuse(refused, &why);
+        }
+        at
     }
 
     async fn connect(&self) -> RedisResult<Server> {
@@ -248,11 +264,7 @@ impl Driver {
             (refused, state.lost(Arc::clone(&why)))
         };
         news.into_iter().for_each(News::tell);
-        for waiter in refused {
-            let _gone = waiter
-                .lease
-                .send(Err(LimitError::unavailable(Arc::clone(&why))));
-        }
+        refuse(refused, &why);
     }
 }
 
@@ -333,6 +345,15 @@ async fn until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
+    }
+}
+
+fn refuse(waiters: impl IntoIterator<Item = Waiter>, why: &Arc<str>) {
+    for waiter in waiters {
+        // Whoever is gone needs no answer.
+        let _gone = waiter
+            .lease
+            .send(Err(LimitError::unavailable(Arc::clone(why))));
     }
 }
 

@@ -412,13 +412,6 @@ impl State {
         if self.closed {
             return Err(left());
         }
-        if waiter.once
-            && let Store::Away(..) = self.store
-            && self.member.share() == 0
-            && let Some(why) = self.store.why_away()
-        {
-            return Err(LimitError::unavailable(why));
-        }
         let (at_once, first_in_line) = (waiter.once, waiter.first_in_line);
         self.member.wait(waiter, first_in_line, at_once);
         Ok(())
@@ -436,14 +429,14 @@ impl Store {
     }
 
     /// Said to those whose wait is over.
-    fn why_away(&self) -> Option<Arc<str>> {
+    pub(crate) fn why_away(&self) -> Option<Arc<str>> {
         match self {
             Self::Here => None,
             Self::Sought(since) => Some(format!("the store has not answered for {:.1?}", since.elapsed()).into()),
             Self::Away(since, why) => Some(
                 format!(
-                    "the store has been away for {:.1?} ({why}): see to it, or agree on shares for that time \
-                     (WithoutStore::Share)",
+                    "the store has been away for {:.1?} ({why}): see to it; those go on meanwhile that have a share \
+                     (WithoutStore::Share, FleetStatus::has_share)",
                     since.elapsed()
                 )
                 .into(),
@@ -468,8 +461,11 @@ impl Held {
 
 impl Lease for Held {
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // By the clock: a process that was stopped may come here before its thread has run.
-        self.shared.lock().member.expire(clock::now());
+        // By the clock: a process that was stopped may come here before its thread has run. The channel only
+        // wakes, since it says nothing to a task that has used up its turn.
+        if !self.shared.lock().member.holds(self.id, clock::now()) {
+            return Poll::Ready(());
+        }
         Pin::new(&mut self.over).poll(cx).map(drop)
     }
 

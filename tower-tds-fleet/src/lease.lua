@@ -177,8 +177,10 @@ local function keeps()
   for _ = 3, rung do
     limit = max(limit - floor((limit + 4) / 5), 1)
   end
-  space = (rung > 2 or away > 0) and math.ceil(hold / max(limit - withheld, 1)) or usual_space
-  return max(limit - withheld, 0), counter, burst
+  -- Half of what the rung leaves, too: what was agreed on by these limits is half of them at the most.
+  limit = max(limit - withheld, min(floor((limit + 1) / 2), most - withheld), 0)
+  space = (rung > 2 or away > 0) and math.ceil(hold / max(limit, 1)) or usual_space
+  return limit, counter, burst
 end
 local limit, counter, burst = keeps()
 

@@ -452,6 +452,17 @@ impl<W> Member<W> {
         held.chain(alone.map(|open| open.until)).min()
     }
 
+    /// Whether that lease is kept, and not over.
+    pub(crate) fn holds(&self, id: Id, now: Instant) -> bool {
+        let until = if id < 0 {
+            let open = self.alone.as_ref().and_then(|alone| alone.open.as_ref());
+            open.filter(|open| open.id == id).map(|open| open.until)
+        } else {
+            self.held.get(&id).map(|held| self.until(held.since))
+        };
+        until.is_some_and(|until| until > now)
+    }
+
     /// What could not be kept is over.
     pub(crate) fn expire(&mut self, now: Instant) {
         let term = self.term;

@@ -135,9 +135,9 @@ impl TokenSourceBuilder {
     ///
     /// Without one, each process asks for itself: a fleet of fifty makes a hundred requests a day.
     /// With one, a process that has no token waits while another gets one, for
-    /// [`readiness`](Self::readiness), [`timeout`](Self::timeout) and three seconds at most, or twice
+    /// [`readiness`](Self::readiness), [`timeout`](Self::timeout) and six seconds at most, or twice
     /// the first two where the endpoint is [discovered](TokenEndpoint::discover); then it asks for
-    /// itself. Whoever waits for a token waits until it is saved, for a second at most.
+    /// itself. Whoever waits for a token waits until it is saved, for two seconds at most.
     #[must_use]
     pub fn store(mut self, store: impl TokenStore) -> Self {
         self.store = Some(Named::new(store));

@@ -1,14 +1,26 @@
 //! Faults of the store: it dies, forgets, hangs.
 
-use std::{fs, net::TcpListener, num::NonZeroU32, time::Duration};
+use std::{
+    fs,
+    net::TcpListener,
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use tds_sim::{Rule, Server};
-use tokio::time::{Instant, sleep, timeout};
-use tower_tds_fleet::WithoutStore;
+use tokio::{
+    net::UnixListener,
+    time::{Instant, sleep, timeout},
+};
+use tower_tds_fleet::{Fleet, WithoutStore};
 use tower_tds_limits::{AskLease, Leases};
 
 use crate::{
-    RECOVERY, RedisServer, all_answered, bus, get, join, known, member, member_with, quick,
+    RECOVERY, RedisServer, all_answered, bus, get, join, known, limits, member, member_with, quick,
     service, statuses,
 };
 
@@ -195,6 +207,52 @@ async fn without_a_store_a_call_is_told_so_when_its_wait_is_over() {
     assert!(error.to_string().contains("nothing was sent"), "{error}");
     // Until nobody waits for anything: the thread ends.
     drop(fleet);
+}
+
+/// By how often the store was looked for meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_store_and_a_place_in_a_share_who_would_not_wait_is_told_so_at_once() {
+    let Some(mut store) = RedisServer::start() else {
+        return;
+    };
+    known(&store).await;
+    let share = NonZeroU32::new(25).expect("not 0");
+    let mut fleets = Vec::new();
+    for _ in 0..2 {
+        let without = WithoutStore::Share(share);
+        let fleet = Fleet::join_with(&store.url(), "test", &limits(), without).expect("a store");
+        fleet.ready().await.expect("it grants");
+        fleets.push(fleet);
+    }
+    let shares = fleets.iter().map(|fleet| fleet.status().has_share);
+    assert_eq!(shares.collect::<Vec<_>>(), [true, false]);
+    store.kill();
+    fs::remove_file(store.socket()).expect("it was there");
+    let socket = UnixListener::bind(store.socket()).expect("a free name");
+    let looked = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&looked);
+    let counting = tokio::spawn(async move {
+        while socket.accept().await.is_ok() {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    for fleet in &fleets {
+        while fleet.status().away.is_none() {
+            sleep(Duration::from_millis(20)).await;
+        }
+        let before = looked.load(Ordering::Relaxed);
+        let mut ask = AskLease::default();
+        ask.max_wait = Some(Duration::ZERO);
+        for _ in 0..30 {
+            // The first of them may have a place at last.
+            if let Err(error) = fleet.lease(ask).await {
+                assert!(error.to_string().contains("nothing was sent"), "{error}");
+            }
+        }
+        let meanwhile = looked.load(Ordering::Relaxed) - before;
+        assert!(meanwhile < 20, "{meanwhile}");
+    }
+    counting.abort();
 }
 
 /// What is under way is ended while its lease still counts for as long as it can be counted.

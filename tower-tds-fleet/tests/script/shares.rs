@@ -129,6 +129,34 @@ fn shares_leave_half_of_the_places_of_a_bucket() {
     }
 }
 
+/// Half of what the rung keeps within, so that nobody stands for eleven minutes.
+#[test]
+fn members_that_were_killed_leave_half_of_what_the_rung_leaves() {
+    for (rung, left) in [(0, 25), (3, 20), (5, 13), (18, 1)] {
+        let mut store = Store::new("50 1002000 20000 20040 0 10 0 0");
+        store.rung = rung;
+        for member in ["1", "2", "3", "4", "5"] {
+            let reply = store.ask_with(member, 0, 5, &[]).expect("its share");
+            assert!(reply.agreed);
+        }
+        let (mut clock, mut granted) = (BEGIN + KEEP + 1, 0);
+        let end = clock + 2 * SECOND;
+        while clock < end {
+            store.move_to(clock);
+            let reply = store.ask("7", 1, &[]).expect("the same limits");
+            let proven = reply.granted.iter().map(|id| Told::Proven(*id, "a", 0));
+            let proven: Vec<_> = proven.collect();
+            granted += proven.len();
+            store.ask("7", 0, &proven).expect("the same limits");
+            clock += 5_000;
+        }
+        assert!(
+            (left..=2 * left + 5).contains(&granted),
+            "{rung}: {granted}"
+        );
+    }
+}
+
 #[test]
 fn a_turn_is_the_part_of_what_is_open_that_is_left_for_each() {
     let store = Store::new("1000 1002000 1000 1002 0 -1 0 0");
