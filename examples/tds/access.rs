@@ -1,6 +1,9 @@
 //! Access to a server of this program: by its key; without one, from this machine alone.
 
-use std::{env, net::SocketAddr};
+use std::{
+    env,
+    net::{IpAddr, SocketAddr},
+};
 
 use http::{
     HeaderMap, HeaderValue, StatusCode, Uri,
@@ -74,9 +77,8 @@ impl Access {
                     if port.ends_with(']') { host } else { name }
                 }))
             });
-            let local = ["127.0.0.1", "localhost", "[::1]"];
             return match host {
-                Some(host) if !local.iter().any(|local| host.eq_ignore_ascii_case(local)) => {
+                Some(host) if !is_local(host) => {
                     let refusal = Refusal::new(StatusCode::FORBIDDEN, "foreign_host");
                     Err(refusal.because("ask for it by 127.0.0.1, localhost or [::1]"))
                 }
@@ -94,6 +96,15 @@ impl Access {
         let refusal = Refusal::new(StatusCode::UNAUTHORIZED, "gateway_key");
         Err(refusal.because("bring 'Authorization: Bearer' with the gateway's key"))
     }
+}
+
+/// No name but one, which no other can be made to lead to; and addresses of this machine.
+fn is_local(host: &str) -> bool {
+    let address = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Compares all of it, so that the time tells nothing of where it differs.

@@ -59,7 +59,6 @@ impl Refusal {
         let status = match kind {
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::InvalidRequest => StatusCode::BAD_REQUEST,
-            Kind::RangeUnclear => StatusCode::RANGE_NOT_SATISFIABLE,
             Kind::Rejected => error.status().unwrap_or(StatusCode::BAD_GATEWAY),
             // What its own caller has done is none of these; somebody has to mend something.
             Kind::MissingCredentials
@@ -75,6 +74,8 @@ impl Refusal {
             | Kind::QuotaExhausted
             | Kind::RateExceeded
             | Kind::ConnectionLimit
+            // No 416: whoever resumes a file takes that for its end, and it may be about sockets.
+            | Kind::RangeUnclear
             | Kind::LimitTimeout
             | Kind::Unavailable
             | Kind::Misdirected

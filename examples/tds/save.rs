@@ -320,6 +320,9 @@ pub(crate) fn alone(out: &Path) -> Result<std::fs::File, Failure> {
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(std::fs::TryLockError::WouldBlock) => Err(refused(&"another run writes to it")),
+        Err(std::fs::TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
+            Ok(lock)
+        }
         Err(std::fs::TryLockError::Error(error)) => Err(refused(&error)),
     }
 }

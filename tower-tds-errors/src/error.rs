@@ -90,7 +90,7 @@ impl Error {
     /// An error of `kind`, caused by `source`.
     ///
     /// If `source` wraps an error of this type, its status, its hint and its attempts are this one's
-    /// too, and so is whether the request was sent: another word for it changes nothing of that. Of any other
+    /// too, and so is whether the request was sent, unless it never was: then `kind` says it. Of any other
     /// source nothing is asked, and `kind` alone says it: [`Kind::Connect`] says that nothing was sent.
     #[must_use]
     pub fn new(kind: Kind, source: impl Into<BoxError>) -> Self {

@@ -25,7 +25,7 @@ pub use self::guard::body::GuardBody;
 pub use self::guard::{Guard, GuardLayer};
 pub use self::kind::{Kind, Sent};
 pub use self::retry::budget::Budget;
-pub use self::retry::context::may_hold;
+pub use self::retry::context::{may_hold, waits_to_send};
 #[cfg(feature = "tower-retry")]
 pub use self::retry::policy::RetryPolicy;
 pub use self::retry::replay::{CloneBody, Replay};

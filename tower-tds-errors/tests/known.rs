@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{
     Attempt, ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, Kind, RetryLayer, Sent, may_hold,
+    waits_to_send,
 };
 
 /// A body that never says anything.
@@ -573,4 +574,52 @@ async fn an_answer_that_is_held_until_the_deadline_says_what_was_waited_for() {
         assert_eq!(ended, (Kind::InvalidToken, Some(GiveUp::Deadline)));
         assert_eq!(error.waited_for(), Some("another token"), "{error}");
     }
+}
+
+/// Waits for its turn in its response future for so long, and answers so long after that.
+fn in_turn(
+    turn: Duration,
+    answer: Duration,
+) -> impl Service<Request<()>, Response = Response<()>, Error = Error> + Clone {
+    tower::service_fn(move |_: Request<()>| async move {
+        let mut turn = std::pin::pin!(tokio::time::sleep(turn));
+        std::future::poll_fn(|cx| {
+            let polled = turn.as_mut().poll(cx);
+            if polled.is_pending() {
+                waits_to_send();
+            }
+            polled
+        })
+        .await;
+        tokio::time::sleep(answer).await;
+        Ok(Response::new(()))
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_turn_is_no_attempts_time_and_what_ends_in_it_was_not_sent() {
+    let layer = RetryLayer::new()
+        .attempt_timeout(ms(1_000))
+        .deadline(ms(5_000));
+    let post = || Request::post("http://a.example/").body(()).unwrap();
+    let soon = layer.layer(in_turn(ms(3_000), ms(900)));
+    let answer = soon.oneshot(post()).await.unwrap();
+    assert_eq!(Attempt::of(answer.extensions()).number(), 1);
+
+    // The attempt's time begins with its turn.
+    let begin = Instant::now();
+    let late = layer.layer(in_turn(ms(3_000), ms(1_500)));
+    let error = late.oneshot(post()).await.unwrap_err();
+    assert_eq!((error.kind(), error.sent()), (Kind::Timeout, Sent::Unknown));
+    assert_eq!(begin.elapsed(), ms(4_000));
+
+    let never = layer.layer(in_turn(ms(60_000), ms(0)));
+    let error = never.oneshot(post()).await.unwrap_err();
+    assert_eq!((error.kind(), error.sent()), (Kind::Timeout, Sent::Never));
+    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+    let waited_for = error.waited_for();
+    assert_eq!(
+        waited_for,
+        Some("a token, a permit, or another layer below")
+    );
 }

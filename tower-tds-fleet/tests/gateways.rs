@@ -180,7 +180,7 @@ async fn haproxy_refuses_no_member_where_the_network_stands_still() {
     refuses_nothing_through_stalls(Kind::Haproxy, Rules::default()).await;
 }
 
-/// Of the processes: what is lost is lost soon, and a store without memory is waited for 12 s.
+/// Of the processes: what is lost is lost soon, and a store without memory is waited for 13 s.
 fn limits() -> Limits {
     let sockets = NonZeroU32::new(15).expect("some");
     let lost = Duration::from_millis(500);

@@ -361,11 +361,13 @@ impl Account {
     /// How long after a gateway's own answer a request may be counted behind it.
     #[inline]
     fn lag(&self, outcome: Outcome) -> Option<u64> {
-        let behind = self.limits.behind;
         if outcome == Outcome::GatewayTimedOut {
-            Some(behind.map_or(TIMED_OUT, nanos))
+            Some(nanos(self.limits.timed_out()))
         } else {
-            let behind = behind.filter(|_| outcome == Outcome::GatewayFailed);
+            let behind = self
+                .limits
+                .behind
+                .filter(|_| outcome == Outcome::GatewayFailed);
             behind.map(nanos)
         }
     }
@@ -400,11 +402,7 @@ impl Account {
     /// nobody uses is withdrawn, and the unproven grow old.
     #[cold]
     fn may_open_at(&self, cause: WaitCause) -> Tick {
-        let leased = if self.held > 0 {
-            self.held_since.plus(LEASE)
-        } else {
-            Tick::NEVER
-        };
+        let leased = self.revokes_at();
         let ages = if cause == WaitCause::Bucket {
             let ages = self.rules.iter().map(Rule::ages_at).min();
             ages.unwrap_or(Tick::NEVER).max(self.seen.plus(1))
@@ -414,9 +412,17 @@ impl Account {
         leased.min(self.settles_at()).min(ages)
     }
 
-    fn instant(&self, at: Tick) -> Opens {
-        let at = (at < Tick::NEVER).then(|| self.epoch.instant(at)).flatten();
-        at.map_or(Opens::OnReturn, Opens::At)
+    /// When what is granted and not sent is withdrawn.
+    fn revokes_at(&self) -> Tick {
+        if self.held > 0 {
+            self.held_since.plus(LEASE)
+        } else {
+            Tick::NEVER
+        }
+    }
+
+    fn instant(&self, at: Tick) -> Option<Instant> {
+        (at < Tick::NEVER).then(|| self.epoch.instant(at)).flatten()
     }
 }
 
@@ -430,7 +436,8 @@ impl Limit for Account {
             return Opens::Now;
         }
         let (at, cause) = self.opens_at(line);
-        self.instant(at.unwrap_or_else(|| self.may_open_at(cause)))
+        let at = self.instant(at.unwrap_or_else(|| self.may_open_at(cause)));
+        at.map_or(Opens::OnReturn, Opens::At)
     }
 
     #[inline]
@@ -448,6 +455,12 @@ impl Limit for Account {
         if self.send(grant) {
             self.unsend(grant);
         }
+    }
+
+    fn changes_at(&self) -> Option<Instant> {
+        let ages = self.rules.iter().map(Rule::ages_at);
+        let ages = ages.filter(|at| *at > self.seen).min();
+        self.instant(self.revokes_at().min(ages.unwrap_or(Tick::NEVER)))
     }
 
     fn is_idle(&self) -> bool {
@@ -475,10 +488,6 @@ impl Grant {
 /// How long a grant is kept for who holds it: twice the even spacing of 50 a second, and a hundred
 /// times what a task takes from its readiness to its call where nothing comes between them.
 const LEASE: u64 = 50_000_000;
-
-/// A gateway that has waited for long enough answers 504, and what it waited for may take up the
-/// request a moment after that: a second, stated and not proven.
-const TIMED_OUT: u64 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests;

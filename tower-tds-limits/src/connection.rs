@@ -111,7 +111,7 @@ pub struct ConnectionLimitLayer {
 /// A permit is a socket's, not a request's, so a connection carries as many requests as its peers
 /// agree on. It is idle when no answer is under way on it, and its pool alone has a handle to it:
 /// the pool takes another for each request, before that is sent. While requests follow each other
-/// without a gap it makes no room. At a cold start a pool that learns the protocol from the
+/// without a gap it makes no room, nor does one whose first answer never came. At a cold start a pool that learns the protocol from the
 /// handshake opens a socket for each of the first requests; they wait here, and all but one are
 /// closed again. Where one client's requests pass the limit in part only, the others' bodies are
 /// not seen.

@@ -81,6 +81,13 @@ impl Credential {
         self.paused.load(Ordering::Relaxed)
     }
 
+    /// Whether one that has this try, or none, is to wait: only the last one tries.
+    #[inline]
+    pub(crate) fn must_pause(&self, probe: Option<&Probe>) -> bool {
+        self.is_paused()
+            && !probe.is_some_and(|probe| self.pause.read(|pause| pause.is_tried_by(probe.number)))
+    }
+
     /// Until when it pauses, if it does.
     pub(crate) fn paused_until(&self) -> Option<Instant> {
         self.pause.read(|pause| pause.told().max(pause.until()))

@@ -66,7 +66,7 @@
 //!
 //! # If it is refused all the same
 //! Then the service is stricter than assumed, or somebody else uses the quota. A 423 means a second of
-//! silence for the address, and three among a hundred answers lead one [`Rung`] down; a 416 closes its
+//! silence for the address, and three with at most fifty answers between them lead one [`Rung`] down; a 416 closes its
 //! socket and idle ones; a 429 pauses its credential ([`_design`], "What a refusal means"). [`Feedback`]
 //! reads that from responses, or from your errors; [`Limiter::snapshot`] and `tracing` events tell.
 //!

@@ -85,6 +85,10 @@ impl Limiter {
     ///
     /// A wait for a lease has the bound of a wait for a permit once more, from the call on. One that comes
     /// in a silence or a pause goes back, and is asked for again within that bound.
+    ///
+    /// So a [`RequestLimit`](crate::RequestLimit) of these limits is lent to each of its calls until that has its lease:
+    /// clone it for each call. One instance that is called again is ready when the call before has its lease, for which that
+    /// has to be polled; a `Buffer` over it has one call at a time wait for a lease.
     #[must_use]
     pub fn leased(limits: Limits, leases: impl Leases) -> Self {
         Self {

@@ -214,12 +214,17 @@ impl Limits {
     /// by.
     #[must_use]
     pub fn longest_lost(&self) -> Duration {
-        let behind = self
-            .behind
-            .map(|behind| behind.saturating_add(self.lost_after));
-        self.lost_after
-            .max(self.closed())
-            .max(behind.unwrap_or_default())
+        let behind = self.timed_out();
+        let behind = match self.proof {
+            Proof::Head => behind,
+            Proof::End => behind.saturating_add(self.lost_after),
+        };
+        self.lost_after.max(self.closed()).max(behind)
+    }
+
+    /// How long after a gateway's 504 a request may be counted.
+    pub(crate) fn timed_out(&self) -> Duration {
+        self.behind.unwrap_or(TIMED_OUT)
     }
 
     pub(crate) fn closed(&self) -> Duration {
@@ -235,6 +240,10 @@ impl Default for Limits {
 
 /// Contract, "Limits": 50 parallel requests per second, beyond which the service answers 423.
 const REQUESTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(50 - 1);
+
+/// A gateway that has waited for long enough answers 504, and what it waited for may take up the
+/// request a moment after that: a second, stated and not proven.
+const TIMED_OUT: Duration = Duration::from_secs(1);
 
 /// Contract, "Limits": 60 parallel connections per IP address, beyond which it answers 416.
 const CONNECTIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(60 - 1);

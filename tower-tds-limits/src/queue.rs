@@ -46,6 +46,11 @@ pub(crate) trait Limit {
         Vec::new()
     }
 
+    /// When it may be open sooner than `opens` says, though nothing happens until then.
+    fn changes_at(&self) -> Option<Instant> {
+        None
+    }
+
     /// Whether nothing is under way, where anybody waits for that.
     fn is_idle(&self) -> bool {
         false

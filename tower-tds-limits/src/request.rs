@@ -71,8 +71,8 @@ pub struct RequestLimitLayer<F = ReadStatus> {
 /// # Cancel safety
 /// Dropping the response future or the body frees the place in flight at once. A request whose
 /// response never came stays counted for [`Limits::lost_after`](crate::Limits::lost_after) and
-/// the quota's interval more, because the service may still count it. One that was not sent yet is
-/// not counted.
+/// the quota's interval more, because the service may still count it; so does one that waits for its
+/// connection, of which nobody here knows whether it was sent. One that waits here is not counted.
 ///
 /// # Clone
 /// Clones share the limiter; a clone has no permit and no place in the queue.

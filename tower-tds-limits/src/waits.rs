@@ -37,7 +37,8 @@ pub enum WaitCause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Waited {
-    /// How many waits are over, whether they came to a permit or were given up.
+    /// How many waits are over, whether they came to a permit or were given up; of those for a lease only the
+    /// ones that came to it.
     pub count: u64,
     /// The time of all of them.
     pub total: Duration,

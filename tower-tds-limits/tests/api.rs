@@ -94,3 +94,15 @@ fn the_default_is_the_contract() {
     assert_eq!(quota.per(), Duration::from_secs(1));
     assert_eq!(Limiter::new(limits).snapshot().most_connections, 60);
 }
+
+#[test]
+fn the_longest_that_can_be_lost_is_that_of_a_504_too() {
+    let none = Limits::default().lost_after(Duration::ZERO);
+    let (second, end) = (Duration::from_secs(1), tower_tds_limits::Proof::End);
+    assert_eq!(none.longest_lost(), second);
+    assert_eq!(Limits::default().longest_lost(), 10 * second);
+    assert_eq!(Limits::default().proof(end).longest_lost(), 11 * second);
+    let behind = Limits::default().counted_behind(3 * second);
+    assert_eq!(behind.longest_lost(), 10 * second);
+    assert_eq!(behind.proof(end).longest_lost(), 13 * second);
+}

@@ -10,15 +10,14 @@ use bytes::Bytes;
 use futures_core::Stream;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
-use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tower_tds_errors::{Error, GuardBody, Kind};
 use tower_tds_limits::PermitBody;
 
-use crate::compression::CompressedBody;
+use crate::{compression::CompressedBody, received::Received};
 
 /// What the layers make of the body that hyper reads.
-pub(crate) type Layered = PermitBody<CompressedBody<GuardBody<PermitBody<Incoming>>>>;
+pub(crate) type Layered = PermitBody<CompressedBody<GuardBody<PermitBody<Received>>>>;
 
 pin_project! {
     /// The body of a response, decoded. Its request counts as in flight until its end or its drop.
@@ -203,7 +202,7 @@ impl fmt::Debug for ResponseBody {
 }
 
 /// What is watched on the wire.
-fn guarded(body: &Layered) -> &GuardBody<PermitBody<Incoming>> {
+fn guarded(body: &Layered) -> &GuardBody<PermitBody<Received>> {
     match &**body.get_ref() {
         Either::Left(decoded) => decoded.get_ref(),
         Either::Right(plain) => plain,

@@ -14,7 +14,6 @@ use http::{
     HeaderValue, Method, Request, Response, Version,
     header::{HOST, USER_AGENT},
 };
-use hyper::body::Incoming;
 use tokio::time::timeout;
 use tower_oidc_cc::{Origin, Provider, TokenSource};
 use tower_service::Service;
@@ -28,6 +27,7 @@ use crate::{
     compression::Compressed,
     layer::Above,
     misdirected::Misdirected,
+    received::Received,
     request::ReplayBytes,
     trace::Name,
     transport::Protocol,
@@ -79,7 +79,7 @@ pub(crate) struct Shared {
 
 /// Errors are read below the decoder, which has no bounds; bodies are watched there too, since
 /// what is announced is counted as it is on the wire.
-type Classified = Compressed<Guard<Classify<Misdirected>>, GuardBody<PermitBody<Incoming>>>;
+type Classified = Compressed<Guard<Classify<Misdirected>>, GuardBody<PermitBody<Received>>>;
 pub(crate) type Stack = Above<Classified, ReplayBytes>;
 
 // === impl Client ===

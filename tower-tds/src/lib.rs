@@ -56,7 +56,8 @@
 //!   the front page of [`tower_tds_limits`]. Retries and token calls stay within it too, and so do
 //!   several clients ([`SharedLimits`]).
 //! - A response is a success (2xx or 304). Everything else is an [`Error`], and so is a body that
-//!   breaks off or goes silent: it ends by one, with the bytes received and expected.
+//!   breaks off or goes silent: it ends by one, with the bytes received and expected. Of one without length and
+//!   chunks nobody knows: [`ResponseBody::is_verifiable`].
 //!
 //! # Features
 //! | feature | default | adds |
@@ -95,6 +96,7 @@ mod limiters;
 mod metrics;
 mod misdirected;
 mod proxy;
+mod received;
 mod request;
 #[cfg(feature = "reqwest")]
 mod reqwest;

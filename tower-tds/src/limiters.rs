@@ -1,8 +1,9 @@
 //! The limiters of one address: the limits divided between data and token calls.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{future::poll_fn, num::NonZeroU32, time::Duration};
 
-use tower_tds_limits::{Leases, Limiter, Limits, Quota};
+use tower_tds_errors::waits_to_send;
+use tower_tds_limits::{AskLease, LeaseFuture, Leases, Limiter, Limits, Quota};
 
 use crate::BuildError;
 
@@ -26,6 +27,10 @@ use crate::BuildError;
 /// ```
 #[derive(Debug, Clone)]
 pub struct SharedLimits(Option<Limiters>);
+
+/// Leases whose waits a retry hears of.
+#[derive(Debug)]
+struct Told<L>(L);
 
 /// How the connections are divided.
 #[derive(Debug, Clone)]
@@ -51,7 +56,7 @@ impl SharedLimits {
     #[must_use]
     pub fn leased(limits: Limits, leases: impl Leases) -> Self {
         Self(Limiters::new(limits, |limits| {
-            Limiter::leased(limits, leases)
+            Limiter::leased(limits, Told(leases))
         }))
     }
 
@@ -73,6 +78,21 @@ impl From<Limits> for SharedLimits {
 impl From<&Self> for SharedLimits {
     fn from(shared: &Self) -> Self {
         shared.clone()
+    }
+}
+
+// === impl Told ===
+
+impl<L: Leases> Leases for Told<L> {
+    fn lease(&self, ask: AskLease) -> LeaseFuture {
+        let mut lease = self.0.lease(ask);
+        Box::pin(poll_fn(move |cx| {
+            let polled = lease.as_mut().poll(cx);
+            if polled.is_pending() {
+                waits_to_send();
+            }
+            polled
+        }))
     }
 }
 

@@ -3,13 +3,12 @@
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 use hyper_util::client::legacy::Error;
 use tower_service::Service;
 use tower_tds_errors::{Attempt, Kind};
 use tower_tds_limits::{PermitBody, Track};
 
-use crate::{RequestBody, transport::Http};
+use crate::{RequestBody, received::Received, transport::Http};
 
 /// Sends past the pool what a connection of the pool led to the wrong server.
 #[derive(Debug, Clone)]
@@ -34,7 +33,7 @@ impl Misdirected {
 }
 
 impl Service<Request<RequestBody>> for Misdirected {
-    type Response = Response<PermitBody<Incoming>>;
+    type Response = Response<PermitBody<Received>>;
     type Error = Error;
     type Future = <Tracked as Service<Request<RequestBody>>>::Future;
 

@@ -8,7 +8,7 @@ use tower_tds_errors::Error;
 
 use crate::ResponseBody;
 
-/// The answer to a [`Call`](crate::Call): always a success (2xx or 304).
+/// The answer to a [`Call`](crate::Call): always a success (2xx or 304), or the 101 that was asked for.
 ///
 /// Its request counts as in flight until the body has been read or dropped.
 ///

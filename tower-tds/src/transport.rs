@@ -13,10 +13,7 @@ use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body::Body;
 use http_body_util::Full;
-use hyper::{
-    body::Incoming,
-    rt::{Read, Write},
-};
+use hyper::rt::{Read, Write};
 use hyper_rustls::HttpsConnectorBuilder;
 #[cfg(feature = "http2")]
 use hyper_util::client::legacy::connect::capture_connection;
@@ -33,7 +30,9 @@ use tower::{BoxError, Layer, ServiceExt, timeout::Timeout, util::Oneshot};
 use tower_service::Service;
 use tower_tds_limits::{Background, ConnectionLimitLayer, Limiter, held};
 
-use crate::{RequestBody, limiters::Limiters, misdirected::Misdirected, proxy::Proxies};
+use crate::{
+    RequestBody, limiters::Limiters, misdirected::Misdirected, proxy::Proxies, received::Received,
+};
 
 /// A client of hyper's, whatever its connector is. It is behind one pointer, since the stack above is cloned for each
 /// call.
@@ -146,7 +145,7 @@ impl<B> Clone for Http<B> {
 }
 
 impl<B> Service<Request<B>> for Http<B> {
-    type Response = Response<Incoming>;
+    type Response = Response<Received>;
     type Error = legacy::Error;
     type Future = HttpFuture;
 
@@ -168,7 +167,7 @@ impl<B> fmt::Debug for Http<B> {
 // === impl HttpFuture ===
 
 impl Future for HttpFuture {
-    type Output = Result<Response<Incoming>, legacy::Error>;
+    type Output = Result<Response<Received>, legacy::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
@@ -180,7 +179,7 @@ impl Future for HttpFuture {
                 *this.connects = None;
             }
         }
-        polled
+        polled.map_ok(Received::of)
     }
 }
 

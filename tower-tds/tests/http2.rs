@@ -158,7 +158,9 @@ async fn request(socket: &mut TcpStream) -> Option<u32> {
     }
 }
 
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
 
@@ -332,4 +334,40 @@ async fn a_body_that_ends_before_its_length_is_truncated() {
     let half = client(&server, &url).get(PATH).await.expect("a head");
     let error = half.bytes().await.expect_err("a half");
     assert_eq!(error.kind(), Kind::Truncated, "{error:?}");
+}
+
+/// hyper takes a reset without an error for an end, and proxies reset so what broke off behind them.
+#[tokio::test]
+async fn a_body_whose_stream_is_reset_without_an_error_is_truncated_and_one_that_has_ended_before_is_whole()
+ {
+    let server = start(Config::default()).await;
+    for ended in [false, true] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.expect("a socket");
+            let mut preface = [0; 24];
+            socket.read_exact(&mut preface).await.expect("a client");
+            let settings = [frame(SETTINGS, 0, 0, &[]), frame(SETTINGS, 1, 0, &[])];
+            socket
+                .write_all(&settings.concat())
+                .await
+                .expect("a client");
+            while let Some(stream) = request(&mut socket).await {
+                let head = frame(HEADERS, 4, stream, &[0x88]);
+                let part = frame(DATA, u8::from(ended), stream, b"part");
+                let reset = frame(RST_STREAM, 0, stream, &[0; 4]);
+                let answer = [head, part, reset].concat();
+                socket.write_all(&answer).await.expect("a client");
+            }
+        });
+        let body = client(&server, &url).get(PATH).await.expect("a head");
+        let body = body.bytes().await;
+        if ended {
+            assert_eq!(body.expect("it has ended"), "part");
+        } else {
+            let error = body.expect_err("it has not ended");
+            assert_eq!(error.kind(), Kind::Truncated, "{error:?}");
+        }
+    }
 }

@@ -4,15 +4,23 @@
 #[path = "support/server.rs"]
 mod server;
 
-use std::{future::pending, num::NonZeroU32, time::Duration};
+use std::{
+    future::{pending, ready},
+    num::NonZeroU32,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use http::Request;
 use server::Server;
 use tokio::{io::AsyncWriteExt, net::TcpListener, time::pause};
 use tower::ServiceExt;
 use tower_tds::{
-    Client, Credentials, Error, Kind, Limits, RequestBody, ResponseBody,
-    layers::errors::{RetryLayer, Sent},
+    Client, Credentials, Error, Kind, Limits, RequestBody, ResponseBody, SharedLimits,
+    layers::{
+        errors::{RetryLayer, Sent},
+        limits::{AskLease, Ended, Lease, LeaseFuture, Leases},
+    },
 };
 
 fn client(server: &Server, url: &str, limits: Limits) -> Client {
@@ -81,4 +89,50 @@ async fn a_call_that_got_no_socket_in_time_is_told_that_it_was_kept_back() {
         source.to_string().contains("no permit within 5"),
         "{source}"
     );
+}
+
+/// Leases for tokens alone.
+#[derive(Debug)]
+struct ForTokens;
+
+#[derive(Debug)]
+struct Free;
+
+impl Leases for ForTokens {
+    fn lease(&self, ask: AskLease) -> LeaseFuture {
+        if ask.first_in_line {
+            Box::pin(ready(Ok(Box::new(Free) as Box<dyn Lease>)))
+        } else {
+            Box::pin(pending())
+        }
+    }
+}
+
+impl Lease for Free {
+    fn poll_over(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+
+    fn end(self: Box<Self>, _: Ended) {}
+}
+
+#[tokio::test]
+async fn a_call_that_got_no_lease_in_time_was_not_sent_however_short_an_attempt_may_be() {
+    let server = Server::start(b"").await;
+    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+    let short = Duration::from_millis(50);
+    let client = Client::builder(&server.url(), &server.url(), credentials)
+        .loopback_http()
+        .limits(SharedLimits::leased(Limits::default(), ForTokens))
+        .retry(RetryLayer::new().attempt_timeout(short))
+        .build()
+        .expect("loopback is let through");
+    client.tokens().ready().await.expect("a token");
+    let search = Request::post("/v1/search").body(()).expect("a request");
+    let search = client.request(search).deadline(10 * short).await;
+    let error = search.map(drop).expect_err("there is no lease");
+    assert_eq!((error.kind(), error.sent()), (Kind::Timeout, Sent::Never));
+    let waited_for = error.waited_for().expect("it is known");
+    assert!(waited_for.contains("a lease"), "{waited_for}");
+    assert_eq!(server.seen(), ["POST"]);
 }

@@ -160,6 +160,8 @@ async fn errors_are_json_with_a_kind_and_what_to_do() {
         ),
         ("GET /v1/live/bus HTTP/1.1\r\nhost: [::1]:80", 200),
         ("GET /v1/live/bus HTTP/1.1\r\nhost: 127.0.0.1", 200),
+        ("GET /v1/live/bus HTTP/1.1\r\nhost: 127.0.0.2:80", 200),
+        ("GET /v1/live/bus HTTP/1.1\r\nhost: 128.0.0.1", 403),
         (
             "GET http://localhost/v1/live/bus HTTP/1.1\r\nhost: localhost",
             200,

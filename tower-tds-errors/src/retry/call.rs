@@ -242,11 +242,11 @@ impl<B, P> Call<B, P> {
     }
 
     /// What follows from the end of an attempt's time, where no answer has come.
-    pub(super) fn cut_off(&mut self) -> Result<Option<Instant>, Error> {
+    pub(super) fn cut_off(&mut self, at: At) -> Result<Option<Instant>, Error> {
         if self.is_over() {
-            return Err(self.late(At::Calling));
+            return Err(self.late(at));
         }
-        self.failed(Error::from_kind(Kind::Timeout), At::Calling)
+        self.failed(Error::from_kind(Kind::Timeout), at)
     }
 
     /// The error of a call whose deadline has passed.
@@ -365,6 +365,7 @@ impl At {
         match known {
             Known::Nothing | Known::Answer | Known::Retry => Self::Calling,
             Known::Held => Self::Holding,
+            Known::Unsent => Self::Readying,
         }
     }
 }

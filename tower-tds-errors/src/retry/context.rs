@@ -31,6 +31,20 @@ pub(crate) enum Known {
     Retry,
     /// The answer is there, and held until there is another token.
     Held,
+    /// Nothing has been sent: it waits for its turn.
+    Unsent,
+}
+
+impl Known {
+    /// Whether it waits for what is no attempt's time.
+    pub(super) const fn is_wait(self) -> bool {
+        matches!(self, Self::Held | Self::Unsent)
+    }
+
+    /// Whether there is something that it can say in a last poll. Who has sent nothing might send in that.
+    pub(super) const fn can_say(self) -> bool {
+        !matches!(self, Self::Nothing | Self::Unsent)
+    }
 }
 
 /// What a call or a poll is told.
@@ -124,6 +138,38 @@ pub(crate) fn say(known: Known) {
 pub fn may_hold() -> bool {
     say(Known::Held);
     !is_last_poll()
+}
+
+/// Says to a retry above that the call that is polled has sent nothing yet, and waits for its turn. Call it from each
+/// poll that is pending for that.
+///
+/// For a layer that waits in its response future: as what is waited for in `poll_ready`, that is no attempt's time, and a
+/// call that ends meanwhile was never sent.
+///
+/// # Examples
+///
+/// ```
+/// use std::{future::poll_fn, task::Poll, time::Duration};
+/// use http::{Request, Response};
+/// use tower::{Layer, ServiceExt, service_fn};
+/// use tower_tds_errors::{Error, Kind, RetryLayer, Sent, waits_to_send};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let no_turn = service_fn(async |_: Request<()>| {
+///     poll_fn(|_| {
+///         waits_to_send();
+///         Poll::<Result<Response<()>, Error>>::Pending
+///     })
+///     .await
+/// });
+/// let layer = RetryLayer::new().deadline(Duration::from_secs(2));
+/// let error = layer.layer(no_turn).oneshot(Request::new(())).await.unwrap_err();
+/// assert_eq!((error.kind(), error.sent()), (Kind::Timeout, Sent::Never));
+/// # }
+/// ```
+pub fn waits_to_send() {
+    say(Known::Unsent);
 }
 
 /// What the attempt has said that was just polled.

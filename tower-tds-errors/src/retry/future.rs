@@ -127,7 +127,14 @@ where
                             Poll::Ready(outcome) => {
                                 polled = Poll::Ready(outcome.map_err(Into::into));
                             }
-                            Poll::Pending => *this.known = context::known(),
+                            Poll::Pending => {
+                                let waited = this.known.is_wait();
+                                *this.known = context::known();
+                                if waited && !this.known.is_wait() {
+                                    // The attempt's time begins now.
+                                    this.timer.set(None);
+                                }
+                            }
                         }
                     }
                     if let Some(response) = ready!(self.as_mut().poll_after(polled, cx))? {
@@ -164,7 +171,7 @@ where
             StateProj::Sleeping => At::Sleeping,
             StateProj::Calling { attempt } => {
                 let at = At::of(*this.known);
-                if *this.known != Known::Nothing
+                if this.known.can_say()
                     && let Poll::Ready(polled) = attempt.poll(cx)
                 {
                     let answered = polled.map_err(Into::into);
@@ -212,20 +219,22 @@ where
             if !this.timer.is_set() {
                 // A retry below has attempts of its own, and times for them.
                 let end = match this.known {
-                    Known::Retry | Known::Held => this.call.due().head,
+                    Known::Retry | Known::Held | Known::Unsent => this.call.due().head,
                     Known::Nothing | Known::Answer => this.call.attempt_end(),
                 };
                 this.timer.as_mut().set(end);
             }
             ready!(this.timer.as_mut().poll(cx));
-            if matches!(this.known, Known::Retry | Known::Held) && !this.call.is_over() {
+            if matches!(this.known, Known::Retry | Known::Held | Known::Unsent)
+                && !this.call.is_over()
+            {
                 // It began as an attempt, and waits for something else by now.
                 this.timer.as_mut().set(this.call.due().head);
                 ready!(this.timer.as_mut().poll(cx));
             }
             // Whoever below knows a status says so now. What is missing of its body is only text.
             if let StateProj::Calling { attempt } = this.state.as_mut().project()
-                && *this.known != Known::Nothing
+                && this.known.can_say()
             {
                 polled = context::last_poll(|| attempt.poll(cx)).map_err(Into::into);
             }
@@ -235,7 +244,7 @@ where
                 Ok(response) => return Poll::Ready(Ok(Some(response))),
                 Err(error) => this.call.failed(error, At::of(*this.known)),
             },
-            Poll::Pending => this.call.cut_off(),
+            Poll::Pending => this.call.cut_off(At::of(*this.known)),
         };
         // Before the wait, so that it holds nothing.
         this.state.set(State::Sleeping);

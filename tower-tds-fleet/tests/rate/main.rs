@@ -37,7 +37,7 @@ use tower_tds_limits::{AskLease, Ended, Leases};
 const LOST: Duration = Duration::from_millis(500);
 
 /// How long a store without memory grants nothing.
-const RECOVERY: Duration = Duration::from_millis(10_000 + 2 * 500 + 1_002);
+const RECOVERY: Duration = Duration::from_millis(10_000 + 2 * 1_000 + 1_002);
 
 fn limits() -> Limits {
     let sockets = NonZeroU32::new(15).expect("some");

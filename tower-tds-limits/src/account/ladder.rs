@@ -9,7 +9,7 @@ use crate::{Burst, Quota, Rules, clock::Tick};
 /// By the proof a refusal for the rate means that the service keeps a stricter rule than
 /// [`Rules`](crate::Rules) names, that somebody else uses the quota, or that the answer means
 /// something else (423 stands for a lock in RFC 4918). The limiter is silent for a second. Three
-/// refusals among a hundred requests take it one rung down; rarer ones do not, because a stricter
+/// refusals with at most fifty answers between them take it one rung down; rarer ones do not, because a stricter
 /// service would refuse more often. Ten minutes without a step down take it one up again, and one
 /// more each time after half as long, a minute at least: half an hour leads up all of it. If that
 /// leads down, the next try comes after twice as long as the first did.

@@ -129,6 +129,11 @@ impl Pause {
         over
     }
 
+    /// Whether this one is the try that is waited for.
+    pub(crate) fn is_tried_by(&self, tried: Try) -> bool {
+        matches!(self.state, State::Trying { .. }) && tried == self.last
+    }
+
     /// The one that tried got no answer: another may, if none does.
     pub(crate) fn untried(&mut self, tried: Try) {
         if let State::Trying { since, .. } = self.state

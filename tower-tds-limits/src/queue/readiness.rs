@@ -104,10 +104,30 @@ impl<L: Limit + Send + 'static> Readiness<L> {
         cx: &mut Context<'_>,
         inner: impl FnOnce(&mut Context<'_>) -> Poll<Result<(), E>>,
     ) -> Poll<Result<(), E>> {
+        ready!(self.poll_inner(cx, inner))?;
+        self.poll_permit(cx).map(Ok)
+    }
+
+    /// The first half of it.
+    ///
+    /// # Errors
+    /// Only the inner service's own.
+    #[inline]
+    pub(crate) fn poll_inner<E>(
+        &mut self,
+        cx: &mut Context<'_>,
+        inner: impl FnOnce(&mut Context<'_>) -> Poll<Result<(), E>>,
+    ) -> Poll<Result<(), E>> {
         if let Stage::Unready = self.stage {
             ready!(inner(cx))?;
             self.stage = Stage::InnerReady;
         }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The second half.
+    #[inline]
+    pub(crate) fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Stage::InnerReady = self.stage {
             self.stage = match ready!(self.waiter.poll_pass(&mut self.bound, cx)) {
                 Ok(grant) => Stage::Granted(grant),
@@ -115,7 +135,7 @@ impl<L: Limit + Send + 'static> Readiness<L> {
             };
             self.bound.end();
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(())
     }
 
     /// Whether `call` may come.

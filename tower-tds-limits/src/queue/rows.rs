@@ -88,6 +88,12 @@ impl Rows {
         self.called.contains_key(&key)
     }
 
+    /// Whether it has been called, and not longer ago than `patience`.
+    pub(super) fn is_in_time(&self, key: Key, now: Instant, patience: Duration) -> bool {
+        let called = self.called.get(&key);
+        called.is_some_and(|node| now.saturating_duration_since(node.called_at) < patience)
+    }
+
     /// Takes a place at the end of its line, or before it where the last to come is the first.
     pub(super) fn push(
         &mut self,

@@ -136,11 +136,12 @@ impl<L: Limit> Queue<L> {
         {
             return Ok(grant);
         }
-        Self::pass_now(state, place, line, waker)
+        self.pass_now(state, place, line, waker)
     }
 
     #[inline(never)]
     fn pass_now(
+        &self,
         mut state: MutexGuard<'_, State<L>>,
         place: &mut Option<Key>,
         line: Line,
@@ -153,6 +154,10 @@ impl<L: Limit> Queue<L> {
         let was_called = place.is_some_and(|key| state.rows.is_called(key));
         if state.called.is_some_and(|(key, ..)| Some(key) == *place) {
             state.called = None;
+            state.missed = 0;
+        }
+        // Nobody was waited for when it was called, perhaps: the next one is.
+        if place.is_some_and(|key| state.rows.is_in_time(key, now, PATIENCE)) {
             state.missed = 0;
         }
         let next = was_called
@@ -179,17 +184,26 @@ impl<L: Limit> Queue<L> {
             None => {
                 let cause = state.limit.cause(line, now);
                 let key = state.rows.push(line, waker.clone(), now, cause);
-                if events::waits_are_told() {
-                    state.waits.began(now, key);
-                }
+                release(state, now);
                 *place = Some(key);
-                (key, None)
+                self.began(key);
+                return Err(key);
             }
         };
         release(state, now);
         // What a waker drops may look at the queue.
         drop(replaced);
         Err(key)
+    }
+
+    /// A wait has begun, of which somebody may want to hear: a subscriber that is asked may look at the queue.
+    fn began(&self, key: Key) {
+        if events::waits_are_told() {
+            let mut state = self.lock();
+            let now = clock::now();
+            state.waits.began(now, key);
+            release(state, now);
+        }
     }
 
     /// Gives up a place in the queue, and calls the next one if it was this one's turn.
@@ -411,7 +425,9 @@ impl<L: Limit> State<L> {
                 opens @ (Opens::At(_) | Opens::OnReturn) => {
                     wakers = self.limit.waits(self.rows.len(), now);
                     match opens {
-                        Opens::At(at) => Some(at),
+                        Opens::At(at) => {
+                            Some(self.limit.changes_at().map_or(at, |may| at.min(may)))
+                        }
                         Opens::Now | Opens::OnReturn => None,
                     }
                 }

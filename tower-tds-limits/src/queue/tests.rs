@@ -139,6 +139,32 @@ async fn waiters_pass_in_the_order_they_came() {
     assert!(!newcomer.is_woken());
 }
 
+/// Some have missed their turns, and are gone.
+#[tokio::test(start_paused = true)]
+async fn who_looks_in_time_is_waited_for_again_whatever_others_have_missed() {
+    let queue = queue(0);
+    let kept = kept(&queue, 4);
+    put_back(&queue);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    drop(kept);
+    let mut looks = pass!(waiter(&queue));
+    assert_ready_ok!(looks.poll());
+    assert_pending!(looks.poll());
+    put_back(&queue);
+    assert_ready_ok!(looks.poll());
+
+    let mut first = pass!(waiter(&queue));
+    let mut second = pass!(waiter(&queue));
+    assert_pending!(first.poll());
+    assert_pending!(second.poll());
+    put_back(&queue);
+    assert!(first.is_woken());
+    assert!(!second.is_woken(), "one is woken at a time");
+    let mut newcomer = pass!(waiter(&queue));
+    assert_pending!(newcomer.poll(), "one that has just come cannot overtake");
+    assert_ready_ok!(first.poll());
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_who_is_first_in_line_goes_before_those_who_wait() {
     let queue = queue(0);

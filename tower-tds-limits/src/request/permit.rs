@@ -95,7 +95,7 @@ impl RequestPermit {
     pub(super) fn may_be_sent(&self) -> bool {
         let now = clock::now();
         let silent = |account: &mut Account| account.silent_until(now).is_some();
-        let must_pause = self.probe.is_none() && self.credential.is_paused();
+        let must_pause = self.credential.must_pause(self.probe.as_ref());
         !must_pause && !self.credential.account.read(silent)
     }
 

@@ -75,17 +75,22 @@ impl Turn {
         cx: &mut Context<'_>,
         inner: impl FnOnce(&mut Context<'_>) -> Poll<Result<(), E>>,
     ) -> Poll<Result<(), E>> {
-        // A permit is only granted while it is polled for, so that nobody who waited in the queue
-        // while a pause began is sent into it.
-        if self.readiness.is_decided() || !ready!(self.poll_pause_over(cx)) {
+        if self.readiness.is_decided() {
             return Poll::Ready(Ok(()));
         }
-        let ready = ready!(self.readiness.poll_ready(cx, inner));
+        // First: others would wait for a try that waits for it.
+        ready!(self.readiness.poll_inner(cx, inner))?;
+        // A permit is only granted while it is polled for, so that nobody who waited in the queue
+        // while a pause began is sent into it.
+        if !ready!(self.poll_pause_over(cx)) {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.readiness.poll_permit(cx));
         if !self.readiness.is_granted() {
             // Without a permit there is no try, and another may.
             self.probe = None;
         }
-        Poll::Ready(ready)
+        Poll::Ready(Ok(()))
     }
 
     /// Takes what `poll_ready` came to: a permit of a request that is sent now, or nothing if it is
@@ -130,7 +135,7 @@ impl Turn {
 
     #[inline]
     fn must_pause(&self) -> bool {
-        self.probe.is_none() && self.credential.is_paused()
+        self.credential.must_pause(self.probe.as_ref())
     }
 
     /// Waits for the end of a pause, if there is one. Says whether the request may go on; if not,

@@ -8,6 +8,7 @@ use std::{
 use tokio::time::advance;
 use tower_tds_limits::{Limits, Rules};
 use tracing::{Dispatch, subscriber::DefaultGuard};
+use tracing_subscriber::{Layer as _, filter::dynamic_filter_fn, layer::SubscriberExt as _};
 
 use crate::{
     limited::Limited,
@@ -154,4 +155,20 @@ async fn refusals_are_told_and_what_goes_well_is_not() {
     advance(secs(700)).await;
     limited.calls(1).await;
     assert!(told()[5].contains("INFO") && told()[5].contains("rung=Proven"));
+}
+
+/// It is asked whether it hears of an event, too.
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_may_look_at_the_limiter_before_it_says_what_it_hears() {
+    let limited = Limited::before(Scripted::new(ms(20), |_| Answer::ok()));
+    let limiter = limited.limiter.clone();
+    let looks = dynamic_filter_fn(move |_, _| limiter.snapshot().granted < u64::MAX);
+    let subscriber = tracing_subscriber::registry().with(
+        tracing_subscriber::fmt::layer()
+            .with_writer(io::sink)
+            .with_filter(looks),
+    );
+    let _default = tracing::subscriber::set_default(subscriber);
+    tracing::callsite::rebuild_interest_cache();
+    assert_eq!(limited.calls(60).await, [200; 60]);
 }

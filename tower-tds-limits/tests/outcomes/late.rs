@@ -27,7 +27,7 @@ use tokio::{
 use tokio_test::{assert_pending, task};
 use tower::{Layer, Service, ServiceExt};
 use tower_tds_limits::{
-    Error, LimitError, Limiter, Limits, PermitBody, RequestLimit, RequestLimitLayer, Rules,
+    Error, LimitError, Limiter, Limits, PermitBody, Quota, RequestLimit, RequestLimitLayer, Rules,
     Snapshot, WaitCause,
 };
 
@@ -142,6 +142,20 @@ async fn a_readied_service_that_is_kept_holds_nothing_after_its_lease() {
     assert_eq!(live(&limited), (0, 0));
     drop(kept);
     assert_eq!(live(&limited), (0, 0));
+}
+
+/// The window says when it opens by itself, which is later.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_time_that_is_known_passes_when_a_kept_permit_falls_back() {
+    let two = NonZeroU32::MIN.saturating_add(1);
+    let limits = Limits::new(Quota::per_minute(two)).rules(Rules::window());
+    let limited = Limited::new(limits, Scripted::new(ms(20), |_| Answer::ok()));
+    limited.calls(1).await;
+    let kept = readied(&limited, 1).await;
+    let begin = Instant::now();
+    limited.calls(1).await;
+    assert!(begin.elapsed() < secs(1), "{:?}", begin.elapsed());
+    drop(kept);
 }
 
 #[tokio::test(start_paused = true)]

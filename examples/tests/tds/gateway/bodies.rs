@@ -185,3 +185,25 @@ async fn a_length_is_the_bodys_own_or_none() {
         }
     }
 }
+
+/// Whoever resumes a file takes a 416 for its end.
+#[tokio::test]
+async fn a_416_that_may_be_about_sockets_is_none_to_a_program() {
+    let bench = Bench::new("gateway-416", Config::default()).await;
+    let upstream = Upstream::start(|head, _| {
+        let whole = match head.split(' ').nth(1) {
+            Some("/whole") => "content-range: bytes */10\r\n",
+            _ => "",
+        };
+        let headers = format!("content-length: 0\r\n{whole}");
+        answer("416 Range Not Satisfiable", &headers, b"")
+    });
+    let mut gateway = bench.gateway(&[]);
+    gateway.env("TDS_BASE_URL", &upstream.url);
+    let gateway = Serving::start(gateway);
+    for (path, status) in [("/whole", 416), ("/half", 503)] {
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nrange: bytes=10-");
+        let answer = gateway.ask(&head).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+    }
+}

@@ -125,6 +125,19 @@ fn hostile() -> impl Strategy<Value = HeaderValue> {
     bytes.prop_filter_map("it cannot be sent", sent)
 }
 
+/// A limit around another one, whose lease could not be kept after its request was sent.
+#[test]
+fn a_lease_that_is_over_is_lost_and_no_lease_is_unsent() {
+    for (error, outcome) in [
+        (crate::LimitError::lease_over(), Outcome::Lost),
+        (crate::LimitError::unavailable("away"), Outcome::Unsent),
+    ] {
+        assert_eq!(Outcome::of_error(&error), outcome);
+        let error = crate::Error::<Infallible>::Limit(error);
+        assert_eq!(ReadStatus.read(Err::<&Response<()>, _>(&error)), outcome);
+    }
+}
+
 proptest! {
     /// A 429 shuts the gate for a second to a minute, whatever it and its `Date` say, and is told for a year at most.
     #[test]

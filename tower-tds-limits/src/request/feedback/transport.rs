@@ -44,7 +44,7 @@ impl<B> Feedback<Response<B>, Infallible> for ReadStatus {
     }
 }
 
-/// Another limit's, which sent nothing, or what that one passed on.
+/// Another limit's, which says whether it was sent, or what that one passed on.
 impl<B, E> Feedback<Response<B>, crate::Error<E>> for ReadStatus
 where
     Self: Feedback<Response<B>, E>,
@@ -53,6 +53,7 @@ where
     fn read(&self, outcome: Result<&Response<B>, &crate::Error<E>>) -> Outcome {
         match outcome {
             Ok(response) => Feedback::<_, E>::read(self, Ok(response)),
+            Err(crate::Error::Limit(error)) if error.was_sent() => Outcome::Lost,
             Err(crate::Error::Limit(_)) => Outcome::Unsent,
             Err(crate::Error::Inner(error)) => self.read(Err(error)),
         }
@@ -117,7 +118,7 @@ fn unsent(error: &(dyn Error + 'static)) -> bool {
                 | io::ErrorKind::NetworkUnreachable
                 | io::ErrorKind::AddrNotAvailable
         )
-    ) || error.is::<crate::LimitError>()
+    ) || matches!(error.downcast_ref::<crate::LimitError>(), Some(error) if !error.was_sent())
 }
 
 /// Whether the other side has ended the connection. What this side has ended, or a timeout, is
