@@ -11,7 +11,7 @@ use std::{
 };
 
 use support::{
-    DATA, Endpoint, SECRET, builder, dead, echo,
+    DATA, DAY, Endpoint, SECRET, builder, dead, echo,
     endpoint::Reply,
     get, layer, secs, seen, settle,
     store::{Fault, Op, Store},
@@ -116,6 +116,28 @@ async fn a_lease_lasts_as_long_as_a_request_may_take() {
         store.leased_for()
     );
     drop(asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_lease_lasts_longer_than_five_minutes() {
+    let key = usual_key().await;
+    for longest in [secs(2 * DAY), Duration::MAX] {
+        let (store, endpoint) = (Store::default(), Endpoint::always(Reply::hang()));
+        let process = || {
+            let builder = timed().readiness(longest).store(store.clone());
+            builder.build(endpoint.clone())
+        };
+        let first = process();
+        let asked = tokio::spawn(async move { first.ready().await });
+        settle().await;
+        assert_eq!(store.leased_for(), [secs(300)], "{longest:?}");
+        asked.abort();
+        // And no lease of another is waited for longer, whatever its store says.
+        endpoint.set(Reply::default());
+        store.hold(&key, secs(2 * DAY));
+        let took = ready(&process()).await;
+        assert!((secs(300)..=secs(301)).contains(&took), "{took:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
