@@ -58,7 +58,10 @@ pub(crate) struct Life {
 struct Token {
     generation: u64,
     fingerprint: u64,
+    /// When it came to this process, which judges by that what it has seen of it.
     born: Timestamp,
+    /// When it was asked for, by another process perhaps.
+    issued: Timestamp,
     lifetime: Lifetime,
     /// Whose calls were accepted with it, the first of each group of places at least.
     accepted: Vec<Call>,
@@ -475,6 +478,7 @@ impl Life {
             generation: self.generation,
             fingerprint: fetched.fingerprint,
             born: now,
+            issued: fetched.sent,
             lifetime,
             accepted: Vec::new(),
             refused: false,
@@ -587,7 +591,7 @@ impl Life {
         let age = token.born.age_at(now);
         let call = match complaint {
             Complaint::Unexplained => return self.courtesy(Reason::Unexplained, now),
-            Complaint::Role if age < HOURLY => return Action::Rest,
+            Complaint::Role if token.issued.age_at(now) < HOURLY => return Action::Rest,
             Complaint::Role => {
                 self.courtesy(Reason::Role, now);
                 return Action::Rest;

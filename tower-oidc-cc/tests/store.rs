@@ -15,7 +15,7 @@ use support::{
     endpoint::Reply,
     get, layer, secs, seen, settle,
     store::{Fault, Op, Store},
-    timed,
+    timed, unauthorized,
 };
 use tokio::{
     task::JoinSet,
@@ -442,6 +442,27 @@ async fn the_store_never_brings_a_dead_token_back() {
         2,
         "the others take the first one's new token"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_that_a_token_of_two_hours_lacks_is_looked_for_within_a_minute() {
+    let key = usual_key().await;
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    let issued = (1_700_000_000_u64 - 2 * 3_600) * 1_000;
+    let entry = serde_json::json!({
+        "key": key, "token": "stored", "issued": issued, "life": 86_400_000,
+    });
+    store.put(&key, entry.to_string());
+    let below = tower::service_fn(|_: http::Request<_>| async {
+        Ok::<_, std::convert::Infallible>(unauthorized("insufficient_scope"))
+    });
+    let service = layer(&process(&store, &endpoint)).layer(below);
+    for minute in 0..59 {
+        drop(service.clone().oneshot(get(DATA)).await.unwrap());
+        sleep(secs(60)).await;
+        // Its successor is young.
+        assert_eq!(endpoint.count(), 1, "{minute}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -159,6 +159,36 @@ fn a_refusal_of_another_generation_says_nothing() {
     assert_eq!(life.phase_at(later), Phase::Expired);
 }
 
+#[test]
+fn a_token_is_as_old_as_its_issue_and_no_clock_makes_it_younger() {
+    let now = start();
+    let later = |wait| now.checked_add(secs(wait)).unwrap();
+    let lacks = |sent, now| {
+        let mut life = Life::new(RefreshPolicy::Ahead, Budget::default(), || 0.5);
+        let fetched = Fetched {
+            fingerprint: 1,
+            sent,
+            life: secs(86_400),
+            own: false,
+        };
+        life.on(Event::Fetched(fetched), now);
+        life.on(Event::Refused(1, Complaint::Role), now);
+        life.health_at(now).next_attempt().is_zero()
+    };
+    assert!(!lacks(now, later(3_599)));
+    assert!(lacks(now, later(3_600)));
+    // By a clock that is behind, and by one that was set back meanwhile.
+    assert!(!lacks(later(60), now));
+    let wall = SystemTime::UNIX_EPOCH;
+    assert!(lacks(
+        now,
+        Timestamp {
+            wall,
+            ..later(3_600)
+        }
+    ));
+}
+
 /// An hour of a service that takes tokens or not by chance: how many token requests it makes.
 fn requests_by_chance(seed: u64, places: u64, refusals: f64, pace: Duration) -> usize {
     let mut chance = fastrand::Rng::with_seed(seed);
