@@ -191,14 +191,17 @@ impl TokenSource {
     }
 
     /// Gives the token of this moment if there is one, and waits for nothing: for interceptors that
-    /// cannot wait. Where there is none it is asked for, and a later look finds it.
+    /// cannot wait. Where there is none it is asked for, and a later look finds it. Where nothing renews
+    /// it any more, since that ended with its runtime, the caller's runtime does from here on.
     #[must_use]
     pub fn try_token(&self) -> Option<AccessToken> {
-        let Some((header, generation, expires_at)) = self.shared.take() else {
+        let taken = self.shared.take();
+        // Without a token, or without a task that renews it: the slot is empty then.
+        if taken.is_none() || !self.is_fresh() {
             // Whoever waits is told; nobody does.
             drop(self.shared.enter());
-            return None;
-        };
+        }
+        let (header, generation, expires_at) = taken?;
         Some(AccessToken {
             header,
             source: self.shared.number(),

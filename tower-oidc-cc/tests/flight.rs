@@ -215,6 +215,22 @@ fn a_token_that_nobody_attends_to_still_expires() {
 }
 
 #[test]
+fn whoever_only_looks_for_a_token_has_it_renewed_again() {
+    // By a runtime that is gone, and by a client that panics while the token is valid.
+    let endpoint = Endpoint::scripted([Reply::token(100), Reply::panic()]);
+    endpoint.set(Reply::token(100));
+    let tokens = tokens(&endpoint);
+    paused().block_on(tokens.ready()).unwrap();
+    paused().block_on(async {
+        for second in 0..250 {
+            assert!(tokens.try_token().is_some(), "{second}");
+            tokio::time::sleep(secs(1)).await;
+        }
+    });
+    assert!(endpoint.count() >= 4, "{}", endpoint.count());
+}
+
+#[test]
 fn a_waiter_whose_flight_went_down_with_its_runtime_starts_another() {
     let endpoint = Endpoint::scripted([Reply::hang()]);
     let tokens = tokens(&endpoint);
