@@ -586,7 +586,16 @@ impl Life {
 
     fn refused(&mut self, generation: u64, complaint: Complaint, now: Timestamp) -> Action {
         let Some(token) = self.token.as_mut().filter(|t| t.generation == generation) else {
-            return Action::Superseded;
+            // There is another; or there is none, and whoever was refused may wait for one as any
+            // call does. For a role nobody waits.
+            let action = self.asked(now);
+            return if let Action::Send = action {
+                Action::Superseded
+            } else if complaint == Complaint::Role || action.failure().is_some() {
+                Action::Rest
+            } else {
+                Action::Wait
+            };
         };
         let age = token.born.age_at(now);
         let call = match complaint {
