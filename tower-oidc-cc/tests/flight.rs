@@ -419,3 +419,26 @@ fn a_driver_is_relieved_by_those_who_asked_it_and_by_no_others() {
     });
     assert_eq!(endpoint.count(), 2, "the second driver is left in peace");
 }
+
+#[test]
+fn those_who_asked_a_runtime_that_is_given_up_hear_of_it_within_five_seconds() {
+    let endpoint = Endpoint::scripted([Reply::hang()]);
+    let tokens = tokens(&endpoint);
+    let still = paused();
+    still.block_on(async {
+        assert!(poll_once(pin!(tokens.ready())).is_none());
+        settle().await;
+    });
+    paused().block_on(async {
+        let first = tokio::spawn({
+            let tokens = tokens.clone();
+            async move { tokens.ready().await }
+        });
+        tokio::time::sleep(secs(20)).await;
+        let start = Instant::now();
+        tokens.ready().await.unwrap();
+        first.await.unwrap().unwrap();
+        assert!(start.elapsed() <= secs(15), "{:?}", start.elapsed());
+    });
+    assert_eq!(endpoint.count(), 2);
+}
