@@ -649,8 +649,9 @@ impl Life {
         {
             self.courtesy = Some(now);
             match &mut token.ask {
-                Some((at, _)) if at.has_come_at(now) => {}
-                ask => *ask = Some((now, reason)),
+                // What was to come later comes now, for its own reason: it is not tried just once.
+                Some((at, _)) => *at = now,
+                ask @ None => *ask = Some((now, reason)),
             }
             let notice = Notice::Courtesy(token.generation, reason);
             self.notices.push(notice);

@@ -189,6 +189,32 @@ fn a_token_is_as_old_as_its_issue_and_no_clock_makes_it_younger() {
     ));
 }
 
+#[test]
+fn a_courtesy_leaves_what_was_refused_by_hand_due() {
+    let mut life = Life::new(RefreshPolicy::Ahead, Budget::default(), || 0.5);
+    let now = start();
+    let at = |wait| now.checked_add(secs(wait)).unwrap();
+    for turn in 0..2 {
+        let fetched = Fetched {
+            fingerprint: turn,
+            sent: at(turn),
+            life: secs(86_400),
+            own: true,
+        };
+        life.on(Event::Fetched(fetched), at(turn));
+        life.on(Event::Refused(turn + 1, Complaint::ByHand), at(turn));
+        // The second one is invalidated young: its successor is a minute away.
+        let due = matches!(life.on(Event::Timer, at(turn)), Action::Request);
+        assert_eq!(due, turn == 0);
+    }
+    // Somebody asks without need meanwhile, and the endpoint is down.
+    life.on(Event::Refused(2, Complaint::Unexplained), at(2));
+    assert!(matches!(life.on(Event::Timer, at(2)), Action::Request));
+    let down = Kind::Unavailable(StatusCode::SERVICE_UNAVAILABLE);
+    life.on(Event::Failed(TokenError::new(down)), at(2));
+    assert!(matches!(life.on(Event::Timer, at(70)), Action::Request));
+}
+
 /// An hour of a service that takes tokens or not by chance: how many token requests it makes.
 fn requests_by_chance(seed: u64, places: u64, refusals: f64, pace: Duration) -> usize {
     let mut chance = fastrand::Rng::with_seed(seed);
