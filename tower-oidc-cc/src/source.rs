@@ -54,7 +54,7 @@ mod wait;
 /// | a thousand calls at once with no token, or with a token that is refused | 1 |
 /// | a day of any number of processes that share a [`TokenStore`](crate::TokenStore) | 2 |
 /// | the endpoint is down for an hour, under load | 240 in the mean, at growing distances |
-/// | the credentials are wrong | 1 in one to two minutes; if they are others each time, twice that |
+/// | the credentials are wrong | 1 in one to two minutes; if they are others each time, 2, and three times in ten minutes 2 more |
 /// | the service refuses all tokens, for an hour | 16 at most: at 0, 0, 1, 3, 7, 12, 17, ... min |
 /// | calls are refused without a reason, or for a missing role | 1 an hour |
 /// | the gateway's own identity check fails | 0 |
