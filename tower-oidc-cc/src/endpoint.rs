@@ -1,12 +1,12 @@
 //! The token endpoint: its URL, or the issuer that names it.
 
-use std::fmt;
+use std::{fmt, time::SystemTime};
 
-use http::{StatusCode, Uri};
+use http::{Uri, response::Parts};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use crate::{ConfigError, Origin, TokenError, error::token::Kind};
+use crate::{ConfigError, Origin, TokenError, error::token::Kind, reply};
 
 #[cfg(test)]
 mod tests;
@@ -104,9 +104,10 @@ impl TokenEndpoint {
     /// Looks the endpoint up in the issuer's configuration, by its https address: the issuer's own,
     /// or that of the document, which ends in `/.well-known/openid-configuration`.
     ///
-    /// The document is read once, before the first token request, through the same HTTP client and
-    /// within its bounds. It has to name this issuer and a `token_endpoint` over https; a handle
-    /// that could not read it tries again as it would a token request.
+    /// The document is read before the first token request, and again after a failed one, unless the
+    /// credentials were refused; through the same HTTP client and within its bounds. It has to name
+    /// this issuer and a `token_endpoint` over https; a handle that could not read it tries again as
+    /// it would a token request, after what a `Retry-After` says, too.
     ///
     /// # Errors
     ///
@@ -163,15 +164,13 @@ impl TokenEndpoint {
     /// The endpoint that the document names.
     pub(crate) fn found(
         &self,
-        status: StatusCode,
+        head: &Parts,
         body: Result<Zeroizing<Vec<u8>>, TokenError>,
+        now: SystemTime,
     ) -> Result<Self, TokenError> {
         let malformed = |what| TokenError::new(Kind::Malformed(what));
-        if status.is_redirection() {
-            return Err(TokenError::new(Kind::Redirected(status)));
-        }
-        if !status.is_success() {
-            return Err(TokenError::new(Kind::Unavailable(status)));
+        if !head.status.is_success() {
+            return Err(reply::failure(head, None, now));
         }
         let document: Document = serde_json::from_slice(&body?)
             .map_err(|_| malformed("the discovery document names no token_endpoint"))?;

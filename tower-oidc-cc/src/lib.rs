@@ -68,10 +68,12 @@
 //! - **A token that dies early costs nothing.** One that was accepted and is then refused is
 //!   replaced at once, as often as that happens, and from the third time on mostly before it does. A
 //!   refused token stays in use until its successor is there. A service that refuses all tokens, a
-//!   place of it, or one that says yes and no, sees at most 16 of them in an hour, and no other call
-//!   is worse for it.
+//!   place of it, or one that says yes and no, sees at most 16 of them in an hour. No other call is
+//!   worse for it, but that a death beside such a place is mended within five minutes, and not at
+//!   once, where no call goes to a place again that had accepted the token.
 //! - **No end state.** After any sequence of errors a healthy endpoint yields a token within one
-//!   backoff, two minutes after refused credentials, or within a second of their being changed.
+//!   backoff: half a minute, two after refused credentials, or what a `Retry-After` said, five at
+//!   most. Credentials that have changed are tried within a second, three times in ten minutes.
 //! - **Fail closed.** No token that has expired and no request without one is sent; a token goes to
 //!   the listed origins alone, over https unless you say loopback; a redirect of the token request is an error. Each call
 //!   looks at the wall clock, and the task at both.

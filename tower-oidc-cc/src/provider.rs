@@ -22,8 +22,8 @@ pub(crate) mod file;
 ///
 /// It is asked before each token request, so a secret can be rotated without a restart. After the
 /// server has refused what it gave, it is asked again (twice a second; a function once a second),
-/// and credentials that differ are tried at once: the token in use serves meanwhile, and nobody has
-/// to touch the program.
+/// and credentials that differ are tried at once, three times in ten minutes; later ones at the
+/// distance of refused ones. The token in use serves meanwhile, and nobody has to touch the program.
 ///
 /// # Examples
 ///
@@ -189,7 +189,7 @@ fn variable(name: &str) -> Result<String, String> {
     })
 }
 
-/// A new secret is tried within a second of its being there.
+/// A new secret is tried within a second of its being there, if it is not the fourth in ten minutes.
 const REREAD: Duration = Duration::from_millis(500);
 /// What is behind a function may be a server with limits of its own, and is not asked more often
 /// than that promise needs.

@@ -40,9 +40,9 @@ enum Methods {
 /// So is one whose token was lost between `poll_ready` and `call`, in the queue of a limiter say.
 /// The second try is made only if there is another token by then: after a failed token request, or
 /// where successors have not helped this call before, the first outcome comes back as it is, with
-/// its [`Rejection`](crate::Rejection). There is no third. While the new token is on its way, for as
-/// long as a token request and the wait for its client may take, the first outcome is held, and with
-/// it its connection.
+/// its [`Rejection`](crate::Rejection). There is no third. While the new token is on its way the first
+/// outcome is held, and with it its connection: for as long as a token request and the wait for its
+/// client may take, and on top of that the provider, another's lease and the save to a store.
 ///
 /// # Backpressure
 ///

@@ -81,11 +81,16 @@ pub(crate) fn read(
     let code = body
         .ok()
         .and_then(|body| parse(&body).and_then(|reply| known(reply.error.0.as_deref()?)));
-    let error = TokenError::new(kind(status, code));
-    Err(match retry_after(&head.headers, now) {
+    Err(failure(head, code, now))
+}
+
+/// The error of an answer that is no success, with the time that its server asks for.
+pub(crate) fn failure(head: &Parts, code: Option<&'static str>, now: SystemTime) -> TokenError {
+    let error = TokenError::new(kind(head.status, code));
+    match retry_after(&head.headers, now) {
         Some(wait) => error.with_retry_after(wait),
         None => error,
-    })
+    }
 }
 
 /// The class of a failure: by its code, and by its status where there is no code or where the

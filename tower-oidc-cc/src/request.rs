@@ -149,7 +149,9 @@ impl Question {
         }
         let document = self.endpoint.uri();
         let found = match self.read(client, document).await {
-            Ok((head, body)) => self.endpoint.found(head.status, body),
+            Ok((head, body)) => self
+                .endpoint
+                .found(&head, body, self.terms.clock.now().wall),
             Err(error) => Err(error),
         };
         let endpoint = found.map_err(|error| error.at(document))?;

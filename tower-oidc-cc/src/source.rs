@@ -54,7 +54,7 @@ mod wait;
 /// | a thousand calls at once with no token, or with a token that is refused | 1 |
 /// | a day of any number of processes that share a [`TokenStore`](crate::TokenStore) | 2 |
 /// | the endpoint is down for an hour, under load | 240 in the mean, at growing distances |
-/// | the credentials are wrong | 1 in one to two minutes; if they are others each time, twice that |
+/// | the credentials are wrong | 1 in one to two minutes; if they are others each time, 2, and three times in ten minutes 2 more |
 /// | the service refuses all tokens, for an hour | 16 at most: at 0, 0, 1, 3, 7, 12, 17, ... min |
 /// | calls are refused without a reason, or for a missing role | 1 an hour |
 /// | the gateway's own identity check fails | 0 |
@@ -191,14 +191,17 @@ impl TokenSource {
     }
 
     /// Gives the token of this moment if there is one, and waits for nothing: for interceptors that
-    /// cannot wait. Where there is none it is asked for, and a later look finds it.
+    /// cannot wait. Where there is none it is asked for, and a later look finds it. Where nothing renews
+    /// it any more, since that ended with its runtime, the caller's runtime does from here on.
     #[must_use]
     pub fn try_token(&self) -> Option<AccessToken> {
-        let Some((header, generation, expires_at)) = self.shared.take() else {
+        let taken = self.shared.take();
+        // Without a token, or without a task that renews it: the slot is empty then.
+        if taken.is_none() || !self.is_fresh() {
             // Whoever waits is told; nobody does.
             drop(self.shared.enter());
-            return None;
-        };
+        }
+        let (header, generation, expires_at) = taken?;
         Some(AccessToken {
             header,
             source: self.shared.number(),

@@ -58,7 +58,10 @@ pub(crate) struct Life {
 struct Token {
     generation: u64,
     fingerprint: u64,
+    /// When it came to this process, which judges by that what it has seen of it.
     born: Timestamp,
+    /// When it was asked for, by another process perhaps.
+    issued: Timestamp,
     lifetime: Lifetime,
     /// Whose calls were accepted with it, the first of each group of places at least.
     accepted: Vec<Call>,
@@ -475,6 +478,7 @@ impl Life {
             generation: self.generation,
             fingerprint: fetched.fingerprint,
             born: now,
+            issued: fetched.sent,
             lifetime,
             accepted: Vec::new(),
             refused: false,
@@ -582,12 +586,21 @@ impl Life {
 
     fn refused(&mut self, generation: u64, complaint: Complaint, now: Timestamp) -> Action {
         let Some(token) = self.token.as_mut().filter(|t| t.generation == generation) else {
-            return Action::Superseded;
+            // There is another; or there is none, and whoever was refused may wait for one as any
+            // call does. For a role nobody waits.
+            let action = self.asked(now);
+            return if let Action::Send = action {
+                Action::Superseded
+            } else if complaint == Complaint::Role || action.failure().is_some() {
+                Action::Rest
+            } else {
+                Action::Wait
+            };
         };
         let age = token.born.age_at(now);
         let call = match complaint {
             Complaint::Unexplained => return self.courtesy(Reason::Unexplained, now),
-            Complaint::Role if age < HOURLY => return Action::Rest,
+            Complaint::Role if token.issued.age_at(now) < HOURLY => return Action::Rest,
             Complaint::Role => {
                 self.courtesy(Reason::Role, now);
                 return Action::Rest;
@@ -636,8 +649,9 @@ impl Life {
         {
             self.courtesy = Some(now);
             match &mut token.ask {
-                Some((at, _)) if at.has_come_at(now) => {}
-                ask => *ask = Some((now, reason)),
+                // What was to come later comes now, for its own reason: it is not tried just once.
+                Some((at, _)) => *at = now,
+                ask @ None => *ask = Some((now, reason)),
             }
             let notice = Notice::Courtesy(token.generation, reason);
             self.notices.push(notice);

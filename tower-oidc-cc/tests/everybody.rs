@@ -229,6 +229,18 @@ async fn an_endpoint_that_has_moved_is_looked_up_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_document_is_left_alone_for_as_long_as_its_server_says() {
+    for status in [503, 429, 302] {
+        let busy = Reply::body(status, "").header("retry-after", "77");
+        let endpoint = TokenEndpoint::discover("https://sso.example.com").unwrap();
+        let source = TokenSource::builder(endpoint, Credentials::new("id", "secret").unwrap());
+        let source = source.build(Endpoint::always(busy));
+        let error = source.ready().await.unwrap_err();
+        assert!(error.retry_after() >= Some(secs(77)), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_document_that_is_not_the_issuers_sends_no_secret() {
     for (document, reason) in [
         (

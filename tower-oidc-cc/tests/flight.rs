@@ -215,6 +215,22 @@ fn a_token_that_nobody_attends_to_still_expires() {
 }
 
 #[test]
+fn whoever_only_looks_for_a_token_has_it_renewed_again() {
+    // By a runtime that is gone, and by a client that panics while the token is valid.
+    let endpoint = Endpoint::scripted([Reply::token(100), Reply::panic()]);
+    endpoint.set(Reply::token(100));
+    let tokens = tokens(&endpoint);
+    paused().block_on(tokens.ready()).unwrap();
+    paused().block_on(async {
+        for second in 0..250 {
+            assert!(tokens.try_token().is_some(), "{second}");
+            tokio::time::sleep(secs(1)).await;
+        }
+    });
+    assert!(endpoint.count() >= 4, "{}", endpoint.count());
+}
+
+#[test]
 fn a_waiter_whose_flight_went_down_with_its_runtime_starts_another() {
     let endpoint = Endpoint::scripted([Reply::hang()]);
     let tokens = tokens(&endpoint);
@@ -402,4 +418,27 @@ fn a_driver_is_relieved_by_those_who_asked_it_and_by_no_others() {
         assert!(waiters.join_all().await.iter().all(Result::is_ok));
     });
     assert_eq!(endpoint.count(), 2, "the second driver is left in peace");
+}
+
+#[test]
+fn those_who_asked_a_runtime_that_is_given_up_hear_of_it_within_five_seconds() {
+    let endpoint = Endpoint::scripted([Reply::hang()]);
+    let tokens = tokens(&endpoint);
+    let still = paused();
+    still.block_on(async {
+        assert!(poll_once(pin!(tokens.ready())).is_none());
+        settle().await;
+    });
+    paused().block_on(async {
+        let first = tokio::spawn({
+            let tokens = tokens.clone();
+            async move { tokens.ready().await }
+        });
+        tokio::time::sleep(secs(20)).await;
+        let start = Instant::now();
+        tokens.ready().await.unwrap();
+        first.await.unwrap().unwrap();
+        assert!(start.elapsed() <= secs(15), "{:?}", start.elapsed());
+    });
+    assert_eq!(endpoint.count(), 2);
 }

@@ -11,11 +11,11 @@ use std::{
 };
 
 use support::{
-    DATA, Endpoint, SECRET, builder, dead, echo,
+    DATA, DAY, Endpoint, SECRET, builder, dead, echo,
     endpoint::Reply,
     get, layer, secs, seen, settle,
     store::{Fault, Op, Store},
-    timed,
+    timed, unauthorized,
 };
 use tokio::{
     task::JoinSet,
@@ -116,6 +116,28 @@ async fn a_lease_lasts_as_long_as_a_request_may_take() {
         store.leased_for()
     );
     drop(asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_lease_lasts_longer_than_five_minutes() {
+    let key = usual_key().await;
+    for longest in [secs(2 * DAY), Duration::MAX] {
+        let (store, endpoint) = (Store::default(), Endpoint::always(Reply::hang()));
+        let process = || {
+            let builder = timed().readiness(longest).store(store.clone());
+            builder.build(endpoint.clone())
+        };
+        let first = process();
+        let asked = tokio::spawn(async move { first.ready().await });
+        settle().await;
+        assert_eq!(store.leased_for(), [secs(300)], "{longest:?}");
+        asked.abort();
+        // And no lease of another is waited for longer, whatever its store says.
+        endpoint.set(Reply::default());
+        store.hold(&key, secs(2 * DAY));
+        let took = ready(&process()).await;
+        assert!((secs(300)..=secs(301)).contains(&took), "{took:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -420,6 +442,27 @@ async fn the_store_never_brings_a_dead_token_back() {
         2,
         "the others take the first one's new token"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_that_a_token_of_two_hours_lacks_is_looked_for_within_a_minute() {
+    let key = usual_key().await;
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    let issued = (1_700_000_000_u64 - 2 * 3_600) * 1_000;
+    let entry = serde_json::json!({
+        "key": key, "token": "stored", "issued": issued, "life": 86_400_000,
+    });
+    store.put(&key, entry.to_string());
+    let below = tower::service_fn(|_: http::Request<_>| async {
+        Ok::<_, std::convert::Infallible>(unauthorized("insufficient_scope"))
+    });
+    let service = layer(&process(&store, &endpoint)).layer(below);
+    for minute in 0..59 {
+        drop(service.clone().oneshot(get(DATA)).await.unwrap());
+        sleep(secs(60)).await;
+        // Its successor is young.
+        assert_eq!(endpoint.count(), 1, "{minute}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

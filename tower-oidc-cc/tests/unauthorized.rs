@@ -15,8 +15,8 @@ use std::{
 
 use http::{Request, Response, StatusCode};
 use support::{
-    Body, DATA, Endpoint, dead, echo, endpoint::Reply, get, layer, secs, seen, settle, tokens,
-    unauthorized,
+    Body, DATA, Endpoint, builder, dead, echo, endpoint::Reply, get, layer, secs, seen, settle,
+    tokens, unauthorized,
 };
 use tokio::{
     sync::Barrier,
@@ -28,7 +28,7 @@ use tower::{
     limit::{ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer},
     service_fn,
 };
-use tower_oidc_cc::{Foreign, Judgement, Rejection};
+use tower_oidc_cc::{Foreign, Judgement, RefreshPolicy, Rejection};
 
 /// A service that refuses the first `refused` tokens as dead, and counts its calls.
 fn revoking(
@@ -129,6 +129,36 @@ async fn methods_that_are_not_idempotent_are_replayed_by_consent_only() {
     let response = replay.layer(below).oneshot(post()).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(calls.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_a_token_that_is_gone_comes_back_where_there_is_no_other() {
+    // Nobody has asked for another, or the endpoint is left alone already.
+    for (policy, then, is_replaced) in [
+        (RefreshPolicy::OnExpiry, Reply::default(), true),
+        (RefreshPolicy::OnExpiry, Reply::down(), false),
+        (RefreshPolicy::Ahead, Reply::down(), false),
+    ] {
+        let endpoint = Endpoint::scripted([Reply::token(60)]);
+        endpoint.set(then.after(secs(1)));
+        let tokens = builder().policy(policy).build(endpoint.clone());
+        let below = service_fn(async |request: Request<Body>| {
+            let token = seen(&request);
+            if token != "Bearer canary-token-1" {
+                return Ok::<_, Infallible>(Response::new(token));
+            }
+            sleep(secs(61)).await;
+            Ok(dead())
+        });
+        let service = layer(&tokens).replay().layer(below);
+        let response = service.oneshot(get(DATA)).await.unwrap();
+        if is_replaced {
+            assert_eq!(response.into_body(), "Bearer canary-token-2");
+        } else {
+            assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{policy:?}");
+            assert!(!found(&response).is_replaced(), "{policy:?}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

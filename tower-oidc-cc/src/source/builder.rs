@@ -136,8 +136,9 @@ impl TokenSourceBuilder {
     /// Without one, each process asks for itself: a fleet of fifty makes a hundred requests a day.
     /// With one, a process that has no token waits while another gets one, for
     /// [`readiness`](Self::readiness), [`timeout`](Self::timeout) and six seconds at most, or twice
-    /// the first two where the endpoint is [discovered](TokenEndpoint::discover); then it asks for
-    /// itself. Whoever waits for a token waits until it is saved, for two seconds at most.
+    /// the first two where the endpoint is [discovered](TokenEndpoint::discover), but for no longer
+    /// than five minutes; then it asks for itself. Whoever waits for a token waits until it is saved,
+    /// for two seconds at most.
     #[must_use]
     pub fn store(mut self, store: impl TokenStore) -> Self {
         self.store = Some(Named::new(store));
@@ -187,10 +188,11 @@ impl TokenSourceBuilder {
         let requests = if self.endpoint.is_discovered() { 2 } else { 1 };
         let request = readiness.saturating_add(self.timeout);
         let term = request.saturating_mul(requests);
+        let term = term.saturating_add(BOUND.saturating_mul(3));
         let settings = Settings {
             provider: self.provider,
             timeout: self.timeout,
-            term: term.saturating_add(BOUND.saturating_mul(3)),
+            term: term.min(LONGEST_TERM),
             clock: self.clock,
             store,
         };
@@ -208,3 +210,6 @@ const UNSAID: Duration = Duration::from_secs(5 * 60);
 /// A Keycloak answers in milliseconds when it can (5 ms of work, measured on 26.5.0); ten seconds
 /// leave room for a TLS handshake with a lost packet or two and for a queue at the server.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// So long a fleet waits for a process that was killed with the lease. Where a request takes longer, since its
+/// client has to wait for its turn in an hour's quota, others then ask beside it.
+const LONGEST_TERM: Duration = Duration::from_secs(5 * 60);

@@ -484,4 +484,4 @@ fn fetched(issued: &Issued) -> Fetched {
 pub(super) const BEAT: Duration = Duration::from_secs(5);
 /// Five beats, and one more in case all of the process slept: a runtime that is blocked for less is not
 /// given up.
-pub(super) const SILENCE: Duration = Duration::from_secs(25);
+const SILENCE: Duration = Duration::from_secs(25);

@@ -46,10 +46,8 @@ impl Patience {
         timer.as_mut().poll(cx)
     }
 
-    /// Goes on until then, if that is later.
-    pub(super) fn extend(&mut self, until: Instant) -> bool {
-        let later = self.until < Some(until);
-        self.until = Some(until);
-        later
+    /// Whether that is still to come.
+    pub(super) fn lasts(now: Instant, until: Instant) -> bool {
+        now < until
     }
 }

@@ -13,7 +13,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    shared::{Answer, Awaited, BEAT, Entry, SILENCE, Shared},
+    shared::{Answer, Awaited, BEAT, Entry, Shared},
     sync::{Patience, oneshot},
 };
 use crate::{TokenError, error::token::Kind};
@@ -34,9 +34,9 @@ pub(crate) struct Waiting {
     /// The task that was asked, and when.
     task: u64,
     since: Instant,
-    /// How long it may keep silent.
+    /// Until the next look whether it is seen, and is still the one that works.
     patience: Patience,
-    /// Whether it has done so for longer than that.
+    /// Whether it has kept silent for too long.
     is_silent: bool,
     /// For a successor of the token of this number, which was refused, and not for any token.
     held: Option<(Arc<Shared>, u64)>,
@@ -111,7 +111,7 @@ impl Waiting {
             answer,
             task,
             since,
-            patience: Patience::new(since.checked_add(SILENCE)),
+            patience: Patience::new(since.checked_add(BEAT)),
             is_silent: false,
             held: None,
         }
@@ -124,19 +124,22 @@ impl Waiting {
             Poll::Pending => {}
         }
         while self.patience.poll(cx).is_ready() {
+            // Another may have given it up before: whoever asked it hears of that nowhere else.
             let Some(until) = shared.silent_until(self.task, self.since) else {
                 return Poll::Ready(None);
             };
-            if self.patience.extend(until) {
+            let now = shared.now().steady;
+            let mut look = now.checked_add(BEAT);
+            if Patience::lasts(now, until) {
                 self.is_silent = false;
+                look = look.min(Some(until));
             } else if mem::replace(&mut self.is_silent, true) {
                 // Its runtime is kept, and nobody drives it.
                 shared.relieve(self.task);
                 return Poll::Ready(None);
-            } else {
-                // Or all of this process slept, and who wakes with it is seen in a moment.
-                self.patience = Patience::new(shared.now().steady.checked_add(BEAT));
             }
+            // Or all of this process slept, and who wakes with it is seen in a moment.
+            self.patience = Patience::new(look);
         }
         Poll::Pending
     }

@@ -29,6 +29,9 @@ mod tests;
 #[non_exhaustive]
 pub enum RefreshPolicy {
     /// At 70 to 80 % of a token's life, at a random moment: 2 requests a day, and no call waits.
+    ///
+    /// A token that comes later than that, from a [store](crate::TokenStore), serves for half a minute
+    /// first: programs that end sooner renew it when it has expired.
     #[default]
     Ahead,
     /// On a fixed schedule, such as every 4 or 6 hours: 7 or 5 requests a day, and no call waits.

@@ -159,6 +159,62 @@ fn a_refusal_of_another_generation_says_nothing() {
     assert_eq!(life.phase_at(later), Phase::Expired);
 }
 
+#[test]
+fn a_token_is_as_old_as_its_issue_and_no_clock_makes_it_younger() {
+    let now = start();
+    let later = |wait| now.checked_add(secs(wait)).unwrap();
+    let lacks = |sent, now| {
+        let mut life = Life::new(RefreshPolicy::Ahead, Budget::default(), || 0.5);
+        let fetched = Fetched {
+            fingerprint: 1,
+            sent,
+            life: secs(86_400),
+            own: false,
+        };
+        life.on(Event::Fetched(fetched), now);
+        life.on(Event::Refused(1, Complaint::Role), now);
+        life.health_at(now).next_attempt().is_zero()
+    };
+    assert!(!lacks(now, later(3_599)));
+    assert!(lacks(now, later(3_600)));
+    // By a clock that is behind, and by one that was set back meanwhile.
+    assert!(!lacks(later(60), now));
+    let wall = SystemTime::UNIX_EPOCH;
+    assert!(lacks(
+        now,
+        Timestamp {
+            wall,
+            ..later(3_600)
+        }
+    ));
+}
+
+#[test]
+fn a_courtesy_leaves_what_was_refused_by_hand_due() {
+    let mut life = Life::new(RefreshPolicy::Ahead, Budget::default(), || 0.5);
+    let now = start();
+    let at = |wait| now.checked_add(secs(wait)).unwrap();
+    for turn in 0..2 {
+        let fetched = Fetched {
+            fingerprint: turn,
+            sent: at(turn),
+            life: secs(86_400),
+            own: true,
+        };
+        life.on(Event::Fetched(fetched), at(turn));
+        life.on(Event::Refused(turn + 1, Complaint::ByHand), at(turn));
+        // The second one is invalidated young: its successor is a minute away.
+        let due = matches!(life.on(Event::Timer, at(turn)), Action::Request);
+        assert_eq!(due, turn == 0);
+    }
+    // Somebody asks without need meanwhile, and the endpoint is down.
+    life.on(Event::Refused(2, Complaint::Unexplained), at(2));
+    assert!(matches!(life.on(Event::Timer, at(2)), Action::Request));
+    let down = Kind::Unavailable(StatusCode::SERVICE_UNAVAILABLE);
+    life.on(Event::Failed(TokenError::new(down)), at(2));
+    assert!(matches!(life.on(Event::Timer, at(70)), Action::Request));
+}
+
 /// An hour of a service that takes tokens or not by chance: how many token requests it makes.
 fn requests_by_chance(seed: u64, places: u64, refusals: f64, pace: Duration) -> usize {
     let mut chance = fastrand::Rng::with_seed(seed);

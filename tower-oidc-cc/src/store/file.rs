@@ -24,6 +24,9 @@ use crate::provider::file::Threads;
 /// token: give each client, endpoint and scope its own, in a folder that nobody else may write to:
 /// whoever may can hold the lock.
 ///
+/// A token from a file serves for half a minute before it is renewed: programs that end sooner renew it
+/// when it has expired, whatever the [policy](crate::RefreshPolicy), and the first one then waits.
+///
 /// # Examples
 ///
 /// ```

@@ -302,7 +302,7 @@ impl Patience {
         Self { ends: false }
     }
 
-    pub(super) fn extend(&mut self, _: Instant) -> bool {
+    pub(super) fn lasts(_: Instant, _: Instant) -> bool {
         false
     }
 
