@@ -101,7 +101,8 @@ struct Free;
 impl Leases for ForTokens {
     fn lease(&self, ask: AskLease) -> LeaseFuture {
         if ask.first_in_line {
-            Box::pin(ready(Ok(Box::new(Free) as Box<dyn Lease>)))
+            let free: Box<dyn Lease> = Box::new(Free);
+            Box::pin(ready(Ok(free)))
         } else {
             Box::pin(pending())
         }

@@ -2,10 +2,11 @@
 
 use std::{
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tds_sim::{Config, Quota, RetryAfter, Server};
+use tokio::time::Instant;
 
 use super::{ended, lives};
 use crate::{
