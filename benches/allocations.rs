@@ -1,4 +1,4 @@
-//! Allocations of a call that succeeds in our layers: none.
+//! Allocations of a call that succeeds in our layers: those for the copy of a request's head that a retry keeps.
 //!
 //! `cargo test -p tds-benches --test allocations`
 //!
@@ -28,6 +28,9 @@ type Body = Full<Bytes>;
 
 /// Calls in a round.
 const CALLS: u64 = 100;
+
+/// For the two tables of a header map that the retry keeps of a request.
+const COPY: u64 = 2;
 
 fn request() -> Request<Body> {
     let mut request = token::request();
@@ -109,9 +112,9 @@ fn a_success_is_classified_without_an_allocation() {
 }
 
 #[test]
-fn a_first_attempt_that_succeeds_allocates_nothing() {
+fn a_first_attempt_that_succeeds_allocates_for_the_copy_of_its_head_alone() {
     let service = || RetryLayer::new().layer(ClassifyLayer::new().layer(Echo::new()));
-    assert_eq!(allocations(service), 0);
+    assert_eq!(allocations(service), COPY * CALLS);
 }
 
 #[test]
@@ -131,7 +134,7 @@ fn a_body_that_is_read_by_another_thread_allocates_nothing() {
 }
 
 #[test]
-fn the_layers_together_allocate_nothing() {
+fn the_layers_together_allocate_for_the_copy_of_a_head_alone() {
     let runtime = token::runtime();
     let token = token::layer(&runtime);
     let service = || {
@@ -143,15 +146,15 @@ fn the_layers_together_allocate_nothing() {
             .layer(ClassifyLayer::new())
             .service(Echo::new())
     };
-    assert_eq!(allocations(service), 0);
+    assert_eq!(allocations(service), COPY * CALLS);
 }
 
 // The metrics of tower-tds allocate their labels, and the programs of the workspace have that feature: this
 // one is run with the benches alone.
 #[test]
 #[ignore = "the workspace's features are not its own"]
-fn spans_that_nobody_hears_allocate_nothing() {
+fn spans_that_nobody_hears_allocate_nothing_more() {
     let runtime = token::runtime();
     let service = whole::with_spans(&runtime);
-    assert_eq!(allocations(|| service), 0);
+    assert_eq!(allocations(|| service), COPY * CALLS);
 }

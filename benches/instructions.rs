@@ -2,14 +2,13 @@
 //!
 //! ```text
 //! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit fed full told told-in-order told-out-of-order waits-60 waits-6000 classify guard retry whole whole-without-spans; do
+//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit fed full waits-60 waits-6000 classify guard retry whole whole-without-spans; do
 //!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
 //! done; done
 //! ```
 //!
 //! The figure is the difference of two counts of calls, divided by it, less the same of `bare`; that of `full`,
-//! a limit of 50 that is, less that of `fed`, the bare service with the same clock. `told-in-order` and `told-out-of-order`
-//! are a limit of 1,000 whose gateway says how long it had each of fifty requests that are under way, less that of `told`.
+//! a limit of 50 that is, less that of `fed`, the bare service with the same clock.
 //! `waits` is one look of a connect that waits beside so many sockets. What is cloned for each call, as
 //! `oneshot` wants it, is compared with `bare-cloned`. The requests have headers
 //! and room for more, so that no layer pays for the map's first allocation.
@@ -20,9 +19,7 @@
 )]
 
 use std::{
-    collections::VecDeque,
-    convert::Infallible,
-    future::{poll_fn, ready},
+    future::ready,
     hint::black_box,
     io,
     num::NonZeroU32,
@@ -32,7 +29,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, Uri};
+use http::{Request, Uri};
 use http_body_util::Full;
 use hyper_util::rt::TokioIo;
 use tds_benches::{Cloned, Echo, call, token, whole};
@@ -45,7 +42,7 @@ use tower_http::auth::AddAuthorizationLayer;
 use tower_layer::Layer;
 use tower_service::Service;
 use tower_tds_errors::{ClassifyLayer, GuardLayer, RetryLayer};
-use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits, Quota, RequestLimitLayer, Served};
+use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits, Quota, RequestLimitLayer};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -65,12 +62,6 @@ fn main() {
         "limit" => run(limit().layer(Echo::new()), count),
         "fed" => fed(Echo::new(), count),
         "full" => fed(full().layer(Echo::new()), count),
-        "told" => under_way(gateway(|_| 25), count),
-        "told-in-order" => under_way(thousand().layer(gateway(|_| 25)), count),
-        // Fifty in a row are all different.
-        "told-out-of-order" => {
-            under_way(thousand().layer(gateway(|n| n.wrapping_mul(7) % 50)), count)
-        }
         "waits-60" => waits(60, count),
         "waits-6000" => waits(6_000, count),
         "classify" => run(ClassifyLayer::new().layer(Echo::new()), count),
@@ -99,53 +90,10 @@ fn full() -> RequestLimitLayer {
     RequestLimitLayer::new(Limiter::new(Limits::default()))
 }
 
-/// A thousand a second, whose gateway says for how long it had a request.
-fn thousand() -> RequestLimitLayer {
-    let quota = Quota::per_second(NonZeroU32::new(1_000).expect("a count"));
-    RequestLimitLayer::new(Limiter::new(Limits::new(quota).served(Served::Kong)))
-}
-
-/// Says of its n-th request for how many milliseconds it had it.
-fn gateway(
-    says: fn(u64) -> u64,
-) -> impl Service<Request<Full<Bytes>>, Response = Response<Full<Bytes>>, Error = Infallible> {
-    let mut calls = 0_u64;
-    service_fn(move |request: Request<Full<Bytes>>| {
-        calls = calls.wrapping_add(1);
-        let mut response = Response::new(request.into_body());
-        let said = HeaderValue::from(says(calls));
-        response
-            .headers_mut()
-            .insert("x-kong-upstream-latency", said);
-        ready(Ok(response))
-    })
-}
-
 fn paused() -> Runtime {
     let mut runtime = Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build();
     runtime.expect("a runtime")
-}
-
-/// With a clock that moves on by 1.02 ms for each call, each of which is answered fifty calls later.
-fn under_way<S>(mut service: S, count: u64)
-where
-    S: Service<Request<Full<Bytes>>, Error: std::fmt::Debug>,
-{
-    paused().block_on(async {
-        let mut calls = VecDeque::new();
-        for _ in 0..count {
-            advance(Duration::from_micros(1_020)).await;
-            let readied = poll_fn(|cx| service.poll_ready(cx)).await;
-            readied.expect("it is ready");
-            calls.push_back(Box::pin(service.call(black_box(token::request()))));
-            if calls.len() > 50
-                && let Some(call) = calls.pop_front()
-            {
-                black_box(call.await.expect("an answer"));
-            }
-        }
-    });
 }
 
 /// A connect looks so often whether there is room beside so many sockets.

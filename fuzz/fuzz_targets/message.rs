@@ -1,13 +1,9 @@
-//! Any body gives a message that is safe to show, and one that is compressed the same one.
+//! Any body gives a message that is safe to show, and what is declared as compressed gives the same one or none.
 //!
 //! Input: the body, of which the first byte says how it is declared.
 
 #![no_main]
 
-use std::io::Write;
-
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use libfuzzer_sys::fuzz_target;
 use tower_tds_errors::{Asked, Error, classify};
@@ -32,17 +28,9 @@ fuzz_target!(|input: &[u8]| {
         "{message:?}"
     );
 
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
-    let packed = gzip.write_all(body).and_then(|()| gzip.finish());
-    // A body that is gzip itself is undone once more, and twice is not the same as once.
-    if let Ok(packed) = packed
-        && !body.starts_with(b"\x1f\x8b")
-    {
-        headers.insert("content-encoding", HeaderValue::from_static("gzip"));
-        let unpacked = judged(&headers, &packed);
-        assert_eq!(unpacked.kind(), plain.kind());
-        assert_eq!(unpacked.message(), plain.message());
-    }
+    headers.insert("content-encoding", HeaderValue::from_static("gzip"));
+    let coded = judged(&headers, body);
+    assert!(coded.message().is_none() || coded.message() == plain.message());
 });
 
 fn judged(headers: &HeaderMap, body: &[u8]) -> Error {

@@ -7,22 +7,30 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
+};
 use http_body::{Frame, SizeHint};
 
-use crate::{entry::Entry, error::Error};
+use self::{flow::Flow, source::Pieces};
+use crate::{
+    config::Framing,
+    delay::Delay,
+    entry::Entry,
+    error::Error,
+    fault::{BodyFault, BodyFaults},
+};
 
-mod content;
 mod flow;
-mod pieces;
-mod progress;
 mod source;
 
-pub(crate) use self::{content::Content, flow::Flow, pieces::Pieces, source::Source};
+pub(crate) use self::source::{Coding, Source};
 
 /// The body of an answer of the simulator.
 ///
 /// # Cancel safety
-/// Dropping it before its end writes the call off in the ledger as aborted.
+/// Dropping it before its end aborts the call in the ledger.
 ///
 /// # Errors
 /// A frame is an error where a fault breaks the body off; on a socket the connection then breaks.
@@ -36,6 +44,16 @@ enum Form {
     Flow(Pin<Box<Flow>>),
 }
 
+/// The bytes of an answer, how fast they come and how they are encoded.
+#[derive(Debug)]
+pub(crate) struct Content {
+    pub(crate) source: Source,
+    /// The most bytes a second on the wire.
+    pub(crate) rate: Option<u64>,
+    pub(crate) framing: Framing,
+    pub(crate) coding: Option<Coding>,
+}
+
 // === impl Body ===
 
 impl Body {
@@ -47,23 +65,21 @@ impl Body {
         }
     }
 
-    /// Whatever flows.
-    pub(crate) fn flow(flow: Flow) -> Self {
-        Self {
-            form: Form::Flow(Box::pin(flow)),
-            entry: None,
-        }
+    /// An answer with these bytes of a media type, which is not a data call's.
+    pub(crate) fn page(
+        status: StatusCode,
+        kind: &'static str,
+        bytes: impl Into<Bytes>,
+    ) -> Response<Self> {
+        let mut response = Response::new(Self::whole(bytes));
+        *response.status_mut() = status;
+        let kind = HeaderValue::from_static(kind);
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        response
     }
 
-    /// The same body, at whose end the call ends.
-    pub(crate) fn with(mut self, entry: Entry) -> Self {
-        self.entry = Some(entry);
-        self.settle();
-        self
-    }
-
-    /// Completes the call as soon as nothing is left: hyper does not poll a body that has ended.
-    fn settle(&mut self) {
+    /// Completes the call when nothing is left: hyper does not poll a body that has ended.
+    fn complete_at_end(&mut self) {
         if http_body::Body::is_end_stream(self)
             && let Some(entry) = self.entry.take()
         {
@@ -85,7 +101,7 @@ impl http_body::Body for Body {
             Form::Whole(bytes) => Some(Ok(std::mem::take(bytes))),
             Form::Flow(flow) => ready!(flow.as_mut().poll_piece(cx)),
         };
-        self.settle();
+        self.complete_at_end();
         Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
     }
 
@@ -98,10 +114,8 @@ impl http_body::Body for Body {
 
     fn size_hint(&self) -> SizeHint {
         match &self.form {
-            Form::Whole(bytes) => {
-                SizeHint::with_exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
-            }
-            // The head says the length. A hint that a truncated body then breaks would be a lie.
+            Form::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            // The head has the length. A hint that a truncated body then breaks would be wrong.
             Form::Flow(_) => SizeHint::default(),
         }
     }
@@ -110,5 +124,66 @@ impl http_body::Body for Body {
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Body").finish_non_exhaustive()
+    }
+}
+
+// === impl Content ===
+
+impl Content {
+    /// These bytes, as fast as the client reads.
+    pub(crate) fn bytes(bytes: impl Into<Bytes>) -> Self {
+        Self {
+            source: Source::bytes(bytes),
+            rate: None,
+            framing: Framing::Length,
+            coding: None,
+        }
+    }
+
+    /// Makes the body, completes the head, and lets the call end with the body.
+    pub(crate) fn finish(
+        response: Response<Self>,
+        entry: Entry,
+        faults: BodyFaults,
+    ) -> Response<Body> {
+        let (mut head, mut content) = response.into_parts();
+        if let Some(coding) = content.coding {
+            head.headers.insert(CONTENT_ENCODING, coding.value());
+        }
+        let length = if faults.fault == Some(BodyFault::Endless) {
+            content.source = Source::lines(u64::MAX);
+            content.coding = None;
+            None
+        } else {
+            content.length()
+        };
+        if let Some(length) = length {
+            head.headers
+                .insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        let rate = content.rate.filter(|rate| *rate > 0);
+        let undisturbed = faults.fault.is_none() && faults.delay == Delay::None;
+        let form = match content.source.at_hand() {
+            Some(bytes) if undisturbed && rate.is_none() && content.coding.is_none() => {
+                Form::Whole(bytes)
+            }
+            _ => {
+                let pieces = Pieces::of(content.source, content.coding);
+                let socket = entry.socket.clone();
+                Form::Flow(Box::pin(Flow::new(pieces, length, rate, faults, socket)))
+            }
+        };
+        let mut body = Body {
+            form,
+            entry: Some(entry),
+        };
+        body.complete_at_end();
+        Response::from_parts(head, body)
+    }
+
+    /// The length in the head.
+    fn length(&self) -> Option<u64> {
+        let known = self.coding.is_none() && self.framing == Framing::Length;
+        known.then(|| self.source.length())
     }
 }

@@ -1,61 +1,152 @@
 //! The switches of the program.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
-use clap::{Parser, Subcommand};
-use tds_sim::{Config, Network};
-
-use self::{
-    answers::Answers, faults::Faults, limits::Limits, relay::Relay, running::Running,
-    tokens::Tokens,
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tds_sim::{
+    Config, CountConnections, DataFault, Delay, ErrorBody, Framing, Network, Quota, RetryAfter,
+    Rule, Scripted, Tls, TokenFault, parse_duration,
 };
-
-mod answers;
-mod faults;
-mod limits;
-mod refusal;
-mod relay;
-mod running;
-mod tokens;
-
-pub(crate) use self::refusal::refusal;
 
 /// The transport data service, simulated from its contract and audited.
 ///
-/// Prints one line of JSON that says where it is, serves until SIGINT, SIGTERM or the end of the
+/// Prints one line of JSON with its addresses, serves until SIGINT, SIGTERM or the end of the
 /// standard input, then prints the sums of its ledger as JSON.
 #[derive(Debug, Parser)]
-#[command(name = "tds-sim", args_conflicts_with_subcommands = true)]
+#[command(
+    name = "tds-sim",
+    args_conflicts_with_subcommands = true,
+    allow_negative_numbers = true
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     instead: Option<Instead>,
-    #[command(flatten)]
-    limits: Limits,
-    #[command(flatten)]
-    tokens: Tokens,
-    #[command(flatten)]
-    answers: Answers,
-    #[command(flatten)]
-    faults: Faults,
-    #[command(flatten)]
-    running: Running,
+
+    /// How requests are counted: fixed, log, log-all, counter, leaky:BURST or in-flight
+    #[arg(long, help_heading = LIMITS, default_value = "log")]
+    rule: Rule,
+    /// Requests per interval and IP address before 423
+    #[arg(long, help_heading = LIMITS, default_value_t = 50)]
+    rate: u32,
+    /// The interval of --rate
+    #[arg(long, help_heading = LIMITS, default_value = "1s", value_parser = interval)]
+    per: Duration,
+    /// Parallel connections per IP address before 416
+    #[arg(long, help_heading = LIMITS, default_value_t = 60)]
+    connections: u32,
+    /// What is a connection: every accepted socket, or every request in progress
+    #[arg(long, help_heading = LIMITS, value_enum, default_value_t = Counting::Accepted)]
+    count_connections: Counting,
+    /// Calls of a key per window before 429, such as 20/60s
+    #[arg(long, help_heading = LIMITS, value_name = "CALLS/WINDOW")]
+    quota: Option<Quota>,
+    /// Send Retry-After with a 429
+    #[arg(long, help_heading = LIMITS)]
+    retry_after: bool,
+
+    /// Lifetime of tokens in seconds
+    #[arg(long, help_heading = TOKENS, value_name = "SECONDS", default_value_t = 86_400)]
+    expires_in: u64,
+    /// Realm roles of the keys
+    #[arg(long, help_heading = TOKENS, value_name = "ROLE,...", value_delimiter = ',', default_value = "live,history")]
+    roles: Vec<String>,
+
+    /// Format of error bodies: json, text, html, xml or empty
+    #[arg(long, help_heading = ANSWERS, value_name = "FORMAT", default_value = "json")]
+    error_body: ErrorBody,
+    /// Size of a live resource
+    #[arg(long, help_heading = ANSWERS, value_name = "BYTES", default_value_t = 128)]
+    live_bytes: u64,
+    /// Size of a historical resource, unless the query has bytes=
+    #[arg(long, help_heading = ANSWERS, value_name = "BYTES", default_value_t = 1_048_576)]
+    history_bytes: u64,
+    /// Speed of a historical resource, unless the query has rate=
+    #[arg(long, help_heading = ANSWERS, value_name = "BYTES/S")]
+    history_rate: Option<u64>,
+    /// Send historical resources in chunks, without a length, unless the query has framing=
+    #[arg(long, help_heading = ANSWERS)]
+    history_chunked: bool,
+
+    /// Delay before a call is counted: none, 20ms, uniform:0ms:50ms, lognormal:10ms:200ms,
+    /// pareto:5ms:1.5 or stall:5s:300ms
+    #[arg(long, help_heading = FAULTS, value_name = "DELAY", default_value = "none")]
+    delay_counting: Delay,
+    /// Delay between count and head
+    #[arg(long, help_heading = FAULTS, value_name = "DELAY", default_value = "none")]
+    delay_head: Delay,
+    /// Delay before each piece of a body
+    #[arg(long, help_heading = FAULTS, value_name = "DELAY", default_value = "none")]
+    delay_body: Delay,
+    /// reset-head, reset-body, truncate, endless, drip:PAUSE, stall:PAUSE, garbage or 5xx[:BURST],
+    /// alone, or with @every:N or @CHANCE; may be given several times
+    #[arg(long, help_heading = FAULTS)]
+    fault: Vec<Scripted<DataFault>>,
+    /// down, 503, slow:PAUSE, html, wrong-json or expires-in:zero|negative|absent|huge|string,
+    /// alone, or with @every:N or @CHANCE; may be given several times
+    #[arg(long, help_heading = FAULTS)]
+    token_fault: Vec<Scripted<TokenFault>>,
+    /// Seed of all chance; the first key follows from it too
+    #[arg(long, help_heading = FAULTS, default_value_t = 0)]
+    seed: u64,
+
+    /// Speak TLS 1.2 and 1.3; the line of JSON names the authority's certificate as `ca_file`
+    #[arg(long, help_heading = RUNNING)]
+    tls: bool,
+    /// Port of the token endpoint; 0 takes a free one
+    #[arg(long, help_heading = RUNNING, value_name = "PORT", default_value_t = 0)]
+    auth_port: u16,
+    /// Port of the data endpoints
+    #[arg(long, help_heading = RUNNING, value_name = "PORT", default_value_t = 0)]
+    data_port: u16,
+    /// Port of the ledger and the controls
+    #[arg(long, help_heading = RUNNING, value_name = "PORT", default_value_t = 0)]
+    admin_port: u16,
+    /// How many arrivals the ledger lists, the newest
+    #[arg(long, help_heading = RUNNING, value_name = "CALLS", default_value_t = 1_000_000)]
+    arrivals_kept: usize,
 }
 
-/// What the program is to be.
+/// What the program runs.
 #[derive(Debug)]
 pub(crate) enum Role {
     Service(Box<Config>),
     Relay(SocketAddr, Network),
 }
 
-/// What the program can be instead of the service.
+/// What the program can run instead of the service.
 #[derive(Debug, Subcommand)]
 enum Instead {
-    /// Be a network in front of an address, with delays
+    /// Run a network with delays in front of an address
     ///
-    /// Prints one line of JSON that says where it is, relays until SIGINT, SIGTERM or the end of
-    /// the standard input, then prints its counts as JSON.
+    /// Prints one line of JSON with its address, relays until SIGINT, SIGTERM or the end of the
+    /// standard input, then prints its counts as JSON.
     Relay(Relay),
+}
+
+#[derive(Debug, Args)]
+struct Relay {
+    /// The address to relay to
+    #[arg(long, value_name = "IP:PORT", value_parser = address)]
+    to: SocketAddr,
+    /// Delay from the client to the server: none, 20ms, uniform:0ms:50ms, lognormal:10ms:200ms,
+    /// pareto:5ms:1.5 or stall:5s:300ms
+    #[arg(long, value_name = "DELAY", default_value = "none")]
+    there: Delay,
+    /// Delay from the server to the client
+    #[arg(long, value_name = "DELAY", default_value = "none")]
+    back: Delay,
+    /// Seed of all delays
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Port to listen on; 0 takes a free one
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Counting {
+    Accepted,
+    Busy,
 }
 
 // === impl Role ===
@@ -63,14 +154,80 @@ enum Instead {
 impl From<Cli> for Role {
     fn from(cli: Cli) -> Self {
         if let Some(Instead::Relay(relay)) = cli.instead {
-            return relay.into();
+            let mut network = Network::default();
+            network.there = relay.there;
+            network.back = relay.back;
+            network.seed = relay.seed;
+            network.port = relay.port;
+            return Self::Relay(relay.to, network);
         }
         let mut config = Config::default();
-        cli.limits.apply(&mut config);
-        cli.tokens.apply(&mut config);
-        cli.answers.apply(&mut config);
-        cli.faults.apply(&mut config);
-        cli.running.apply(&mut config);
+        config.rule = cli.rule;
+        config.rate = cli.rate;
+        config.per = cli.per;
+        config.connections = cli.connections;
+        config.counting = match cli.count_connections {
+            Counting::Accepted => CountConnections::Accepted,
+            Counting::Busy => CountConnections::Busy,
+        };
+        config.quota = cli.quota;
+        if cli.retry_after {
+            config.retry_after = RetryAfter::Seconds;
+        }
+        config.expires_in = cli.expires_in;
+        config.roles = cli.roles;
+        config.error_body = cli.error_body;
+        config.live_bytes = cli.live_bytes;
+        config.history_bytes = cli.history_bytes;
+        config.history_rate = cli.history_rate;
+        if cli.history_chunked {
+            config.history_framing = Framing::Chunked;
+        }
+        config.faults.before_counting = cli.delay_counting;
+        config.faults.before_head = cli.delay_head;
+        config.faults.during_body = cli.delay_body;
+        config.faults.data = cli.fault;
+        config.faults.token = cli.token_fault;
+        config.seed = cli.seed;
+        if cli.tls {
+            config.tls = Tls::On;
+        }
+        config.ports.auth = cli.auth_port;
+        config.ports.data = cli.data_port;
+        config.ports.admin = cli.admin_port;
+        config.arrivals_kept = cli.arrivals_kept;
         Self::Service(Box::new(config))
     }
 }
+
+/// A duration in which something can be counted.
+fn interval(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Ok(Duration::ZERO) => Err("use a length above zero, such as 1s".to_owned()),
+        Ok(interval) => Ok(interval),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// An address that needs no resolver: a relay adds its own delays and no others.
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse()
+        .map_err(|_| "write an IP address and a port, such as 127.0.0.1:8082")
+}
+
+/// One line with the switch and the reason. The rest of clap's message is general advice.
+pub(crate) fn refusal(error: &clap::Error) -> String {
+    let error = error.to_string();
+    let first = error
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.is_empty());
+    let first = first.collect::<Vec<_>>().join(" ");
+    format!("{first}; see --help")
+}
+
+const LIMITS: &str = "Limits";
+const TOKENS: &str = "Tokens";
+const ANSWERS: &str = "Answers";
+const FAULTS: &str = "Faults";
+const RUNNING: &str = "Running";

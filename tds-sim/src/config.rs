@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{error_body::ErrorBody, fault::Faults, quota::Quota, rule::Rule};
+use crate::{error_body::ErrorBody, fault::Faults, limits::Quota, rule::Rule};
 
 /// What the simulator is to be like. The default is the contract, with nothing going wrong.
 ///
@@ -33,8 +33,6 @@ pub struct Config {
     pub retry_after: RetryAfter,
     /// Lifetime of tokens in seconds.
     pub expires_in: u64,
-    /// By how many seconds the wall clock in the tokens' claims is wrong.
-    pub skew_seconds: i64,
     /// The realm roles of new keys; `live` and `history` open the two groups of data endpoints.
     pub roles: Vec<String>,
     /// The format of error bodies at the data endpoints.
@@ -53,6 +51,7 @@ pub struct Config {
     /// Where all randomness comes from, but the signing keys'.
     pub seed: u64,
     /// Whether the auth and data listeners speak TLS.
+    #[cfg(feature = "tls")]
     pub tls: Tls,
     /// The ports of the three listeners; 0 takes a free one.
     pub ports: Ports,
@@ -68,8 +67,8 @@ pub enum CountConnections {
     /// every request of that address is refused. HAProxy's `conn_cur` counts so.
     #[default]
     Accepted,
-    /// A request from its count to the end of its answer; those of one HTTP/2 connection count one
-    /// by one. nginx's `limit_conn` counts so.
+    /// A request from its count to the end of its answer; nginx's `limit_conn` counts so,
+    /// and streams of one HTTP/2 connection one by one.
     Busy,
 }
 
@@ -96,6 +95,7 @@ pub enum Framing {
 }
 
 /// Whether the auth and data listeners speak TLS.
+#[cfg(feature = "tls")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Tls {
@@ -134,7 +134,6 @@ impl Default for Config {
             quota: None,
             retry_after: RetryAfter::default(),
             expires_in: 86_400,
-            skew_seconds: 0,
             roles: vec!["live".to_owned(), "history".to_owned()],
             error_body: ErrorBody::default(),
             live_bytes: 128,
@@ -143,6 +142,7 @@ impl Default for Config {
             history_framing: Framing::default(),
             faults: Faults::default(),
             seed: 0,
+            #[cfg(feature = "tls")]
             tls: Tls::default(),
             ports: Ports::default(),
             // About 110 bytes each.

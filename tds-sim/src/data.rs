@@ -7,7 +7,9 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode, header::RETRY_AFTER, request::Parts,
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
+    header::{AUTHORIZATION, RETRY_AFTER},
+    request::Parts,
 };
 
 use crate::{
@@ -15,15 +17,14 @@ use crate::{
     config::RetryAfter,
     data::resource::Resource,
     entry::Entry,
-    error::Error,
+    error::{Error, Kind},
     fault::HeadFault,
-    gate::Verdict,
-    lock::lock,
-    shared::Shared,
+    limits::Verdict,
+    realm::Issued,
+    shared::{Shared, lock},
     socket::Socket,
 };
 
-mod permission;
 mod resource;
 
 /// Answers a data call.
@@ -41,7 +42,7 @@ pub(crate) async fn answer<B>(
     let strike = lock(&shared.script).call(target);
     pause(strike.before_counting).await;
 
-    let (mut entry, verdict) = Entry::count(&shared.gate, &shared.ledger, socket, peer, target);
+    let (entry, verdict) = Entry::count(&shared, socket, peer, target);
     pause(strike.before_head).await;
 
     let says = *lock(&shared.error_body);
@@ -55,14 +56,14 @@ pub(crate) async fn answer<B>(
             says.answer(status, "The service is unavailable")
         }
         (Verdict::Admitted, Some(HeadFault::Reset)) => {
-            if let Some(socket) = entry.socket() {
+            if let Some(socket) = &entry.socket {
                 socket.reset();
             }
-            return Err(Error::reset());
+            return Err(Kind::Reset.into());
         }
         (Verdict::Admitted, Some(HeadFault::Garbage)) => {
-            let Some(socket) = entry.socket() else {
-                return Err(Error::garbage());
+            let Some(socket) = &entry.socket else {
+                return Err(Kind::Garbage.into());
             };
             socket.garble();
             says.answer(StatusCode::OK, "garbage")
@@ -76,17 +77,17 @@ pub(crate) async fn answer<B>(
 fn serve(shared: &Shared, entry: &Entry, head: &Parts) -> Response<Content> {
     let says = *lock(&shared.error_body);
     let resource = Resource::at(&head.uri);
-    let token = match permission::token(shared, &head.headers) {
+    let token = match token(shared, &head.headers) {
         Ok(token) => token,
-        Err(denied) => return says.answer(StatusCode::UNAUTHORIZED, denied.message()),
+        Err(message) => return says.answer(StatusCode::UNAUTHORIZED, message),
     };
     entry.identify(token.generation);
     if let Some(resource) = &resource
-        && let Err(denied) = permission::role(&token, resource.role())
+        && !token.roles.iter().any(|role| role == resource.role())
     {
-        return says.answer(StatusCode::UNAUTHORIZED, denied.message());
+        return says.answer(StatusCode::UNAUTHORIZED, MISSING_ROLE);
     }
-    let counted = lock(&shared.usage).call(&token.client, entry.at());
+    let counted = lock(&shared.usage).call(&token.client, entry.at);
     if let Err(seconds) = counted {
         let mut refusal = says.answer(StatusCode::TOO_MANY_REQUESTS, "API rate limit exceeded");
         if shared.config.retry_after == RetryAfter::Seconds {
@@ -105,9 +106,33 @@ fn serve(shared: &Shared, entry: &Entry, head: &Parts) -> Response<Content> {
     }
 }
 
+/// The record of the valid token a call carries, or the message of the 401.
+fn token(shared: &Shared, headers: &HeaderMap) -> Result<Arc<Issued>, &'static str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next().ok_or(NO_HEADER)?;
+    if values.next().is_some() {
+        return Err(INVALID_TOKEN);
+    }
+    let value = value.to_str().map_err(|_| INVALID_TOKEN)?;
+    let (scheme, token) = value.split_once(' ').ok_or(INVALID_TOKEN)?;
+    if !scheme.eq_ignore_ascii_case("Bearer") {
+        return Err(INVALID_TOKEN);
+    }
+    let now = shared.clock.now();
+    lock(&shared.realm)
+        .valid(token.trim(), now)
+        .ok_or(INVALID_TOKEN)
+}
+
 /// Waits, and does not even yield if there is nothing to wait for.
 async fn pause(wait: Duration) {
     if !wait.is_zero() {
         tokio::time::sleep(wait).await;
     }
 }
+
+// Contract, "Errors": the message texts of 401.
+const NO_HEADER: &str = "no Authorization header found";
+const INVALID_TOKEN: &str = "invalid token";
+const MISSING_ROLE: &str =
+    "Access token does not have the required scope/role: Missing required realm role";

@@ -1,22 +1,18 @@
 //! Seeded delays for scripted faults: a distribution is data, a sample is arithmetic.
 
-use std::{f64::consts::TAU, time::Duration};
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions)]
+
+use std::{f64::consts::TAU, str::FromStr, time::Duration};
 
 use fastrand::Rng;
 
-mod duration;
-mod parse;
-
-pub use self::{
-    duration::{ParseDurationError, parse_duration},
-    parse::ParseDelayError,
-};
+use crate::text::{ParseError, parse_duration};
 
 /// How long something is held up, each time anew.
 ///
 /// Written as text, on a command line, a delay is one of `none`, `20ms`, `uniform:0ms:50ms`,
-/// `lognormal:10ms:200ms`, `pareto:5ms:1.5` and `stall:5s:300ms`; see [`parse_duration`] for the
-/// durations.
+/// `lognormal:10ms:200ms`, `pareto:5ms:1.5` and `stall:5s:300ms`; see
+/// [`parse_duration`](crate::parse_duration) for the durations.
 ///
 /// # Examples
 /// ```
@@ -28,7 +24,7 @@ pub use self::{
 /// let at = Duration::from_millis(4_900);
 /// assert_eq!(stall.sample(at, &mut rng), Duration::from_millis(100)); // until 5 s
 /// assert_eq!(stall.sample(Duration::from_secs(5), &mut rng), Duration::ZERO);
-/// # Ok::<_, tds_sim::ParseDelayError>(())
+/// # Ok::<_, tds_sim::ParseError>(())
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
@@ -97,6 +93,59 @@ impl Delay {
     }
 }
 
+/// # Errors
+/// [`ParseError`] for any other form than those that [`Delay`] lists, and for numbers that make no
+/// sense in it: write what the message asks for.
+impl FromStr for Delay {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (form, values) = text.split_once(':').unwrap_or((text, ""));
+        let (delay, wanted) = match form {
+            "uniform" => (
+                ordered(values).map(|(min, max)| Self::Uniform { min, max }),
+                "uniform:MIN:MAX, such as uniform:0ms:50ms, MIN at most MAX",
+            ),
+            "lognormal" => (
+                ordered(values)
+                    .filter(|(median, _)| !median.is_zero())
+                    .map(|(median, p99)| Self::LogNormal { median, p99 }),
+                "lognormal:MEDIAN:P99, such as lognormal:10ms:200ms, MEDIAN above 0 and at most P99",
+            ),
+            "pareto" => (
+                pareto_of(values),
+                "pareto:MIN:ALPHA, such as pareto:5ms:1.5, ALPHA above 0",
+            ),
+            "stall" => (
+                stall_of(values),
+                "stall:EVERY:LENGTH, such as stall:5s:300ms, EVERY above 0 and at least LENGTH",
+            ),
+            _ if text == "none" => (Some(Self::None), DELAYS),
+            _ => (parse_duration(text).ok().map(Self::Constant), DELAYS),
+        };
+        delay.ok_or_else(|| ParseError::new("delay", text, wanted))
+    }
+}
+
+/// Two durations, of which the first is not above the second.
+fn ordered(values: &str) -> Option<(Duration, Duration)> {
+    let (less, more) = values.split_once(':')?;
+    let (less, more) = (parse_duration(less).ok()?, parse_duration(more).ok()?);
+    (less <= more).then_some((less, more))
+}
+
+fn pareto_of(values: &str) -> Option<Delay> {
+    let (min, alpha) = values.split_once(':')?;
+    let (min, alpha) = (parse_duration(min).ok()?, alpha.parse::<f64>().ok()?);
+    (alpha.is_finite() && alpha > 0.0).then_some(Delay::Pareto { min, alpha })
+}
+
+fn stall_of(values: &str) -> Option<Delay> {
+    let (every, length) = values.split_once(':')?;
+    let (every, length) = (parse_duration(every).ok()?, parse_duration(length).ok()?);
+    (length <= every && !every.is_zero()).then_some(Delay::Stall { every, length })
+}
+
 fn uniform(min: Duration, max: Duration, rng: &mut Rng) -> Duration {
     let width = max.saturating_sub(min).as_nanos();
     let above = rng.u64(..=u64::try_from(width).unwrap_or(u64::MAX));
@@ -150,12 +199,11 @@ fn capped(seconds: f64) -> Duration {
         .min(Delay::LONGEST)
 }
 
+const DELAYS: &str = "none, 20ms, uniform:MIN:MAX, lognormal:MEDIAN:P99, pareto:MIN:ALPHA or \
+     stall:EVERY:LENGTH";
+
 /// The 99th percentile of the standard normal distribution (any table of it).
 const Z99: f64 = 2.326_347_874_040_841;
 
 #[cfg(test)]
-#[expect(
-    clippy::arithmetic_side_effects,
-    reason = "the numbers of a test are small, and an overflow should fail it"
-)]
 mod tests;

@@ -1,29 +1,23 @@
 //! One data call from its count to the end of its answer.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use crate::{
-    gate::{Gate, Verdict},
-    ledger::{Ledger, Number, Outcome},
-    lock::lock,
+    ledger::{Number, Outcome},
+    limits::Verdict,
+    shared::{Shared, lock},
     socket::{Socket, ip},
 };
 
-/// A data call in progress. It rides in the response body; dropped, it is written off as aborted.
-#[derive(Debug)]
+/// A data call in progress. The response body holds it; dropped before its end, the call is aborted.
 pub(crate) struct Entry {
-    gate: Arc<Mutex<Gate>>,
-    ledger: Ledger,
-    socket: Option<Arc<Socket>>,
+    shared: Arc<Shared>,
+    pub(crate) socket: Option<Arc<Socket>>,
     peer: SocketAddr,
     number: Number,
-    at: Duration,
+    /// When it was counted.
+    pub(crate) at: Duration,
     admitted: bool,
-    answered: bool,
     outcome: Outcome,
 }
 
@@ -32,51 +26,35 @@ pub(crate) struct Entry {
 impl Entry {
     /// Counts a call: in the ledger first, then by the gate, at one and the same time.
     pub(crate) fn count(
-        gate: &Arc<Mutex<Gate>>,
-        ledger: &Ledger,
+        shared: &Arc<Shared>,
         socket: Option<Arc<Socket>>,
         peer: SocketAddr,
         target: &str,
     ) -> (Self, Verdict) {
-        if let Some(socket) = &socket {
-            socket.begin();
-        }
-        let mut counting = lock(gate);
-        let (number, at) = ledger.arrive(peer, target);
-        let verdict = counting.arrive(ip(peer), at);
-        drop(counting);
+        let mut gate = lock(&shared.gate);
+        let (number, at) = shared.ledger.arrive(peer, target);
+        let verdict = gate.arrive(ip(peer), at);
+        drop(gate);
         let entry = Self {
-            gate: Arc::clone(gate),
-            ledger: ledger.clone(),
+            shared: Arc::clone(shared),
             socket,
             peer,
             number,
             at,
             admitted: verdict == Verdict::Admitted,
-            answered: false,
             outcome: Outcome::Aborted,
         };
         (entry, verdict)
     }
 
-    /// When it was counted.
-    pub(crate) fn at(&self) -> Duration {
-        self.at
-    }
-
-    pub(crate) fn socket(&self) -> Option<&Arc<Socket>> {
-        self.socket.as_ref()
-    }
-
     /// It carries the token of this generation.
     pub(crate) fn identify(&self, generation: u64) {
-        self.ledger.identify(self.number, generation);
+        self.shared.ledger.identify(self.number, generation);
     }
 
     /// It is answered with this status.
-    pub(crate) fn answer(&mut self, status: u16) {
-        self.answered = true;
-        self.ledger.answer(self.number, status);
+    pub(crate) fn answer(&self, status: u16) {
+        self.shared.ledger.answer(self.number, status);
     }
 
     /// The last byte of its answer has been handed over.
@@ -87,12 +65,9 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let ended = self.ledger.end(self.number, self.outcome, self.answered);
+        let ended = self.shared.ledger.end(self.number, self.outcome);
         if self.admitted {
-            lock(&self.gate).leave(ip(self.peer), self.at, ended);
-        }
-        if let Some(socket) = &self.socket {
-            socket.end();
+            lock(&self.shared.gate).leave(ip(self.peer), self.at, ended);
         }
     }
 }

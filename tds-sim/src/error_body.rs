@@ -1,11 +1,10 @@
 //! The format of error bodies, which the contract does not show.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
-use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 
-use crate::body::Content;
+use crate::{body::Content, text::ParseError};
 
 /// In which format the data endpoints word their errors.
 ///
@@ -35,11 +34,6 @@ pub enum ErrorBody {
     Empty,
 }
 
-/// The text is none of the names of an [`ErrorBody`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ParseErrorBodyError;
-
 // === impl ErrorBody ===
 
 impl ErrorBody {
@@ -62,36 +56,36 @@ impl ErrorBody {
                      <message>{message}</message>\n</error>\n"
                 ),
             ),
-            Self::Empty => return respond(status, None, Bytes::new()),
+            Self::Empty => ("", String::new()),
         };
-        respond(status, Some(HeaderValue::from_static(kind)), text.into())
+        let mut response = Response::new(Content::bytes(text));
+        *response.status_mut() = status;
+        if self != Self::Empty {
+            let kind = HeaderValue::from_static(kind);
+            response.headers_mut().insert(CONTENT_TYPE, kind);
+        }
+        response
     }
 }
 
 impl FromStr for ErrorBody {
-    type Err = ParseErrorBodyError;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         match text {
             "json" => Ok(Self::Json),
             "text" => Ok(Self::Text),
             "html" => Ok(Self::Html),
             "xml" => Ok(Self::Xml),
             "empty" => Ok(Self::Empty),
-            _ => Err(ParseErrorBodyError),
+            _ => Err(ParseError::new(
+                "error body",
+                text,
+                "json, text, html, xml or empty",
+            )),
         }
     }
 }
-
-// === impl ParseErrorBodyError ===
-
-impl fmt::Display for ParseErrorBodyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("unknown error body; use json, text, html, xml or empty")
-    }
-}
-
-impl std::error::Error for ParseErrorBodyError {}
 
 fn json(message: &str) -> String {
     let message = message
@@ -99,13 +93,4 @@ fn json(message: &str) -> String {
         .replace('"', "\\\"")
         .replace('/', "\\/");
     format!("{{\"message\":\"{message}\"}}")
-}
-
-fn respond(status: StatusCode, kind: Option<HeaderValue>, text: Bytes) -> Response<Content> {
-    let mut response = Response::new(Content::bytes(text));
-    *response.status_mut() = status;
-    if let Some(kind) = kind {
-        response.headers_mut().insert(CONTENT_TYPE, kind);
-    }
-    response
 }

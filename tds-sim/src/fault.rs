@@ -1,18 +1,15 @@
 //! Faults: scripted, seeded, and changeable while the simulator runs.
 
-use crate::delay::Delay;
+use std::{num::NonZeroU64, str::FromStr, time::Duration};
 
-mod data;
+use crate::{
+    delay::Delay,
+    text::{ParseError, parse_duration},
+};
+
 mod script;
-mod token;
-mod when;
 
 pub(crate) use self::script::{BodyFault, BodyFaults, HeadFault, Script};
-pub use self::{
-    data::DataFault,
-    token::{FalseExpiry, TokenFault},
-    when::{Scripted, When},
-};
 
 /// Everything that goes wrong, at once. The default is nothing.
 ///
@@ -46,3 +43,210 @@ pub struct Faults {
     /// Faults of the token endpoint.
     pub token: Vec<Scripted<TokenFault>>,
 }
+
+/// A fault and when it strikes. Written as text: `FAULT`, `FAULT@every:N` or `FAULT@CHANCE`.
+///
+/// # Examples
+/// ```
+/// use tds_sim::{DataFault, Scripted, When};
+///
+/// let scripted: Scripted<DataFault> = "reset-head@0.25".parse()?;
+/// assert_eq!(scripted, Scripted::new(DataFault::ResetHead, When::Chance(0.25)));
+/// # Ok::<_, tds_sim::ParseError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scripted<F> {
+    fault: F,
+    when: When,
+}
+
+/// When a fault strikes.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
+pub enum When {
+    /// Each time.
+    #[default]
+    Always,
+    /// Each n-th time.
+    Every(NonZeroU64),
+    /// By chance, from the simulator's seed.
+    Chance(f64),
+}
+
+/// What can go wrong with the answer to a data call.
+///
+/// Faults of the head strike after the call has been counted, in place of whatever the answer
+/// would have been but a 416 or 423. Faults of the body strike any answer's body, halfway if its
+/// length is known, otherwise after its first piece.
+///
+/// Without a socket, a reset and garbage are an [`Error`](crate::Error), of the service if no head
+/// was sent, else of the body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DataFault {
+    /// `reset-head`: a TCP reset in place of the head.
+    ResetHead,
+    /// `reset-body`: a TCP reset within the body.
+    ResetBody,
+    /// `truncate`: the body ends early, whatever its length or chunks say.
+    Truncate,
+    /// `endless`: the body never ends.
+    Endless,
+    /// `drip:PAUSE`: one byte at a time.
+    Drip(Duration),
+    /// `stall:PAUSE`: one pause within the body.
+    Stall(Duration),
+    /// `garbage`: bytes that are not HTTP.
+    Garbage,
+    /// `STATUS` or `STATUS:BURST`: this status to so many calls in a row.
+    Status {
+        /// The status, 500 to 599.
+        status: u16,
+        /// How many calls in a row, the one it strikes first included.
+        burst: u32,
+    },
+}
+
+/// What can go wrong with a token POST.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TokenFault {
+    /// `down`: the connection is closed without an answer.
+    Down,
+    /// `503`: the answer is 503.
+    Unavailable,
+    /// `slow:PAUSE`: the answer is right, and late.
+    Slow(Duration),
+    /// `html`: the answer is 200 and a page.
+    Html,
+    /// `wrong-json`: the answer is 200 and an object whose `access_token` is a number.
+    WrongJson,
+    /// `expires-in:WHAT`: the answer is right but for `expires_in`; the token lives as long as
+    /// ever.
+    ExpiresIn(FalseExpiry),
+}
+
+/// What stands in place of `expires_in`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FalseExpiry {
+    /// `zero`: 0.
+    Zero,
+    /// `negative`: -1.
+    Negative,
+    /// `absent`: nothing.
+    Absent,
+    /// `huge`: 2^63, one more than fits into a signed 64-bit integer.
+    Huge,
+    /// `string`: the right number, in quotes.
+    Text,
+}
+
+// === impl Scripted ===
+
+impl<F> Scripted<F> {
+    /// Makes `fault` strike at the times of `when`.
+    #[must_use]
+    pub const fn new(fault: F, when: When) -> Self {
+        Self { fault, when }
+    }
+}
+
+impl<F: FromStr<Err = ParseError>> FromStr for Scripted<F> {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (fault, when) = match text.split_once('@') {
+            Some((fault, when)) => (fault, when.parse()?),
+            None => (text, When::Always),
+        };
+        Ok(Self {
+            fault: fault.parse()?,
+            when,
+        })
+    }
+}
+
+// === impl When ===
+
+impl When {
+    /// Whether it strikes the `nth` time, counted from one.
+    fn strikes(self, nth: u64, rng: &mut fastrand::Rng) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Every(n) => nth.is_multiple_of(n.get()),
+            Self::Chance(chance) => rng.f64() < chance,
+        }
+    }
+}
+
+impl FromStr for When {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let wanted =
+            || ParseError::new("time of a fault", text, "every:N or a chance such as 0.01");
+        if let Some(n) = text.strip_prefix("every:") {
+            return n.parse().map(Self::Every).map_err(|_| wanted());
+        }
+        match text.parse() {
+            Ok(chance) if (0.0..=1.0).contains(&chance) => Ok(Self::Chance(chance)),
+            Ok(_) | Err(_) => Err(wanted()),
+        }
+    }
+}
+
+// === impl DataFault ===
+
+impl FromStr for DataFault {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (name, value) = text.split_once(':').unwrap_or((text, ""));
+        match name {
+            "reset-head" => Ok(Self::ResetHead),
+            "reset-body" => Ok(Self::ResetBody),
+            "truncate" => Ok(Self::Truncate),
+            "endless" => Ok(Self::Endless),
+            "garbage" => Ok(Self::Garbage),
+            "drip" => parse_duration(value).map(Self::Drip),
+            "stall" => parse_duration(value).map(Self::Stall),
+            status => match (
+                status.parse(),
+                if value.is_empty() { "1" } else { value }.parse(),
+            ) {
+                (Ok(status @ 500..=599), Ok(burst @ 1..)) => Ok(Self::Status { status, burst }),
+                _ => Err(ParseError::new("fault", text, DATA_FAULTS)),
+            },
+        }
+    }
+}
+
+// === impl TokenFault ===
+
+impl FromStr for TokenFault {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (name, value) = text.split_once(':').unwrap_or((text, ""));
+        match (name, value) {
+            ("down", "") => Ok(Self::Down),
+            ("503", "") => Ok(Self::Unavailable),
+            ("slow", pause) => parse_duration(pause).map(Self::Slow),
+            ("html", "") => Ok(Self::Html),
+            ("wrong-json", "") => Ok(Self::WrongJson),
+            ("expires-in", "zero") => Ok(Self::ExpiresIn(FalseExpiry::Zero)),
+            ("expires-in", "negative") => Ok(Self::ExpiresIn(FalseExpiry::Negative)),
+            ("expires-in", "absent") => Ok(Self::ExpiresIn(FalseExpiry::Absent)),
+            ("expires-in", "huge") => Ok(Self::ExpiresIn(FalseExpiry::Huge)),
+            ("expires-in", "string") => Ok(Self::ExpiresIn(FalseExpiry::Text)),
+            _ => Err(ParseError::new("token fault", text, TOKEN_FAULTS)),
+        }
+    }
+}
+
+const DATA_FAULTS: &str = "reset-head, reset-body, truncate, endless, drip:PAUSE, stall:PAUSE, \
+     garbage or 5xx[:BURST], each alone or with @every:N or @CHANCE";
+
+const TOKEN_FAULTS: &str = "down, 503, slow:PAUSE, html, wrong-json or \
+     expires-in:zero|negative|absent|huge|string, each alone or with @every:N or @CHANCE";

@@ -1,25 +1,19 @@
 //! The ledger: what the simulator saw, the one account that tests assert on.
 
 use std::{
+    collections::VecDeque,
     net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use self::book::Book;
-use crate::{clock::Clock, lock::lock};
+use crate::shared::{Clock, lock};
 
-mod arrival;
-mod book;
-mod summary;
+mod record;
 
-pub(crate) use self::book::Number;
-pub use self::{
-    arrival::{Arrival, Outcome},
-    summary::Summary,
-};
+pub use self::record::{Arrival, Outcome, Summary};
 
 /// What the simulator saw, kept while it runs; clones share one account.
 ///
@@ -53,12 +47,19 @@ pub struct Ledger {
     book: Arc<Mutex<Book>>,
 }
 
-/// The whole ledger as it is written to JSON.
-#[derive(Debug, Serialize)]
-pub(crate) struct Full {
-    summary: Summary,
-    arrivals: Vec<Arrival>,
+/// The newest arrivals, and the sums over all, without a clock.
+#[derive(Debug, Default)]
+struct Book {
+    arrivals: VecDeque<Arrival>,
+    kept: usize,
+    /// The arrivals of the last second, for the largest second.
+    recent: VecDeque<Duration>,
+    sums: Summary,
 }
+
+/// The number of an arrival, counted from zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Number(u64);
 
 // === impl Ledger ===
 
@@ -67,7 +68,10 @@ impl Ledger {
     pub(crate) fn new(clock: Arc<Clock>, kept: usize) -> Self {
         Self {
             clock,
-            book: Arc::new(Mutex::new(Book::new(kept))),
+            book: Arc::new(Mutex::new(Book {
+                kept: kept.max(1),
+                ..Book::default()
+            })),
         }
     }
 
@@ -83,23 +87,20 @@ impl Ledger {
         lock(&self.book).arrivals.iter().cloned().collect()
     }
 
-    /// Both at one instant.
-    pub(crate) fn full(&self) -> Full {
+    /// Both at one instant, as JSON.
+    pub(crate) fn full(&self) -> Value {
         let book = lock(&self.book);
-        Full {
-            summary: book.sums.clone(),
-            arrivals: book.arrivals.iter().cloned().collect(),
-        }
+        json!({ "summary": book.sums, "arrivals": book.arrivals })
     }
 
-    /// Notes a data call and says when it came.
+    /// Notes a data call and returns when it came.
     pub(crate) fn arrive(&self, peer: SocketAddr, target: &str) -> (Number, Duration) {
         let mut book = lock(&self.book);
         let at = self.clock.now();
         (book.arrive(at, peer, target), at)
     }
 
-    /// Notes whose token a call carried.
+    /// Notes which token a call carried.
     pub(crate) fn identify(&self, number: Number, generation: u64) {
         lock(&self.book).amend(number, |arrival| arrival.token = Some(generation));
     }
@@ -107,25 +108,20 @@ impl Ledger {
     /// Notes with which status a call is answered.
     pub(crate) fn answer(&self, number: Number, status: u16) {
         let mut book = lock(&self.book);
-        let count = book.sums.by_status.entry(status).or_default();
-        *count = count.saturating_add(1);
+        *book.sums.by_status.entry(status).or_default() += 1;
         book.amend(number, |arrival| arrival.status = Some(status));
     }
 
-    /// Notes the end of a call and says when that was.
-    pub(crate) fn end(&self, number: Number, outcome: Outcome, answered: bool) -> Duration {
+    /// Notes the end of a call and returns when that was.
+    pub(crate) fn end(&self, number: Number, outcome: Outcome) -> Duration {
         let mut book = lock(&self.book);
         let at = self.clock.now();
         let sums = &mut book.sums;
-        sums.in_progress = sums.in_progress.saturating_sub(1);
-        if !answered {
-            sums.unanswered = sums.unanswered.saturating_add(1);
+        sums.in_progress -= 1;
+        match outcome {
+            Outcome::Complete => sums.complete += 1,
+            Outcome::Aborted | Outcome::InProgress => sums.aborted += 1,
         }
-        let count = match outcome {
-            Outcome::Complete => &mut sums.complete,
-            Outcome::Aborted | Outcome::InProgress => &mut sums.aborted,
-        };
-        *count = count.saturating_add(1);
         book.amend(number, |arrival| {
             arrival.outcome = outcome;
             arrival.ended = Some(at);
@@ -133,53 +129,80 @@ impl Ledger {
         at
     }
 
-    /// Notes a POST to the token endpoint by `client`, as far as it named a known one.
-    pub(crate) fn token_post(&self, client: Option<&str>) {
-        let sums = &mut lock(&self.book).sums;
-        sums.token_posts = sums.token_posts.saturating_add(1);
-        let client = client.unwrap_or("unknown").to_owned();
-        let count = sums.token_posts_by_client.entry(client).or_default();
-        *count = count.saturating_add(1);
+    /// Notes a POST to the token endpoint.
+    pub(crate) fn token_post(&self) {
+        lock(&self.book).sums.token_posts += 1;
     }
 
     /// Notes a token that was issued.
     pub(crate) fn token_issued(&self) {
-        let sums = &mut lock(&self.book).sums;
-        sums.tokens_issued = sums.tokens_issued.saturating_add(1);
+        lock(&self.book).sums.tokens_issued += 1;
     }
 
-    /// Notes an accepted socket of the data listener, idle so far.
+    /// Notes an accepted socket of the data listener.
     pub(crate) fn socket_opened(&self) {
         let sums = &mut lock(&self.book).sums;
-        sums.sockets_opened = sums.sockets_opened.saturating_add(1);
-        sums.sockets_open = sums.sockets_open.saturating_add(1);
-        sums.sockets_idle = sums.sockets_idle.saturating_add(1);
+        sums.sockets_opened += 1;
+        sums.sockets_open += 1;
         sums.peak_sockets = sums.peak_sockets.max(sums.sockets_open);
     }
 
-    /// Notes that an idle socket got a request.
-    pub(crate) fn socket_busy(&self) {
-        let sums = &mut lock(&self.book).sums;
-        sums.sockets_idle = sums.sockets_idle.saturating_sub(1);
-    }
-
-    /// Notes that a socket's last request ended.
-    pub(crate) fn socket_idle(&self) {
-        let sums = &mut lock(&self.book).sums;
-        sums.sockets_idle = sums.sockets_idle.saturating_add(1);
-    }
-
-    /// Notes that an idle socket was closed.
+    /// Notes that a socket was closed.
     pub(crate) fn socket_closed(&self) {
-        let sums = &mut lock(&self.book).sums;
-        sums.sockets_open = sums.sockets_open.saturating_sub(1);
-        sums.sockets_idle = sums.sockets_idle.saturating_sub(1);
+        lock(&self.book).sums.sockets_open -= 1;
     }
 }
 
+// === impl Book ===
+
+impl Book {
+    /// Notes a call that came at `at`, no earlier than the ones before.
+    fn arrive(&mut self, at: Duration, peer: SocketAddr, target: &str) -> Number {
+        let number = Number(self.sums.data_calls);
+        let sums = &mut self.sums;
+        sums.data_calls += 1;
+        sums.in_progress += 1;
+
+        // The half-open second that ends with this arrival: (at - 1 s, at]. Every half-open second
+        // holds no more than the one that ends with its last arrival, so the maximum is exact.
+        while self
+            .recent
+            .front()
+            .is_some_and(|first| *first + SECOND <= at)
+        {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(at);
+        sums.largest_second = sums.largest_second.max(self.recent.len() as u64);
+
+        if self.arrivals.len() >= self.kept {
+            self.arrivals.pop_front();
+            sums.arrivals_forgotten += 1;
+        }
+        self.arrivals.push_back(Arrival {
+            at,
+            peer,
+            target: target.into(),
+            token: None,
+            status: None,
+            outcome: Outcome::InProgress,
+            ended: None,
+        });
+        number
+    }
+
+    /// Changes an arrival, unless it has been forgotten.
+    fn amend(&mut self, number: Number, change: impl FnOnce(&mut Arrival)) {
+        let index = number.0.checked_sub(self.sums.arrivals_forgotten);
+        let index = index.and_then(|index| usize::try_from(index).ok());
+        if let Some(arrival) = index.and_then(|index| self.arrivals.get_mut(index)) {
+            change(arrival);
+        }
+    }
+}
+
+/// The interval of "50 requests per second" in the contract's table of limits.
+const SECOND: Duration = Duration::from_secs(1);
+
 #[cfg(test)]
-#[expect(
-    clippy::arithmetic_side_effects,
-    reason = "the numbers of a test are small, and an overflow should fail it"
-)]
 mod tests;

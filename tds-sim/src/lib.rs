@@ -17,6 +17,13 @@
 //! ledger and change what happens next. [`Relay`] is a network in front of it, or of any other
 //! server. The program `tds-sim` is both, with switches.
 //!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `coding` | no | answers in br and gzip, where they are asked for |
+//! | `http2` | no | HTTP/2 on sockets, beside HTTP/1.1 |
+//! | `tls` | no | TLS 1.2 and 1.3 on sockets (`Config::tls`) |
+//! | `cli` | no | the program `tds-sim`, with all of the above |
+//!
 //! # Examples
 //! ```
 //! use http::Request;
@@ -48,27 +55,22 @@
 //! - A socket counts from its accept until just before the server closes it: a client that opens
 //!   the next one after it has read the end of the last is never one too many.
 //! - One seed and one sequence of calls give the same faults, delays and keys. Tokens differ, since
-//!   the keys that sign them are made anew in each process.
+//!   each simulator makes a new key that signs them.
 //!
 //! # Non-goals
 //! Tokens and signatures of others, `private_key_jwt` by other algorithms than RS256, HTTP/3, speed.
 
 mod body;
-mod clock;
 mod config;
 mod data;
 mod delay;
-mod encoding;
 mod entry;
 mod error;
 mod error_body;
 mod fault;
-pub mod future;
-mod gate;
 mod ledger;
-mod lock;
+mod limits;
 mod oidc;
-mod quota;
 mod realm;
 mod relay;
 mod rule;
@@ -78,20 +80,21 @@ mod sim;
 mod socket;
 mod text;
 
+#[cfg(feature = "tls")]
+pub use self::config::Tls;
 pub use self::{
     body::Body,
-    config::{Config, CountConnections, Framing, Ports, RetryAfter, Tls},
-    delay::{Delay, ParseDelayError, ParseDurationError, parse_duration},
+    config::{Config, CountConnections, Framing, Ports, RetryAfter},
+    delay::Delay,
     error::Error,
-    error_body::{ErrorBody, ParseErrorBodyError},
+    error_body::ErrorBody,
     fault::{DataFault, FalseExpiry, Faults, Scripted, TokenFault, When},
     ledger::{Arrival, Ledger, Outcome, Summary},
-    quota::Quota,
+    limits::Quota,
     realm::ApiKey,
     relay::{Network, Relay},
-    rule::{Meter, ParseRuleError, Rule},
+    rule::{Meter, Rule},
     server::Server,
-    sim::Sim,
-    socket::Connection,
-    text::ParseError,
+    sim::{ResponseFuture, Sim},
+    text::{ParseError, parse_duration},
 };

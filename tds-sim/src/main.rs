@@ -106,8 +106,8 @@ fn stop() -> Result<impl Future<Output = ()>, Error> {
     })
 }
 
-/// Waits for SIGINT or SIGTERM. Whoever reads where the server is may send one at once, so they are
-/// caught from the call on and not only once this is awaited.
+/// Waits for SIGINT or SIGTERM, caught from the call on: the reader of the first line may send one
+/// at once.
 #[cfg(unix)]
 fn stop_signal() -> Result<impl Future<Output = ()>, Error> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -124,11 +124,7 @@ fn stop_signal() -> Result<impl Future<Output = ()>, Error> {
 /// Waits for Ctrl-C.
 #[cfg(not(unix))]
 fn stop_signal() -> Result<impl Future<Output = ()>, Error> {
-    Ok(async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending().await
-        }
-    })
+    Ok(async { drop(tokio::signal::ctrl_c().await) })
 }
 
 /// Waits for the end of the standard input, which a terminal does not have: reading from one in
@@ -143,23 +139,19 @@ async fn end_of_input() {
     thread::spawn(move || {
         let mut buf = [0; 1024];
         while io::stdin().lock().read(&mut buf).is_ok_and(|read| read > 0) {}
-        // If nobody waits any more, the program is ending already.
+        // Without a receiver the program is ending already.
         ended.send(()).ok();
     });
-    if end.await.is_err() {
-        std::future::pending().await
-    }
+    drop(end.await);
 }
 
 /// An error with its causes on one line.
 fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        line.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    line
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
 }
 
 /// Writes a line. A reader that has gone is no reason to stop serving the others.

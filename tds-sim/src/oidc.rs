@@ -1,4 +1,4 @@
-//! The identity provider's side: the token and the revocation endpoint.
+//! The identity provider's side: the token endpoint.
 //!
 //! The contract shows a successful call. What a refusal looks like was measured at Keycloak 26.5.0;
 //! the checks come in its order: path, method, realm, grant type, client, repeated fields, grant.
@@ -11,21 +11,31 @@ use http_body_util::{BodyExt as _, Limited};
 
 use crate::{
     body::Body,
-    error::Error,
+    error::{Error, Kind},
     fault::TokenFault,
-    lock::lock,
-    oidc::{form::Form, path::Endpoint, refusal::Refusal},
-    shared::Shared,
+    oidc::{client::Form, refusal::Refusal},
+    shared::{Shared, lock},
     socket::Socket,
 };
 
 mod client;
-mod fault;
-mod form;
 mod grant;
-mod path;
 mod refusal;
 mod statement;
+
+pub(crate) use self::statement::PublicKey;
+
+/// What the identity provider has at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Endpoint {
+    Token,
+    /// Nothing, within the realm.
+    Unknown,
+    /// A realm that does not exist.
+    OtherRealm,
+    /// Nothing, outside `/auth`.
+    Outside,
+}
 
 /// Answers a request to the identity provider.
 pub(crate) async fn answer<B>(
@@ -38,29 +48,22 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (head, body) = request.into_parts();
-    let endpoint = Endpoint::at(head.uri.path());
-    match endpoint {
+    match Endpoint::at(head.uri.path()) {
         Endpoint::Outside => return Ok(refusal::outside()),
         Endpoint::OtherRealm => return Ok(refusal::not_found("Realm does not exist")),
         Endpoint::Unknown => return Ok(refusal::not_found("HTTP 404 Not Found")),
-        Endpoint::Token | Endpoint::Revoke if head.method == Method::OPTIONS => {
+        Endpoint::Token if head.method == Method::OPTIONS => {
             return Ok(Response::new(Body::whole(Bytes::new())));
         }
-        Endpoint::Token | Endpoint::Revoke if head.method != Method::POST => {
-            return Ok(refusal::method_not_allowed());
-        }
-        Endpoint::Token | Endpoint::Revoke => {}
+        Endpoint::Token if head.method != Method::POST => return Ok(refusal::method_not_allowed()),
+        Endpoint::Token => {}
     }
     let body = Limited::new(body, FORM_MOST)
         .collect()
         .await
-        .map_err(Error::request)?
+        .map_err(|error| Error::failed("the body of a token request did not arrive", error))?
         .to_bytes();
-    let form = Form::read(&head.headers, &body);
-    if endpoint == Endpoint::Revoke {
-        return Ok(revoke(&shared, &head, &form).unwrap_or_else(Refusal::into_response));
-    }
-    token(&shared, socket, &head, &form).await
+    token(&shared, socket, &head, &Form::read(&head.headers, &body)).await
 }
 
 /// Answers a token POST, which is counted whatever its answer.
@@ -70,58 +73,72 @@ async fn token(
     head: &Parts,
     form: &Form,
 ) -> Result<Response<Body>, Error> {
-    let client = client::named(shared, head, form);
-    shared.ledger.token_post(client.as_deref());
+    shared.ledger.token_post();
     let fault = lock(&shared.script).post();
+    let mut expiry = None;
     match fault {
         Some(TokenFault::Down) => {
             if let Some(socket) = socket {
                 socket.cut();
             }
-            return Err(Error::closed());
+            return Err(Kind::Closed.into());
+        }
+        Some(TokenFault::Unavailable) => {
+            let (status, text) = (StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable\n");
+            return Ok(Body::page(status, "text/plain", text));
+        }
+        Some(TokenFault::Html) => {
+            return Ok(Body::page(
+                StatusCode::OK,
+                "text/html; charset=utf-8",
+                MAINTENANCE,
+            ));
+        }
+        Some(TokenFault::WrongJson) => {
+            return Ok(Body::page(StatusCode::OK, "application/json", WRONG_JSON));
         }
         Some(TokenFault::Slow(pause)) => tokio::time::sleep(pause).await,
-        Some(other) => {
-            if let Some(response) = fault::instead(other) {
-                return Ok(response);
-            }
-        }
+        Some(TokenFault::ExpiresIn(false_expiry)) => expiry = Some(false_expiry),
         None => {}
     }
-    let expiry = match fault {
-        Some(TokenFault::ExpiresIn(expiry)) => Some(expiry),
-        Some(_) | None => None,
-    };
     match grant::decide(shared, head, form) {
         Ok(granted) => Ok(grant::reply(&granted?, expiry)),
-        Err(refusal) => Ok(refusal.into_response()),
+        Err(refusal) => Ok(Refusal::into_response(refusal)),
     }
 }
 
-/// Revokes a token for the client that proves itself; one that is unknown is revoked already.
-fn revoke(shared: &Shared, head: &Parts, form: &Form) -> Result<Response<Body>, Refusal> {
-    if !lock(&shared.realm).enabled {
-        return Err(refusal::REALM_DISABLED);
+// === impl Endpoint ===
+
+impl Endpoint {
+    /// Whether `path` names the realm itself or its token endpoint, as audiences do.
+    fn is_issuer_or_token(path: &str) -> bool {
+        Self::at(path) == Self::Token || path.strip_prefix("/auth/realms/") == Some(REALM)
     }
-    client::authenticate(shared, head, form)?;
-    let token = form.field("token").ok_or(refusal::NO_TOKEN)?;
-    lock(&shared.realm).tokens.revoke(token);
-    Ok(Response::new(Body::whole(Bytes::new())))
+
+    /// The endpoint at `path`, with or without a trailing slash.
+    fn at(path: &str) -> Self {
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let Some(path) = path.strip_prefix("/auth/realms/") else {
+            return Self::Outside;
+        };
+        match path.split_once('/').unwrap_or((path, "")) {
+            (REALM, "protocol/openid-connect/token") => Self::Token,
+            (REALM, _) => Self::Unknown,
+            _ => Self::OtherRealm,
+        }
+    }
 }
 
-/// An answer with a body of the given media type.
-fn page(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(Body::whole(text));
-    *response.status_mut() = status;
-    let kind = http::HeaderValue::from_static(kind);
-    response
-        .headers_mut()
-        .insert(http::header::CONTENT_TYPE, kind);
-    response
-}
+/// Contract, "Token endpoint": the realm in the path.
+const REALM: &str = "ServiceConnect";
 
 /// The longest form that is read.
 const FORM_MOST: usize = 64 * 1024;
+
+const MAINTENANCE: &str = "<!doctype html>\n<html><head><title>Maintenance</title></head>\
+     <body><h1>We will be back soon</h1></body></html>\n";
+
+const WRONG_JSON: &str = r#"{"access_token":12,"expires_in":86400,"token_type":"Bearer"}"#;
 
 #[cfg(test)]
 mod tests;

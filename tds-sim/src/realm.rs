@@ -6,28 +6,27 @@ use std::{
     time::Duration,
 };
 
-use crate::{clock::Clock, config::Config, error::Error};
+use serde_json::json;
 
-mod claims;
+use crate::{
+    config::Config,
+    error::{Error, Kind},
+    shared::Clock,
+};
+
 mod key;
-mod public;
-mod signer;
 mod tokens;
 
 pub use self::key::ApiKey;
-pub(crate) use self::{
-    key::Key,
-    public::{PublicKey, Statement, Unsigned},
-    tokens::{Issued, Tokens},
-};
+pub(crate) use self::tokens::Issued;
+use self::{key::Key, tokens::Tokens};
 
 /// What the identity provider knows.
-#[derive(Debug)]
 pub(crate) struct Realm {
     pub(crate) enabled: bool,
     /// Lifetime of new tokens in seconds.
     pub(crate) expires_in: u64,
-    pub(crate) tokens: Tokens,
+    tokens: Tokens,
     clock: Arc<Clock>,
     /// How many keys each member holds.
     members: BTreeMap<String, usize>,
@@ -42,7 +41,7 @@ pub(crate) struct Realm {
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) token: Arc<str>,
-    /// Who the client is, for those who ask for `openid`.
+    /// The identity token of the scope `openid`.
     pub(crate) id_token: Option<String>,
     pub(crate) expires_in: u64,
     pub(crate) not_before: i64,
@@ -54,17 +53,13 @@ pub(crate) struct Grant {
 impl Realm {
     /// A realm with one member, who holds one key.
     pub(crate) fn new(clock: Arc<Clock>, config: &Config) -> (Self, ApiKey) {
-        // Somebody else in this program may have turned on another of its backends, and then it
-        // has to be told which. If it was told before, that one will do.
-        let backend = &jsonwebtoken::crypto::rust_crypto::DEFAULT_PROVIDER;
-        backend.install_default().ok();
         let mut rng = fastrand::Rng::with_seed(config.seed);
         let key = Key::new(MEMBER, config.roles.clone(), &mut rng);
         let api_key = key.api_key();
         let realm = Self {
             enabled: true,
             expires_in: config.expires_in,
-            tokens: Tokens::new(),
+            tokens: Tokens::default(),
             clock,
             members: BTreeMap::from([(MEMBER.to_owned(), 1)]),
             keys: HashMap::from([(api_key.shared_id(), key)]),
@@ -75,42 +70,22 @@ impl Realm {
         (realm, api_key)
     }
 
-    /// Adds a member without keys; one that exists stays as it is.
-    pub(crate) fn add_member(&mut self, name: &str) {
-        self.members.entry(name.to_owned()).or_insert(0);
-    }
-
-    /// Gives a member another key, unless it holds three.
+    /// Gives a member, known or new, another key, unless it holds three.
     pub(crate) fn add_key(&mut self, member: &str) -> Result<ApiKey, Error> {
-        let held = self
-            .members
-            .get_mut(member)
-            .ok_or_else(|| Error::unknown_member(member))?;
+        let held = self.members.entry(member.to_owned()).or_default();
         if *held >= KEYS_PER_MEMBER {
-            return Err(Error::key_limit(member));
+            return Err(Kind::KeyLimit(member.to_owned()).into());
         }
-        *held = held.saturating_add(1);
+        *held += 1;
         let key = Key::new(member, self.roles.clone(), &mut self.rng);
         let api_key = key.api_key();
         self.keys.insert(api_key.shared_id(), key);
         Ok(api_key)
     }
 
-    /// Takes a key away from its member.
-    pub(crate) fn delete_key(&mut self, client: &str) -> Result<(), Error> {
-        let key = self.keys.remove(client).ok_or_else(Error::unknown_client)?;
-        if let Some(held) = self.members.get_mut(key.member()) {
-            *held = held.saturating_sub(1);
-        }
-        Ok(())
-    }
-
     /// Gives a key a new secret; the old one stops working at once.
     pub(crate) fn rotate_secret(&mut self, client: &str) -> Result<ApiKey, Error> {
-        let key = self
-            .keys
-            .get_mut(client)
-            .ok_or_else(Error::unknown_client)?;
+        let key = self.keys.get_mut(client).ok_or(Kind::UnknownClient)?;
         key.rotate(&mut self.rng);
         Ok(key.api_key())
     }
@@ -120,18 +95,20 @@ impl Realm {
     }
 
     pub(crate) fn key_mut(&mut self, client: &str) -> Result<&mut Key, Error> {
-        self.keys.get_mut(client).ok_or_else(Error::unknown_client)
+        Ok(self.keys.get_mut(client).ok_or(Kind::UnknownClient)?)
     }
 
     /// Issues a token to a key that has proved itself.
     pub(crate) fn grant(&mut self, client: &str, scope: &str) -> Result<Grant, Error> {
-        let key = self.keys.get(client).ok_or_else(Error::unknown_client)?;
+        let key = self.keys.get(client).ok_or(Kind::UnknownClient)?;
         let now = self.clock.now();
         let wall = self.clock.wall_at(now);
-        let claims = key.claims(wall, self.expires_in, scope, &mut self.rng);
+        let mut claims = key.claims(wall, self.expires_in, scope, &mut self.rng);
         let token = self.tokens.issue(key, &claims, now, self.expires_in)?;
         let id_token = if scope.split(' ').any(|name| name == "openid") {
-            Some(self.tokens.sign(&claims.of_identity())?)
+            claims["typ"] = json!("ID");
+            claims["aud"] = json!(client);
+            Some(self.tokens.sign(&claims)?)
         } else {
             None
         };
@@ -156,14 +133,14 @@ impl Realm {
         match self.numbers.entry(number) {
             Entry::Occupied(_) => false,
             Entry::Vacant(free) => {
-                // Clocks may differ, and so it is remembered for a while longer.
+                // Clocks may differ, so it is kept for a while longer.
                 free.insert(until.saturating_add(60));
                 true
             }
         }
     }
 
-    /// Revokes every token there is; replies then say since when.
+    /// Revokes every token; `not-before-policy` in later replies is the time.
     pub(crate) fn revoke_all(&mut self) {
         let wall = self.wall();
         self.tokens.revoke_all(wall);

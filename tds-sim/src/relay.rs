@@ -2,25 +2,20 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     task::{JoinHandle, JoinSet},
     time::Instant,
 };
 
-use crate::error::Error;
+use self::line::{Line, Side};
+use crate::{delay::Delay, error::Error, shared::lock};
 
-mod connection;
 mod line;
-mod network;
-mod tally;
-
-pub use self::network::Network;
-use self::{connection::Connection, tally::Tally};
 
 /// A TCP relay on 127.0.0.1 that holds up what passes, each way by a seeded [`Delay`].
 ///
@@ -62,9 +57,43 @@ use self::{connection::Connection, tally::Tally};
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
-    tally: Arc<Tally>,
+    counts: Arc<Mutex<Counts>>,
     accepting: JoinHandle<()>,
 }
+
+/// What the network in front of a server is to be like. The default holds nothing up.
+///
+/// # Examples
+/// ```
+/// let mut network = tds_sim::Network::default();
+/// network.there = "lognormal:10ms:200ms".parse()?;
+/// network.back = network.there;
+/// network.seed = 7;
+/// # Ok::<_, tds_sim::ParseError>(())
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Network {
+    /// The delay of each piece from the client to the server, and of each new connection.
+    pub there: Delay,
+    /// The delay of each piece from the server to the client.
+    pub back: Delay,
+    /// Where all delays come from.
+    pub seed: u64,
+    /// The port on 127.0.0.1; 0 takes a free one.
+    pub port: u16,
+}
+
+/// The connections of one relay.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    accepted: u64,
+    open: u64,
+    peak: u64,
+}
+
+/// A connection that counts as open until this is dropped.
+struct Counted(Arc<Mutex<Counts>>);
 
 // === impl Relay ===
 
@@ -75,15 +104,15 @@ impl Relay {
     /// If the port that the network names is taken: name another, or 0 for a free one.
     pub async fn start(to: SocketAddr, network: Network) -> Result<Self, Error> {
         let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, network.port)).await;
-        let listener = bound.map_err(|error| Error::start(TAKEN, error))?;
+        let listener = bound.map_err(|error| Error::failed(TAKEN, error))?;
         let address = listener
             .local_addr()
-            .map_err(|error| Error::start("no address", error))?;
-        let tally = Arc::new(Tally::default());
-        let accepting = tokio::spawn(accept(listener, to, network, Arc::clone(&tally)));
+            .map_err(|error| Error::failed("cannot start: no address", error))?;
+        let counts = Arc::default();
+        let accepting = tokio::spawn(accept(listener, to, network, Arc::clone(&counts)));
         Ok(Self {
             address,
-            tally,
+            counts,
             accepting,
         })
     }
@@ -97,19 +126,19 @@ impl Relay {
     /// How many connections it has accepted so far.
     #[must_use]
     pub fn accepted(&self) -> u64 {
-        self.tally.counts().accepted
+        lock(&self.counts).accepted
     }
 
     /// How many connections are open: accepted, and not yet closed on both sides.
     #[must_use]
     pub fn open(&self) -> u64 {
-        self.tally.counts().open
+        lock(&self.counts).open
     }
 
     /// The most connections that were open at one time.
     #[must_use]
     pub fn peak(&self) -> u64 {
-        self.tally.counts().peak
+        lock(&self.counts).peak
     }
 }
 
@@ -119,8 +148,46 @@ impl Drop for Relay {
     }
 }
 
+// === impl Network ===
+
+impl Network {
+    /// The two directions of the connection that is the `number`th since `start`.
+    fn lines(&self, start: Instant, number: u64) -> [Line; 2] {
+        // A generator's fork is as good as a fresh seed, and two near seeds are not alike.
+        let mut rng = fastrand::Rng::with_seed(self.seed.wrapping_add(number.wrapping_mul(ODD)));
+        let there = Line::new(self.there, rng.fork(), start);
+        let back = Line::new(self.back, rng.fork(), start);
+        [there, back]
+    }
+}
+
+// === impl Counted ===
+
+impl Counted {
+    /// Counts an accepted connection; how many were accepted before it.
+    fn new(counts: &Arc<Mutex<Counts>>) -> (Self, u64) {
+        let mut all = lock(counts);
+        let number = all.accepted;
+        all.accepted += 1;
+        all.open += 1;
+        all.peak = all.peak.max(all.open);
+        (Self(Arc::clone(counts)), number)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        lock(&self.0).open -= 1;
+    }
+}
+
 /// Accepts for ever; dropped, it closes what it has accepted.
-async fn accept(listener: TcpListener, to: SocketAddr, network: Network, tally: Arc<Tally>) {
+async fn accept(
+    listener: TcpListener,
+    to: SocketAddr,
+    network: Network,
+    counts: Arc<Mutex<Counts>>,
+) {
     let start = Instant::now();
     let mut connections = JoinSet::new();
     loop {
@@ -131,11 +198,10 @@ async fn accept(listener: TcpListener, to: SocketAddr, network: Network, tally: 
                     tokio::time::sleep(RETRY).await;
                     continue;
                 };
-                let counted = tally.count();
-                let [there, back] = network.lines(start, counted.number());
-                let connection = Connection::new(client, to, there, back);
+                let (counted, number) = Counted::new(&counts);
+                let lines = network.lines(start, number);
                 connections.spawn(async move {
-                    connection.pass().await;
+                    pass(client, to, lines).await;
                     drop(counted);
                 });
             }
@@ -144,10 +210,48 @@ async fn accept(listener: TcpListener, to: SocketAddr, network: Network, tally: 
     }
 }
 
+/// Opens a connection to the server and relays both ways, until both have ended or either side
+/// has reset it.
+async fn pass(mut client: TcpStream, to: SocketAddr, [mut there, mut back]: [Line; 2]) {
+    // The client's SYN takes its time too. Its bytes wait in the socket meanwhile, as they
+    // would for the server's SYN and ACK.
+    there.hold_up().await;
+    let Ok(mut server) = TcpStream::connect(to).await else {
+        reset(&client);
+        return;
+    };
+    // The lines alone hold up pieces. A socket that cannot be set is dead.
+    drop(client.set_nodelay(true));
+    drop(server.set_nodelay(true));
+
+    let (near, far) = (Side::default(), Side::default());
+    let (client_reads, client_writes) = client.split();
+    let (server_reads, server_writes) = server.split();
+    let passed = tokio::try_join!(
+        there.pass((client_reads, &near), (server_writes, &far)),
+        back.pass((server_reads, &far), (client_writes, &near)),
+    );
+    if passed.is_err() || near.is_broken() || far.is_broken() {
+        reset(&client);
+        reset(&server);
+    }
+}
+
+/// Makes the close of `socket` a reset.
+fn reset(socket: &TcpStream) {
+    // It fails only if the peer has already closed the connection.
+    drop(socket.set_zero_linger());
+}
+
+/// The golden ratio's fraction in 64 bits: spreads consecutive numbers over all seeds
+/// (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// How long the listener waits after a failed accept.
 const RETRY: Duration = Duration::from_millis(10);
 
-const TAKEN: &str = "the relay's port is not free, choose another, or 0 for a free one";
+const TAKEN: &str =
+    "cannot start: the relay's port is not free, choose another, or 0 for a free one";
 
 #[cfg(test)]
 mod tests;

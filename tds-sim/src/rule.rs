@@ -1,19 +1,13 @@
 //! Rules by which a service counts requests: one out of several, since its contract names the limit
 //! and not the counting.
 
-use std::time::Duration;
+use std::{fmt, str::FromStr, time::Duration};
 
-mod counter;
-mod fixed_window;
-mod in_flight;
-mod leaky_bucket;
-mod log;
-mod log_all;
+use crate::text::ParseError;
+
 mod meter;
-mod parse;
-mod recent;
 
-pub use self::{meter::Meter, parse::ParseRuleError};
+pub use self::meter::Meter;
 
 /// A way of counting requests against a limit of so many per interval.
 ///
@@ -37,7 +31,7 @@ pub use self::{meter::Meter, parse::ParseRuleError};
 /// assert!(meter.arrive(Duration::from_millis(400)));
 /// assert!(!meter.arrive(Duration::from_millis(999)));
 /// assert!(meter.arrive(Duration::from_millis(1000))); // the first one is a second old
-/// # Ok::<_, tds_sim::ParseRuleError>(())
+/// # Ok::<_, tds_sim::ParseError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -112,14 +106,45 @@ impl Rule {
     /// ```
     #[must_use]
     pub fn meter(self, limit: u32, per: Duration) -> Meter {
-        Meter::new(self, limit, per.max(Duration::from_nanos(1)))
+        Meter::new(self, limit, per)
     }
 }
 
+/// # Errors
+/// [`ParseError`] for any other text than those that [`Rule`] lists: write one of them.
+impl FromStr for Rule {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text {
+            "fixed" => Ok(Self::FixedWindow),
+            "log" => Ok(Self::SlidingLog),
+            "log-all" => Ok(Self::SlidingLogAll),
+            "counter" => Ok(Self::SlidingCounter),
+            "in-flight" => Ok(Self::InFlight),
+            _ => text
+                .strip_prefix("leaky:")
+                .and_then(|burst| burst.parse().ok())
+                .map(|burst| Self::LeakyBucket { burst })
+                .ok_or_else(|| ParseError::new("counting rule", text, RULES)),
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FixedWindow => f.write_str("fixed"),
+            Self::SlidingLog => f.write_str("log"),
+            Self::SlidingLogAll => f.write_str("log-all"),
+            Self::SlidingCounter => f.write_str("counter"),
+            Self::LeakyBucket { burst } => write!(f, "leaky:{burst}"),
+            Self::InFlight => f.write_str("in-flight"),
+        }
+    }
+}
+
+const RULES: &str = "fixed, log, log-all, counter, leaky:BURST (such as leaky:10) or in-flight";
+
 #[cfg(test)]
-#[expect(
-    clippy::arithmetic_side_effects,
-    clippy::as_conversions,
-    reason = "the numbers of a test are small, and an overflow should fail it"
-)]
 mod tests;

@@ -1,22 +1,23 @@
 //! The simulator on three sockets of the loopback interface.
 
-use std::{path::Path, time::Duration};
+use std::{fmt, time::Duration};
 
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
-    config::{Config, Tls},
+    config::Config,
     error::Error,
     ledger::Ledger,
-    server::{listener::Listener, service::Door, tls::Authority},
+    server::listener::{Door, Listener, Security},
     sim::Sim,
 };
+#[cfg(feature = "tls")]
+use crate::{config::Tls, server::tls::Authority};
 
 mod admin;
-mod controls;
 mod listener;
-mod service;
 mod stream;
+#[cfg(feature = "tls")]
 mod tls;
 
 /// The simulator on sockets: one for tokens, one for data, one to control it.
@@ -38,13 +39,13 @@ mod tls;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Server {
     sim: Sim,
     urls: Urls,
+    #[cfg(feature = "tls")]
     authority: Option<Authority>,
     stop: watch::Sender<bool>,
-    listeners: Vec<Task>,
+    listeners: JoinSet<()>,
 }
 
 /// Where the three listeners are.
@@ -55,46 +56,44 @@ struct Urls {
     admin: String,
 }
 
-/// A task that ends with its owner.
-#[derive(Debug)]
-struct Task(JoinHandle<()>);
-
 // === impl Server ===
 
 impl Server {
     /// Starts the three listeners on 127.0.0.1.
     ///
     /// # Errors
-    /// If a port is taken, or no signing key or certificate could be made.
+    /// If a port is taken, or no certificate could be made.
     pub async fn start(config: Config) -> Result<Self, Error> {
+        #[cfg(feature = "tls")]
         let authority = match config.tls {
             Tls::Off => None,
             Tls::On => Some(Authority::new()?),
         };
+        #[cfg(feature = "tls")]
+        let security = authority
+            .as_ref()
+            .map_or(Security::Plain, Authority::security);
+        #[cfg(not(feature = "tls"))]
+        let security = Security::Plain;
         let ports = config.ports;
         let sim = Sim::new(config);
-        // The first key takes its time; better now than within the first token call.
-        let warm = sim.clone();
-        let made = tokio::task::spawn_blocking(move || warm.public_key().map(drop)).await;
-        made.map_err(|panic| Error::start("the signing key", panic))??;
 
         let (stop, stopped) = watch::channel(false);
-        let mut listeners = Vec::new();
-        let mut start = async |door, port, authority: Option<&Authority>| {
-            let tls = authority.map(Authority::acceptor);
-            let listener = Listener::bind(port, door, sim.clone(), tls).await?;
-            let url = listener.url();
-            listeners.push(Task(tokio::spawn(listener.run(stopped.clone()))));
+        let mut listeners = JoinSet::new();
+        let mut start = async |door, port, security| {
+            let (listener, url) = Listener::bind(port, door, sim.clone(), security).await?;
+            listeners.spawn(listener.run(stopped.clone()));
             Ok::<_, Error>(url)
         };
         let urls = Urls {
-            auth: start(Door::Auth, ports.auth, authority.as_ref()).await?,
-            data: start(Door::Data, ports.data, authority.as_ref()).await?,
-            admin: start(Door::Admin, ports.admin, None).await?,
+            auth: start(Door::Auth, ports.auth, security.clone()).await?,
+            data: start(Door::Data, ports.data, security).await?,
+            admin: start(Door::Admin, ports.admin, Security::Plain).await?,
         };
         Ok(Self {
             sim,
             urls,
+            #[cfg(feature = "tls")]
             authority,
             stop,
             listeners,
@@ -133,8 +132,9 @@ impl Server {
 
     /// The PEM file with the certificate of the authority, if it speaks TLS. It lives as long as
     /// the server.
+    #[cfg(feature = "tls")]
     #[must_use]
-    pub fn ca_file(&self) -> Option<&Path> {
+    pub fn ca_file(&self) -> Option<&std::path::Path> {
         self.authority.as_ref().map(Authority::file)
     }
 
@@ -154,19 +154,17 @@ impl Server {
     pub async fn shutdown(mut self) {
         // Without a receiver there is nothing left to stop.
         self.stop.send_replace(true);
-        for listener in &mut self.listeners {
-            if tokio::time::timeout(GRACE, &mut listener.0).await.is_err() {
-                listener.0.abort();
-            }
-        }
+        let ended = async { while self.listeners.join_next().await.is_some() {} };
+        // The listeners that are left are aborted with the set.
+        drop(tokio::time::timeout(GRACE, ended).await);
     }
 }
 
-// === impl Task ===
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("urls", &self.urls)
+            .finish_non_exhaustive()
     }
 }
 

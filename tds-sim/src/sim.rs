@@ -2,30 +2,30 @@
 
 use std::{
     error::Error as StdError,
+    fmt,
     net::{Ipv4Addr, SocketAddr},
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
 
-use http::Request;
+use http::{Request, Response};
 use tower_service::Service;
 
 use crate::{
+    body::Body,
     config::Config,
     data,
     error::Error,
     error_body::ErrorBody,
     fault::Faults,
-    future::ResponseFuture,
     ledger::Ledger,
-    lock::lock,
-    oidc,
-    quota::{Quota, Usage},
-    shared::Shared,
-    socket::{Connection, Socket},
+    limits::{Quota, Usage},
+    oidc::{self, PublicKey},
+    realm::ApiKey,
+    shared::{Shared, lock},
+    socket::Socket,
 };
-
-mod controls;
 
 /// The transport data service as its contract describes it, without a socket.
 ///
@@ -64,10 +64,18 @@ mod controls;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Sim {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
+
+/// The answer of a [`Sim`] on its way.
+///
+/// # Cancel safety
+/// Dropping it is noted in the ledger as an aborted call, if it has been counted by then.
+pub struct ResponseFuture(Pin<Box<dyn Future<Output = Answer> + Send>>);
+
+type Answer = Result<Response<Body>, Error>;
 
 // === impl Sim ===
 
@@ -101,8 +109,9 @@ impl Sim {
     /// Opens a connection that counts against the limit of `peer`'s address until it is dropped.
     ///
     /// Use it to have connections without sockets.
-    pub fn connect(&self, peer: SocketAddr) -> Connection {
-        Connection::new(self.socket(peer))
+    #[must_use = "the connection counts only until it is dropped"]
+    pub fn connect(&self, peer: SocketAddr) -> impl Send + Sync + 'static {
+        Socket::counted(peer, &self.shared)
     }
 
     /// Replaces all faults.
@@ -113,10 +122,10 @@ impl Sim {
     /// The faults as they are.
     #[must_use]
     pub fn faults(&self) -> Faults {
-        lock(&self.shared.script).faults().clone()
+        lock(&self.shared.script).faults.clone()
     }
 
-    /// Replaces the call-count ceiling; nobody has used anything of the new one yet.
+    /// Replaces the call-count ceiling; the new one is unused.
     pub fn set_quota(&self, quota: Option<Quota>) {
         *lock(&self.shared.usage) = Usage::of(quota);
     }
@@ -126,17 +135,107 @@ impl Sim {
         *lock(&self.shared.error_body) = format;
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    /// Issues a token to a key without a POST.
+    ///
+    /// # Errors
+    /// [`Error::is_unknown`] if no key has this client id: add one first.
+    pub fn token(&self, client_id: &str) -> Result<String, Error> {
+        let granted = lock(&self.shared.realm).grant(client_id, "profile email")?;
+        self.shared.ledger.token_issued();
+        Ok((*granted.token).to_owned())
     }
 
-    /// A connection of the data listener.
-    pub(crate) fn socket(&self, peer: SocketAddr) -> Socket {
-        Socket::counted(
-            peer,
-            Arc::clone(&self.shared.gate),
-            self.shared.ledger.clone(),
-        )
+    /// Changes the lifetime of the tokens issued from here on.
+    pub fn set_expires_in(&self, seconds: u64) {
+        lock(&self.shared.realm).expires_in = seconds;
+    }
+
+    /// Revokes every token issued so far.
+    pub fn revoke_all(&self) {
+        lock(&self.shared.realm).revoke_all();
+    }
+
+    /// Gives a member, known or new, another key.
+    ///
+    /// # Errors
+    /// [`Error::is_key_limit`] if the member holds three.
+    pub fn add_key(&self, member: &str) -> Result<ApiKey, Error> {
+        lock(&self.shared.realm).add_key(member)
+    }
+
+    /// Gives a key a new secret; the old one stops working at once.
+    ///
+    /// # Errors
+    /// [`Error::is_unknown`] if no key has this client id.
+    pub fn rotate_secret(&self, client_id: &str) -> Result<ApiKey, Error> {
+        lock(&self.shared.realm).rotate_secret(client_id)
+    }
+
+    /// Lets a key prove itself by statements that an RSA key has signed with RS256
+    /// (`private_key_jwt`), and by its secret no longer. `public` is the DER of the
+    /// `RSAPublicKey`.
+    ///
+    /// # Errors
+    /// [`Error::is_unknown`] if no key has this client id.
+    pub fn set_public_key(&self, client_id: &str, public: &[u8]) -> Result<(), Error> {
+        lock(&self.shared.realm)
+            .key_mut(client_id)
+            .map(|key| key.public = Some(PublicKey::from_der(public)))
+    }
+
+    /// Lets a key get tokens again.
+    ///
+    /// # Errors
+    /// [`Error::is_unknown`] if no key has this client id.
+    pub fn enable_key(&self, client_id: &str) -> Result<(), Error> {
+        lock(&self.shared.realm)
+            .key_mut(client_id)
+            .map(|key| key.enabled = true)
+    }
+
+    /// Refuses a key every token; those it has stay valid.
+    ///
+    /// # Errors
+    /// [`Error::is_unknown`] if no key has this client id.
+    pub fn disable_key(&self, client_id: &str) -> Result<(), Error> {
+        lock(&self.shared.realm)
+            .key_mut(client_id)
+            .map(|key| key.enabled = false)
+    }
+
+    /// Changes the realm roles that a key's tokens carry from here on.
+    ///
+    /// # Errors
+    /// [`Error::is_unknown`] if no key has this client id.
+    pub fn set_roles<R: Into<String>>(
+        &self,
+        client_id: &str,
+        roles: impl IntoIterator<Item = R>,
+    ) -> Result<(), Error> {
+        let roles = roles.into_iter().map(Into::into).collect();
+        lock(&self.shared.realm)
+            .key_mut(client_id)
+            .map(|key| key.roles = roles)
+    }
+
+    /// Takes from a key the service account without which there are no client credentials.
+    ///
+    /// # Errors
+    /// [`Error::is_unknown`] if no key has this client id.
+    pub fn remove_service_account(&self, client_id: &str) -> Result<(), Error> {
+        lock(&self.shared.realm)
+            .key_mut(client_id)
+            .map(|key| key.service_account = false)
+    }
+
+    /// Opens the realm again.
+    pub fn enable_realm(&self) {
+        lock(&self.shared.realm).enabled = true;
+    }
+
+    /// Closes the realm to everybody; tokens stay valid.
+    pub fn disable_realm(&self) {
+        lock(&self.shared.realm).enabled = false;
     }
 }
 
@@ -146,7 +245,7 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    type Response = http::Response<crate::Body>;
+    type Response = Response<Body>;
     type Error = Error;
     type Future = ResponseFuture;
 
@@ -163,6 +262,34 @@ where
             let peer = request.extensions().get().copied().unwrap_or(NOBODY);
             ResponseFuture::new(data::answer(shared, None, peer, request))
         }
+    }
+}
+
+impl fmt::Debug for Sim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sim").finish_non_exhaustive()
+    }
+}
+
+// === impl ResponseFuture ===
+
+impl ResponseFuture {
+    pub(crate) fn new(answer: impl Future<Output = Answer> + Send + 'static) -> Self {
+        Self(Box::pin(answer))
+    }
+}
+
+impl Future for ResponseFuture {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for ResponseFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
 }
 

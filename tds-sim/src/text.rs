@@ -2,8 +2,6 @@
 
 use std::{fmt, time::Duration};
 
-use crate::delay::parse_duration;
-
 /// A text that is not a setting, with what was expected.
 ///
 /// # Examples
@@ -38,8 +36,32 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// Reads a duration.
-pub(crate) fn duration(text: &str) -> Result<Duration, ParseError> {
-    let wanted = "a whole number and s, ms, us or ns, such as 20ms";
-    parse_duration(text).map_err(|_| ParseError::new("duration", text, wanted))
+/// Reads a duration from a whole number and its unit, `s`, `ms`, `us` or `ns`.
+///
+/// # Errors
+/// [`ParseError`] for anything else, such as a number without a unit, a fraction, or more than a
+/// `u64` of the unit: write it as `1500ms`.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tds_sim::parse_duration;
+///
+/// assert_eq!(parse_duration("20ms"), Ok(Duration::from_millis(20)));
+/// assert!(parse_duration("20").is_err());
+/// ```
+pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let number = text
+        .strip_suffix(unit)
+        .and_then(|number| number.parse().ok());
+    match (number, unit) {
+        (Some(number), "s") => Ok(Duration::from_secs(number)),
+        (Some(number), "ms") => Ok(Duration::from_millis(number)),
+        (Some(number), "us") => Ok(Duration::from_micros(number)),
+        (Some(number), "ns") => Ok(Duration::from_nanos(number)),
+        _ => Err(ParseError::new("duration", text, DURATION)),
+    }
 }
+
+const DURATION: &str = "a whole number and s, ms, us or ns, such as 20ms";

@@ -9,11 +9,7 @@ use base64::{
     Engine as _,
     prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
 };
-#[cfg(feature = "private-key-jwt")]
-use jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER;
-#[cfg(not(feature = "private-key-jwt"))]
-use jsonwebtoken::crypto::rust_crypto::DEFAULT_PROVIDER;
-use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, crypto::aws_lc::DEFAULT_PROVIDER};
 use pkcs8::PrivateKeyInfo;
 use serde::Serialize;
 use zeroize::Zeroizing;
@@ -128,14 +124,6 @@ impl Assertion {
         }
     }
 
-    /// Whether a server would see the same client in both.
-    pub(crate) fn same_as(&self, other: &Self) -> bool {
-        self.key.as_bytes() == other.key.as_bytes()
-            && self.algorithm == other.algorithm
-            && self.key_id == other.key_id
-            && self.audience == other.audience
-    }
-
     /// Signs a new statement at `now`, or returns none if the key cannot.
     pub(crate) fn sign_at(
         &self,
@@ -152,7 +140,7 @@ impl Assertion {
             // same number.
             jti: format!("{:x}-{:032x}", now.as_nanos(), fastrand::u128(..)),
             iat: now.as_secs(),
-            exp: now.as_secs().saturating_add(LIFE),
+            exp: now.as_secs() + LIFE,
         };
         let mut header = Header::new(self.algorithm);
         header.kid.clone_from(&self.key_id);

@@ -1,9 +1,14 @@
 //! The two clocks, and a point in time on both. The one place that reads them.
 
+#![cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
+
 use std::{
     fmt,
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime},
 };
 
 use tokio::time::Instant;
@@ -44,23 +49,12 @@ impl Clock {
         }
     }
 
-    /// Whole seconds since 1970, for the look at a token's expiry that each call takes. It may be
-    /// behind by [`COARSE`].
-    #[inline]
-    pub(crate) fn seconds(&self) -> u64 {
-        match &self.wall {
-            None => coarse(),
-            Some(wall) => seconds(wall()),
-        }
-    }
-
-    #[inline]
     #[expect(
         clippy::disallowed_methods,
         reason = "a steady clock stops with a suspended machine, and tokens do not; a step of this \
                   one costs a token request at most, since the earlier of both counts"
     )]
-    fn wall(&self) -> SystemTime {
+    pub(crate) fn wall(&self) -> SystemTime {
         match &self.wall {
             None => SystemTime::now(),
             Some(wall) => wall(),
@@ -108,29 +102,4 @@ impl Timestamp {
     pub(crate) fn has_come_at(self, now: Self) -> bool {
         self.left_at(now).is_zero()
     }
-}
-
-/// What the kernel noted at its last tick: a fifth of the price of an exact look.
-#[cfg(target_os = "linux")]
-#[inline]
-fn coarse() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    // Before 1970 there is no time: what is later than all else is no token's.
-    now.tv_sec.try_into().unwrap_or(u64::MAX)
-}
-
-#[cfg(not(target_os = "linux"))]
-#[inline]
-fn coarse() -> u64 {
-    seconds(Clock::default().wall())
-}
-
-/// How far behind the coarse clock may be: a tick of 100 Hz, ten times over. Tokens end this much
-/// too early, and up to a second, for a call that looks: it then asks both clocks.
-pub(crate) const COARSE: Duration = Duration::from_millis(100);
-
-/// Whole seconds since 1970; none before it.
-pub(crate) fn seconds(wall: SystemTime) -> u64 {
-    let since = wall.duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }

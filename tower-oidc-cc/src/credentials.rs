@@ -1,4 +1,4 @@
-//! The client's id, and its secret or signed statement (RFC 6749, section 2.3).
+//! The client's id, and its secret or its key (RFC 6749, section 2.3).
 
 use std::{fmt, time::SystemTime};
 
@@ -8,7 +8,7 @@ use form_urlencoded::byte_serialize;
 use http::{HeaderValue, header::InvalidHeaderValue};
 use zeroize::Zeroizing;
 
-#[cfg(feature = "_assertion")]
+#[cfg(feature = "private-key-jwt")]
 use crate::{Assertion, error::token::Kind};
 use crate::{ConfigError, TokenEndpoint, TokenError, request::Form, wiped::Wiped};
 
@@ -17,14 +17,13 @@ mod tests;
 
 /// Holds a client id and what proves it, checked on the way in.
 ///
-/// There are four ways to prove it, one constructor each; a request uses one of them and probes
+/// There are three ways to prove it, one constructor each; a request uses one of them and probes
 /// for no other.
 ///
 /// | constructor | method | where the proof travels |
 /// |---|---|---|
 /// | [`new`](Self::new) | `client_secret_post` | the secret, in the form |
 /// | [`basic`](Self::basic) | `client_secret_basic` | the secret, in the `Authorization` header |
-/// | [`assertion`](Self::assertion) | `private_key_jwt`, `jwt-bearer` | no secret: a statement that somebody else has signed |
 /// | `private_key_jwt` (feature `private-key-jwt`) | `private_key_jwt` | no secret: a new signed statement each time |
 ///
 /// White space around an id or a secret is cut off, since secrets come from files that end with a
@@ -52,10 +51,8 @@ enum Proof {
     Post(Zeroizing<String>),
     /// `client_secret_basic`: the header, made once.
     Basic(HeaderValue),
-    /// A statement that was signed elsewhere.
-    Statement(Zeroizing<String>),
     /// `private_key_jwt`: what signs a new statement for each attempt.
-    #[cfg(feature = "_assertion")]
+    #[cfg(feature = "private-key-jwt")]
     Assertion(Assertion),
 }
 
@@ -102,32 +99,12 @@ impl Credentials {
         })
     }
 
-    /// Checks and takes a client id, and a statement that somebody has signed for it (RFC 7523,
-    /// section 2.2), such as a projected token of Kubernetes or one of SPIFFE.
-    ///
-    /// Statements are short-lived: let [`Provider::assertion_file`](crate::Provider::assertion_file)
-    /// or [`Provider::from_fn`](crate::Provider::from_fn) bring the one of the moment.
-    ///
-    /// # Errors
-    ///
-    /// If either is empty, or has white space or control characters inside.
-    pub fn assertion(
-        client_id: impl Into<String>,
-        assertion: impl Into<String>,
-    ) -> Result<Self, ConfigError> {
-        let (client_id, assertion) = (client_id.into(), Zeroizing::new(assertion.into()));
-        Ok(Self {
-            client_id: checked(&client_id, &ID)?,
-            proof: Proof::Statement(checked(&assertion, &STATEMENT)?),
-        })
-    }
-
     /// Checks and takes a client id, and what signs its statements.
     ///
     /// # Errors
     ///
     /// If the id is empty, or has white space or control characters inside.
-    #[cfg(feature = "_assertion")]
+    #[cfg(feature = "private-key-jwt")]
     pub fn private_key_jwt(
         client_id: impl Into<String>,
         assertion: Assertion,
@@ -142,22 +119,9 @@ impl Credentials {
         &self.client_id
     }
 
-    /// Whether a server would see the same in both.
-    pub(crate) fn same_as(&self, other: &Self) -> bool {
-        let same = match (&self.proof, &other.proof) {
-            (Proof::Post(one), Proof::Post(other)) => one == other,
-            (Proof::Basic(one), Proof::Basic(other)) => one == other,
-            (Proof::Statement(one), Proof::Statement(other)) => one == other,
-            #[cfg(feature = "_assertion")]
-            (Proof::Assertion(one), Proof::Assertion(other)) => one.same_as(other),
-            _ => false,
-        };
-        same && self.client_id == other.client_id
-    }
-
     /// Puts the proof for one request to `endpoint` into its form, or returns the header with it.
     #[cfg_attr(
-        not(feature = "_assertion"),
+        not(feature = "private-key-jwt"),
         expect(
             unused_variables,
             reason = "only a statement says when it was made and whom it is for"
@@ -169,23 +133,23 @@ impl Credentials {
         endpoint: &TokenEndpoint,
         form: &mut Form,
     ) -> Result<Option<HeaderValue>, TokenError> {
-        let statement = match &self.proof {
+        match &self.proof {
             Proof::Basic(header) => return Ok(Some(header.clone())),
             Proof::Post(secret) => {
                 form.append("client_id", &self.client_id);
                 form.append("client_secret", secret);
-                return Ok(None);
             }
-            Proof::Statement(statement) => statement.clone(),
-            #[cfg(feature = "_assertion")]
-            Proof::Assertion(assertion) => assertion
-                .sign_at(now, &self.client_id, &endpoint.audience())
-                .ok_or_else(|| TokenError::new(Kind::Unsigned))?,
-        };
-        // The statement names the client, too, but some servers look here first.
-        form.append("client_id", &self.client_id);
-        form.append("client_assertion_type", ASSERTION_TYPE);
-        form.append("client_assertion", &statement);
+            #[cfg(feature = "private-key-jwt")]
+            Proof::Assertion(assertion) => {
+                let statement = assertion
+                    .sign_at(now, &self.client_id, &endpoint.audience())
+                    .ok_or_else(|| TokenError::new(Kind::Unsigned))?;
+                // The statement names the client, too, but some servers look here first.
+                form.append("client_id", &self.client_id);
+                form.append("client_assertion_type", ASSERTION_TYPE);
+                form.append("client_assertion", &statement);
+            }
+        }
         Ok(None)
     }
 }
@@ -205,8 +169,7 @@ impl fmt::Debug for Proof {
         match self {
             Self::Post(_) => f.write_str("client_secret_post([redacted])"),
             Self::Basic(_) => f.write_str("client_secret_basic([redacted])"),
-            Self::Statement(_) => f.write_str("client_assertion([redacted])"),
-            #[cfg(feature = "_assertion")]
+            #[cfg(feature = "private-key-jwt")]
             Self::Assertion(assertion) => assertion.fmt(f),
         }
     }
@@ -245,8 +208,8 @@ fn basic(id: &str, secret: &str) -> Result<HeaderValue, InvalidHeaderValue> {
     put(&mut pair, id);
     pair.push(b":");
     put(&mut pair, secret);
-    let digits = pair.as_slice().len().div_ceil(3).saturating_mul(4);
-    let mut line = Zeroizing::new(vec![0; SCHEME.len().saturating_add(digits)]);
+    let digits = pair.as_slice().len().div_ceil(3) * 4;
+    let mut line = Zeroizing::new(vec![0; SCHEME.len() + digits]);
     let (scheme, rest) = line.split_at_mut(SCHEME.len());
     scheme.copy_from_slice(SCHEME);
     // Into a slice: what encodes into a string does so by way of the stack.
@@ -276,10 +239,7 @@ const SECRET: Reasons = Reasons {
     empty: "the client secret is empty: set the one that the server issued",
     spaced: "the client secret has white space inside: set what the server issued and nothing else",
 };
-const STATEMENT: Reasons = Reasons {
-    empty: "the assertion is empty: give the signed statement, whole",
-    spaced: "the assertion has white space inside: give the signed statement and nothing else",
-};
 const SCHEME: &[u8] = b"Basic ";
 /// RFC 7523, section 2.2.
+#[cfg(feature = "private-key-jwt")]
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::SystemTime};
 
-use http::{Uri, response::Parts};
+use http::{Uri, response::Parts, uri::Scheme};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
@@ -13,13 +13,16 @@ mod tests;
 
 /// Names the token endpoint of an authorization server.
 ///
+/// Its address is https; plain http is for a server on this machine, in development and tests:
+/// `localhost`, `127.0.0.0/8` and `[::1]`.
+///
 /// # Replies
 ///
 /// | what the endpoint sends | what is made of it |
 /// |---|---|
 /// | a byte-order mark before the object | stepped over |
 /// | `expires_in` as `60`, `60.0`, `"60"`, `"60.0"` | 60 seconds; fractions are cut off |
-/// | `expires_in` absent or null | [`TokenSourceBuilder::default_lifetime`](crate::TokenSourceBuilder::default_lifetime) |
+/// | `expires_in` absent or null | five minutes |
 /// | a member twice | the last one counts |
 /// | `error` false, null or no text, beside a token | ignored |
 /// | unknown members, `refresh_token` | ignored |
@@ -46,8 +49,6 @@ pub struct TokenEndpoint {
     origin: Origin,
     /// Who that document has to say it is of, if there is one.
     issuer: Option<String>,
-    /// Whether plain http on this machine will do.
-    loopback: bool,
 }
 
 /// The members of the document that count (OpenID Connect Discovery 1.0, section 3).
@@ -60,87 +61,47 @@ struct Document {
 // === impl TokenEndpoint ===
 
 impl TokenEndpoint {
-    /// Takes the https address of any token endpoint; its query, if it has one, is kept.
+    /// Takes the address of any token endpoint; its query, if it has one, is kept.
     ///
     /// # Errors
     ///
-    /// If the address is not https, is not absolute, or carries user information.
+    /// If the address is plain http on another machine, is not absolute, or carries user information.
     pub fn new(uri: Uri) -> Result<Self, ConfigError> {
-        Self::of(uri, false)
+        Ok(Self {
+            origin: Origin::loopback(&uri)?,
+            uri,
+            issuer: None,
+        })
     }
 
-    /// Takes the address of any token endpoint, plain http too if it is on this machine.
-    ///
-    /// # Errors
-    ///
-    /// If the address is plain http on another host, is not absolute, or carries user information.
-    pub fn loopback(uri: Uri) -> Result<Self, ConfigError> {
-        Self::of(uri, true)
-    }
-
-    /// Builds `{auth_url}/auth/realms/{realm}/protocol/openid-connect/token`, over https.
+    /// Builds `{auth_url}/auth/realms/{realm}/protocol/openid-connect/token`.
     ///
     /// Servers without the `/auth` prefix (Keycloak 17 and later, by default) take
     /// [`new`](Self::new) with the whole address.
     ///
     /// # Errors
     ///
-    /// If `auth_url` is no https address, or already has what is appended here, or if `realm` is
+    /// If `auth_url` is plain http on another machine, or already has what is appended here, or if `realm` is
     /// not made of unreserved characters (RFC 3986, section 2.3).
     pub fn keycloak(auth_url: &str, realm: &str) -> Result<Self, ConfigError> {
         Self::new(keycloak(auth_url, realm)?)
     }
 
-    /// Builds what [`keycloak`](Self::keycloak) builds, over plain http too if it is on this
-    /// machine.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`keycloak`](Self::keycloak), with plain http refused on other hosts only.
-    pub fn keycloak_loopback(auth_url: &str, realm: &str) -> Result<Self, ConfigError> {
-        Self::loopback(keycloak(auth_url, realm)?)
-    }
-
-    /// Looks the endpoint up in the issuer's configuration, by its https address: the issuer's own,
+    /// Looks the endpoint up in the issuer's configuration, by its address: the issuer's own,
     /// or that of the document, which ends in `/.well-known/openid-configuration`.
     ///
     /// The document is read before the first token request, and again after a failed one, unless the
     /// credentials were refused; through the same HTTP client and within its bounds. It has to name
-    /// this issuer and a `token_endpoint` over https; a handle that could not read it tries again as
+    /// this issuer and a `token_endpoint` over https (plain http on this machine is for a document that
+    /// came that way); a handle that could not read it tries again as
     /// it would a token request, after what a `Retry-After` says, too.
     ///
     /// # Errors
     ///
-    /// If the address is not https, is not absolute, or has user information or a query.
+    /// If the address is plain http on another machine, is not absolute, or has user information or a
+    /// query.
     pub fn discover(issuer: &str) -> Result<Self, ConfigError> {
-        Self::in_document(issuer, false)
-    }
-
-    /// Does what [`discover`](Self::discover) does, over plain http too if it is on this machine.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`discover`](Self::discover), with plain http refused on other hosts only.
-    pub fn discover_loopback(issuer: &str) -> Result<Self, ConfigError> {
-        Self::in_document(issuer, true)
-    }
-
-    fn of(uri: Uri, loopback: bool) -> Result<Self, ConfigError> {
-        let origin = if loopback {
-            Origin::loopback(&uri)
-        } else {
-            Origin::from_uri(&uri)
-        };
-        Ok(Self {
-            origin: origin?,
-            uri,
-            issuer: None,
-            loopback,
-        })
-    }
-
-    fn in_document(address: &str, loopback: bool) -> Result<Self, ConfigError> {
-        let issuer = address.trim();
+        let issuer = issuer.trim();
         let issuer = issuer.strip_suffix(WELL_KNOWN).unwrap_or(issuer);
         if issuer.contains(['?', '#']) {
             return Err(ConfigError::new(
@@ -153,7 +114,7 @@ impl TokenEndpoint {
             document.map_err(|_| ConfigError::new("the issuer is no URL: use https://host"))?;
         Ok(Self {
             issuer: Some(issuer.to_owned()),
-            ..Self::of(document, loopback)?
+            ..Self::new(document)?
         })
     }
 
@@ -182,7 +143,10 @@ impl TokenEndpoint {
             return Err(malformed("the discovery document is another issuer's"));
         }
         let uri = document.token_endpoint.parse().ok();
-        let endpoint = uri.and_then(|uri| Self::of(uri, self.loopback).ok());
+        let endpoint = uri.and_then(|uri| Self::new(uri).ok());
+        // A document that came over https names no endpoint on this machine.
+        let secure = |found: &Self| found.uri.scheme() != Some(&Scheme::HTTP);
+        let endpoint = endpoint.filter(|found| secure(found) || !secure(self));
         endpoint.ok_or_else(|| malformed("the discovered token_endpoint is no https address"))
     }
 
@@ -195,7 +159,7 @@ impl TokenEndpoint {
     /// What a signed statement calls the endpoint: its address as the server sees it, with no query
     /// and no port that goes without saying. Servers compare it, letter by letter, with the address
     /// that they publish (RFC 7523, section 3, by RFC 3986, section 6.2.1).
-    #[cfg(feature = "_assertion")]
+    #[cfg(feature = "private-key-jwt")]
     pub(crate) fn audience(&self) -> String {
         let scheme = self.uri.scheme_str().unwrap_or_default();
         let host = self.uri.host().unwrap_or_default();

@@ -20,12 +20,12 @@ pub(crate) mod token;
 /// | what you see | what it asks of you |
 /// |---|---|
 /// | [`TokenError::is_transient`](crate::TokenError::is_transient) | nothing was sent: call again after [`TokenError::retry_after`](crate::TokenError::retry_after); where its text says that time was short, allow more by [`TokenSourceBuilder::timeout`](crate::TokenSourceBuilder::timeout) or [`readiness`](crate::TokenSourceBuilder::readiness) |
-/// | [`TokenError::is_rejected`](crate::TokenError::is_rejected) | correct the client id, the secret or the client's settings; a [`Provider`](crate::Provider) that yields others is heard within a second, three times in ten minutes |
+/// | [`TokenError::is_rejected`](crate::TokenError::is_rejected) | correct the client id, the secret or the client's settings; a [`Provider`](crate::Provider) is asked anew before the next token request |
 /// | [`TokenError::is_missing_credentials`](crate::TokenError::is_missing_credentials) | set right the file, the variable or the vault that its text names |
 /// | [`TokenError::is_over_budget`](crate::TokenError::is_over_budget) | wait; find out what spends the requests; allow more |
-/// | [`TokenError::is_foreign_origin`](crate::TokenError::is_foreign_origin) | list the origin, choose [`Foreign::Pass`](crate::Foreign::Pass), or see [`BearerAuthLayer::for_origin`](crate::BearerAuthLayer::for_origin) |
+/// | [`TokenError::is_foreign_origin`](crate::TokenError::is_foreign_origin) | list the origin, send the request without the layer, or see [`BearerAuthLayer::for_origin`](crate::BearerAuthLayer::for_origin) |
 /// | [`Error::Inner`] | it is your HTTP client's own |
-/// | a 401 with [`Judgement::DeadToken`](crate::Judgement::DeadToken) | call again if [`Rejection::is_replaced`](crate::Rejection::is_replaced), or let [`BearerAuthLayer::replay`](crate::BearerAuthLayer::replay) do so |
+/// | a 401 with [`Judgement::DeadToken`](crate::Judgement::DeadToken) | call again if [`Rejection::is_replaced`](crate::Rejection::is_replaced) |
 /// | a 401 or 403 with [`Judgement::MissingRole`](crate::Judgement::MissingRole) | ask an administrator for the role; no retry can help |
 /// | a 401 with [`Judgement::NoHeader`](crate::Judgement::NoHeader) | look for a layer below, a redirect or a proxy that drops the header |
 /// | a 401 with [`Judgement::Unexplained`](crate::Judgement::Unexplained), or without a [`Rejection`](crate::Rejection) | treat it as an outage |
@@ -46,10 +46,6 @@ pub(crate) mod token;
 /// assert!(is_worth_a_retry(&error));
 /// ```
 #[derive(Debug, Clone)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "there are this layer and the service below it; a match with two arms is the point"
-)]
 pub enum Error<E> {
     /// There was no token for this request, and it was **not** sent.
     Token(TokenError),

@@ -103,7 +103,6 @@ impl fmt::Display for Health {
             Reason::Expiry => "the last one has expired",
             Reason::Refused => "the service refuses it",
             Reason::Unexplained => "the service refused a call without a reason",
-            Reason::Role => "it lacks a role",
         };
         write!(f, "; the next is asked for in {wait:.0} s: {reason}")?;
         write!(f, "; requests left: {}", self.budget_left)?;

@@ -90,8 +90,7 @@ pub enum Judgement {
     /// The call was refused without a reason, as behind a gateway whose own identity check fails.
     /// The token stays; a new one is fetched, once an hour at most, and that call alone waits for it.
     Unexplained,
-    /// The token is good, but lacks a role. It stays; once it is an hour old, a new one is fetched
-    /// in the background, since an administrator may have granted the role meanwhile.
+    /// The token is good, but lacks a role. It stays.
     MissingRole,
     /// The service saw no `Authorization` header, though one was sent. No token can help.
     NoHeader,
@@ -139,7 +138,6 @@ pub struct Challenge;
 /// }
 /// ```
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "a name, without anything to set")]
 pub struct HeadAlone;
 
 /// Just enough of `WWW-Authenticate` (RFC 9110, section 11.6.1) to find each `error` parameter.
@@ -152,7 +150,6 @@ struct Parameters<'a> {
 // The compiler names the judge then, and what to do, and not this bound.
 #[diagnostic::do_not_recommend]
 impl<B, E: StdError + 'static> Judge<Response<B>, E> for Challenge {
-    #[inline]
     fn judge(&self, outcome: Result<&Response<B>, &E>) -> Judgement {
         match outcome {
             Err(error) => by_causes(error),
@@ -168,7 +165,6 @@ impl<B, E: StdError + 'static> Judge<Response<B>, E> for Challenge {
 // === impl HeadAlone ===
 
 impl<B, E> Judge<Response<B>, E> for HeadAlone {
-    #[inline]
     fn judge(&self, outcome: Result<&Response<B>, &E>) -> Judgement {
         match outcome {
             Ok(response) if response.status().is_success() => Judgement::Accepted,
@@ -220,7 +216,6 @@ impl<'a> Iterator for Parameters<'a> {
 }
 
 /// What an error says that stands for an answer.
-#[cold]
 fn by_causes(error: &(dyn StdError + 'static)) -> Judgement {
     let mut next = Some(error);
     for _ in 0..DEEPEST {
@@ -250,8 +245,6 @@ fn by_code(text: &str) -> Option<Judgement> {
     }
 }
 
-/// Apart from the look at the status, which is all that most answers need.
-#[cold]
 fn read(status: StatusCode, headers: &HeaderMap) -> Judgement {
     let said = || {
         let challenges = headers.get_all(header::WWW_AUTHENTICATE).iter();

@@ -53,11 +53,8 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `claims` | no | a missing role names the realm roles that the token does carry (read, not verified) |
-//! | `compression` | no | token replies that a proxy compressed unasked, with gzip or br, decode |
 //! | `file-store` | no | `store::File`: one token for programs that start often |
 //! | `private-key-jwt` | no | client authentication by a signed statement: `Assertion`, `Credentials::private_key_jwt`; aws-lc-rs signs |
-//! | `private-key-jwt-rust-crypto` | no | the same, in pure Rust; its `rsa` leaks timing (RUSTSEC-2023-0071, no fix yet) |
 //!
 //! # Guarantees
 //!
@@ -65,20 +62,19 @@
 //!   none of them: dropping a caller never cancels it.
 //! - **No worse than the token.** While a token is valid, nothing that the token endpoint does
 //!   changes the result of a call or makes it wait.
-//! - **A token that dies early costs nothing.** One that was accepted and is then refused is
-//!   replaced at once, as often as that happens, and from the third time on mostly before it does. A
-//!   refused token stays in use until its successor is there. A service that refuses all tokens, a
-//!   place of it, or one that says yes and no, sees at most 16 of them in an hour. No other call is
-//!   worse for it, but that a death beside such a place is mended within five minutes, and not at
-//!   once, where no call goes to a place again that had accepted the token.
+//! - **A token that dies early is replaced at once.** A token that was accepted and is then refused
+//!   has a successor asked for at once. The refused call fails, and so do calls in flight, unless a
+//!   retry layer outside sends them again. The refused token stays in use until its successor is
+//!   there. A service that refuses all tokens, or one path of it, causes at most 16 token requests
+//!   an hour. A death beside such a path is mended within five minutes.
 //! - **No end state.** After any sequence of errors a healthy endpoint yields a token within one
 //!   backoff: half a minute, two after refused credentials, or what a `Retry-After` said, five at
-//!   most. Credentials that have changed are tried within a second, three times in ten minutes.
-//! - **Fail closed.** No token that has expired and no request without one is sent; a token goes to
-//!   the listed origins alone, over https unless you say loopback; a redirect of the token request is an error. Each call
-//!   looks at the wall clock, and the task at both.
-//! - **Silence.** No secret and no token is in any `Debug`, error, event or panic of ours. Their
-//!   memory is wiped when the last that holds them is dropped; what others copy is theirs to wipe.
+//!   most. The next token request uses the credentials of its moment.
+//! - **Fail closed.** No expired token is sent, and no request without a token. A token goes to the
+//!   listed origins alone. Plain http is for this machine alone. A redirect of the token request is
+//!   an error. Each call looks at the wall clock, and the task at both clocks.
+//! - **Silence.** No secret and no token is in any `Debug`, error, event or panic of this crate. Their
+//!   memory is wiped when its last holder is dropped; copies made elsewhere are not.
 //!
 //! # Errors
 //!
@@ -90,13 +86,16 @@
 //!
 //! # Non-goals
 //!
-//! - Sending a request more than twice is for a retry layer outside.
+//! - Sending a refused request again. A retry layer outside does that.
+//! - Several runtimes for one source. Its task runs on the runtime of its first use. When that runtime
+//!   ends, the next use starts another; while it is kept and not driven, a wait ends with an error.
 //! - Grants with a user, and refresh tokens.
-//! - Deciding anything by what is in a token: to a client it is opaque (RFC 9068, section 6). Only
-//!   its life can be shortened by its `exp`.
+//! - Reading tokens: to a client they are opaque (RFC 9068, section 6).
+//! - Compressed token replies. No request asks for one.
+//! - Secrets from a pipe. A secret file is a regular file.
 //! - Other runtimes than tokio: its tasks, timers and clock are used as they are.
 
-#[cfg(feature = "_assertion")]
+#[cfg(feature = "private-key-jwt")]
 pub use self::assertion::Assertion;
 pub use self::{
     credentials::Credentials,
@@ -104,20 +103,18 @@ pub use self::{
     error::{ConfigError, Error, TokenError},
     health::Health,
     judge::{Challenge, HeadAlone, Judge, Judgement},
-    origin::{Foreign, Origin},
+    origin::Origin,
     parameters::Parameters,
     provider::Provider,
     rejection::Rejection,
-    replay::{BearerReplay, BearerReplayLayer},
     service::{BearerAuth, BearerAuthLayer},
     source::{AccessToken, TokenSource, TokenSourceBuilder},
     state::RefreshPolicy,
     store::{StoredToken, TokenStore},
 };
 
-#[cfg(feature = "_assertion")]
+#[cfg(feature = "private-key-jwt")]
 mod assertion;
-mod claims;
 mod clock;
 mod credentials;
 mod endpoint;
@@ -129,7 +126,6 @@ mod origin;
 mod parameters;
 mod provider;
 mod rejection;
-mod replay;
 mod reply;
 mod request;
 mod service;

@@ -1,14 +1,18 @@
 //! Origins (RFC 6454), and which requests get the token.
 
-use std::{fmt, net::IpAddr};
+use std::{
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    net::IpAddr,
+};
 
 use http::{
-    HeaderMap, HeaderValue, Request, Uri,
+    HeaderMap, HeaderValue, Uri,
     header::HOST,
     uri::{Authority, Scheme},
 };
 
-use crate::{ConfigError, TokenError, error::token::Kind, state::Call};
+use crate::{ConfigError, error::token::Kind, state::Call};
 
 #[cfg(test)]
 mod tests;
@@ -36,32 +40,9 @@ pub struct Origin {
     scheme: Scheme,
     host: Box<str>,
     port: u16,
-    /// The port that goes without saying. No two schemes here share one, so comparing it compares
-    /// them.
-    default: u16,
-    /// How most requests spell host and port: compared first, since it needs no parsing.
-    usual: Box<str>,
 }
 
-/// Says what becomes of a request to an origin that is not listed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Foreign {
-    /// It is not sent: [`TokenError::is_foreign_origin`].
-    #[default]
-    Refuse,
-    /// It passes as it is, with no token. Like any other it waits for the token first, since
-    /// readiness cannot see whose turn it is.
-    Pass,
-}
-
-/// Which requests get the token, and what becomes of the others.
-#[derive(Clone, Debug)]
-pub(crate) struct Rules {
-    pub(crate) places: Places,
-    pub(crate) foreign: Foreign,
-}
-
+/// The origins whose requests get the token.
 #[derive(Clone, Debug)]
 pub(crate) enum Places {
     /// To these; a request says where it goes.
@@ -72,67 +53,36 @@ pub(crate) enum Places {
     Any,
 }
 
-// === impl Rules ===
-
-impl Rules {
-    pub(crate) fn new(places: Places) -> Self {
-        Self {
-            places,
-            foreign: Foreign::default(),
-        }
-    }
-
-    /// The place of a request that gets the token.
-    #[inline]
-    pub(crate) fn admit<B>(&self, request: &Request<B>) -> Result<Option<Call>, TokenError> {
-        let place = self.places.place(request.uri(), request.headers());
-        place.map_or_else(|kind| self.foreign(kind), |call| Ok(Some(call)))
-    }
-
-    #[cold]
-    fn foreign(&self, kind: Kind) -> Result<Option<Call>, TokenError> {
-        match self.foreign {
-            Foreign::Refuse => Err(TokenError::new(kind)),
-            Foreign::Pass => Ok(None),
-        }
-    }
-}
-
 // === impl Places ===
 
 impl Places {
     /// The place that a request goes to, without its query: the same number for the same place. Or
     /// why it may not have the token.
-    #[inline]
-    fn place(&self, uri: &Uri, headers: &HeaderMap) -> Result<Call, Kind> {
-        let host = has_host(headers);
+    pub(crate) fn place(&self, uri: &Uri, headers: &HeaderMap) -> Result<Call, Kind> {
         let authority = uri.authority();
-        if host && authority.is_some() && !headers.get_all(HOST).iter().all(|host| names(host, uri))
-        {
+        let mut hosts = headers.get_all(HOST).iter();
+        let host_fits = match self {
+            Self::One(origin) if authority.is_none() => hosts.all(|host| origin.is_named(host)),
+            _ if authority.is_none() => true,
+            _ => hosts.all(|host| names(host, uri)),
+        };
+        if !host_fits {
             return Err(Kind::OtherHost);
         }
-        let origin = match self {
-            Self::Listed(origins) => match origins.iter().position(|o| o.contains(uri)) {
-                Some(number) => u64::try_from(number).unwrap_or_default(),
-                None if authority.is_none() => return Err(Kind::NoOrigin),
-                None => return Err(Kind::ForeignOrigin),
-            },
-            Self::One(origin) if authority.is_some() => {
-                if !origin.contains(uri) {
-                    return Err(Kind::ForeignOrigin);
-                }
-                0
+        match self {
+            Self::Listed(_) if authority.is_none() => return Err(Kind::NoOrigin),
+            Self::Listed(origins) if !origins.iter().any(|origin| origin.contains(uri)) => {
+                return Err(Kind::ForeignOrigin);
             }
-            Self::One(origin) => {
-                let mut hosts = headers.get_all(HOST).iter();
-                if host && !hosts.all(|host| origin.is_named(host)) {
-                    return Err(Kind::OtherHost);
-                }
-                0
+            Self::One(origin) if authority.is_some() && !origin.contains(uri) => {
+                return Err(Kind::ForeignOrigin);
             }
-            Self::Any => authority.map_or(0, |authority| mix(0, authority.as_str().as_bytes())),
-        };
-        Ok(mix(origin, uri.path().as_bytes()))
+            _ => {}
+        }
+        let mut place = DefaultHasher::new();
+        authority.map(Authority::as_str).hash(&mut place);
+        uri.path().hash(&mut place);
+        Ok(place.finish())
     }
 }
 
@@ -195,47 +145,35 @@ impl Origin {
             ));
         }
         let host = authority.host().to_ascii_lowercase();
-        let usual = if port == default {
-            host.clone()
-        } else {
-            format!("{host}:{port}")
-        };
         Ok(Self {
             scheme: scheme.clone(),
             host: host.into(),
             port,
-            default,
-            usual: usual.into(),
         })
     }
 
-    /// Whether `uri` has this origin. No allocation: this is on the path of every request.
-    #[inline]
+    /// Whether `uri` has this origin.
     pub(crate) fn contains(&self, uri: &Uri) -> bool {
-        let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
-            return false;
-        };
-        default_port(scheme) == Some(self.default)
-            && (*authority.as_str() == *self.usual || self.is_spelt(authority))
+        uri.scheme() == Some(&self.scheme) && uri.authority().is_some_and(|it| self.is_spelt(it))
     }
 
     /// The port, unless it goes without saying.
-    #[cfg(feature = "_assertion")]
+    #[cfg(feature = "private-key-jwt")]
     pub(crate) fn port(&self) -> Option<u16> {
-        (self.port != self.default).then_some(self.port)
+        (default_port(&self.scheme) != Some(self.port)).then_some(self.port)
     }
 
     /// Whether `authority` is another spelling of this one: another case, a port that goes without
     /// saying.
     fn is_spelt(&self, authority: &Authority) -> bool {
         authority.host().eq_ignore_ascii_case(&self.host)
-            && port(authority, self.default) == Some(self.port)
+            && default_port(&self.scheme).and_then(|it| port(authority, it)) == Some(self.port)
     }
 
     /// Whether a `Host` header names this one.
     fn is_named(&self, host: &HeaderValue) -> bool {
-        let authority = || Authority::try_from(host.as_bytes()).ok();
-        host.as_bytes() == self.usual.as_bytes() || authority().is_some_and(|a| self.is_spelt(&a))
+        let authority = Authority::try_from(host.as_bytes());
+        authority.is_ok_and(|authority| self.is_spelt(&authority))
     }
 
     fn is_loopback(&self) -> bool {
@@ -256,31 +194,9 @@ impl fmt::Debug for Origin {
     }
 }
 
-/// Whether there is a `Host` header. Most requests have none and few headers, whose names are
-/// looked through sooner than a hash is made of one.
-#[inline]
-fn has_host(headers: &HeaderMap) -> bool {
-    if headers.keys_len() <= FEW {
-        headers.keys().any(|name| *name == HOST)
-    } else {
-        headers.contains_key(HOST)
-    }
-}
-
 /// Whether a `Host` header names the authority of the address (RFC 9110, section 7.2), with or
 /// without the port that goes without saying.
-#[inline(never)]
 fn names(host: &HeaderValue, uri: &Uri) -> bool {
-    let same = |authority: &Authority| {
-        let authority = authority.as_str().as_bytes();
-        host.as_bytes() == authority && !authority.contains(&b'@')
-    };
-    uri.authority().is_some_and(same) || means(host, uri)
-}
-
-/// As [`names`], where it is written otherwise.
-#[cold]
-fn means(host: &HeaderValue, uri: &Uri) -> bool {
     let (Ok(host), Some(authority)) = (Authority::try_from(host.as_bytes()), uri.authority())
     else {
         return false;
@@ -290,7 +206,6 @@ fn means(host: &HeaderValue, uri: &Uri) -> bool {
         && port(&host, default).is_some_and(|it| Some(it) == port(authority, default))
 }
 
-#[inline]
 fn default_port(scheme: &Scheme) -> Option<u16> {
     match scheme.as_str() {
         "https" => Some(443),
@@ -308,30 +223,8 @@ fn port(authority: &Authority, default: u16) -> Option<u16> {
     match authority.port() {
         None => (authority.as_str().len() == host).then_some(default),
         Some(port) => {
-            let whole = host.saturating_add(1).saturating_add(port.as_str().len());
+            let whole = host + 1 + port.as_str().len();
             (authority.as_str().len() == whole).then_some(port.as_u16())
         }
     }
 }
-
-/// As rustc's own hash does it, eight bytes at a time: nobody gains by a collision here, which
-/// costs a token request.
-#[inline]
-fn mix(mut state: u64, bytes: &[u8]) -> u64 {
-    let mut step = |word: u64| state = (state.rotate_left(5) ^ word).wrapping_mul(SPREAD);
-    let (words, rest) = bytes.as_chunks::<8>();
-    for word in words {
-        step(u64::from_le_bytes(*word));
-    }
-    // The last eight, some of them again: no loop over single bytes where there are eight.
-    match bytes.last_chunk::<8>() {
-        Some(last) => step(u64::from_le_bytes(*last)),
-        None => rest.iter().for_each(|byte| step(u64::from(*byte))),
-    }
-    state
-}
-
-/// 2^64 divided by the golden ratio, made odd.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Requests with more headers than that are rare, and looked at by a hash.
-const FEW: usize = 8;

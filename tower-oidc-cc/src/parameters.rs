@@ -7,8 +7,7 @@ use crate::{ConfigError, request::Form};
 #[cfg(test)]
 mod tests;
 
-/// Collects what a token request asks for: scope, resources, and what a server wants beyond the
-/// standards. Nothing in particular by default.
+/// Collects what a token request asks for: scope, and what a server wants beyond it. Nothing in particular by default.
 ///
 /// One handle makes one kind of token: whatever differs here wants its own
 /// [`TokenSource`](crate::TokenSource).
@@ -20,7 +19,7 @@ mod tests;
 ///
 /// let parameters = Parameters::default()
 ///     .scope("live history")?
-///     .resource("https://data.example.com/")?;
+///     .extra("resource", "https://data.example.com/")?;
 /// assert!(Parameters::default().extra("client_secret", "s3cr3t").is_err());
 /// # Ok::<(), tower_oidc_cc::ConfigError>(())
 /// ```
@@ -50,28 +49,7 @@ impl Parameters {
         Ok(self)
     }
 
-    /// Asks for a token for this resource, and for those asked for before (RFC 8707, section 2).
-    ///
-    /// # Errors
-    ///
-    /// If it is no absolute URI, or has a fragment.
-    pub fn resource(mut self, resource: &str) -> Result<Self, ConfigError> {
-        let absolute = resource.split_once(':').is_some_and(|(scheme, rest)| {
-            let plain = |b: u8| b.is_ascii_alphanumeric() || b"+-.".contains(&b);
-            scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-                && scheme.bytes().all(plain)
-                && !rest.is_empty()
-        });
-        if !absolute || resource.contains('#') || !resource.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err(ConfigError::new(
-                "the resource is no absolute URI without a fragment: use https://host/path",
-            ));
-        }
-        self.fields.push(("resource".into(), resource.into()));
-        Ok(self)
-    }
-
-    /// Adds a field that this grant has in no standard, such as the `audience` that some servers read.
+    /// Adds another field, such as a `resource` (RFC 8707) or the `audience` that some servers read.
     ///
     /// # Errors
     ///
@@ -126,12 +104,11 @@ impl fmt::Debug for Parameters {
 }
 
 /// The fields that are not extra: the grant, the proof of the client, and what has a method above.
-const OWN: [&str; 7] = [
+const OWN: [&str; 6] = [
     "grant_type",
     "client_id",
     "client_secret",
     "client_assertion",
     "client_assertion_type",
     "scope",
-    "resource",
 ];

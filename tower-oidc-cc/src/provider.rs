@@ -8,22 +8,20 @@ use std::{
     path::PathBuf,
     pin::Pin,
     sync::Arc,
-    time::Duration,
 };
 
 use zeroize::Zeroizing;
 
-use self::file::{Content, File};
+use self::file::File;
 use crate::Credentials;
 
-pub(crate) mod file;
+mod file;
 
 /// Yields credentials: fixed ones, or those of the moment from outside the program.
 ///
-/// It is asked before each token request, so a secret can be rotated without a restart. After the
-/// server has refused what it gave, it is asked again (twice a second; a function once a second),
-/// and credentials that differ are tried at once, three times in ten minutes; later ones at the
-/// distance of refused ones. The token in use serves meanwhile, and nobody has to touch the program.
+/// It is asked before each token request, so a secret can be rotated without a restart: credentials
+/// that have changed are used by the next token request, which comes within two minutes of a refused
+/// one. The token in use serves meanwhile.
 ///
 /// # Examples
 ///
@@ -67,25 +65,17 @@ impl Provider {
     /// Reads the secret of `client_id` from a file that holds it and nothing else.
     ///
     /// A file that was replaced, by renaming another over it for one, is seen at the next token
-    /// request. One that is half written, unreadable or gone leaves the last good secret in use; so
-    /// does one that hangs, after the timeout of a token request, and it keeps no program from
-    /// ending. On unix a file that others than its owner may read or write is refused: `chmod 600`
-    /// it, or see [`readable_by_group`](Self::readable_by_group).
+    /// request. One that is half written, unreadable or gone leaves the last good secret in use. It
+    /// has to be a regular file: a pipe is refused. On unix a file that others than its owner may
+    /// read or write is refused: `chmod 600` it, or see
+    /// [`readable_by_group`](Self::readable_by_group).
+    ///
+    /// The file is read on a thread of the runtime's, for as long as a token request may take. A
+    /// network file system that hangs keeps that thread, and a runtime waits at its end for its
+    /// threads, if it is not told otherwise (`shutdown_timeout`).
     #[must_use]
     pub fn file(client_id: impl Into<String>, client_secret: impl Into<PathBuf>) -> Self {
-        let file = File::new(client_id.into(), client_secret.into(), Content::Secret);
-        Self {
-            source: Source::File(Arc::new(file)),
-        }
-    }
-
-    /// Reads a signed statement about `client_id` from a file, as Kubernetes and SPIFFE put there.
-    ///
-    /// It is read before each token request and sent as it is (RFC 7523, section 2.2). The file is
-    /// treated as that of [`file`](Self::file) is.
-    #[must_use]
-    pub fn assertion_file(client_id: impl Into<String>, assertion: impl Into<PathBuf>) -> Self {
-        let file = File::new(client_id.into(), assertion.into(), Content::Assertion);
+        let file = File::new(client_id.into(), client_secret.into());
         Self {
             source: Source::File(Arc::new(file)),
         }
@@ -106,8 +96,7 @@ impl Provider {
 
     /// Asks an async function, such as the client of a vault.
     ///
-    /// It is given the timeout of a token request for its answer. What it returns may be a signed
-    /// statement, too: [`Credentials::assertion`].
+    /// It is given the timeout of a token request for its answer.
     #[must_use]
     pub fn from_fn<F, A, E>(function: F) -> Self
     where
@@ -134,23 +123,6 @@ impl Provider {
                 let ask = Arc::clone(ask);
                 Box::pin(async move { ask().await })
             }
-        }
-    }
-
-    /// What to go on with when that takes too long, if anything.
-    pub(crate) fn last(&self) -> Option<Arc<Credentials>> {
-        match &self.source {
-            Source::File(file) => file.last(),
-            Source::Fixed(_) | Source::Env(..) | Source::Function(_) => None,
-        }
-    }
-
-    /// How often it is worth asking again after a refusal; `None` if the answer never changes.
-    pub(crate) fn reread(&self) -> Option<Duration> {
-        match &self.source {
-            Source::Fixed(_) => None,
-            Source::Env(..) | Source::File(_) => Some(REREAD),
-            Source::Function(_) => Some(REREAD_FUNCTION),
         }
     }
 }
@@ -188,9 +160,3 @@ fn variable(name: &str) -> Result<String, String> {
         env::VarError::NotUnicode(_) => format!("the environment variable {name} is no Unicode"),
     })
 }
-
-/// A new secret is tried within a second of its being there, if it is not the fourth in ten minutes.
-const REREAD: Duration = Duration::from_millis(500);
-/// What is behind a function may be a server with limits of its own, and is not asked more often
-/// than that promise needs.
-const REREAD_FUNCTION: Duration = Duration::from_secs(1);

@@ -27,8 +27,6 @@ use crate::Judgement;
 pub struct Rejection {
     judgement: Judgement,
     replaced: bool,
-    #[cfg(feature = "claims")]
-    realm_roles: Option<Vec<String>>,
 }
 
 // === impl Rejection ===
@@ -38,16 +36,6 @@ impl Rejection {
         Self {
             judgement,
             replaced,
-            #[cfg(feature = "claims")]
-            realm_roles: None,
-        }
-    }
-
-    #[cfg(feature = "claims")]
-    pub(crate) fn with_realm_roles(self, realm_roles: Option<Vec<String>>) -> Self {
-        Self {
-            realm_roles,
-            ..self
         }
     }
 
@@ -63,16 +51,6 @@ impl Rejection {
     #[must_use]
     pub fn is_replaced(&self) -> bool {
         self.replaced
-    }
-
-    /// The realm roles that the refused token carries, for a missing role.
-    ///
-    /// Read from the token **without any verification**, for diagnosis alone: do not decide
-    /// anything by them. `None` if the token could not be read, or is no longer here.
-    #[cfg(feature = "claims")]
-    #[must_use]
-    pub fn realm_roles(&self) -> Option<&[String]> {
-        self.realm_roles.as_deref()
     }
 }
 
@@ -90,14 +68,10 @@ impl fmt::Display for Rejection {
                 "the call was refused without a reason: the gateway may be unable to check tokens, \
                  so treat it as an outage",
             ),
-            (Judgement::MissingRole, _) => {
-                f.write_str("the token lacks a realm role that this call needs")?;
-                #[cfg(feature = "claims")]
-                if let Some(roles) = &self.realm_roles {
-                    write!(f, " (it carries: {})", roles.join(", "))?;
-                }
-                f.write_str(": ask an administrator for it; tokens issued from then on carry it")
-            }
+            (Judgement::MissingRole, _) => f.write_str(
+                "the token lacks a realm role that this call needs: ask an administrator for it; \
+                 tokens issued from then on carry it",
+            ),
             (Judgement::NoHeader, _) => f.write_str(
                 "the service saw no Authorization header though one was sent: look for a layer \
                  below the token layer, a redirect, or a proxy that drops it",

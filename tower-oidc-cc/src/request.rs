@@ -52,10 +52,6 @@ pub(crate) struct Issued {
 /// What is asked, and what is made of the answer.
 pub(crate) struct Terms {
     pub(crate) parameters: Parameters,
-    /// How long a token lives whose reply does not say.
-    pub(crate) unsaid: Duration,
-    /// Whether a token's own `exp` may shorten its life.
-    pub(crate) exp: bool,
     /// For how long the client may be unready.
     pub(crate) readiness: Duration,
     /// For how long a request may take of a client that is ready.
@@ -120,7 +116,7 @@ where
             let endpoint = question.endpoint(&mut client).await?;
             let asked = question.ask(&mut client, &endpoint, &credentials).await;
             asked.map_err(|error| {
-                if !error.is_about_credentials() {
+                if !error.is_rejected() {
                     question.forget();
                 }
                 error.at(endpoint.uri())
@@ -196,15 +192,7 @@ impl Question {
         let token = reply::read(&head, body, terms.clock.now().wall)?;
         let header =
             bearer(&token.value).map_err(|reason| TokenError::new(Kind::Unusable(reason)))?;
-        let life = token.life.unwrap_or(terms.unsaid);
-        let life = match terms
-            .exp
-            .then(|| crate::claims::expires_at(&header))
-            .flatten()
-        {
-            Some(exp) => exp.duration_since(sent.wall).unwrap_or_default().min(life),
-            None => life,
-        };
+        let life = token.life.unwrap_or(UNSAID);
         Ok(Issued {
             header,
             sent,
@@ -258,9 +246,10 @@ impl Question {
             let answered = answer.await;
             let response = answered.map_err(|e| TokenError::with_source(Kind::Transport, e))?;
             let (head, body) = response.into_parts();
-            let body = match collect(body).await {
-                Ok(wire) => reply::decode(&head.headers, wire).await,
-                Err(error) => Err(error),
+            let body = if reply::is_compressed(&head.headers) {
+                Err(TokenError::new(Kind::Malformed(COMPRESSED)))
+            } else {
+                collect(body).await
             };
             Ok((head, body))
         };
@@ -334,7 +323,7 @@ where
         let Ok(mut data) = frame.into_data() else {
             continue;
         };
-        if data.remaining() > LARGEST.saturating_sub(whole.as_slice().len()) {
+        if data.remaining() > LARGEST - whole.as_slice().len() {
             return Err(TokenError::new(Kind::Malformed("it is larger than 64 KiB")));
         }
         while data.has_remaining() {
@@ -347,10 +336,14 @@ where
     Ok(whole.into_vec())
 }
 
+const COMPRESSED: &str = "it is compressed: let no proxy compress token replies";
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// A token of a Keycloak 26.5.0 has 959 to 1,405 bytes; with many roles it has several times that,
 /// and 64 KiB is more than a proxy on the way would let through as a header.
-pub(crate) const LARGEST: usize = 64 * 1024;
+const LARGEST: usize = 64 * 1024;
 /// Room for a usual reply, so that the buffer seldom grows.
 const USUAL: usize = 8 * 1024;
+/// RFC 6749 only recommends `expires_in`. Five minutes are the default of Keycloak's realm setting
+/// "Access Token Lifespan": too short costs a request, too long a 401.
+const UNSAID: Duration = Duration::from_secs(5 * 60);

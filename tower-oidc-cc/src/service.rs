@@ -11,12 +11,8 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
-    BearerReplayLayer, Challenge, Error, Foreign, Judge, Origin, TokenError, TokenSource,
-    clock::Timestamp,
-    error::token::Kind,
-    future::ResponseFuture,
-    origin::{Places, Rules},
-    source::{Kept, Wait},
+    Challenge, Error, Judge, Origin, TokenError, TokenSource, clock::Timestamp, error::token::Kind,
+    future::ResponseFuture, origin::Places, source::Wait,
 };
 
 /// Puts a bearer token on each request to the listed origins, and refuses all other requests.
@@ -70,7 +66,6 @@ pub struct BearerAuth<S, J = Challenge> {
     inner: S,
     bound: Arc<Bound>,
     judge: J,
-    kept: Kept,
     phase: Phase,
 }
 
@@ -78,7 +73,7 @@ pub struct BearerAuth<S, J = Challenge> {
 #[derive(Clone, Debug)]
 pub(crate) struct Bound {
     pub(crate) source: TokenSource,
-    pub(crate) rules: Rules,
+    pub(crate) places: Places,
 }
 
 /// How far readiness has come.
@@ -128,9 +123,8 @@ impl BearerAuthLayer {
     }
 
     fn bound(source: TokenSource, places: Places) -> Self {
-        let rules = Rules::new(places);
         Self {
-            bound: Arc::new(Bound { source, rules }),
+            bound: Arc::new(Bound { source, places }),
             judge: Challenge,
         }
     }
@@ -144,21 +138,6 @@ impl<J> BearerAuthLayer<J> {
             bound: self.bound,
             judge,
         }
-    }
-
-    /// Chooses what becomes of requests to other origins; [`Foreign::Refuse`] by default.
-    #[must_use]
-    pub fn foreign(mut self, foreign: Foreign) -> Self {
-        Arc::make_mut(&mut self.bound).rules.foreign = foreign;
-        self
-    }
-
-    /// Sends a request once more if its token was refused and there is another.
-    ///
-    /// Use it where no retry layer outside does that already.
-    #[must_use]
-    pub fn replay(self) -> BearerReplayLayer<J> {
-        BearerReplayLayer::new(self)
     }
 }
 
@@ -178,13 +157,11 @@ impl<S, J> BearerAuth<S, J> {
             inner,
             bound,
             judge,
-            kept: Kept::default(),
             phase: Phase::default(),
         }
     }
 
     /// Waits for the first token, or for the next one after an expiry.
-    #[cold]
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Phase> {
         let mut wait = match mem::take(&mut self.phase) {
             Phase::Waiting(wait) => wait,
@@ -210,7 +187,6 @@ where
     type Error = Error<S::Error>;
     type Future = ResponseFuture<S::Future, J>;
 
-    #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         match self.phase {
             // ## (Token | Waiting) => (Inner | Failed)
@@ -229,10 +205,9 @@ where
         self.inner.poll_ready(cx).map_err(Error::Inner)
     }
 
-    #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // Called without readiness? The token may be there nevertheless.
-        let Bound { source, rules } = &*self.bound;
+        let Bound { source, places } = &*self.bound;
         if let Phase::Failed(error, then) = mem::take(&mut self.phase) {
             return ResponseFuture::refused(if source.is_fresh() {
                 // That was long ago. The service below is not ready, so that call cannot be made.
@@ -241,21 +216,15 @@ where
                 error.later(then.age_at(source.now()))
             });
         }
-        let sent = match rules.admit(&request) {
-            Ok(Some(call)) => {
-                // Insert replaces every value there was: a server that sees two takes either.
-                let headers = request.headers_mut();
-                let sent = source.lend(&mut self.kept, call, |header| {
-                    headers.insert(AUTHORIZATION, header);
-                });
-                if sent.is_none() {
-                    return ResponseFuture::refused(TokenError::new(Kind::Expired));
-                }
-                sent
-            }
-            Ok(None) => None,
-            Err(error) => return ResponseFuture::refused(error),
+        let call = match places.place(request.uri(), request.headers()) {
+            Ok(call) => call,
+            Err(kind) => return ResponseFuture::refused(TokenError::new(kind)),
         };
+        let Some((header, sent)) = source.lend(call) else {
+            return ResponseFuture::refused(TokenError::new(Kind::Expired));
+        };
+        // Insert replaces every value there was: a server that sees two takes either.
+        request.headers_mut().insert(AUTHORIZATION, header);
         ResponseFuture::sent(self.inner.call(request), sent, self.judge.clone())
     }
 }

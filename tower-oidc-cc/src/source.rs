@@ -3,7 +3,6 @@
 use std::{
     fmt,
     future::poll_fn,
-    mem,
     sync::Arc,
     task::{Context, Poll},
     time::{Duration, SystemTime},
@@ -12,9 +11,8 @@ use std::{
 use http::HeaderValue;
 
 pub use self::builder::TokenSourceBuilder;
-use self::{sent::Number, shared::Shared, slot::Lane};
+use self::shared::Shared;
 pub(crate) use self::{
-    sent::Sent,
     shared::Outcome,
     slot::{header, token},
     wait::Wait,
@@ -28,7 +26,6 @@ use crate::{
 
 mod builder;
 mod refresh;
-mod sent;
 mod shared;
 mod slot;
 mod sync;
@@ -40,8 +37,8 @@ mod wait;
 ///
 /// The first use starts a task on the runtime of the caller. It fetches the token, renews it at 70
 /// to 80 % of its life and ends with the last handle, or with the token request that is then under
-/// way. Building needs no runtime. One handle is one credential: give a second
-/// credential a second handle.
+/// way. A call under way is a handle. Building needs no runtime. One handle is one credential: give
+/// a second credential a second handle.
 ///
 /// # Load
 ///
@@ -54,10 +51,10 @@ mod wait;
 /// | a thousand calls at once with no token, or with a token that is refused | 1 |
 /// | a day of any number of processes that share a [`TokenStore`](crate::TokenStore) | 2 |
 /// | the endpoint is down for an hour, under load | 240 in the mean, at growing distances |
-/// | the credentials are wrong | 1 in one to two minutes; if they are others each time, 2, and three times in ten minutes 2 more |
+/// | the credentials are wrong | 1 in one to two minutes |
 /// | the service refuses all tokens, for an hour | 16 at most: at 0, 0, 1, 3, 7, 12, 17, ... min |
-/// | calls are refused without a reason, or for a missing role | 1 an hour |
-/// | the gateway's own identity check fails | 0 |
+/// | calls are refused without a reason | 1 an hour |
+/// | calls are refused for a missing role, or the gateway's own identity check fails | 0 |
 /// | tokens that work die early, ten seconds old or more | 1 for each life |
 /// | anything else, and all of these together | the [budget](crate::TokenSourceBuilder::budget): 240 an hour unless you say otherwise |
 ///
@@ -65,9 +62,9 @@ mod wait;
 ///
 /// A token request belongs to that task. Dropping a caller that waits, the one that caused the
 /// request too, only gives up its own wait. If its runtime is shut down, the next
-/// use starts a task on its own runtime, and a token that is still valid stays in use. A runtime
-/// that is kept but not driven is given up after half a minute, by those who wait; they need a
-/// runtime with a timer for that.
+/// use starts a task on its own runtime, and a token that is still valid stays in use. If its runtime
+/// is kept but not driven, a wait for a token ends with an error after the time that a token request
+/// may take, the store and the provider included.
 ///
 /// # Clone
 ///
@@ -111,19 +108,17 @@ pub struct TokenSource {
 #[derive(Clone)]
 pub struct AccessToken {
     header: HeaderValue,
-    source: Number,
-    generation: u64,
     expires_at: SystemTime,
 }
 
-/// What a service keeps of the token between its calls: while that is in use, the next call needs
-/// to look for no other.
-#[derive(Default)]
-pub(crate) struct Kept {
-    lane: Option<Arc<Lane>>,
-    /// Whether it has been looked for: a service that is cloned for each call, and then dropped,
-    /// has no use for it.
-    again: bool,
+/// What a call remembers of its token until it is answered.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    shared: Arc<Shared>,
+    pub(crate) generation: u64,
+    call: Call,
+    /// Whether calls of its group were accepted with this token before it was made.
+    known: bool,
 }
 
 /// What the task that asks goes by.
@@ -134,6 +129,8 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     /// For how long a process is given to get a token for all.
     pub(crate) term: Duration,
+    /// For how long a caller waits for a task of which nothing is heard.
+    pub(crate) patience: Duration,
     pub(crate) clock: Clock,
     pub(crate) store: Option<Named>,
 }
@@ -201,11 +198,9 @@ impl TokenSource {
             // Whoever waits is told; nobody does.
             drop(self.shared.enter());
         }
-        let (header, generation, expires_at) = taken?;
+        let (header, _, expires_at) = taken?;
         Some(AccessToken {
             header,
-            source: self.shared.number(),
-            generation,
             expires_at: expires_at.wall,
         })
     }
@@ -217,8 +212,8 @@ impl TokenSource {
     /// is another handle's, says nothing. One that had served for a minute is replaced at once; where successors are
     /// invalidated as soon as they come, the distance between requests grows, up to five minutes.
     pub fn invalidate(&self, token: &AccessToken) {
-        if token.source == self.shared.number() {
-            drop(self.shared.complain(token.generation, Complaint::ByHand));
+        if let Some(generation) = self.shared.generation_of(&token.header) {
+            drop(self.shared.complain(generation, Complaint::ByHand));
         }
     }
 
@@ -277,32 +272,20 @@ impl TokenSource {
     }
 
     /// Whether there is a token that may be sent at this moment, as far as a quick look says.
-    #[inline]
     pub(crate) fn is_fresh(&self) -> bool {
-        self.shared.current() != 0
+        self.shared.is_fresh()
     }
 
-    /// Gives the header of this moment to `send`, and what to remember until the call is answered.
-    #[inline]
-    pub(crate) fn lend(
-        &self,
-        kept: &mut Kept,
-        call: Call,
-        send: impl FnOnce(HeaderValue),
-    ) -> Option<Sent> {
-        let current = self.shared.current();
-        let generation = match &kept.lane {
-            Some(lane) if current != 0 && lane.generation == current => {
-                send(lane.header.clone());
-                current
-            }
-            _ => self.shared.with(current, |lane| {
-                kept.keep(lane);
-                send(lane.header.clone());
-                lane.generation
-            })?,
+    /// The header of this moment, and what to remember until the call is answered.
+    pub(crate) fn lend(&self, call: Call) -> Option<(HeaderValue, Sent)> {
+        let (header, generation) = self.shared.header()?;
+        let sent = Sent {
+            shared: Arc::clone(&self.shared),
+            generation,
+            call,
+            known: self.shared.slot.is_heard(call),
         };
-        Some(self.shared.sent(generation, call))
+        Some((header, sent))
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -375,18 +358,23 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-// === impl Kept ===
+// === impl Sent ===
 
-impl Kept {
-    fn keep(&mut self, lane: &Arc<Lane>) {
-        if mem::replace(&mut self.again, true) {
-            self.lane = Some(Arc::clone(lane));
+impl Sent {
+    /// The token was accepted.
+    pub(crate) fn accept(&self) {
+        if !self.known {
+            self.shared.accept(self.generation, self.call);
         }
     }
-}
 
-impl fmt::Debug for Kept {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Kept")
+    /// Records a complaint about the token.
+    pub(crate) fn complain(&self, complaint: impl FnOnce(Call) -> Complaint) -> Outcome {
+        self.shared.complain(self.generation, complaint(self.call))
+    }
+
+    /// Resolves to whether there is a successor of the token.
+    pub(crate) fn poll_successor(&self, wait: &mut Wait, cx: &mut Context<'_>) -> Poll<bool> {
+        wait.poll_successor(&self.shared, self.generation, cx)
     }
 }

@@ -60,16 +60,12 @@ struct Token {
     fingerprint: u64,
     /// When it came to this process, which judges by that what it has seen of it.
     born: Timestamp,
-    /// When it was asked for, by another process perhaps.
-    issued: Timestamp,
     lifetime: Lifetime,
     /// Whose calls were accepted with it, the first of each group of places at least.
     accepted: Vec<Call>,
     refused: bool,
     /// Whether somebody has called it dead who knows: no acceptance clears that.
     by_hand: bool,
-    /// Whether its renewal comes before an age at which its like have died.
-    hurried: bool,
     /// When its successor is asked for, ahead of the renewal, and why.
     ask: Option<(Timestamp, Reason)>,
 }
@@ -83,8 +79,6 @@ struct Failure {
     since: Timestamp,
     /// When one like it was told of last.
     told: Timestamp,
-    /// How often other credentials were tried for it at once, and since when.
-    forgiven: Option<(u32, Timestamp)>,
 }
 
 /// What is worth a line in a log: told when nobody holds the life any more, since those who listen
@@ -95,11 +89,10 @@ pub(crate) enum Notice {
     FromStore(u64, Reason, Duration),
     EndpointIsBack(Duration),
     Failed(TokenError, Reason),
-    NewCredentials,
     Expired(u64),
     Refused(u64, Duration),
     AcceptedAgain(u64, Duration),
-    Courtesy(u64, Reason),
+    Courtesy(u64),
 }
 
 /// How the token is.
@@ -133,8 +126,6 @@ pub(crate) enum Reason {
     Refused,
     /// The service has refused a call, and does not say why.
     Unexplained,
-    /// The old one lacks a role, and is an hour old.
-    Role,
 }
 
 /// What is said against a token.
@@ -146,8 +137,6 @@ pub(crate) enum Complaint {
     ByHand,
     /// A call was refused without a reason.
     Unexplained,
-    /// It lacks a role.
-    Role,
 }
 
 /// A token on its way into use.
@@ -174,8 +163,6 @@ pub(crate) enum Event {
     Sending,
     Fetched(Fetched),
     Failed(TokenError),
-    /// The credentials that were refused have changed.
-    NewCredentials,
     /// The task that asks is gone, and with it what was under way.
     Abandoned,
     /// A call of this place was accepted with the token of this number, the first of its group.
@@ -222,9 +209,6 @@ impl Notice {
             Self::Failed(error, reason) => {
                 tracing::warn!(%error, ?reason, "token request failed");
             }
-            Self::NewCredentials => {
-                tracing::info!("other credentials than the refused ones: they are tried now");
-            }
             Self::Expired(generation) => tracing::info!(generation, "token expired"),
             Self::Refused(generation, wait) => {
                 tracing::warn!(generation, ?wait, "the service refuses the token");
@@ -232,8 +216,11 @@ impl Notice {
             Self::AcceptedAgain(generation, refused) => {
                 tracing::info!(generation, ?refused, "the service accepts the token again");
             }
-            Self::Courtesy(generation, reason) => {
-                tracing::info!(generation, ?reason, "a new token is asked for");
+            Self::Courtesy(generation) => {
+                tracing::info!(
+                    generation,
+                    "a new token is asked for, since a call was refused"
+                );
             }
         }
     }
@@ -294,7 +281,6 @@ impl Life {
             Event::Sending => self.sending(now),
             Event::Fetched(token) => self.fetched(token, now),
             Event::Failed(error) => self.failed(&error, now),
-            Event::NewCredentials => self.new_credentials(now),
             Event::Abandoned => {
                 self.under_way = None;
                 Action::Rest
@@ -423,7 +409,7 @@ impl Life {
         match reason {
             Reason::Refused => self.doubts.ask_at(now),
             // One try an hour, whether it succeeds or not.
-            Reason::Unexplained | Reason::Role => self.withdraw(),
+            Reason::Unexplained => self.withdraw(),
             Reason::Start | Reason::Schedule | Reason::Expiry => {}
         }
         Action::Request
@@ -441,7 +427,7 @@ impl Life {
     fn fetched(&mut self, fetched: Fetched, now: Timestamp) -> Action {
         let draw = (self.draw)();
         let planned = Lifetime::plan_at(now, fetched.sent, fetched.life, self.policy, draw);
-        let Some(mut lifetime) = planned else {
+        let Some(lifetime) = planned else {
             let over = TokenError::new(Kind::Malformed(
                 "its token was expired on arrival, by the clock of this machine",
             ));
@@ -469,21 +455,15 @@ impl Life {
             return Action::Use(token.generation, lifetime);
         }
         self.doubts.succeed();
-        let real = self.doubts.real_life_at(now);
-        if let Some(age) = real {
-            lifetime = lifetime.renewed_before(now, fetched.sent, age, draw);
-        }
-        self.generation = self.generation.saturating_add(1);
+        self.generation += 1;
         self.token = Some(Token {
             generation: self.generation,
             fingerprint: fetched.fingerprint,
             born: now,
-            issued: fetched.sent,
             lifetime,
             accepted: Vec::new(),
             refused: false,
             by_hand: false,
-            hurried: real.is_some(),
             ask: None,
         });
         let (generation, life) = (self.generation, lifetime.expires_at.left_at(now));
@@ -505,7 +485,9 @@ impl Life {
             error.retry_after().unwrap_or_default()
         } else {
             let hint = error.retry_after();
-            self.backoff.fail(error.is_transient(), hint, (self.draw)())
+            // Without credentials nothing was asked, and they may be there soon.
+            let soon = error.is_transient() || error.is_missing_credentials();
+            self.backoff.fail(soon, hint, (self.draw)())
         };
         let since = before.as_ref().map_or(now, |before| before.since);
         let why = before.as_ref().filter(|_| spent);
@@ -529,26 +511,8 @@ impl Life {
             until,
             since,
             told,
-            forgiven: before.and_then(|before| before.forgiven),
         });
         Action::Fail(error)
-    }
-
-    /// Forgets a failure that other credentials may mend. Those that are other ones each time are
-    /// not tried each time.
-    fn new_credentials(&mut self, now: Timestamp) -> Action {
-        let Some(failure) = &mut self.failure else {
-            return Action::Rest;
-        };
-        let lately = failure.forgiven.filter(|(_, at)| at.age_at(now) < WHILE);
-        let (times, since) = lately.unwrap_or((0, now));
-        if times >= SEVERAL || !failure.error.is_about_credentials() {
-            return Action::Rest;
-        }
-        failure.forgiven = Some((times.saturating_add(1), since));
-        failure.until = now.steady;
-        self.notices.push(Notice::NewCredentials);
-        Action::Request
     }
 
     fn accepted(&mut self, generation: u64, call: Call, now: Timestamp) -> Action {
@@ -559,17 +523,7 @@ impl Life {
         if !token.accepted.contains(&call) && token.accepted.len() < PLACES {
             token.accepted.push(call);
         }
-        if let Some(lived) = self.doubts.accepted_at(now, call, first) {
-            self.account.refund(lived);
-            // Its own renewal may have to come before such a death already.
-            if !token.hurried
-                && let Some(age) = self.doubts.real_life_at(now)
-            {
-                let (born, draw) = (token.born, (self.draw)());
-                token.lifetime = token.lifetime.renewed_before(now, born, age, draw);
-                token.hurried = true;
-            }
-        }
+        self.doubts.accepted_at(now, call, first);
         if token.refused && !token.by_hand && self.doubts.is_cleared() {
             token.refused = false;
             token.ask = None;
@@ -587,24 +541,16 @@ impl Life {
     fn refused(&mut self, generation: u64, complaint: Complaint, now: Timestamp) -> Action {
         let Some(token) = self.token.as_mut().filter(|t| t.generation == generation) else {
             // There is another; or there is none, and whoever was refused may wait for one as any
-            // call does. For a role nobody waits.
-            let action = self.asked(now);
-            return if let Action::Send = action {
-                Action::Superseded
-            } else if complaint == Complaint::Role || action.failure().is_some() {
-                Action::Rest
-            } else {
-                Action::Wait
+            // call does.
+            return match self.asked(now) {
+                Action::Send => Action::Superseded,
+                Action::Fail(_) => Action::Rest,
+                _ => Action::Wait,
             };
         };
         let age = token.born.age_at(now);
         let call = match complaint {
-            Complaint::Unexplained => return self.courtesy(Reason::Unexplained, now),
-            Complaint::Role if token.issued.age_at(now) < HOURLY => return Action::Rest,
-            Complaint::Role => {
-                self.courtesy(Reason::Role, now);
-                return Action::Rest;
-            }
+            Complaint::Unexplained => return self.courtesy(now),
             Complaint::Dead(call) => Some(call),
             Complaint::ByHand => {
                 token.by_hand = true;
@@ -623,7 +569,7 @@ impl Life {
         let mixed = call.is_some_and(|call| self.doubts.is_mixed(call));
         if !token.refused && !mixed {
             token.refused = true;
-            self.dead.truncate(DEAD.saturating_sub(1));
+            self.dead.truncate(DEAD - 1);
             self.dead.push_front(token.fingerprint);
             if !token.accepted.is_empty() || age >= A_MINUTE {
                 // Its predecessor's refusal is another story.
@@ -641,7 +587,7 @@ impl Life {
     }
 
     /// Asks for a token without need, at most once an hour.
-    fn courtesy(&mut self, reason: Reason, now: Timestamp) -> Action {
+    fn courtesy(&mut self, now: Timestamp) -> Action {
         let calm = self.courtesy.is_none_or(|at| at.age_at(now) >= HOURLY);
         if calm
             && self.quiet_at(now).is_zero()
@@ -651,10 +597,9 @@ impl Life {
             match &mut token.ask {
                 // What was to come later comes now, for its own reason: it is not tried just once.
                 Some((at, _)) => *at = now,
-                ask @ None => *ask = Some((now, reason)),
+                ask @ None => *ask = Some((now, Reason::Unexplained)),
             }
-            let notice = Notice::Courtesy(token.generation, reason);
-            self.notices.push(notice);
+            self.notices.push(Notice::Courtesy(token.generation));
             return Action::Wait;
         }
         Action::Rest
@@ -733,16 +678,11 @@ impl Life {
 
 /// The bit of the group that a call belongs to.
 pub(crate) fn group(call: Call) -> u64 {
-    1_u64.rotate_left(u32::try_from(call >> 58).unwrap_or_default())
+    1 << (call >> 58)
 }
 
-/// An administrator acts in minutes at best, and a service that lacks a role for good, or does not
-/// say why it refuses, costs 24 requests a day this way.
+/// A service that does not say why it refuses costs 24 requests a day this way.
 const HOURLY: Duration = Duration::from_secs(60 * 60);
-/// So often credentials that are others than the refused ones are tried at once in ten minutes: by
-/// somebody who tries several. Those that are made anew each time are others each time.
-const SEVERAL: u32 = 3;
-const WHILE: Duration = Duration::from_secs(10 * 60);
 /// A token that is refused older than this is not refused for what its predecessor was; and what goes
 /// on failing is told of so often.
 const A_MINUTE: Duration = Duration::from_secs(60);

@@ -1,7 +1,7 @@
 //! A buffer for what must not be left behind in memory.
 
 use std::io;
-#[cfg(feature = "_assertion")]
+#[cfg(feature = "private-key-jwt")]
 use std::mem;
 
 use bytes::Bytes;
@@ -36,7 +36,7 @@ impl Wiped {
     }
 
     /// `None` if it is no text.
-    #[cfg(feature = "_assertion")]
+    #[cfg(feature = "private-key-jwt")]
     pub(crate) fn into_string(mut self) -> Option<Zeroizing<String>> {
         // Text that is none comes back in the error, and is wiped with it.
         match String::from_utf8(mem::take(&mut *self.bytes)) {
@@ -58,10 +58,10 @@ impl Wiped {
     }
 
     fn make_room(&mut self, more: usize) {
-        if more <= self.bytes.capacity().saturating_sub(self.bytes.len()) {
+        if more <= self.bytes.capacity() - self.bytes.len() {
             return;
         }
-        let room = self.bytes.len().saturating_add(more).saturating_mul(2);
+        let room = (self.bytes.len() + more) * 2;
         let mut grown = Zeroizing::new(Vec::with_capacity(room));
         grown.extend_from_slice(&self.bytes);
         self.bytes = grown;

@@ -1,32 +1,31 @@
 //! Classification of answers: a table of statuses, refined by texts.
 
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use http::header::{
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, LOCATION, RETRY_AFTER,
+};
 use http::{HeaderMap, StatusCode};
 
-use self::coding::Decoded;
+use self::asked::Asked;
 use self::hint::Hint;
 use crate::clock;
 use crate::error::redact::{self, escaped, shown};
 use crate::error::{Error, Facts};
 use crate::kind::{Kind, Sent};
-use crate::retry::saved::Asked;
 
+pub(crate) mod asked;
 mod challenge;
-mod coding;
 pub(crate) mod future;
 mod hint;
 mod message;
 mod refusals;
 pub(crate) mod service;
-#[cfg(feature = "tower-http")]
-pub(crate) mod trace;
 pub(crate) mod transport;
 
 /// Judges an answer that was read by other means than [`Classify`](crate::Classify): a success, 2xx,
 /// 304 and an upgrade (101) that was asked for, is `Ok`.
 ///
 /// `asked` is what the request asked for; `headers` are the answer's. `body` is what was read of it,
-/// complete or not, as it came: still encoded, if `headers` say so.
+/// complete or not. A coded body gives no message: undo its coding first.
 ///
 /// # Errors
 ///
@@ -65,15 +64,15 @@ pub(crate) fn error_of(
 ) -> Option<Error> {
     let kind = by_head(status, headers, asked)?;
     let Hint { wait, is_long } = hint::hint(status, headers, clock::wall);
-    let Decoded { bytes, unread } = coding::decoded(headers, body);
     let kind = if kind == Kind::Throttled && is_long {
         Kind::QuotaExhausted
-    } else if kind == Kind::RateExceeded && is_lock(&bytes) {
+    } else if kind == Kind::RateExceeded && is_lock(body) {
         Kind::Rejected
     } else {
         kind
     };
-    let text = message::text(&bytes).filter(|_| unread.is_none());
+    let coding = coding(headers);
+    let text = message::text(body).filter(|text| coding.is_none() || is_plain(text));
     let said = text.map_or_else(Vec::new, message::candidates);
     // The header comes whole where the body may be cut, generic or translated.
     let challenges = challenge::errors(headers);
@@ -96,11 +95,13 @@ pub(crate) fn error_of(
             shown(&message)
         }
     });
-    facts.coding = unread.and_then(shown);
+    facts.coding = coding
+        .filter(|_| text.is_none() && !body.is_empty())
+        .and_then(shown);
     facts.request_id = request_id(headers);
     // No more than is read of the wire: an error may be held through a long wait.
-    let kept = bytes.get(..future::MOST_BYTES).unwrap_or(&bytes);
-    facts.is_cut = kept.len() < bytes.len();
+    let kept = body.get(..future::MOST_BYTES).unwrap_or(body);
+    facts.is_cut = kept.len() < body.len();
     facts.body = kept.to_vec().into();
     if status.is_redirection() {
         facts.location = text_of(headers, LOCATION.as_str()).and_then(redact::reference);
@@ -177,6 +178,20 @@ fn is_html(headers: &HeaderMap) -> bool {
 fn is_lock(body: &[u8]) -> bool {
     let has = |name: &[u8]| body.windows(name.len()).any(|part| part == name);
     has(b"lock-token-submitted") || has(b"no-conflicting-lock")
+}
+
+/// The first coding that the headers declare for the body.
+fn coding(headers: &HeaderMap) -> Option<&str> {
+    let declared = headers.get_all(CONTENT_ENCODING).iter();
+    let declared = declared.filter_map(|value| value.to_str().ok());
+    let mut codings = declared.flat_map(|value| value.split(',')).map(str::trim);
+    codings.find(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
+}
+
+/// Whether a body is text although a coding is declared: servers declare codings that they did not apply. A coded
+/// body has control characters.
+fn is_plain(text: &str) -> bool {
+    !text.contains(|c: char| c.is_control() && !c.is_whitespace())
 }
 
 fn request_id(headers: &HeaderMap) -> Option<Box<str>> {

@@ -6,19 +6,17 @@ use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use pin_project_lite::pin_project;
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 pin_project! {
     /// Not set until something has to be waited for: an answer that is there at once costs no timer.
     ///
-    /// Outside a runtime there is nobody to wake who waits: then it is looked at and no more. Polled in another runtime
-    /// than before it is made anew: the one before may have ended, or stand still.
+    /// Outside a runtime it wakes nothing: then it is looked at and no more.
     pub(crate) struct Timer {
         at: Option<Instant>,
         #[pin]
         sleep: Option<Sleep>,
-        runtime: Option<Id>,
     }
 }
 
@@ -29,7 +27,6 @@ impl Timer {
         Self {
             at: None,
             sleep: None,
-            runtime: None,
         }
     }
 
@@ -45,32 +42,22 @@ impl Timer {
     pub(crate) fn set(self: Pin<&mut Self>, at: Option<Instant>) {
         let mut this = self.project();
         *this.at = at;
-        let runtime = at.and_then(|_| here());
-        let awaited = at.filter(|_| runtime.is_some());
+        let awaited = at.filter(|_| Handle::try_current().is_ok());
         match (this.sleep.as_mut().as_pin_mut(), awaited) {
-            (Some(sleep), Some(at)) if runtime == *this.runtime => sleep.reset(at),
+            (Some(sleep), Some(at)) => sleep.reset(at),
             (_, awaited) => this.sleep.set(awaited.map(sleep_until)),
         }
-        *this.runtime = runtime;
     }
 
     /// Whether the time it is set to has come. It never does if it is not set.
-    pub(crate) fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let at = self.at;
-        if self.has_clock() && here().is_some_and(|here| self.runtime != Some(here)) {
-            self.as_mut().set(at);
-        }
         match (self.project().sleep.as_pin_mut(), at) {
             (Some(sleep), _) => sleep.poll(cx),
             (None, Some(at)) if at <= now() => Poll::Ready(()),
             (None, _) => Poll::Pending,
         }
     }
-}
-
-/// The runtime that this is polled in.
-fn here() -> Option<Id> {
-    Some(Handle::try_current().ok()?.id())
 }
 
 /// The monotonic clock, which a test can pause.

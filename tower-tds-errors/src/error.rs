@@ -63,8 +63,6 @@ pub(crate) struct Facts {
     pub(crate) request_id: Option<Box<str>>,
     /// Where a redirect leads, redacted.
     pub(crate) location: Option<Box<str>>,
-    /// Those of the token that was refused, if a layer told them.
-    pub(crate) roles: Option<Box<[Box<str>]>>,
     pub(crate) body: Bytes,
     /// Whether there was more of the body than was read.
     pub(crate) is_cut: bool,
@@ -94,7 +92,7 @@ impl Error {
     /// source nothing is asked, and `kind` alone says it: [`Kind::Connect`] says that nothing was sent.
     #[must_use]
     pub fn new(kind: Kind, source: impl Into<BoxError>) -> Self {
-        let source = source::without_url(source.into());
+        let source = source.into();
         let facts = match Self::find(&*source) {
             Some(known) => {
                 let mut facts = known.facts().clone();
@@ -141,6 +139,36 @@ impl Error {
     }
 
     /// Changes what the failure means. Whether the request was sent stays what it is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::{Request, Response, StatusCode};
+    /// use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
+    /// use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let client = service_fn(async |_: Request<()>| {
+    ///     let mut response = Response::new(String::from("no Route matched"));
+    ///     *response.status_mut() = StatusCode::NOT_FOUND;
+    ///     Ok::<_, BoxError>(response)
+    /// });
+    /// let stack = ServiceBuilder::new()
+    ///     .layer(RetryLayer::new())
+    ///     // This service says 404 while it is deployed.
+    ///     .map_err(|mut error: Error| {
+    ///         if error.message().is_some_and(|said| said.starts_with("no Route")) {
+    ///             error.set_kind(Kind::Unavailable);
+    ///         }
+    ///         error
+    ///     })
+    ///     .layer(ClassifyLayer::new())
+    ///     .service(client);
+    /// let error = stack.oneshot(Request::new(())).await.unwrap_err();
+    /// assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 3));
+    /// # }
+    /// ```
     pub fn set_kind(&mut self, kind: Kind) {
         self.facts_mut().set_kind(kind);
     }
@@ -149,12 +177,6 @@ impl Error {
     /// say with the same token.
     pub fn forbid_retry(&mut self) {
         self.facts_mut().gave_up = Some(GiveUp::Forbidden);
-    }
-
-    /// Adds the realm roles that the refused token carries: for a layer that knows the token.
-    pub fn set_realm_roles(&mut self, roles: &[impl AsRef<str>]) {
-        let roles = roles.iter().map(|role| role.as_ref().into());
-        self.facts_mut().roles = Some(roles.collect());
     }
 
     /// Finds an error of this type in `error` or in what it wraps.
@@ -238,7 +260,7 @@ impl Error {
         self.facts().message.as_deref()
     }
 
-    /// What was read of the answer's body: its coding undone, and at most 16 KiB of it.
+    /// What was read of the answer's body, as it came: at most 16 KiB of it.
     ///
     /// It may hold what the service echoed of the request. So it is in no text of this error.
     #[must_use]
@@ -275,13 +297,6 @@ impl Error {
     #[must_use]
     pub fn uri(&self) -> Option<&str> {
         self.facts().uri.as_deref()
-    }
-
-    /// The realm roles that the refused token carries, if a layer read them from it. Nothing in them
-    /// is verified: they are for people who ask for the missing one.
-    #[must_use]
-    pub fn realm_roles(&self) -> Option<&[Box<str>]> {
-        self.facts().roles.as_deref()
     }
 
     /// How many attempts were made: none, if the request never got as far.

@@ -15,7 +15,7 @@ pub enum GiveUp {
     /// The service asks for a longer wait than the layer would sleep; see
     /// [`Error::retry_at`](crate::Error::retry_at).
     HintTooLong,
-    /// The host has had the retries that it bears.
+    /// The budget of retries is used up.
     Budget,
     /// The body cannot be sent twice.
     NotReplayable,
@@ -24,7 +24,7 @@ pub enum GiveUp {
     NotIdempotent,
     /// The service below failed to become ready again, or there is no runtime to wait in.
     NotReady,
-    /// A layer below, its [hook](crate::ClassifyLayer::hook) or the request itself forbids it.
+    /// A layer below or the request itself forbids it.
     Forbidden,
 }
 
@@ -45,10 +45,7 @@ impl GiveUp {
                 "hint_too_long",
                 "; the asked wait is too long to sleep through",
             ),
-            Self::Budget => (
-                "budget",
-                "; not retried as too many requests to this host fail",
-            ),
+            Self::Budget => ("budget", "; not retried as too many requests fail"),
             Self::NotReplayable => (
                 "not_replayable",
                 "; not retried as the body cannot be sent twice",

@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::future::Future;
-use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Method, Request, Response, Uri};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
@@ -15,8 +14,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use self::body::{Framing, GuardBody};
-use crate::retry::request::{SeenTo, Until};
-use crate::retry::saved::Line;
+use crate::retry::request::Until;
 
 pub(crate) mod body;
 
@@ -54,7 +52,8 @@ pub(crate) mod body;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct GuardLayer {
-    bounds: Bounds,
+    /// The longest silence of a body that is waited for.
+    idle: Duration,
 }
 
 /// Watches the bodies of successes.
@@ -77,16 +76,7 @@ pub struct GuardLayer {
 #[derive(Clone, Debug)]
 pub struct Guard<S> {
     inner: S,
-    bounds: Bounds,
-}
-
-/// What a body has to keep to while it is waited for.
-#[derive(Clone, Copy, Debug)]
-struct Bounds {
-    /// The longest silence.
     idle: Duration,
-    /// The fewest bytes a second, over as long as that.
-    least: Option<NonZeroU32>,
 }
 
 pin_project! {
@@ -98,10 +88,10 @@ pin_project! {
     pub struct GuardFuture<F> {
         #[pin]
         inner: F,
-        bounds: Bounds,
+        idle: Duration,
         until: Option<Instant>,
         // Until there is a body, which takes it for its errors.
-        line: Option<Line>,
+        asked: Option<(Method, Uri)>,
     }
 }
 
@@ -111,25 +101,13 @@ impl GuardLayer {
     /// Bodies may say nothing for 30 s, and be as slow as they like.
     #[must_use]
     pub const fn new() -> Self {
-        let bounds = Bounds {
-            idle: IDLE,
-            least: None,
-        };
-        Self { bounds }
+        Self { idle: IDLE }
     }
 
     /// Sets how long a body may say nothing while it is waited for.
     #[must_use]
     pub const fn idle(mut self, idle: Duration) -> Self {
-        self.bounds.idle = idle;
-        self
-    }
-
-    /// Sets how many bytes a second have to come, as a mean over waits that together last as long as
-    /// a silence may, looked at when bytes come. A reader who takes his time is not counted.
-    #[must_use]
-    pub const fn least_rate(mut self, bytes: NonZeroU32) -> Self {
-        self.bounds.least = Some(bytes);
+        self.idle = idle;
         self
     }
 }
@@ -144,8 +122,8 @@ impl<S> Layer<S> for GuardLayer {
     type Service = Guard<S>;
 
     fn layer(&self, inner: S) -> Guard<S> {
-        let bounds = self.bounds;
-        Guard { inner, bounds }
+        let idle = self.idle;
+        Guard { inner, idle }
     }
 }
 
@@ -168,8 +146,8 @@ where
         let until = request.extensions().get::<Until>();
         GuardFuture {
             until: until.map(|until| until.0),
-            bounds: self.bounds,
-            line: Some(Line::new(request.method(), request.uri())),
+            idle: self.idle,
+            asked: Some((request.method().clone(), request.uri().clone())),
             inner: self.inner.call(request),
         }
     }
@@ -186,13 +164,10 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let mut response = ready!(this.inner.poll(cx))?;
-        if let Some(until) = *this.until {
-            response.extensions_mut().insert(SeenTo(until));
-        }
+        let response = ready!(this.inner.poll(cx))?;
         let framing = Framing::of(&response);
         let guarded =
-            |body| GuardBody::new(body, framing, *this.bounds, *this.until, this.line.take());
+            |body| GuardBody::new(body, framing, *this.idle, *this.until, this.asked.take());
         Poll::Ready(Ok(response.map(guarded)))
     }
 }

@@ -33,7 +33,7 @@ pub(crate) enum Advice {
     Backoff,
     /// With full jitter after a second of silence.
     Silence,
-    /// With the long backoff for used-up quotas, after a second of silence.
+    /// With full jitter after the wait that is asked for, or else after a second of silence.
     Quota,
 }
 

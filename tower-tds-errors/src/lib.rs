@@ -15,23 +15,17 @@ pub mod future {
     pub use crate::retry::future::RetryFuture;
 }
 
+pub use self::classify::asked::Asked;
 pub use self::classify::classify;
 pub use self::classify::service::{Classify, ClassifyLayer};
-#[cfg(feature = "tower-http")]
-pub use self::classify::trace::KindClassifier;
 pub use self::error::Error;
 pub use self::give_up::GiveUp;
 pub use self::guard::body::GuardBody;
 pub use self::guard::{Guard, GuardLayer};
 pub use self::kind::{Kind, Sent};
-pub use self::retry::budget::Budget;
-pub use self::retry::context::{may_hold, waits_to_send};
-#[cfg(feature = "tower-retry")]
-pub use self::retry::policy::RetryPolicy;
+pub use self::retry::context::may_hold;
 pub use self::retry::replay::{CloneBody, Replay};
 pub use self::retry::request::{Attempt, Deadline, Repeat};
-pub use self::retry::saved::Asked;
-pub use self::retry::state::{RetryState, decide};
 pub use self::retry::{Failure, Retry, RetryLayer};
 
 /// Terms, who owns what, and the obligations that tests carry in their names.

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
+use tower::retry::budget::TpsBudget;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -15,8 +16,6 @@ use self::backoff::Backoff;
 use self::budget::Budget;
 use self::call::Call;
 use self::future::RetryFuture;
-#[cfg(feature = "tower-retry")]
-use self::policy::RetryPolicy;
 use self::replay::{CloneBody, Replay};
 use self::request::{Deadline, Due};
 use crate::clock;
@@ -27,11 +26,8 @@ pub(crate) mod budget;
 mod call;
 pub(crate) mod context;
 pub(crate) mod future;
-#[cfg(feature = "tower-retry")]
-pub(crate) mod policy;
 pub(crate) mod replay;
 pub(crate) mod request;
-pub(crate) mod saved;
 pub(crate) mod state;
 
 /// Sends a request again if that can help, a few times, after waits that the service asks for or
@@ -50,12 +46,12 @@ pub(crate) mod state;
 /// | [`attempts`](Self::attempts) | 3, and once more at once for a GET whose kept connection was closed |
 /// | [`attempt_timeout`](Self::attempt_timeout) | 60 s |
 /// | [`longest_wait`](Self::longest_wait) | 30 s |
-/// | [`budget`](Self::budget), for each host | 10 retries for 100 requests, one a second, ten at once |
+/// | [`budget`](Self::budget), for all calls together | 10 retries for 100 requests and one a second, counted over ten seconds |
 ///
 /// # Allocations
 ///
-/// A first attempt that succeeds allocates nothing here, unless the request has extensions or headers marked
-/// sensitive (both are copied), its body is waited for, or its deadline counts until the end of the body.
+/// A first attempt that succeeds allocates for the copy of the request's headers and extensions alone, unless its body
+/// is waited for, or its deadline counts until the end of the body.
 ///
 /// # Examples
 ///
@@ -96,7 +92,7 @@ pub struct RetryLayer<P = CloneBody> {
 /// where its queue is waited for as readiness; above it, it shares one service among tasks and bounds nothing.
 ///
 /// Nothing is sent before the future is polled; `call` itself counts the request and pays its part
-/// into the budget of its host. Each call is made by a clone of the inner service, which is made
+/// into the budget. Each call is made by a clone of the inner service, which is made
 /// ready for each attempt.
 ///
 /// # Cancel safety
@@ -137,7 +133,7 @@ struct Settings {
     attempt: Option<Duration>,
     longest_wait: Duration,
     backoff: Backoff,
-    budget: Option<Budget>,
+    budget: Budget,
     waits: Option<Arc<dyn Fn() -> Cow<'static, str> + Send + Sync>>,
 }
 
@@ -229,12 +225,31 @@ impl<P> RetryLayer<P> {
         self
     }
 
-    /// Sets what retries a host bears. The services of this layer and of its clones share it.
+    /// Sets the budget of retries. The services of this layer and of its clones share it, and so do all hosts that
+    /// they send to: where one host fails, it may use up the retries of another. Several layers share a budget if
+    /// they are given the same one.
     ///
-    /// `None` retries whatever load that makes: for a host that has this one client, or for tests.
+    /// `None` retries whatever load that makes: for a service that has this one client, or for tests.
+    ///
+    /// [`TpsBudget::new`] panics unless its time is between 1 and 60 s. It reads tokio's clock at each request and
+    /// at each retry.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use tower::retry::budget::TpsBudget;
+    /// use tower_tds_errors::RetryLayer;
+    ///
+    /// // Two retries a second, and one more for five requests, counted over ten seconds.
+    /// let budget = TpsBudget::new(Duration::from_secs(10), 2, 0.2);
+    /// let layer = RetryLayer::new().budget(Arc::new(budget));
+    /// # drop(layer);
+    /// ```
     #[must_use]
-    pub fn budget(mut self, budget: impl Into<Option<Budget>>) -> Self {
-        self.settings.budget = budget.into();
+    pub fn budget(mut self, budget: impl Into<Option<Arc<TpsBudget>>>) -> Self {
+        self.settings.budget = Budget::new(budget.into());
         self
     }
 
@@ -257,13 +272,6 @@ impl<P> RetryLayer<P> {
             settings: self.settings,
             replay,
         }
-    }
-
-    /// The same decisions as a policy for tower's own retry layer, which knows no deadline.
-    #[cfg(feature = "tower-retry")]
-    #[must_use]
-    pub fn policy(&self) -> RetryPolicy {
-        RetryPolicy::new(self.settings.clone())
     }
 }
 
@@ -322,9 +330,7 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let settings = &self.shared.settings;
-        if let Some(budget) = &settings.budget {
-            budget.deposit(request.uri());
-        }
+        settings.budget.deposit();
         let due = settings.due(&request);
         let call = Call::new(Arc::clone(&self.shared), due);
         RetryFuture::new(self.inner.clone(), request, call)
@@ -347,9 +353,10 @@ impl Settings {
     #[inline]
     fn due<B>(&self, request: &Request<B>) -> Due {
         let own = request.extensions().get::<Deadline>().copied();
-        let above = context::due();
-        let mut due = above.unwrap_or_default();
-        due.is_set |= self.is_set || own.is_some();
+        let mut due = Due {
+            is_set: self.is_set || own.is_some(),
+            ..Due::default()
+        };
         if due.is_set {
             let call = clock::now();
             due.call = Some(call);
@@ -372,7 +379,7 @@ impl Default for Settings {
             attempt: Some(ATTEMPT),
             longest_wait: LONGEST_WAIT,
             backoff: Backoff::default(),
-            budget: Some(Budget::default()),
+            budget: Budget::default(),
             waits: None,
         }
     }

@@ -1,66 +1,40 @@
-//! One rate limit and one token for several processes behind one address, by leases in Redis.
+//! One access token for several processes, kept sealed in Redis.
 //!
 //! ```text
-//! request -> RequestLimit: pause, place in flight, permit -> lease -> your client
-//!                                                             |  ^
-//!            one thread a process, one question at a time     v  |
-//!            releases, renewals, wishes ----------------> lease.lua in the store -> grants, when to ask again
+//! process 1 --+
+//! process 2 --+--> Redis or Valkey: one sealed token, one lease for its refresh
+//! process 3 --+
+//!      |
+//!      +---------> token endpoint: asked by the process that has the lease
 //! ```
 //!
-//! A [`Fleet`] is where a limiter of `tower-tds-limits` gets its leases ([`Leases`]): a request is sent
-//! when it has one, and gives it back with its answer. [`RedisTokens`] keeps one token for all.
+//! [`RedisTokens`] is a [`TokenStore`] for a [`TokenSource`]. Processes that share it make one token request between
+//! them, at the start and at each renewal.
 //!
-//! [`Leases`]: tower_tds_limits::Leases
+//! [`TokenSource`]: tower_oidc_cc::TokenSource
+//! [`TokenStore`]: tower_oidc_cc::TokenStore
 //!
-//! # Examples
-//! ```no_run
-//! use tower_tds_fleet::Fleet;
-//! use tower_tds_limits::{Limiter, Limits};
-//!
-//! # fn main() -> Result<(), tower_tds_fleet::FleetError> {
-//! let limits = Limits::default(); // 50 in any second, all members together
-//! let fleet = Fleet::join("redis://store:6379", "buses", &limits)?;
-//! let limiter = Limiter::leased(limits, fleet);
-//! # drop(limiter);
-//! # Ok(())
-//! # }
-//! ```
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `ring`, `aws-lc-rs` | no | `rediss://`, with this cryptography; with both it is aws-lc |
+//! | `tls` | no | `rediss://`, with the `CryptoProvider` that the program has installed |
 //!
 //! # Guarantees
-//! - In any interval the service counts at most the quota, from all members together, by the rules of
-//!   the limits: as in one process, and by the same proof.
-//! - A lease is the last thing a request waits for; none is fetched ahead, and one that nobody waits for
-//!   goes back at once; in a future that is kept and not polled it ends after 20 s. A lone call takes one
-//!   round trip to the store.
-//! - Members take turns. One that waits is told when to ask, and asks once a second at the least.
-//! - A member that leaves ([`Fleet::leave`]) gives back its leases and its share at once; one that dies leaves them for
-//!   20 s and eleven minutes.
-//! - Without the store nothing is sent, or a share that was agreed on ([`WithoutStore`]). With one that has lost its memory nothing is sent until whatever
-//!   was granted before is over.
+//! - A store that is away, hangs or is empty costs each process a token request, and fails no call.
+//! - A reader of the store learns neither the token nor the secret. A writer cannot inject a token of its own.
 //!
-//! The argument, its assumptions and what each of them costs: [`_design`].
+//! The reasons: [`_design`].
 //!
 //! # Non-goals
-//! - Sockets: each process has its own number of them, [`Limits::connections`](tower_tds_limits::Limits::connections).
-//! - Several quotas, and several credentials, in one fleet.
+//! - A shared quota. Each process keeps its own limits; divide them by hand.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod clock;
-mod driver;
-mod error;
-mod fleet;
-mod member;
-mod script;
 mod tls;
 mod token;
 
 pub use redis;
 
-pub use self::{
-    error::FleetError,
-    fleet::{Fleet, FleetStatus, WithoutStore},
-    token::RedisTokens,
-};
+pub use self::token::RedisTokens;
 
 #[cfg(doc)]
 #[doc = include_str!("../DESIGN.md")]

@@ -18,7 +18,7 @@ use crate::{
     Limits, Outcome, Proof, Quota, WaitCause,
     clock::{Epoch, Tick, nanos},
     queue::{Limit, Line, Opens},
-    rule::{Dated, Rule, later},
+    rule::{Rule, later},
 };
 
 /// The requests in flight, and the rules of each quota.
@@ -29,8 +29,6 @@ pub(crate) struct Account {
     /// When an event last had a time.
     seen: Tick,
     in_flight: u32,
-    /// Of these, such as have a permit and wait for a lease.
-    leasing: u32,
     /// One for each quota.
     rules: Vec<Rule>,
     ladder: Ladder,
@@ -49,17 +47,13 @@ pub(crate) struct Account {
 /// A grant as its holder remembers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Grant {
-    /// When the clock had last been seen.
-    not_before: Tick,
-    dated: Dated,
+    at: Tick,
 }
 
 /// What an answer came to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answer {
     pub(crate) proven: bool,
-    /// How much later it may still be counted behind a gateway, in nanoseconds.
-    pub(crate) lag: u64,
     /// The new rung, if it led to another.
     pub(crate) rung: Option<Rung>,
 }
@@ -77,7 +71,6 @@ impl Account {
             epoch: Epoch::default(),
             seen: Tick::ZERO,
             in_flight: 0,
-            leasing: 0,
             rules: limits.quotas().iter().map(rule).collect(),
             ladder,
             pending: BinaryHeap::new(),
@@ -95,20 +88,6 @@ impl Account {
 
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
-    }
-
-    pub(crate) fn leasing(&self) -> u32 {
-        self.leasing
-    }
-
-    /// A request waits for a lease.
-    pub(crate) fn asks_lease(&mut self) {
-        self.leasing = self.leasing.saturating_add(1);
-    }
-
-    /// It does not wait any more.
-    pub(crate) fn asked_lease(&mut self) {
-        self.leasing = self.leasing.saturating_sub(1);
     }
 
     pub(crate) fn granted(&self) -> u64 {
@@ -139,7 +118,7 @@ impl Account {
     /// A request that was granted is sent now. Says whether it may be: its grant may be withdrawn.
     #[inline]
     pub(crate) fn send(&mut self, grant: Grant) -> bool {
-        let holds = grant.not_before >= self.revoked_before;
+        let holds = grant.at >= self.revoked_before;
         if holds {
             self.held = self.held.saturating_sub(1);
         }
@@ -163,52 +142,39 @@ impl Account {
                 lag
             } else {
                 // What is in flight behind the gateway may be so for as long as anything that is lost.
-                lag.saturating_add(nanos(self.limits.lost_after))
+                lag + nanos(self.limits.lost_after)
             }
         });
         let proven = ends || lag.is_some();
         if proven {
-            // How long the service had it says nothing of when its body ended.
-            let told = match self.limits.proof {
-                Proof::Head => outcome,
-                Proof::End => Outcome::Answered,
-            };
-            self.prove_by(now, grant, told, lag);
+            match lag {
+                Some(lag) => self.pending.push(Reverse((now.plus(lag), grant))),
+                None => self.prove(now, grant),
+            }
         }
         if whole {
             self.end();
         }
-        Answer {
-            proven,
-            lag: lag.unwrap_or_default(),
-            rung,
-        }
+        Answer { proven, rung }
     }
 
     /// The response body has ended, and with it whatever was not proven.
     pub(crate) fn prove_by_end(&mut self, now: Instant, grant: Grant) {
         let now = self.see(now);
-        self.prove(now, now, grant);
+        self.prove(now, grant);
         self.end();
     }
 
-    /// The request was sent and no proof will come: it may be counted for some time yet. Gives how long,
-    /// in nanoseconds.
-    pub(crate) fn lose(&mut self, now: Instant, grant: Grant, outcome: Outcome) -> u64 {
+    /// The request was sent and no proof will come: it may be counted for some time yet.
+    pub(crate) fn lose(&mut self, now: Instant, grant: Grant) {
         let now = self.see(now);
-        let after = if outcome == Outcome::Closed {
-            self.limits.closed()
-        } else {
-            self.limits.lost_after
-        };
-        let after = nanos(after);
-        self.pending.push(Reverse((now.plus(after), grant)));
-        after
+        let until = now.plus(nanos(self.limits.lost_after));
+        self.pending.push(Reverse((until, grant)));
     }
 
     /// The request was taken for sent, and never was.
     pub(crate) fn unsend(&mut self, grant: Grant) {
-        self.each(|rule| rule.withdraw(grant.not_before));
+        self.each(|rule| rule.withdraw(grant.at));
         self.end();
     }
 
@@ -250,11 +216,10 @@ impl Account {
         while self.settles_at() <= now
             && let Some(Reverse((at, grant))) = self.pending.pop()
         {
-            let seen = at.max(self.seen);
             self.each(|rule| {
                 // Nothing is learned from it: how long an answer would have taken is not known.
-                rule.see(seen);
-                rule.prove(at, seen, grant.not_before);
+                rule.see(at);
+                rule.prove(at, grant.at);
             });
         }
     }
@@ -307,29 +272,13 @@ impl Account {
             .map_or(silence, |rules| later(rules, silence))
     }
 
-    #[inline]
-    fn grant(&mut self, dated: Dated) -> Grant {
-        self.in_flight = self.in_flight.saturating_add(1);
-        self.granted = self.granted.saturating_add(1);
-        let seen = self.seen;
-        if self.held == 0 {
-            self.held_since = seen;
-        }
-        self.held = self.held.saturating_add(1);
-        self.each(|rule| rule.grant(seen, dated));
-        Grant {
-            not_before: seen,
-            dated,
-        }
-    }
-
     /// What an answer says about the limits. Gives the new rung if it led to another.
     #[inline]
     fn hear(&mut self, now: Tick, grant: Grant, outcome: Outcome) -> Option<Rung> {
-        let rung = if matches!(outcome, Outcome::Answered | Outcome::Served(_)) {
+        let rung = if outcome == Outcome::Answered {
             self.ladder.accept(now)
         } else if outcome == Outcome::RateExceeded {
-            let rung = self.ladder.refuse(now, grant.not_before);
+            let rung = self.ladder.refuse(now, grant.at);
             self.hush(now);
             rung
         } else {
@@ -372,29 +321,13 @@ impl Account {
         }
     }
 
-    /// The answer is there that proves the count, or says by when it will be made.
+    /// The granted request is proven to have been counted by `now`.
     #[inline]
-    fn prove_by(&mut self, now: Tick, grant: Grant, outcome: Outcome, lag: Option<u64>) {
-        match (lag, outcome, grant.at()) {
-            (Some(lag), ..) => self.pending.push(Reverse((now.plus(lag), grant))),
-            (None, Outcome::Served(served), Some(granted)) => {
-                // No service has had a request for longer than its answer took.
-                let served = nanos(served);
-                let believed = served <= now.since(granted);
-                let at = if believed { now.minus(served) } else { now };
-                self.prove(at, now, grant);
-            }
-            (None, ..) => self.prove(now, now, grant),
-        }
-    }
-
-    /// The granted request is proven to have been counted by `at`, as it turns out now.
-    #[inline]
-    fn prove(&mut self, at: Tick, now: Tick, grant: Grant) {
-        let took = grant.at().map(|granted| now.since(granted));
+    fn prove(&mut self, now: Tick, grant: Grant) {
+        let took = now.since(grant.at);
         self.each(|rule| {
-            rule.prove(at, now, grant.not_before);
-            rule.answered(grant.not_before, took);
+            rule.prove(now, grant.at);
+            rule.answered(grant.at, took);
         });
     }
 
@@ -442,12 +375,15 @@ impl Limit for Account {
 
     #[inline]
     fn admit(&mut self, _now: Instant) -> Grant {
-        self.grant(Dated::Seen)
-    }
-
-    #[inline]
-    fn admit_undated(&mut self, line: Line) -> Option<Grant> {
-        self.is_open(line).then(|| self.grant(Dated::Later))
+        self.in_flight += 1;
+        self.granted += 1;
+        let seen = self.seen;
+        if self.held == 0 {
+            self.held_since = seen;
+        }
+        self.held += 1;
+        self.each(|rule| rule.grant(seen));
+        Grant { at: seen }
     }
 
     /// The request was granted and never sent.
@@ -472,16 +408,6 @@ impl Limit for Account {
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause {
         self.see(now);
         self.opens_at(line).1
-    }
-}
-
-// === impl Grant ===
-
-impl Grant {
-    /// When it was made, where that is known.
-    #[inline]
-    fn at(self) -> Option<Tick> {
-        (self.dated == Dated::Seen).then_some(self.not_before)
     }
 }
 

@@ -10,7 +10,6 @@ mod refusals;
 mod sockets;
 mod track;
 mod usage;
-mod waiting;
 
 use std::{
     future::{Future, ready},
@@ -71,50 +70,37 @@ pub struct ConnectionLimitLayer {
 /// timeouts that time `call` do not include the wait.
 ///
 /// # Reclaim
-/// While a connect waits, the socket that has been idle for longest makes room for it: reading it
-/// gives the end of the stream, and its pool drops it. So idle sockets of one host or client never
-/// starve another, whatever timeouts the pool has. A server that has not closed after 80 ms is not
-/// waited for: the next idle socket makes room, too.
+/// While a connect waits, the socket that has been idle for longest makes room for it: a read returns the end of the
+/// stream, and its pool drops it. A server that has not closed after 80 ms is not awaited: the next idle socket makes
+/// room, too. A pool that always has a next request for a socket keeps it: a connect of another host waits until a
+/// socket is idle.
 ///
-/// A socket is idle when the body of its last answer has ended, nothing has been written on it
-/// since, and that has been so for 20 ms, in which a pool would have handed it on. That is told by
-/// the answers: [`connected`] has an extra that the hyper-util client puts into each response, and
-/// that [`RequestLimit`](crate::RequestLimit) or [`Track`](crate::Track) reports by. The
-/// socket of a client whose answers pass neither is busy until its pool or its server closes it,
-/// unless it carries nothing yet.
+/// A socket is idle when the body of its last answer has ended, and nothing has been written since for 20 ms. The
+/// answers show that: [`connected`] carries an extra that the hyper-util client copies into each response, and that
+/// [`RequestLimit`](crate::RequestLimit) or [`Track`](crate::Track) reads. A socket whose answers pass neither is
+/// busy until its pool or its server closes it. So are sockets of HTTP/2 and upgraded ones, from their first answer on.
 ///
-/// A socket that a pool has opened for whoever comes makes room as an idle one, and any other that
-/// carries nothing yet after 5 s. An upload whose whole answer is there and which pauses is over for
-/// its caller, and does as well; after 5 s if its server has not let it write since before the
-/// head. One that goes on has its socket until its server or its pool closes it. Upgraded sockets
-/// stay.
+/// A socket that a pool has opened ahead of a request makes room like an idle one, and any other unused one after 5 s.
+/// So does, after 5 s without a write, an upload that was answered early.
 ///
-/// A pool gives a socket that becomes free to the next request of the same host. Where somebody is
-/// passed over by that for 20 ms, the next socket that becomes free makes room at once: so a host
-/// is served in its turn, though another keeps all sockets busy, and not by the first that becomes free
-/// but by the second.
-///
-/// A request that was given to a socket which makes room is not lost: it was never sent, and a pool
-/// tries it again by itself (`retry_canceled_requests` of the hyper-util client, on by default).
+/// A request that meets a socket which makes room was never sent. A pool tries it again
+/// (`retry_canceled_requests` of the hyper-util client, on by default).
 ///
 /// # After a 416
-/// When a [`RequestLimit`](crate::RequestLimit) of the same limiter reads one, somebody else
-/// behind the address holds connections, or the service counts ended ones for longer. The socket
-/// that had it is closed. On a socket that had worked it may be about something else: sockets that
-/// have not been used for a second make room, and nothing else follows before four of them come
-/// within a few answers. On a new socket no connect begins for a second, in which whatever is idle
-/// or becomes so is closed, and for a minute one is tried at a time. If a new one is refused then,
-/// one fewer is opened for ten minutes than were open, and a sixth fewer at the most; for up to
-/// 80 minutes if the whole limit turns out to have been tried again too early.
+/// A 416 means that another client behind the address holds connections, or that the service counts ended ones for
+/// longer. Its socket is closed. For a second nothing is sent, no connect begins, and idle sockets are closed. For ten
+/// minutes a sixth fewer connections are allowed, and connects begin 100 ms apart.
 ///
-/// # HTTP/2
-/// A permit is a socket's, not a request's, so a connection carries as many requests as its peers
-/// agree on. It is idle when no answer is under way on it, and its pool alone has a handle to it:
-/// the pool takes another for each request, before that is sent. While requests follow each other
-/// without a gap it makes no room, nor does one whose first answer never came. At a cold start a pool that learns the protocol from the
-/// handshake opens a socket for each of the first requests; they wait here, and all but one are
-/// closed again. Where one client's requests pass the limit in part only, the others' bodies are
-/// not seen.
+/// # Clients
+/// | client | place of the limit |
+/// |---|---|
+/// | hyper-util `client::legacy` | around the TCP connector, with [`Background`](crate::Background) around the executor |
+/// | hyper-rustls | its inner connector: `HttpsConnectorBuilder::wrap_connector` |
+/// | `Tunnel` of a proxy | its inner connector |
+/// | reqwest | none: its `connector_layer` cannot hold a permit until the socket is closed |
+///
+/// Put a [`Track`](crate::Track) right around the client where a layer between it and the request limit makes errors
+/// of some answers, as a classifier does: `.layer_fn(Track::new)`.
 ///
 /// # Cancel safety
 /// Dropping a readied instance gives the permit back at once. Dropping the future or the socket
@@ -138,8 +124,6 @@ pub struct ConnectionLimitLayer {
 /// See [`ConnectionLimitLayer`](crate::ConnectionLimitLayer).
 ///
 /// [`connected`]: hyper_util::client::legacy::connect::Connection::connected
-///
-#[doc = include_str!("../CLIENTS.md")]
 #[derive(Debug)]
 pub struct ConnectionLimit<C> {
     inner: C,
@@ -204,9 +188,7 @@ where
                 return Poll::Pending;
             }
             // Its request has got another socket, of its pool.
-            let was_first = self.readiness.refuse(LimitError::orphaned());
-            let served = |connections: &mut Connections, now| connections.served(was_first, now);
-            self.readiness.queue().update_now(served);
+            self.readiness.refuse(LimitError::orphaned());
             return Poll::Ready(Ok(()));
         }
         ready.map_err(Into::into)
@@ -236,10 +218,7 @@ impl<C: Clone> Clone for ConnectionLimit<C> {
     }
 }
 
-/// The service has answered that there are too many connections. Says whether nothing is to be sent for
-/// a while, as far as its refusals tell.
-pub(crate) fn refused(queue: &Queue<Connections>) -> bool {
-    let (leaving, silent) = queue.update_now(Connections::refused);
-    wake(leaving);
-    silent
+/// The service has answered that there are too many connections.
+pub(crate) fn refused(queue: &Queue<Connections>) {
+    wake(queue.update_now(Connections::refused));
 }

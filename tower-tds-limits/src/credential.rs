@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use self::pause::Passage;
 pub(crate) use self::pause::{Pause, Try};
 use crate::{
-    Leases, LimitError, Limits, WaitCause,
+    LimitError, Limits, WaitCause,
     account::Account,
     clock,
     connection::Connections,
@@ -27,8 +27,6 @@ use crate::{
 pub(crate) struct Credential {
     pub(crate) account: Arc<Queue<Account>>,
     pub(crate) connections: Arc<Queue<Connections>>,
-    /// Who else keeps the quotas, if anybody does.
-    pub(crate) leases: Option<Arc<dyn Leases>>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) line: Line,
     /// Set while the pause's queue lets nobody through, so that others need not ask it. It is read
@@ -50,16 +48,14 @@ pub(crate) struct Probe {
 // === impl Credential ===
 
 impl Credential {
-    pub(crate) fn new(limits: Limits, leases: Option<Arc<dyn Leases>>) -> Self {
-        let notice = limits.notice;
+    pub(crate) fn new(limits: Limits) -> Self {
         Self {
-            account: Arc::new(Queue::new(Account::new(&limits), notice)),
-            connections: Arc::new(Queue::new(Connections::new(&limits), notice)),
-            leases,
+            account: Arc::new(Queue::new(Account::new(&limits))),
+            connections: Arc::new(Queue::new(Connections::new(&limits))),
             limits: Arc::new(limits),
             line: Line::Back,
             paused: AtomicBool::new(false),
-            pause: Arc::new(Queue::new(Pause::new(), notice)),
+            pause: Arc::new(Queue::new(Pause::new())),
         }
     }
 
@@ -68,11 +64,10 @@ impl Credential {
         Self {
             account: Arc::clone(&self.account),
             connections: Arc::clone(&self.connections),
-            leases: self.leases.clone(),
             limits: Arc::clone(&self.limits),
             line,
             paused: AtomicBool::new(false),
-            pause: Arc::new(Queue::new(Pause::new(), self.limits.notice)),
+            pause: Arc::new(Queue::new(Pause::new())),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The errors of a limiter, beside the inner service's own.
 
-use std::{error, fmt, sync::Arc, time::Duration};
+use std::{error, fmt, time::Duration};
 
 use crate::WaitCause;
 
@@ -10,12 +10,8 @@ use crate::WaitCause;
 /// one included: `?` and tower's layers take it as it is. Boxed, it is the [`LimitError`] or the
 /// inner error itself.
 #[derive(Debug)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "there are two sides to a middleware, and matching on both must stay possible"
-)]
 pub enum Error<E> {
-    /// The limiter did not let the request through, or ended it: [`LimitError::was_sent`].
+    /// The limiter did not let the request through.
     Limit(LimitError),
     /// The inner service failed.
     Inner(E),
@@ -23,8 +19,7 @@ pub enum Error<E> {
 
 /// The limiter did not let a request or a connection through.
 ///
-/// Nothing was sent, so the call can safely be made again, whatever its method;
-/// [`was_sent`](Self::was_sent) tells the one exception, of limits that several processes share.
+/// Nothing was sent, so the call can safely be made again, whatever its method.
 ///
 /// # Errors
 /// - [`is_timeout`](Self::is_timeout): the wait for a permit reached
@@ -34,9 +29,6 @@ pub enum Error<E> {
 ///   the service has said that this credential's quota is used up for more than a minute, of which
 ///   the [`cause`](Self::cause) is [`WaitCause::Pause`]. Try again after
 ///   [`retry_after`](Self::retry_after), or do without.
-/// - [`is_unavailable`](Self::is_unavailable): limits that several processes share, and no store to share
-///   them by. See to that.
-/// - [`was_sent`](Self::was_sent): a lease could not be kept, because the store was away for long.
 /// - Otherwise a pool gave up a connection while it waited for its permit. Nobody sees this
 ///   error but the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,8 +44,6 @@ enum Kind {
     /// For so long, where that is known.
     Rejected(Option<Duration>),
     Orphaned,
-    Unavailable(Arc<str>),
-    LeaseOver,
 }
 
 // === impl LimitError ===
@@ -73,41 +63,11 @@ impl LimitError {
         Self { kind, cause }
     }
 
-    /// There is no lease because of this, and waiting does not help.
-    #[must_use]
-    pub fn unavailable(why: impl Into<Arc<str>>) -> Self {
-        Self {
-            kind: Kind::Unavailable(why.into()),
-            cause: WaitCause::Lease,
-        }
-    }
-
     pub(crate) fn orphaned() -> Self {
         Self {
             kind: Kind::Orphaned,
             cause: WaitCause::Connection,
         }
-    }
-
-    pub(crate) fn lease_over() -> Self {
-        Self {
-            kind: Kind::LeaseOver,
-            cause: WaitCause::Lease,
-        }
-    }
-
-    /// Whether there is no lease of a quota that several processes share, because of something that waiting
-    /// does not mend: its store is away, say.
-    #[must_use]
-    pub fn is_unavailable(&self) -> bool {
-        matches!(self.kind, Kind::Unavailable(_))
-    }
-
-    /// Whether the request had been sent, and was ended because its [lease](crate::Lease) could not be
-    /// kept. It may have been carried out.
-    #[must_use]
-    pub fn was_sent(&self) -> bool {
-        self.kind == Kind::LeaseOver
     }
 
     /// What there was no permit for.
@@ -134,7 +94,7 @@ impl LimitError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {
             Kind::Rejected(wait) => wait,
-            Kind::TimedOut(_) | Kind::Orphaned | Kind::LeaseOver | Kind::Unavailable(_) => None,
+            Kind::TimedOut(_) | Kind::Orphaned => None,
         }
     }
 }
@@ -142,9 +102,6 @@ impl LimitError {
 impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.kind, self.cause) {
-            (Kind::Unavailable(why), _) => {
-                write!(f, "no lease of the shared quota, nothing was sent: {why}")
-            }
             (Kind::TimedOut(waited), cause) => write!(
                 f,
                 "no permit within {waited:?}, which was waited for {cause}; nothing was sent: \
@@ -167,10 +124,6 @@ impl fmt::Display for LimitError {
                 "no permit at once, for want of {cause}; nothing was sent: make fewer calls at once"
             ),
             (Kind::Orphaned, _) => f.write_str("nobody waits for this connection any more"),
-            (Kind::LeaseOver, _) => f.write_str(
-                "the lease of the shared quota could not be kept: the request was sent, its answer was \
-                 not waited for, and it may have been carried out",
-            ),
         }
     }
 }

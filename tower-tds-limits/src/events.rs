@@ -35,15 +35,6 @@ pub(crate) fn connections_refused() {
     tracing::warn!("the service counts too many connections: does somebody share this address?");
 }
 
-/// Whether anybody hears of waits.
-pub(crate) fn waits_are_told() -> bool {
-    tracing::enabled!(tracing::Level::DEBUG)
-}
-
-pub(crate) fn waits(cause: WaitCause, waited: Duration, ahead: usize) {
-    tracing::debug!(?cause, ?waited, ahead, "a call waits for {cause}");
-}
-
 pub(crate) fn waited(cause: WaitCause, waited: Duration, ahead: usize) {
     tracing::debug!(?cause, ?waited, ahead, "a call has waited for {cause}");
 }

@@ -66,8 +66,8 @@
 //!
 //! # If it is refused all the same
 //! Then the service is stricter than assumed, or somebody else uses the quota. A 423 means a second of
-//! silence for the address, and three with at most fifty answers between them lead one [`Rung`] down; a 416 closes its
-//! socket and idle ones; a 429 pauses its credential ([`_design`], "What a refusal means"). [`Feedback`]
+//! silence for the address, and three with at most fifty answers between them lead one [`Rung`] down; a 416 a second
+//! of silence, and a sixth fewer sockets for ten minutes; a 429 pauses its credential ([`_design`], "What a refusal means"). [`Feedback`]
 //! reads that from responses, or from your errors; [`Limiter::snapshot`] and `tracing` events tell.
 //!
 //! What was sent is counted, whether or not somebody waits: [`DetachLayer`] around the limit sees dropped
@@ -76,8 +76,9 @@
 //! # Non-goals
 //! - Speed where arrivals are smoothed without any burst: only one request at a time is safe there
 //!   ([`Rung::Serial`]).
-//! - Sharing limits between processes by itself: [`Limits::shares`] divides them, and [`Leases`] is where
-//!   a store comes in.
+//! - Limits that several processes share: [`Limits::shares`] divides them by hand.
+//! - Several hosts that share one connection limit: a host waits until another's socket is idle.
+//! - HTTP/2: a socket that carries it counts as one, and makes no room.
 
 mod account;
 mod clock;
@@ -85,7 +86,6 @@ mod connection;
 mod credential;
 mod error;
 mod events;
-mod leases;
 mod limiter;
 mod limits;
 mod queue;
@@ -100,13 +100,12 @@ pub use self::{
     account::Rung,
     connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, Track},
     error::{Error, LimitError},
-    leases::{AskLease, Ended, Lease, LeaseFuture, Leases},
     limiter::{Limiter, Snapshot},
     limits::{Limits, Proof},
     quota::Quota,
     request::{
         Detach, DetachLayer, Feedback, Outcome, PermitBody, ReadResponse, ReadStatus, RequestLimit,
-        RequestLimitLayer, Served, held,
+        RequestLimitLayer, held,
     },
     rules::{Burst, Rules},
     waits::{WaitCause, Waited},

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    Leases, Limits, Rung, WaitCause, Waited, clock,
+    Limits, Rung, WaitCause, Waited, clock,
     credential::Credential,
     queue::{Limit, Line},
     waits::ByCause,
@@ -42,9 +42,9 @@ pub struct Snapshot {
     pub in_flight: u32,
     /// Permits of the fullest quota that are live: granted and not yet back.
     pub live: u64,
-    /// Requests that wait for a permit, for the end of this credential's pause, or for a lease.
+    /// Requests that wait for a permit, or for the end of this credential's pause.
     pub waiting: usize,
-    /// What the first of those waits for that wait for a permit or a lease.
+    /// What the first request that waits for a permit waits for.
     pub waits_for: Option<WaitCause>,
     /// Sockets between the permit before `connect` and their close.
     pub connections: u32,
@@ -76,23 +76,7 @@ impl Limiter {
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
-            credential: Arc::new(Credential::new(limits, None)),
-        }
-    }
-
-    /// Keeps within `limits` together with the other processes that get their leases there: each
-    /// request waits for one after it has its permit here.
-    ///
-    /// A wait for a lease has the bound of a wait for a permit once more, from the call on. One that comes
-    /// in a silence or a pause goes back, and is asked for again within that bound.
-    ///
-    /// So a [`RequestLimit`](crate::RequestLimit) of these limits is lent to each of its calls until that has its lease:
-    /// clone it for each call. One instance that is called again is ready when the call before has its lease, for which that
-    /// has to be polled; a `Buffer` over it has one call at a time wait for a lease.
-    #[must_use]
-    pub fn leased(limits: Limits, leases: impl Leases) -> Self {
-        Self {
-            credential: Arc::new(Credential::new(limits, Some(Arc::new(leases)))),
+            credential: Arc::new(Credential::new(limits)),
         }
     }
 
@@ -170,17 +154,11 @@ impl Limiter {
             waits.add_to(&mut waited);
             // What is over by now is over for all of them.
             let live = account.live_at(now);
-            let leasing = usize::try_from(account.leasing()).unwrap_or(usize::MAX);
             Snapshot {
                 in_flight: account.in_flight(),
                 live,
-                waiting: waiting.saturating_add(pausing).saturating_add(leasing),
-                waits_for: if leasing > 0 {
-                    // Whoever has no permit waits for those.
-                    Some(WaitCause::Lease)
-                } else {
-                    (waiting > 0).then(|| account.cause(Line::Back, now))
-                },
+                waiting: waiting + pausing,
+                waits_for: (waiting > 0).then(|| account.cause(Line::Back, now)),
                 connections,
                 most_connections,
                 no_connect_for: left(silent),

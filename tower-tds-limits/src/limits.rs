@@ -4,7 +4,7 @@ mod shares;
 
 use std::{num::NonZeroU32, time::Duration};
 
-use crate::{Quota, Rules, Rung, Served};
+use crate::{Quota, Rules, Rung};
 
 /// The limits a [`Limiter`](crate::Limiter) keeps, as one value.
 ///
@@ -36,12 +36,9 @@ pub struct Limits {
     pub start: Rung,
     pub(crate) proof: Proof,
     pub(crate) lost_after: Duration,
-    closed_after: Option<Duration>,
-    pub(crate) served: Option<Served>,
     /// How long after an answer that a gateway made by itself a request may be counted behind it.
     pub(crate) behind: Option<Duration>,
     pub(crate) max_wait: Option<Duration>,
-    pub(crate) notice: Duration,
     pub(crate) drained: bool,
 }
 
@@ -73,11 +70,8 @@ impl Limits {
             start: Rung::default(),
             proof: Proof::default(),
             lost_after: LOST_AFTER,
-            closed_after: None,
-            served: None,
             behind: None,
             max_wait: None,
-            notice: NOTICE,
             drained: false,
         }
     }
@@ -117,8 +111,7 @@ impl Limits {
         self
     }
 
-    /// Chooses what proves that the service has counted a request. By its end a service's own time
-    /// ([`served`](Self::served)) proves nothing, and is not looked at.
+    /// Chooses what proves that the service has counted a request.
     pub fn proof(mut self, proof: Proof) -> Self {
         self.proof = proof;
         self
@@ -133,20 +126,6 @@ impl Limits {
         self
     }
 
-    /// Sets for how long a request may still be counted whose connection the *server* has closed or
-    /// reset before it answered; by default as long as any whose response never came.
-    ///
-    /// A server that has closed has counted what it has read, and reads nothing more. So where the
-    /// other end of the connection is who counts, a second is enough for what is on its way. It is
-    /// not where a balancer closes and a gateway behind it goes on.
-    ///
-    /// It is heard of by a [`Feedback`](crate::Feedback) that gives [`Outcome::Closed`](crate::Outcome::Closed), as
-    /// [`ReadStatus`](crate::ReadStatus) does, and `ReadError` of `tower-tds`.
-    pub fn closed_after(mut self, after: Duration) -> Self {
-        self.closed_after = Some(after.min(LONGEST_LOST));
-        self
-    }
-
     /// Says that requests are counted behind the gateway that answers, and for how long after an
     /// answer that the gateway makes by itself (502, 504). A 503 of its own is read as any answer.
     ///
@@ -154,24 +133,6 @@ impl Limits {
     /// second later.
     pub fn counted_behind(mut self, within: Duration) -> Self {
         self.behind = Some(within.min(LONGEST_LOST));
-        self
-    }
-
-    /// Reads from the headers of an answer for how long the service has had the request, where it says so.
-    ///
-    /// The permit is then live until an interval after the service had it, and not after the
-    /// answer was here: see [`Served`] for what each reading proves. A refusal is no such answer, nor is what
-    /// a layer below has made an error of.
-    ///
-    /// # Examples
-    /// ```
-    /// use tower_tds_limits::{Limits, Served};
-    ///
-    /// let limits = Limits::default().served(Served::Kong);
-    /// # drop(limits);
-    /// ```
-    pub fn served(mut self, served: Served) -> Self {
-        self.served = Some(served);
         self
     }
 
@@ -183,13 +144,6 @@ impl Limits {
     /// with the first call.
     pub fn drained(mut self) -> Self {
         self.drained = true;
-        self
-    }
-
-    /// Sets how long a call waits until a `tracing` event tells of it, at the level `DEBUG`; the
-    /// default is 100 ms.
-    pub fn tell_after(mut self, wait: Duration) -> Self {
-        self.notice = wait;
         self
     }
 
@@ -210,25 +164,9 @@ impl Limits {
         &self.quotas
     }
 
-    /// For how long at the most a request that no proof will come of may still be counted, whatever it ended
-    /// by.
-    #[must_use]
-    pub fn longest_lost(&self) -> Duration {
-        let behind = self.timed_out();
-        let behind = match self.proof {
-            Proof::Head => behind,
-            Proof::End => behind.saturating_add(self.lost_after),
-        };
-        self.lost_after.max(self.closed()).max(behind)
-    }
-
     /// How long after a gateway's 504 a request may be counted.
     pub(crate) fn timed_out(&self) -> Duration {
         self.behind.unwrap_or(TIMED_OUT)
-    }
-
-    pub(crate) fn closed(&self) -> Duration {
-        self.closed_after.unwrap_or(self.lost_after)
     }
 }
 
@@ -251,9 +189,6 @@ const CONNECTIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(60 - 1);
 /// Longer than a gateway's own queueing and the retransmissions of a request's first segment
 /// (1 + 2 + 4 s on Linux).
 const LOST_AFTER: Duration = Duration::from_secs(10);
-
-/// A hundred quick answers' time: what waits for so long is what somebody asks about.
-const NOTICE: Duration = Duration::from_millis(100);
 
 /// A day; far from overflowing an instant.
 const LONGEST_LOST: Duration = Duration::from_secs(24 * 60 * 60);

@@ -15,11 +15,11 @@ use tokio::time::Instant;
 
 pub(crate) use self::{
     readiness::{Readiness, Waiter},
-    rows::{Key, Node},
+    rows::Node,
     shared::Queue,
 };
 use crate::{
-    WaitCause, clock, events, sync,
+    WaitCause, clock, sync,
     waits::{Over, Waits},
 };
 
@@ -33,9 +33,6 @@ pub(crate) trait Limit {
 
     /// Counts one more; called only right after `opens` was [`Opens::Now`] at `now`.
     fn admit(&mut self, now: Instant) -> Self::Grant;
-
-    /// Counts one more without a look at the clock, if that is right whatever it says.
-    fn admit_undated(&mut self, line: Line) -> Option<Self::Grant>;
 
     /// One that was counted was not used.
     fn withdraw(&mut self, grant: Self::Grant);

@@ -72,9 +72,7 @@ impl Quota {
     /// guard for two clocks that disagree.
     #[must_use]
     pub fn hold(&self) -> Duration {
-        self.per
-            .saturating_add(TICK_GUARD)
-            .saturating_add(self.per.checked_div(RATE_GUARD).unwrap_or_default())
+        self.per + TICK_GUARD + self.per / RATE_GUARD
     }
 
     /// The even spacing of requests, guard included.

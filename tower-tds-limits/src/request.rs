@@ -6,7 +6,6 @@ mod feedback;
 mod future;
 mod loan;
 mod permit;
-mod served;
 mod turn;
 
 use std::{
@@ -25,13 +24,8 @@ pub use self::{
     detach::{Detach, DetachFuture, DetachLayer, held},
     feedback::{Feedback, Outcome, ReadResponse, ReadStatus},
     future::ResponseFuture,
-    served::Served,
 };
-use self::{
-    future::{Leasing, Waiting, WaitsFor},
-    loan::Inner,
-    turn::Turn,
-};
+use self::{future::Waiting, loan::Inner, turn::Turn};
 use crate::{Error, Limiter, clock};
 
 /// Puts [`RequestLimit`] around a service.
@@ -190,48 +184,37 @@ where
 
     #[inline]
     fn call(&mut self, request: Request) -> Self::Future {
-        let leasing = match self.turn.take() {
-            Ok(Some(mut permit)) => match permit.ask_lease(self.turn.max_wait()) {
-                None => {
-                    let response = self.inner.call(request);
-                    return ResponseFuture::called(response, permit, self.feedback.clone());
-                }
-                Some(lease) => Some(Leasing::new(lease, permit)),
-            },
+        match self.turn.take() {
+            Ok(Some(permit)) => {
+                let response = self.inner.call(request);
+                ResponseFuture::called(response, permit, self.feedback.clone())
+            }
             // It was kept for so long that its permit is another's: it takes the next, in the order of calls.
-            Ok(None) => None,
-            Err(error) => return ResponseFuture::refused(error),
-        };
-        self.call_later(request, leasing)
+            Ok(None) => self.call_later(request),
+            Err(error) => ResponseFuture::refused(error),
+        }
     }
 }
 
 impl<S, F: Clone> RequestLimit<S, F> {
     #[cold]
-    fn call_later<Request>(
-        &mut self,
-        request: Request,
-        leasing: Option<Leasing>,
-    ) -> ResponseFuture<S, Request, F>
+    fn call_later<Request>(&mut self, request: Request) -> ResponseFuture<S, Request, F>
     where
         S: Service<Request>,
     {
         let feedback = self.feedback.clone();
         let since = clock::now();
-        let mut waits_for = WaitsFor {
-            turn: self.turn.late(since),
-            since,
-            leasing,
-        };
+        let mut turn = self.turn.late(since);
         // Nobody is to be woken before the future is polled.
         let mut cx = Context::from_waker(Waker::noop());
-        match waits_for.poll(&mut cx) {
+        match turn.poll_take(&mut cx, since) {
             Poll::Ready(Ok(permit)) => {
                 ResponseFuture::called(self.inner.call(request), permit, feedback)
             }
             Poll::Ready(Err(error)) => ResponseFuture::refused(error),
             Poll::Pending => ResponseFuture::waiting(Waiting {
-                waits_for,
+                turn,
+                since,
                 inner: self.inner.lend(),
                 request,
                 feedback,

@@ -3,9 +3,6 @@
 //! All of them rest on the same thought. A service counts a request at some time between its
 //! grant and its proof. Put each proven request at its proof and each unproven one at now: if the
 //! service would accept one more then, it accepts it whenever the others were really counted.
-//!
-//! None of them takes an accepted request back as time passes. So what may be granted at the time
-//! the clock was last seen may be granted now, without looking at it.
 
 mod bucket;
 mod counter;
@@ -77,9 +74,6 @@ impl Rule {
         if let Some(bucket) = &mut self.bucket {
             bucket.see(now);
         }
-        if let Some(pace) = &mut self.pace {
-            pace.see(now);
-        }
     }
 
     /// Whether one more may be granted, as far as the clock was seen.
@@ -121,49 +115,35 @@ impl Rule {
     }
 
     #[inline]
-    pub(crate) fn grant(&mut self, seen: Tick, dated: Dated) {
+    pub(crate) fn grant(&mut self, now: Tick) {
         self.window.grant();
         if let Some(bucket) = &mut self.bucket {
             bucket.grant();
         }
         if let Some(pace) = &mut self.pace {
-            pace.grant(seen, dated);
+            pace.grant(now);
         }
     }
 
-    /// A granted request is proven to have been counted no later than `at`, as it turns out now.
+    /// A granted request is proven to have been counted no later than `at`, which is not before any earlier proof.
     #[inline]
-    pub(crate) fn prove(&mut self, at: Tick, now: Tick, granted: Tick) {
-        // Permits that are back stay back: an older proof is one that is back in a moment.
-        let hold = self.window.hold();
-        let at = if at < now && at.plus(hold) <= now {
-            now.minus(hold).plus(1)
-        } else {
-            at
-        };
-        let at_run = self.window.prove(at);
-        if let Some(counter) = &mut self.counter {
-            counter.prove(&self.window, at_run);
-        }
+    pub(crate) fn prove(&mut self, at: Tick, granted: Tick) {
+        self.window.prove(at);
         if let Some(bucket) = &mut self.bucket {
             bucket.prove(at, granted);
         }
     }
 
-    /// A request that was not granted before `granted` was answered, and so long after its grant, in
-    /// nanoseconds, if that is known.
+    /// A request that was granted at `granted` was answered, so many nanoseconds later.
     #[inline]
-    pub(crate) fn answered(&mut self, granted: Tick, took: Option<u64>) {
+    pub(crate) fn answered(&mut self, granted: Tick, took: u64) {
         if let Some(bucket) = &mut self.bucket {
             bucket.answered(granted);
-            if let Some(took) = took {
-                // A service that tells its own time leaves requests unproven until it does.
-                bucket.learn(took);
-            }
+            bucket.learn(took);
         }
     }
 
-    /// A request that was not granted before `granted` was never sent.
+    /// A request that was granted at `granted` was never sent.
     pub(crate) fn withdraw(&mut self, granted: Tick) {
         self.window.withdraw();
         if let Some(bucket) = &mut self.bucket {
@@ -183,15 +163,6 @@ impl Rule {
     pub(crate) fn most_live(&self) -> u64 {
         self.window.most_live()
     }
-}
-
-/// When a grant was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Dated {
-    /// At the time at which the clock was last seen.
-    Seen,
-    /// After that, and nobody looked.
-    Later,
 }
 
 /// Of two, the one that opens later; what nobody knows is later than all.

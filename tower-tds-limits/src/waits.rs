@@ -1,13 +1,10 @@
 //! The causes of waits, and how long calls have waited for each.
 
-use std::{cell::RefCell, collections::BTreeSet, fmt, time::Duration};
+use std::{cell::RefCell, fmt, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::{
-    events,
-    queue::{Key, Node},
-};
+use crate::{events, queue::Node};
 
 /// What a call waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,16 +26,13 @@ pub enum WaitCause {
     Pause,
     /// A socket: [`Limits::connections`](crate::Limits::connections).
     Connection,
-    /// A lease of the quota that several processes share: [`Leases`](crate::Leases).
-    Lease,
 }
 
 /// How often something was waited for, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Waited {
-    /// How many waits are over, whether they came to a permit or were given up; of those for a lease only the
-    /// ones that came to it.
+    /// How many waits are over, whether they came to a permit or were given up.
     pub count: u64,
     /// The time of all of them.
     pub total: Duration,
@@ -54,7 +48,6 @@ pub(crate) struct Over {
     waited: Duration,
     /// How many had been before it.
     ahead: usize,
-    is_long: bool,
 }
 
 /// Hears of the waits of its thread until it is dropped, and whoever listened before hears again then.
@@ -66,20 +59,16 @@ type Heard = Option<Vec<(WaitCause, Duration)>>;
 pub(crate) type ByCause = [Waited; WaitCause::ALL.len()];
 
 /// What was waited for in one queue.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Waits {
     by_cause: ByCause,
-    /// Waits of this length are told about.
-    notice: Duration,
-    /// Who will have waited for as long, and when.
-    due: BTreeSet<(Instant, Key)>,
 }
 
 // === impl WaitCause ===
 
 impl WaitCause {
     /// All of them, in the order of their documentation.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Window,
         Self::Counter,
         Self::Bucket,
@@ -88,7 +77,6 @@ impl WaitCause {
         Self::Silence,
         Self::Pause,
         Self::Connection,
-        Self::Lease,
     ];
 
     /// Does something, and gives the waits that came to their end by it, in this thread: to a permit, or because
@@ -135,7 +123,6 @@ impl WaitCause {
             Self::Silence => "silence",
             Self::Pause => "pause",
             Self::Connection => "connection",
-            Self::Lease => "lease",
         }
     }
 
@@ -166,7 +153,6 @@ impl fmt::Display for WaitCause {
             Self::Silence => "the end of the silence after a refusal",
             Self::Pause => "the end of the pause after a 429",
             Self::Connection => "a socket",
-            Self::Lease => "a lease of the shared quota",
         })
     }
 }
@@ -175,8 +161,8 @@ impl fmt::Display for WaitCause {
 
 impl Waited {
     fn add(&mut self, other: Self) {
-        self.count = self.count.saturating_add(other.count);
-        self.total = self.total.saturating_add(other.total);
+        self.count += other.count;
+        self.total += other.total;
         self.longest = self.longest.max(other.longest);
     }
 }
@@ -184,14 +170,6 @@ impl Waited {
 // === impl Waits ===
 
 impl Waits {
-    pub(crate) fn new(notice: Duration) -> Self {
-        Self {
-            by_cause: ByCause::default(),
-            notice,
-            due: BTreeSet::new(),
-        }
-    }
-
     /// Adds what was waited for here.
     pub(crate) fn add_to(&self, all: &mut ByCause) {
         for (all, here) in all.iter_mut().zip(self.by_cause) {
@@ -199,30 +177,8 @@ impl Waits {
         }
     }
 
-    /// Somebody has begun to wait, whose wait is to be told about if it is long.
-    pub(crate) fn began(&mut self, now: Instant, key: Key) {
-        let due = now.checked_add(self.notice);
-        self.due.extend(due.map(|at| (at, key)));
-    }
-
-    #[cfg(test)]
-    pub(crate) fn remembered(&self) -> usize {
-        self.due.len()
-    }
-
-    /// When the next wait has to be told about.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.due.first().map(|(at, _)| *at)
-    }
-
-    /// The next who has waited for that long by `now`.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Option<Key> {
-        let due = self.due()? <= now;
-        due.then(|| self.due.pop_first())?.map(|(_, key)| key)
-    }
-
     /// One more was waited for.
-    pub(crate) fn add(&mut self, cause: WaitCause, waited: Duration) {
+    fn add(&mut self, cause: WaitCause, waited: Duration) {
         if let Some(all) = self.by_cause.get_mut(cause.place()) {
             all.add(Waited {
                 count: 1,
@@ -233,17 +189,13 @@ impl Waits {
     }
 
     /// A wait is over.
-    pub(crate) fn over(&mut self, key: Key, node: &Node, now: Instant) -> Over {
-        if let Some(due) = node.since.checked_add(self.notice) {
-            self.due.remove(&(due, key));
-        }
+    pub(crate) fn over(&mut self, node: &Node, now: Instant) -> Over {
         let waited = now.saturating_duration_since(node.since);
         self.add(node.cause, waited);
         Over {
             cause: node.cause,
             waited,
             ahead: node.ahead,
-            is_long: waited >= self.notice,
         }
     }
 }
@@ -253,7 +205,7 @@ impl Waits {
 impl Over {
     /// It came to a permit.
     pub(crate) fn passed(self) {
-        if self.is_long {
+        if self.waited >= LONG {
             events::waited(self.cause, self.waited, self.ahead);
         }
         self.gone();
@@ -278,6 +230,9 @@ fn swap(heard: Heard) -> Heard {
     let before = HEARD.try_with(|before| before.replace(heard));
     before.unwrap_or_default()
 }
+
+/// A hundred quick answers' time: an event reports a wait of this length.
+const LONG: Duration = Duration::from_millis(100);
 
 thread_local! {
     /// The waits that are over, where somebody listens. Nothing is called while it is borrowed.

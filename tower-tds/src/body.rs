@@ -9,15 +9,15 @@ use std::{
 use bytes::Bytes;
 use futures_core::Stream;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use pin_project_lite::pin_project;
-use tower_tds_errors::{Error, GuardBody, Kind};
+use tower_tds_errors::{Error, Kind};
 use tower_tds_limits::PermitBody;
 
-use crate::{compression::CompressedBody, received::Received};
+use crate::compression::{DecodedBody, WireBody};
 
 /// What the layers make of the body that hyper reads.
-pub(crate) type Layered = PermitBody<CompressedBody<GuardBody<PermitBody<Received>>>>;
+pub(crate) type Layered = PermitBody<Pin<Box<DecodedBody>>>;
 
 pin_project! {
     /// The body of a response, decoded. Its request counts as in flight until its end or its drop.
@@ -102,7 +102,7 @@ impl ResponseBody {
     #[must_use]
     pub fn is_verifiable(&self) -> bool {
         match &self.inner {
-            Inner::Received { body } => guarded(body).is_verifiable(),
+            Inner::Received { body } => wire(body).is_verifiable(),
             Inner::Made { .. } => true,
         }
     }
@@ -121,18 +121,6 @@ impl From<Bytes> for ResponseBody {
 impl From<&'static str> for ResponseBody {
     fn from(text: &'static str) -> Self {
         Bytes::from_static(text.as_bytes()).into()
-    }
-}
-
-impl From<String> for ResponseBody {
-    fn from(text: String) -> Self {
-        Bytes::from(text).into()
-    }
-}
-
-impl From<Vec<u8>> for ResponseBody {
-    fn from(bytes: Vec<u8>) -> Self {
-        Bytes::from(bytes).into()
     }
 }
 
@@ -165,14 +153,9 @@ impl Body for ResponseBody {
         match self.project().inner.project() {
             InnerProjection::Received { mut body } => {
                 let polled = body.as_mut().poll_frame(cx);
-                // The decoder boxes what the guard below it said, and does not know where it was itself.
-                polled.map_err(|error| {
-                    let mut error = Error::from(error);
-                    if error.received().is_none() {
-                        guarded(&body).note(&mut error);
-                    }
-                    error
-                })
+                #[cfg(feature = "compression")]
+                let polled = polled.map_err(|error| undecoded(error, &body));
+                polled
             }
             InnerProjection::Made { body } => body.poll_frame(cx).map_err(|never| match never {}),
         }
@@ -201,12 +184,26 @@ impl fmt::Debug for ResponseBody {
     }
 }
 
-/// What is watched on the wire.
-fn guarded(body: &Layered) -> &GuardBody<PermitBody<Received>> {
-    match &**body.get_ref() {
-        Either::Left(decoded) => decoded.get_ref(),
-        Either::Right(plain) => plain,
+/// The body as it is on the wire.
+fn wire(body: &Layered) -> &WireBody {
+    let decoded: &DecodedBody = body.get_ref();
+    #[cfg(feature = "compression")]
+    let decoded = decoded.get_ref().get_ref();
+    decoded
+}
+
+/// The error of the wire, or the decoder's own, which has no address.
+#[cfg(feature = "compression")]
+fn undecoded(error: tower::BoxError, body: &Layered) -> Error {
+    let mut error = if error.is::<Error>() || error.is::<std::io::Error>() {
+        Error::from(error)
+    } else {
+        Error::new(Kind::Malformed, error).answered()
+    };
+    if error.received().is_none() {
+        wire(body).note(&mut error);
     }
+    error
 }
 
 fn too_large() -> Error {

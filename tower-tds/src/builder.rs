@@ -9,13 +9,13 @@ use std::{
 use http::{HeaderValue, Uri, uri::Scheme};
 use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::connect::Connection;
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, Layer, ServiceBuilder};
 use tower_oidc_cc::{
     ConfigError, Credentials, Origin, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
 };
 use tower_service::Service;
 use tower_tds_errors::{ClassifyLayer, Deadline, GuardLayer, RetryLayer};
-use tower_tds_limits::{Limits, RequestLimitLayer};
+use tower_tds_limits::{Limits, RequestLimitLayer, Track};
 
 use crate::{
     BuildError, Client, TdsLayer,
@@ -27,7 +27,7 @@ use crate::{
     request::ReplayBytes,
     tls::Tls,
     trace::Name,
-    transport::{Given, Protocol, Schemes, clients, connector},
+    transport::{Given, Schemes, clients, connector},
 };
 
 /// Puts a [`Client`] together: what cannot be defaulted is in [`Client::builder`], the rest here.
@@ -40,8 +40,7 @@ use crate::{
 /// let credentials = Credentials::new("my-client-id", "s3cr3t")?;
 /// let builder = Client::builder("https://auth.example.org", "https://data.example.org", credentials)
 ///     .limits(Limits::default().max_wait(Duration::from_secs(30)))
-///     .deadline(Duration::from_secs(60))
-///     .compression();
+///     .deadline(Duration::from_secs(60));
 /// # drop(builder);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -56,7 +55,6 @@ pub struct Builder {
     deadline: Option<Deadline>,
     guard: GuardLayer,
     schemes: Schemes,
-    protocol: Protocol,
     compression: Compression,
     user_agent: String,
     tls: Tls,
@@ -85,7 +83,6 @@ impl Builder {
             deadline: None,
             guard: GuardLayer::new(),
             schemes: Schemes::HttpsOnly,
-            protocol: Protocol::Http1,
             compression: Compression::Off,
             user_agent: USER_AGENT.to_owned(),
             tls: Tls::default(),
@@ -198,17 +195,18 @@ impl Builder {
         self
     }
 
-    /// Asks for compressed bodies, and decodes them by what the response says.
+    /// Asks for compressed bodies, and decodes them.
     ///
     /// Sends `Content-Encoding: br,gzip` with each GET and HEAD, word for word as the contract has
     /// it ("Data endpoints"), and the standard `Accept-Encoding` beside it. The gain is large for
-    /// historical data. A range is asked for uncoded, since it would be one of coded bytes (RFC
-    /// 9110, section 14.2); a 206 that is coded all the same is handed on as it is.
+    /// historical data. A range is asked for uncoded (RFC 9110, section 14.2).
     ///
-    /// Each body that is read keeps what its decoder needs: 4 MB where a service compresses large files
-    /// by br, which may choose up to 16 (RFC 7932, section 9.1), and some ten kB by gzip.
+    /// Each body that is read keeps the memory of its decoder: some ten kB for gzip, and 4 MB where a service
+    /// compresses large files by br, which may choose up to 16 (RFC 7932, section 9.1).
+    #[cfg(feature = "compression")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "compression")))]
     #[must_use]
-    pub fn compression(mut self) -> Self {
+    pub const fn compression(mut self) -> Self {
         self.compression = Compression::On;
         self
     }
@@ -241,28 +239,11 @@ impl Builder {
     /// ```
     #[must_use]
     pub fn root_certificate(mut self, pem: &[u8]) -> Self {
-        self.tls.believe(pem);
+        self.tls.trust(pem);
         self
     }
 
-    /// Shows a certificate to servers that ask for one: its chain and its key, in PEM.
-    #[must_use]
-    pub fn client_certificate(mut self, chain: &[u8], key: &[u8]) -> Self {
-        self.tls.show(chain, key);
-        self
-    }
-
-    /// Has the platform judge certificates (macOS, Windows, Android), by its own rules and not by the roots that it
-    /// exports. Elsewhere it is the same as without.
-    #[cfg(feature = "platform-verifier")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "platform-verifier")))]
-    #[must_use]
-    pub const fn platform_verifier(mut self) -> Self {
-        self.tls.ask_the_platform();
-        self
-    }
-
-    /// Speaks TLS by this configuration alone.
+    /// Speaks TLS by this configuration alone: with a client certificate, say, or another verifier.
     #[must_use]
     pub fn tls(mut self, config: rustls::ClientConfig) -> Self {
         self.tls.replace(config);
@@ -273,17 +254,16 @@ impl Builder {
     /// password in front of the host if it asks for them. Its connections count as the service's.
     #[must_use]
     pub fn proxy(mut self, url: &str) -> Self {
-        self.proxies = Proxies::one(url).or(&self.proxies);
+        self.proxies = Proxies::one(url);
         self
     }
 
-    /// Reaches addresses through the proxy that the environment names, as curl reads it: the first of `HTTPS_PROXY` and
-    /// `https_proxy` that is set, or else of `ALL_PROXY` and `all_proxy`, but for the hosts in the first of `NO_PROXY` and
-    /// `no_proxy`. `HTTP_PROXY` does not count, since plain http never leaves this machine. Otherwise the environment is
-    /// not looked at.
+    /// Reaches https addresses through the proxy that the environment names in `HTTPS_PROXY` or `ALL_PROXY`, but for the
+    /// hosts in `NO_PROXY`. hyper-util's matcher reads them, as curl does. Without this setting the client does not look
+    /// at them.
     #[must_use]
     pub fn env_proxies(mut self) -> Self {
-        self.proxies = Proxies::from_env().or(&self.proxies);
+        self.proxies = Proxies::from_env();
         self
     }
 
@@ -291,7 +271,7 @@ impl Builder {
     ///
     /// It is asked as hyper-util asks one, for an address of the service or of the token endpoint, and everything between
     /// the two is its own, TLS and proxies as well: their settings are an error beside it. Whether an https address is
-    /// reached by TLS is up to it. What it makes is inside of the connection limit, so that it should make one socket of
+    /// reached by TLS is up to it. Its connections speak HTTP/1.1. What it makes is inside of the connection limit, so that it should make one socket of
     /// one call, within 20 s; its readiness is not timed.
     ///
     /// # Examples
@@ -323,26 +303,6 @@ impl Builder {
         self
     }
 
-    /// Speaks HTTP/2 on data connections, and nothing else: agreed on by ALPN over TLS, and known beforehand where http
-    /// is let through. Tokens are asked for by HTTP/1.1.
-    ///
-    /// All calls share one socket, and a second one while the first is being left: the limit of connections holds, and is
-    /// hardly ever reached. The limits count requests all the same: a permit of the quota each, and a place in flight
-    /// to the end of the body. A server that leaves (GOAWAY) loses no call: what it has taken it answers, and what it has
-    /// not taken is sent again. But what breaks the socket fails all calls that are on it. One that says nothing for 20 s,
-    /// while calls wait, is given up.
-    ///
-    /// A server may take fewer calls at a time on a socket (`SETTINGS_MAX_CONCURRENT_STREAMS`; gateways take 100 to 128). Where
-    /// that is fewer than [`Limits::in_flight`], set that to as many: a call that waits for its stream looks sent from
-    /// here, and is sent up to ten seconds after its deadline.
-    #[cfg(feature = "http2")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "http2")))]
-    #[must_use]
-    pub fn http2(mut self) -> Self {
-        self.protocol = Protocol::Http2;
-        self
-    }
-
     /// Lets plain http through to hosts of this machine, for development and tests.
     #[must_use]
     pub fn loopback_http(mut self) -> Self {
@@ -355,7 +315,7 @@ impl Builder {
     /// # Errors
     /// If an address is not https (or loopback http where that is let through), if the limits
     /// leave no connection beside the token's, if a certificate, a proxy or the user agent cannot be
-    /// used, or if there are no root certificates. What `SSL_CERT_FILE` names has to be readable.
+    /// used, or if there are no root certificates.
     pub fn build(self) -> Result<Client, BuildError> {
         let base = self.base_url.0.parse::<Uri>().map_err(|error| {
             BuildError::because("the base URL is not usable: give https://host", error)
@@ -376,7 +336,7 @@ impl Builder {
         let longest_turn = limiters.longest_turn();
         let clients = match self.connector {
             Some(given) if self.tls.is_untouched() && self.proxies.is_none() => {
-                given.clients(&limiters, self.protocol)
+                given.clients(&limiters)
             }
             Some(_) => {
                 return Err(BuildError::new(
@@ -388,18 +348,11 @@ impl Builder {
                 let secure = |uri: &Uri| uri.scheme() != Some(&Scheme::HTTP);
                 let tls = self.tls.config(secure(&base_url) || secure(&token_url))?;
                 for target in [&base_url, &token_url] {
-                    let checked = self.proxies.check(target);
-                    checked
-                        .map_err(|error| BuildError::because("the proxy is not usable", error))?;
+                    let proxy = self.proxies.of(target);
+                    proxy.map_err(|error| BuildError::because("the proxy is not usable", error))?;
                 }
-                clients(&limiters, self.protocol, |limiter, protocol| {
-                    connector(
-                        limiter,
-                        protocol,
-                        self.schemes,
-                        tls.clone(),
-                        self.proxies.clone(),
-                    )
+                clients(&limiters, |limiter| {
+                    connector(limiter, self.schemes, tls.clone(), self.proxies.clone())
                 })
             }
         };
@@ -417,19 +370,16 @@ impl Builder {
             Some(deadline) => self.retry.deadline(deadline),
             None => self.retry,
         };
-        let read = ServiceBuilder::new()
-            .layer(self.guard)
-            .layer(ClassifyLayer::new())
-            .service(clients.data);
+        let wire = self.guard.layer(Track::new(clients.data));
+        let classified = ClassifyLayer::new().layer(self.compression.around(wire));
         let stack = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
             .retry(retry.replay(ReplayBytes))
             .named(self.name.clone())
-            .above(self.compression.around(read));
+            .above(classified);
         Ok(Client::new(Shared {
             stack,
             name: self.name,
             base,
-            protocol: self.protocol,
             user_agent,
             calls: Arc::default(),
             tokens,
@@ -447,9 +397,10 @@ impl Builder {
     }
 
     fn endpoint(&self) -> Result<TokenEndpoint, BuildError> {
+        let endpoint = TokenEndpoint::keycloak(&self.auth_url.0, REALM);
         match self.schemes {
-            Schemes::HttpsOnly => TokenEndpoint::keycloak(&self.auth_url.0, REALM),
-            Schemes::LoopbackHttp => TokenEndpoint::keycloak_loopback(&self.auth_url.0, REALM),
+            Schemes::HttpsOnly => endpoint.and_then(|it| Origin::from_uri(it.uri()).map(|_| it)),
+            Schemes::LoopbackHttp => endpoint,
         }
         .map_err(|error: ConfigError| {
             BuildError::because("the authentication URL is not usable", error)

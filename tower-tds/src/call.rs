@@ -4,17 +4,18 @@ use std::{
     fmt,
     future::{Future, IntoFuture},
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use http::{HeaderName, HeaderValue, Request};
 use pin_project_lite::pin_project;
-use tower::{BoxError, ServiceExt, util::Oneshot};
+use tower::BoxError;
+use tower_service::Service;
 use tower_tds_errors::{Deadline, Error, Kind};
 
-use crate::{Client, RequestBody, Response};
+use crate::{Client, RequestBody, Response, ResponseFuture};
 
-/// A call that is sent when it is awaited: [`Client::get`], [`Client::head`], [`Client::request`].
+/// A call that is sent when it is awaited: [`Client::get`], [`Client::request`].
 ///
 /// What is wrong with it is told when it is awaited, too.
 ///
@@ -42,17 +43,7 @@ pin_project! {
     /// As of [`Client`]: what was sent is seen to its end in the background.
     pub struct CallFuture {
         #[pin]
-        state: State,
-    }
-}
-
-pin_project! {
-    #[project = StateProjection]
-    enum State {
-        // ## Sent => done
-        Sent { #[pin] call: Oneshot<Client, Request<RequestBody>> },
-        // ## Refused => done
-        Refused { error: Option<Error> },
+        inner: ResponseFuture,
     }
 }
 
@@ -109,13 +100,11 @@ impl IntoFuture for Call {
     type Output = Result<Response, Error>;
     type IntoFuture = CallFuture;
 
-    fn into_future(self) -> CallFuture {
+    fn into_future(mut self) -> CallFuture {
         CallFuture {
-            state: match self.request {
-                Ok(request) => State::Sent {
-                    call: self.client.oneshot(request),
-                },
-                Err(error) => State::Refused { error: Some(error) },
+            inner: match self.request {
+                Ok(request) => self.client.call(request),
+                Err(error) => ResponseFuture::refused(error),
             },
         }
     }
@@ -144,17 +133,7 @@ impl Future for CallFuture {
     type Output = Result<Response, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
-            StateProjection::Sent { call } => {
-                let answered = ready!(call.poll(cx));
-                Poll::Ready(answered.map(Response::from))
-            }
-            // Polled after it was ready, which a future's contract leaves open.
-            StateProjection::Refused { error } => match error.take() {
-                Some(error) => Poll::Ready(Err(error)),
-                None => Poll::Pending,
-            },
-        }
+        self.project().inner.poll(cx).map_ok(Response::from)
     }
 }
 

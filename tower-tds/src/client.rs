@@ -11,26 +11,23 @@ use std::{
 };
 
 use http::{
-    HeaderValue, Method, Request, Response, Version,
+    HeaderValue, Request, Response, Version,
     header::{HOST, USER_AGENT},
 };
 use tokio::time::timeout;
 use tower_oidc_cc::{Origin, Provider, TokenSource};
 use tower_service::Service;
-use tower_tds_errors::{Classify, Error, Guard, GuardBody, Kind};
-use tower_tds_limits::{Limiter, PermitBody};
+use tower_tds_errors::{Classify, Error, Kind};
+use tower_tds_limits::Limiter;
 
 use crate::{
     BuildError, Builder, Call, RequestBody, ResponseBody, Status, TdsLayer,
     base::Base,
     calls::{Calls, UnderWay},
-    compression::Compressed,
+    compression::Decoded,
     layer::Above,
-    misdirected::Misdirected,
-    received::Received,
     request::ReplayBytes,
     trace::Name,
-    transport::Protocol,
 };
 
 /// A client of the service: always a valid token, never beyond the limits, typed errors.
@@ -69,7 +66,6 @@ pub(crate) struct Shared {
     pub(crate) stack: Stack,
     pub(crate) name: Name,
     pub(crate) base: Base,
-    pub(crate) protocol: Protocol,
     pub(crate) user_agent: HeaderValue,
     pub(crate) calls: Arc<Calls>,
     pub(crate) tokens: TokenSource,
@@ -77,10 +73,7 @@ pub(crate) struct Shared {
     pub(crate) limiter: Limiter,
 }
 
-/// Errors are read below the decoder, which has no bounds; bodies are watched there too, since
-/// what is announced is counted as it is on the wire.
-type Classified = Compressed<Guard<Classify<Misdirected>>, GuardBody<PermitBody<Received>>>;
-pub(crate) type Stack = Above<Classified, ReplayBytes>;
+pub(crate) type Stack = Above<Classify<Decoded>, ReplayBytes>;
 
 // === impl Client ===
 
@@ -141,12 +134,12 @@ impl Client {
     /// # }
     /// ```
     pub fn get(&self, target: &str) -> Call {
-        self.with(Method::GET, target)
-    }
-
-    /// Asks for the head that a [`get`](Self::get) would be answered with.
-    pub fn head(&self, target: &str) -> Call {
-        self.with(Method::HEAD, target)
+        let request = Base::parse(target).map(|uri| {
+            let mut request = Request::new(RequestBody::default());
+            *request.uri_mut() = uri;
+            request
+        });
+        Call::new(self.clone(), request)
     }
 
     /// Sends any request. Its URI is a path, which is put under the base URL, or a whole address of
@@ -163,16 +156,6 @@ impl Client {
     /// ```
     pub fn request<B: Into<RequestBody>>(&self, request: Request<B>) -> Call {
         Call::new(self.clone(), Ok(request.map(Into::into)))
-    }
-
-    fn with(&self, method: Method, target: &str) -> Call {
-        let request = Base::parse(target).map(|uri| {
-            let mut request = Request::new(RequestBody::default());
-            *request.method_mut() = method;
-            *request.uri_mut() = uri;
-            request
-        });
-        Call::new(self.clone(), request)
     }
 
     fn begin(
@@ -200,7 +183,7 @@ impl Client {
             .entry(USER_AGENT)
             .or_insert_with(|| self.shared.user_agent.clone());
         // hyper would write the same anew for each request, which takes a twentieth of a call.
-        if is_path && self.shared.protocol.has_host() {
+        if is_path {
             let host = || self.shared.base.host().clone();
             headers.entry(HOST).or_insert_with(host);
         }
@@ -252,14 +235,14 @@ impl Service<Request<RequestBody>> for Client {
     }
 
     fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
-        ResponseFuture {
-            state: match self.begin(request) {
-                Ok((request, under_way)) => State::Called {
+        match self.begin(request) {
+            Ok((request, under_way)) => ResponseFuture {
+                state: State::Called {
                     inner: Box::pin((&self.shared.stack).call(request)),
                     under_way,
                 },
-                Err(error) => State::Refused { error: Some(error) },
             },
+            Err(error) => ResponseFuture::refused(error),
         }
     }
 }
@@ -288,7 +271,7 @@ pin_project_lite::pin_project! {
     enum State {
         // ## Called => done
         Called {
-            // Boxed: it is large, and its caller moves it as often as he likes.
+            // Boxed, because the future is large and callers move it.
             inner: Pin<Box<<Stack as Service<Request<RequestBody>>>::Future>>,
             // Its drop counts, too.
             under_way: UnderWay,
@@ -299,6 +282,15 @@ pin_project_lite::pin_project! {
 }
 
 // === impl ResponseFuture ===
+
+impl ResponseFuture {
+    /// Of a call that cannot be made.
+    pub(crate) const fn refused(error: Error) -> Self {
+        Self {
+            state: State::Refused { error: Some(error) },
+        }
+    }
+}
 
 impl Future for ResponseFuture {
     type Output = Result<Response<ResponseBody>, Error>;
@@ -328,9 +320,6 @@ fn named(error: Error) -> Error {
     if error.is_unknown_issuer() {
         return error.with_advice(ROOT);
     }
-    if error.kind() == Kind::Tls && error.to_string().contains("received fatal alert: ") {
-        return error.with_advice(SHOWN);
-    }
     error
 }
 
@@ -338,8 +327,6 @@ const SHUT_DOWN: &str = "make all calls before `shutdown`, or build another clie
 
 const ROOT: &str =
     "give its CA to Builder::root_certificate, or put it into the configuration for Builder::tls";
-
-const SHOWN: &str = "the service judges certificates of clients: give one that it knows to Builder::client_certificate";
 
 impl fmt::Debug for ResponseFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,104 +1,110 @@
-//! Asking for compressed bodies, and decoding what comes.
+//! Compressed bodies: two request headers ask for them, and tower-http decodes them.
 
-mod decoded;
+#[cfg(feature = "compression")]
+mod tail;
 
 use std::pin::Pin;
 
-use http::{
-    HeaderValue, Method, Request, Response, StatusCode,
-    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, RANGE},
-};
-use http_body::Body;
-use http_body_util::Either as EitherBody;
-use tower::{
-    BoxError,
-    util::{Either, MapRequest, MapResponse},
+use http::Response;
+use hyper::body::Incoming;
+use tower::util::MapResponse;
+use tower_tds_errors::{Guard, GuardBody};
+use tower_tds_limits::{PermitBody, Track};
+#[cfg(feature = "compression")]
+use {
+    http::{
+        HeaderValue, Method, Request,
+        header::{ACCEPT_ENCODING, CONTENT_ENCODING, RANGE},
+    },
+    tower::util::MapRequest,
+    tower_http::decompression::{Decompression, DecompressionBody},
 };
 
-use self::decoded::{Coding, Decoded};
+#[cfg(feature = "compression")]
+use self::tail::Tail;
+#[cfg(feature = "compression")]
 use crate::RequestBody;
+use crate::transport::Http;
 
 /// Whether compressed bodies are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compression {
     Off,
+    #[cfg(feature = "compression")]
     On,
 }
 
-/// One type for both, so that the body's type does not depend on a setting.
-pub(crate) type Compressed<S, B> =
-    Either<MapRequest<MapResponse<S, Read<B>>, Ask>, MapResponse<S, Read<B>>>;
+/// The client whose bodies are decoded: it counts them as they are on the wire.
+pub(crate) type Wire = Guard<Track<Http>>;
+pub(crate) type WireBody = GuardBody<PermitBody<Incoming>>;
 
-/// The body of either. Boxed, since from here on a response is moved from layer to layer.
-pub(crate) type CompressedBody<B> = Pin<Box<EitherBody<Decoded<B>, B>>>;
+/// One type for both settings.
+#[cfg(feature = "compression")]
+pub(crate) type Decoded =
+    MapRequest<MapResponse<Decompression<MapResponse<Wire, Tails>>, Boxes>, Ask>;
+#[cfg(not(feature = "compression"))]
+pub(crate) type Decoded = MapResponse<Wire, Boxes>;
 
-/// What is done to a request before it is sent.
+#[cfg(feature = "compression")]
+pub(crate) type DecodedBody = DecompressionBody<Tail<WireBody>>;
+#[cfg(not(feature = "compression"))]
+pub(crate) type DecodedBody = WireBody;
+
+/// Boxed, because the body is large and each layer above moves the response.
+pub(crate) type Boxes = fn(Response<DecodedBody>) -> Response<Pin<Box<DecodedBody>>>;
+
+#[cfg(feature = "compression")]
+pub(crate) type Tails = fn(Response<WireBody>) -> Response<Tail<WireBody>>;
+
+#[cfg(feature = "compression")]
 pub(crate) type Ask = fn(Request<RequestBody>) -> Request<RequestBody>;
-
-/// What is made of a response.
-pub(crate) type Read<B> = fn(Response<B>) -> Response<CompressedBody<B>>;
 
 // === impl Compression ===
 
 impl Compression {
-    pub(crate) fn around<S, B>(self, inner: S) -> Compressed<S, B>
-    where
-        B: Body<Error: Into<BoxError>>,
-    {
-        let (ask, decode, plain): (Ask, Read<B>, Read<B>) = (ask, decode, plain);
-        match self {
-            Self::On => Either::Left(MapRequest::new(MapResponse::new(inner, decode), ask)),
-            // It asks for nothing then, and leaves alone what comes.
-            Self::Off => Either::Right(MapResponse::new(inner, plain)),
-        }
+    #[cfg(feature = "compression")]
+    pub(crate) fn around(self, wire: Wire) -> Decoded {
+        // Another crate may turn on more codings of tower-http.
+        let wire: MapResponse<_, Tails> = MapResponse::new(wire, Tail::of);
+        let http = Decompression::new(wire).no_deflate().no_zstd();
+        let (http, ask): (_, Ask) = match self {
+            Self::On => (http, ask),
+            Self::Off => (http.no_br().no_gzip(), std::convert::identity),
+        };
+        MapRequest::new(MapResponse::new(http, boxed), ask)
+    }
+
+    #[cfg(not(feature = "compression"))]
+    pub(crate) fn around(self, wire: Wire) -> Decoded {
+        MapResponse::new(wire, boxed)
     }
 }
 
-/// By the standard header, and by the contract's.
+fn boxed(response: Response<DecodedBody>) -> Response<Pin<Box<DecodedBody>>> {
+    response.map(Box::pin)
+}
+
+/// Adds the contract's header. tower-http adds the standard one.
+#[cfg(feature = "compression")]
 fn ask(mut request: Request<RequestBody>) -> Request<RequestBody> {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let headers = request.headers_mut();
-    // RFC 9110, section 14.2: a range is of the bytes as they are coded, which nobody means.
-    let is_part = headers.contains_key(RANGE);
-    let accepted = if is_part { "identity" } else { CODINGS };
-    let accepted = HeaderValue::from_static(accepted);
-    headers.entry(ACCEPT_ENCODING).or_insert(accepted);
-    if reads && !is_part {
-        // On any other method it says how the request's own body is coded.
+    if headers.contains_key(RANGE) {
+        // RFC 9110, section 14.2: a range counts coded bytes, and a part of them cannot be decoded.
+        let identity = HeaderValue::from_static("identity");
+        headers.entry(ACCEPT_ENCODING).or_insert(identity);
+    } else if reads {
+        // On other methods the header names the coding of the request's own body.
         let contract = HeaderValue::from_static(CONTRACT);
         headers.entry(CONTENT_ENCODING).or_insert(contract);
     }
     request
 }
 
-/// What has one coding that is known here is undone. A part of a coded body cannot be decoded alone: it stays as it is,
-/// and says so.
-fn decode<B>(mut response: Response<B>) -> Response<CompressedBody<B>>
-where
-    B: Body<Error: Into<BoxError>>,
-{
-    let mut codings = response.headers().get_all(CONTENT_ENCODING).iter();
-    let coding = match (codings.next(), codings.next()) {
-        (Some(one), None) => Coding::of(one.as_bytes()),
-        _ => None,
-    };
-    let Some(coding) = coding.filter(|_| response.status() != StatusCode::PARTIAL_CONTENT) else {
-        return plain(response);
-    };
-    response.headers_mut().remove(CONTENT_ENCODING);
-    response.headers_mut().remove(CONTENT_LENGTH);
-    response.map(|body| Box::pin(EitherBody::Left(Decoded::new(body, coding))))
-}
-
-fn plain<B: Body>(response: Response<B>) -> Response<CompressedBody<B>> {
-    response.map(|body| Box::pin(EitherBody::Right(body)))
-}
-
-/// What is undone here.
-const CODINGS: &str = "gzip,br";
-
 /// Contract, "Data endpoints": the optional request header, word for word.
+#[cfg(feature = "compression")]
 const CONTRACT: &str = "br,gzip";
 
 #[cfg(test)]
+#[cfg(feature = "compression")]
 mod tests;

@@ -28,11 +28,10 @@ use crate::{
 /// Its future has to be `Unpin`, as hyper's is, because a call that nobody waits for any more is moved to a task:
 /// otherwise put `.map_future(Box::pin)` between the two.
 ///
-/// Nothing is sent after a deadline, and a call whose caller goes is seen to its end, as far as the client says where it
-/// is: hyper-util's does, through the connection limit, and so does `Reqwest` of this crate. Over tonic's channel, which
-/// connects in a task of its own, a request whose connection comes late may be sent up to ten seconds after its
-/// deadline, but not after the channel's own `Endpoint::connect_timeout`: set one. Over hyper-util's `client::pool` the
-/// call that has made a connection is dropped with its caller.
+/// Nothing is sent after a deadline, and a cancelled call that was sent runs to its end, as far as the client shows
+/// whether the request was sent. hyper-util's client for HTTP/1 does, through the connection limit. Over a client that
+/// connects in a task of its own, such as reqwest, tonic's channel or any HTTP/2 client, a request whose connection comes
+/// late may be sent up to ten seconds after its deadline: give such a client a connect timeout.
 ///
 /// Token requests count at the service as well: build the [`TokenSource`] over a client behind
 /// [`Limiter::first_in_line`].

@@ -1,7 +1,7 @@
 //! Token, limits and errors for a public transport data service, over hyper and rustls.
 //!
 //! ```text
-//! request -> Retry -> Token -> Detach, RequestLimit -> decoder -> Guard, Classify -> hyper client
+//! request -> Retry -> Token -> Detach, RequestLimit -> Classify -> Decompression -> Guard -> hyper client
 //!         -> TLS -> ConnectionLimit -> TCP
 //! ```
 //!
@@ -64,14 +64,10 @@
 //! |---|---|---|
 //! | `ring` | yes | ring does the cryptography of TLS |
 //! | `aws-lc-rs` | no | aws-lc does it; it needs a C compiler |
-//! | `platform-verifier` | no | `Builder::platform_verifier`: the platform judges certificates |
-//! | `http2` | no | `Builder::http2`: data connections speak HTTP/2 |
+//! | `compression` | no | `Builder::compression`: bodies may come by br and gzip |
 //! | `json` | no | [`Response::json`] |
 //! | `serde` | no | [`Status`] can be serialized |
 //! | `metrics` | no | calls, attempts and waits are counted for the `metrics` facade, and `Status::record` sets the rest |
-//! | `traceparent` | no | each attempt names its span to the service, for a program that has `tracing-opentelemetry`: see [`Traced`] |
-//! | `reqwest` | no | `Reqwest`: reqwest's client under the layers |
-//! | `claims` | no | the error of a missing role names the realm roles that the token does carry (read, **not verified**): [`Error::realm_roles`] |
 //!
 //! The rest is the whole. [`TdsLayer`] is the same around any other client, in one line, and [`layers`] has
 //! the parts for another order.
@@ -80,6 +76,8 @@
 //! - A mode without certificate checks.
 //! - Knowing the service's data: paths, queries and payloads are the caller's.
 //! - Reading the environment's proxies unasked: see [`Builder::proxy`] and [`Builder::env_proxies`].
+//! - HTTP/2, reqwest and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each.
+//! - Another connection after a 421: it is retried as any other answer that may pass.
 
 mod base;
 mod body;
@@ -94,12 +92,8 @@ pub mod layers;
 mod limiters;
 #[cfg(feature = "metrics")]
 mod metrics;
-mod misdirected;
 mod proxy;
-mod received;
 mod request;
-#[cfg(feature = "reqwest")]
-mod reqwest;
 mod response;
 mod status;
 mod tls;
@@ -124,10 +118,6 @@ pub use self::{
     status::Status,
     trace::{Traced, TracedFuture},
 };
-
-#[cfg(feature = "reqwest")]
-#[cfg_attr(docsrs, doc(cfg(feature = "reqwest")))]
-pub use self::reqwest::{Reqwest, ReqwestFuture};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

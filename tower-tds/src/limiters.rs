@@ -1,9 +1,9 @@
 //! The limiters of one address: the limits divided between data and token calls.
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
-use std::{future::poll_fn, num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, time::Duration};
 
-use tower_tds_errors::waits_to_send;
-use tower_tds_limits::{AskLease, LeaseFuture, Leases, Limiter, Limits, Quota};
+use tower_tds_limits::{Limiter, Limits, Quota};
 
 use crate::BuildError;
 
@@ -28,10 +28,6 @@ use crate::BuildError;
 #[derive(Debug, Clone)]
 pub struct SharedLimits(Option<Limiters>);
 
-/// Leases whose waits a retry hears of.
-#[derive(Debug)]
-struct Told<L>(L);
-
 /// How the connections are divided.
 #[derive(Debug, Clone)]
 pub(crate) struct Limiters {
@@ -47,17 +43,7 @@ impl SharedLimits {
     /// [`Builder::build`](crate::Builder::build).
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self(Limiters::new(limits, Limiter::new))
-    }
-
-    /// Within these limits, together with the other processes that get their leases of the quota there: a
-    /// `Fleet` of the crate `tower-tds-fleet`. The connections are this process's own: divide what the
-    /// address may have.
-    #[must_use]
-    pub fn leased(limits: Limits, leases: impl Leases) -> Self {
-        Self(Limiters::new(limits, |limits| {
-            Limiter::leased(limits, Told(leases))
-        }))
+        Self(Limiters::new(limits))
     }
 
     /// Each client has a credential of its own.
@@ -81,21 +67,6 @@ impl From<&Self> for SharedLimits {
     }
 }
 
-// === impl Told ===
-
-impl<L: Leases> Leases for Told<L> {
-    fn lease(&self, ask: AskLease) -> LeaseFuture {
-        let mut lease = self.0.lease(ask);
-        Box::pin(poll_fn(move |cx| {
-            let polled = lease.as_mut().poll(cx);
-            if polled.is_pending() {
-                waits_to_send();
-            }
-            polled
-        }))
-    }
-}
-
 // === impl Limiters ===
 
 impl Limiters {
@@ -103,7 +74,7 @@ impl Limiters {
     /// sockets are the token's, and the data calls have the others. With a second one a socket
     /// whose server has fallen silent, and which counts until it is surely closed, keeps no token
     /// call waiting.
-    fn new(limits: Limits, limiter: impl FnOnce(Limits) -> Limiter) -> Option<Self> {
+    fn new(limits: Limits) -> Option<Self> {
         let most = limits.connections;
         let tokens = if most < TWO_FROM {
             NonZeroU32::MIN
@@ -114,7 +85,7 @@ impl Limiters {
         // Beyond its sockets a call would be let in to wait for one, and that by its timeouts.
         let in_flight = limits.in_flight.min(data);
         Some(Self {
-            data: limiter(limits.connections(data).in_flight(in_flight)),
+            data: Limiter::new(limits.connections(data).in_flight(in_flight)),
             token_sockets: Limiter::new(Limits::default().connections(tokens)),
         })
     }

@@ -79,7 +79,7 @@ impl Status {
     /// | `tds_permits_live`, `tds_permits_quota` | gauge | | granted and not yet back, of how many |
     /// | `tds_in_flight` | gauge | | from the grant to the end of the body |
     /// | `tds_sockets`, `tds_sockets_most` | gauge | | open, and how many there may be |
-    /// | `tds_wait_seconds` | histogram | `cause` | waits of calls for a token, a permit, a pause, a socket or a lease that are over, whether it came or was given up |
+    /// | `tds_wait_seconds` | histogram | `cause` | waits of calls for a token, a permit, a pause or a socket that are over, whether it came or was given up |
     /// | `tds_granted_total` | counter | | requests granted |
     /// | `tds_certificate` | gauge | | the most that can have been counted in any interval of the first quota |
     /// | `tds_rung` | gauge | | 0: as set; 1: stricter rules; 2: one at a time; 3: slower still |
@@ -95,7 +95,6 @@ impl Status {
         let labels = || labels(self.name(), None);
         let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
         #[expect(
-            clippy::as_conversions,
             clippy::cast_precision_loss,
             reason = "a count that a gauge rounds is beyond any of these"
         )]

@@ -1,4 +1,4 @@
-//! Through a proxy's tunnel (RFC 9110, section 9.3.6), or straight there.
+//! Connections through a proxy's tunnel (RFC 9110, section 9.3.6), or without one.
 
 use std::{
     fmt,
@@ -13,11 +13,14 @@ use http::{
     uri::{Authority, Scheme},
 };
 use hyper::rt::{Read, Write};
-use hyper_util::client::{legacy::connect::proxy::Tunnel, proxy::matcher::Matcher};
+use hyper_util::client::{
+    legacy::connect::proxy::Tunnel,
+    proxy::matcher::{Intercept, Matcher},
+};
 use tower::{BoxError, Layer};
 use tower_service::Service;
 
-/// Which proxies there are.
+/// The proxies of a client.
 #[derive(Clone, Default)]
 pub(crate) enum Proxies {
     #[default]
@@ -26,8 +29,6 @@ pub(crate) enum Proxies {
     One(Arc<Matcher>),
     /// Those of the environment.
     Named(Arc<Matcher>),
-    /// Set twice, so that one would be ignored.
-    Twice,
 }
 
 /// A connector whose connections lead through proxies.
@@ -50,66 +51,35 @@ impl Proxies {
         Self::Named(Arc::new(Matcher::from_env()))
     }
 
-    /// This setting after another.
-    pub(crate) fn or(self, before: &Self) -> Self {
-        if before.is_none() { self } else { Self::Twice }
-    }
-
-    /// The proxy for `target`, if there is one, and what it is shown.
-    fn of(&self, target: &Uri) -> Result<Option<Tunnelled>, BoxError> {
+    /// The proxy for `target`, if there is one.
+    pub(crate) fn of(&self, target: &Uri) -> Result<Option<Intercept>, BoxError> {
         // Plain http is for this machine alone, and a proxy leads away from it.
         if target.scheme() == Some(&Scheme::HTTP) {
             return Ok(None);
         }
         let proxy = match self {
-            Self::None | Self::Twice => return Ok(None),
-            // What cannot be read as an address would be no proxy at all.
+            Self::None => None,
+            // The matcher has no proxy at all if it cannot read the address.
             Self::One(all) => Some(all.intercept(target).ok_or(UNUSABLE)?),
             Self::Named(some) => some.intercept(target),
         };
         let Some(proxy) = proxy else {
             return Ok(None);
         };
-        // A port that is none would be 80, and be shown the credentials.
+        // The connector would take a port that cannot be read for 80, and send the credentials there in clear. It
+        // would do the same for a proxy that expects TLS.
         let has_port = |address: &Authority| address.as_str() != address.host();
         let is_broken =
             proxy.uri().port_u16().is_none() && proxy.uri().authority().is_some_and(has_port);
         if is_broken || proxy.uri().scheme() != Some(&Scheme::HTTP) {
             return Err(UNUSABLE.into());
         }
-        Ok(Some(Tunnelled {
-            proxy: proxy.uri().clone(),
-            shown: proxy.basic_auth().cloned(),
-        }))
+        Ok(Some(proxy))
     }
 
     /// Whether nothing was set.
     pub(crate) const fn is_none(&self) -> bool {
         matches!(self, Self::None)
-    }
-
-    /// Whether what was set can be used for `target`.
-    pub(crate) fn check(&self, target: &Uri) -> Result<(), BoxError> {
-        match self {
-            Self::One(_) if target.scheme() == Some(&Scheme::HTTP) => return Err(LEADS_AWAY.into()),
-            // hyper-util reads no proxies there: a request's header could name one (httpoxy).
-            Self::Named(_) if std::env::var_os("REQUEST_METHOD").is_some() => {
-                return Err(IN_CGI.into());
-            }
-            Self::Named(_) => NAMES.into_iter().try_for_each(|name| {
-                // What cannot be read would be no proxy at all, and is not shown: it may have a password.
-                match std::env::var(name) {
-                    Ok(url) if !url.is_empty() && !is_readable(&url) => {
-                        Err(format!("{name} cannot be read: {UNUSABLE}"))
-                    }
-                    Err(std::env::VarError::NotUnicode(_)) => Err(format!("{name} is not text")),
-                    Ok(_) | Err(std::env::VarError::NotPresent) => Ok(()),
-                }
-            })?,
-            Self::Twice => return Err(TWICE.into()),
-            Self::None | Self::One(_) => {}
-        }
-        self.of(target).map(drop)
     }
 }
 
@@ -131,15 +101,8 @@ impl fmt::Debug for Proxies {
             Self::None => "None",
             Self::One(_) => "One",
             Self::Named(_) => "Named",
-            Self::Twice => "Twice",
         })
     }
-}
-
-/// A proxy, and the credentials that it is shown.
-struct Tunnelled {
-    proxy: Uri,
-    shown: Option<http::HeaderValue>,
 }
 
 // === impl Proxied ===
@@ -163,13 +126,13 @@ where
                 let connecting = self.inner.call(target);
                 Box::pin(async move { connecting.await.map_err(Into::into) })
             }
-            Ok(Some(Tunnelled { proxy, shown })) => {
-                // The one that is ready goes, and another is made ready for whoever comes next.
+            Ok(Some(proxy)) => {
+                // The service that is ready makes this connection, and its clone the next one.
                 let another = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, another);
-                let mut tunnel = Tunnel::new(proxy, ready);
-                if let Some(shown) = shown {
-                    tunnel = tunnel.with_auth(shown);
+                let mut tunnel = Tunnel::new(proxy.uri().clone(), ready);
+                if let Some(credentials) = proxy.basic_auth() {
+                    tunnel = tunnel.with_auth(credentials.clone());
                 }
                 let connecting = tunnel.call(target);
                 Box::pin(async move { connecting.await.map_err(Into::into) })
@@ -186,27 +149,6 @@ impl<C> fmt::Debug for Proxied<C> {
 }
 
 const UNUSABLE: &str = "write it as http://host:port; what it tunnels is encrypted all the same";
-
-const TWICE: &str =
-    "it is set twice, and one of the two would be ignored: give the one that is meant";
-
-const LEADS_AWAY: &str =
-    "plain http is for this machine alone, and a proxy leads away from it: leave one of them out";
-
-const IN_CGI: &str = "the environment's proxies are not read in a CGI program, which REQUEST_METHOD tells: give one by \
-     Builder::proxy";
-
-/// Of an encrypted address, as curl reads them.
-const NAMES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
-
-fn is_readable(url: &str) -> bool {
-    let target = Uri::from_static("https://example.org");
-    Matcher::builder()
-        .all(url)
-        .build()
-        .intercept(&target)
-        .is_some()
-}
 
 #[cfg(test)]
 mod tests;

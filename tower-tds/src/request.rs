@@ -8,15 +8,14 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use tower::BoxError;
 use tower_tds_errors::Replay;
 
 /// The body of a request.
 ///
-/// Bytes of any kind can be sent again by a retry: `()`, `&str`, `String`, `Bytes`, `Vec<u8>`, `Full` and `Empty`
-/// become one by `into`. A [stream](Self::stream) goes once, and the error of a call that could have been
-/// retried says so.
+/// A retry can send bytes again: `()`, `&str`, `String`, `Bytes` and `Vec<u8>` convert into a body. A
+/// [stream](Self::stream) is sent once, and the error of a call that could have been retried says so.
 ///
 /// # Examples
 /// ```
@@ -66,21 +65,9 @@ impl Default for RequestBody {
     }
 }
 
-impl From<Full<Bytes>> for RequestBody {
-    fn from(body: Full<Bytes>) -> Self {
-        Self(Inner::Bytes(body))
-    }
-}
-
 impl From<Bytes> for RequestBody {
     fn from(bytes: Bytes) -> Self {
-        Full::new(bytes).into()
-    }
-}
-
-impl From<Empty<Bytes>> for RequestBody {
-    fn from(_: Empty<Bytes>) -> Self {
-        Self::default()
+        Self(Inner::Bytes(Full::new(bytes)))
     }
 }
 

@@ -1,8 +1,5 @@
 //! A span for each call, and one in it for each attempt, by the names that OpenTelemetry has for HTTP clients.
 
-#[cfg(feature = "traceparent")]
-mod parent;
-
 use std::{
     fmt,
     future::Future,
@@ -38,11 +35,6 @@ use crate::metrics::Begun;
 ///
 /// `url.path` is the path as it was sent: where one has a secret in it, a key or a signed link, say, filter the field, or
 /// the spans. The texts of [`Error`] replace such segments.
-///
-/// With the feature `traceparent` each attempt has the header of that name (W3C Trace Context), and `tracestate` where
-/// there is one: of its own span, or of the one around it where spans of this crate are filtered out. A request that
-/// brings its own `traceparent` goes out as it is. The trace is asked of `tracing-opentelemetry`, which has to be of the
-/// version that the program's subscriber is of: Cargo does not say so, and no header is set if it is another.
 #[derive(Debug)]
 pub struct Traced<S, E = Error> {
     inner: S,
@@ -127,11 +119,7 @@ impl<S, E> Traced<S, E> {
 
     /// Begins the span of a request.
     #[inline]
-    #[cfg_attr(
-        not(feature = "traceparent"),
-        expect(clippy::needless_pass_by_ref_mut, reason = "it gets no header")
-    )]
-    fn watch<B>(&self, request: &mut Request<B>) -> Watch {
+    fn watch<B>(&self, request: &Request<B>) -> Watch {
         let span = match self.of {
             Of::Calls => tracing::info_span!(
                 "tds.call",
@@ -153,7 +141,6 @@ impl<S, E> Traced<S, E> {
                 tds.waited.silence = Empty,
                 tds.waited.pause = Empty,
                 tds.waited.connection = Empty,
-                tds.waited.lease = Empty,
             ),
             Of::Attempts => tracing::info_span!(
                 "tds.attempt",
@@ -167,10 +154,6 @@ impl<S, E> Traced<S, E> {
                 error.type = Empty,
             ),
         };
-        #[cfg(feature = "traceparent")]
-        if self.of == Of::Attempts {
-            span.in_scope(|| parent::name_in(request.headers_mut()));
-        }
         Watch {
             span,
             of: self.of,
@@ -207,8 +190,8 @@ where
     }
 
     #[inline]
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let watch = self.watch(&mut request);
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let watch = self.watch(&request);
         TracedFuture {
             inner: Some({
                 // What is done in `call` itself belongs to it, too.
@@ -237,8 +220,8 @@ where
     }
 
     #[inline]
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let watch = self.watch(&mut request);
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let watch = self.watch(&request);
         TracedFuture {
             inner: Some({
                 let _entered = watch.span.enter();
@@ -314,7 +297,7 @@ impl Watch {
         for (cause, waited) in token.into_iter().chain(heard) {
             self.begun.waited(cause, waited);
             match self.waited.iter_mut().find(|(before, _)| *before == cause) {
-                Some((_, before)) => *before = before.saturating_add(waited),
+                Some((_, before)) => *before += waited,
                 None => self.waited.push((cause, waited)),
             }
         }

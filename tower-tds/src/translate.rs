@@ -21,10 +21,6 @@ use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
 /// # Examples
 /// See [`layers`](crate::layers).
 #[derive(Debug, Clone, Copy)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "it is a value without a setting, written as it is named"
-)]
 pub struct ReadError;
 
 type LimitsError = tower_tds_limits::Error<Error>;
@@ -47,8 +43,7 @@ impl<B> Feedback<Response<B>, Error> for ReadError {
                 Some(_) | None => Outcome::Answered,
             },
             Sent::Never => Outcome::Unsent,
-            // What is not known may still be counted, for a shorter time if the server closed the connection.
-            Sent::Unknown | _ if Outcome::of_error(error) == Outcome::Closed => Outcome::Closed,
+            // What is not known may still be counted.
             Sent::Unknown | _ => Outcome::Lost,
         }
     }
@@ -79,8 +74,7 @@ impl<B> Judge<Response<B>, LimitsError> for ReadError {
     }
 
     /// A token that was refused and stays would be sent again by a retry: unless it is its deadline that
-    /// waits for no other, which ends the call anyhow. One that lacks a role is named by those that it
-    /// has, where the feature `claims` reads them.
+    /// waits for no other, which ends the call anyhow.
     fn annotate(&self, outcome: Result<&mut Response<B>, &mut LimitsError>, finding: Rejection) {
         let Err(LimitsError::Inner(error)) = outcome else {
             return;
@@ -91,10 +85,6 @@ impl<B> Judge<Response<B>, LimitsError> for ReadError {
         );
         if refused && !finding.is_replaced() && may_hold() {
             error.forbid_retry();
-        }
-        #[cfg(feature = "claims")]
-        if let Some(roles) = finding.realm_roles() {
-            error.set_realm_roles(roles);
         }
     }
 
@@ -164,10 +154,7 @@ fn kept_back(error: &Error) -> Option<LimitError> {
 
 fn from_limits(error: LimitError) -> Error {
     let wait = error.retry_after();
-    let kind = if error.was_sent() {
-        // It was ended here, and may have been carried out.
-        Kind::Reset
-    } else if !(error.is_rejected() && error.cause() == WaitCause::Pause) {
+    let kind = if !(error.is_rejected() && error.cause() == WaitCause::Pause) {
         Kind::LimitTimeout
     } else if wait > Some(SHORT_QUOTA) {
         Kind::QuotaExhausted

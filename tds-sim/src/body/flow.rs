@@ -1,7 +1,8 @@
 //! A body that takes its time and may break.
 
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions)]
+
 use std::{
-    fmt,
     future::Future as _,
     pin::Pin,
     sync::Arc,
@@ -13,14 +14,14 @@ use bytes::Bytes;
 use tokio::time::Sleep;
 
 use crate::{
-    body::{Pieces, progress::Progress},
-    error::Error,
+    body::source::{PIECE, Pieces},
+    error::{Error, Kind},
     fault::{BodyFault, BodyFaults},
     socket::Socket,
 };
 
 /// Pieces with pauses between them, and at most one fault.
-pub(crate) struct Flow {
+pub(super) struct Flow {
     pieces: Pieces,
     progress: Progress,
     faults: BodyFaults,
@@ -33,20 +34,28 @@ enum State {
     Before,
     /// In the pause before a piece.
     Pausing(Pin<Box<Sleep>>),
-    /// Nothing is in the way of the next piece.
-    Due,
     /// The bytes before a reset or a cut are on their way.
     Breaking(Pin<Box<Sleep>>, BodyFault),
-    /// Everything has come.
+    /// All bytes have been returned.
     Ended,
-    /// It has been broken off.
+    /// A fault has ended the body.
     Broken,
+}
+
+/// How much has been sent, and when the next piece is due: arithmetic on `now`.
+struct Progress {
+    /// The length in the head, if there is one.
+    length: Option<u64>,
+    /// Bytes a second.
+    rate: Option<u64>,
+    started: Duration,
+    sent: u64,
 }
 
 // === impl Flow ===
 
 impl Flow {
-    pub(crate) fn new(
+    pub(super) fn new(
         pieces: Pieces,
         length: Option<u64>,
         rate: Option<u64>,
@@ -60,66 +69,47 @@ impl Flow {
         };
         Self {
             pieces,
-            progress: Progress::new(length, rate, faults.clock.now()),
+            progress: Progress {
+                length,
+                rate,
+                started: faults.clock.now(),
+                sent: 0,
+            },
             faults,
             socket,
             state,
         }
     }
 
-    /// Nothing more will come, and nothing has gone wrong.
-    pub(crate) fn is_at_end(&self) -> bool {
+    /// Whether all bytes have been returned and nothing has gone wrong.
+    pub(super) fn is_at_end(&self) -> bool {
         matches!(self.state, State::Ended)
     }
 
-    pub(crate) fn poll_piece(
+    pub(super) fn poll_piece(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, Error>>> {
         let this = &mut *self;
         loop {
             match &mut this.state {
-                // ## Before => (Breaking | Pausing | Due)
+                // ## Before => (Breaking | Pausing | Before | Ended | Broken)
                 State::Before => match this.due_fault() {
                     Some(fault @ (BodyFault::Reset | BodyFault::Truncate)) => {
                         this.state = State::Breaking(pause(FLUSH), fault);
                     }
                     fault => {
                         let wait = this.pause_before(fault);
-                        this.state = if wait.is_zero() {
-                            State::Due
-                        } else {
-                            State::Pausing(pause(wait))
-                        };
+                        if wait.is_zero() {
+                            return Poll::Ready(this.piece());
+                        }
+                        this.state = State::Pausing(pause(wait));
                     }
                 },
-                // ## Pausing => Due
+                // ## Pausing => (Before | Ended | Broken)
                 State::Pausing(sleep) => {
                     ready!(sleep.as_mut().poll(cx));
-                    this.state = State::Due;
-                }
-                // ## Due => (Before | Ended | Broken)
-                State::Due => {
-                    let most = this.most();
-                    return Poll::Ready(match ready!(this.pieces.poll_next(most, cx)) {
-                        Some(Ok(piece)) => {
-                            this.progress.add(&piece);
-                            this.state = if this.progress.is_complete() {
-                                State::Ended
-                            } else {
-                                State::Before
-                            };
-                            Some(Ok(piece))
-                        }
-                        Some(Err(error)) => {
-                            this.state = State::Broken;
-                            Some(Err(Error::body(error)))
-                        }
-                        None => {
-                            this.state = State::Ended;
-                            None
-                        }
-                    });
+                    return Poll::Ready(this.piece());
                 }
                 // ## Breaking => Broken
                 State::Breaking(sleep, fault) => {
@@ -133,16 +123,42 @@ impl Flow {
         }
     }
 
-    /// Ends the body before its end; with an error, unless the head has said the length, by which
-    /// hyper sees for itself that the body is short.
+    /// Reads the next piece, whose time has come.
+    fn piece(&mut self) -> Option<Result<Bytes, Error>> {
+        match self.pieces.next(self.most()) {
+            Ok(Some(piece)) => {
+                self.progress.add(&piece);
+                self.state = if self.progress.is_complete() {
+                    State::Ended
+                } else {
+                    State::Before
+                };
+                Some(Ok(piece))
+            }
+            Ok(None) => {
+                self.state = State::Ended;
+                None
+            }
+            Err(error) => {
+                self.state = State::Broken;
+                Some(Err(Error::failed("cannot encode a body", error)))
+            }
+        }
+    }
+
+    /// Ends the body before its end. It is an error, unless the head has the length, by which
+    /// hyper detects that the body is short.
     fn break_off(&self, fault: BodyFault) -> Option<Error> {
         if fault == BodyFault::Reset {
             if let Some(socket) = &self.socket {
                 socket.reset();
             }
-            return Some(Error::reset());
+            return Some(Error::from(Kind::Reset));
         }
-        self.progress.length().is_none().then(Error::closed)
+        self.progress
+            .length
+            .is_none()
+            .then(|| Error::from(Kind::Closed))
     }
 
     /// The fault to strike before the next piece. Those that strike halfway strike once.
@@ -150,7 +166,7 @@ impl Flow {
         let fault = self.faults.fault?;
         match fault {
             BodyFault::Reset | BodyFault::Truncate | BodyFault::Stall(_) => {
-                if !self.progress.is_halfway() {
+                if self.progress.to_halfway() > 0 {
                     return None;
                 }
                 self.faults.fault = None;
@@ -185,16 +201,58 @@ impl Flow {
     }
 }
 
-impl fmt::Debug for Flow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flow")
-            .field("progress", &self.progress)
-            .finish_non_exhaustive()
+fn pause(wait: Duration) -> Pin<Box<Sleep>> {
+    Box::pin(tokio::time::sleep(wait))
+}
+
+// === impl Progress ===
+
+impl Progress {
+    fn add(&mut self, piece: &[u8]) {
+        self.sent = self.sent.saturating_add(count(piece.len()));
+    }
+
+    /// Whether the length in the head has been sent.
+    fn is_complete(&self) -> bool {
+        self.length.is_some_and(|length| self.sent >= length)
+    }
+
+    /// The bytes to half of the length, or to the first byte where no length is known.
+    fn to_halfway(&self) -> u64 {
+        let halfway = self.length.map_or(1, |length| length.div_ceil(2)).max(1);
+        halfway.saturating_sub(self.sent)
+    }
+
+    /// The most bytes of a piece at this rate, and no more than `bound`.
+    fn piece(&self, bound: u64) -> usize {
+        let at_rate = self
+            .rate
+            .map_or(u64::MAX, |rate| rate.div_ceil(PIECES_A_SECOND));
+        usize::try_from(at_rate.min(bound))
+            .unwrap_or(PIECE)
+            .clamp(1, PIECE)
+    }
+
+    /// When the next piece, of `most` bytes, is due at this rate: when the time for it and all
+    /// before it has passed, so that the last byte is due after length / rate.
+    fn due(&self, most: usize) -> Duration {
+        let Some(rate) = self.rate else {
+            return Duration::ZERO;
+        };
+        let end = self
+            .sent
+            .saturating_add(count(most))
+            .min(self.length.unwrap_or(u64::MAX));
+        let nanos = u128::from(end)
+            .saturating_mul(1_000_000_000)
+            .checked_div(rate.into());
+        let nanos = u64::try_from(nanos.unwrap_or(0)).unwrap_or(u64::MAX);
+        self.started.saturating_add(Duration::from_nanos(nanos))
     }
 }
 
-fn pause(wait: Duration) -> Pin<Box<Sleep>> {
-    Box::pin(tokio::time::sleep(wait))
+fn count(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
 }
 
 /// How long a reset or a cut waits for the bytes before it: either throws away what is unsent.
@@ -202,3 +260,6 @@ const FLUSH: Duration = Duration::from_millis(20);
 
 /// The pause between the pieces of an endless body, 1.6 MB/s: it floods the client, not the host.
 const FLOOD: Duration = Duration::from_millis(10);
+
+/// Into how many pieces a second a paced body is cut, if they are not limited by [`PIECE`].
+const PIECES_A_SECOND: u64 = 20;

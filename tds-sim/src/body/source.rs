@@ -1,13 +1,12 @@
-//! Sources of a body's bytes, before any encoding.
+//! The bytes of a body as they go to the wire: made, encoded, and cut into pieces.
 
-use std::{
-    io::{self, Write as _},
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::io::{self, Read, Write as _};
 
 use bytes::{Buf as _, Bytes};
-use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
+use http::{
+    HeaderMap, HeaderValue,
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING},
+};
 
 /// Bytes at hand, or numbered lines made as they are read: a big body costs no memory.
 #[derive(Debug)]
@@ -18,13 +17,23 @@ pub(crate) struct Source {
     line: u64,
 }
 
+/// A coding of the contract's request header `Content-Encoding: br,gzip`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Coding {
+    Brotli,
+    Gzip,
+}
+
+/// A source behind its coding, read in pieces of at most [`PIECE`] bytes.
+pub(super) struct Pieces(Box<dyn Read + Send>);
+
 // === impl Source ===
 
 impl Source {
     /// These bytes.
-    pub(crate) fn bytes(bytes: Bytes) -> Self {
+    pub(crate) fn bytes(bytes: impl Into<Bytes>) -> Self {
         Self {
-            block: bytes,
+            block: bytes.into(),
             left: 0,
             line: 0,
         }
@@ -39,6 +48,16 @@ impl Source {
         }
     }
 
+    /// How many bytes are left.
+    pub(super) fn length(&self) -> u64 {
+        self.left.saturating_add(self.block.len() as u64)
+    }
+
+    /// All bytes, unless some are still to be made.
+    pub(super) fn at_hand(&self) -> Option<Bytes> {
+        (self.left == 0).then(|| self.block.clone())
+    }
+
     fn refill(&mut self) {
         if !self.block.is_empty() || self.left == 0 {
             return;
@@ -47,43 +66,114 @@ impl Source {
         while block.len() < BLOCK {
             // Writing to memory does not fail.
             drop(writeln!(block, "{:012},on time,2026-11-21", self.line));
-            self.line = self.line.saturating_add(1);
+            self.line += 1;
         }
-        block.truncate(usize::try_from(self.left).unwrap_or(usize::MAX).min(BLOCK));
-        let made = u64::try_from(block.len()).unwrap_or(u64::MAX);
-        self.left = self.left.saturating_sub(made);
+        block.truncate(usize::try_from(self.left).unwrap_or(BLOCK).min(BLOCK));
+        self.left -= block.len() as u64;
         self.block = block.into();
     }
 }
 
-impl AsyncBufRead for Source {
-    fn poll_fill_buf(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
-        let this = self.get_mut();
-        this.refill();
-        Poll::Ready(Ok(&this.block))
-    }
-
-    fn consume(mut self: Pin<&mut Self>, amount: usize) {
-        self.block.advance(amount);
-    }
-}
-
-impl AsyncRead for Source {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+impl Read for Source {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.refill();
-        let most = self.block.len().min(buf.remaining());
-        let part = self.block.split_to(most);
-        buf.put_slice(&part);
-        Poll::Ready(Ok(()))
+        let most = self.block.len().min(buf.len());
+        self.block
+            .copy_to_slice(buf.get_mut(..most).unwrap_or_default());
+        Ok(most)
     }
 }
+
+// === impl Coding ===
+
+impl Coding {
+    /// The coding a request asks for: in the contract's own header, or in the standard one.
+    ///
+    /// Brotli is preferred, whatever the order or the weights, but for a weight of zero.
+    pub(crate) fn asked_by(headers: &HeaderMap) -> Option<Self> {
+        let asked = |coding: &str| {
+            [CONTENT_ENCODING, ACCEPT_ENCODING]
+                .iter()
+                .flat_map(|name| headers.get_all(name))
+                .filter_map(|value| value.to_str().ok())
+                .flat_map(|value| value.split(','))
+                .any(|item| names(item, coding))
+        };
+        if !cfg!(feature = "coding") {
+            None
+        } else if asked("br") {
+            Some(Self::Brotli)
+        } else {
+            asked("gzip").then_some(Self::Gzip)
+        }
+    }
+
+    /// The value of the answer's `Content-Encoding`.
+    pub(super) const fn value(self) -> HeaderValue {
+        match self {
+            Self::Brotli => HeaderValue::from_static("br"),
+            Self::Gzip => HeaderValue::from_static("gzip"),
+        }
+    }
+
+    /// Encodes `source` as it is read, in bounded memory.
+    ///
+    /// The fastest levels: the answer's transfer is simulated, not the gateway's effort.
+    #[cfg(feature = "coding")]
+    fn encode(self, source: Source) -> Box<dyn Read + Send> {
+        match self {
+            Self::Brotli => Box::new(brotli::CompressorReader::new(source, BLOCK, 0, 20)),
+            Self::Gzip => Box::new(flate2::read::GzEncoder::new(
+                source,
+                flate2::Compression::fast(),
+            )),
+        }
+    }
+
+    #[cfg(not(feature = "coding"))]
+    fn encode(self, source: Source) -> Box<dyn Read + Send> {
+        Box::new(source)
+    }
+}
+
+/// Whether `item` of a list, such as `gzip;q=0.5`, asks for `coding`.
+fn names(item: &str, coding: &str) -> bool {
+    let (name, weight) = item.split_once(';').unwrap_or((item, ""));
+    let refused = weight
+        .trim()
+        .strip_prefix("q=")
+        .and_then(|weight| weight.trim().parse::<f32>().ok())
+        .is_some_and(|weight| weight <= 0.0);
+    name.trim().eq_ignore_ascii_case(coding) && !refused
+}
+
+// === impl Pieces ===
+
+impl Pieces {
+    pub(super) fn of(source: Source, coding: Option<Coding>) -> Self {
+        Self(match coding {
+            Some(coding) => coding.encode(source),
+            None => Box::new(source),
+        })
+    }
+
+    /// The next piece, of at most `most` bytes; none at the end.
+    pub(super) fn next(&mut self, most: usize) -> io::Result<Option<Bytes>> {
+        let mut piece = vec![0; most.clamp(1, PIECE)];
+        let filled = self.0.read(&mut piece)?;
+        piece.truncate(filled);
+        Ok(Some(piece.into()).filter(|piece: &Bytes| !piece.is_empty()))
+    }
+}
+
+/// The size of a piece.
+pub(super) const PIECE: usize = 16 * 1024;
 
 /// The length of a line: its number, two fields and a line feed.
 const LINE: usize = 32;
 
 /// How many bytes are made at a time.
 const BLOCK: usize = 512 * LINE;
+
+#[cfg(test)]
+mod tests;

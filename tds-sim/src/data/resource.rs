@@ -6,99 +6,99 @@ use http::{
 };
 
 use crate::{
-    body::Content,
+    body::{Coding, Content, Source},
     config::{Config, Framing},
-    encoding::Coding,
 };
 
-/// A data endpoint with what its query asks for.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Resource {
+/// A data endpoint, with the query.
+#[derive(Debug)]
+pub(super) struct Resource<'a> {
+    group: Group,
+    name: &'a str,
+    query: &'a str,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Group {
     /// `/v1/live/{name}`: a small JSON object.
-    Live { name: String },
+    Live,
     /// `/v1/history/{name}`: lines of text, as many bytes as asked for.
-    History {
-        bytes: Option<u64>,
-        rate: Option<u64>,
-        framing: Option<Framing>,
-    },
+    History,
 }
 
 // === impl Resource ===
 
-impl Resource {
+impl<'a> Resource<'a> {
     /// The resource at `uri`, if there is one.
-    pub(super) fn at(uri: &Uri) -> Option<Self> {
+    pub(super) fn at(uri: &'a Uri) -> Option<Self> {
         let (group, name) = uri.path().strip_prefix("/v1/")?.split_once('/')?;
-        let name = Some(name).filter(|name| !name.is_empty() && !name.contains('/'))?;
-        match group {
-            "live" => Some(Self::Live {
-                name: name.to_owned(),
-            }),
-            "history" => Some(Self::history(uri.query().unwrap_or_default())),
-            _ => None,
-        }
+        let group = match group {
+            "live" => Group::Live,
+            "history" => Group::History,
+            _ => return None,
+        };
+        let known = !name.is_empty() && !name.contains('/');
+        known.then(|| Self {
+            group,
+            name,
+            query: uri.query().unwrap_or_default(),
+        })
     }
 
     /// The realm role it requires.
     pub(super) const fn role(&self) -> &'static str {
-        match self {
-            Self::Live { .. } => "live",
-            Self::History { .. } => "history",
+        match self.group {
+            Group::Live => "live",
+            Group::History => "history",
         }
     }
 
     /// The answer with 200.
     pub(super) fn answer(&self, config: &Config, headers: &HeaderMap) -> Response<Content> {
-        let (kind, content) = match self {
-            Self::Live { name } => (
-                "application/json",
-                Content::bytes(live(name, config.live_bytes)),
-            ),
-            Self::History {
-                bytes,
-                rate,
-                framing,
-            } => (
-                "text/csv; charset=utf-8",
-                Content::lines(bytes.unwrap_or(config.history_bytes))
-                    .at_rate(rate.or(config.history_rate))
-                    .framed(framing.unwrap_or(config.history_framing)),
-            ),
+        let (kind, mut content) = match self.group {
+            Group::Live => {
+                let text = live(self.name, config.live_bytes);
+                ("application/json", Content::bytes(text))
+            }
+            Group::History => ("text/csv; charset=utf-8", self.history(config)),
         };
-        let mut response = Response::new(content.encoded(Coding::asked_by(headers)));
+        content.coding = Coding::asked_by(headers);
+        let mut response = Response::new(content);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        headers.insert(
-            VARY,
-            HeaderValue::from_static("accept-encoding, content-encoding"),
-        );
+        let vary = HeaderValue::from_static("accept-encoding, content-encoding");
+        headers.insert(VARY, vary);
         response
     }
 
-    fn history(query: &str) -> Self {
-        let (mut bytes, mut rate, mut framing) = (None, None, None);
-        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            match &*name {
-                "bytes" => bytes = value.parse().ok(),
-                "rate" => rate = value.parse().ok(),
-                "framing" if value == "chunked" => framing = Some(Framing::Chunked),
-                "framing" if value == "length" => framing = Some(Framing::Length),
+    /// As the query asks, or else as configured.
+    fn history(&self, config: &Config) -> Content {
+        let mut bytes = config.history_bytes;
+        let (mut rate, mut framing) = (config.history_rate, config.history_framing);
+        for (name, value) in form_urlencoded::parse(self.query.as_bytes()) {
+            match (&*name, &*value) {
+                ("bytes", value) => bytes = value.parse().unwrap_or(bytes),
+                ("rate", value) => rate = value.parse().ok().or(rate),
+                ("framing", "chunked") => framing = Framing::Chunked,
+                ("framing", "length") => framing = Framing::Length,
                 _ => {}
             }
         }
-        Self::History {
-            bytes,
+        Content {
+            source: Source::lines(bytes),
             rate,
             framing,
+            coding: None,
         }
     }
 }
 
 /// A JSON object of `bytes` bytes, or a few more if it does not fit.
 fn live(name: &str, bytes: u64) -> String {
-    // What of a name would need escaping cannot stand in a path.
-    let start = format!("{{\"name\":\"{name}\",\"status\":\"on time\",\"note\":\"");
+    let start = format!(
+        "{{\"name\":{},\"status\":\"on time\",\"note\":\"",
+        serde_json::Value::from(name)
+    );
     let room = usize::try_from(bytes).unwrap_or(usize::MAX);
     let room = room
         .saturating_sub(start.len())

@@ -1,7 +1,11 @@
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "a test fails if it overflows"
+)]
+
 use std::time::Duration;
 
 use fastrand::Rng;
-use proptest::prelude::*;
 
 use super::{Delay, parse_duration};
 
@@ -90,7 +94,7 @@ fn heavy_tails_end_at_the_longest_delay() {
         "pareto:18446744073709551615s:1",
     ] {
         let samples = samples(delay);
-        assert_eq!(samples[SAMPLES - 1], Delay::LONGEST, "{delay}");
+        assert_eq!(samples[SAMPLES - 1], Delay::LONGEST, "{delay:?}");
     }
 }
 
@@ -103,8 +107,8 @@ fn a_seed_gives_its_sequence_again_and_another_seed_another() {
             let samples = (0..100).map(|i| delay.sample(ms(i * seed), &mut rng));
             samples.collect::<Vec<_>>()
         };
-        assert_eq!(sequence(7), sequence(7), "{delay}");
-        assert_ne!(sequence(7), sequence(8), "{delay}");
+        assert_eq!(sequence(7), sequence(7), "{delay:?}");
+        assert_ne!(sequence(7), sequence(8), "{delay:?}");
     }
 }
 
@@ -115,7 +119,7 @@ fn the_time_does_not_change_the_sequence() {
         let (mut one, mut other) = (Rng::with_seed(7), Rng::with_seed(7));
         for i in 0..100 {
             let sample = delay.sample(ms(i), &mut one);
-            assert_eq!(sample, delay.sample(ms(i * i), &mut other), "{delay}");
+            assert_eq!(sample, delay.sample(ms(i * i), &mut other), "{delay:?}");
         }
     }
 }
@@ -173,7 +177,7 @@ fn senseless_fields_do_not_panic() {
 }
 
 #[test]
-fn a_delay_is_read_back_from_its_text() {
+fn each_form_of_a_delay_is_read() {
     for (text, delay) in [
         ("none", Delay::None),
         ("20ms", Delay::Constant(ms(20))),
@@ -208,44 +212,51 @@ fn a_delay_is_read_back_from_its_text() {
         ),
     ] {
         assert_eq!(text.parse(), Ok(delay));
-        assert_eq!(delay.to_string(), text);
     }
 }
 
 #[test]
-fn an_unknown_delay_is_answered_with_its_flaw_and_all_forms() {
-    for (text, flaw) in [
-        ("", "the form is unknown"),
-        ("fast", "the form is unknown"),
-        ("none:1ms", "the form is unknown"),
-        ("20ms:30ms", "the form is unknown"),
-        ("uniform:0ms", "the form is unknown"),
-        ("uniform:0ms:1ms:2ms", "the form is unknown"),
-        ("20", "no duration `20`"),
-        ("20m", "no duration `20m`"),
-        ("1.5s", "no duration `1.5s`"),
-        ("uniform:0:50ms", "no duration `0`"),
-        ("uniform:0ms:-1ms", "no duration `-1ms`"),
-        ("stall::1ms", "no duration ``"),
-        ("uniform:50ms:10ms", "MIN is above MAX"),
-        ("lognormal:50ms:10ms", "MEDIAN is above P99"),
-        ("lognormal:0ms:10ms", "MEDIAN is zero"),
-        ("stall:1s:2s", "LENGTH is above EVERY"),
-        ("stall:0s:0s", "EVERY is zero"),
-        ("pareto:5ms:0", "ALPHA is a number above 0"),
-        ("pareto:5ms:NaN", "ALPHA is a number above 0"),
-        ("pareto:5ms:inf", "ALPHA is a number above 0"),
-        ("pareto:5ms:steep", "ALPHA is a number above 0"),
+fn a_bad_delay_is_answered_with_its_form() {
+    for (form, texts) in [
+        (
+            "none, 20ms, uniform:MIN:MAX,",
+            &["", "fast", "none:1ms", "20ms:30ms", "20", "20m", "1.5s"][..],
+        ),
+        (
+            "uniform:MIN:MAX, such as",
+            &[
+                "uniform:0ms",
+                "uniform:0ms:1ms:2ms",
+                "uniform:0:50ms",
+                "uniform:0ms:-1ms",
+                "uniform:50ms:10ms",
+            ],
+        ),
+        (
+            "lognormal:MEDIAN:P99, such as",
+            &["lognormal:50ms:10ms", "lognormal:0ms:10ms"],
+        ),
+        (
+            "stall:EVERY:LENGTH, such as",
+            &["stall::1ms", "stall:1s:2s", "stall:0s:0s"],
+        ),
+        (
+            "pareto:MIN:ALPHA, such as",
+            &[
+                "pareto:5ms:0",
+                "pareto:5ms:NaN",
+                "pareto:5ms:inf",
+                "pareto:5ms:steep",
+            ],
+        ),
     ] {
-        let error = text.parse::<Delay>().expect_err(text).to_string();
-        assert!(
-            error.starts_with(&format!("no delay `{text}`: {flaw}")),
-            "{error}"
-        );
-        assert!(
-            error.ends_with("pareto:MIN:ALPHA and stall:EVERY:LENGTH"),
-            "{error}"
-        );
+        for text in texts {
+            let error = text.parse::<Delay>().expect_err(text).to_string();
+            assert!(
+                error.starts_with(&format!("bad delay `{text}`; use {form}")),
+                "{error}"
+            );
+        }
     }
 }
 
@@ -267,27 +278,5 @@ fn durations_have_a_whole_number_and_a_unit() {
         "٣s",
     ] {
         assert!(parse_duration(text).is_err(), "{text}");
-    }
-}
-
-proptest! {
-    #[test]
-    fn every_duration_is_read_back(number in any::<u64>()) {
-        // A `u64` of any unit: more nanoseconds than that have no text to be read back from.
-        for delay in [
-            Duration::from_secs(number),
-            Duration::from_millis(number),
-            Duration::from_micros(number),
-            Duration::from_nanos(number),
-        ] {
-            let text = Delay::Constant(delay).to_string();
-            prop_assert_eq!(text.parse(), Ok(Delay::Constant(delay)));
-        }
-    }
-
-    #[test]
-    fn every_exponent_is_read_back(alpha in f64::MIN_POSITIVE..f64::MAX) {
-        let delay = Delay::Pareto { min: ms(5), alpha };
-        prop_assert_eq!(delay.to_string().parse(), Ok(delay));
     }
 }

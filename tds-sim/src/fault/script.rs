@@ -1,20 +1,20 @@
-//! Plays the faults: decides, call by call, which of them strike.
+//! The faults with their progress: which of them strike the next call.
 
 use std::{sync::Arc, time::Duration};
 
 use http::StatusCode;
 
 use crate::{
-    clock::Clock,
     delay::Delay,
-    fault::{DataFault, Faults, Scripted, TokenFault},
+    fault::{DataFault, Faults, TokenFault},
+    shared::Clock,
 };
 
 /// The faults with their progress.
 #[derive(Debug)]
 pub(crate) struct Script {
     clock: Arc<Clock>,
-    faults: Faults,
+    pub(crate) faults: Faults,
     rng: fastrand::Rng,
     calls: u64,
     posts: u64,
@@ -62,19 +62,14 @@ pub(crate) enum BodyFault {
 
 impl Script {
     pub(crate) fn new(clock: Arc<Clock>, faults: Faults, seed: u64) -> Self {
-        let rng = fastrand::Rng::with_seed(seed);
         Self {
             clock,
             faults,
-            rng,
+            rng: fastrand::Rng::with_seed(seed),
             calls: 0,
             posts: 0,
             burst: None,
         }
-    }
-
-    pub(crate) fn faults(&self) -> &Faults {
-        &self.faults
     }
 
     /// Plays other faults from here on, counting from the first call again.
@@ -91,7 +86,7 @@ impl Script {
         let own = self.faults.before_head_of.as_ref();
         let own = own.filter(|(end, _)| target.ends_with(end));
         let before_head = own.map_or(self.faults.before_head, |(_, delay)| *delay);
-        self.calls = self.calls.saturating_add(1);
+        self.calls += 1;
         let mut strike = Strike {
             before_counting: self.faults.before_counting.sample(at, &mut self.rng),
             before_head: before_head.sample(at, &mut self.rng),
@@ -104,10 +99,10 @@ impl Script {
             },
         };
         for scripted in &self.faults.data {
-            if !scripted.when().strikes(self.calls, &mut self.rng) {
+            if !scripted.when.strikes(self.calls, &mut self.rng) {
                 continue;
             }
-            match *scripted.fault() {
+            match scripted.fault {
                 DataFault::ResetHead => strike.head = Some(HeadFault::Reset),
                 DataFault::Garbage => strike.head = Some(HeadFault::Garbage),
                 DataFault::ResetBody => strike.body.fault = Some(BodyFault::Reset),
@@ -122,7 +117,7 @@ impl Script {
             }
         }
         if let Some((status, left @ 1..)) = self.burst {
-            self.burst = Some((status, left.saturating_sub(1)));
+            self.burst = Some((status, left - 1));
             strike.head = strike.head.or(Some(HeadFault::Status(status)));
         }
         strike
@@ -130,12 +125,11 @@ impl Script {
 
     /// What strikes the next token POST: the first of the faults that do.
     pub(crate) fn post(&mut self) -> Option<TokenFault> {
-        self.posts = self.posts.saturating_add(1);
+        self.posts += 1;
         let (posts, rng) = (self.posts, &mut self.rng);
         let mut striking = self.faults.token.iter();
         striking
-            .find(|scripted| scripted.when().strikes(posts, rng))
-            .map(Scripted::fault)
-            .copied()
+            .find(|scripted| scripted.when.strikes(posts, rng))
+            .map(|scripted| scripted.fault)
     }
 }

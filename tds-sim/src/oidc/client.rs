@@ -1,19 +1,36 @@
-//! The client that asks: its id, and its secret or its signed statement.
+//! The client of a request: its form, its id, and its secret or its signed statement.
 
 use std::sync::Arc;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use http::{HeaderMap, header::AUTHORIZATION, request::Parts};
+use http::{
+    HeaderMap,
+    header::{AUTHORIZATION, CONTENT_TYPE},
+    request::Parts,
+};
 
 use crate::{
-    lock::lock,
     oidc::{
-        form::Form,
         refusal::{Refusal, UNEXPECTED, UNKNOWN_CLIENT, WRONG_SECRET},
         statement,
     },
-    shared::Shared,
+    shared::{Shared, lock},
 };
+
+/// The fields of a form in their order, or none if the body is not an urlencoded one.
+#[derive(Debug)]
+pub(super) struct Form {
+    fields: Vec<(String, String)>,
+    media: Media,
+}
+
+/// What the body calls itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Media {
+    UrlEncoded,
+    Multipart,
+    Other,
+}
 
 /// Id and secret as they were sent.
 struct Claimed {
@@ -41,14 +58,6 @@ pub(super) fn authenticate(
         return Err(WRONG_SECRET);
     }
     Ok(shared_id)
-}
-
-/// The id of the key that a request names, proved or not.
-pub(super) fn named(shared: &Shared, head: &Parts, form: &Form) -> Option<Arc<str>> {
-    let id = claimed(&head.headers, form).ok()?.id?;
-    lock(&shared.realm)
-        .key(&id)
-        .map(|key| key.api_key().shared_id())
 }
 
 /// What the request says in its form, or else in its Basic header, or else in its statement.
@@ -100,4 +109,54 @@ fn form_decoded(text: &str) -> Option<String> {
     form_urlencoded::parse(pair.as_bytes())
         .next()
         .map(|(_, value)| value.into_owned())
+}
+
+// === impl Form ===
+
+impl Form {
+    pub(super) fn read(headers: &HeaderMap, body: &[u8]) -> Self {
+        let kind = headers
+            .get(CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok())
+            .unwrap_or("");
+        let kind = kind
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase();
+        let media = match &*kind {
+            "application/x-www-form-urlencoded" => Media::UrlEncoded,
+            "multipart/form-data" => Media::Multipart,
+            _ => Media::Other,
+        };
+        let fields = if media == Media::UrlEncoded {
+            form_urlencoded::parse(body).into_owned().collect()
+        } else {
+            Vec::new()
+        };
+        Self { fields, media }
+    }
+
+    /// The first field of this name.
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        self.fields
+            .iter()
+            .find(|(field, _)| field == name)
+            .map(|(_, value)| &**value)
+    }
+
+    /// Whether a field comes twice.
+    pub(super) fn repeats_a_field(&self) -> bool {
+        let mut names: Vec<_> = self.fields.iter().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names
+            .windows(2)
+            .any(|pair| matches!(pair, [one, other] if one == other))
+    }
+
+    /// Whether it came as `multipart/form-data`, whose fields are not read.
+    pub(super) fn is_multipart(&self) -> bool {
+        self.media == Media::Multipart
+    }
 }

@@ -7,14 +7,12 @@ use crate::{
     body::Body,
     error::Error,
     fault::FalseExpiry,
-    lock::lock,
     oidc::{
-        client,
-        form::Form,
+        client::{self, Form},
         refusal::{self, Refusal},
     },
     realm::Grant,
-    shared::Shared,
+    shared::{Shared, lock},
 };
 
 /// Grants a token, or refuses it by the first check that fails.

@@ -8,7 +8,7 @@ use http::{
 };
 use serde::Serialize;
 
-use crate::{body::Body, oidc::page};
+use crate::body::Body;
 
 /// A refusal with an error code and a description.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,21 +30,19 @@ struct Reply<'a> {
 impl Refusal {
     pub(super) fn unknown_scope(scope: &str) -> Self {
         Self {
-            status: StatusCode::BAD_REQUEST,
-            error: "invalid_scope",
             description: format!("Invalid scopes: {scope}").into(),
+            ..Self::bad_request("invalid_scope", "")
         }
     }
 
     pub(super) fn unknown_statement_type(kind: &str) -> Self {
         Self {
-            status: StatusCode::BAD_REQUEST,
-            error: "invalid_client",
             description: format!(
                 "Parameter client_assertion_type has value '{kind}' but expected is \
                  'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'"
             )
             .into(),
+            ..Self::statement("")
         }
     }
 
@@ -85,7 +83,7 @@ impl Refusal {
 /// The answer outside Keycloak's own paths, 53 bytes.
 pub(super) fn outside() -> Response<Body> {
     let text = "<html><body><h1>Resource not found</h1></body></html>";
-    page(StatusCode::NOT_FOUND, "text/html; charset=utf-8", text)
+    Body::page(StatusCode::NOT_FOUND, "text/html; charset=utf-8", text)
 }
 
 /// The answer where there is no such thing, as `error` says.
@@ -121,7 +119,7 @@ pub(super) fn do_not_store(response: &mut Response<Body>) {
 
 /// An answer in JSON.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
-    page(
+    Body::page(
         status,
         "application/json",
         serde_json::to_vec(value).unwrap_or_default(),
@@ -156,7 +154,6 @@ pub(super) const NO_STATEMENT: Refusal = Refusal::statement("client_assertion pa
 pub(super) const NOT_A_STATEMENT: Refusal = Refusal::statement(
     "Client authentication with signed JWT failed: java.lang.IllegalArgumentException: Parsing error",
 );
-pub(super) const NO_TOKEN: Refusal = Refusal::bad_request("invalid_request", "Token not provided");
 pub(super) const REALM_DISABLED: Refusal = Refusal {
     status: StatusCode::FORBIDDEN,
     error: "access_denied",

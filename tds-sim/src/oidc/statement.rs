@@ -1,18 +1,43 @@
 //! A signed statement in place of a secret (RFC 7523), judged as Keycloak 26.5.0 judges it.
 
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::{Uri, header::HOST, request::Parts, uri::Authority};
+use ring::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
     oidc::{
-        form::Form,
-        path::Endpoint,
+        Endpoint,
+        client::Form,
         refusal::{NO_STATEMENT, NO_TYPE, NOT_A_STATEMENT, Refusal, UNEXPECTED},
     },
-    realm::{PublicKey, Realm, Statement, Unsigned},
+    realm::Realm,
 };
 
-/// The client that a form's statement is of, if it says so in every place.
+/// What checks the statements of a client: the public half of its RSA key.
+#[derive(Clone)]
+pub(crate) struct PublicKey(UnparsedPublicKey<Vec<u8>>);
+
+/// The claims of a statement, checked or not.
+#[derive(Debug, Deserialize)]
+struct Statement {
+    iss: Option<String>,
+    sub: Option<String>,
+    aud: Option<Value>,
+    jti: Option<String>,
+    iat: Option<i64>,
+    nbf: Option<i64>,
+    exp: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    kid: Option<String>,
+}
+
+/// The client of a form's statement, if issuer and subject are the same.
 pub(super) fn subject(form: &Form) -> Option<String> {
     if form.field("client_assertion_type") != Some(TYPE) {
         return None;
@@ -45,15 +70,7 @@ pub(super) fn check(
     if statement.iss.as_deref() != Some(id) {
         return Err(UNEXPECTED);
     }
-    key.check(text).map_err(|unsigned| {
-        Refusal::statement(match unsigned {
-            Unsigned::Algorithm => "Invalid signature algorithm",
-            Unsigned::UnknownKey => "Unable to load public key",
-            Unsigned::Signature => {
-                "Client authentication with signed JWT failed: Signature on JWT token failed validation"
-            }
-        })
-    })?;
+    key.check(text).map_err(Refusal::statement)?;
     audience(statement.aud.as_ref(), head).map_err(Refusal::statement)?;
     lifetime(&statement, realm.wall()).map_err(Refusal::statement)?;
     let jti = statement
@@ -130,6 +147,56 @@ fn lifetime(statement: &Statement, now: i64) -> Result<(), &'static str> {
         }
         Some(_) => Ok(()),
     }
+}
+
+// === impl PublicKey ===
+
+impl PublicKey {
+    /// An RSA key by the DER of its `RSAPublicKey` (RFC 8017, A.1.1).
+    pub(crate) fn from_der(der: &[u8]) -> Self {
+        Self(UnparsedPublicKey::new(
+            &RSA_PKCS1_2048_8192_SHA256,
+            der.to_vec(),
+        ))
+    }
+
+    /// Checks that the private half has signed `statement`; Keycloak's words for it if not.
+    fn check(&self, statement: &str) -> Result<(), &'static str> {
+        let (signed, signature) = statement.rsplit_once('.').unwrap_or_default();
+        let header = signed.split('.').next().and_then(part::<Header>);
+        let header = header
+            .filter(|header| header.alg == "RS256")
+            .ok_or("Invalid signature algorithm")?;
+        if header.kid.is_some() {
+            // The key has no name here.
+            return Err("Unable to load public key");
+        }
+        BASE64_URL_SAFE_NO_PAD
+            .decode(signature)
+            .ok()
+            .and_then(|signature| self.0.verify(signed.as_bytes(), &signature).ok())
+            .ok_or(
+                "Client authentication with signed JWT failed: Signature on JWT token failed validation",
+            )
+    }
+}
+
+// === impl Statement ===
+
+impl Statement {
+    /// The claims of a JWT, whatever its signature.
+    fn read(text: &str) -> Option<Self> {
+        match text.split('.').collect::<Vec<_>>()[..] {
+            [header, claims, _] => part::<Header>(header).and(part(claims)),
+            _ => None,
+        }
+    }
+}
+
+/// Decodes a part of a JWT.
+fn part<T: for<'de> Deserialize<'de>>(text: &str) -> Option<T> {
+    let json = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
+    serde_json::from_slice(&json).ok()
 }
 
 /// RFC 7523, section 2.2.

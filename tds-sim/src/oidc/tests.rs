@@ -342,29 +342,6 @@ async fn a_token_comes_as_keycloak_sends_it_with_or_without_a_trailing_slash() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_revocation_endpoint_ends_a_token() {
-    let sim = Sim::new(Config::default());
-    let token = sim.token(sim.client_id()).unwrap();
-    let revoke = TOKEN.replace("/token", "/revoke");
-    let got = post(&sim, &revoke, &format!("token={token}&client_id=no")).await;
-    assert_refused("unknown client", &got, 401, "invalid_client", BAD);
-
-    let live = |token: &str| {
-        let request = Request::get("/v1/live/a").header("authorization", format!("Bearer {token}"));
-        request.body(String::new()).unwrap()
-    };
-    assert_eq!(send(&sim, live(&token)).await.status, 200);
-    let got = post(
-        &sim,
-        &revoke,
-        &format!("token={token}&{}", credentials(&sim)),
-    )
-    .await;
-    assert_eq!((got.status, &*got.text), (200, ""));
-    assert_eq!(send(&sim, live(&token)).await.status, 401);
-}
-
-#[tokio::test(start_paused = true)]
 async fn every_fault_of_the_token_endpoint_shows() {
     let sim = Sim::new(Config::default());
     let plays = |fault: &str| {
@@ -418,27 +395,5 @@ async fn every_fault_of_the_token_endpoint_shows() {
 
     let summary = sim.ledger().summary();
     assert_eq!(summary.token_posts, 11, "the faulty ones count as well");
-    assert_eq!(
-        summary.token_posts_by_client,
-        [(sim.client_id().to_owned(), 11)].into()
-    );
     assert_eq!(summary.tokens_issued, 7);
-}
-
-#[tokio::test(start_paused = true)]
-async fn posts_are_counted_by_the_client_they_name() {
-    let sim = Sim::new(Config::default());
-    post(
-        &sim,
-        TOKEN,
-        "grant_type=client_credentials&client_id=stranger",
-    )
-    .await;
-    post(&sim, TOKEN, &format!("client_id={}", sim.client_id())).await;
-    send(&sim, Request::get(TOKEN).body(String::new()).unwrap()).await;
-    let posts = sim.ledger().summary().token_posts_by_client;
-    assert_eq!(
-        posts,
-        [("unknown".to_owned(), 1), (sim.client_id().to_owned(), 1)].into()
-    );
 }

@@ -2,7 +2,9 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::realm::PublicKey;
+use serde_json::{Value, json};
+
+use crate::oidc::PublicKey;
 
 /// The client id and client secret of a key.
 ///
@@ -14,12 +16,10 @@ pub struct ApiKey {
 }
 
 /// A key as the realm keeps it.
-#[derive(Debug)]
 pub(crate) struct Key {
     api_key: ApiKey,
-    member: String,
     /// The subject of its tokens: the key's service account.
-    pub(super) subject: String,
+    subject: String,
     pub(crate) roles: Vec<String>,
     pub(crate) enabled: bool,
     /// What checks its statements, if it has a key in place of its secret.
@@ -66,7 +66,6 @@ impl Key {
                 id: id.into(),
                 secret: uuid(rng).into(),
             },
-            member: member.to_owned(),
             subject: uuid(rng),
             roles,
             enabled: true,
@@ -83,18 +82,47 @@ impl Key {
         self.api_key.clone()
     }
 
-    pub(super) fn member(&self) -> &str {
-        &self.member
-    }
-
     /// Whether `secret` is the current one.
     pub(crate) fn opens_with(&self, secret: &str) -> bool {
         *self.api_key.secret == *secret
     }
+
+    /// The claims of a token for this key, issued at `wall` for `expires_in` seconds, in the shape
+    /// that Keycloak 26 gives them.
+    pub(super) fn claims(
+        &self,
+        wall: i64,
+        expires_in: u64,
+        scope: &str,
+        rng: &mut fastrand::Rng,
+    ) -> Value {
+        let id = self.api_key.client_id();
+        json!({
+            "exp": wall.saturating_add(i64::try_from(expires_in).unwrap_or(i64::MAX)),
+            "iat": wall,
+            "jti": format!("trrtcc:{}", uuid(rng)),
+            "iss": ISSUER,
+            "aud": "account",
+            "sub": self.subject,
+            "typ": "Bearer",
+            "azp": id,
+            "acr": "1",
+            "realm_access": { "roles": self.roles },
+            "resource_access": {
+                "account": { "roles": ["manage-account", "manage-account-links", "view-profile"] },
+            },
+            "scope": scope,
+            "email_verified": false,
+            "clientHost": "127.0.0.1",
+            "clientAddress": "127.0.0.1",
+            "client_id": id,
+            "preferred_username": format!("service-account-{id}"),
+        })
+    }
 }
 
 /// Something in the shape of a random UUID.
-pub(super) fn uuid(rng: &mut fastrand::Rng) -> String {
+fn uuid(rng: &mut fastrand::Rng) -> String {
     format!(
         "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
         rng.u32(..),
@@ -104,3 +132,6 @@ pub(super) fn uuid(rng: &mut fastrand::Rng) -> String {
         rng.u64(..0x1_0000_0000_0000),
     )
 }
+
+/// The issuer. It names no port, so that a token stays the same whichever port is free.
+const ISSUER: &str = "http://127.0.0.1/auth/realms/ServiceConnect";

@@ -1,22 +1,27 @@
 //! One listening socket and its connections.
 
-use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+use std::{net::Ipv4Addr, pin::pin, sync::Arc, time::Duration};
 
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
-    server::conn::auto,
-};
+use http::Request;
+use hyper::{body::Incoming, service::service_fn};
+#[cfg(feature = "http2")]
+use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::TokioIo;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
     task::JoinSet,
 };
-use tokio_rustls::TlsAcceptor;
 
 use crate::{
+    data,
     error::Error,
-    server::{service::Door, stream::Stream},
-    sim::Sim,
+    oidc,
+    server::{
+        admin,
+        stream::{Stream, Wire},
+    },
+    sim::{ResponseFuture, Sim},
     socket::Socket,
 };
 
@@ -25,36 +30,52 @@ pub(super) struct Listener {
     socket: TcpListener,
     door: Door,
     sim: Sim,
-    tls: Option<TlsAcceptor>,
-    url: String,
+    security: Security,
+}
+
+/// Whether a listener's connections are in TLS.
+#[derive(Clone)]
+pub(super) enum Security {
+    Plain,
+    #[cfg(feature = "tls")]
+    Tls(tokio_rustls::TlsAcceptor),
+}
+
+/// The purpose of a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Door {
+    Auth,
+    Data,
+    Admin,
 }
 
 // === impl Listener ===
 
 impl Listener {
+    /// Binds a port, and returns the URL as well.
     pub(super) async fn bind(
         port: u16,
         door: Door,
         sim: Sim,
-        tls: Option<TlsAcceptor>,
-    ) -> Result<Self, Error> {
+        security: Security,
+    ) -> Result<(Self, String), Error> {
         let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
-        let socket = bound.map_err(|error| Error::start(door.taken(), error))?;
+        let socket = bound.map_err(|error| Error::failed(door.taken(), error))?;
         let address = socket
             .local_addr()
-            .map_err(|error| Error::start("no address", error))?;
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        Ok(Self {
+            .map_err(|error| Error::failed("cannot start: no address", error))?;
+        let scheme = match security {
+            Security::Plain => "http",
+            #[cfg(feature = "tls")]
+            Security::Tls(_) => "https",
+        };
+        let listener = Self {
             socket,
             door,
             sim,
-            tls,
-            url: format!("{scheme}://{address}"),
-        })
-    }
-
-    pub(super) fn url(&self) -> String {
-        self.url.clone()
+            security,
+        };
+        Ok((listener, format!("{scheme}://{address}")))
     }
 
     /// Accepts until it is stopped, then waits for its connections. Dropped, it closes them.
@@ -69,11 +90,11 @@ impl Listener {
                         continue;
                     };
                     let socket = Arc::new(match self.door {
-                        Door::Data => self.sim.socket(peer),
+                        Door::Data => Socket::counted(peer, &self.sim.shared),
                         Door::Auth | Door::Admin => Socket::uncounted(peer),
                     });
-                    let (door, sim, tls) = (self.door, self.sim.clone(), self.tls.clone());
-                    connections.spawn(serve(stream, socket, door, sim, tls, stopped.clone()));
+                    let (door, sim, security) = (self.door, self.sim.clone(), self.security.clone());
+                    connections.spawn(serve(stream, socket, door, sim, security, stopped.clone()));
                 }
                 Some(_) = connections.join_next() => {}
                 _ = stopped.changed() => break,
@@ -84,38 +105,81 @@ impl Listener {
     }
 }
 
-/// Serves one connection to its end.
+// === impl Door ===
+
+impl Door {
+    /// The error when its port cannot be had.
+    const fn taken(self) -> &'static str {
+        match self {
+            Self::Auth => "cannot start: the auth port is not free, choose another, or 0",
+            Self::Data => "cannot start: the data port is not free, choose another, or 0",
+            Self::Admin => "cannot start: the admin port is not free, choose another, or 0",
+        }
+    }
+
+    /// The answer to a request on a connection of this listener.
+    fn answer(self, sim: &Sim, socket: &Arc<Socket>, request: Request<Incoming>) -> ResponseFuture {
+        let (shared, socket) = (Arc::clone(&sim.shared), Arc::clone(socket));
+        match self {
+            Self::Auth => ResponseFuture::new(oidc::answer(shared, Some(socket), request)),
+            Self::Data => {
+                let peer = socket.peer();
+                ResponseFuture::new(data::answer(shared, Some(socket), peer, request))
+            }
+            Self::Admin => ResponseFuture::new(admin::answer(sim.clone(), request)),
+        }
+    }
+}
+
+/// Serves one accepted connection to its end.
 async fn serve(
-    stream: TcpStream,
+    tcp: TcpStream,
     socket: Arc<Socket>,
     door: Door,
     sim: Sim,
-    tls: Option<TlsAcceptor>,
+    security: Security,
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(unused_mut, reason = "a handshake waits for it")
+    )]
     mut stopped: watch::Receiver<bool>,
 ) {
     // Without it the pieces of a slow body wait for the client's acknowledgements.
-    drop(stream.set_nodelay(true));
-    let plain = Stream::plain(stream, Arc::clone(&socket));
-    let stream = match tls {
-        None => plain,
-        Some(tls) => {
-            tokio::select! {
-                secured = plain.secured(&tls) => match secured {
-                    Ok(secured) => secured,
-                    Err(_) => return,
-                },
+    drop(tcp.set_nodelay(true));
+    match security {
+        Security::Plain => answer(tcp, socket, door, sim, stopped).await,
+        #[cfg(feature = "tls")]
+        Security::Tls(tls) => {
+            let secured = tokio::select! {
+                secured = tls.accept(tcp).into_fallible() => secured,
                 _ = stopped.changed() => return,
+            };
+            match secured {
+                Ok(tls) => answer(tls, socket, door, sim, stopped).await,
+                // Closed as any other connection.
+                Err((_, tcp)) => drop(Stream::new(tcp, socket)),
             }
         }
-    };
-    let answers = hyper::service::service_fn({
-        let socket = Arc::clone(&socket);
-        move |request| door.answer(&sim, &socket, request)
-    });
-    let builder = auto::Builder::new(TokioExecutor::new());
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), answers));
+    }
+}
+
+/// Answers the requests on a connection.
+async fn answer(
+    io: impl Wire,
+    socket: Arc<Socket>,
+    door: Door,
+    sim: Sim,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let stream = TokioIo::new(Stream::new(io, Arc::clone(&socket)));
+    let answers = service_fn(|request| door.answer(&sim, &socket, request));
+    #[cfg(not(feature = "http2"))]
+    let builder = hyper::server::conn::http1::Builder::new();
+    #[cfg(feature = "http2")]
+    let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+    let mut connection = pin!(builder.serve_connection(stream, answers));
     tokio::select! {
-        // How a connection ends is for the ledger to say.
+        // The ledger has how a connection ends.
         _ = connection.as_mut() => return,
         () = socket.given_up() => return,
         _ = stopped.changed() => connection.as_mut().graceful_shutdown(),

@@ -11,139 +11,82 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::socket::Socket;
 
 /// An accepted connection. It stops counting when its closing begins, before the client can know.
-#[derive(Debug)]
-pub(super) struct Stream {
-    layer: Layer,
-}
-
-#[derive(Debug)]
-enum Layer {
-    Plain(Wire),
-    Tls(Box<TlsStream<Wire>>),
-}
-
-/// The TCP connection beneath TLS.
-#[derive(Debug)]
-struct Wire {
-    tcp: TcpStream,
+pub(super) struct Stream<S: Wire> {
+    io: S,
     socket: Arc<Socket>,
+}
+
+/// TCP, or TLS over it.
+pub(super) trait Wire: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    fn tcp(&self) -> &TcpStream;
 }
 
 // === impl Stream ===
 
-impl Stream {
-    pub(super) fn plain(tcp: TcpStream, socket: Arc<Socket>) -> Self {
-        Self {
-            layer: Layer::Plain(Wire { tcp, socket }),
-        }
-    }
-
-    /// The same connection after the server's side of a TLS handshake.
-    pub(super) async fn secured(self, tls: &TlsAcceptor) -> io::Result<Self> {
-        let layer = match self.layer {
-            Layer::Plain(wire) => Layer::Tls(Box::new(tls.accept(wire).await?)),
-            secured @ Layer::Tls(_) => secured,
-        };
-        Ok(Self { layer })
-    }
-
-    fn socket(&self) -> &Socket {
-        match &self.layer {
-            Layer::Plain(wire) => &wire.socket,
-            Layer::Tls(stream) => &stream.get_ref().0.socket,
-        }
+impl<S: Wire> Stream<S> {
+    pub(super) fn new(io: S, socket: Arc<Socket>) -> Self {
+        Self { io, socket }
     }
 }
 
-impl AsyncRead for Stream {
+impl<S: Wire> AsyncRead for Stream<S> {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().layer {
-            Layer::Plain(wire) => Pin::new(wire).poll_read(cx, buf),
-            Layer::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
+        Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for Stream {
+impl<S: Wire> AsyncWrite for Stream<S> {
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        buf: &[u8],
+        mut buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let garbage = self.socket().is_garbled();
-        let buf = if garbage {
-            GARBAGE.get(..buf.len()).unwrap_or(GARBAGE)
-        } else {
-            buf
-        };
-        match &mut self.get_mut().layer {
-            Layer::Plain(wire) => Pin::new(wire).poll_write(cx, buf),
-            Layer::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        if self.socket.is_garbled() {
+            buf = GARBAGE.get(..buf.len()).unwrap_or(GARBAGE);
         }
+        Pin::new(&mut self.io).poll_write(cx, buf)
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().layer {
-            Layer::Plain(wire) => Pin::new(wire).poll_flush(cx),
-            Layer::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket().close();
-        match &mut self.get_mut().layer {
-            Layer::Plain(wire) => Pin::new(wire).poll_shutdown(cx),
-            Layer::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.close();
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+impl<S: Wire> Drop for Stream<S> {
+    fn drop(&mut self) {
+        self.socket.close();
+        if self.socket.must_reset() {
+            // It fails only if the client has already closed the connection.
+            drop(self.io.tcp().set_zero_linger());
         }
     }
 }
 
 // === impl Wire ===
 
-impl AsyncRead for Wire {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_read(cx, buf)
+impl Wire for TcpStream {
+    fn tcp(&self) -> &TcpStream {
+        self
     }
 }
 
-impl AsyncWrite for Wire {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(cx)
-    }
-}
-
-impl Drop for Wire {
-    fn drop(&mut self) {
-        self.socket.close();
-        if self.socket.must_reset() {
-            // If the client has gone already, there is nobody left to be reset.
-            drop(self.tcp.set_zero_linger());
-        }
+#[cfg(feature = "tls")]
+impl Wire for tokio_rustls::server::TlsStream<TcpStream> {
+    fn tcp(&self) -> &TcpStream {
+        self.get_ref().0
     }
 }
 

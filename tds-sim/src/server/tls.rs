@@ -1,20 +1,18 @@
 //! A certificate authority of our own, and a certificate by it for this host.
 
 use std::{
-    fmt, fs,
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
+use crate::{error::Error, server::listener::Security};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::{
     ServerConfig,
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
     version::{TLS12, TLS13},
 };
-use tokio_rustls::TlsAcceptor;
-
-use crate::error::Error;
 
 /// The authority's certificate in a file, and the server's in use. Dropped, the file is removed.
 pub(super) struct Authority {
@@ -28,7 +26,7 @@ pub(super) struct Authority {
 impl Authority {
     /// Makes an authority, and by it a certificate for `localhost` and 127.0.0.1.
     pub(super) fn new() -> Result<Self, Error> {
-        let failed = |error: rcgen::Error| Error::start("no certificate", error);
+        let failed = |error: rcgen::Error| Error::failed("cannot start: no certificate", error);
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -57,12 +55,17 @@ impl Authority {
                     .with_no_client_auth()
                     .with_single_cert(vec![leaf.der().clone()], key)
             })
-            .map_err(|error| Error::start("no TLS", error))?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            .map_err(|error| Error::failed("cannot start: no TLS", error))?;
+        config.alpn_protocols = ALPN.iter().map(|name| name.to_vec()).collect();
 
         let directory = std::env::temp_dir().join(format!("tds-sim-{:016x}", fastrand::u64(..)));
         let file = directory.join("ca.pem");
-        let unwritten = |error| Error::start("the authority's file cannot be written", error);
+        let unwritten = |error| {
+            Error::failed(
+                "cannot start: the authority's file cannot be written",
+                error,
+            )
+        };
         fs::create_dir(&directory).map_err(unwritten)?;
         let authority = Self {
             directory,
@@ -77,8 +80,8 @@ impl Authority {
         &self.file
     }
 
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
-        Arc::clone(&self.config).into()
+    pub(super) fn security(&self) -> Security {
+        Security::Tls(Arc::clone(&self.config).into())
     }
 }
 
@@ -89,10 +92,7 @@ impl Drop for Authority {
     }
 }
 
-impl fmt::Debug for Authority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Authority")
-            .field("file", &self.file)
-            .finish_non_exhaustive()
-    }
-}
+#[cfg(feature = "http2")]
+const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
+#[cfg(not(feature = "http2"))]
+const ALPN: &[&[u8]] = &[b"http/1.1"];

@@ -48,14 +48,7 @@ async fn one_idle_socket_too_many_refuses_every_request_of_the_address() {
     assert_eq!(status(&mut first).await, 416);
     assert_eq!(status(&mut fourth).await, 416);
     let summary = server.ledger().summary();
-    assert_eq!(
-        (
-            summary.sockets_open,
-            summary.sockets_idle,
-            summary.peak_sockets
-        ),
-        (4, 4, 4)
-    );
+    assert_eq!((summary.sockets_open, summary.peak_sockets), (4, 4));
 
     drop(idle);
     while server.ledger().summary().sockets_open > 2 {
@@ -107,6 +100,5 @@ async fn idle_sockets_do_not_count_where_only_busy_ones_do() {
         "its head has come"
     );
     assert_eq!(status(&mut used).await, 416);
-    assert_eq!(server.ledger().summary().sockets_idle, 4);
     drop(idle);
 }

@@ -1,8 +1,7 @@
-//! The simulator on sockets: what a plain HTTP client gets, and what the ledger says about it.
+//! The simulator on sockets and as a program: what a plain HTTP client gets, and what the ledger has.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    clippy::arithmetic_side_effects,
     reason = "a test's own client fails the test, and so should an overflow"
 )]
 
@@ -10,5 +9,7 @@ mod admin;
 mod basics;
 mod client;
 mod connections;
+mod program;
+mod readme;
 mod tls;
 mod wire;

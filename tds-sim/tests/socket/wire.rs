@@ -76,7 +76,8 @@ async fn a_reset_before_the_head_is_a_tcp_reset_and_nothing_else() {
         (0, Err(ErrorKind::ConnectionReset))
     );
     let summary = server.ledger().summary();
-    assert_eq!((summary.data_calls, summary.unanswered), (1, 1));
+    assert_eq!((summary.data_calls, summary.aborted), (1, 1));
+    assert_eq!(server.ledger().arrivals()[0].status, None);
     assert_eq!(
         summary.sockets_open, 0,
         "a socket that breaks is closed too"

@@ -14,12 +14,8 @@ use serde::Deserialize;
 
 use super::{Assertion, first};
 
-static RSA: LazyLock<RsaPrivateKey> = LazyLock::new(|| {
-    // What checks the signatures here, whoever has made them.
-    let backend = &jsonwebtoken::crypto::rust_crypto::DEFAULT_PROVIDER;
-    backend.install_default().ok();
-    RsaPrivateKey::new(&mut OsRng, 2048).unwrap()
-});
+static RSA: LazyLock<RsaPrivateKey> =
+    LazyLock::new(|| RsaPrivateKey::new(&mut OsRng, 2048).unwrap());
 
 #[derive(Debug, Deserialize)]
 struct Seen {

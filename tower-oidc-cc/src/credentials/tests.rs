@@ -39,10 +39,6 @@ fn debug_shows_the_method_and_no_secret() {
             Credentials::basic("id", "canary").unwrap(),
             "client_secret_basic",
         ),
-        (
-            Credentials::assertion("id", "canary").unwrap(),
-            "client_assertion",
-        ),
     ] {
         let text = format!("{credentials:?} {credentials:#?}");
         assert!(text.contains("id") && text.contains(method), "{text}");

@@ -40,20 +40,19 @@ fn addresses_that_would_leak_or_miss_are_refused() {
             TokenEndpoint::keycloak(base, realm).is_err(),
             "{base} {realm}"
         );
-        assert!(
-            TokenEndpoint::keycloak_loopback(base, realm).is_err(),
-            "{base} {realm}"
-        );
     }
 }
 
 #[test]
-fn plain_http_needs_both_the_name_and_the_host() {
+fn plain_http_is_for_this_machine_alone() {
     let base = "http://127.0.0.1:8080";
+    assert!(TokenEndpoint::keycloak(base, "r").is_ok());
+    assert!(TokenEndpoint::new(base.parse().unwrap()).is_ok());
+    assert!(TokenEndpoint::discover(base).is_ok());
+    let base = "http://10.0.0.1:8080";
     assert!(TokenEndpoint::keycloak(base, "r").is_err());
-    assert!(TokenEndpoint::keycloak_loopback(base, "r").is_ok());
     assert!(TokenEndpoint::new(base.parse().unwrap()).is_err());
-    assert!(TokenEndpoint::loopback(base.parse().unwrap()).is_ok());
+    assert!(TokenEndpoint::discover(base).is_err());
 }
 
 #[test]
@@ -64,7 +63,7 @@ fn the_query_is_kept_and_not_shown() {
     assert!(!format!("{endpoint:?}").contains("1234"));
 }
 
-#[cfg(feature = "_assertion")]
+#[cfg(feature = "private-key-jwt")]
 #[test]
 fn a_statement_is_for_the_address_without_a_port_that_goes_without_saying() {
     for (address, audience) in [
@@ -77,7 +76,7 @@ fn a_statement_is_for_the_address_without_a_port_that_goes_without_saying() {
         ("http://[::1]:80/t", "http://[::1]/t"),
         ("http://127.0.0.1:443/t", "http://127.0.0.1:443/t"),
     ] {
-        let endpoint = TokenEndpoint::loopback(address.parse().unwrap()).unwrap();
+        let endpoint = TokenEndpoint::new(address.parse().unwrap()).unwrap();
         assert_eq!(endpoint.audience(), audience);
     }
 }

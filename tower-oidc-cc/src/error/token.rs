@@ -112,7 +112,7 @@ impl TokenError {
 
     /// Whether the [`Provider`](crate::Provider) had no credentials; nothing was asked.
     ///
-    /// It is tried again at once when there are some.
+    /// It is tried again within half a minute.
     #[must_use]
     pub fn is_missing_credentials(&self) -> bool {
         matches!(self.0.kind, Kind::NoCredentials)
@@ -128,25 +128,6 @@ impl TokenError {
     #[must_use]
     pub fn advice(&self) -> &'static str {
         self.0.kind.advice()
-    }
-
-    pub(crate) fn is_expired(&self) -> bool {
-        matches!(self.0.kind, Kind::Expired)
-    }
-
-    /// Whether the server refused the key itself, so that another key may fare better.
-    ///
-    /// Keycloak says either code for either fault (26.5.0: wrong secret, unknown client).
-    pub(crate) fn is_bad_key(&self) -> bool {
-        matches!(
-            self.0.kind,
-            Kind::Rejected(_, "invalid_client" | "unauthorized_client")
-        )
-    }
-
-    /// Whether other credentials may mend it.
-    pub(crate) fn is_about_credentials(&self) -> bool {
-        self.is_bad_key() || self.is_missing_credentials()
     }
 
     /// Whether the [budget](crate::TokenSourceBuilder::budget) is spent; nothing was asked.

@@ -1,5 +1,3 @@
-#![expect(clippy::arithmetic_side_effects, reason = "a test may panic")]
-
 use std::time::{Duration, SystemTime};
 
 use http::{Response, StatusCode};

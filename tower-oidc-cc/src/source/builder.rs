@@ -27,8 +27,6 @@ pub struct TokenSourceBuilder {
     endpoint: TokenEndpoint,
     provider: Provider,
     parameters: Parameters,
-    unsaid: Duration,
-    exp: bool,
     timeout: Duration,
     /// For how long the HTTP client may be unready, if not for a timeout.
     readiness: Option<Duration>,
@@ -46,8 +44,6 @@ impl TokenSourceBuilder {
             endpoint,
             provider,
             parameters: Parameters::default(),
-            unsaid: UNSAID,
-            exp: false,
             timeout: TIMEOUT,
             readiness: None,
             policy: RefreshPolicy::default(),
@@ -82,26 +78,6 @@ impl TokenSourceBuilder {
     #[must_use]
     pub fn readiness(mut self, longest: Duration) -> Self {
         self.readiness = Some(longest);
-        self
-    }
-
-    /// Sets how long a token lives whose reply has no `expires_in`; five minutes by default.
-    ///
-    /// RFC 6749, section 5.1, only recommends that member. Too short a life costs a request, too
-    /// long a one costs a 401.
-    #[must_use]
-    pub fn default_lifetime(mut self, life: Duration) -> Self {
-        self.unsaid = life;
-        self
-    }
-
-    /// Lets a token's own `exp` shorten its life, where the token is a JWT.
-    ///
-    /// For gateways that check `exp` and servers whose `expires_in` says more. It is compared with
-    /// the wall clock of this machine, nothing is verified, and no life gets longer by it.
-    #[must_use]
-    pub fn shorten_by_exp(mut self) -> Self {
-        self.exp = true;
         self
     }
 
@@ -177,8 +153,6 @@ impl TokenSourceBuilder {
         let store = store.map(|store| store.of_kind(&self.endpoint, &self.parameters));
         let terms = Terms {
             parameters: self.parameters,
-            unsaid: self.unsaid,
-            exp: self.exp,
             readiness,
             timeout: self.timeout,
             clock: self.clock.clone(),
@@ -193,6 +167,8 @@ impl TokenSourceBuilder {
             provider: self.provider,
             timeout: self.timeout,
             term: term.min(LONGEST_TERM),
+            // For the provider, another's lease, and this process's own request.
+            patience: self.timeout.saturating_add(term.saturating_mul(2)),
             clock: self.clock,
             store,
         };
@@ -204,9 +180,6 @@ impl TokenSourceBuilder {
     }
 }
 
-/// RFC 6749 only recommends `expires_in`. Five minutes are the default of Keycloak's realm setting
-/// "Access Token Lifespan": too short costs a request, too long a 401.
-const UNSAID: Duration = Duration::from_secs(5 * 60);
 /// A Keycloak answers in milliseconds when it can (5 ms of work, measured on 26.5.0); ten seconds
 /// leave room for a TLS handshake with a lost packet or two and for a queue at the server.
 const TIMEOUT: Duration = Duration::from_secs(10);

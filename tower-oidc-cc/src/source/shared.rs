@@ -11,10 +11,9 @@ use http::HeaderValue;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    Settings,
+    Settings, Wait,
     refresh::Refresh,
-    sent::{Number, Sent},
-    slot::{Bearer, Lane, Slot},
+    slot::{Bearer, Slot},
     sync::{Handle, Mutex, MutexGuard, mpsc, oneshot},
 };
 use crate::{
@@ -34,7 +33,6 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     pub(super) grant: Arc<dyn Grant>,
     pub(super) settings: Settings,
-    number: Number,
     this: Weak<Self>,
 }
 
@@ -43,11 +41,7 @@ pub(super) struct State {
     life: Life,
     /// The header of the token that is in use; the slot may be empty meanwhile.
     token: Option<Arc<Bearer>>,
-    /// The number of the newest task; an older one may live on in a runtime that nobody drives.
-    task: u64,
-    /// When that task was last seen: it looks at the clocks each [`BEAT`] while it has work.
-    seen: Option<Instant>,
-    /// Where that task listens; closed when it is gone.
+    /// Where the task listens; closed when it is gone.
     demands: Option<mpsc::UnboundedSender<Waiter>>,
     /// Closed when the last token request is over; `None` if there was none.
     request: Option<watch::Receiver<()>>,
@@ -57,8 +51,6 @@ pub(super) struct State {
 pub(super) type Answer = Result<(), TokenError>;
 /// The way to one waiter.
 pub(super) type Waiter = oneshot::Sender<Answer>;
-/// An answer that will come, of the task of this number.
-pub(super) type Awaited = (oneshot::Receiver<Answer>, u64);
 /// Kept by the task for as long as its request lasts, for its drop: that is what those see who wait
 /// for the end of it, however it ends.
 pub(super) type UnderWay = watch::Sender<()>;
@@ -69,7 +61,7 @@ pub(super) enum Entry {
     Fresh,
     /// There is none, and this is why nobody asks for one now.
     Refused(TokenError),
-    Waiting(Awaited),
+    Waiting(oneshot::Receiver<Answer>),
 }
 
 /// What was made of a complaint about a token.
@@ -79,7 +71,7 @@ pub(crate) enum Outcome {
     /// It stays in use.
     Kept,
     /// It stays in use until its successor is there, which may be awaited.
-    Replacing(super::Wait),
+    Replacing(Wait),
 }
 
 /// What the task does next.
@@ -90,8 +82,6 @@ pub(super) enum Next {
     Sleep(Instant),
     /// Nothing, until somebody asks.
     Idle,
-    /// Nothing ever again: another task has taken over.
-    End,
 }
 
 // === impl Shared ===
@@ -103,55 +93,32 @@ impl Shared {
             state: Mutex::new(State {
                 life,
                 token: None,
-                task: 0,
-                seen: None,
                 demands: None,
                 request: None,
             }),
             grant,
             settings,
-            number: Number::enrol(this),
             this: Weak::clone(this),
         })
     }
 
-    /// The number of the token that may be sent at this moment; 0 if there is none.
-    #[inline]
-    pub(super) fn current(&self) -> u64 {
-        self.slot.current_at(self.settings.clock.seconds())
+    /// Whether there is a token that may be sent at this moment, as far as a quick look says.
+    pub(super) fn is_fresh(&self) -> bool {
+        let wall = self.settings.clock.wall();
+        let token = self.slot.load();
+        token.as_ref().is_some_and(|token| token.is_fresh_at(wall))
     }
 
-    /// What a call takes of the token of this moment: from the slot, or else by both clocks.
-    pub(super) fn with<T>(&self, current: u64, take: impl FnOnce(&Arc<Lane>) -> T) -> Option<T> {
-        if current != 0
-            && let Some(token) = self.slot.load().as_ref()
+    /// The header and the number of the token of this moment: from the slot, or else by both clocks.
+    pub(super) fn header(&self) -> Option<(HeaderValue, u64)> {
+        let wall = self.settings.clock.wall();
+        if let Some(token) = self.slot.load().as_ref()
+            && token.is_fresh_at(wall)
         {
-            return Some(take(token.lane()));
+            return Some((token.header.clone(), token.generation));
         }
-        let now = self.now();
-        let state = self.lock();
-        state.life.fresh_at(now)?;
-        state.token.as_ref().map(|token| take(token.lane()))
-    }
-
-    pub(super) fn number(&self) -> Number {
-        self.number
-    }
-
-    /// What such a call remembers until it is answered.
-    #[inline]
-    pub(super) fn sent(&self, generation: u64, call: Call) -> Sent {
-        let known = self.slot.is_heard(call);
-        Sent::new(self.number, generation, call, known)
-    }
-
-    /// The header of the token of this number, while it is here.
-    #[cfg(feature = "claims")]
-    pub(super) fn header(&self, generation: u64) -> Option<HeaderValue> {
-        let state = self.lock();
-        let token = state.token.as_ref();
-        let token = token.filter(|token| token.generation == generation)?;
-        Some(token.lane().header.clone())
+        self.take()
+            .map(|(header, generation, _)| (header, generation))
     }
 
     /// The token with its number and its expiry, for those who send it themselves.
@@ -160,7 +127,7 @@ impl Shared {
         let state = self.lock();
         let (generation, lifetime) = state.life.fresh_at(now)?;
         let token = state.token.as_ref()?;
-        Some((token.lane().header.clone(), generation, lifetime.expires_at))
+        Some((token.header.clone(), generation, lifetime.expires_at))
     }
 
     /// Looks for a token, and joins or starts the request that brings one.
@@ -180,14 +147,14 @@ impl Shared {
             if state.demands.is_none() {
                 return (Entry::Refused(TokenError::new(Kind::NoRuntime)), None);
             }
-            (Entry::Waiting((receiver, state.task)), spawn)
+            (Entry::Waiting(receiver), spawn)
         });
         start(spawn);
         entry
     }
 
     /// Acts on a complaint about the token of this number.
-    pub(super) fn complain(self: &Arc<Self>, generation: u64, complaint: Complaint) -> Outcome {
+    pub(super) fn complain(&self, generation: u64, complaint: Complaint) -> Outcome {
         let (outcome, spawn) = self.locked(|state, now| {
             let action = state.life.on(Event::Refused(generation, complaint), now);
             if let Action::Superseded = action {
@@ -197,15 +164,20 @@ impl Shared {
                 let (waiter, receiver) = oneshot::channel();
                 let spawn = self.employ(state, Some(waiter), now);
                 if state.demands.is_some() {
-                    let awaited = (receiver, state.task);
-                    let wait = super::Wait::held(Arc::clone(self), generation, awaited);
-                    return (Outcome::Replacing(wait), spawn);
+                    return (Outcome::Replacing(Wait::of(self, receiver)), spawn);
                 }
             }
             (Outcome::Kept, None)
         });
         start(spawn);
         outcome
+    }
+
+    /// The number of the token in use, if this is its header.
+    pub(super) fn generation_of(&self, header: &HeaderValue) -> Option<u64> {
+        let state = self.lock();
+        let token = state.token.as_ref().filter(|token| token.header == *header);
+        token.map(|token| token.generation)
     }
 
     /// Whether there is a newer token than the one of this number.
@@ -229,12 +201,8 @@ impl Shared {
 
     /// Brings the slot up to date, and says what is due. Only a running task may call this: it is
     /// the promise that somebody empties the slot in time.
-    pub(super) fn attend(&self, task: u64) -> Next {
+    pub(super) fn attend(&self) -> Next {
         self.locked(|state, now| {
-            if state.task != task {
-                return Next::End;
-            }
-            state.seen = Some(now.steady);
             let action = state.life.on(Event::Timer, now);
             state.tidy(&self.slot, now);
             if self.slot.is_empty()
@@ -255,27 +223,12 @@ impl Shared {
     }
 
     /// Brings the slot up to date while the task is busy, and says when to look again.
-    pub(super) fn look(&self, task: u64) -> Option<Instant> {
+    pub(super) fn look(&self) -> Option<Instant> {
         self.locked(|state, now| {
-            if state.task != task {
-                return None;
-            }
-            state.seen = Some(now.steady);
             let wait = state.life.on(Event::Busy, now).wait();
             state.tidy(&self.slot, now);
             now.steady.checked_add(wait.unwrap_or(BEAT).min(BEAT))
         })
-    }
-
-    /// Until when the task of this number may keep silent, which was asked for something then; `None`
-    /// if there is another.
-    pub(super) fn silent_until(&self, task: u64, asked: Instant) -> Option<Instant> {
-        let state = self.lock();
-        if state.task != task {
-            return None;
-        }
-        let seen = state.seen.map_or(asked, |seen| seen.max(asked));
-        seen.checked_add(SILENCE)
     }
 
     /// Asks for leave to send one token request.
@@ -284,33 +237,27 @@ impl Shared {
         action.failure().map_or(Ok(()), Err)
     }
 
-    /// There are other credentials than those that were refused.
-    pub(super) fn forgive(&self) {
-        self.locked(|state, now| state.life.on(Event::NewCredentials, now));
-    }
-
     /// Records the outcome of a request and returns it with everyone who waits for it.
     ///
     /// The waiters are collected under the same lock as the record is made: whoever is not among
-    /// them enters later, and finds the record. `None` if another task has taken over: what it has
-    /// found since must stand.
+    /// them enters later, and finds the record.
     pub(super) fn settle(
         &self,
         outcome: Result<Issued, TokenError>,
-        (demands, task): (&mut mpsc::UnboundedReceiver<Waiter>, u64),
-    ) -> Option<(Answer, Vec<Waiter>)> {
+        demands: &mut mpsc::UnboundedReceiver<Waiter>,
+    ) -> (Answer, Vec<Waiter>) {
         self.locked(|state, now| {
-            if state.task != task {
-                return None;
-            }
             let (event, header) = match outcome {
                 Ok(issued) => (Event::Fetched(fetched(&issued)), Some(issued.header)),
                 Err(error) => (Event::Failed(error), None),
             };
             let answer = match (state.life.on(event, now), header) {
                 (Action::Use(generation, lifetime), Some(header)) => {
-                    let token = Bearer::new(&header, generation, lifetime.expires_at);
-                    let token = Arc::new(token);
+                    let token = Arc::new(Bearer {
+                        generation,
+                        header,
+                        expires_at: lifetime.expires_at,
+                    });
                     state.token = Some(Arc::clone(&token));
                     self.slot.fill(token);
                     Ok(())
@@ -319,21 +266,18 @@ impl Shared {
                 _ => Ok(()),
             };
             let waiters = std::iter::from_fn(|| demands.try_recv().ok()).collect();
-            Some((answer, waiters))
+            (answer, waiters)
         })
     }
 
     /// The task is gone: from here on the token is used by the clocks, until there is another.
     pub(super) fn abandon(
         &self,
-        (demands, task): (&mut mpsc::UnboundedReceiver<Waiter>, u64),
+        demands: &mut mpsc::UnboundedReceiver<Waiter>,
         panicked: Option<&'static str>,
     ) {
         self.locked(|state, now| {
             demands.close();
-            if state.task != task {
-                return;
-            }
             self.slot.empty();
             // Those who wait ask anew at once; without a failure, a client that always panics would
             // be called in a loop.
@@ -342,25 +286,6 @@ impl Shared {
             });
             state.life.on(event, now);
         });
-    }
-
-    /// Gives up the task of this number, which has kept silent for too long: its runtime is kept,
-    /// and nobody drives it.
-    pub(super) fn relieve(&self, task: u64) {
-        let relieved = self.locked(|state, now| {
-            if state.task != task {
-                return false;
-            }
-            state.demands = None;
-            // From here on it is not that of anybody.
-            state.task = state.task.saturating_add(1);
-            state.life.on(Event::Abandoned, now);
-            self.slot.empty();
-            true
-        });
-        if relieved {
-            tracing::warn!("the runtime that asks for tokens stands still: another takes over");
-        }
     }
 
     pub(super) fn request(&self) -> Option<watch::Receiver<()>> {
@@ -390,10 +315,9 @@ impl Shared {
             let runtime = Handle::try_current().ok()?;
             let (sender, demands) = mpsc::unbounded_channel();
             state.demands = Some(sender);
-            state.task = state.task.saturating_add(1);
             // What the last one had under way is gone with it.
             state.life.on(Event::Abandoned, now);
-            let refresh = Refresh::new(Weak::clone(&self.this), self, (demands, state.task));
+            let refresh = Refresh::new(Weak::clone(&self.this), self, demands);
             Some((runtime, refresh))
         } else {
             None
@@ -427,12 +351,6 @@ impl Shared {
     /// A panic under the lock leaves no half-made state, so poison is no reason to stop.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.number.strike();
     }
 }
 
@@ -481,7 +399,4 @@ fn fetched(issued: &Issued) -> Fetched {
 /// How often the task looks at the clocks while a token is in use, or a request under way, which bounds how long the end
 /// of a suspension, or a step of the wall clock, goes unnoticed by a renewal. A look costs a
 /// microsecond.
-pub(super) const BEAT: Duration = Duration::from_secs(5);
-/// Five beats, and one more in case all of the process slept: a runtime that is blocked for less is not
-/// given up.
-const SILENCE: Duration = Duration::from_secs(25);
+const BEAT: Duration = Duration::from_secs(5);

@@ -8,10 +8,7 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-pub(super) use std::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering},
-};
+pub(super) use std::sync::{Mutex, MutexGuard};
 
 pub(super) use arc_swap::{ArcSwapOption, Guard};
 pub(super) use tokio::{
@@ -44,10 +41,5 @@ impl Patience {
         // run where its runtime is not driven.
         let timer = self.timer.insert(Box::pin(sleep_until(until)));
         timer.as_mut().poll(cx)
-    }
-
-    /// Whether that is still to come.
-    pub(super) fn lasts(now: Instant, until: Instant) -> bool {
-        now < until
     }
 }

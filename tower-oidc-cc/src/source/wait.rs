@@ -5,7 +5,6 @@ use std::{
     future::Future,
     mem,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -13,7 +12,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    shared::{Answer, Awaited, BEAT, Entry, Shared},
+    shared::{Answer, Entry, Shared},
     sync::{Patience, oneshot},
 };
 use crate::{TokenError, error::token::Kind};
@@ -31,30 +30,17 @@ pub(crate) enum Wait {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     answer: oneshot::Receiver<Answer>,
-    /// The task that was asked, and when.
-    task: u64,
     since: Instant,
-    /// Until the next look whether it is seen, and is still the one that works.
+    /// Ends a wait for a task whose runtime is kept and not driven.
     patience: Patience,
-    /// Whether it has kept silent for too long.
-    is_silent: bool,
-    /// For a successor of the token of this number, which was refused, and not for any token.
-    held: Option<(Arc<Shared>, u64)>,
 }
 
 // === impl Wait ===
 
 impl Wait {
-    /// For the end of the request that brings a successor.
-    pub(super) fn held(shared: Arc<Shared>, generation: u64, awaited: Awaited) -> Self {
-        let mut waiting = Waiting::new(&shared, awaited);
-        waiting.held = Some((shared, generation));
-        Self::Waiting(Box::new(waiting))
-    }
-
-    /// For a successor that is there already.
-    pub(crate) fn over() -> Self {
-        Self::Over
+    /// A wait for this answer.
+    pub(super) fn of(shared: &Shared, answer: oneshot::Receiver<Answer>) -> Self {
+        Self::Waiting(Box::new(Waiting::new(shared, answer)))
     }
 
     /// Resolves when there is a token, or when the request that was waited for has failed and the
@@ -70,13 +56,14 @@ impl Wait {
                 Self::Idle | Self::Over => match shared.enter() {
                     Entry::Fresh => return Poll::Ready(Ok(())),
                     Entry::Refused(error) => return Poll::Ready(Err(error)),
-                    Entry::Waiting(awaited) => Box::new(Waiting::new(shared, awaited)),
+                    Entry::Waiting(answer) => Box::new(Waiting::new(shared, answer)),
                 },
                 Self::Waiting(waiting) => waiting,
             };
             // ## Waiting => (done | Idle)
-            match waiting.poll(shared, cx) {
-                Poll::Ready(answer) => last = answer,
+            match waiting.poll(cx) {
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(answer)) => last = answer,
                 Poll::Pending => {
                     *self = Self::Waiting(waiting);
                     return Poll::Pending;
@@ -87,61 +74,42 @@ impl Wait {
         Poll::Ready(last.unwrap_or_else(|| Err(TokenError::new(Kind::Vanished))))
     }
 
-    /// Resolves to whether there is a successor by now.
-    pub(crate) fn poll_held(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let waiting = match self {
-            Self::Idle => return Poll::Ready(false),
-            Self::Over => return Poll::Ready(true),
-            Self::Waiting(waiting) => waiting,
-        };
-        let Some((shared, generation)) = waiting.held.clone() else {
-            return Poll::Ready(false);
-        };
-        let polled = waiting.poll(&shared, cx);
-        polled.map(|_| shared.supersedes(generation))
+    /// Resolves to whether there is a successor of the token of this number.
+    pub(super) fn poll_successor(
+        &mut self,
+        shared: &Shared,
+        generation: u64,
+        cx: &mut Context<'_>,
+    ) -> Poll<bool> {
+        match self {
+            Self::Idle => Poll::Ready(false),
+            Self::Over => Poll::Ready(true),
+            Self::Waiting(waiting) => waiting.poll(cx).map(|_| shared.supersedes(generation)),
+        }
     }
 }
 
 // === impl Waiting ===
 
 impl Waiting {
-    fn new(shared: &Shared, (answer, task): Awaited) -> Self {
+    fn new(shared: &Shared, answer: oneshot::Receiver<Answer>) -> Self {
         let since = shared.now().steady;
         Self {
             answer,
-            task,
             since,
-            patience: Patience::new(since.checked_add(BEAT)),
-            is_silent: false,
-            held: None,
+            patience: Patience::new(since.checked_add(shared.settings.patience)),
         }
     }
 
-    /// Resolves to the answer, or to `None` if the task is gone.
-    fn poll(&mut self, shared: &Shared, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
-        match Pin::new(&mut self.answer).poll(cx) {
-            Poll::Ready(answer) => return Poll::Ready(answer.ok()),
-            Poll::Pending => {}
+    /// Resolves to the answer, or to `None` if the task is gone. An error means that no task
+    /// answers.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Answer>, TokenError>> {
+        if let Poll::Ready(answer) = Pin::new(&mut self.answer).poll(cx) {
+            return Poll::Ready(Ok(answer.ok()));
         }
-        while self.patience.poll(cx).is_ready() {
-            // Another may have given it up before: whoever asked it hears of that nowhere else.
-            let Some(until) = shared.silent_until(self.task, self.since) else {
-                return Poll::Ready(None);
-            };
-            let now = shared.now().steady;
-            let mut look = now.checked_add(BEAT);
-            if Patience::lasts(now, until) {
-                self.is_silent = false;
-                look = look.min(Some(until));
-            } else if mem::replace(&mut self.is_silent, true) {
-                // Its runtime is kept, and nobody drives it.
-                shared.relieve(self.task);
-                return Poll::Ready(None);
-            }
-            // Or all of this process slept, and who wakes with it is seen in a moment.
-            self.patience = Patience::new(look);
-        }
-        Poll::Pending
+        self.patience
+            .poll(cx)
+            .map(|()| Err(TokenError::new(Kind::Vanished)))
     }
 }
 

@@ -38,9 +38,8 @@ pub(crate) struct Doubts {
     refused: Vec<Call>,
     /// Whose calls were refused with its predecessor, and have not been heard of since.
     found_out: Vec<Call>,
-    /// The age at which the predecessor, and the token in use, were found to have died.
-    lived: Option<Duration>,
-    lives: Option<Duration>,
+    /// Whether the token in use was found dead.
+    found_dead: bool,
     /// Whether the successor has helped those who found out.
     helped: bool,
     /// Whether it has let the distance grow.
@@ -54,21 +53,11 @@ pub(crate) struct Doubts {
     worked: bool,
     /// How many tokens in a row were replaced at once, of which nothing was heard.
     unheard: usize,
-    deaths: Deaths,
 }
 
 /// Places, and when each was last refused.
 #[derive(Debug, Default)]
 struct Places(VecDeque<(Call, Timestamp)>);
-
-/// The last tokens that died early: when, and how old.
-#[derive(Debug, Default)]
-struct Deaths {
-    last: VecDeque<(Timestamp, Duration)>,
-    /// How many renewals may still come before such an age. They show nothing: then a token is
-    /// left to show how long it lives.
-    left: usize,
-}
 
 // === impl Doubts ===
 
@@ -96,9 +85,10 @@ impl Doubts {
                 self.grow();
             }
         } else if news && !crowded && refusal.age >= OLD_ENOUGH && self.is_death(refusal) {
-            let first = self.lives.is_none() && !refusal.call_was_accepted;
-            self.unheard = self.unheard.saturating_add(usize::from(first));
-            self.lives.get_or_insert(refusal.age);
+            if !self.found_dead && !refusal.call_was_accepted {
+                self.unheard += 1;
+            }
+            self.found_dead = true;
             return Duration::ZERO;
         } else if news {
             self.grow();
@@ -115,13 +105,11 @@ impl Doubts {
 
     /// By hand: a token that served for a while has worked, for all that is known.
     fn refused_by_hand(&mut self, now: Timestamp, age: Duration) -> Duration {
-        let first = self.lives.is_none();
-        self.lives.get_or_insert(age);
+        let first = !std::mem::replace(&mut self.found_dead, true);
         if age < LONG_ENOUGH {
             self.grow();
         } else if first {
             self.level = 0;
-            self.deaths.add_at(now, age);
             return Duration::ZERO;
         }
         self.distance_at(now)
@@ -135,7 +123,7 @@ impl Doubts {
     /// There is another token.
     pub(crate) fn succeed(&mut self) {
         self.found_out = std::mem::take(&mut self.refused);
-        self.lived = self.lives.take();
+        self.found_dead = false;
         self.helped = false;
         self.grown = false;
         self.worked = std::mem::take(&mut self.works);
@@ -149,14 +137,8 @@ impl Doubts {
         self.distance_at(now)
     }
 
-    /// A call was accepted with the token in use; `first` if it is the first that was. Returns how
-    /// old its predecessor had grown, if this shows that it died.
-    pub(crate) fn accepted_at(
-        &mut self,
-        now: Timestamp,
-        call: Call,
-        first: bool,
-    ) -> Option<Duration> {
+    /// A call was accepted with the token in use; `first` if it is the first that was.
+    pub(crate) fn accepted_at(&mut self, now: Timestamp, call: Call, first: bool) {
         let helps = self.found_out.contains(&call);
         self.found_out.retain(|found| *found != call);
         if self.refused.contains(&call) {
@@ -171,14 +153,10 @@ impl Doubts {
         if self.helpless.is_empty() && self.mixed.is_empty() && (helps || ends) {
             self.level = 0;
         }
-        if !helps {
-            return None;
+        if helps {
+            self.unheard = 0;
+            self.helped = true;
         }
-        self.unheard = 0;
-        self.helped = true;
-        let age = self.lived.take().filter(|age| *age >= OLD_ENOUGH)?;
-        self.deaths.add_at(now, age);
-        Some(age)
     }
 
     /// Whether this place says yes and no to one and the same token, which says nothing against it;
@@ -203,18 +181,11 @@ impl Doubts {
         self.level > 0
     }
 
-    /// The age at which tokens die, for the next of the renewals that may come before it.
-    pub(crate) fn real_life_at(&mut self, now: Timestamp) -> Option<Duration> {
-        let age = self.deaths.age_at(now)?;
-        self.deaths.left = self.deaths.left.checked_sub(1)?;
-        Some(age)
-    }
-
     /// Once for each token, and not at all for the first one.
     fn grow(&mut self) {
         if !self.grown && self.asked.is_some() {
             self.grown = true;
-            self.level = self.level.saturating_add(1);
+            self.level += 1;
         }
     }
 
@@ -264,27 +235,6 @@ impl Places {
     }
 }
 
-// === impl Deaths ===
-
-impl Deaths {
-    fn add_at(&mut self, now: Timestamp, age: Duration) {
-        self.last.push_back((now, age));
-        if self.last.len() > DEATHS {
-            self.last.pop_front();
-        }
-        if self.age_at(now).is_some() {
-            self.left = RENEWALS;
-        }
-    }
-
-    /// The age at which tokens die, once three of them have within a day.
-    fn age_at(&self, now: Timestamp) -> Option<Duration> {
-        let lately = self.last.iter().filter(|(at, _)| at.age_at(now) < DAY);
-        let ages: Vec<_> = lately.map(|(_, age)| *age).collect();
-        (ages.len() == DEATHS).then(|| ages.into_iter().min())?
-    }
-}
-
 /// Between requests that do not help: an hour of constant refusal then sees them at 0, 0, 1, 3, 7,
 /// 12, 17, ... minutes, fifteen in all. Five minutes are what callers wait at most once newer
 /// tokens are good.
@@ -306,10 +256,4 @@ const UNHEARD: usize = 3;
 const OLD_ENOUGH: Duration = Duration::from_secs(10);
 /// What was invalidated by hand at this age had worked.
 const LONG_ENOUGH: Duration = Duration::from_secs(60);
-/// So many early deaths within a day are the rule, and the next renewals come before it ...
-const DEATHS: usize = 3;
-/// ... so many. Lives of 20 minutes then cost ten calls a day that are not replayed, and a minute of
-/// flapping fifteen requests.
-const RENEWALS: usize = 12;
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const CALM: Duration = Duration::from_secs(60 * 60);

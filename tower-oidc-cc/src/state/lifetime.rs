@@ -1,5 +1,10 @@
 //! A token's lifetime: when it is renewed, and when it expires. Arithmetic on `now`, no clock.
 
+#![cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
+
 use std::time::Duration;
 
 use crate::clock::Timestamp;
@@ -105,30 +110,6 @@ impl Lifetime {
             },
             expires_at,
         })
-    }
-
-    /// Renews it before the age at which its like have been dying early.
-    pub(crate) fn renewed_before(
-        self,
-        now: Timestamp,
-        sent: Timestamp,
-        age: Duration,
-        draw: f64,
-    ) -> Self {
-        let soonest = now.checked_add(age.mul_f64(0.5).min(A_WHILE));
-        let planned = sent.checked_add(RefreshPolicy::Ahead.age(age, draw));
-        match (soonest, planned) {
-            (Some(soonest), Some(planned)) => {
-                let renewal = soonest.left_at(now).max(planned.left_at(now));
-                let sooner = renewal < self.renew_at.left_at(now);
-                let renew_at = now.checked_add(renewal).filter(|_| sooner);
-                Self {
-                    renew_at: renew_at.unwrap_or(self.renew_at),
-                    ..self
-                }
-            }
-            _ => self,
-        }
     }
 
     pub(crate) fn is_fresh_at(&self, now: Timestamp) -> bool {

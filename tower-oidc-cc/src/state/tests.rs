@@ -1,5 +1,3 @@
-#![expect(clippy::arithmetic_side_effects, reason = "a test may panic")]
-
 use std::time::{Duration, SystemTime};
 
 use http::StatusCode;
@@ -32,7 +30,6 @@ enum Step {
     Refuse(u64),
     ByHand,
     Unexplained,
-    Role,
     Lost,
 }
 
@@ -46,7 +43,6 @@ fn step() -> impl Strategy<Value = (u64, Step)> {
         4 => (0u64..4).prop_map(Step::Refuse),
         1 => Just(Step::ByHand),
         1 => Just(Step::Unexplained),
-        1 => Just(Step::Role),
         1 => Just(Step::Lost),
     ];
     (
@@ -107,7 +103,6 @@ proptest! {
                 Step::Refuse(call) => drop(life.on(Event::Refused(generation, Complaint::Dead(call << 58)), now)),
                 Step::ByHand => drop(life.on(Event::Refused(generation, Complaint::ByHand), now)),
                 Step::Unexplained => drop(life.on(Event::Refused(generation, Complaint::Unexplained), now)),
-                Step::Role => drop(life.on(Event::Refused(generation, Complaint::Role), now)),
             }
             // Nothing that is said against a token takes it away.
             let fresh = life.fresh_at(now).is_some();
@@ -157,36 +152,6 @@ fn a_refusal_of_another_generation_says_nothing() {
     assert_eq!(life.phase_at(now), Phase::Doubted);
     let later = now.checked_add(secs(100)).unwrap();
     assert_eq!(life.phase_at(later), Phase::Expired);
-}
-
-#[test]
-fn a_token_is_as_old_as_its_issue_and_no_clock_makes_it_younger() {
-    let now = start();
-    let later = |wait| now.checked_add(secs(wait)).unwrap();
-    let lacks = |sent, now| {
-        let mut life = Life::new(RefreshPolicy::Ahead, Budget::default(), || 0.5);
-        let fetched = Fetched {
-            fingerprint: 1,
-            sent,
-            life: secs(86_400),
-            own: false,
-        };
-        life.on(Event::Fetched(fetched), now);
-        life.on(Event::Refused(1, Complaint::Role), now);
-        life.health_at(now).next_attempt().is_zero()
-    };
-    assert!(!lacks(now, later(3_599)));
-    assert!(lacks(now, later(3_600)));
-    // By a clock that is behind, and by one that was set back meanwhile.
-    assert!(!lacks(later(60), now));
-    let wall = SystemTime::UNIX_EPOCH;
-    assert!(lacks(
-        now,
-        Timestamp {
-            wall,
-            ..later(3_600)
-        }
-    ));
 }
 
 #[test]

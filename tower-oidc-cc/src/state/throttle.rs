@@ -68,9 +68,8 @@ impl Budget {
     /// What one request takes to be paid for. Any hour sees `burst` and those paid for within it,
     /// and an hour holds one of these less than `per_hour - burst + 1` times.
     fn price(self) -> Duration {
-        let rest = self.per_hour.get().saturating_sub(self.burst());
-        let price = HOUR.checked_div(rest.saturating_add(1)).unwrap_or(HOUR);
-        price.saturating_add(Duration::from_nanos(1))
+        let rest = self.per_hour.get() - self.burst();
+        HOUR / (rest + 1) + Duration::from_nanos(1)
     }
 }
 
@@ -96,7 +95,7 @@ impl Backoff {
         let ceiling = BASE
             .saturating_mul(2_u32.saturating_pow(self.failures))
             .min(CAP);
-        self.failures = self.failures.saturating_add(1);
+        self.failures += 1;
         let own = if transient {
             ceiling.mul_f64(draw)
         } else {
@@ -128,10 +127,7 @@ impl Account {
             Need::Renewal if burst > 1 => 2,
             Need::Renewal | Need::Token => 1,
         };
-        let credit = self
-            .budget
-            .price()
-            .saturating_mul(burst.saturating_sub(kept));
+        let credit = self.budget.price().saturating_mul(burst - kept);
         self.unpaid_at(now).saturating_sub(credit)
     }
 
@@ -148,7 +144,7 @@ impl Account {
             Bound::ByLife => life.mul_f64(0.5).max(SOONEST),
         };
         let back = self.cost.saturating_sub(worth);
-        self.cost = self.cost.saturating_sub(back);
+        self.cost -= back;
         self.paid_at = self.paid_at.and_then(|at| at.checked_sub(back));
     }
 

@@ -12,8 +12,9 @@ use std::{
     time::Duration,
 };
 
+use tokio::task::spawn_blocking;
+
 use super::{StoredToken, TokenStore};
-use crate::provider::file::Threads;
 
 /// Keeps one token in one file, so that a program that is started ten times asks for one.
 ///
@@ -43,7 +44,6 @@ pub struct File {
     /// Guards the lock file while this process holds its lock; nothing else happens under it.
     leased: Mutex<Option<fs::File>>,
     warned: AtomicBool,
-    threads: Threads,
 }
 
 #[derive(Debug)]
@@ -68,18 +68,17 @@ impl File {
             }),
             leased: Mutex::default(),
             warned: AtomicBool::new(false),
-            threads: Threads::default(),
         }
     }
 
-    /// Does what touches the disk, on a thread that keeps no program from ending.
+    /// Does what touches the disk.
     async fn on_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Paths) -> io::Result<T> + Send + 'static,
     ) -> Option<T> {
         let paths = Arc::clone(&self.paths);
-        let done = self.threads.detached((), move || work(&paths)).await;
-        let done = done.flatten();
+        let done = spawn_blocking(move || work(&paths)).await;
+        let done = done.unwrap_or_else(|error| Err(error.into()));
         done.inspect_err(|error| self.warn(error)).ok()
     }
 

@@ -234,14 +234,10 @@ fn issued_at(now: Timestamp, worth: &Worth) -> Option<Issued> {
         // This machine was started after the token was issued: what is left of it counts.
         None => (now, worth.life.saturating_sub(worth.age)),
     };
-    let header = source::header(&worth.token).ok()?;
-    // Whoever wrote this entry may have been wrong about it; the token says itself.
-    let exp = crate::claims::expires_at(&header);
-    let exp = exp.map(|exp| exp.duration_since(sent.wall).unwrap_or_default());
     Some(Issued {
-        life: exp.map_or(life, |exp| exp.min(life)),
-        header,
+        header: source::header(&worth.token).ok()?,
         sent,
+        life,
         own: false,
     })
 }

@@ -1,5 +1,10 @@
 //! A token as it lies in a store.
 
+#![cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
+
 use std::{
     borrow::Cow,
     fmt,

@@ -8,7 +8,7 @@ use std::{
 use http::{HeaderValue, Request, StatusCode};
 use hyper_util::client::legacy::ResponseFuture;
 use tower::{Layer as _, ServiceExt as _, service_fn};
-use tower_oidc_cc::{BearerAuthLayer, Error, Origin, Parameters, Provider, TokenSource};
+use tower_oidc_cc::{BearerAuthLayer, Error, Origin, Parameters, Provider, Rejection, TokenSource};
 
 use crate::{
     server::{DATA, Keycloak},
@@ -55,8 +55,12 @@ impl Data {
     /// One call, made again with another token if its own is found dead.
     pub(crate) async fn call_again(&self) -> Result<StatusCode, Failed> {
         let below = service_fn(|request| self.send(request));
-        let layer = self.layer.clone().replay();
-        let response = layer.layer(below).oneshot(self.request()).await?;
+        let service = self.layer.layer(below);
+        let mut response = service.clone().oneshot(self.request()).await?;
+        let finding = response.extensions().get::<Rejection>();
+        if finding.is_some_and(Rejection::is_replaced) {
+            response = service.oneshot(self.request()).await?;
+        }
         Ok(response.status())
     }
 

@@ -5,7 +5,6 @@
 
 #![cfg(unix)]
 #![expect(
-    clippy::arithmetic_side_effects,
     clippy::expect_used,
     clippy::panic,
     clippy::unwrap_used,

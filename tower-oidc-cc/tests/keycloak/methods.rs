@@ -121,7 +121,7 @@ async fn what_the_server_does_not_know_is_asked_for_and_refused_as_such() {
     let error = ask(unknown).await.unwrap_err();
     assert_eq!(error.oauth_error(), Some("invalid_scope"));
     let ignored = Parameters::default()
-        .resource("https://data.example.com/")
+        .extra("resource", "https://data.example.com/")
         .and_then(|p| p.extra("audience", "data"))
         .and_then(|p| p.extra("tenant", "é"))
         .unwrap();

@@ -134,7 +134,7 @@ impl Keycloak {
     /// The token endpoint, with a query by which the access log tells the tests apart.
     pub(crate) fn endpoint(&self, test: &str) -> TokenEndpoint {
         let uri = self.place(&format!("{TOKEN}?test={test}"));
-        TokenEndpoint::loopback(uri.parse().unwrap()).unwrap()
+        TokenEndpoint::new(uri.parse().unwrap()).unwrap()
     }
 
     /// The statuses of the token requests of one test so far, as the access log has them.

@@ -1,7 +1,5 @@
 //! A token endpoint and a data service that count what reaches them, and a probe of readiness.
-#![expect(dead_code, reason = "each test binary uses a part of it")]
 #![expect(
-    clippy::arithmetic_side_effects,
     clippy::expect_used,
     clippy::panic,
     clippy::unwrap_used,
@@ -24,9 +22,9 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode, Uri, header::WWW_AUTHENTICATE};
 use http_body_util::Full;
 use tokio::time::Instant;
-use tower::Service;
+use tower::{Service, ServiceExt as _};
 use tower_oidc_cc::{
-    BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenError, TokenSource,
+    BearerAuthLayer, Credentials, Origin, Rejection, TokenEndpoint, TokenError, TokenSource,
     TokenSourceBuilder,
 };
 
@@ -111,6 +109,37 @@ pub(crate) fn unauthorized(error: &str) -> Response<String> {
         .headers_mut()
         .insert(WWW_AUTHENTICATE, challenge.parse().unwrap());
     response
+}
+
+/// Makes a call again that was refused for its token, if there is another: what a retry layer does.
+#[derive(Clone)]
+pub(crate) struct Again<S>(pub(crate) S);
+
+impl<S> Service<Request<Body>> for Again<S>
+where
+    S: Service<Request<Body>, Response = Response<String>, Future: Send> + Clone + Send + 'static,
+    S::Error: Send,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (again, copy) = (self.0.clone(), request.clone());
+        let call = self.0.call(request);
+        Box::pin(async move {
+            let response = call.await?;
+            let finding = response.extensions().get::<Rejection>();
+            if finding.is_some_and(Rejection::is_replaced) {
+                return again.oneshot(copy).await;
+            }
+            Ok(response)
+        })
+    }
 }
 
 /// Why there was no token.

@@ -9,6 +9,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 
 /// Ends the hearing with its drop.
+#[expect(dead_code, reason = "both are kept for their drop")]
 pub(crate) struct Heard(DefaultGuard, Dispatch);
 
 // === impl Warnings ===

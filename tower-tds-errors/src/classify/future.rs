@@ -7,18 +7,17 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut};
-use http::{HeaderMap, Response, response};
+use http::{Method, Response, Uri, response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tower::BoxError;
 
-use super::service::Hook;
+use super::asked::Asked;
 use super::{error_of, is_success, is_unasked};
 use crate::clock::{self, Timer};
 use crate::error::Error;
 use crate::kind::Kind;
 use crate::retry::context::{self, Known};
-use crate::retry::saved::{Asked, Saved};
 
 pin_project! {
     /// The future of [`Classify`](crate::Classify).
@@ -68,9 +67,8 @@ pin_project! {
 /// What the error will need of the request.
 pub(super) struct Noted {
     pub(super) asked: Asked,
-    /// Nothing where a retry above has it.
-    pub(super) line: Option<Saved>,
-    pub(super) hook: Option<Hook>,
+    pub(super) method: Method,
+    pub(super) uri: Uri,
 }
 
 // === impl ClassifyFuture ===
@@ -123,7 +121,7 @@ impl<F, R: Body> ClassifyFuture<F, R> {
             }
             Err(error) => {
                 let mut error = Error::from(error.into());
-                this.noted.note(&mut error, None);
+                this.noted.note(&mut error);
                 Poll::Ready(Err(error))
             }
         }
@@ -154,7 +152,7 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         let error = error_of(this.noted.asked, head.status, &head.headers, drain.bytes);
         let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
         error.facts_mut().is_cut |= !is_whole;
-        this.noted.note(&mut error, Some(&head.headers));
+        this.noted.note(&mut error);
         Poll::Ready(Err(error))
     }
 }
@@ -217,13 +215,9 @@ impl<R: Body> Drain<R> {
 // === impl Noted ===
 
 impl Noted {
-    fn note(&self, error: &mut Error, headers: Option<&HeaderMap>) {
-        if let Some(line) = &self.line {
-            line.note(error);
-        }
-        if let Some(hook) = &self.hook {
-            hook.judge(error, headers);
-        }
+    /// Names the request in an error.
+    fn note(&self, error: &mut Error) {
+        error.facts_mut().note_request(&self.method, &self.uri);
     }
 
     /// Whether the caller gets the response as it came.

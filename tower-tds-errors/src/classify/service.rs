@@ -1,19 +1,16 @@
-//! The layer, which is the user's hook, and the service, which notes what an error will need.
+//! The layer, and the service, which notes what an error will need.
 
-use std::fmt;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{HeaderMap, Request, Response};
+use http::{Request, Response};
 use http_body::Body;
 use tower::BoxError;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::asked::Asked;
 use super::future::{ClassifyFuture, Noted};
 use crate::error::Error;
-use crate::retry::context;
-use crate::retry::saved::{Asked, Saved};
 
 /// Turns every answer but a success into a typed [`Error`].
 ///
@@ -40,25 +37,18 @@ use crate::retry::saved::{Asked, Saved};
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct ClassifyLayer {
-    /// Nothing for no hook: then the way of a success counts no reference.
-    hook: Option<Hook>,
-}
-
-/// What a user's service means instead.
-#[derive(Clone)]
-pub(super) struct Hook(Arc<Change>);
-
-type Change = dyn Fn(&mut Error, Option<&HeaderMap>) + Send + Sync;
+pub struct ClassifyLayer {}
 
 /// Turns every answer but a success into a typed [`Error`].
 ///
 /// A 2xx or a 304 passes as it came, and so does an upgrade (101) that was asked for: the same body type, not
 /// polled, and nothing allocated. The one exception is a page for people, `text/html`, where the request
 /// accepts JSON or XML only. Of every other answer the body is read within 16 KiB and a second, and
-/// to its end where that is within the bounds, so that the connection can be used again. What is
-/// compressed is undone within 64 KiB. Whatever cuts the read short, a [`Retry`](crate::Retry) above
-/// included, costs text and not the kind.
+/// to its end where that is within the bounds, so that the connection can be used again. Whatever cuts the read
+/// short, a [`Retry`](crate::Retry) above included, costs text and not the kind.
+///
+/// A compressed body gives no message, and the status decides. Put a decompression layer below, where answers may be
+/// compressed.
 ///
 /// # Backpressure
 ///
@@ -70,7 +60,7 @@ type Change = dyn Fn(&mut Error, Option<&HeaderMap>) + Send + Sync;
 ///
 /// # Clone
 ///
-/// As the inner service's; the hook is shared.
+/// As the inner service's.
 ///
 /// # Errors
 ///
@@ -79,61 +69,17 @@ type Change = dyn Fn(&mut Error, Option<&HeaderMap>) + Send + Sync;
 #[derive(Clone, Debug)]
 pub struct Classify<S> {
     inner: S,
-    hook: Option<Hook>,
 }
 
 // === impl ClassifyLayer ===
 
 impl ClassifyLayer {
-    /// The layer, with the crate's own table and nothing besides.
+    /// The layer, with the crate's own table.
+    ///
+    /// What a service means besides is a `map_err` right above it: see [`Error::set_kind`].
     #[must_use]
     pub const fn new() -> Self {
-        Self { hook: None }
-    }
-
-    /// Sets what else this service means: a function that may change an error by
-    /// [`set_kind`](Error::set_kind) and [`forbid_retry`](Error::forbid_retry). It sees the headers
-    /// of the answer, if there was one. It takes the place of one that was set before.
-    ///
-    /// It judges failures only: what passes as a success is not its to change. Whether the request
-    /// was sent is not its to say, and what it has forbidden stays forbidden.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use http::{Request, Response};
-    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
-    /// use tower_tds_errors::{ClassifyLayer, GiveUp, Kind};
-    ///
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() {
-    /// let layer = ClassifyLayer::new().hook(|error, headers| {
-    ///     // This service says 404 while it is deployed.
-    ///     if error.message().is_some_and(|said| said.starts_with("no Route")) {
-    ///         error.set_kind(Kind::Unavailable);
-    ///     }
-    ///     if headers.is_some_and(|headers| headers.get("x-should-retry").is_some_and(|v| v == "false")) {
-    ///         error.forbid_retry();
-    ///     }
-    /// });
-    ///
-    /// let client = service_fn(async |_: Request<()>| {
-    ///     let answer = Response::builder().status(404).header("x-should-retry", "false");
-    ///     Ok::<_, BoxError>(answer.body(String::from("no Route matched")).unwrap())
-    /// });
-    /// let error = layer.layer(client).oneshot(Request::new(())).await.unwrap_err();
-    /// assert_eq!(error.kind(), Kind::Unavailable);
-    /// assert!(!error.is_retryable());
-    /// assert_eq!(error.gave_up(), Some(GiveUp::Forbidden));
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn hook(
-        mut self,
-        hook: impl Fn(&mut Error, Option<&HeaderMap>) + Send + Sync + 'static,
-    ) -> Self {
-        self.hook = Some(Hook(Arc::new(hook)));
-        self
+        Self {}
     }
 }
 
@@ -141,29 +87,7 @@ impl<S> Layer<S> for ClassifyLayer {
     type Service = Classify<S>;
 
     fn layer(&self, inner: S) -> Classify<S> {
-        let hook = self.hook.clone();
-        Classify { inner, hook }
-    }
-}
-
-// === impl Hook ===
-
-impl Hook {
-    /// Lets it change the kind of `error` and forbid that it is retried. One that has stopped a retry
-    /// layer below is settled.
-    pub(super) fn judge(&self, error: &mut Error, headers: Option<&HeaderMap>) {
-        if error.gave_up().is_none() {
-            let sent = error.sent();
-            (self.0)(error, headers);
-            // Of one that was put in its place, too.
-            error.facts_mut().sent = sent;
-        }
-    }
-}
-
-impl fmt::Debug for Hook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hook")
+        Classify { inner }
     }
 }
 
@@ -188,12 +112,10 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // What is asked for is read here: a layer below the retry may have added to it.
-        let is_named = self.hook.is_none() && context::names(request.uri());
-        let line = (!is_named).then(|| Saved::line(request.method(), request.uri()));
         let noted = Noted {
             asked: Asked::of(request.headers()),
-            line,
-            hook: self.hook.clone(),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
         };
         ClassifyFuture::new(self.inner.call(request), noted)
     }

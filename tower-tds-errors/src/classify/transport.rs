@@ -7,8 +7,6 @@ use hyper_util::client::legacy;
 
 use crate::error::source::{chain, find};
 use crate::kind::{Kind, Sent};
-#[cfg(feature = "reqwest")]
-use crate::retry::saved::Asked;
 
 /// How far the exchange had come when the error arose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +16,6 @@ enum Stage {
     Connected,
     /// Reading the body of the answer from the connection.
     Body,
-    /// Undoing the coding of the body.
-    Decoding,
 }
 
 /// What is known of an error: its kind, and whether the request was sent.
@@ -35,7 +31,6 @@ pub(crate) fn kind(error: &(dyn StdError + 'static)) -> Told {
     }
     let kind = match stage {
         Some(Stage::Connecting) => Kind::Connect,
-        Some(Stage::Decoding) => Kind::Malformed,
         // A body that says no more ended before its time.
         Some(Stage::Body) => Kind::Truncated,
         // One that hyper has on a connection, and says no more of, is the end of it.
@@ -72,14 +67,6 @@ fn said(link: &(dyn StdError + 'static), at: &mut Option<Stage>) -> Option<Told>
     if let Some(error) = link.downcast_ref() {
         return by_io(error, stage);
     }
-    #[cfg(feature = "http2")]
-    if let Some(error) = link.downcast_ref() {
-        return Some(by_h2(error, stage));
-    }
-    #[cfg(feature = "reqwest")]
-    if let Some(error) = link.downcast_ref() {
-        return by_reqwest(error, at);
-    }
     if link.is::<tower::timeout::error::Elapsed>() || link.is::<tokio::time::error::Elapsed>() {
         return Some(alone(timeout(stage)));
     }
@@ -89,9 +76,7 @@ fn said(link: &(dyn StdError + 'static), at: &mut Option<Stage>) -> Option<Told>
     if stage == Some(Stage::Connecting) {
         return connecting(link);
     }
-    // The second has no type, but is as fatal as what is not recognised at all.
-    let is_decoder = link.is::<flate2::DecompressError>() || link.to_string() == "brotli error";
-    is_decoder.then(|| alone(Kind::Malformed))
+    untyped(&link.to_string(), stage).map(alone)
 }
 
 /// hyper-util and hyper-rustls keep the types of these to themselves. All say that there is no
@@ -106,11 +91,19 @@ fn connecting(link: &(dyn StdError + 'static)) -> Option<Told> {
     invalid.then(|| alone(Kind::InvalidRequest))
 }
 
+/// What the words of types say that are not known here: the decoders' of tower-http, and reqwest's of a timeout.
+fn untyped(words: &str, stage: Option<Stage>) -> Option<Kind> {
+    if words == "brotli error" || words.starts_with("deflate decompression error") {
+        return Some(Kind::Malformed);
+    }
+    (words == "operation timed out").then(|| timeout(stage))
+}
+
 /// What took too long.
 fn timeout(stage: Option<Stage>) -> Kind {
     match stage {
         Some(Stage::Connecting) => Kind::Connect,
-        Some(Stage::Body | Stage::Decoding) => Kind::Truncated,
+        Some(Stage::Body) => Kind::Truncated,
         Some(Stage::Connected) | None => Kind::Timeout,
     }
 }
@@ -159,11 +152,7 @@ fn refuses(error: &std::io::Error) -> bool {
 /// The errors of sockets, and of what wraps its own in theirs.
 fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<Told> {
     let connecting = stage == Some(Stage::Connecting);
-    let reading = matches!(stage, Some(Stage::Body | Stage::Decoding));
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "the list of io kinds grows with every release of std"
-    )]
+    let reading = stage == Some(Stage::Body);
     let kind = match error.kind() {
         ErrorKind::TimedOut => timeout(stage),
         // What rustls and native TLS stacks say of a bad certificate, version or name.
@@ -171,11 +160,7 @@ fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<Told> {
         // By TLS 1.3 a server that refuses the client's certificate says so when the handshake is over.
         ErrorKind::InvalidData if stage == Some(Stage::Connected) && refuses(error) => Kind::Tls,
         // And what decoders say of a body. A connection's own errors come inside of hyper's.
-        ErrorKind::InvalidData | ErrorKind::InvalidInput
-            if stage.is_none() || stage == Some(Stage::Decoding) =>
-        {
-            Kind::Malformed
-        }
+        ErrorKind::InvalidData | ErrorKind::InvalidInput if stage.is_none() => Kind::Malformed,
         // Only `connect` says this, so nothing was sent whoever wraps it.
         ErrorKind::ConnectionRefused => Kind::Connect,
         // TLS that is closed without a word looks like this, before an answer too.
@@ -197,61 +182,6 @@ fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<Told> {
             }
         }
         _ => return None,
-    };
-    Some(alone(kind))
-}
-
-#[cfg(feature = "http2")]
-fn by_h2(error: &h2::Error, stage: Option<Stage>) -> Told {
-    use h2::Reason;
-
-    if let Some(said) = error.get_io().and_then(|error| by_io(error, stage)) {
-        return said;
-    }
-    match error.reason() {
-        // "Closed prior to any processing having occurred" (RFC 9113, section 8.7): by a server that
-        // has too many streams.
-        Some(Reason::REFUSED_STREAM) if error.is_reset() && error.is_remote() => {
-            (Kind::Unavailable, Sent::Never)
-        }
-        // h2 gives it to the streams above the last one that the server took, and only to them
-        // where the server leaves in peace (RFC 9113, section 6.8).
-        Some(Reason::NO_ERROR) if error.is_go_away() && error.is_remote() => alone(Kind::Connect),
-        // A stream that ends before its length has come is one that h2 resets.
-        _ if stage == Some(Stage::Body) && error.is_reset() => alone(Kind::Truncated),
-        // The peer broke the protocol, says h2 here.
-        _ if error.is_library() => alone(Kind::Malformed),
-        _ if stage == Some(Stage::Body) => alone(Kind::Truncated),
-        _ => alone(Kind::Reset),
-    }
-}
-
-/// Most of reqwest's errors wrap those of hyper, which say more.
-#[cfg(feature = "reqwest")]
-fn by_reqwest(error: &reqwest::Error, at: &mut Option<Stage>) -> Option<Told> {
-    let stage = if error.is_connect() {
-        Stage::Connecting
-    } else if error.is_decode() {
-        // The same for a body that ends early and for one in a broken coding: the cause tells.
-        Stage::Decoding
-    } else if error.is_body() {
-        Stage::Body
-    } else {
-        Stage::Connected
-    };
-    let kind = if error.is_builder() {
-        Kind::InvalidRequest
-    } else if error.is_redirect() {
-        Kind::UnexpectedAnswer
-    } else if error.is_timeout() {
-        timeout(Some(stage))
-    } else if let Some(status) = error.status() {
-        let headers = http::HeaderMap::new();
-        let error = super::error_of(Asked::default(), status, &headers, b"")?;
-        return Some((error.kind(), Sent::Answered));
-    } else {
-        *at = Some(stage);
-        return None;
     };
     Some(alone(kind))
 }

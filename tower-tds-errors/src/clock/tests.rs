@@ -1,9 +1,4 @@
 //! A wall clock that tests set, and what that changes: nothing.
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "a test that overflows fails"
-)]
-
 use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
@@ -155,44 +150,4 @@ async fn a_wall_clock_that_is_set_changes_no_deadline_of_a_request_and_no_idle_l
     let error = under(&JUMPS, body.collect()).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), Kind::Truncated);
     assert_eq!(start.elapsed(), secs(5));
-}
-
-#[test]
-fn a_call_and_a_body_go_on_in_another_runtime_than_they_have_waited_in() {
-    let runtime = || {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_time().start_paused(true).build();
-        runtime.expect("a runtime")
-    };
-    for ends in [true, false] {
-        let service = ServiceBuilder::new()
-            .layer(RetryLayer::new().attempts(NonZeroU32::MIN.saturating_add(1)))
-            .layer(GuardLayer::new())
-            .layer(ClassifyLayer::new())
-            .service(service_fn(async |request: Request<()>| {
-                let number = Attempt::of(request.extensions()).number();
-                let answer = Response::builder().status(if number == 1 { 503 } else { 200 });
-                let body = if number == 1 {
-                    BoxBody::default()
-                } else {
-                    silent()
-                };
-                Ok::<_, BoxError>(answer.body(body).expect("an answer"))
-            }));
-        let (first, second) = (runtime(), runtime());
-        let mut call = tokio_test::task::spawn(service.oneshot(Request::new(())));
-        first.block_on(async { assert!(call.poll().is_pending(), "it sleeps") });
-        let mut kept = (!ends).then_some(first);
-        let mut body = second
-            .block_on(call)
-            .expect("the second answer")
-            .into_body();
-        let mut frame = tokio_test::task::spawn(body.frame());
-        second.block_on(async { assert!(frame.poll().is_pending()) });
-        kept = kept.map(|_| second);
-        let third = runtime();
-        let frame = third.block_on(frame).expect("it ends");
-        assert_eq!(frame.expect_err("by silence").kind(), Kind::Truncated);
-        drop(kept);
-    }
 }

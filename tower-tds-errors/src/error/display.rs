@@ -73,10 +73,6 @@ impl StdError for Refusal {}
 
 impl Error {
     fn refusal(&self) -> Option<&(dyn StdError + 'static)> {
-        #[expect(
-            clippy::wildcard_enum_match_arm,
-            reason = "the others are no refusals of a token or of a limit"
-        )]
         match self.kind() {
             Kind::InvalidToken => Some(&Refusal("invalid_token")),
             Kind::MissingRole => Some(&Refusal("insufficient_scope")),
@@ -178,13 +174,6 @@ impl Facts {
         let mut say = |said: fmt::Arguments<'_>| text.write_fmt(said).ok();
         if let Some(root) = root {
             say(format_args!(": {root}"));
-        }
-        if let Some(roles) = &self.roles {
-            let roles: Vec<_> = roles.iter().filter_map(|role| shown(role)).collect();
-            match roles.join(", ").as_str() {
-                "" => say(format_args!(", the token carries no realm role")),
-                roles => say(format_args!(", the token carries the realm roles {roles}")),
-            };
         }
         if let Some(message) = &self.message {
             say(format_args!(", the service says \"{message}\""));

@@ -43,16 +43,6 @@ pub(super) fn is_late(error: &(dyn StdError + Send + Sync + 'static)) -> bool {
     })
 }
 
-/// The error without the URL that it may show: reqwest shows the whole one, its query included.
-pub(crate) fn without_url(error: BoxError) -> BoxError {
-    #[cfg(feature = "reqwest")]
-    let error = match error.downcast::<reqwest::Error>() {
-        Ok(error) => error.without_url().into(),
-        Err(error) => error,
-    };
-    error
-}
-
 /// Takes the error out of its box, or finds it in there, or names the transport error.
 ///
 /// So the layers of this crate work over `Buffer` and its like, whose errors are boxed.
@@ -60,7 +50,7 @@ impl From<BoxError> for Error {
     fn from(error: BoxError) -> Self {
         let error = match error.downcast::<Self>() {
             Ok(error) => return *error,
-            Err(error) => without_url(error),
+            Err(error) => error,
         };
         let facts = match Self::find(&*error) {
             Some(found) => found.facts().clone(),

@@ -8,18 +8,16 @@ use std::time::Duration;
 
 use bytes::Buf;
 use http::header::TRANSFER_ENCODING;
-use http::{HeaderMap, Response, Version};
+use http::{HeaderMap, Method, Response, Uri, Version};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower::BoxError;
 
-use super::Bounds;
 use crate::clock::{self, Timer};
 use crate::error::Error;
 use crate::give_up::GiveUp;
 use crate::kind::Kind;
-use crate::retry::saved::Line;
 
 pin_project! {
     /// The body of a success that says how far it came when it breaks off.
@@ -32,7 +30,7 @@ pin_project! {
     ///
     /// Each has [`received`](Error::received). The part that came is not to be used.
     ///
-    /// - [`Kind::Truncated`]: the body ended early, went silent, or was too slow. Fetch it again.
+    /// - [`Kind::Truncated`]: the body ended early or went silent. Fetch it again.
     /// - [`Kind::Timeout`]: it had not ended at the [deadline](crate::Deadline::whole) of the call.
     /// - Any other kind that a transport error has.
     pub struct GuardBody<R> {
@@ -40,26 +38,15 @@ pin_project! {
         inner: Option<R>,
         // Boxed, so that a body that needs no pinning needs none with this around it, and since bodies are
         // moved. Made by the first wait, and used again by the others.
-        waits: Option<Pin<Box<Waits>>>,
-        bounds: Bounds,
+        timer: Option<Pin<Box<Timer>>>,
+        // Whether the wait is going on that the timer is set for.
+        is_waiting: bool,
+        idle: Duration,
         // The deadline of the call, if it counts until here.
         until: Option<Instant>,
         received: u64,
         framing: Framing,
-        line: Option<Line>,
-    }
-}
-
-pin_project! {
-    // The waits for a body, and the timer that ends the one that is going on.
-    struct Waits {
-        #[pin]
-        timer: Timer,
-        // When the wait began that is going on, if one is.
-        since: Option<Instant>,
-        // How long it was waited for since the rate was last looked at, and what came.
-        waited: Duration,
-        bytes: u64,
+        asked: Option<(Method, Uri)>,
     }
 }
 
@@ -115,18 +102,19 @@ impl<R: Body> GuardBody<R> {
     pub(super) fn new(
         inner: R,
         framing: Framing,
-        bounds: Bounds,
+        idle: Duration,
         until: Option<Instant>,
-        line: Option<Line>,
+        asked: Option<(Method, Uri)>,
     ) -> Self {
         Self {
             inner: Some(inner),
-            waits: None,
-            bounds,
+            timer: None,
+            is_waiting: false,
+            idle,
             until,
             received: 0,
             framing,
-            line,
+            asked,
         }
     }
 
@@ -144,10 +132,10 @@ impl<R> GuardBody<R> {
     /// Notes the request, and how far its answer came, in an error of a layer above: a decoder's, say, which
     /// knows neither.
     pub fn note(&self, error: &mut Error) {
-        if let Some(line) = &self.line {
-            line.note(error);
-        }
         let facts = error.facts_mut();
+        if let Some((method, uri)) = &self.asked {
+            facts.note_request(method, uri);
+        }
         facts.received = Some(self.received);
         facts.expected = self.framing.expected();
     }
@@ -157,32 +145,23 @@ impl<R> GuardBody<R> {
         self.note(&mut error);
         let mut this = self.project();
         this.inner.set(None);
-        *this.waits = None;
+        *this.timer = None;
         error
     }
 
     /// Resolves when nothing more is waited for.
     fn poll_late(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Error> {
         let this = self.project();
-        let received = *this.received;
-        let waits = this
-            .waits
-            .get_or_insert_with(|| Box::pin(Waits::new(received)));
-        let mut waits = waits.as_mut().project();
-        if waits.since.is_none() {
-            let now = clock::now();
-            *waits.since = Some(now);
-            let silent = now.checked_add(this.bounds.idle);
+        let timer = this.timer.get_or_insert_with(|| Box::pin(Timer::new()));
+        if !*this.is_waiting {
+            *this.is_waiting = true;
+            let silent = clock::now().checked_add(*this.idle);
             let end = silent.into_iter().chain(*this.until).min();
-            waits.timer.as_mut().set(end);
+            timer.as_mut().set(end);
         }
-        ready!(waits.timer.poll(cx));
+        ready!(timer.as_mut().poll(cx));
         let is_over = this.until.is_some_and(|until| until <= clock::now());
-        Poll::Ready(if is_over {
-            overdue()
-        } else {
-            late("no bytes came for as long as is waited for")
-        })
+        Poll::Ready(if is_over { overdue() } else { silent() })
     }
 }
 
@@ -213,18 +192,13 @@ where
                 let length = frame.data_ref().map_or(0, Buf::remaining);
                 let length = u64::try_from(length).unwrap_or(u64::MAX);
                 *this.received = this.received.saturating_add(length);
-                let bounds = *this.bounds;
-                let waits = this.waits.as_mut();
-                if waits.is_some_and(|waits| waits.as_mut().came(length, bounds)) {
-                    let error = late("fewer bytes a second came than are asked for");
-                    return Poll::Ready(Some(Err(self.broken(error))));
-                }
+                *this.is_waiting = false;
                 return Poll::Ready(Some(Ok(frame)));
             }
             Poll::Ready(None) => {
                 if this.framing.is_whole(*this.received) != Some(false) {
                     this.inner.set(None);
-                    *this.waits = None;
+                    *this.timer = None;
                     return Poll::Ready(None);
                 }
                 Error::new(Kind::Truncated, "fewer bytes came than were announced")
@@ -263,38 +237,6 @@ impl<R> fmt::Debug for GuardBody<R> {
     }
 }
 
-// === impl Waits ===
-
-impl Waits {
-    /// What came without a wait counts for the first of them.
-    const fn new(received: u64) -> Self {
-        Self {
-            timer: Timer::new(),
-            since: None,
-            waited: Duration::ZERO,
-            bytes: received,
-        }
-    }
-
-    /// So many bytes came. Says whether they are too few for as long as they were waited for.
-    fn came(self: Pin<&mut Self>, length: u64, bounds: Bounds) -> bool {
-        let this = self.project();
-        *this.bytes = this.bytes.saturating_add(length);
-        let Some(since) = this.since.take() else {
-            return false;
-        };
-        let wait = clock::now().saturating_duration_since(since);
-        *this.waited = this.waited.saturating_add(wait);
-        let Some(least) = bounds.least.filter(|_| *this.waited >= bounds.idle) else {
-            return false;
-        };
-        let asked = u128::from(least.get()).saturating_mul(this.waited.as_millis());
-        let came = u128::from(*this.bytes).saturating_mul(1000);
-        (*this.waited, *this.bytes) = (Duration::ZERO, 0);
-        came < asked
-    }
-}
-
 /// By any other last coding it ends with its connection (RFC 9112, section 6.3).
 fn is_chunked(headers: &HeaderMap) -> bool {
     let last = headers.get_all(TRANSFER_ENCODING).iter().next_back();
@@ -303,7 +245,8 @@ fn is_chunked(headers: &HeaderMap) -> bool {
     last.is_some_and(|coding| coding.trim().eq_ignore_ascii_case("chunked"))
 }
 
-fn late(why: &'static str) -> Error {
+fn silent() -> Error {
+    let why = "no bytes came for as long as is waited for";
     let source = io::Error::new(io::ErrorKind::TimedOut, why);
     Error::new(Kind::Truncated, source)
 }

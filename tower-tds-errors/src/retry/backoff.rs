@@ -1,5 +1,10 @@
 //! Backoff: jittered waits between attempts where the service asks for none.
 
+#![cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
+
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -43,9 +48,6 @@ pub(super) fn up_to(bound: Duration, rng: &mut Rng) -> Duration {
     let bound = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
     Duration::from_nanos(rng.u64(0..=bound))
 }
-
-/// Before a quota that tells no time resets: Kong's shortest window is a second, the next a minute.
-pub(super) const QUOTA: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(30));
 
 #[cfg(test)]
 mod tests;

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Extensions, Request, Response, Version};
+use http::{Request, Response, request};
 use tokio::time::Instant;
 
+use super::Shared;
 use super::context::Known;
 use super::replay::Replay;
-use super::request::{Attempt, Due, Repeat, SeenTo, Until};
-use super::saved::Saved;
+use super::request::{Attempt, Due, Until};
 use super::state::{Repeats, RetryState};
-use super::{Shared, context};
+use crate::classify::asked::Asked;
 use crate::classify::{error_of, is_success};
 use crate::clock;
 use crate::error::Error;
@@ -31,12 +31,9 @@ pub(super) struct Call<B, P> {
 
 /// The request as the next attempt will send it, or what its error needs if there is none.
 struct Copied<B> {
-    saved: Saved,
+    head: request::Parts,
     /// The second copy; without it there is no other attempt.
     body: Option<B>,
-    extensions: Extensions,
-    version: Version,
-    said: Option<Repeat>,
 }
 
 struct Past {
@@ -70,12 +67,6 @@ impl<B, P> Call<B, P> {
         }
     }
 
-    /// Polls the attempt with word of the deadlines that were set.
-    #[inline]
-    pub(super) fn polling<T>(&self, poll: impl FnOnce() -> T) -> T {
-        context::under(self.due, poll)
-    }
-
     /// When the call is given up, as far as it is known from its first wait on.
     pub(super) fn due(&mut self) -> Due {
         if self.due.call.is_none() {
@@ -105,22 +96,23 @@ impl<B, P> Call<B, P> {
     where
         P: Replay<B>,
     {
-        // In its place until it is called with: each move is one of a few hundred bytes.
-        if let Some(request) = first {
-            if let Some(own) = self.due.body {
-                // A retry above may have an earlier one.
-                let known = request.extensions().get::<Until>();
-                let until = known.map_or(own, |known| known.0.min(own));
-                request.extensions_mut().insert(Until(until));
-            }
-            let more = self.shared.settings.attempts.get() > 1;
-            let copy = Copied::new(request, more.then_some(&self.shared.replay));
-            self.copy = Some(copy);
+        let Some(mut request) = first.take() else {
+            return self.send_again(call);
+        };
+        if let Some(own) = self.due.body {
+            // A retry above may have an earlier one.
+            let known = request.extensions().get::<Until>();
+            let until = known.map_or(own, |known| known.0.min(own));
+            request.extensions_mut().insert(Until(until));
         }
-        match first.take() {
-            Some(request) => Ok(context::under(self.due, || context::calling(request, call))),
-            None => self.send_again(call),
-        }
+        let settings = &self.shared.settings;
+        let replay = (settings.attempts.get() > 1).then_some(&self.shared.replay);
+        let (head, body) = request.into_parts();
+        self.copy = Some(Copied {
+            head: head.clone(),
+            body: replay.and_then(|replay| replay.replay(&body)),
+        });
+        Ok(call(Request::from_parts(head, body)))
     }
 
     #[cold]
@@ -136,41 +128,30 @@ impl<B, P> Call<B, P> {
         let more = attempt.number <= self.shared.settings.attempts.get();
         let replay = more.then_some(&self.shared.replay);
         let Some(request) = copy.request(attempt, replay) else {
-            // One of its headers was never valid.
             return Err(self.give_up(GiveUp::NotReplayable));
         };
-        past.state.spending.sent();
-        Ok(context::under(self.due, || context::calling(request, call)))
+        Ok(call(request))
     }
 
     /// Whether the response is all that there is to say: most are.
     #[inline]
     pub(super) fn is_first_success<R>(&self, response: &Response<R>) -> bool {
-        self.past.is_none() && self.due.body.is_none() && is_success(response.status())
+        self.past.is_none() && is_success(response.status())
     }
 
     /// The response of a success, with what it took; or the error that the head of another means,
     /// which comes where nothing below has read it.
     pub(super) fn answered<R>(&mut self, mut response: Response<R>) -> Result<Response<R>, Error> {
         if !is_success(response.status()) {
-            let asked = self.copy.as_ref().map(|copy| copy.saved.asked());
-            let asked = asked.unwrap_or_default();
+            let copy = self.copy.as_ref();
+            let asked = copy.map_or_else(Asked::default, |copy| Asked::of(&copy.head.headers));
             let error = error_of(asked, response.status(), response.headers(), b"");
             if let Some(error) = error {
                 return Err(error);
             }
         }
-        let seen_to = response.extensions().get::<SeenTo>();
-        if self
-            .due
-            .body
-            .is_some_and(|end| seen_to.is_none_or(|seen_to| seen_to.0 > end))
-        {
-            let error = Error::new(Kind::InvalidRequest, UNGUARDED).answered();
-            return Err(error.with_advice(GUARD));
-        }
         if let Some(past) = &mut self.past {
-            past.state.spending.succeeded();
+            past.state.succeeded(&self.shared.settings);
             let attempt = past.attempt();
             tracing::debug!(attempts = attempt.number, "request succeeded");
             response.extensions_mut().insert(attempt);
@@ -217,9 +198,10 @@ impl<B, P> Call<B, P> {
         let past = self
             .past
             .get_or_insert_with(|| Box::new(Past::new(copy.repeats())));
-        // Without a second copy there is nowhere to send.
-        let authority = copy.body.as_ref().map(|_| copy.saved.authority());
-        let (wait, end) = past.state.go_on(error, settings, authority, left, now)?;
+        let wait = past
+            .state
+            .go_on(error, settings, copy.body.is_some(), left)?;
+        let end = now.checked_add(wait).ok_or(GiveUp::HintTooLong)?;
         tracing::debug!(
             kind = %error.kind(),
             attempt = past.state.attempts.saturating_sub(1),
@@ -330,7 +312,8 @@ impl<B, P> Call<B, P> {
     /// Notes what the call took and why it ends.
     fn note(&mut self, mut error: Error, stop: GiveUp) -> Error {
         if let Some(copy) = &self.copy {
-            copy.saved.note(&mut error);
+            let facts = error.facts_mut();
+            facts.note_request(&copy.head.method, &copy.head.uri);
         }
         let elapsed = self.elapsed();
         let sent = u32::from(self.copy.is_some());
@@ -365,7 +348,6 @@ impl At {
         match known {
             Known::Nothing | Known::Answer | Known::Retry => Self::Calling,
             Known::Held => Self::Holding,
-            Known::Unsent => Self::Readying,
         }
     }
 }
@@ -373,25 +355,9 @@ impl At {
 // === impl Copied ===
 
 impl<B> Copied<B> {
-    /// Keeps all of a request, if its body can be sent twice and if that is `wanted`.
-    #[inline]
-    fn new<P: Replay<B>>(request: &Request<B>, wanted: Option<&P>) -> Self {
-        let body = wanted.and_then(|replay| replay.replay(request.body()));
-        Self {
-            saved: Saved::head(request),
-            extensions: if body.is_some() {
-                request.extensions().clone()
-            } else {
-                Extensions::new()
-            },
-            body,
-            version: request.version(),
-            said: request.extensions().get().copied(),
-        }
-    }
-
     fn repeats(&self) -> Repeats {
-        Repeats::of(self.saved.method(), self.said)
+        let repeat = self.head.extensions.get().copied();
+        Repeats::of(&self.head.method, repeat)
     }
 
     /// The request of an attempt, which can be sent once more if that is `wanted`.
@@ -400,10 +366,8 @@ impl<B> Copied<B> {
         attempt: Attempt,
         wanted: Option<&P>,
     ) -> Option<Request<B>> {
-        let mut request = self.saved.request(self.body.take()?)?;
+        let mut request = Request::from_parts(self.head.clone(), self.body.take()?);
         self.body = wanted.and_then(|replay| replay.replay(request.body()));
-        *request.version_mut() = self.version;
-        *request.extensions_mut() = self.extensions.clone();
         request.extensions_mut().insert(attempt);
         Some(request)
     }
@@ -428,8 +392,3 @@ impl Past {
         }
     }
 }
-
-const UNGUARDED: &str =
-    "it was sent, but its deadline bounds the whole body, and no layer below sees to that";
-
-const GUARD: &str = "put a GuardLayer over ClassifyLayer, or leave the body out of the deadline";

@@ -120,7 +120,7 @@ where
                     if !(this.call.may_be_over() && this.call.is_over()) {
                         // What others have said is not of this attempt.
                         context::say(Known::Nothing);
-                        match this.call.polling(|| attempt.poll(cx)) {
+                        match attempt.poll(cx) {
                             Poll::Ready(Ok(response)) if this.call.is_first_success(&response) => {
                                 return Poll::Ready(Ok(response));
                             }
@@ -128,9 +128,9 @@ where
                                 polled = Poll::Ready(outcome.map_err(Into::into));
                             }
                             Poll::Pending => {
-                                let waited = this.known.is_wait();
+                                let was_held = *this.known == Known::Held;
                                 *this.known = context::known();
-                                if waited && !this.known.is_wait() {
+                                if was_held && *this.known != Known::Held {
                                     // The attempt's time begins now.
                                     this.timer.set(None);
                                 }
@@ -171,7 +171,7 @@ where
             StateProj::Sleeping => At::Sleeping,
             StateProj::Calling { attempt } => {
                 let at = At::of(*this.known);
-                if this.known.can_say()
+                if *this.known != Known::Nothing
                     && let Poll::Ready(polled) = attempt.poll(cx)
                 {
                     let answered = polled.map_err(Into::into);
@@ -219,22 +219,20 @@ where
             if !this.timer.is_set() {
                 // A retry below has attempts of its own, and times for them.
                 let end = match this.known {
-                    Known::Retry | Known::Held | Known::Unsent => this.call.due().head,
+                    Known::Retry | Known::Held => this.call.due().head,
                     Known::Nothing | Known::Answer => this.call.attempt_end(),
                 };
                 this.timer.as_mut().set(end);
             }
             ready!(this.timer.as_mut().poll(cx));
-            if matches!(this.known, Known::Retry | Known::Held | Known::Unsent)
-                && !this.call.is_over()
-            {
+            if matches!(this.known, Known::Retry | Known::Held) && !this.call.is_over() {
                 // It began as an attempt, and waits for something else by now.
                 this.timer.as_mut().set(this.call.due().head);
                 ready!(this.timer.as_mut().poll(cx));
             }
             // Whoever below knows a status says so now. What is missing of its body is only text.
             if let StateProj::Calling { attempt } = this.state.as_mut().project()
-                && this.known.can_say()
+                && *this.known != Known::Nothing
             {
                 polled = context::last_poll(|| attempt.poll(cx)).map_err(Into::into);
             }

@@ -42,7 +42,6 @@ pub trait Replay<B> {
 
 /// Clones the body, the default: right for `Full`, `Empty`, `Bytes` and other shared buffers.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "a name, without anything to set")]
 pub struct CloneBody;
 
 // === impl CloneBody ===

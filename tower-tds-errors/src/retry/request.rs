@@ -49,10 +49,6 @@ pub(crate) struct Due {
 #[derive(Clone, Copy)]
 pub(crate) struct Until(pub(crate) Instant);
 
-/// Until when a [`Guard`](crate::Guard) lets it be read: from there back to the retry.
-#[derive(Clone, Copy)]
-pub(crate) struct SeenTo(pub(crate) Instant);
-
 /// Whether a request may be sent more than once, where its caller knows better than its method: an
 /// extension of the request.
 ///
@@ -111,8 +107,7 @@ impl Deadline {
         }
     }
 
-    /// Counts until the end of the body, which a [`Guard`](crate::Guard) below sees to. Without one
-    /// the call fails: no body goes on without its bound.
+    /// Counts until the end of the body, where a [`Guard`](crate::Guard) is below. Without one it ends at the head.
     #[must_use]
     pub const fn whole(mut self) -> Self {
         self.is_whole = true;

@@ -1,38 +1,39 @@
 //! The retry state of one call, and the decision after a failed attempt: arithmetic, without clock and
 //! without I/O.
 
+#![cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
+
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use fastrand::Rng;
-use http::Method;
-use tokio::time::Instant;
-
-use super::backoff::{QUOTA, up_to};
-use super::budget::Spending;
+use super::backoff::up_to;
 use super::request::Repeat;
-use super::{RetryLayer, SILENCE, Settings};
+use super::{SILENCE, Settings};
 use crate::error::{Error, Facts};
 use crate::give_up::GiveUp;
 use crate::kind::{Advice, Kind, Sent};
+use fastrand::Rng;
+use http::Method;
 
 /// The attempts of one call so far.
-///
-/// It is what [`decide`] goes by and writes to: a value for a loop of one's own.
-#[derive(Clone, Debug)]
-pub struct RetryState {
+#[derive(Debug)]
+pub(super) struct RetryState {
     repeat: Repeats,
     /// How many attempts were made, and how many of them count.
     pub(super) attempts: u32,
     counted: u32,
     /// Whether an attempt before has had its one cure.
     is_cured: bool,
+    /// Whether the attempt that is under way follows a refused token.
+    is_cure: bool,
     /// Whether the one retry for a connection that was closed while idle is still to be had.
     may_be_idle: bool,
     /// How the last failure was sent that was, in case the one that the call ends with was not.
     sent: Sent,
     rng: Rng,
-    pub(super) spending: Spending,
 }
 
 /// Whether a request may go out again.
@@ -51,70 +52,25 @@ pub(super) struct Repeats {
 pub(super) struct Again {
     pub(super) wait: Duration,
     pub(super) costs: Costs,
+    /// Whether it is one of the attempts that the layer allows.
+    pub(super) is_counted: bool,
 }
 
-/// What another attempt costs its host's budget.
+/// What another attempt costs the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Costs {
-    /// Nobody has had work with the one before.
+    /// The service has had no work with the attempt before.
     Nothing,
-    /// A new token cures it, once a call. Paid for if it does not, and not made where nothing is left.
-    Later,
-    /// The connection was closed while it was idle. Not counted, and its price comes back if it
-    /// succeeds: if it does not, it was something else.
-    Lent,
-    /// Any other: counted, and paid for.
+    /// A new token cures it, once a call. Free while such cures help.
+    Cure,
+    /// Any other.
     Paid,
-}
-
-/// Says whether another attempt follows a failed one, and after which wait; or why none does.
-///
-/// This is the decision of [`Retry`](crate::Retry), for a loop of one's own. `left` is what is left
-/// to a deadline. The budget of the layer is no part of it.
-///
-/// # Errors
-///
-/// The reason for making no further attempt.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use http::{HeaderMap, Method, StatusCode};
-/// use tower_tds_errors::{Asked, GiveUp, RetryLayer, RetryState, classify, decide};
-///
-/// let layer = RetryLayer::new();
-/// let mut state = RetryState::new(&Method::GET);
-/// let locked = classify(Asked::default(), StatusCode::LOCKED, &HeaderMap::new(), "").unwrap_err();
-///
-/// // After a 423 comes a second of silence, and a little more.
-/// let wait = decide(&layer, &mut state, &locked, None).unwrap();
-/// assert!(wait >= Duration::from_secs(1) && wait < Duration::from_secs(2));
-///
-/// // Which does not fit into half a second.
-/// let left = Some(Duration::from_millis(500));
-/// assert_eq!(decide(&layer, &mut state, &locked, left), Err(GiveUp::Deadline));
-/// ```
-pub fn decide<P>(
-    layer: &RetryLayer<P>,
-    state: &mut RetryState,
-    error: &Error,
-    left: Option<Duration>,
-) -> Result<Duration, GiveUp> {
-    let again = state.after(error, &layer.settings, true, left)?;
-    state.note(error, again);
-    Ok(again.wait)
 }
 
 // === impl RetryState ===
 
 impl RetryState {
     /// The state of a call whose first attempt is under way.
-    #[must_use]
-    pub fn new(method: &Method) -> Self {
-        Self::of(Repeats::of(method, None))
-    }
-
     pub(super) fn of(repeat: Repeats) -> Self {
         Self {
             repeat,
@@ -123,8 +79,8 @@ impl RetryState {
             is_cured: false,
             may_be_idle: repeat.is_safe,
             sent: Sent::Never,
+            is_cure: false,
             rng: Rng::new(),
-            spending: Spending::default(),
         }
     }
 
@@ -140,25 +96,31 @@ impl RetryState {
         self.attempts = self.attempts.saturating_sub(1);
     }
 
-    /// The wait for the next attempt, noted and paid for, and its end; or why there is none.
+    /// The wait for the next attempt, noted and paid for; or why there is none.
     pub(super) fn go_on(
         &mut self,
         error: &Error,
         settings: &Settings,
-        authority: Option<&str>,
+        is_replayable: bool,
         left: Option<Duration>,
-        now: Instant,
-    ) -> Result<(Duration, Instant), GiveUp> {
-        if self.costs(error) == Costs::Later {
-            self.spending.not_cured(now);
+    ) -> Result<Duration, GiveUp> {
+        let costs = costs(error);
+        if self.is_cure && costs == Costs::Cure {
+            settings.budget.note_cure(false);
         }
-        let again = self.after(error, settings, authority.is_some(), left)?;
-        let end = now.checked_add(again.wait).ok_or(GiveUp::HintTooLong)?;
-        let authority = authority.unwrap_or_default();
-        self.spending
-            .pay(settings.budget.as_ref(), authority, again.costs, now)?;
+        let again = self.after(error, settings, is_replayable, left)?;
+        if !settings.budget.pay(again.costs) {
+            return Err(GiveUp::Budget);
+        }
         self.note(error, again);
-        Ok((again.wait, end))
+        Ok(again.wait)
+    }
+
+    /// Notes that the attempt that is under way succeeded.
+    pub(super) fn succeeded(&self, settings: &Settings) {
+        if self.is_cure {
+            settings.budget.note_cure(true);
+        }
     }
 
     /// What follows a failure. Nothing is noted yet: who gives up after all has made no attempt.
@@ -182,9 +144,10 @@ impl RetryState {
         if !self.repeat.is_idempotent && !error.repeats_any_method() {
             return Err(GiveUp::NotIdempotent);
         }
-        let costs = self.costs(error);
+        // The server closed the connection while it was idle. Another follows at once, and is not counted.
+        let was_idle = error.kind() == Kind::Reset && self.may_be_idle;
         // Attempts come first: where no copy was made because none would be used, that is the reason.
-        let is_counted = costs != Costs::Lent || settings.attempts == NonZeroU32::MIN;
+        let is_counted = !was_idle || settings.attempts == NonZeroU32::MIN;
         if is_counted && self.counted >= settings.attempts.get() {
             return Err(GiveUp::Attempts);
         }
@@ -199,52 +162,42 @@ impl RetryState {
         if left.is_some_and(|left| floor >= left) {
             return Err(GiveUp::Deadline);
         }
-        let is_at_once = advice == Advice::Once || costs == Costs::Lent;
-        if is_at_once && error.retry_after().is_none() {
-            let wait = Duration::ZERO;
-            return Ok(Again { wait, costs });
-        }
-        // Half of what is left is for the attempt: a hint that fits is never refused for its jitter.
-        let half = left.map(|left| {
-            left.saturating_sub(floor)
-                .checked_div(2)
-                .unwrap_or_default()
-        });
-        let room = longest
-            .saturating_sub(floor)
-            .min(half.unwrap_or(Duration::MAX));
-        let wait = self.draw(advice, floor, room, settings);
-        Ok(Again { wait, costs })
+        let is_at_once = advice == Advice::Once || was_idle;
+        let wait = if is_at_once && error.retry_after().is_none() {
+            Duration::ZERO
+        } else {
+            // Half of what is left is for the attempt: a hint that fits is never refused for its jitter.
+            let after = left.map(|left| left.saturating_sub(floor));
+            let half = after.and_then(|after| after.checked_div(2));
+            let room = longest.saturating_sub(floor);
+            self.draw(floor, room.min(half.unwrap_or(Duration::MAX)), settings)
+        };
+        Ok(Again {
+            wait,
+            costs: costs(error),
+            is_counted,
+        })
     }
 
     /// Notes that another attempt follows a failure.
     pub(super) fn note(&mut self, error: &Error, again: Again) {
         self.is_cured |= error.advice().is_once();
-        self.may_be_idle &= again.costs != Costs::Lent;
+        self.is_cure = again.costs == Costs::Cure;
+        self.may_be_idle &= again.is_counted;
         if error.sent() != Sent::Never {
             self.sent = error.sent();
         }
         self.attempts = self.attempts.saturating_add(1);
-        self.counted = self
-            .counted
-            .saturating_add(u32::from(again.costs != Costs::Lent));
+        self.counted = self.counted.saturating_add(again.is_counted.into());
     }
 
     /// Never before the floor, never all at once when it ends, and never beyond the room behind it.
-    fn draw(
-        &mut self,
-        advice: Advice,
-        floor: Duration,
-        room: Duration,
-        settings: &Settings,
-    ) -> Duration {
-        let backoff = if advice == Advice::Quota {
-            QUOTA
-        } else {
-            settings.backoff
-        };
+    fn draw(&mut self, floor: Duration, room: Duration, settings: &Settings) -> Duration {
         let nth = self.counted.saturating_sub(1);
-        let drawn = backoff.draw(nth, &mut self.rng).saturating_sub(floor);
+        let drawn = settings
+            .backoff
+            .draw(nth, &mut self.rng)
+            .saturating_sub(floor);
         let spread = up_to(floor.checked_div(2).unwrap_or_default(), &mut self.rng);
         let above = drawn.saturating_add(spread);
         let above = if above > room {
@@ -254,18 +207,16 @@ impl RetryState {
         };
         floor.saturating_add(above)
     }
+}
 
-    fn costs(&self, error: &Error) -> Costs {
-        if error.kind() == Kind::InvalidToken {
-            Costs::Later
-        } else if error.sent() == Sent::Never && error.kind() != Kind::Unavailable {
-            // Streams are refused by a server that has too many, and that is unavailable.
-            Costs::Nothing
-        } else if error.kind() == Kind::Reset && self.may_be_idle {
-            Costs::Lent
-        } else {
-            Costs::Paid
-        }
+/// What another attempt costs after this failure.
+fn costs(error: &Error) -> Costs {
+    if error.kind() == Kind::InvalidToken {
+        Costs::Cure
+    } else if error.sent() == Sent::Never {
+        Costs::Nothing
+    } else {
+        Costs::Paid
     }
 }
 
@@ -287,9 +238,7 @@ fn least(error: &Error) -> Duration {
     match error.advice() {
         Advice::Silence => SILENCE,
         Advice::Quota if error.retry_after().is_none() => SILENCE,
-        Advice::Quota | Advice::Never | Advice::Once | Advice::OnceLater | Advice::Backoff => {
-            Duration::ZERO
-        }
+        _ => Duration::ZERO,
     }
 }
 

@@ -301,7 +301,7 @@ async fn a_body_that_ends_early_is_truncated_and_one_that_is_reset_is_reset() {
 #[tokio::test]
 async fn a_body_in_a_broken_coding_is_told_from_one_that_ends_early() {
     let gzip = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x4b\x4a\x2c\x02\0\xc2\x41\x24\x35\x03\0\0\0";
-    let br = include_bytes!("../../src/classify/coding/tests/message.br");
+    let br = crate::BROTLI;
     let broken = |whole: &[u8], at: usize| {
         let mut broken = whole.to_vec();
         for byte in &mut broken[at..] {

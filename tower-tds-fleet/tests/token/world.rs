@@ -38,8 +38,6 @@ impl World {
         let mut config = Config::default();
         config.faults.token = vec!["slow:300ms".parse().unwrap()];
         config.rate = 1_000_000;
-        // The wall clock of the members is moved by days; no token says that it is over by then.
-        config.skew_seconds = 30 * 86_400;
         Self {
             sim: Sim::new(config),
             ahead: Arc::default(),

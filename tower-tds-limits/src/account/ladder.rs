@@ -63,7 +63,7 @@ impl Rung {
             Self::Proven => Self::Strict,
             Self::Strict => Self::Serial,
             Self::Serial => Self::Slowed(1),
-            Self::Slowed(times) if times < SLOWEST => Self::Slowed(times.saturating_add(1)),
+            Self::Slowed(times) if times < SLOWEST => Self::Slowed(times + 1),
             Self::Slowed(_) => Self::Slowed(SLOWEST),
         }
     }
@@ -75,7 +75,7 @@ impl Rung {
             Self::Strict => Some(Self::Proven),
             Self::Serial => Some(Self::Strict),
             Self::Slowed(0 | 1) => Some(Self::Serial),
-            Self::Slowed(times) => Some(Self::Slowed(times.saturating_sub(1))),
+            Self::Slowed(times) => Some(Self::Slowed(times - 1)),
         }
     }
 }
@@ -115,12 +115,12 @@ impl Ladder {
         if self.led_down.is_some_and(|step| granted <= step) {
             return None;
         }
-        self.evidence = self.evidence.saturating_add(REFUSED);
+        self.evidence += REFUSED;
         if self.evidence < ENOUGH {
             return None;
         }
         self.clean = if self.climbed > 0 {
-            self.clean.saturating_mul(2).min(LONGEST_CLEAN)
+            (self.clean * 2).min(LONGEST_CLEAN)
         } else {
             CLEAN
         };
@@ -146,7 +146,7 @@ impl Ladder {
             return None;
         };
         self.rung = rung;
-        self.climbed = self.climbed.saturating_add(1);
+        self.climbed += 1;
         let half = self.clean.checked_shr(self.climbed).unwrap_or_default();
         let wait = match rung {
             Rung::Proven => self.clean,
@@ -183,7 +183,7 @@ const fn serial() -> Rules {
 fn slowed(quota: Quota, times: u8) -> Quota {
     let mut requests = quota.requests().get();
     for _ in 0..times {
-        requests = requests.saturating_sub(requests.div_ceil(5));
+        requests -= requests.div_ceil(5);
     }
     let requests = NonZeroU32::new(requests).unwrap_or(NonZeroU32::MIN);
     Quota::new(requests, quota.per()).unwrap_or(quota)

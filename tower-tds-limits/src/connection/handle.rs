@@ -33,7 +33,6 @@ pub(crate) struct Exchange {
 impl Handle {
     /// The pool's own.
     pub(super) fn of(place: Place) -> Self {
-        place.told(Usage::handle);
         Self { place, mark: None }
     }
 }
@@ -41,17 +40,10 @@ impl Handle {
 /// A clone of the pool's own is one request's.
 impl Clone for Handle {
     fn clone(&self) -> Self {
-        let written = self.place.told(Usage::handle);
         Self {
             place: self.place.clone(),
-            mark: self.mark.or(written),
+            mark: self.mark.or_else(|| self.place.told(Usage::written)),
         }
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.place.told(Usage::put_away);
     }
 }
 
@@ -70,8 +62,8 @@ impl Exchange {
         let handle = response.extensions_mut().remove::<Handle>()?;
         let head = Head {
             status: response.status(),
-            http2: response.version() == Version::HTTP_2,
-            upgrade: response.status() == StatusCode::SWITCHING_PROTOCOLS
+            opaque: response.version() == Version::HTTP_2
+                || response.status() == StatusCode::SWITCHING_PROTOCOLS
                 || response.extensions().get::<OnUpgrade>().is_some(),
         };
         handle.place.answered(head, handle.mark);

@@ -1,16 +1,18 @@
 //! One socket's place in its limit, from before `connect` until its server has closed.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::Waker,
 };
 
-use http::StatusCode;
 use tokio::time::Instant;
 
 use crate::{
     connection::{
-        sockets::{Connections, SocketKey, Told},
+        sockets::{Connections, SocketKey},
         usage::{Head, Mark, Rest, Usage},
     },
     queue::{Limit, Queue},
@@ -29,7 +31,7 @@ pub(crate) struct ConnectionPermit {
 pub(super) struct Place {
     queue: Arc<Queue<Connections>>,
     key: SocketKey,
-    flags: Arc<Told>,
+    asked: Arc<AtomicBool>,
 }
 
 // === impl ConnectionPermit ===
@@ -45,16 +47,16 @@ impl ConnectionPermit {
 
     /// The connecting came to a socket, which is this while it carries nothing.
     pub(super) fn opened(&mut self, unused: Rest) -> Place {
-        let flags = Arc::<Told>::default();
-        let told = Arc::clone(&flags);
-        let opened = |connections: &mut Connections, now| connections.opened(unused, told, now);
+        let asked = Arc::<AtomicBool>::default();
+        let shared = Arc::clone(&asked);
+        let opened = |connections: &mut Connections, now| connections.opened(unused, shared, now);
         let (key, leaving) = self.queue.update_now(opened);
         wake(leaving);
         self.key = Some(key);
         Place {
             queue: Arc::clone(&self.queue),
             key,
-            flags,
+            asked,
         }
     }
 
@@ -99,14 +101,11 @@ impl Place {
 
     /// A head is here, of an answer that was taken out of the pool at `at`.
     pub(super) fn answered(&self, head: Head, at: Option<Mark>) {
-        let news = self.queue.read(|connections| {
-            let has_worked = self.flags.worked.load(Ordering::Relaxed);
-            if head.status != StatusCode::RANGE_NOT_SATISFIABLE {
-                self.flags.worked.store(true, Ordering::Relaxed);
-            }
-            connections.head(self.key, has_worked, head, at)
-        });
-        if news {
+        let key = self.key;
+        if self
+            .queue
+            .read(|connections| connections.head(key, head, at))
+        {
             self.settle();
         }
     }
@@ -115,7 +114,7 @@ impl Place {
     /// limit would wake, by the call before: while that is the same, only one that was asked takes the lock.
     pub(super) fn is_to_leave(&self, known: &mut Option<Waker>, reader: &Waker) -> bool {
         let is_known = matches!(known, Some(known) if known.will_wake(reader));
-        if is_known && !self.flags.asked.load(Ordering::Acquire) {
+        if is_known && !self.asked.load(Ordering::Acquire) {
             return false;
         }
         let key = self.key;
@@ -130,10 +129,7 @@ impl Place {
 
     /// The body of an answer has ended.
     pub(super) fn ended(&self) {
-        // The socket was given to another request before anybody knew that it was free.
-        if self.told(Usage::ended) == Some(true) {
-            self.queue.update_now(Connections::handed_on);
-        }
+        self.told(Usage::ended);
     }
 
     fn settle(&self) {

@@ -20,9 +20,8 @@ use tokio::time::Instant;
 use crate::{
     Limits, WaitCause,
     connection::{
-        refusals::{Evidence, Refusals},
+        refusals::Refusals,
         usage::{Head, Mark, Rest, Usage},
-        waiting::{HANDED_ON, Waiting},
     },
     queue::{Limit, Line, Opens},
 };
@@ -40,11 +39,8 @@ pub(crate) struct Connections {
     idle: BTreeMap<(Instant, SocketKey), Rest>,
     /// Those asked to leave, and those ended on this side, by until when they are taken to be about to be gone.
     coming: BTreeSet<(Instant, SocketKey)>,
-    waiting: Waiting,
-    /// Permits that have not come to an accepted request yet.
-    untried: u32,
-    /// The last 416, and whether its socket had worked before.
-    maybe_refused: Option<(SocketKey, Evidence)>,
+    /// The socket of the last 416.
+    maybe_refused: Option<SocketKey>,
     refusals: Refusals,
 }
 
@@ -52,23 +48,12 @@ pub(crate) struct Connections {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SocketKey(u64);
 
-/// What a socket and the limit tell each other without the lock.
-#[derive(Debug, Default)]
-pub(super) struct Told {
-    /// Whether it was asked to leave since its reader looked. Set under the queue's lock, before the reader is woken.
-    pub(super) asked: AtomicBool,
-    /// Whether it has carried an answer that was no 416: a head may be read when the socket has ended already,
-    /// and is forgotten. Set and read under the queue's lock, which orders it.
-    pub(super) worked: AtomicBool,
-}
-
 #[derive(Debug)]
 struct Socket {
-    told: Arc<Told>,
+    /// Whether it was asked to leave since its reader looked. Set under the queue's lock, before the reader is woken.
+    asked: Arc<AtomicBool>,
     usage: Usage,
     state: State,
-    /// Whether the service has accepted a request on it.
-    tried: bool,
     /// Whether it leaves as soon as it is free.
     condemned: bool,
     /// Who reads from it.
@@ -101,8 +86,6 @@ impl Connections {
             opened: 0,
             idle: BTreeMap::new(),
             coming: BTreeSet::new(),
-            waiting: Waiting::default(),
-            untried: 0,
             maybe_refused: None,
             refusals: Refusals::default(),
         }
@@ -122,30 +105,19 @@ impl Connections {
         self.refusals.silent_until(now)
     }
 
-    fn open_one(&mut self) {
-        self.open = self.open.saturating_add(1);
-        self.untried = self.untried.saturating_add(1);
-    }
-
-    /// One who waited has left, because a pool has handed on a socket to its request.
-    pub(super) fn served(&mut self, was_first: bool, now: Instant) {
-        self.waiting.served(was_first, now);
-    }
-
     /// There is a socket now, which is this while it carries nothing.
     pub(super) fn opened(
         &mut self,
         unused: Rest,
-        told: Arc<Told>,
+        asked: Arc<AtomicBool>,
         now: Instant,
     ) -> (SocketKey, Option<Waker>) {
         let key = SocketKey(self.opened);
-        self.opened = self.opened.saturating_add(1);
+        self.opened += 1;
         let socket = Socket {
-            told,
+            asked,
             usage: Usage::new(unused),
             state: State::Busy,
-            tried: false,
             condemned: false,
             reader: None,
         };
@@ -165,30 +137,16 @@ impl Connections {
 
     /// A head is here, of an answer that was taken out of the pool at `at`. What a 416 is about,
     /// whoever reads it will say. Says whether the limit has to look.
-    pub(super) fn head(
-        &mut self,
-        key: SocketKey,
-        has_worked: bool,
-        head: Head,
-        at: Option<Mark>,
-    ) -> bool {
-        let is_refused = head.status == StatusCode::RANGE_NOT_SATISFIABLE;
-        if is_refused {
-            let evidence = if has_worked {
-                Evidence::Weak
-            } else {
-                Evidence::Strong
-            };
-            self.maybe_refused = Some((key, evidence));
+    pub(super) fn head(&mut self, key: SocketKey, head: Head, at: Option<Mark>) -> bool {
+        if head.status == StatusCode::RANGE_NOT_SATISFIABLE {
+            self.maybe_refused = Some(key);
         }
         // One that ended with its answer is forgotten by then.
         let Some(socket) = self.sockets.get_mut(&key) else {
             return false;
         };
         socket.usage.head(head, at);
-        let first = !is_refused && !mem::replace(&mut socket.tried, true);
-        self.untried = self.untried.saturating_sub(u32::from(first));
-        socket.notice() || first
+        socket.notice()
     }
 
     /// Whether the reader is to be given the end of the stream; if not, it is woken for it. Gives
@@ -204,7 +162,7 @@ impl Connections {
                 ..
             }
         );
-        socket.told.asked.store(leaves, Ordering::Relaxed);
+        socket.asked.store(leaves, Ordering::Relaxed);
         let known = matches!(&socket.reader, Some(known) if known.will_wake(reader));
         let replaced = if known || leaves {
             None
@@ -217,84 +175,51 @@ impl Connections {
     /// Looks at what the socket is used for at `now`, if that is news.
     pub(super) fn settle(&mut self, key: SocketKey, now: Instant) -> Option<Waker> {
         let socket = self.sockets.get(&key).filter(|socket| socket.has_news())?;
-        let (was, rest, condemned) = (socket.state, socket.usage.rest(), socket.condemned);
+        let (rest, condemned) = (socket.usage.rest(), socket.condemned);
         let next = rest.map_or(State::Busy, |rest| State::Idle {
             rest,
-            from: self.idle_from(rest, now),
+            from: now + rest.grace(),
         });
         self.set_state(key, next);
-        // A new one is its own request's.
-        let was_free = match was {
-            State::Leaving { .. } => true,
-            State::Idle { rest, .. } => rest == Rest::Free,
-            State::Busy => false,
-        };
-        if rest.is_none() && was_free {
-            self.waiting.hand_on(now);
-        }
         if rest != Some(Rest::Free) {
             return None;
         }
-        self.refusals.answered();
         // It may be the one that was refused, or one too many by what was learnt from that.
         let leaves = condemned || self.silent_until(now).is_some() || self.is_over(now);
         leaves.then(|| self.ask(key, now))?
     }
 
-    /// A socket that was about to be free was given to another request at `now`.
-    pub(super) fn handed_on(&mut self, now: Instant) {
-        self.waiting.hand_on(now);
-        self.refusals.answered();
-    }
-
-    /// The service has too many connections at `now`, as a request was told. Gives who is to leave, and
-    /// whether there is a silence.
-    pub(super) fn refused(&mut self, now: Instant) -> (Vec<Waker>, bool) {
-        let (key, evidence) = match self.maybe_refused.take() {
-            // While one is tried at a time, that one may be what makes all of them too many.
-            Some((key, _)) if self.refusals.is_suspect(now) && self.untried > 0 => {
-                (Some(key), Evidence::Strong)
-            }
-            Some((key, evidence)) => (Some(key), evidence),
-            None => (None, Evidence::Strong),
-        };
+    /// The service has too many connections at `now`. Returns the readers of the sockets that leave.
+    pub(super) fn refused(&mut self, now: Instant) -> Vec<Waker> {
+        let key = self.maybe_refused.take();
         if let Some(socket) = key.and_then(|key| self.sockets.get_mut(&key)) {
             socket.condemned = true;
         }
-        let (open, most) = (self.open, self.most);
-        let news = self.refusals.refused(now, evidence, open, most);
-        let silent = self.silent_until(now).is_some();
-        if !news {
-            return (Vec::new(), silent);
-        }
-        let leaves = |from| silent || now.saturating_duration_since(from) >= UNUSED;
+        self.refusals.refused(now, self.most);
         let free = self.idle.iter().filter(|(_, rest)| **rest == Rest::Free);
-        let leaving = free.filter(|((from, _), _)| leaves(*from));
-        let leaving: Vec<_> = leaving.map(|((_, key), _)| *key).collect();
-        let leaving = leaving.into_iter().filter_map(|key| self.ask(key, now));
-        (leaving.collect(), silent)
+        let leaving: Vec<_> = free.map(|((_, key), _)| *key).collect();
+        let leaving = leaving.into_iter();
+        leaving.filter_map(|key| self.ask(key, now)).collect()
     }
 
     /// The socket has ended on this side at `now`. Gives who has read from it.
     pub(super) fn ended(&mut self, key: SocketKey, now: Instant) -> Option<Waker> {
         let socket = self.forget(key)?;
-        let until = now.checked_add(EXPECTED).unwrap_or(now);
+        let until = now + EXPECTED;
         self.coming.insert((until, key));
         socket.reader
     }
 
     /// The socket has ended on both sides. Gives who has read from it.
     pub(super) fn closed(&mut self, key: SocketKey) -> Option<Waker> {
-        self.open = self.open.saturating_sub(1);
+        self.open -= 1;
         self.coming.retain(|(_, ended)| *ended != key);
         self.forget(key)?.reader
     }
 
     fn forget(&mut self, key: SocketKey) -> Option<Socket> {
         self.set_state(key, State::Busy);
-        let socket = self.sockets.remove(&key)?;
-        self.untried = self.untried.saturating_sub(u32::from(!socket.tried));
-        Some(socket)
+        self.sockets.remove(&key)
     }
 
     /// Whether more are open than may be at `now`, those aside that are about to be gone.
@@ -313,15 +238,6 @@ impl Connections {
         self.coming.len()
     }
 
-    /// From when on one that rests since `now` may be asked to leave: at once if whoever waits was passed over.
-    fn idle_from(&mut self, rest: Rest, now: Instant) -> Instant {
-        let at_once = rest == Rest::Free && self.waiting.is_passed_over(now);
-        if at_once && self.coming(now) == 0 {
-            return now;
-        }
-        now.checked_add(rest.grace()).unwrap_or(now)
-    }
-
     /// The socket that has been idle for longest, if that is long enough at `now`.
     fn next_to_leave(&self, now: Instant) -> Option<SocketKey> {
         // They are in the order in which they may be asked.
@@ -335,13 +251,13 @@ impl Connections {
         let leaving = State::Leaving {
             taken_back: false,
             // Its runtime may stand still.
-            until: now.checked_add(EXPECTED).unwrap_or(now),
+            until: now + EXPECTED,
         };
         self.set_state(key, if idle { leaving } else { State::Busy });
         let socket = self.sockets.get_mut(&key)?;
         if idle {
             // Release: whoever polls since then sees it, or is woken after it.
-            socket.told.asked.store(true, Ordering::Release);
+            socket.asked.store(true, Ordering::Release);
         }
         socket.reader.take_if(|_| idle)
     }
@@ -371,14 +287,14 @@ impl Limit for Connections {
             return Opens::At(until);
         }
         if self.open < self.most_at(now) {
-            let next = self.refusals.next_connect(now, self.untried);
+            let next = self.refusals.next_connect(now);
             return next.map_or(Opens::Now, Opens::At);
         }
         // Whoever waits looks again then, and asks a socket to leave.
         let after = (now, SocketKey(u64::MAX));
         let asks_now = self.idle.range(..=after).next();
         let times = [
-            asks_now.and_then(|_| now.checked_add(EXPECTED)),
+            asks_now.map(|_| now + EXPECTED),
             self.refusals.lowered_until(now),
             self.idle.range(after..).next().map(|((at, _), _)| *at),
             self.coming.range(after..).next().map(|(at, _)| *at),
@@ -390,22 +306,14 @@ impl Limit for Connections {
     }
 
     fn admit(&mut self, now: Instant) {
-        self.open_one();
+        self.open += 1;
         self.refusals.connects(now);
-        self.waiting.passed();
-    }
-
-    fn admit_undated(&mut self, _line: Line) -> Option<()> {
-        let room = self.open < self.most && !self.refusals.any();
-        room.then(|| self.open_one())
     }
 
     /// Asks as many sockets to leave as it takes to let those through who wait.
     fn waits(&mut self, waiting: usize, now: Instant) -> Vec<Waker> {
-        self.waiting.set(waiting);
         let size = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
-        let short = size(self.open)
-            .saturating_add(waiting)
+        let short = (size(self.open) + waiting)
             .saturating_sub(size(self.most_at(now)))
             .min(waiting);
         let mut asked = Vec::new();
@@ -419,8 +327,7 @@ impl Limit for Connections {
 
     /// The permit of a connect that came to nothing.
     fn withdraw(&mut self, (): ()) {
-        self.open = self.open.saturating_sub(1);
-        self.untried = self.untried.saturating_sub(1);
+        self.open -= 1;
     }
 
     fn cause(&mut self, _line: Line, now: Instant) -> WaitCause {
@@ -469,9 +376,9 @@ impl Rest {
 /// none: nginx waits as long for an answered client's next byte (`lingering_timeout`, 5 s).
 const STALLED: Duration = Duration::from_secs(5);
 
-/// What has been free for so long is not in use: a pool takes the socket that was free last. It
-/// leaves at the first 416, whatever that is about; the others only if it is about connections.
-const UNUSED: Duration = Duration::from_secs(1);
+/// A pool gives a free socket to a waiting request at once, so one that is free for so long has no request. Short
+/// against the 100 ms in which a connect to another host shall begin.
+const HANDED_ON: Duration = Duration::from_millis(20);
 
 /// For how long a socket that was asked is awaited, and a server's own end, before another idle socket is closed for
 /// whoever waits: most of the 100 ms in which its request shall go on. A server that has died would keep it

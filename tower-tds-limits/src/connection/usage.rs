@@ -7,9 +7,6 @@ use http::StatusCode;
 pub(super) struct Usage {
     written: Mark,
     phase: Phase,
-    /// Those alive: the pool's own, one for each request of HTTP/2 that has no head yet, and
-    /// those of answers.
-    handles: usize,
     /// Answers whose bodies have not ended.
     answers: usize,
 }
@@ -35,9 +32,8 @@ pub(super) struct Mark {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     pub(super) status: StatusCode,
-    pub(super) http2: bool,
-    /// Whether another protocol follows.
-    pub(super) upgrade: bool,
+    /// Whether the socket's writes are not this request's alone: HTTP/2, or another protocol follows.
+    pub(super) opaque: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -52,8 +48,8 @@ enum Phase {
     },
     /// The last answer came when so much was written.
     // ## Answered => Opaque
-    Answered { at: Mark, http2: bool },
-    /// Another protocol's.
+    Answered { at: Mark },
+    /// Another protocol's, or HTTP/2, which writes on its own: never idle.
     Opaque,
 }
 
@@ -73,7 +69,6 @@ impl Usage {
                 unused,
                 connected: false,
             },
-            handles: 0,
             answers: 0,
         }
     }
@@ -85,9 +80,7 @@ impl Usage {
             Phase::New { made, unused, .. } if self.written == made && !made.blocked => {
                 Some(unused)
             }
-            // It writes on its own, and whoever may still use it has a handle.
-            Phase::Answered { http2: true, .. } if self.handles <= 1 => Some(Rest::Free),
-            Phase::Answered { at, http2: false } if self.written == at => Some(if at.blocked {
+            Phase::Answered { at } if self.written == at => Some(if at.blocked {
                 Rest::Doubtful
             } else {
                 Rest::Free
@@ -120,37 +113,26 @@ impl Usage {
         }
     }
 
-    /// There is one handle more. Gives how far the writing is.
-    pub(super) fn handle(&mut self) -> Mark {
-        self.handles = self.handles.saturating_add(1);
+    /// How far the writing is.
+    pub(super) fn written(&mut self) -> Mark {
         self.written
-    }
-
-    /// A handle is gone.
-    pub(super) fn put_away(&mut self) {
-        self.handles = self.handles.saturating_sub(1);
     }
 
     /// A head is here, of an answer that was taken out of the pool at `at`.
     pub(super) fn head(&mut self, head: Head, at: Option<Mark>) {
-        self.answers = self.answers.saturating_add(1);
+        self.answers += 1;
         let at = at.unwrap_or(self.written);
-        let http2 = head.http2;
         self.phase = match self.phase {
-            _ if head.upgrade => Phase::Opaque,
+            _ if head.opaque => Phase::Opaque,
             Phase::Opaque => Phase::Opaque,
             // Heads may be told in another order than they came.
-            Phase::Answered { at: last, .. } => Phase::Answered {
-                at: at.max(last),
-                http2,
-            },
-            Phase::New { .. } => Phase::Answered { at, http2 },
+            Phase::Answered { at: last } => Phase::Answered { at: at.max(last) },
+            Phase::New { .. } => Phase::Answered { at },
         };
     }
 
-    /// A body has ended. Says whether the socket carries the next request already.
-    pub(super) fn ended(&mut self) -> bool {
+    /// A body has ended.
+    pub(super) fn ended(&mut self) {
         self.answers = self.answers.saturating_sub(1);
-        self.answers == 0 && self.rest().is_none()
     }
 }

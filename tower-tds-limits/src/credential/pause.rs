@@ -1,4 +1,8 @@
 //! The pause after a 429: closed for a time, then one try, then open or closed again.
+#![cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -175,10 +179,6 @@ impl Limit for Pause {
                 Passage::Tries(self.last)
             }
         }
-    }
-
-    fn admit_undated(&mut self, _line: Line) -> Option<Passage> {
-        (self.state == State::Open).then_some(Passage::Free)
     }
 
     /// Only who waits for a permit, too, is granted one that can be withdrawn.

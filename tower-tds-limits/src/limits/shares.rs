@@ -63,7 +63,7 @@ impl Limits {
         share.in_flight = part(self.in_flight);
         share.connections = part(self.connections);
         if let Some(at_once) = self.at_once() {
-            let burst = part(at_once).get().saturating_sub(1);
+            let burst = part(at_once).get() - 1;
             share.rules = share.rules.bucket(Burst::Of(burst));
         }
         if let Some(burst) = self.rules.pace {
@@ -92,9 +92,9 @@ impl Limits {
 /// The part with this number of a whole in so many; the first ones are larger by one where it
 /// does not come out even. At least one, which only a pace needs: it is checked of the rest.
 fn part(whole: NonZeroU32, number: u32, of: NonZeroU32) -> NonZeroU32 {
-    let even = whole.get().checked_div(of.get()).unwrap_or_default();
-    let left = whole.get().checked_rem(of.get()).unwrap_or_default();
-    let part = even.saturating_add(u32::from(number < left));
+    let even = whole.get() / of.get();
+    let left = whole.get() % of.get();
+    let part = even + u32::from(number < left);
     NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN)
 }
 

@@ -77,15 +77,10 @@ impl<L: Limit + Send + 'static> Readiness<L> {
         &mut self.bound
     }
 
-    /// How long a wait may last, if that is bounded.
-    pub(crate) fn longest(&self) -> Option<Duration> {
-        self.bound.longest
-    }
-
     /// That of a call whose permit is over, and that has waited `since` then: its inner service is ready.
     pub(crate) fn late(&self, since: Instant) -> Self {
         let line = self.waiter.line.late();
-        let mut late = Self::new(self.queue(), line, self.longest());
+        let mut late = Self::new(self.queue(), line, self.bound.longest);
         late.stage = Stage::InnerReady;
         late.bound.since = Some(since);
         late
@@ -159,11 +154,11 @@ impl<L: Limit + Send + 'static> Readiness<L> {
         }
     }
 
-    /// Ends the wait with `error` for the response future. Says whether nobody was before it.
-    pub(crate) fn refuse(&mut self, error: LimitError) -> bool {
+    /// Ends the wait with `error` for the response future.
+    pub(crate) fn refuse(&mut self, error: LimitError) {
         self.bound.end();
         self.stage = Stage::Refused(error);
-        self.waiter.give_up()
+        self.waiter.give_up();
     }
 
     /// Takes what `poll_ready` came to.
@@ -195,7 +190,7 @@ impl<L: Limit + Send + 'static> Readiness<L> {
 /// Another caller's in the same queue: no permit, no place in the queue.
 impl<L: Limit + Send + 'static> Clone for Readiness<L> {
     fn clone(&self) -> Self {
-        Self::new(self.queue(), self.waiter.line, self.longest())
+        Self::new(self.queue(), self.waiter.line, self.bound.longest)
     }
 }
 
@@ -216,10 +211,11 @@ impl<L: Limit> Waiter<L> {
         }
     }
 
-    /// Gives up the place, if there is one. Says whether nobody was before it.
-    fn give_up(&mut self) -> bool {
-        let place = self.place.take();
-        place.is_some_and(|key| self.queue.leave(key).was_first)
+    /// Gives up the place, if there is one.
+    fn give_up(&mut self) {
+        if let Some(key) = self.place.take() {
+            self.queue.leave(key);
+        }
     }
 }
 

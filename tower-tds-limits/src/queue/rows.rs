@@ -61,7 +61,7 @@ impl Rows {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.waiting.len().saturating_add(self.called.len())
+        self.waiting.len() + self.called.len()
     }
 
     #[inline]
@@ -102,9 +102,9 @@ impl Rows {
         since: Instant,
         cause: WaitCause,
     ) -> Key {
-        self.came = self.came.saturating_add(1);
+        self.came += 1;
         let order = match line {
-            Line::Front => u64::MAX.saturating_sub(self.came),
+            Line::Front => u64::MAX - self.came,
             Line::Late | Line::Back => self.came,
         };
         let node = Node {

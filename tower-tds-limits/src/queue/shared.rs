@@ -5,7 +5,7 @@ use std::{fmt, mem, sync::PoisonError, task::Waker, time::Duration};
 use tokio::{runtime::Id, sync::Notify, time::Instant};
 
 use super::{
-    Limit, Line, Opens, Over, WaitCause, Waits, clock, events,
+    Limit, Line, Opens, Over, WaitCause, Waits, clock,
     rows::{Key, Node, Rows},
     sync::{Mutex, MutexGuard},
 };
@@ -49,15 +49,12 @@ pub(super) struct Left {
     pub(super) cause: WaitCause,
     /// When the limit opens, if that is known.
     pub(super) opens: Option<Duration>,
-    /// Whether nobody was before it.
-    pub(super) was_first: bool,
 }
 
 // === impl Queue ===
 
 impl<L: Limit> Queue<L> {
-    /// Tells of each wait that takes at least `notice`.
-    pub(crate) fn new(limit: L, notice: Duration) -> Self {
+    pub(crate) fn new(limit: L) -> Self {
         Self {
             state: Mutex::new(State {
                 limit,
@@ -67,7 +64,7 @@ impl<L: Limit> Queue<L> {
                 look_at: None,
                 alarms: Vec::new(),
                 idle_awaited: false,
-                waits: Waits::new(notice),
+                waits: Waits::default(),
             }),
             idle: Notify::new(),
         }
@@ -84,11 +81,6 @@ impl<L: Limit> Queue<L> {
             limit, rows, waits, ..
         } = &mut *self.lock();
         read(limit, rows.len(), waits)
-    }
-
-    /// Something was waited for elsewhere.
-    pub(crate) fn waited(&self, cause: WaitCause, waited: Duration) {
-        self.lock().waits.add(cause, waited);
     }
 
     /// Changes the limit's state, and calls the next waiter if that opens it.
@@ -130,23 +122,6 @@ impl<L: Limit> Queue<L> {
         waker: &Waker,
     ) -> Result<L::Grant, Key> {
         let mut state = self.lock();
-        // Nobody waits as a rule, and half of what passing costs is a look at the clock.
-        if state.rows.is_empty()
-            && let Some(grant) = state.limit.admit_undated(line)
-        {
-            return Ok(grant);
-        }
-        self.pass_now(state, place, line, waker)
-    }
-
-    #[inline(never)]
-    fn pass_now(
-        &self,
-        mut state: MutexGuard<'_, State<L>>,
-        place: &mut Option<Key>,
-        line: Line,
-        waker: &Waker,
-    ) -> Result<L::Grant, Key> {
         let now = clock::now();
         if state.rows.is_empty() && state.limit.opens(line, now) == Opens::Now {
             return Ok(state.limit.admit(now));
@@ -186,7 +161,6 @@ impl<L: Limit> Queue<L> {
                 let key = state.rows.push(line, waker.clone(), now, cause);
                 release(state, now);
                 *place = Some(key);
-                self.began(key);
                 return Err(key);
             }
         };
@@ -196,21 +170,10 @@ impl<L: Limit> Queue<L> {
         Err(key)
     }
 
-    /// A wait has begun, of which somebody may want to hear: a subscriber that is asked may look at the queue.
-    fn began(&self, key: Key) {
-        if events::waits_are_told() {
-            let mut state = self.lock();
-            let now = clock::now();
-            state.waits.began(now, key);
-            release(state, now);
-        }
-    }
-
     /// Gives up a place in the queue, and calls the next one if it was this one's turn.
     pub(super) fn leave(&self, key: Key) -> Left {
         let mut state = self.lock();
         let now = clock::now();
-        let was_first = state.rows.is_called(key) || state.rows.next() == Some(key);
         if state.called.is_some_and(|(called, ..)| called == key) {
             state.called = None;
         }
@@ -222,7 +185,6 @@ impl<L: Limit> Queue<L> {
         let left = Left {
             cause: state.limit.cause(key.line(), now),
             opens,
-            was_first,
         };
         release(state, now);
         if let Some((_waker, over)) = waited {
@@ -252,7 +214,6 @@ impl<L: Limit> Queue<L> {
     pub(super) fn ring(&self, runtime: Id, waker: &Waker) -> Option<Instant> {
         let mut state = self.lock();
         let now = clock::now();
-        let late = state.take_late(now);
         let wakers = state.settle(now);
         let look_at = state.look_at;
         let bell = state.alarms.iter_mut().find(|bell| bell.runtime == runtime);
@@ -263,9 +224,6 @@ impl<L: Limit> Queue<L> {
         drop(state);
         wake(wakers);
         drop(replaced);
-        for (cause, waited, ahead) in late {
-            events::waits(cause, waited, ahead);
-        }
         look_at
     }
 
@@ -351,22 +309,8 @@ impl<L: Limit> State<L> {
     /// One who waits leaves the queue. Gives what may be dropped and told once the lock is released.
     fn take_out(&mut self, key: Key, now: Instant) -> Option<(Node, Over)> {
         let node = self.rows.remove(key)?;
-        let over = self.waits.over(key, &node, now);
+        let over = self.waits.over(&node, now);
         Some((node, over))
-    }
-
-    /// Those who have just waited for long enough to be told about: for what, how long, and how
-    /// many had been before them.
-    fn take_late(&mut self, now: Instant) -> Vec<(WaitCause, Duration, usize)> {
-        let mut late = Vec::new();
-        while let Some(key) = self.waits.take_due(now) {
-            if let Some(node) = self.rows.get_mut(key) {
-                node.cause = self.limit.cause(key.line(), now);
-                let waited = now.saturating_duration_since(node.since);
-                late.push((node.cause, waited, node.ahead));
-            }
-        }
-        late
     }
 
     /// Whoever was called last is waited for no more.
@@ -387,12 +331,10 @@ impl<L: Limit> State<L> {
             let Some(key) = next else {
                 break;
             };
-            let patience = PATIENCE
-                .checked_div(1 << self.missed.min(10))
-                .unwrap_or_default();
+            let patience = PATIENCE / (1 << self.missed.min(10));
             let (waker, late) = self.rows.call(key, now);
             if !late && patience >= LEAST_PATIENCE {
-                let until = now.checked_add(patience).unwrap_or(now);
+                let until = now + patience;
                 self.called = Some((key, until));
                 wakers.extend(waker);
                 return until;
@@ -404,7 +346,7 @@ impl<L: Limit> State<L> {
             let open = |next: &Key| self.limit.opens(next.line(), now) == Opens::Now;
             next = self.rows.next().filter(open);
         }
-        now.checked_add(LEAST_PATIENCE).unwrap_or(now)
+        now + LEAST_PATIENCE
     }
 
     /// Calls the next waiter if it may pass, and sets the time of the next look. Gives whom to wake
@@ -436,11 +378,6 @@ impl<L: Limit> State<L> {
         if self.rows.is_empty() {
             wakers = self.limit.waits(0, now);
         }
-        let due = self.waits.due();
-        self.look_at = match (self.look_at, due) {
-            (Some(look), Some(due)) => Some(look.min(due)),
-            (look, due) => look.or(due),
-        };
         if let Some(at) = self.look_at {
             for bell in &mut self.alarms {
                 if bell.armed.is_none_or(|armed| at < armed) {

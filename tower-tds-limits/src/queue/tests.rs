@@ -1,8 +1,3 @@
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "an overflow in a test is a failed test"
-)]
-
 mod model;
 
 use std::{
@@ -47,10 +42,6 @@ impl Limit for Script {
         self.free = self.free.saturating_sub(1);
     }
 
-    fn admit_undated(&mut self, _line: Line) -> Option<()> {
-        self.free.checked_sub(1).map(|free| self.free = free)
-    }
-
     fn withdraw(&mut self, (): ()) {
         self.free += 1;
     }
@@ -71,7 +62,7 @@ fn queue(free: usize) -> Arc<Queue<Script>> {
         urgent: false,
         busy: false,
     };
-    Arc::new(Queue::new(script, Duration::from_millis(100)))
+    Arc::new(Queue::new(script))
 }
 
 fn waiter(queue: &Arc<Queue<Script>>) -> Bounded {
@@ -572,23 +563,6 @@ async fn whoever_waits_until_nothing_is_under_way_is_told() {
     queue.update(|script| script.busy = false);
     assert!(idle.is_woken());
     assert_ready!(idle.poll());
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_has_left_is_not_remembered_until_its_wait_would_be_told() {
-    let all = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
-    // With one alone, an event that another thread meets first is told to nobody, for good.
-    let _other = tracing::Dispatch::new(tracing_subscriber::registry());
-    let _told = tracing::subscriber::set_default(all.with_writer(std::io::sink).finish());
-    let queue = queue(0);
-    let mut waits = pass!(waiter(&queue));
-    assert_pending!(waits.poll());
-    for _ in 0..1_000 {
-        let mut leaves = pass!(waiter(&queue));
-        assert_pending!(leaves.poll());
-    }
-    let remembered = queue.read_all(|_, _, waits| waits.remembered());
-    assert!((1..=32).contains(&remembered), "{remembered}");
 }
 
 #[tokio::test(start_paused = true)]

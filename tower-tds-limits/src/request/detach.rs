@@ -17,10 +17,6 @@ use tower_service::Service;
 
 /// Puts [`Detach`] around a service; an example is there.
 #[derive(Debug, Clone, Copy, Default)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "there is nothing to set: what may be set one day makes another layer"
-)]
 pub struct DetachLayer;
 
 /// Lets a call run to its answer in the background when its caller drops it.
@@ -31,7 +27,7 @@ pub struct DetachLayer;
 /// callers of whom half hang up that leaves 2 requests a second of 37. Seen to its end, the
 /// request costs what any other costs, its connection stays, and the rate is that of patient
 /// callers, 37 a second. (Measured under paused time, answers after 300 ms:
-/// `cargo test -p tower-tds-limits --test outcomes half_of -- --nocapture`.)
+/// `cargo test -p tower-tds-limits --test requests half_of -- --nocapture`.)
 ///
 /// The call is let go after ten seconds, or when 256 KiB of its body have come. Its permit in flight is
 /// held until then. Only what can have been sent goes on. What was not polled once is dropped as it

@@ -1,4 +1,8 @@
 //! Feedback: whether an outcome means that a request was counted, and what it says of the limits.
+#![cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
 
 mod transport;
 
@@ -51,11 +55,6 @@ pub trait Feedback<T, E> {
 pub enum Outcome {
     /// The service answered, so it has counted the request.
     Answered,
-    /// It answered, and says that it had the request for this long: it counted it before that.
-    /// An earlier proof gives the permit back earlier. Believe only the service itself, and only
-    /// where it counts a request when it comes in ([`Served`](crate::Served)). What is longer than the answer
-    /// took is not believed.
-    Served(Duration),
     /// A gateway answered that what is behind it failed (502): a proof, unless that is where requests
     /// are counted ([`Limits::counted_behind`](crate::Limits::counted_behind)). A 503 does not tell who
     /// made it, and is [`Outcome::Answered`].
@@ -72,9 +71,6 @@ pub enum Outcome {
     ConnectionsExceeded,
     /// Nothing reached the wire: the permit comes back at once.
     Unsent,
-    /// The server closed the connection and did not answer. It may still count the request, for
-    /// [`Limits::closed_after`](crate::Limits::closed_after).
-    Closed,
     /// No answer will come, and the service may still count the request, for
     /// [`Limits::lost_after`](crate::Limits::lost_after).
     Lost,
@@ -96,13 +92,8 @@ pub enum Outcome {
 /// | 502, 504 | [`Outcome::GatewayFailed`], [`Outcome::GatewayTimedOut`] |
 /// | others, 503 too | [`Outcome::Answered`] |
 /// | no connection was made | [`Outcome::Unsent`] |
-/// | the server closed it or reset it | [`Outcome::Closed`] |
 /// | other errors | [`Outcome::Lost`] |
 #[derive(Debug, Clone, Copy, Default)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "what a gateway says beside the status is a setting of the limits"
-)]
 pub struct ReadStatus;
 
 /// As [`ReadStatus`], and takes every error for lost, of whatever type.
@@ -116,10 +107,6 @@ pub struct ReadStatus;
 /// # drop(layer);
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "it is a reading of responses, and nothing else"
-)]
 pub struct ReadResponse;
 
 // === impl ReadStatus ===

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use crate::{
-    Error, LeaseFuture, LimitError, clock,
+    Error, LimitError,
     connection::Exchange,
-    request::{Feedback, Outcome, PermitBody, RequestPermit, held, loan::Loan, turn::Turn},
+    request::{Feedback, PermitBody, RequestPermit, held, loan::Loan, turn::Turn},
 };
 
 pin_project! {
@@ -23,11 +23,6 @@ pin_project! {
     /// # Cancel safety
     /// Dropping it frees the place in flight; the rate permit stays live for as long as the
     /// service may still count the request. One that waits to send gives everything back.
-    ///
-    /// # Leases
-    /// Each poll asks first whether the call's lease is over, and does not poll the inner call then: that could
-    /// write its request only now. Its answer may be there as well, but nothing else than that poll can tell, and
-    /// an answer lost after a standstill of seconds costs less than a request that nothing counts.
     pub struct ResponseFuture<S, Request, F>
     where
         S: Service<Request>,
@@ -57,29 +52,14 @@ pin_project! {
     }
 }
 
-/// A call that waits: for another permit, since it was made too late for its own, or for a lease.
+/// A call that waits for another permit, since it was made too late for its own.
 pub(super) struct Waiting<S, Request, F> {
-    pub(super) waits_for: WaitsFor,
-    pub(super) inner: Loan<S>,
-    pub(super) request: Request,
-    pub(super) feedback: F,
-}
-
-/// A turn, and then a lease, if there is one to wait for.
-pub(super) struct WaitsFor {
     pub(super) turn: Turn,
     /// Since its call, which all its waits have one bound from.
     pub(super) since: Instant,
-    // ## None => Some
-    // ## Some => (None | done)
-    pub(super) leasing: Option<Leasing>,
-}
-
-/// A lease that is waited for, and the permit that it is for.
-pub(super) struct Leasing {
-    lease: LeaseFuture,
-    since: Instant,
-    permit: RequestPermit,
+    pub(super) inner: Loan<S>,
+    pub(super) request: Request,
+    pub(super) feedback: F,
 }
 
 // === impl ResponseFuture ===
@@ -127,16 +107,6 @@ where
             held(next.is_pending());
             this.state.set(ready!(next));
         }
-        if let StateProjection::Called {
-            permit: Some(permit),
-            ..
-        } = this.state.as_mut().project()
-            && permit.poll_over(cx).is_ready()
-        {
-            // Ended with the request, which is lost then: its permit says so.
-            this.state.set(State::Refused { error: None });
-            return Poll::Ready(Err(Error::Limit(LimitError::lease_over())));
-        }
         match this.state.as_mut().project() {
             StateProjection::Called {
                 response,
@@ -148,10 +118,10 @@ where
                     let exchange = Exchange::begin(&mut response);
                     let read = feedback.read(Ok(&response));
                     let whole = response.body().is_end_stream();
-                    if permit.as_mut().is_none_or(|permit| {
-                        let read = permit.served(read, response.headers());
-                        !permit.read(read, whole)
-                    }) {
+                    if permit
+                        .as_mut()
+                        .is_none_or(|permit| !permit.read(read, whole))
+                    {
                         *permit = None;
                     }
                     let permit = permit.take();
@@ -192,7 +162,7 @@ fn poll_waiting<S: Service<Request>, Request, F>(
     let Some(mut call) = waiting.take() else {
         return Poll::Pending;
     };
-    match call.waits_for.poll(cx) {
+    match call.turn.poll_take(cx, call.since) {
         Poll::Ready(Ok(permit)) => Poll::Ready(State::Called {
             response: call.inner.call(call.request),
             permit: Some(permit),
@@ -202,51 +172,6 @@ fn poll_waiting<S: Service<Request>, Request, F>(
         Poll::Pending => {
             *waiting = Some(call);
             Poll::Pending
-        }
-    }
-}
-
-// === impl WaitsFor ===
-
-impl WaitsFor {
-    /// A permit with which the request may be sent at once.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<RequestPermit, LimitError>> {
-        loop {
-            let Some(leasing) = &mut self.leasing else {
-                let mut permit = ready!(self.turn.poll_take(cx, self.since))?;
-                let Some(lease) = permit.ask_lease(self.turn.left(self.since)) else {
-                    return Poll::Ready(Ok(permit));
-                };
-                self.leasing = Some(Leasing::new(lease, permit));
-                continue;
-            };
-            let lease = ready!(leasing.lease.as_mut().poll(cx));
-            let Some(Leasing {
-                since, mut permit, ..
-            }) = self.leasing.take()
-            else {
-                return Poll::Pending;
-            };
-            permit.leased(lease?, clock::now().saturating_duration_since(since));
-            if permit.may_be_sent() {
-                return Poll::Ready(Ok(permit));
-            }
-            // A silence or a pause has begun meanwhile.
-            permit.read(Outcome::Unsent, true);
-            self.turn = self.turn.late(self.since);
-        }
-    }
-}
-
-// === impl Leasing ===
-
-impl Leasing {
-    pub(super) fn new(lease: LeaseFuture, permit: RequestPermit) -> Self {
-        let since = clock::now();
-        Self {
-            lease,
-            since,
-            permit,
         }
     }
 }

@@ -1,21 +1,14 @@
 //! One request's permit: what it tells the account, exactly once.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
-
-use http::HeaderMap;
+use std::sync::Arc;
 
 use crate::{
-    AskLease, Ended, Lease, LeaseFuture, Rung, WaitCause,
+    Rung,
     account::{Account, Grant},
     clock,
     connection::refused,
     credential::{Credential, Probe},
     events,
-    queue::Line,
     request::Outcome,
 };
 
@@ -27,24 +20,12 @@ pub(crate) struct RequestPermit {
     stage: Stage,
     /// There if this request tries whether a pause is over.
     probe: Option<Probe>,
-    /// There while a lease is held, too.
-    leased: Option<Box<Leased>>,
-}
-
-#[derive(Debug)]
-struct Leased {
-    lease: Box<dyn Lease>,
-    /// What the head said, where the body's end is the proof.
-    heard: Outcome,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// To be sent as soon as it has a lease, too.
-    // ## Leasing => (Sent | Over)
-    Leasing,
     /// On its way: it can be counted at any time.
-    // ## Sent => (Leasing | Proven | Over)
+    // ## Sent => (Proven | Over)
     Sent,
     /// Counted, and its body is still coming.
     // ## Proven => Over
@@ -63,66 +44,6 @@ impl RequestPermit {
             grant,
             stage: Stage::Sent,
             probe,
-            leased: None,
-        }
-    }
-
-    /// Asks for the lease that the request waits for, if the limits are kept together with others.
-    #[inline]
-    pub(super) fn ask_lease(&mut self, max_wait: Option<Duration>) -> Option<LeaseFuture> {
-        let leases = self.credential.leases.as_ref()?;
-        self.stage = Stage::Leasing;
-        self.credential.account.update(Account::asks_lease);
-        Some(leases.lease(AskLease {
-            first_in_line: self.credential.line == Line::Front,
-            max_wait,
-        }))
-    }
-
-    pub(super) fn leased(&mut self, lease: Box<dyn Lease>, waited: Duration) {
-        self.stage = Stage::Sent;
-        let queue = &self.credential.account;
-        queue.update(Account::asked_lease);
-        queue.waited(WaitCause::Lease, waited);
-        WaitCause::Lease.tell(waited);
-        self.leased = Some(Box::new(Leased {
-            lease,
-            heard: Outcome::Answered,
-        }));
-    }
-
-    /// Whether nothing has begun, while its lease was waited for, in which it is not to be sent.
-    pub(super) fn may_be_sent(&self) -> bool {
-        let now = clock::now();
-        let silent = |account: &mut Account| account.silent_until(now).is_some();
-        let must_pause = self.credential.must_pause(self.probe.as_ref());
-        !must_pause && !self.credential.account.read(silent)
-    }
-
-    /// Ready when the request has to end, since its lease could not be kept.
-    #[inline]
-    pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match &mut self.leased {
-            Some(leased) => leased.lease.poll_over(cx),
-            None => Poll::Pending,
-        }
-    }
-
-    #[inline]
-    fn end_lease(&mut self, ended: impl FnOnce(Outcome) -> Ended) {
-        if let Some(leased) = self.leased.take() {
-            leased.lease.end(ended(leased.heard));
-        }
-    }
-
-    /// What is read of an answer, with the service's own time where the limits have it read.
-    #[inline]
-    pub(super) fn served(&self, outcome: Outcome, headers: &HeaderMap) -> Outcome {
-        match self.credential.limits.served {
-            Some(served) if outcome == Outcome::Answered => {
-                served.read(headers).map_or(outcome, Outcome::Served)
-            }
-            _ => outcome,
         }
     }
 
@@ -131,9 +52,9 @@ impl RequestPermit {
     pub(super) fn read(&mut self, outcome: Outcome, whole: bool) -> bool {
         if outcome == Outcome::Unsent {
             self.unsent();
-        } else if matches!(outcome, Outcome::Lost | Outcome::Closed) {
-            // Whoever reads it so does not take it for a proof, nor its body's end.
-            self.lost(outcome);
+        } else if outcome == Outcome::Lost {
+            // Neither it nor its body's end is a proof.
+            self.lost();
         } else {
             self.answered(outcome, whole);
         }
@@ -147,11 +68,9 @@ impl RequestPermit {
             Stage::Sent => {
                 let now = clock::now();
                 queue.update(|account| account.prove_by_end(now, grant));
-                self.end_lease(Ended::Proven);
             }
             Stage::Proven => queue.update(Account::end),
-            // What was never sent has no body, and its drop gives it back.
-            Stage::Leasing | Stage::Over => return,
+            Stage::Over => return,
         }
         self.stage = Stage::Over;
     }
@@ -162,15 +81,6 @@ impl RequestPermit {
         let now = clock::now();
         let queue = &self.credential.account;
         let answer = queue.update(|account| account.answer(now, grant, outcome, whole));
-        if let Some(leased) = &mut self.leased {
-            leased.heard = outcome;
-            if answer.proven {
-                self.end_lease(|outcome| match answer.lag {
-                    0 => Ended::Proven(outcome),
-                    lag => Ended::Within(Duration::from_nanos(lag)),
-                });
-            }
-        }
         if whole {
             self.stage = Stage::Over;
         } else if answer.proven {
@@ -196,10 +106,8 @@ impl RequestPermit {
         }
         if outcome == Outcome::ConnectionsExceeded {
             events::connections_refused();
-            if refused(&self.credential.connections) {
-                let account = &self.credential.account;
-                account.update_now(Account::silence);
-            }
+            refused(&self.credential.connections);
+            self.credential.account.update_now(Account::silence);
         }
         let tried = self.probe.take().map(Probe::answered);
         if let Outcome::QuotaExceeded(hint) = outcome {
@@ -224,7 +132,6 @@ impl RequestPermit {
 
     /// Nothing reached the wire after all.
     fn unsent(&mut self) {
-        self.end_lease(|_| Ended::Unsent);
         let grant = self.grant;
         let queue = &self.credential.account;
         queue.update(|account| account.unsend(grant));
@@ -232,30 +139,22 @@ impl RequestPermit {
     }
 
     /// No answer will come.
-    fn lost(&mut self, outcome: Outcome) {
+    fn lost(&mut self) {
         let grant = self.grant;
         let now = clock::now();
-        let within = self.credential.account.update(|account| {
-            let within = account.lose(now, grant, outcome);
+        self.credential.account.update(|account| {
+            account.lose(now, grant);
             account.end();
-            within
         });
-        self.end_lease(|_| Ended::Within(Duration::from_nanos(within)));
         self.stage = Stage::Over;
     }
 }
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
-        let grant = self.grant;
-        let queue = &self.credential.account;
         match self.stage {
-            Stage::Leasing => queue.update(|account| {
-                account.asked_lease();
-                account.unsend(grant);
-            }),
-            Stage::Sent => self.lost(Outcome::Lost),
-            Stage::Proven => queue.update(Account::end),
+            Stage::Sent => self.lost(),
+            Stage::Proven => self.credential.account.update(Account::end),
             Stage::Over => {}
         }
     }

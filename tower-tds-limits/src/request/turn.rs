@@ -12,7 +12,6 @@ use tokio::time::Instant;
 use crate::{
     LimitError,
     account::Account,
-    clock,
     credential::{Credential, Pause, Probe},
     queue::{Limit, Readiness, Waiter},
     request::RequestPermit,
@@ -45,16 +44,6 @@ impl Turn {
             pause: None,
             probe: None,
         }
-    }
-
-    pub(super) fn max_wait(&self) -> Option<Duration> {
-        self.readiness.longest()
-    }
-
-    /// How long one that has waited `since` then may wait yet.
-    pub(super) fn left(&self, since: Instant) -> Option<Duration> {
-        let waited = clock::now().saturating_duration_since(since);
-        Some(self.max_wait()?.saturating_sub(waited))
     }
 
     /// The turn of a call whose own has passed, before all who have had none. It has waited `since` its call.

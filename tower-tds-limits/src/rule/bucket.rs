@@ -57,7 +57,7 @@ impl Bucket {
         Self {
             interval: nanos(quota.spacing()),
             burst,
-            most: u64::from(quota.requests().get()).saturating_sub(1),
+            most: u64::from(quota.requests().get()) - 1,
             unproven: 0,
             young: Young::new(),
             empty_at: Tick::ZERO,
@@ -72,12 +72,12 @@ impl Bucket {
     /// large.
     pub(crate) fn begin_carefully(&mut self) {
         // What is in flight was sent before.
-        self.careful_for = CAREFUL.saturating_add(self.unproven);
+        self.careful_for = CAREFUL + self.unproven;
     }
 
     /// Begins as if it had been filled at the beginning.
     pub(crate) fn drain(&mut self) {
-        let level = self.most.saturating_add(1);
+        let level = self.most + 1;
         self.empty_at = Tick::ZERO.plus(self.interval.saturating_mul(level));
     }
 
@@ -118,7 +118,7 @@ impl Bucket {
 
     #[inline]
     pub(crate) fn grant(&mut self) {
-        self.unproven = self.unproven.saturating_add(1);
+        self.unproven += 1;
         self.young.add();
     }
 
@@ -132,7 +132,7 @@ impl Bucket {
         if self.careful_for > 0 || self.burst == Burst::Of(0) {
             self.careful_for = self.careful_for.saturating_sub(1);
             let spare = if self.burst() == 0 { TICK } else { 0 };
-            drains = drains.saturating_add(spare);
+            drains += spare;
         }
         self.empty_at = self.empty_at.max(at).plus(drains);
     }
@@ -182,8 +182,8 @@ impl Bucket {
 
     #[inline]
     fn allow(&mut self) {
-        let usually_unproven = self.usual.checked_div(self.interval).unwrap_or_default();
-        let allowed = usually_unproven.saturating_add(SPARE).max(LEAST);
+        let usually_unproven = self.usual / self.interval;
+        let allowed = (usually_unproven + SPARE).max(LEAST);
         self.automatic = allowed;
     }
 }
@@ -205,7 +205,7 @@ impl Young {
     #[inline]
     fn add(&mut self) {
         let [(_, newest), ..] = &mut self.generations;
-        *newest = newest.saturating_add(1);
+        *newest += 1;
     }
 
     /// Of those that were granted when the clock had last been seen at `granted`.
@@ -231,9 +231,9 @@ impl Young {
         let long = usual.saturating_mul(USUAL_ANSWERS).max(LONG);
         let [.., next, oldest] = &mut self.generations;
         if next.0 <= self.answered_before {
-            self.old = self.old.saturating_add(oldest.1);
+            self.old += oldest.1;
         } else if oldest.1 > 0 {
-            *next = (oldest.0, next.1.saturating_add(oldest.1));
+            *next = (oldest.0, next.1 + oldest.1);
         }
         self.answered_before = self.answered;
         self.generations.rotate_right(1);

@@ -24,8 +24,6 @@ use crate::clock::Tick;
 pub(super) struct Counter {
     /// In order of their ends, such as end within the last period.
     chords: VecDeque<Chord>,
-    /// Up to when chords were taken up.
-    taken: Tick,
     /// The number of the first run at which no chord has ended.
     ended: u64,
     /// The number of the first run at which no chord has begun.
@@ -58,15 +56,10 @@ struct Said {
 
 // === impl Counter ===
 
-#[expect(
-    clippy::arithmetic_side_effects,
-    reason = "counts of requests and runs, and what a chord puts a number off by: a period"
-)]
 impl Counter {
     pub(super) const fn new() -> Self {
         Self {
             chords: VecDeque::new(),
-            taken: Tick::ZERO,
             ended: 0,
             begun: 0,
             count: 0,
@@ -89,14 +82,6 @@ impl Counter {
                 self.say(over + 1)
             }
             Some(_) | None => Tick::ZERO,
-        }
-    }
-
-    /// A request is proven, at `at`. Whoever proves out of order changes the chords since.
-    #[inline]
-    pub(super) fn prove(&mut self, window: &Window, at: Tick) {
-        if at < self.taken {
-            self.take_back(window, at);
         }
     }
 
@@ -128,7 +113,6 @@ impl Counter {
     /// Takes up the chords that end at a proof, or begin at one, up to `now`.
     fn take_up(&mut self, window: &Window, now: Tick) {
         let period = window.hold();
-        self.taken = now;
         // What was forgotten has begun two periods ago.
         self.ended = self.ended.max(window.first());
         self.begun = self.begun.max(window.first());
@@ -158,17 +142,6 @@ impl Counter {
             self.chords.pop_front();
         }
     }
-
-    /// Forgets the chords since `at`.
-    #[cold]
-    fn take_back(&mut self, window: &Window, at: Tick) {
-        let kept = self.chords.partition_point(|chord| chord.phi < at);
-        self.chords.truncate(kept);
-        self.taken = at;
-        self.ended = window.first_at(at);
-        self.begun = window.first_at(at.minus(window.hold()));
-        self.last.number = 0;
-    }
 }
 
 // === impl Chord ===
@@ -176,10 +149,6 @@ impl Counter {
 impl Chord {
     /// From when on a number between its ends lies below it.
     #[inline]
-    #[expect(
-        clippy::arithmetic_side_effects,
-        reason = "what a chord puts a number off by is a period at most, and a nanosecond for each"
-    )]
     const fn opens_at(&self, number: u64) -> Tick {
         self.phi.plus(self.step * (number - self.before))
     }

@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use super::Dated;
 use crate::{
     Quota,
     clock::{Tick, nanos},
@@ -16,8 +15,6 @@ pub(crate) struct Pace {
     ahead: u64,
     /// When the next grant is due on the even schedule.
     due: Tick,
-    /// Granted since the clock was last seen, at a time nobody looked at.
-    undated: u64,
 }
 
 // === impl Pace ===
@@ -25,24 +22,11 @@ pub(crate) struct Pace {
 impl Pace {
     pub(crate) fn new(quota: Quota, burst: NonZeroU32) -> Self {
         // The even spacing itself: the guard is for rules that prove something.
-        let interval = quota.per().checked_div(quota.requests().get());
-        let interval = nanos(interval.unwrap_or_default());
+        let interval = nanos(quota.per() / quota.requests().get());
         Self {
             interval,
-            ahead: interval.saturating_mul(u64::from(burst.get()).saturating_sub(1)),
+            ahead: interval.saturating_mul(u64::from(burst.get()) - 1),
             due: Tick::ZERO,
-            undated: 0,
-        }
-    }
-
-    /// The clock was seen at `now`: what was granted since it was seen before, was granted by
-    /// now.
-    #[inline]
-    pub(crate) fn see(&mut self, now: Tick) {
-        if self.undated > 0 {
-            let ahead = self.interval.saturating_mul(self.undated);
-            self.due = self.due.max(now.plus(ahead));
-            self.undated = 0;
         }
     }
 
@@ -52,22 +36,18 @@ impl Pace {
         self.due.minus(self.ahead)
     }
 
-    /// One more was granted when the clock was last seen at `seen`, or after that.
+    /// One more was granted at `now`.
     #[inline]
-    pub(crate) fn grant(&mut self, seen: Tick, dated: Dated) {
+    pub(crate) fn grant(&mut self, now: Tick) {
         // A timer that was a little late is made good; a pause of the process is not, or its
         // end would be a burst.
-        let late = self.due.plus(CATCH_UP) >= seen;
-        self.due = if late { self.due } else { seen }.plus(self.interval);
-        self.undated = self
-            .undated
-            .saturating_add(u64::from(dated == Dated::Later));
+        let late = self.due.plus(CATCH_UP) >= now;
+        self.due = if late { self.due } else { now }.plus(self.interval);
     }
 
     /// A request that was granted was never sent.
     pub(crate) fn withdraw(&mut self) {
         self.due = self.due.minus(self.interval);
-        self.undated = self.undated.saturating_sub(1);
     }
 }
 

@@ -1,10 +1,5 @@
 //! Requests under delay, loss and cancellation, for the properties of the rules.
 
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "an overflow in a test is a failed test"
-)]
-
 use std::{
     ops::{Add, Range},
     time::Duration,

@@ -53,10 +53,6 @@ pub(super) struct Run {
 
 // === impl Window ===
 
-#[expect(
-    clippy::arithmetic_side_effects,
-    reason = "counts of requests, of which there is one a nanosecond at most: 584 years' worth"
-)]
 impl Window {
     pub(crate) fn new(quota: Quota) -> Self {
         let limit = u64::from(quota.requests().get());
@@ -141,15 +137,14 @@ impl Window {
         self.most_live = self.most_live.max(self.live());
     }
 
-    /// A request that was granted is proven to have been counted no later than `at`. Gives the time
-    /// at which it is kept.
+    /// A request that was granted is proven to have been counted no later than `at`. Proofs come in order.
     #[inline]
-    pub(crate) fn prove(&mut self, at: Tick) -> Tick {
-        self.prove_all(at, 1)
+    pub(crate) fn prove(&mut self, at: Tick) {
+        self.prove_all(at, 1);
     }
 
     #[inline]
-    fn prove_all(&mut self, at: Tick, count: u64) -> Tick {
+    fn prove_all(&mut self, at: Tick, count: u64) {
         let told = at;
         let at = if self.grain == 1 {
             at
@@ -160,7 +155,6 @@ impl Window {
         let until = self.proven;
         match self.runs.back_mut() {
             Some(last) if last.at == at => last.until = until,
-            Some(last) if last.at > at => self.insert(at, count),
             Some(_) | None => {
                 if self.runs.len() == self.runs.capacity() {
                     self.forget(told);
@@ -169,19 +163,6 @@ impl Window {
             }
         }
         self.next_back = self.next_back.min(at.plus(self.hold));
-        at
-    }
-
-    /// A service that tells its own times can prove out of order.
-    fn insert(&mut self, at: Tick, count: u64) {
-        let place = self.runs.partition_point(|run| run.at < at);
-        for later in self.runs.range_mut(place..) {
-            later.until += count;
-        }
-        if self.runs.get(place).is_none_or(|run| run.at != at) {
-            let until = self.before_place(place) + count;
-            self.runs.insert(place, Run { at, until });
-        }
     }
 
     /// Makes room by forgetting what is two holds old, before more room is asked for.
@@ -232,11 +213,6 @@ impl Window {
     /// The number of the first run that is not forgotten.
     pub(super) fn first(&self) -> u64 {
         self.first
-    }
-
-    /// The number of the first run that is not before `at`.
-    pub(super) fn first_at(&self, at: Tick) -> u64 {
-        self.first + len(self.runs.partition_point(|run| run.at < at))
     }
 
     /// When the requests of the run of this number were proven, if it is there.

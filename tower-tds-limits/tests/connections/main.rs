@@ -1,12 +1,7 @@
 //! Sockets as a server sees them, through the hyper-util client.
 
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "an overflow in a test is a failed test"
-)]
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
-mod cache;
 mod downloads;
 mod fetched;
 mod leaks;
@@ -14,10 +9,8 @@ mod nested;
 mod net;
 mod reclaim;
 mod refused;
-mod reqwest;
 mod reset;
 mod server;
-mod starving;
 mod stranger;
 mod stream;
 mod timeouts;

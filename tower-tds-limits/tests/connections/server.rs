@@ -49,8 +49,6 @@ pub(crate) enum Allows {
     Open,
     /// Those with a request in process, as nginx does.
     InProcess,
-    /// As many as come; but of a hundred answers on those that have worked one is a 416.
-    AnyButOneInAHundred,
 }
 
 /// Contract, "Limits": 60 parallel connections.
@@ -221,7 +219,7 @@ impl Server {
 
 impl Counts {
     /// Whether there are too many connections, with this one's request in process.
-    fn is_over(&self, number: u32) -> bool {
+    fn is_over(&self) -> bool {
         let strangers = self.strangers.load(SeqCst);
         let allows = *self.allows.lock().expect("nobody panicked");
         match allows {
@@ -231,7 +229,6 @@ impl Counts {
                 sockets.opened - sockets.closed + strangers > ALLOWED
             }
             Some(Allows::InProcess) => self.in_process.load(SeqCst) + strangers > ALLOWED,
-            Some(Allows::AnyButOneInAHundred) => number > 1 && fastrand::u32(0..100) == 0,
         }
     }
 
@@ -272,7 +269,6 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     counts: &Counts,
 ) -> io::Result<()> {
     let mut seen = Vec::new();
-    let mut number = 0;
     loop {
         if socket.read_buf(&mut seen).await? == 0 {
             return Ok(());
@@ -287,8 +283,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             let together = barrier.wait_for(|b| b.arrived >= b.together).await;
             drop(together.expect("the counts live as long as the server"));
             counts.in_process.fetch_add(1, SeqCst);
-            number += 1;
-            let then = if counts.is_over(number) {
+            let then = if counts.is_over() {
                 counts.refused.fetch_add(1, SeqCst);
                 answer(socket, "/too-many", counts).await
             } else {

@@ -1,12 +1,7 @@
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::Empty;
-use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-use tokio::{io::AsyncReadExt, net::TcpListener};
-use tower::{ServiceBuilder, ServiceExt};
-use tower_tds_errors::{Asked, ClassifyLayer, classify};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use tower_tds_errors::{Asked, classify};
 use tower_tds_limits::{Feedback, Outcome};
 
 use super::ReadError;
@@ -54,29 +49,4 @@ fn what_a_refusal_says_of_the_limits_is_read() {
     assert_eq!(read(502, &[], &[]), Outcome::GatewayFailed);
     assert_eq!(read(504, &[], &[]), Outcome::GatewayTimedOut);
     assert_eq!(read(503, &[], &[]), Outcome::Answered);
-}
-
-/// With bytes of the request unread, the system closes a connection by a reset.
-#[tokio::test]
-async fn a_connection_that_the_server_closed_is_told_from_one_that_was_lost() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let uri = format!("http://{}/", listener.local_addr().expect("it is bound"));
-    tokio::spawn(async move {
-        for reads in [4_096, 1] {
-            let (mut socket, _) = listener.accept().await.expect("loopback accepts");
-            let read = socket.read(&mut vec![0; reads]).await;
-            read.expect("a request");
-        }
-    });
-    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
-    let classified = ServiceBuilder::new()
-        .layer(ClassifyLayer::new())
-        .service(client);
-    for _ in 0..2 {
-        let request = Request::get(&uri).body(Empty::new()).expect("a request");
-        let answered = classified.clone().oneshot(request).await;
-        let error = answered.map(drop).expect_err("it was closed");
-        let read = ReadError.read(Err::<&Response<()>, _>(&error));
-        assert_eq!(read, Outcome::Closed, "{error}");
-    }
 }

@@ -18,8 +18,7 @@ fn secure(
     limiter: Limiter,
 ) -> impl Service<Uri, Response: Send, Error = BoxError, Future: Send> + Clone + Send {
     let tls = Tls::default().config(true).expect("roots");
-    let (protocol, schemes) = (Protocol::Http1, Schemes::HttpsOnly);
-    connector(limiter, protocol, schemes, tls, Proxies::default())
+    connector(limiter, Schemes::HttpsOnly, tls, Proxies::default())
 }
 
 #[tokio::test]
@@ -64,7 +63,7 @@ async fn sockets_at(
             let (open, most, all) = counts.clone();
             all.fetch_add(1, SeqCst);
             let before = open.fetch_add(1, SeqCst);
-            most.fetch_max(before.saturating_add(1), SeqCst);
+            most.fetch_max(before + 1, SeqCst);
             tokio::spawn(async move {
                 socket.read_u8().await.expect("the begin of a handshake");
                 socket.write_all(answer).await.expect("an open socket");

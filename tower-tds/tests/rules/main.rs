@@ -8,8 +8,6 @@
 
 #![expect(
     clippy::expect_used,
-    clippy::arithmetic_side_effects,
-    clippy::as_conversions,
     reason = "a surprise in a test is a failed test, and so should an overflow be"
 )]
 

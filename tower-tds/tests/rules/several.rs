@@ -36,7 +36,7 @@ fn few(rule: Rule) -> u32 {
 
 #[tokio::test(start_paused = true)]
 async fn five_a_minute_are_kept_alone() {
-    let calls = (calls() / 20).max(250);
+    let calls = (calls() / 20).max(100);
     for (rule, proof) in ways(6) {
         let few = few(rule);
         let limits = Limits::new(a_minute(few)).proof(proof);
@@ -46,7 +46,7 @@ async fn five_a_minute_are_kept_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn five_a_minute_are_kept_beside_50_a_second() {
-    let calls = (calls() / 20).max(250);
+    let calls = (calls() / 20).max(100);
     for (rule, proof) in ways(6) {
         let few = few(rule);
         let limits = Limits::default().also(a_minute(few)).proof(proof);
@@ -61,7 +61,7 @@ async fn five_a_minute_are_kept_beside_50_a_second() {
 #[tokio::test(start_paused = true)]
 async fn two_quotas_that_decide_in_turn_are_both_kept() {
     // Bursts fill seconds, and some of those the minute.
-    let calls = (calls() / 10).max(1_000);
+    let calls = (calls() / 10).max(600);
     for (rule, proof) in ways(11) {
         let limits = Limits::default().also(a_minute(200)).proof(proof);
         let countings = [Counting::of_50(rule), Counting::a_minute(rule, 200)];

@@ -2,16 +2,20 @@
 //!
 //! Every refusal stands beside the real server's in the tests of `tower-oidc-cc`, where there is one.
 
-use std::{sync::LazyLock, time::Duration};
+use std::{
+    sync::LazyLock,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
+use base64::{
+    Engine as _,
+    prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
+};
 use http::Request;
 use http_body_util::BodyExt as _;
-use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp};
-use rsa::{
-    RsaPrivateKey,
-    pkcs1::EncodeRsaPrivateKey as _,
-    pkcs8::{EncodePublicKey as _, LineEnding},
-    rand_core::OsRng,
+use ring::{
+    rand::SystemRandom,
+    signature::{KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair},
 };
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -19,30 +23,53 @@ use tower::ServiceExt as _;
 use super::TYPE;
 use crate::{Config, Sim};
 
-static KEY: LazyLock<RsaPrivateKey> =
-    LazyLock::new(|| RsaPrivateKey::new(&mut OsRng, 2048).unwrap());
+/// Made for these tests by `openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048`.
+static KEY: LazyLock<RsaKeyPair> = LazyLock::new(|| {
+    let lines = include_str!("tests/rsa.pem").lines();
+    let text: String = lines.filter(|line| !line.starts_with("-----")).collect();
+    RsaKeyPair::from_pkcs8(&BASE64_STANDARD.decode(text).unwrap()).unwrap()
+});
+
+#[expect(clippy::disallowed_methods, reason = "claims are wall-clock times")]
+fn wall() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+}
 
 const TOKEN: &str = "/auth/realms/ServiceConnect/protocol/openid-connect/token";
 
 fn sim() -> Sim {
     let sim = Sim::new(Config::default());
-    let public = KEY.to_public_key().to_public_key_pem(LineEnding::LF);
-    sim.set_public_key(sim.client_id(), &public.unwrap())
+    sim.set_public_key(sim.client_id(), KEY.public_key().as_ref())
         .unwrap();
     sim
 }
 
 /// A statement that is granted a token, but for a change.
 fn signed(sim: &Sim, change: impl Fn(&mut Value)) -> String {
-    let now = get_current_timestamp();
+    let now = wall();
     let mut claims = json!({
         "iss": sim.client_id(), "sub": sim.client_id(), "aud": format!("https://sso.example{TOKEN}"),
         "jti": format!("{:x}", fastrand::u128(..)), "iat": now, "exp": now.saturating_add(60),
     });
     change(&mut claims);
-    let der = KEY.to_pkcs1_der().unwrap();
-    let key = EncodingKey::from_rsa_der(der.as_bytes());
-    encode(&Header::new(Algorithm::RS256), &claims, &key).unwrap()
+    sign(&json!({"alg": "RS256", "typ": "JWT"}), &claims)
+}
+
+fn sign(header: &Value, claims: &Value) -> String {
+    let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
+    let signed = format!("{}.{}", part(header), part(claims));
+    let mut signature = vec![0; KEY.public().modulus_len()];
+    KEY.sign(
+        &RSA_PKCS1_SHA256,
+        &SystemRandom::new(),
+        signed.as_bytes(),
+        &mut signature,
+    )
+    .unwrap();
+    format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
 }
 
 async fn post(sim: &Sim, statement: &str) -> (u16, Value) {
@@ -80,8 +107,7 @@ async fn a_statement_is_good_for_one_token() {
         )
     );
     assert_eq!(post(&sim, &signed(&sim, |_| ())).await.0, 200);
-    let posts = sim.ledger().summary().token_posts_by_client;
-    assert_eq!(posts, [(sim.client_id().to_owned(), 3)].into());
+    assert_eq!(sim.ledger().summary().token_posts, 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,7 +152,7 @@ async fn an_audience_is_compared_letter_by_letter_with_the_address_that_was_call
 async fn a_statement_is_good_for_a_minute_whatever_end_it_gives_itself() {
     let sim = sim();
     let day = |claims: &mut Value| {
-        claims["exp"] = json!(get_current_timestamp().saturating_add(86_400));
+        claims["exp"] = json!(wall().saturating_add(86_400));
     };
     let statement = signed(&sim, day);
     tokio::time::advance(Duration::from_secs(63)).await;
@@ -153,13 +179,37 @@ async fn a_client_with_a_key_has_no_secret() {
     assert_eq!(response.status(), 400);
 }
 
-#[test]
-fn what_is_no_public_key_is_refused() {
-    let sim = Sim::new(Config::default());
-    assert!(sim.set_public_key(sim.client_id(), "no").is_err());
-    let public = KEY
-        .to_public_key()
-        .to_public_key_pem(LineEnding::LF)
-        .unwrap();
-    assert!(sim.set_public_key("no", &public).unwrap_err().is_unknown());
+#[tokio::test(start_paused = true)]
+async fn a_signature_by_another_key_or_algorithm_is_refused() {
+    let sim = sim();
+    let good = signed(&sim, |_| ());
+    let (signed, signature) = good.rsplit_once('.').unwrap();
+    let part = |text: &str| -> Value {
+        serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(text).unwrap()).unwrap()
+    };
+    let claims = part(signed.split_once('.').unwrap().1);
+    let mut wrong = BASE64_URL_SAFE_NO_PAD.decode(signature).unwrap();
+    wrong[0] ^= 1;
+    let failed =
+        "Client authentication with signed JWT failed: Signature on JWT token failed validation";
+    for (statement, reason) in [
+        (
+            format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(wrong)),
+            failed,
+        ),
+        (format!("{signed}."), failed),
+        (
+            sign(&json!({"alg": "PS256"}), &claims),
+            "Invalid signature algorithm",
+        ),
+        (
+            sign(&json!({"alg": "RS256", "kid": "no"}), &claims),
+            "Unable to load public key",
+        ),
+    ] {
+        let (status, reply) = post(&sim, &statement).await;
+        assert_eq!((status, &reply["error_description"]), (400, &json!(reason)));
+    }
+    let unknown = sim.set_public_key("no", KEY.public_key().as_ref());
+    assert!(unknown.unwrap_err().is_unknown());
 }

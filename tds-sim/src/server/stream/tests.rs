@@ -6,7 +6,7 @@ use tokio::{
 };
 
 use super::Stream;
-use crate::{Config, Sim};
+use crate::{Config, Sim, socket::Socket};
 
 #[tokio::test]
 async fn a_socket_stops_counting_before_its_end_is_sent() {
@@ -16,7 +16,7 @@ async fn a_socket_stops_counting_before_its_end_is_sent() {
         .await
         .unwrap();
     let (tcp, peer) = listener.accept().await.unwrap();
-    let mut stream = Stream::plain(tcp, Arc::new(sim.socket(peer)));
+    let mut stream = Stream::new(tcp, Arc::new(Socket::counted(peer, &sim.shared)));
     assert_eq!(sim.ledger().summary().sockets_open, 1);
 
     stream.shutdown().await.unwrap();

@@ -1,11 +1,11 @@
 //! Faults as they look without a socket, and bodies that take their time.
 
-use std::time::Duration;
+use std::{io::Read as _, time::Duration};
 
-use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder};
+use flate2::read::GzDecoder;
 use http::Response;
 use http_body_util::BodyExt as _;
-use tokio::{io::AsyncReadExt as _, time::Instant};
+use tokio::time::Instant;
 
 use super::{answer, get, status, with_token};
 use crate::{Body, Error, Faults, Outcome, Sim};
@@ -46,8 +46,13 @@ async fn a_reset_before_the_head_is_an_error_of_the_service() {
             .unwrap_err()
             .is_garbage()
     );
-    let summary = sim.ledger().summary();
-    assert_eq!((summary.data_calls, summary.unanswered), (3, 2));
+    let statuses: Vec<_> = sim
+        .ledger()
+        .arrivals()
+        .iter()
+        .map(|call| call.status)
+        .collect();
+    assert_eq!(statuses, [Some(200), None, None]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,15 +215,9 @@ async fn a_coding_is_said_and_decodes_to_the_same_bytes() {
             );
             let mut decoded = Vec::new();
             if coding == "br" {
-                BrotliDecoder::new(&*encoded)
-                    .read_to_end(&mut decoded)
-                    .await
-                    .unwrap();
+                brotli::BrotliDecompress(&mut &*encoded, &mut decoded).unwrap();
             } else {
-                GzipDecoder::new(&*encoded)
-                    .read_to_end(&mut decoded)
-                    .await
-                    .unwrap();
+                GzDecoder::new(&*encoded).read_to_end(&mut decoded).unwrap();
             }
             assert!(decoded == plain, "{name}: {asked}");
         }

@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     /// The caller's own bound on token requests is reached.
     OverBudget,
     /// The private key made no signature, though it did when it was taken.
-    #[cfg(feature = "_assertion")]
+    #[cfg(feature = "private-key-jwt")]
     Unsigned,
     /// Somebody else's code has panicked.
     Panicked(&'static str),
@@ -70,7 +70,7 @@ impl Kind {
             | Self::NoOrigin
             | Self::OtherHost
             | Self::NoRuntime => false,
-            #[cfg(feature = "_assertion")]
+            #[cfg(feature = "private-key-jwt")]
             Self::Unsigned => false,
         }
     }
@@ -110,7 +110,7 @@ impl Kind {
             ),
             Self::NoCredentials => f.write_str("there are no credentials to ask for a token with"),
             Self::OverBudget => f.write_str("no token request is left in the budget"),
-            #[cfg(feature = "_assertion")]
+            #[cfg(feature = "private-key-jwt")]
             Self::Unsigned => {
                 f.write_str("the client's private key made no signature, nothing was sent")
             }
@@ -149,7 +149,7 @@ impl Kind {
             Self::Unusable(_) => "check the client's settings at the server",
             Self::NoCredentials => "set right what the credentials are read from",
             Self::OverBudget => "try later, find out what spends them, or allow more",
-            #[cfg(feature = "_assertion")]
+            #[cfg(feature = "private-key-jwt")]
             Self::Unsigned => "check the key",
             Self::Panicked(_) => "mend it: its message went to the panic hook",
             Self::Expired => "call again",

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, Uri};
+use http::{Request, Response, Uri};
 use http_body_util::Full;
 use tower::{Layer as _, Service as _};
 
@@ -44,7 +44,7 @@ fn get() -> Request<Body> {
 #[tokio::test(start_paused = true)]
 async fn a_call_with_a_fresh_token_takes_no_lock() {
     let tokens = tokens().await;
-    let layer = layer(&tokens).replay();
+    let layer = layer(&tokens);
     let locked = tokens.shared.lock();
     // On a thread of its own, so that a call that waits for the lock is seen to do so.
     let (done, heard) = std::sync::mpsc::channel();
@@ -69,34 +69,6 @@ async fn a_call_with_a_fresh_token_takes_no_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_under_way_count_on_nothing_that_all_threads_share() {
-    let tokens = tokens().await;
-    let mut service = layer(&tokens).layer(tower::service_fn(|_: Request<Body>| {
-        std::future::pending::<Result<Response<Body>, Infallible>>()
-    }));
-    let mut cx = Context::from_waker(Waker::noop());
-    // What a service keeps of the token it takes at its second call.
-    let mut calls = Vec::new();
-    for _ in 0..2 {
-        assert!(service.poll_ready(&mut cx).is_ready());
-        calls.push(service.call(get()));
-    }
-    let slot = tokens.shared.slot.load();
-    let token = slot.as_ref().unwrap();
-    let counts = || {
-        let shared = &tokens.shared;
-        let users = (Arc::strong_count(token), Arc::strong_count(token.lane()));
-        (Arc::strong_count(shared), Arc::weak_count(shared), users)
-    };
-    let before = counts();
-    for _ in 0..100 {
-        assert!(service.poll_ready(&mut cx).is_ready());
-        calls.push(service.call(get()));
-        assert_eq!(counts(), before);
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_clone_of_the_service_counts_one_user_and_copies_nothing() {
     let tokens = tokens().await;
     let service = layer(&tokens).layer(());
@@ -105,28 +77,4 @@ async fn a_clone_of_the_service_counts_one_user_and_copies_nothing() {
     // They share what the layer made, and that alone has a handle.
     assert_eq!(Arc::strong_count(&tokens.shared), shared);
     drop(clones);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_under_way_keeps_no_handle_and_outlives_the_last_one() {
-    let tokens = tokens().await;
-    let judge = |answered| {
-        let answered = tower::service_fn(move |_: Request<Body>| async move {
-            tokio::task::yield_now().await;
-            let mut response = Response::new(Body::default());
-            *response.status_mut() = answered;
-            Ok::<_, Infallible>(response)
-        });
-        let mut service = layer(&tokens).layer(answered);
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(service.poll_ready(&mut cx).is_ready());
-        service.call(get())
-    };
-    let calls = [judge(StatusCode::OK), judge(StatusCode::UNAUTHORIZED)];
-    let shared = Arc::downgrade(&tokens.shared);
-    drop(tokens);
-    assert_eq!(shared.strong_count(), 0);
-    for (call, status) in calls.into_iter().zip([200, 401]) {
-        assert_eq!(call.await.unwrap().status(), status);
-    }
 }

@@ -6,8 +6,6 @@ mod sync;
 
 #[path = "../refresh.rs"]
 mod refresh;
-#[path = "../sent.rs"]
-mod sent;
 #[path = "../shared.rs"]
 mod shared;
 #[path = "../slot.rs"]
@@ -57,8 +55,7 @@ impl TokenSource {
 
     /// The number of the token that a call would take.
     fn generation(&self) -> Option<u64> {
-        let current = self.shared.current();
-        self.shared.with(current, |lane| lane.generation)
+        self.shared.header().map(|(_, generation)| generation)
     }
 
     /// Waits, and takes what a call would take.
@@ -72,7 +69,9 @@ impl TokenSource {
         match self.shared.complain(generation, Complaint::Dead(1)) {
             Outcome::Superseded => true,
             Outcome::Kept => false,
-            Outcome::Replacing(mut wait) => block_on(poll_fn(|cx| wait.poll_held(cx))),
+            Outcome::Replacing(mut wait) => block_on(poll_fn(|cx| {
+                wait.poll_successor(&self.shared, generation, cx)
+            })),
         }
     }
 }
@@ -89,7 +88,7 @@ fn check(run: impl Fn() + Sync + Send + 'static) {
 #[test]
 fn one_request_serves_all_who_ask() {
     check(|| {
-        sync::begin(&[], 0, 0);
+        sync::begin(&[], 0);
         let server = Server::new([Reply::Token]);
         let tokens = server.tokens();
         let other = tokens.clone();
@@ -103,7 +102,7 @@ fn one_request_serves_all_who_ask() {
 #[test]
 fn a_failure_reaches_all_who_wait_and_is_not_repeated() {
     check(|| {
-        sync::begin(&[], 0, 0);
+        sync::begin(&[], 0);
         let server = Server::new([Reply::Refusal]);
         let tokens = server.tokens();
         let other = tokens.clone();
@@ -119,7 +118,7 @@ fn a_failure_reaches_all_who_wait_and_is_not_repeated() {
 fn a_caller_who_leaves_at_any_look_loses_nothing_for_the_others() {
     for looks in 1..=2 {
         check(move || {
-            sync::begin(&[], 0, 0);
+            sync::begin(&[], 0);
             let server = Server::new([Reply::Token]);
             let tokens = server.tokens();
             let leaver = tokens.clone();
@@ -136,7 +135,7 @@ fn a_caller_who_leaves_at_any_look_loses_nothing_for_the_others() {
 fn a_driver_that_ends_with_its_runtime_at_any_await_hands_over() {
     for poll in 0..=4 {
         check(move || {
-            sync::begin(&[Fate::Ends(poll)], 0, 0);
+            sync::begin(&[Fate::Ends(poll)], 0);
             let server = Server::new([Reply::Token, Reply::Token]);
             let tokens = server.tokens();
             let generation = tokens.take().expect("a wait ends with a token");
@@ -147,26 +146,9 @@ fn a_driver_that_ends_with_its_runtime_at_any_await_hands_over() {
 }
 
 #[test]
-fn a_driver_that_stands_still_at_any_await_is_relieved_and_spoils_nothing_later() {
-    for poll in 0..=3 {
-        check(move || {
-            sync::begin(&[Fate::Stands(poll)], 0, 2);
-            let server = Server::new([Reply::Token, Reply::Token, Reply::Token]);
-            let tokens = server.tokens();
-            let generation = tokens.take();
-            assert!(generation.is_some());
-            sync::drive();
-            // Whoever drives by now attends to it, and nobody takes it away.
-            assert_eq!(tokens.take(), generation);
-            assert!(server.posts() <= 3);
-        });
-    }
-}
-
-#[test]
 fn a_token_refused_by_many_is_replaced_once_and_serves_until_then() {
     check(|| {
-        sync::begin(&[], 0, 0);
+        sync::begin(&[], 0);
         let server = Server::new([Reply::Token, Reply::Token]);
         let tokens = server.tokens();
         assert_eq!(tokens.take(), Some(1));
@@ -190,7 +172,7 @@ fn a_token_refused_by_many_is_replaced_once_and_serves_until_then() {
 fn a_task_that_looks_at_its_clock_meanwhile_never_brings_a_replaced_token_back() {
     check(|| {
         // Of these, the first request takes some.
-        sync::begin(&[], 4, 0);
+        sync::begin(&[], 4);
         let server = Server::new([Reply::Token, Reply::Token]);
         let tokens = server.tokens();
         assert_eq!(tokens.take(), Some(1));
@@ -204,7 +186,7 @@ fn a_task_that_looks_at_its_clock_meanwhile_never_brings_a_replaced_token_back()
 #[test]
 fn a_token_that_its_task_left_behind_is_taken_up_by_the_next() {
     check(|| {
-        sync::begin(&[Fate::Ends(3)], 0, 0);
+        sync::begin(&[Fate::Ends(3)], 0);
         let server = Server::new([Reply::Token, Reply::Token]);
         let tokens = server.tokens();
         let first = tokens.take();
@@ -218,7 +200,7 @@ fn a_token_that_its_task_left_behind_is_taken_up_by_the_next() {
 #[test]
 fn a_token_refused_while_the_next_task_takes_it_up_is_replaced() {
     check(|| {
-        sync::begin(&[Fate::Ends(3)], 0, 0);
+        sync::begin(&[Fate::Ends(3)], 0);
         let server = Server::new([Reply::Token, Reply::Token, Reply::Token]);
         let tokens = server.tokens();
         let generation = tokens.take().expect("a wait ends with a token");
@@ -230,19 +212,5 @@ fn a_token_refused_while_the_next_task_takes_it_up_is_replaced() {
         }
         assert!(other.join().expect("it ends").is_ok());
         assert!(tokens.generation().is_some());
-    });
-}
-
-#[test]
-fn a_refused_key_is_read_once_more_within_the_request() {
-    check(|| {
-        sync::begin(&[], 0, 0);
-        let server = Server::new([Reply::Refusal, Reply::Token]);
-        let tokens = server.tokens_of_two_keys();
-        let other = tokens.clone();
-        let other = thread::spawn(move || other.take());
-        assert_eq!(tokens.take(), Some(1));
-        assert_eq!(other.join().expect("it ends"), Some(1));
-        assert_eq!(server.posts(), 2);
     });
 }

@@ -1,5 +1,3 @@
-#![expect(clippy::arithmetic_side_effects, reason = "a test may panic")]
-
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
@@ -38,10 +36,10 @@ impl Story {
         self.now = self.now.checked_add(time).unwrap();
     }
 
-    fn accept(&mut self, call: u64) -> Option<Duration> {
+    fn accept(&mut self, call: u64) {
         let first = self.accepted.is_empty();
         self.accepted.push(call);
-        self.doubts.accepted_at(self.now, call, first)
+        self.doubts.accepted_at(self.now, call, first);
     }
 
     /// Is refused, and says in how many seconds a successor is asked for.
@@ -90,13 +88,12 @@ fn constant_refusals_are_answered_at_a_growing_distance() {
 #[test]
 fn a_token_that_was_accepted_is_replaced_at_once_however_often() {
     let mut story = Story::new();
-    for turn in 0..20 {
-        assert_eq!(story.accept(1).is_some(), turn > 0);
+    for _ in 0..20 {
+        story.accept(1);
         story.wait(secs(300));
         assert_eq!(story.refuse(1), 0);
         story.succeed(0);
     }
-    assert_eq!(story.doubts.real_life_at(story.now), Some(secs(300)));
 }
 
 #[test]
@@ -109,7 +106,7 @@ fn a_place_that_refuses_all_tokens_waits_and_no_other_does() {
         // A death is found out beside it, and mended at once.
         assert_eq!(story.refuse(1), 0);
         story.succeed(0);
-        assert!(story.accept(1).is_some(), "it was one");
+        story.accept(1);
         let wait = story.refuse(2);
         story.succeed(wait);
     }
@@ -173,46 +170,6 @@ fn an_hour_of_calm_forgets() {
     }
     story.wait(secs(3_600));
     assert_eq!(story.refuse(1), 0);
-}
-
-#[test]
-fn deaths_of_yesterday_are_no_rule() {
-    let mut story = Story::new();
-    for _ in 0..4 {
-        story.accept(1);
-        story.wait(secs(20_000));
-        story.refuse(1);
-        story.succeed(0);
-    }
-    story.accept(1);
-    assert_eq!(story.doubts.real_life_at(story.now), Some(secs(20_000)));
-    story.wait(secs(50_000));
-    assert_eq!(story.doubts.real_life_at(story.now), None);
-}
-
-#[test]
-fn a_renewal_that_came_before_a_death_shows_nothing() {
-    let mut story = Story::new();
-    let die = |story: &mut Story| {
-        story.accept(1);
-        story.wait(secs(1_200));
-        assert_eq!(story.refuse(1), 0);
-        story.succeed(0);
-        story.accept(1);
-    };
-    for _ in 0..3 {
-        assert_eq!(story.doubts.real_life_at(story.now), None);
-        die(&mut story);
-    }
-    for _ in 0..5 {
-        for _ in 0..12 {
-            let life = story.doubts.real_life_at(story.now);
-            assert_eq!(life, Some(secs(1_200)));
-        }
-        // One token is left alone.
-        assert_eq!(story.doubts.real_life_at(story.now), None);
-        die(&mut story);
-    }
 }
 
 #[test]

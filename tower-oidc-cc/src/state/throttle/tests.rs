@@ -1,5 +1,3 @@
-#![expect(clippy::arithmetic_side_effects, reason = "a test may panic")]
-
 use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
 
 use proptest::prelude::*;

@@ -120,7 +120,6 @@ impl Side {
         let sim = Sim::new(Config::default());
         let clients = CLIENTS.into_iter().enumerate().map(|(nth, name)| {
             let member = format!("member-{nth}");
-            sim.add_member(&member);
             let key = sim.add_key(&member).unwrap();
             let id = key.client_id();
             match name {

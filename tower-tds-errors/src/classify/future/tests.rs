@@ -1,8 +1,3 @@
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "a test that overflows fails"
-)]
-
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};

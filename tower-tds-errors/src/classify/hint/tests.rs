@@ -1,8 +1,3 @@
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "a test that overflows fails"
-)]
-
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};

@@ -9,15 +9,11 @@ use super::*;
 enum Fate {
     /// Counted so long after its grant, and answered so long after that.
     Answered(u64, u64),
-    /// The same, and the service says that it took so much of the time to the answer.
-    Served(u64, u64, u64),
     /// The same, and refused for the rate.
     Refused(u64, u64),
     /// Answered so long after its grant by a gateway, which failed or waited in vain, and counted behind
     /// it so long after that.
     Behind(u64, u64, Outcome),
-    /// The server closed its connection so long after its grant, and counted it so long after that.
-    Closed(u64, u64),
     /// Counted or not, and never answered; given up so long after its grant.
     Lost(Option<u64>, u64),
     /// Never sent, which is known so long after its grant.
@@ -33,16 +29,12 @@ struct Held {
 
 fn fate() -> impl Strategy<Value = Fate> {
     prop_oneof![
-        16 => (0_u64..1_500, 0_u64..1_500).prop_map(|(there, back)| Fate::Answered(there, back)),
-        6 => (0_u64..1_500, 0_u64..1_500, 0_u64..1_500)
-            .prop_map(|(there, back, took)| Fate::Served(there, back, took.min(back))),
+        22 => (0_u64..1_500, 0_u64..1_500).prop_map(|(there, back)| Fate::Answered(there, back)),
         1 => (0_u64..1_500, 0_u64..1_500).prop_map(|(there, back)| Fate::Refused(there, back)),
         2 => (0_u64..1_500, 0..=whole_millis(BEHIND), any::<bool>()).prop_map(|(over, later, failed)| {
             let outcome = if failed { Outcome::GatewayFailed } else { Outcome::GatewayTimedOut };
             Fate::Behind(over, later, outcome)
         }),
-        2 => (0_u64..1_500, 0..=whole_millis(CLOSED_AFTER))
-            .prop_map(|(over, later)| Fate::Closed(over, later)),
         2 => (0_u64..1_000, 0_u64..500).prop_map(|(there, up)| Fate::Lost(Some(there), up)),
         2 => (0_u64..500).prop_map(|up| Fate::Lost(None, up)),
         2 => (0_u64..300).prop_map(Fate::Unsent),
@@ -87,12 +79,10 @@ impl Fate {
     /// When it is counted, and when it is over, if it was granted at `now`.
     fn of(self, now: Duration) -> (Option<Duration>, Duration) {
         match self {
-            Self::Answered(there, back)
-            | Self::Served(there, back, _)
-            | Self::Refused(there, back) => (Some(now + ms(there)), now + ms(there + back)),
-            Self::Behind(over, later, _) | Self::Closed(over, later) => {
-                (Some(now + ms(over + later)), now + ms(over))
+            Self::Answered(there, back) | Self::Refused(there, back) => {
+                (Some(now + ms(there)), now + ms(there + back))
             }
+            Self::Behind(over, later, _) => (Some(now + ms(over + later)), now + ms(over)),
             Self::Lost(there, up) => (there.map(|there| now + ms(there)), now + ms(up)),
             Self::Unsent(up) => (None, now + ms(up)),
         }
@@ -103,12 +93,7 @@ impl Fate {
         let (_, over) = self.of(from);
         let until = match self {
             Self::Answered(..) | Self::Refused(..) => over + HOLD,
-            Self::Served(_, _, took) => {
-                let proven = (over - ms(took)).max(from);
-                (proven + HOLD).max(over + Duration::from_nanos(1))
-            }
             Self::Behind(..) => over + BEHIND + HOLD,
-            Self::Closed(..) => over + CLOSED_AFTER + HOLD,
             Self::Lost(..) => over + LOST_AFTER + HOLD,
             Self::Unsent(_) => over,
         };
@@ -119,16 +104,10 @@ impl Fate {
     fn end(self, account: &mut Account, now: Instant, grant: Grant) {
         let outcome = match self {
             Self::Answered(..) => Outcome::Answered,
-            Self::Served(_, _, took) => Outcome::Served(ms(took)),
             Self::Refused(..) => Outcome::RateExceeded,
             Self::Behind(_, _, outcome) => outcome,
-            Self::Closed(..) | Self::Lost(..) => {
-                let outcome = if matches!(self, Self::Closed(..)) {
-                    Outcome::Closed
-                } else {
-                    Outcome::Lost
-                };
-                account.lose(now, grant, outcome);
+            Self::Lost(..) => {
+                account.lose(now, grant);
                 return account.end();
             }
             Self::Unsent(_) => {
@@ -158,9 +137,6 @@ const LOST_AFTER: Duration = Duration::from_secs(1);
 /// What stands behind the gateway counts so late.
 const BEHIND: Duration = Duration::from_millis(700);
 
-/// One whose connection was closed is counted within that.
-const CLOSED_AFTER: Duration = Duration::from_millis(300);
-
 fn whole_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).expect("a short time")
 }
@@ -182,7 +158,6 @@ proptest! {
             .rules(rules)
             .start_at(rung)
             .lost_after(LOST_AFTER)
-            .closed_after(CLOSED_AFTER)
             .counted_behind(BEHIND);
         if let Some((other, per)) = also {
             limits = limits.also(Quota::new(count(other), ms(per)).expect("an interval"));
@@ -212,18 +187,13 @@ proptest! {
                 };
             }
             prop_assert!(now >= silent_until, "granted at {now:?}, in a silence");
-            let undated = account.admit_undated(Line::Back);
-            let grant = undated.unwrap_or_else(|| account.admit(start + now));
+            let grant = account.admit(start + now);
             prop_assert!(account.send(grant), "nobody withdraws it");
             let (count, over) = fate.of(now);
             counted.extend(count);
             coming.push((over, granted.len()));
             granted.push((grant, fate));
-            // Nobody knows when it was granted, so what the service says of its time is no use.
-            held.push(match (undated, fate) {
-                (Some(_), Fate::Served(there, back, _)) => Fate::Answered(there, back).held(now),
-                _ => fate.held(now),
-            });
+            held.push(fate.held(now));
         }
         counted.sort_unstable();
         let n = usize::try_from(limit).expect("a small limit");

@@ -1,8 +1,3 @@
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "an overflow in a test is a failed test"
-)]
-
 use std::{
     num::NonZeroU32,
     sync::{
@@ -23,7 +18,7 @@ use crate::{
         sockets::Connections,
         usage::Rest,
     },
-    queue::{Limit, Line, Queue},
+    queue::{Limit, Queue},
 };
 
 /// A socket whose connection has been made, and the pool's own handle to it.
@@ -50,8 +45,7 @@ impl Socket {
     fn open() -> Self {
         let limiter = Limiter::new(Limits::default().connections(NonZeroU32::MIN));
         let queue = Arc::clone(&limiter.credential.connections);
-        let room = queue.read(|connections| connections.admit_undated(Line::Back));
-        assert!(room.is_some());
+        queue.update_now(|connections, now| connections.admit(now));
         let mut permit = ConnectionPermit::connecting(&queue);
         let place = permit.opened(Rest::Doubtful);
         // As the handshake of TLS.
@@ -199,25 +193,10 @@ async fn an_upload_that_is_stuck_although_it_is_answered_is_doubtful() {
 }
 
 #[tokio::test]
-async fn http2_is_free_when_the_pool_alone_has_a_handle() {
+async fn a_socket_of_http2_is_never_free() {
     let socket = Socket::open();
-    socket.wrote(false);
-    let request = socket.pooled.clone();
-    let first = socket.answer(StatusCode::OK, Version::HTTP_2);
-    let second = socket.answer(StatusCode::OK, Version::HTTP_2);
-    drop(first);
-    assert_eq!(socket.rest(), None, "another body is awaited");
-    drop(second);
-    assert_eq!(socket.rest(), None, "a head is awaited");
-    drop(request);
-    assert_eq!(socket.rest(), Some(Rest::Free));
-    // What it writes by itself is no request.
-    assert!(socket.makes_room());
-    socket.wrote(false);
-    assert!(socket.leaves());
-    // One that is taken out of the pool is.
-    let _request = socket.pooled.clone();
-    assert!(!socket.leaves());
+    drop(socket.answer(StatusCode::OK, Version::HTTP_2));
+    assert_eq!(socket.rest(), None);
 }
 
 #[tokio::test]

@@ -1,21 +1,13 @@
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "an overflow in a test is a failed test"
-)]
-
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use http::StatusCode;
 use proptest::{collection::vec, prelude::*};
 use tokio::time::Instant;
 
-use super::{Connections, Evidence, SocketKey, State};
+use super::{Connections, SocketKey, State};
 use crate::{
     Limits,
-    connection::{
-        usage::{Head, Rest, Usage},
-        waiting::Waiting,
-    },
+    connection::usage::{Head, Rest, Usage},
     queue::{Limit, Line, Opens},
 };
 
@@ -38,10 +30,9 @@ fn work(connections: &mut Connections, socket: SocketKey, now: Instant) {
 fn rest(connections: &mut Connections, socket: SocketKey, now: Instant) {
     let head = Head {
         status: StatusCode::OK,
-        http2: false,
-        upgrade: false,
+        opaque: false,
     };
-    connections.head(socket, false, head, None);
+    connections.head(socket, head, None);
     connections.change(socket, Usage::ended);
     connections.settle(socket, now);
 }
@@ -98,64 +89,6 @@ fn the_socket_that_has_been_free_for_longest_leaves_first_and_not_before_a_momen
     assert!(is_asked(&connections, second), "it is free for longer");
 }
 
-#[test]
-fn who_is_passed_over_by_a_pool_gets_the_next_socket_that_becomes_free() {
-    let mut connections = connections(1);
-    let mut now = Instant::now();
-    let socket = open(&mut connections, now);
-    work(&mut connections, socket, now);
-    connections.waits(2, now);
-    // The socket goes to the one behind, who leaves the queue for it.
-    rest(&mut connections, socket, now);
-    work(&mut connections, socket, now);
-    connections.waits(1, now);
-    connections.served(false, now);
-    now += MOMENT;
-    assert_eq!(looked(&mut connections, 1, now), 0, "it is busy");
-    rest(&mut connections, socket, now);
-    assert_eq!(looked(&mut connections, 1, now), 1, "at once");
-}
-
-#[test]
-fn who_is_served_in_turn_is_not_passed_over() {
-    let mut connections = connections(1);
-    let mut now = Instant::now();
-    let socket = open(&mut connections, now);
-    work(&mut connections, socket, now);
-    connections.waits(10, now);
-    for waiting in (0..10).rev() {
-        now += 5 * MOMENT;
-        rest(&mut connections, socket, now);
-        assert_eq!(looked(&mut connections, waiting + 1, now), 0, "{waiting}");
-        // It leaves the queue before its request is written, or after that.
-        if waiting % 2 == 0 {
-            connections.waits(waiting, now);
-            connections.served(true, now);
-            work(&mut connections, socket, now);
-        } else {
-            work(&mut connections, socket, now);
-            connections.waits(waiting, now);
-            connections.served(true, now);
-        }
-    }
-}
-
-#[test]
-fn a_pool_that_never_queues_passes_over_whoever_waits_too() {
-    let mut connections = connections(1);
-    let mut now = Instant::now();
-    let socket = open(&mut connections, now);
-    work(&mut connections, socket, now);
-    connections.waits(1, now);
-    rest(&mut connections, socket, now);
-    work(&mut connections, socket, now);
-    now += MOMENT;
-    // There is nothing to look at before it is free again.
-    assert_eq!(connections.opens(Line::Back, now), Opens::OnReturn);
-    rest(&mut connections, socket, now);
-    assert_eq!(looked(&mut connections, 1, now), 1);
-}
-
 /// Nobody would wake its reader again.
 #[test]
 fn a_request_that_comes_and_goes_between_two_looks_takes_back_that_the_socket_shall_leave() {
@@ -182,7 +115,7 @@ enum Event {
     Close(usize),
     Wait(u64),
     Join,
-    Leave(usize, bool),
+    Leave,
     Refuse(usize),
 }
 
@@ -197,7 +130,7 @@ fn events() -> impl Strategy<Value = Event> {
         2 => (0..8_usize).prop_map(Event::Close),
         2 => (0..3_000_u64).prop_map(Event::Wait),
         2 => Just(Event::Join),
-        2 => (0..8_usize, any::<bool>()).prop_map(|(n, served)| Event::Leave(n, served)),
+        2 => Just(Event::Leave),
         1 => (0..8_usize).prop_map(Event::Refuse),
     ]
 }
@@ -263,21 +196,15 @@ proptest! {
                     waiting += 1;
                     connections.waits(waiting, now);
                 }
-                Event::Leave(n, served) if n < waiting => {
+                Event::Leave if waiting > 0 => {
                     waiting -= 1;
                     connections.waits(waiting, now);
-                    if served {
-                        connections.served(n == 0, now);
-                    }
                 }
                 Event::Refuse(n) => {
-                    if let Some((key, _)) = sockets.get(n) {
-                        let evidence = if n % 2 == 0 { Evidence::Weak } else { Evidence::Strong };
-                        connections.maybe_refused = Some((*key, evidence));
-                    }
+                    connections.maybe_refused = sockets.get(n).map(|(key, _)| *key);
                     connections.refused(now);
                 }
-                Event::Fail | Event::Open | Event::End(_) | Event::Close(_) | Event::Leave(..) => {}
+                Event::Fail | Event::Open | Event::End(_) | Event::Close(_) | Event::Leave => {}
             }
             let held = u32::try_from(sockets.len() + closing.len()).expect("few") + connecting;
             prop_assert_eq!(connections.open(), held);
@@ -298,43 +225,8 @@ proptest! {
         }
         (0..connecting).for_each(|_| connections.withdraw(()));
         prop_assert_eq!((connections.open(), connections.coming(now)), (0, 0));
-        prop_assert_eq!((connections.untried, connections.idle.len()), (0, 0));
+        prop_assert_eq!(connections.idle.len(), 0);
         let later = now + Duration::from_secs(80 * 60);
         prop_assert_eq!(connections.opens(Line::Back, later), Opens::Now);
     }
-}
-
-#[test]
-fn a_416_on_a_socket_that_had_worked_and_has_ended_is_weak_evidence() {
-    let now = Instant::now();
-    let head = Head {
-        status: StatusCode::RANGE_NOT_SATISFIABLE,
-        http2: false,
-        upgrade: false,
-    };
-    let mut lowered = Vec::new();
-    for has_worked in [true, false] {
-        let mut connections = connections(60);
-        let sockets: Vec<_> = (0..60).map(|_| open(&mut connections, now)).collect();
-        for &socket in &sockets {
-            work(&mut connections, socket, now);
-            rest(&mut connections, socket, now);
-        }
-        connections.ended(sockets[0], now);
-        connections.head(sockets[0], has_worked, head, None);
-        let (_, silent) = connections.refused(now);
-        lowered.push(silent);
-    }
-    assert_eq!(lowered, [false, true]);
-}
-
-#[test]
-fn nobody_is_passed_over_for_those_who_waited_before() {
-    let now = Instant::now();
-    let mut waiting = Waiting::default();
-    waiting.set(1);
-    waiting.hand_on(now);
-    waiting.set(0);
-    waiting.set(1);
-    assert!(!waiting.is_passed_over(now + Duration::from_secs(600)));
 }

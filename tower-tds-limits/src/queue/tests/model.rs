@@ -3,14 +3,13 @@
 use std::{
     future::poll_fn,
     task::{Poll, Waker},
-    time::Duration,
 };
 
 use loom::{future::block_on, sync::Arc, thread};
 use tokio::time::Instant;
 
 use crate::{
-    WaitCause, events,
+    WaitCause,
     queue::{Limit, Line, Opens, rows},
     waits::{Over, Waits},
 };
@@ -64,10 +63,6 @@ impl Limit for Room {
         self.0 -= 1;
     }
 
-    fn admit_undated(&mut self, _line: Line) -> Option<()> {
-        self.0.checked_sub(1).map(|room| self.0 = room)
-    }
-
     fn withdraw(&mut self, (): ()) {
         self.0 += 1;
     }
@@ -78,7 +73,7 @@ impl Limit for Room {
 }
 
 fn queue(room: usize) -> Arc<Queue<Room>> {
-    Arc::new(Queue::new(Room(room), Duration::MAX))
+    Arc::new(Queue::new(Room(room)))
 }
 
 /// Waits for its turn, as a waiter does.

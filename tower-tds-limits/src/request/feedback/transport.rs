@@ -7,7 +7,7 @@ use hyper_util::client::legacy;
 
 use super::{Feedback, Outcome, ReadStatus};
 
-/// No connection was made, so nothing was sent; or its other end is gone.
+/// If no connection was made, nothing was sent.
 impl<B> Feedback<Response<B>, legacy::Error> for ReadStatus {
     #[inline]
     fn read(&self, outcome: Result<&Response<B>, &legacy::Error>) -> Outcome {
@@ -44,7 +44,7 @@ impl<B> Feedback<Response<B>, Infallible> for ReadStatus {
     }
 }
 
-/// Another limit's, which says whether it was sent, or what that one passed on.
+/// Another limit's, by which nothing was sent, or what that one passed on.
 impl<B, E> Feedback<Response<B>, crate::Error<E>> for ReadStatus
 where
     Self: Feedback<Response<B>, E>,
@@ -53,27 +53,14 @@ where
     fn read(&self, outcome: Result<&Response<B>, &crate::Error<E>>) -> Outcome {
         match outcome {
             Ok(response) => Feedback::<_, E>::read(self, Ok(response)),
-            Err(crate::Error::Limit(error)) if error.was_sent() => Outcome::Lost,
             Err(crate::Error::Limit(_)) => Outcome::Unsent,
             Err(crate::Error::Inner(error)) => self.read(Err(error)),
         }
     }
 }
 
-// === impl Outcome ===
-
-impl Outcome {
-    /// What an error of a client and its sources say, as [`ReadStatus`] reads them: for a
-    /// [`Feedback`] that reads errors of its own.
-    #[must_use]
-    pub fn of_error(error: &(dyn Error + 'static)) -> Self {
-        read_chain(Some(error))
-    }
-}
-
 #[cold]
 fn read_chain(error: Option<&(dyn Error + 'static)>) -> Outcome {
-    let mut outcome = Outcome::Lost;
     let mut there_was = false;
     let mut next = error;
     while let Some(error) = next {
@@ -86,12 +73,9 @@ fn read_chain(error: Option<&(dyn Error + 'static)>) -> Outcome {
         if !there_was && unsent(error) {
             return Outcome::Unsent;
         }
-        if closed(error) {
-            outcome = Outcome::Closed;
-        }
         next = error.source();
     }
-    outcome
+    Outcome::Lost
 }
 
 /// What an error that stands for an answer says by one of its causes, which is the status alone.
@@ -118,22 +102,5 @@ fn unsent(error: &(dyn Error + 'static)) -> bool {
                 | io::ErrorKind::NetworkUnreachable
                 | io::ErrorKind::AddrNotAvailable
         )
-    ) || matches!(error.downcast_ref::<crate::LimitError>(), Some(error) if !error.was_sent())
-}
-
-/// Whether the other side has ended the connection. What this side has ended, or a timeout, is
-/// no such thing.
-fn closed(error: &(dyn Error + 'static)) -> bool {
-    if let Some(error) = error.downcast_ref::<hyper::Error>() {
-        return error.is_incomplete_message();
-    }
-    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-    matches!(
-        kind,
-        Some(
-            io::ErrorKind::ConnectionReset
-                | io::ErrorKind::ConnectionAborted
-                | io::ErrorKind::BrokenPipe
-        )
-    )
+    ) || error.is::<crate::LimitError>()
 }

@@ -23,7 +23,7 @@ fn a_burst_passes_and_then_one_at_a_time() {
     let mut pace = pace(10);
     for _ in 0..10 {
         assert!(pace.opens_at() <= start);
-        pace.grant(start, Dated::Seen);
+        pace.grant(start);
     }
     assert_eq!(pace.opens_at(), start + ms(20));
 }
@@ -34,7 +34,7 @@ fn lateness_does_not_add_up() {
     let mut pace = pace(1);
     let mut granted = start;
     for _ in 0..100 {
-        pace.grant(granted, Dated::Seen);
+        pace.grant(granted);
         granted = pace.opens_at() + ms(1); // A timer's usual lateness.
     }
     assert!(granted <= start + ms(20) * 100 + ms(1));
@@ -44,27 +44,7 @@ fn lateness_does_not_add_up() {
 fn a_withdrawn_grant_can_be_made_again() {
     let start = START;
     let mut pace = pace(1);
-    pace.grant(start, Dated::Seen);
+    pace.grant(start);
     pace.withdraw();
     assert!(pace.opens_at() <= start);
-}
-
-#[test]
-fn what_was_granted_unseen_counts_from_the_next_look_at_the_clock() {
-    let start = START;
-    let mut pace = pace(10);
-    pace.grant(start, Dated::Seen);
-    // Four more, at some time in the next five seconds.
-    for _ in 0..4 {
-        assert!(pace.opens_at() <= start);
-        pace.grant(start, Dated::Later);
-    }
-    let look = start + ms(5_000);
-    pace.see(look);
-    // Had they been granted just now, six more could follow at once.
-    for _ in 0..6 {
-        assert!(pace.opens_at() <= look);
-        pace.grant(look, Dated::Seen);
-    }
-    assert!(pace.opens_at() > look);
 }

@@ -73,21 +73,6 @@ fn a_withdrawn_permit_is_back_at_once() {
 }
 
 #[test]
-fn a_proof_told_late_takes_its_place_among_the_others() {
-    let mut window = two_a_second();
-    window.grant();
-    window.grant();
-    window.see(START + ms(500));
-    window.prove(START + ms(500));
-    window.prove(START + ms(300));
-    assert_eq!(window.opens_at(), Some(START + ms(300) + HOLD));
-    window.see(START + ms(300) + HOLD);
-    assert_eq!(window.live(), 1);
-    window.see(START + ms(500) + HOLD);
-    assert_eq!(window.live(), 0);
-}
-
-#[test]
 fn the_most_that_were_live_at_once_are_remembered() {
     let mut window = two_a_second();
     assert_eq!(window.most_live(), 0);

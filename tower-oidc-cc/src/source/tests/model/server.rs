@@ -4,10 +4,7 @@ use std::{
     collections::VecDeque,
     convert::Infallible,
     future::poll_fn,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex},
     task::Poll,
     time::Duration,
 };
@@ -56,18 +53,11 @@ impl Server {
     }
 
     pub(super) fn tokens(&self) -> TokenSource {
-        self.tokens_with(key(["one", "one"]))
-    }
-
-    pub(super) fn tokens_of_two_keys(&self) -> TokenSource {
-        self.tokens_with(key(["one", "two"]))
-    }
-
-    fn tokens_with(&self, provider: Provider) -> TokenSource {
         let settings = Settings {
-            provider,
+            provider: key(),
             timeout: Duration::from_secs(10),
             term: Duration::from_secs(10),
+            patience: Duration::from_secs(60),
             clock: Clock::default(),
             store: None,
         };
@@ -104,16 +94,11 @@ impl Grant for Server {
     }
 }
 
-/// The first secret once, and then the second.
-fn key([first, then]: [&'static str; 2]) -> Provider {
-    let asked = AtomicUsize::new(0);
-    Provider::from_fn(move || {
-        let again = asked.fetch_add(1, Ordering::Relaxed) > 0;
-        async move {
-            a_while().await;
-            let secret = if again { then } else { first };
-            Ok::<_, Infallible>(Credentials::new("id", secret).expect("they are well-formed"))
-        }
+/// Takes a while to give its secret.
+fn key() -> Provider {
+    Provider::from_fn(async || {
+        a_while().await;
+        Ok::<_, Infallible>(Credentials::new("id", "one").expect("they are well-formed"))
     })
 }
 

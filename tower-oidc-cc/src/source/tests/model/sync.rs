@@ -7,21 +7,21 @@ use std::{
     convert::Infallible,
     future::{Future, poll_fn},
     pin::pin,
-    sync::{Arc, Weak},
+    sync::Arc,
     task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
 use loom::{
-    sync::{Notify, atomic::AtomicUsize},
+    sync::{
+        Notify,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
 };
 use tokio::time::Instant;
 
-pub(super) use loom::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering},
-};
+pub(super) use loom::sync::{Mutex, MutexGuard};
 
 /// The token of a slot. What is stored is seen by every later load, as with the real one.
 pub(super) struct ArcSwapOption<T>(Mutex<Option<Arc<T>>>);
@@ -196,8 +196,6 @@ pub(super) mod oneshot {
 pub(super) enum Fate {
     /// The runtime is shut down instead of the poll of this number, from zero.
     Ends(usize),
-    /// The runtime is kept and not driven before the poll of this number, until [`drive`] is called.
-    Stands(usize),
 }
 
 /// What happens in one run of the model. It is the same in each, so it is no concern of loom's.
@@ -207,10 +205,6 @@ struct World {
     fates: VecDeque<Fate>,
     /// How often a timer runs out before what it bounds is there.
     beats: usize,
-    /// How often one who waits loses patience: twice, and the driver is relieved.
-    impatient: usize,
-    /// Where a driver that stands waits.
-    brake: Option<Weak<Notify>>,
 }
 
 thread_local! {
@@ -218,21 +212,11 @@ thread_local! {
     static WORLD: RefCell<World> = RefCell::default();
 }
 
-pub(super) fn begin(fates: &[Fate], beats: usize, impatient: usize) {
+pub(super) fn begin(fates: &[Fate], beats: usize) {
     WORLD.set(World {
         fates: fates.iter().copied().collect(),
         beats,
-        impatient,
-        brake: None,
     });
-}
-
-/// Drives the runtime of a driver that stands, from here on.
-pub(super) fn drive() {
-    let brake = WORLD.with_borrow_mut(|world| world.brake.take());
-    if let Some(brake) = brake.and_then(|brake| brake.upgrade()) {
-        brake.notify();
-    }
 }
 
 /// Where a thread waits to be woken. Loom's own counts its references where the model can see it,
@@ -267,10 +251,6 @@ impl Handle {
 
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + 'static) -> thread::JoinHandle<()> {
         let fate = WORLD.with_borrow_mut(|world| world.fates.pop_front());
-        let brake = Arc::new(Notify::new());
-        if let Some(Fate::Stands(_)) = fate {
-            WORLD.with_borrow_mut(|world| world.brake = Some(Arc::downgrade(&brake)));
-        }
         // On the heap, since the stack of a model's thread is small.
         let mut task = Box::pin(task);
         thread::spawn(move || {
@@ -278,10 +258,10 @@ impl Handle {
             block_on(poll_fn(move |cx| {
                 let poll = polls;
                 polls += 1;
-                match fate {
-                    Some(Fate::Ends(at)) if poll >= at => return Poll::Ready(()),
-                    Some(Fate::Stands(at)) if poll == at => brake.wait(),
-                    _ => {}
+                if let Some(Fate::Ends(at)) = fate
+                    && poll >= at
+                {
+                    return Poll::Ready(());
                 }
                 task.as_mut().poll(cx)
             }));
@@ -289,33 +269,18 @@ impl Handle {
     }
 }
 
-/// A wait of one who may lose patience: it ends at the second look, if ever.
+/// A wait without an end.
 #[derive(Debug)]
-pub(super) struct Patience {
-    ends: bool,
-}
+pub(super) struct Patience;
 
 // === impl Patience ===
 
 impl Patience {
     pub(super) fn new(_: Option<Instant>) -> Self {
-        Self { ends: false }
+        Self
     }
 
-    pub(super) fn lasts(_: Instant, _: Instant) -> bool {
-        false
-    }
-
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.ends {
-            return Poll::Ready(());
-        }
-        let left = WORLD.with_borrow(|world| world.impatient.checked_sub(1));
-        if let Some(left) = left {
-            WORLD.with_borrow_mut(|world| world.impatient = left);
-            self.ends = true;
-            cx.waker().wake_by_ref();
-        }
+    pub(super) fn poll(&mut self, _: &mut Context<'_>) -> Poll<()> {
         Poll::Pending
     }
 }

@@ -1,10 +1,5 @@
 //! The ladder, whatever comes.
 
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "an overflow in a test is a failed test"
-)]
-
 use proptest::prelude::*;
 
 use super::*;

@@ -1,10 +1,5 @@
 //! The bucket beside its definition, whatever becomes of the requests.
 
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "an overflow in a test is a failed test"
-)]
-
 use proptest::prelude::*;
 
 use super::*;

@@ -1,10 +1,5 @@
 //! The pace beside its definition, however late its grants are.
 
-#![expect(
-    clippy::arithmetic_side_effects,
-    reason = "an overflow in a test is a failed test"
-)]
-
 use proptest::prelude::*;
 
 use super::*;
@@ -26,8 +21,7 @@ proptest! {
         let mut granted = Vec::new();
         for late in late {
             now = now.max(pace.opens_at()).plus(late * 1_000);
-            pace.see(now);
-            pace.grant(now, Dated::Seen);
+            pace.grant(now);
             granted.push(now);
         }
         for (first, from) in granted.iter().enumerate() {
@@ -46,11 +40,11 @@ proptest! {
         late in prop::collection::vec(0_u64..2_000, 50..150),
     ) {
         let mut pace = pace(1);
-        pace.grant(START, Dated::Seen);
+        pace.grant(START);
         for (nth, late) in (1_u64..).zip(&late) {
             let now = pace.opens_at();
             prop_assert_eq!(now, START.plus(20_000_000 * nth));
-            pace.grant(now.plus(late * 1_000), Dated::Seen);
+            pace.grant(now.plus(late * 1_000));
         }
     }
 }

@@ -1,0 +1,48 @@
+//! All layers in one line around an HTTP client of your own. Here it is hyper-util's.
+
+#![expect(clippy::print_stdout, reason = "the output of a program")]
+
+use std::error::Error;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::{
+    client::legacy::{Client as Http, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use tds_sim::{Config, Server};
+use tower::{Layer, ServiceBuilder, ServiceExt};
+use tower_tds::{
+    Client, Credentials,
+    layers::limits::{Background, ConnectionLimitLayer},
+};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let server = Server::start(Config::default()).await?;
+    let credentials = Credentials::new(server.client_id(), server.client_secret())?;
+    let tds = Client::builder(server.auth_url(), server.base_url(), credentials)
+        .loopback_http()
+        .build()?;
+
+    // The connector holds a permit in each socket. A program that calls a real service puts TLS around it.
+    let sockets = ConnectionLimitLayer::new(tds.limiter().clone());
+    let connector = sockets.layer(HttpConnector::new());
+    let http = Http::builder(Background::new(TokioExecutor::new())).build(connector);
+    let service = ServiceBuilder::new().layer(tds.layer()).service(http);
+
+    for name in ["bus", "metro", "rail"] {
+        let target = format!("{}/v1/live/{name}", server.base_url());
+        let request = Request::get(target).body(Empty::<Bytes>::new())?;
+        let response = service.clone().oneshot(request).await?;
+        let body = response.into_body().collect().await?.to_bytes();
+        println!("{name}: {} bytes", body.len());
+    }
+    let seen = server.ledger().summary();
+    println!(
+        "{} calls, {} token request",
+        seen.data_calls, seen.token_posts
+    );
+    Ok(())
+}

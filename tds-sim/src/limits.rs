@@ -1,0 +1,178 @@
+//! The limits: connections (416) and requests per second (423) of an IP address, calls of a key
+//! (429).
+
+#![warn(clippy::arithmetic_side_effects, clippy::as_conversions)]
+
+use std::{collections::HashMap, net::IpAddr, str::FromStr, sync::Arc, time::Duration};
+
+use crate::{
+    config::{Config, CountConnections},
+    rule::{Meter, Rule},
+    text::{ParseError, parse_duration},
+};
+
+/// So many calls of one key in each window of the simulator's clock.
+///
+/// Written as text it is `CALLS/WINDOW`, such as `20/60s`.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tds_sim::Quota;
+///
+/// let quota: Quota = "1000/3600s".parse()?;
+/// assert_eq!(quota, Quota::new(1000, Duration::from_secs(3600)));
+/// # Ok::<_, tds_sim::ParseError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    calls: u32,
+    per: Duration,
+}
+
+/// What each key has used of its quota.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    quota: Option<Quota>,
+    keys: HashMap<Arc<str>, Meter>,
+}
+
+/// Counts connections and requests by IP address.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    config: Config,
+    peers: HashMap<IpAddr, Peer>,
+}
+
+/// The gate's answer to an arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Admitted,
+    TooManyConnections,
+    TooFast,
+}
+
+#[derive(Debug)]
+struct Peer {
+    sockets: u32,
+    busy: u32,
+    meter: Meter,
+}
+
+// === impl Quota ===
+
+impl Quota {
+    /// `calls` in each window of `per`.
+    #[must_use]
+    pub const fn new(calls: u32, per: Duration) -> Self {
+        Self { calls, per }
+    }
+
+    /// Whole seconds to the end of the window, rounded up, so at least one.
+    fn seconds_left(self, at: Duration) -> u64 {
+        let per = self.per.as_nanos().max(1);
+        let left = per.saturating_sub(at.as_nanos().checked_rem(per).unwrap_or(0));
+        u64::try_from(left.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
+    }
+}
+
+impl FromStr for Quota {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let quota = text.split_once('/').and_then(|(calls, per)| {
+            let per = parse_duration(per).ok().filter(|per| !per.is_zero())?;
+            Some(Self::new(calls.parse().ok()?, per))
+        });
+        quota.ok_or_else(|| ParseError::new("quota", text, "CALLS/WINDOW, such as 20/60s"))
+    }
+}
+
+// === impl Usage ===
+
+impl Usage {
+    /// An unused quota.
+    pub(crate) fn of(quota: Option<Quota>) -> Self {
+        Self {
+            quota,
+            keys: HashMap::new(),
+        }
+    }
+
+    /// Counts a call of `client`.
+    ///
+    /// # Errors
+    /// The seconds to the end of the window, if the quota is used up.
+    pub(crate) fn call(&mut self, client: &Arc<str>, at: Duration) -> Result<(), u64> {
+        let Some(quota) = self.quota else {
+            return Ok(());
+        };
+        let meter = self
+            .keys
+            .entry(Arc::clone(client))
+            .or_insert_with(|| Rule::FixedWindow.meter(quota.calls, quota.per));
+        if meter.arrive(at) {
+            Ok(())
+        } else {
+            Err(quota.seconds_left(at))
+        }
+    }
+}
+
+// === impl Gate ===
+
+impl Gate {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            config: config.clone(),
+            peers: HashMap::new(),
+        }
+    }
+
+    /// A socket was accepted.
+    pub(crate) fn open(&mut self, ip: IpAddr) {
+        let peer = self.peer(ip);
+        peer.sockets = peer.sockets.saturating_add(1);
+    }
+
+    /// A socket is being closed.
+    pub(crate) fn close(&mut self, ip: IpAddr) {
+        let peer = self.peer(ip);
+        peer.sockets = peer.sockets.saturating_sub(1);
+    }
+
+    /// Counts a request at `at`: first the connections, then, if those are few enough, the rate.
+    /// A request refused for its connections does not reach the rate's meter.
+    pub(crate) fn arrive(&mut self, ip: IpAddr, at: Duration) -> Verdict {
+        let (counting, connections) = (self.config.counting, self.config.connections);
+        let peer = self.peer(ip);
+        let too_many = match counting {
+            CountConnections::Accepted => peer.sockets > connections,
+            CountConnections::Busy => peer.busy >= connections,
+        };
+        if too_many {
+            Verdict::TooManyConnections
+        } else if peer.meter.arrive(at) {
+            peer.busy = peer.busy.saturating_add(1);
+            Verdict::Admitted
+        } else {
+            Verdict::TooFast
+        }
+    }
+
+    /// A request admitted at `arrived` ended at `at`.
+    pub(crate) fn leave(&mut self, ip: IpAddr, arrived: Duration, at: Duration) {
+        let peer = self.peer(ip);
+        peer.busy = peer.busy.saturating_sub(1);
+        peer.meter.end(arrived, at);
+    }
+
+    fn peer(&mut self, ip: IpAddr) -> &mut Peer {
+        let config = &self.config;
+        self.peers.entry(ip).or_insert_with(|| Peer {
+            sockets: 0,
+            busy: 0,
+            meter: config.rule.meter(config.rate, config.per),
+        })
+    }
+}

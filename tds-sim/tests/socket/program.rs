@@ -1,0 +1,187 @@
+//! The program: what it prints, and when it ends.
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+fn program(switches: &[&str]) -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_tds-sim"));
+    program
+        .args(switches)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    program
+}
+
+fn run(switches: &[&str]) -> Output {
+    // The standard input ends at once.
+    program(switches).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn it_says_where_it_is_and_at_the_end_of_its_input_what_it_saw() {
+    let mut child = program(&[]).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let at: Value = serde_json::from_str(&line).unwrap();
+    for name in ["auth_url", "base_url", "admin_url"] {
+        assert!(
+            at[name].as_str().unwrap().starts_with("http://127.0.0.1:"),
+            "{name}"
+        );
+    }
+    assert!(at["client_id"].is_string() && at["client_secret"].is_string());
+    assert!(at.get("ca_file").is_none());
+
+    drop(child.stdin.take());
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    let summary: Value = serde_json::from_str(&rest).unwrap();
+    assert_eq!(summary["data_calls"], 0);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn it_can_be_a_network_in_front_of_an_address() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = server.local_addr().unwrap().to_string();
+    let mut child = program(&["relay", "--to", &to, "--there", "20ms", "--seed", "7"])
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let at: Value = serde_json::from_str(&line).unwrap();
+    let mut client = std::net::TcpStream::connect(at["address"].as_str().unwrap()).unwrap();
+    client.write_all(b"through").unwrap();
+    let mut seven = [0; 7];
+    server.accept().unwrap().0.read_exact(&mut seven).unwrap();
+    assert_eq!(&seven, b"through");
+
+    drop(child.stdin.take());
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    let counts: Value = serde_json::from_str(&rest).unwrap();
+    assert_eq!(
+        (&counts["accepted"], &counts["peak"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[cfg(unix)]
+#[test]
+fn it_ends_on_sigint_and_sigterm_as_well() {
+    for signal in ["-INT", "-TERM"] {
+        let mut child = program(&["--tls"]).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        let at: Value = serde_json::from_str(&line).unwrap();
+        let file = at["ca_file"].as_str().unwrap();
+        assert!(std::fs::exists(file).unwrap());
+        assert!(at["base_url"].as_str().unwrap().starts_with("https://"));
+
+        let sent = Command::new("kill")
+            .args([signal, &child.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).unwrap();
+        assert!(rest.starts_with("{\"data_calls\":0,"), "{signal}: {rest}");
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{signal}");
+        assert!(!std::fs::exists(file).unwrap(), "{signal}");
+    }
+}
+
+#[test]
+fn a_bad_switch_is_one_line_that_says_what_to_write() {
+    for (switches, says) in [
+        (&["--frob"][..], "--frob"),
+        (&["--rule", "guess"], "leaky:BURST"),
+        (&["--quota", "many"], "CALLS/WINDOW"),
+        (&["--fault", "200"], "reset-head"),
+        (&["--token-fault", "sad"], "wrong-json"),
+        (&["--error-body", "yaml"], "json, text, html, xml or empty"),
+        (&["--delay-head", "soon"], "uniform"),
+        (&["--count-connections", "some"], "see --help"),
+        (&["relay"], "--to <IP:PORT>"),
+        (&["--rate", "-1"], "--rate"),
+        (&["--connections", "-1"], "--connections"),
+        (&["--delay-head", "-5ms"], "unexpected argument"),
+        (&["--per", "0s"], "above zero"),
+        (&["--quota", "5/0s"], "CALLS/WINDOW"),
+        (&["relay"], "required"),
+        (&["relay", "--to", "localhost:80"], "127.0.0.1:8082"),
+        (&["--seed", "1", "relay", "--to", "127.0.0.1:1"], "relay"),
+    ] {
+        let output = run(switches);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{switches:?}");
+        assert!(
+            error.starts_with("error: ") && error.contains(says),
+            "{error}"
+        );
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn its_help_names_every_switch() {
+    let help = run(&["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    for switch in [
+        "rule",
+        "rate",
+        "per",
+        "connections",
+        "count-connections",
+        "quota",
+        "retry-after",
+        "expires-in",
+        "roles",
+        "error-body",
+        "live-bytes",
+        "history-bytes",
+        "history-rate",
+        "history-chunked",
+        "delay-counting",
+        "delay-head",
+        "delay-body",
+        "fault",
+        "token-fault",
+        "seed",
+        "tls",
+        "auth-port",
+        "data-port",
+        "admin-port",
+        "arrivals-kept",
+    ] {
+        assert!(
+            text(&help.stdout).contains(&format!("--{switch}")),
+            "{switch}"
+        );
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_said() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let output = run(&["--data-port", &port]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(
+        error.starts_with("error: cannot start: the data port is not free, choose another"),
+        "{error}"
+    );
+}

@@ -1,0 +1,191 @@
+//! One resource for many users: one call upstream at a time, whoever asks and whoever gives up.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, header::CONTENT_TYPE};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
+use tower_tds::{Client, Deadline, Error, Kind};
+
+use crate::{answer, refusal::Refusal, status::Failures};
+
+/// A resource, and its last answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Resource {
+    target: Arc<str>,
+    terms: Terms,
+    failures: Failures,
+    state: Arc<Mutex<State>>,
+}
+
+/// What users get.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    /// For so long an answer is served without a look at the service.
+    pub(crate) fresh: Duration,
+    /// For so long beyond it an answer is served while the service fails.
+    pub(crate) stale: Duration,
+    /// For so long a user waits.
+    pub(crate) patience: Duration,
+}
+
+/// An answer that came whole.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) body: Bytes,
+    pub(crate) kind: Option<HeaderValue>,
+    at: Instant,
+}
+
+/// What a user is served.
+#[derive(Debug)]
+pub(crate) enum Served {
+    Fresh(Answer),
+    Stale(Answer),
+    Refused(Refusal),
+}
+
+/// Guarded by a lock that is never held over an await.
+#[derive(Debug, Default)]
+struct State {
+    last: Option<Answer>,
+    /// A failure serves too, for so long, or each who waits would make a call of his own.
+    failed: Option<(Instant, Duration, Refusal)>,
+    /// Closed when the fetch that is under way has ended.
+    fetch: Option<watch::Receiver<()>>,
+}
+
+// === impl Resource ===
+
+impl Resource {
+    pub(crate) fn new(target: &str, terms: Terms, failures: Failures) -> Self {
+        Self {
+            target: target.into(),
+            terms,
+            failures,
+            state: Arc::default(),
+        }
+    }
+
+    /// Serves one user. Dropped, it leaves the fetch to the others.
+    pub(crate) async fn get(&self, client: &Client) -> Served {
+        let fetch = {
+            let mut state = self.lock();
+            if state.settled(self.terms) {
+                return state.serve(self.terms);
+            }
+            // One that is over and still here was cut short.
+            let fetch = state.fetch.clone();
+            let fetch = fetch.filter(|fetch| fetch.has_changed().is_ok());
+            fetch.unwrap_or_else(|| self.fetch(client, &mut state))
+        };
+        let mut fetch = fetch;
+        // Nothing is ever sent: it ends when the fetch does.
+        let ended = timeout(self.terms.patience, fetch.changed()).await;
+        let state = self.lock();
+        match ended {
+            Ok(_) => state.serve(self.terms),
+            Err(_) => state.stale(self.terms).unwrap_or(Served::Refused(LATE)),
+        }
+    }
+
+    /// A task of its own, so that nobody who gives up takes it along.
+    fn fetch(&self, client: &Client, state: &mut State) -> watch::Receiver<()> {
+        let (running, fetch) = watch::channel(());
+        state.fetch = Some(fetch.clone());
+        let (resource, client) = (self.clone(), client.clone());
+        tokio::spawn(async move {
+            let answer = resource.answer(&client).await;
+            let mut state = resource.lock();
+            state.fetch = None;
+            match answer {
+                Ok(answer) => {
+                    state.failed = None;
+                    state.last = Some(answer);
+                }
+                Err(error) => {
+                    resource.failures.note(&error);
+                    // It came and was too large, as it will be again.
+                    let for_long = error.kind() == Kind::InvalidRequest;
+                    let long = if for_long { TOO_LARGE } else { FAILED };
+                    let refusal = Refusal::of(&error).listed();
+                    state.failed = Some((Instant::now(), long, refusal));
+                }
+            }
+            drop(state);
+            drop(running);
+        });
+        fetch
+    }
+
+    async fn answer(&self, client: &Client) -> Result<Answer, Error> {
+        // Longer than one user waits: what came late serves the next.
+        let deadline = self.terms.patience * 5;
+        let call = answer::plain(client.get(&self.target));
+        let response = call.deadline(Deadline::after(deadline).whole()).await?;
+        let kind = response.headers().get(CONTENT_TYPE).cloned();
+        Ok(Answer {
+            body: answer::whole(response, &self.target).await?,
+            kind,
+            at: Instant::now(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Whether the service need not be asked now.
+    fn settled(&self, terms: Terms) -> bool {
+        let fresh = self
+            .last
+            .as_ref()
+            .is_some_and(|last| last.age() < terms.fresh);
+        let failed = self.failed.as_ref();
+        fresh || failed.is_some_and(|(at, long, _)| at.elapsed() < *long)
+    }
+
+    fn serve(&self, terms: Terms) -> Served {
+        match &self.failed {
+            Some((_, _, refusal)) => self
+                .stale(terms)
+                .unwrap_or_else(|| Served::Refused(refusal.clone())),
+            None => match &self.last {
+                Some(last) => Served::Fresh(last.clone()),
+                None => Served::Refused(LATE),
+            },
+        }
+    }
+
+    fn stale(&self, terms: Terms) -> Option<Served> {
+        let last = self.last.as_ref()?;
+        let bearable = last.age() < terms.fresh + terms.stale;
+        bearable.then(|| Served::Stale(last.clone()))
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    pub(crate) fn age(&self) -> Duration {
+        self.at.elapsed()
+    }
+}
+
+/// How long a failure is everybody's.
+const FAILED: Duration = Duration::from_secs(1);
+
+/// Each look at it brings 64 MiB.
+const TOO_LARGE: Duration = Duration::from_secs(60);
+
+const LATE: Refusal = Refusal::new(http::StatusCode::GATEWAY_TIMEOUT, "timeout");

@@ -1,0 +1,111 @@
+//! The exit codes, one table for all jobs, and the failure that ends a job by one of them.
+
+use std::{fmt, process::ExitCode};
+
+use tower_tds::{BuildError, Error, Kind};
+
+/// What a job ends by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Whole,
+    SomeFailed,
+    Usage,
+    Quota,
+    Credentials,
+    Unreachable,
+}
+
+/// Why a job ends before its work is done.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    why: String,
+}
+
+// === impl Exit ===
+
+impl Exit {
+    /// Which code tells who can help: nobody but time, the owner of the key, whoever runs the network.
+    pub(crate) fn of(error: &Error) -> Self {
+        match error.kind() {
+            Kind::Throttled | Kind::QuotaExhausted => Self::Quota,
+            Kind::MissingCredentials
+            | Kind::InvalidToken
+            | Kind::Unauthorized
+            | Kind::MissingRole
+            | Kind::TokenRefused => Self::Credentials,
+            Kind::TokenUnavailable
+            | Kind::RateExceeded
+            | Kind::ConnectionLimit
+            | Kind::LimitTimeout
+            | Kind::Unavailable
+            | Kind::Misdirected
+            | Kind::Connect
+            | Kind::Tls
+            | Kind::Timeout
+            | Kind::Reset
+            | Kind::Truncated => Self::Unreachable,
+            // One answer is of no use. Another may be.
+            _ => Self::SomeFailed,
+        }
+    }
+
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Whole => 0,
+            Self::SomeFailed => 1,
+            Self::Usage => 2,
+            Self::Quota => 3,
+            Self::Credentials => 4,
+            Self::Unreachable => 5,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+// === impl Failure ===
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self { exit, why }
+    }
+
+    /// What its caller has to write otherwise.
+    pub(crate) fn usage(why: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, why)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::new(Exit::of(&error), error.to_string())
+    }
+}
+
+impl From<BuildError> for Failure {
+    fn from(error: BuildError) -> Self {
+        Self::usage(crate::say::causes(&error))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+/// Shown by `--help`; a test holds the documentation to it.
+pub(crate) const TABLE: &str = "Exit codes:
+  0  whole: all that was asked for is there
+  1  some failed, or the job was interrupted
+  2  usage or settings: correct what was given
+  3  quota: the key has used up its calls; come back later
+  4  credentials: somebody has to correct the key or its roles
+  5  service unreachable or failing: come back later
+A signal ends get by 128 and its number, bulk by 1 and what serves or polls by 0.";

@@ -1,0 +1,82 @@
+//! `tds get`: one answer, for scripts and cron.
+
+use std::{path::PathBuf, time::Duration};
+
+use crate::say::say_bytes;
+use bytes::Bytes;
+use clap::Args;
+use tokio::time::{Instant, sleep, timeout};
+use tower_tds::{Client, Deadline, Error};
+
+use crate::{
+    answer,
+    exit::{Exit, Failure},
+    save,
+    settings::{Service, ServiceOptions, duration},
+    target,
+};
+
+/// Write one answer to the standard output: data, or nothing and an exit code
+///
+/// Nothing is written unless the answer came whole. The token is kept for the next start, and starts at the
+/// same moment go one after another.
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    /// Path and query, sent byte for byte: '/v1/live/bus?$top=5'
+    #[arg(value_parser = target::argument)]
+    path: String,
+    /// Write to this file, which is replaced once the answer is whole
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Give up after this time, whatever it waits for
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration)]
+    deadline: Duration,
+    #[command(flatten)]
+    service: ServiceOptions,
+}
+
+pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
+    save::check("--out", job.out.as_deref()).await?;
+    let Service {
+        builder,
+        state,
+        simulated,
+        ..
+    } = job.service.find().await?;
+    let client = builder.build()?;
+    let begun = Instant::now();
+    // The token first: those who wait for one and the same begin together, and their turns are for that.
+    let token = timeout(job.deadline, client.tokens().ready()).await;
+    if let (Some(state), Ok(Ok(_))) = (&state, token) {
+        let left = || job.deadline.saturating_sub(begun.elapsed());
+        let Ok(turn) = timeout(left(), state.turn()).await else {
+            return Err(Failure::new(Exit::Unreachable, state.held()));
+        };
+        sleep(turn.min(left())).await;
+    }
+    let left = job.deadline.saturating_sub(begun.elapsed());
+    let answer = get(&client, &job.path, left).await;
+    // A token that was got is for the next start. It is saved before it is used, so that this ends at once as a rule.
+    let left = job.deadline.saturating_sub(begun.elapsed());
+    drop(timeout(left.min(SAVING), client.tokens().idle()).await);
+    drop(simulated);
+    let answer = answer?;
+    let written = match &job.out {
+        Some(path) => save::whole(path, &answer).await,
+        None => say_bytes(&answer),
+    };
+    written.map_err(|error| {
+        let out = job.out.as_deref().map(|path| path.display().to_string());
+        let out = out.unwrap_or_else(|| "the standard output".to_owned());
+        Failure::new(Exit::SomeFailed, format!("{out}: {error}"))
+    })?;
+    Ok(Exit::Whole)
+}
+
+async fn get(client: &Client, path: &str, left: Duration) -> Result<Bytes, Error> {
+    let call = answer::plain(client.get(path)).deadline(Deadline::after(left).whole());
+    answer::whole(call.await?, path).await
+}
+
+/// A token request takes ten seconds at most.
+const SAVING: Duration = Duration::from_secs(15);

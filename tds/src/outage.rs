@@ -1,0 +1,102 @@
+//! Outages: one line when one begins, however many feeds it strikes, and one when the last of them is back.
+
+use std::collections::BTreeSet;
+
+use tokio::time::Instant;
+
+use crate::{exit::Exit, progress::Clock};
+
+/// The outages that last, and when each feed was last asked for what came.
+#[derive(Debug)]
+pub(crate) struct Outages {
+    last: Vec<Outage>,
+    came: Vec<Option<Instant>>,
+}
+
+/// Feeds that are away for one and the same reason.
+#[derive(Debug)]
+struct Outage {
+    exit: Exit,
+    begun: Instant,
+    failures: u64,
+    /// The feeds that have not come since.
+    feeds: BTreeSet<usize>,
+    /// When the last of them joined.
+    joined: Instant,
+}
+
+// === impl Outages ===
+
+impl Outages {
+    pub(crate) fn of(feeds: usize) -> Self {
+        Self {
+            last: Vec::new(),
+            came: vec![None; feeds],
+        }
+    }
+
+    /// Says the line of an outage that begins with this failure.
+    pub(crate) fn failed(&mut self, feed: usize, exit: Exit, line: &str) -> Option<String> {
+        let now = Instant::now();
+        let alike = |is: &dyn Fn(&Outage) -> bool| {
+            let mut last = self.last.iter();
+            last.position(|outage| outage.exit == exit && is(outage))
+        };
+        let known = alike(&|outage| outage.feeds.contains(&feed));
+        let at = known.or_else(|| alike(&|outage| self.is_open(outage)));
+        if let Some(outage) = at.and_then(|at| self.last.get_mut(at)) {
+            outage.failures += 1;
+            if outage.feeds.insert(feed) {
+                outage.joined = now;
+            }
+            return None;
+        }
+        self.last.push(Outage {
+            exit,
+            begun: now,
+            failures: 1,
+            feeds: BTreeSet::from([feed]),
+            joined: now,
+        });
+        Some(format!("outage: {line}"))
+    }
+
+    /// Whether a feed that fails now is part of it. It is not once all that are not away were asked for and came since
+    /// the last one joined: what is wrong is the matter of those feeds alone, however long it lasts.
+    fn is_open(&self, outage: &Outage) -> bool {
+        let is_away = |feed| self.last.iter().any(|last| last.feeds.contains(&feed));
+        let mut came = self.came.iter().enumerate();
+        let is_of_one = matches!(outage.exit, Exit::SomeFailed | Exit::Whole | Exit::Usage);
+        !is_of_one && came.any(|(feed, came)| *came <= Some(outage.joined) && !is_away(feed))
+    }
+
+    /// Says the line of each outage that is over with this success, of a feed that was asked for then.
+    pub(crate) fn succeeded(&mut self, feed: usize, asked: Instant, name: &str) -> Vec<String> {
+        let mut told = Vec::new();
+        if let Some(came) = self.came.get_mut(feed) {
+            *came = Some(asked);
+        }
+        self.last.retain_mut(|outage| {
+            let last = outage.feeds.remove(&feed) && outage.feeds.is_empty();
+            if last {
+                let (lasted, failures) = (Clock(outage.begun.elapsed()), outage.failures);
+                told.push(format!(
+                    "outage over after {lasted} and {failures} failures: {name} is there"
+                ));
+            }
+            !last
+        });
+        told
+    }
+
+    /// By what a job ends whose rounds are over: if nothing came and all for one reason, by that.
+    pub(crate) fn exit(&self) -> Exit {
+        let came = self.came.iter().any(Option::is_some);
+        let mut lasting = self.last.iter().map(|outage| outage.exit);
+        match lasting.next() {
+            None => Exit::Whole,
+            Some(first) if !came && lasting.all(|exit| exit == first) => first,
+            Some(_) => Exit::SomeFailed,
+        }
+    }
+}

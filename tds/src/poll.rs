@@ -1,0 +1,281 @@
+//! `tds poll`: feeds, for weeks.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
+    num::NonZeroU64,
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::say::{tell, warn};
+use clap::Args;
+use http::{
+    HeaderValue, StatusCode,
+    header::{ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED},
+};
+use tokio::{
+    fs,
+    sync::{Semaphore, mpsc},
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval},
+};
+use tower_tds::{Client, Deadline, Error, layers::token::Health};
+
+use crate::{
+    answer,
+    ending::Ending,
+    exit::{Exit, Failure},
+    list::{self, Item},
+    outage::Outages,
+    save,
+    settings::{ServiceOptions, duration},
+    stop,
+};
+
+/// Read feeds again and again: a line and a file for each change
+///
+/// A feed that is late is never asked twice at once, and makes up for nothing. An outage is a line when it
+/// begins and one when it ends. Ctrl-C ends it, with whole files.
+#[derive(Debug, Args)]
+pub(crate) struct Poll {
+    /// A file with a path and query a line, as for bulk; - is the standard input
+    #[arg(long, value_name = "FILE")]
+    list: String,
+    /// How often each feed is asked for
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
+    every: Duration,
+    /// Write each feed to a file in this folder, replaced when it is whole
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// End after so many rounds
+    #[arg(long, value_name = "N")]
+    rounds: Option<NonZeroU64>,
+    /// Wait when the key has used up its calls, and do not end
+    #[arg(long)]
+    wait_quota: bool,
+    #[command(flatten)]
+    service: ServiceOptions,
+}
+
+/// A feed, and what is known of its last answer that is whole.
+struct Feed {
+    item: Item,
+    client: Client,
+    path: Option<PathBuf>,
+    deadline: Deadline,
+    /// Those that are asked for now; the others wait in a line.
+    turns: Arc<Semaphore>,
+    etag: Option<HeaderValue>,
+    modified: Option<HeaderValue>,
+    /// Of its bytes: not every service has tags.
+    hash: Option<u64>,
+}
+
+/// What came of a feed, and when it was asked for.
+struct Round {
+    feed: usize,
+    asked: Instant,
+    came: Came,
+}
+
+/// The bytes of a change, if there was one.
+type Came = Result<Option<u64>, Trouble>;
+
+enum Trouble {
+    Service(Error),
+    Disk(io::Error),
+}
+
+pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
+    let items = list::read(&job.list)?;
+    let service = job.service.find().await?;
+    let _alone = job.out.as_deref().map(save::alone).transpose()?;
+    let paths = job.out.iter();
+    let paths = paths.flat_map(|out| items.iter().map(|item| out.join(&item.name)));
+    save::sweep(&paths.collect::<Vec<_>>());
+    let client = service.builder.build()?;
+    let mut stop = pin!(stop::asked());
+    let (sender, mut rounds) = mpsc::channel(64);
+    let mut feeds = JoinSet::new();
+    let turns = Arc::new(Semaphore::new(AT_ONCE));
+    for (number, item) in items.iter().cloned().enumerate() {
+        let feed = Feed {
+            path: job.out.as_ref().map(|out| out.join(&item.name)),
+            item,
+            client: client.clone(),
+            deadline: Deadline::after(job.every.clamp(SHORTEST, LONGEST)).whole(),
+            turns: Arc::clone(&turns),
+            etag: None,
+            modified: None,
+            hash: None,
+        };
+        feeds.spawn(feed.poll(number, job.every, job.rounds, sender.clone()));
+    }
+    drop(sender);
+
+    let mut outages = Outages::of(items.len());
+    let mut ending = Ending::new(None, job.wait_quota);
+    let mut tick = interval(TICK);
+    let exit = loop {
+        tokio::select! {
+            round = rounds.recv() => {
+                let Some(round) = round else {
+                    break outages.exit();
+                };
+                let name = items.get(round.feed).map_or("", |item| &item.target);
+                let token = client.tokens().health();
+                if let Some(exit) = told(name, round, &token, &mut outages, &mut ending)? {
+                    break exit;
+                }
+            }
+            now = tick.tick() => {
+                let paused = client.status().limits().paused_for;
+                if let Some(exit) = ending.paused(paused, now) {
+                    warn("tds: the key has used up its calls; --wait-quota waits for more");
+                    break exit;
+                }
+            }
+            // What it is there for has no other end.
+            () = &mut stop => break Exit::Whole,
+        }
+    };
+    feeds.shutdown().await;
+    client.shutdown(Duration::from_millis(500)).await;
+    Ok(exit)
+}
+
+/// Tells of a round, and by what the job ends, if it does.
+fn told(
+    name: &str,
+    round: Round,
+    token: &Health,
+    outages: &mut Outages,
+    ending: &mut Ending,
+) -> Result<Option<Exit>, Failure> {
+    let (line, exit, ends) = match round.came {
+        Ok(change) => {
+            ending.succeeded(token);
+            for line in outages.succeeded(round.feed, round.asked, name) {
+                warn(&format!("tds: {line}"));
+            }
+            if let Some(bytes) = change {
+                // For nobody it need not go on: whoever starts it again starts its reader, too.
+                tell(format!("{name}\t{bytes}\n").as_bytes()).map_err(|error| {
+                    Failure::new(Exit::SomeFailed, format!("the standard output: {error}"))
+                })?;
+            }
+            return Ok(None);
+        }
+        Err(Trouble::Service(error)) => (
+            error.to_string(),
+            Exit::of(&error),
+            ending.failed(&error, token),
+        ),
+        Err(Trouble::Disk(error)) => {
+            let ends = save::is_the_disk(&error).then_some(Exit::SomeFailed);
+            (format!("{name}: {error}"), Exit::SomeFailed, ends)
+        }
+    };
+    if let Some(line) = outages.failed(round.feed, exit, &line) {
+        warn(&format!("tds: {line}"));
+    }
+    Ok(ends)
+}
+
+// === impl Feed ===
+
+impl Feed {
+    async fn poll(
+        mut self,
+        number: usize,
+        every: Duration,
+        rounds: Option<NonZeroU64>,
+        news: mpsc::Sender<Round>,
+    ) {
+        let mut due = interval(every);
+        // After an outage one round makes up for all that were missed.
+        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        for _ in 0..rounds.map_or(u64::MAX, NonZeroU64::get) {
+            due.tick().await;
+            // In a list that is longer than its time the last would find its deadline over.
+            let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
+                return;
+            };
+            let asked = Instant::now();
+            let came = self.round().await;
+            drop(turn);
+            let round = Round {
+                feed: number,
+                asked,
+                came,
+            };
+            if news.send(round).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn round(&mut self) -> Came {
+        let is_there = match &self.path {
+            Some(path) => fs::try_exists(path).await?,
+            None => true,
+        };
+        let call = answer::plain(self.client.get(&self.item.target));
+        let mut call = call.deadline(self.deadline);
+        // What was removed is asked for afresh.
+        if let Some(etag) = self.etag.as_ref().filter(|_| is_there) {
+            call = call.header(IF_NONE_MATCH, etag.clone());
+        }
+        if let Some(modified) = self.modified.as_ref().filter(|_| is_there) {
+            call = call.header(IF_MODIFIED_SINCE, modified.clone());
+        }
+        let response = call.await?;
+        if response.status() == StatusCode::NOT_MODIFIED {
+            return Ok(None);
+        }
+        let header = |name| response.headers().get(name).cloned();
+        let (etag, modified) = (header(ETAG), header(LAST_MODIFIED));
+        let body = answer::whole(response, &self.item.target).await?;
+        let mut hash = DefaultHasher::new();
+        body.hash(&mut hash);
+        let hash = Some(hash.finish());
+        let is_same = hash == self.hash;
+        if let Some(path) = self.path.as_ref().filter(|_| !is_same || !is_there) {
+            if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
+                fs::create_dir_all(folder).await?;
+            }
+            save::whole(path, &body).await?;
+        }
+        // Not before it is where it belongs: what is said to be known is not sent again.
+        (self.etag, self.modified, self.hash) = (etag, modified, hash);
+        Ok((!is_same).then(|| body.len() as u64))
+    }
+}
+
+// === impl Trouble ===
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Service(error)
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Disk(error)
+    }
+}
+
+/// More than can be under way, and no more than a deadline is for.
+const AT_ONCE: usize = 100;
+
+const TICK: Duration = Duration::from_millis(250);
+
+/// Time for a token and a permit, however often a feed is asked for.
+const SHORTEST: Duration = Duration::from_secs(10);
+
+/// After that the data would be old.
+const LONGEST: Duration = Duration::from_secs(60);

@@ -1,0 +1,42 @@
+//! Output of the program.
+
+use std::{
+    error::Error,
+    io::{self, Write},
+};
+
+/// Writes to the standard output. A reader that has gone, as `head` does, is no failure.
+pub(crate) fn say(text: &str) -> io::Result<()> {
+    say_bytes(text.as_bytes())
+}
+
+/// As [`say`], of what need not be text.
+pub(crate) fn say_bytes(data: &[u8]) -> io::Result<()> {
+    match tell(data) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// As [`say_bytes`], for a reader who has to be there.
+pub(crate) fn tell(data: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(data).and_then(|()| out.flush())
+}
+
+/// Writes a line to the standard error. Nobody has to be there to read it.
+pub(crate) fn warn(line: &str) {
+    drop(writeln!(io::stderr(), "{line}"));
+}
+
+/// An error and what caused it, in one line.
+pub(crate) fn causes(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        line.push_str(": ");
+        line.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    line
+}

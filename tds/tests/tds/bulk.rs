@@ -1,0 +1,400 @@
+//! `tds bulk`: whole files or none, and a second run for the rest.
+
+mod again;
+mod disk;
+mod ending;
+mod long;
+
+use std::{fmt::Write as _, fs, process::Output};
+
+use serde_json::Value;
+use tds_sim::{Config, ErrorBody};
+use tokio::{task::yield_now, time::timeout};
+
+use crate::{
+    Bench, HANGS, at_once, end, err, live, out, output, piped, signal, text,
+    upstream::{Upstream, answer},
+};
+
+impl Bench {
+    /// `tds bulk` of these lines.
+    fn bulk(&self, lines: &str, more: &[&str]) -> std::process::Command {
+        fs::write(self.path("list"), lines).expect("a file");
+        let (list, files, report) = (self.path("list"), self.path("files"), self.path("report"));
+        let mut arguments = vec!["bulk", "--list", text(&list), "--out", text(&files)];
+        arguments.extend(["--report", text(&report)]);
+        arguments.extend(more);
+        self.tds(&arguments)
+    }
+
+    /// The report, whose sums have to be those of the list.
+    fn report(&self) -> Value {
+        let json = fs::read(self.path("report")).expect("a report");
+        let report: Value = serde_json::from_slice(&json).expect("JSON");
+        let count = |name: &str| report[name].as_u64().expect("a number");
+        let failed = report["failed"].as_object().expect("by kind");
+        let failed: u64 = failed.values().filter_map(Value::as_u64).sum();
+        let sum = count("ok") + count("skipped") + failed + count("unfinished");
+        assert_eq!(sum, count("total"), "{report}");
+        let again = report["again"].as_array().expect("a list").len();
+        assert_eq!(
+            u64::try_from(again),
+            Ok(failed + count("unfinished")),
+            "{report}"
+        );
+        report
+    }
+
+    fn files(&self) -> Vec<String> {
+        let files = fs::read_dir(self.path("files")).expect("the folder");
+        let names = files.map(|file| file.expect("a file").file_name());
+        let mut names: Vec<_> = names
+            .map(|name| name.into_string().expect("text"))
+            .collect();
+        names.retain(|name| ![".tds.lock", ".tds-manifest.jsonl"].contains(&&**name));
+        names.sort();
+        names
+    }
+
+    fn file(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path("files").join(name)).expect("it is there")
+    }
+}
+
+fn lives(count: u32) -> String {
+    (0..count).fold(String::new(), |mut lines, n| {
+        writeln!(lines, "/v1/live/bus-{n}").expect("memory");
+        lines
+    })
+}
+
+fn ended(run: &Output, code: i32) {
+    assert_eq!(run.status.code(), Some(code), "{}{}", out(run), err(run));
+}
+
+#[tokio::test]
+async fn files_are_byte_equal_and_targets_go_out_as_they_stand() {
+    let bench = Bench::new("bulk-equal", Config::default()).await;
+    let odd = "/v1/live/odd?$filter=line%20eq%20'307'&%24top=5";
+    let list = format!(
+        "# days\n{}\r\n{odd}\n/v1/live/公車\tbus/公車.json\n/v1/live/%E5%85%AC\n\n",
+        lives(60)
+    );
+    let run = output(bench.bulk(&list, &[])).await;
+    ended(&run, 0);
+    for n in 0..60 {
+        let name = format!("bus-{n}");
+        assert_eq!(
+            bench.file(&format!("v1_live_{name}")),
+            live(&name).as_bytes()
+        );
+    }
+    let odd_name = "v1_live_odd_$filter=line%20eq%20_307__%24top=5";
+    assert_eq!(bench.file(odd_name), live("odd").as_bytes());
+    assert!(
+        String::from_utf8(bench.file("bus/公車.json"))
+            .expect("text")
+            .contains("公車")
+    );
+    assert!(!bench.files().iter().any(|name| name.contains(".part")));
+
+    let ledger = bench.server.ledger();
+    let seen = ledger.summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 63));
+    assert_eq!(seen.by_status.keys().copied().collect::<Vec<_>>(), [200]);
+    let arrivals = ledger.arrivals();
+    for target in [odd, "/v1/live/公車", "/v1/live/%E5%85%AC"] {
+        assert!(
+            arrivals.iter().any(|arrival| &*arrival.target == target),
+            "{target}"
+        );
+    }
+    assert_eq!(bench.report()["ok"], 63);
+
+    // A second run has nothing to do, and one for what is missing does that.
+    let run = output(bench.bulk(&list, &[])).await;
+    ended(&run, 0);
+    assert_eq!(bench.report()["skipped"], 63);
+    fs::remove_file(bench.path("files").join("v1_live_bus-7")).expect("it is there");
+    ended(&output(bench.bulk(&list, &[])).await, 0);
+    let seen = bench.server.ledger().summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 64));
+}
+
+#[tokio::test]
+async fn a_run_that_was_killed_is_gone_on_with() {
+    let bench = Bench::new("bulk-kill", Config::default()).await;
+    let list: String = (0..60)
+        .map(|n| format!("/v1/history/{n}?bytes=400000&rate=200000\tday-{n}\n"))
+        .collect();
+    let mut run = piped(bench.bulk(&list, &[]));
+    bench.seen(|seen| seen.complete >= 24).await;
+    let is_part = |name: &String| name.ends_with(".part");
+    let begun = || {
+        let mut parts = bench.files().into_iter().filter(is_part);
+        parts.any(|part| {
+            fs::metadata(bench.path("files").join(part)).is_ok_and(|part| part.len() > 0)
+        })
+    };
+    let waited = timeout(HANGS, async {
+        while !begun() {
+            yield_now().await;
+        }
+    });
+    waited.await.expect("bodies come in pieces");
+    run.kill().expect("it runs");
+    run.wait().expect("it ends");
+    let there = bench.files();
+    assert!(there.iter().any(is_part), "it was cut: {there:?}");
+    let whole: Vec<_> = there
+        .iter()
+        .filter(|name| name.starts_with("day-") && !name.contains(".part"))
+        .collect();
+    for name in &whole {
+        assert_eq!(bench.file(name).len(), 400_000, "{name}");
+    }
+    // What is whole and not yet in the manifest is asked for again.
+    let manifest = fs::read_to_string(bench.path("files/.tds-manifest.jsonl"));
+    let known = manifest.expect("it is there").lines().count();
+    let missing = 60 - u64::try_from(known.min(whole.len())).expect("few");
+    // What was on its way comes, too.
+    bench.seen(|seen| seen.in_progress == 0).await;
+    let before = bench.server.ledger().summary().data_calls;
+    ended(&output(bench.bulk(&list, &[])).await, 0);
+    assert_eq!(bench.files().len(), 60, "and no part is left");
+    let first = bench.file("day-0");
+    assert!((0..60).all(|n| bench.file(&format!("day-{n}")) == first));
+    let seen = bench.server.ledger().summary();
+    assert_eq!(seen.data_calls - before, missing, "{seen:?}");
+    assert_eq!(seen.by_status.keys().copied().collect::<Vec<_>>(), [200]);
+    assert_eq!(
+        seen.token_posts, 1,
+        "the second run had the token of the first"
+    );
+}
+
+#[tokio::test]
+async fn an_interrupt_leaves_whole_files_and_a_report_that_adds_up() {
+    let bench = Bench::new("bulk-int", Config::default()).await;
+    let run = piped(bench.bulk(&lives(400), &[]));
+    bench.seen(|seen| seen.complete >= 60).await;
+    signal(&run, "-INT");
+    let run = end(run).await;
+    ended(&run, 1);
+    let report = bench.report();
+    assert_eq!(report["ended_by"], "interrupted");
+    let whole = bench
+        .files()
+        .iter()
+        .filter(|name| !name.contains(".part"))
+        .count();
+    // Each worker's may have got its name in the moment in which the run was ended.
+    let told = report["ok"]
+        .as_u64()
+        .and_then(|told| usize::try_from(told).ok());
+    let told = told.expect("a number");
+    assert!((told..=told + 40).contains(&whole), "{told} and {whole}");
+    assert!(whole < 400);
+}
+
+#[tokio::test]
+async fn tokens_that_are_revoked_on_the_way_cost_no_file() {
+    at_once(
+        [("text", ErrorBody::Text), ("json", ErrorBody::Json)],
+        |(name, body)| async move {
+            let mut config = Config::default();
+            config.error_body = body;
+            let bench = Bench::new(&format!("bulk-revoke-{name}"), config).await;
+            let run = piped(bench.bulk(&lives(120), &[]));
+            bench.seen(|seen| seen.complete >= 50).await;
+            bench.server.sim().revoke_all();
+            ended(&end(run).await, 0);
+            assert_eq!(bench.files().len(), 120);
+            let seen = bench.server.ledger().summary();
+            assert_eq!(seen.token_posts, 2, "{seen:?}");
+            assert_eq!(seen.by_status.get(&200), Some(&120));
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn tokens_that_expire_on_the_way_are_renewed_in_time() {
+    let mut config = Config::default();
+    config.expires_in = 4;
+    let bench = Bench::new("bulk-expiry", config).await;
+    ended(&output(bench.bulk(&lives(250), &[])).await, 0);
+    assert_eq!(bench.files().len(), 250);
+    let seen = bench.server.ledger().summary();
+    assert_eq!(seen.by_status, [(200, 250)].into(), "none was refused");
+    assert!(seen.token_posts >= 2, "{seen:?}");
+}
+
+#[tokio::test]
+async fn what_was_cut_is_gone_on_with_by_a_range() {
+    let bench = Bench::new("bulk-range", Config::default()).await;
+    let body: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+    let whole = body.clone();
+    let upstream = Upstream::start(move |head, nth| {
+        let start = head
+            .split_once("range: bytes=")
+            .and_then(|(_, range)| range.split_once('-'));
+        let start = start.map_or(0, |(start, _)| start.parse().expect("a number"));
+        let (left, total) = (&whole[start..], whole.len());
+        let status = if start > 0 {
+            "206 Partial Content"
+        } else {
+            "200 OK"
+        };
+        let headers = format!(
+            "etag: \"v1\"\r\ncontent-length: {}\r\ncontent-range: bytes {start}-{}/{total}\r\n",
+            left.len(),
+            total - 1
+        );
+        // The first three break off, each after a quarter.
+        let sent = if nth < 3 { &left[..100_000] } else { left };
+        answer(status, &headers, sent)
+    });
+    let mut run = bench.bulk("/big\n", &[]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    ended(&output(run).await, 0);
+    assert!(bench.file("big") == body, "byte-equal");
+    assert_eq!(bench.files(), ["big"], "no part and no tag is left");
+    let heads = upstream.heads();
+    assert!(!heads[0].contains("\r\nrange:"), "{heads:?}");
+    for (head, start) in heads[1..].iter().zip([100_000, 200_000, 300_000]) {
+        assert!(
+            head.contains(&format!("\r\nrange: bytes={start}-\r\n")),
+            "{head}"
+        );
+        assert!(head.contains("\r\nif-range: \"v1\"\r\n"), "{head}");
+    }
+    assert_eq!(heads.len(), 4);
+}
+
+#[tokio::test]
+async fn a_part_of_another_file_is_not_gone_on_with() {
+    // By 200 with all of it, by a refusal of the range, and by a range that was not asked for.
+    at_once(
+        [
+            ("changed", "200 OK", "etag: \"v2\"\r\ncontent-length: 3\r\n"),
+            (
+                "refused",
+                "416 Range Not Satisfiable",
+                "content-range: bytes */3\r\ncontent-length: 3\r\n",
+            ),
+            ("weak", "200 OK", "etag: W/\"v1\"\r\ncontent-length: 3\r\n"),
+            (
+                "shorter",
+                "206 Partial Content",
+                "etag: \"v1\"\r\ncontent-length: 3\r\ncontent-range: bytes 5-7/9\r\n",
+            ),
+            (
+                "mixed",
+                "206 Partial Content",
+                "etag: \"v2\"\r\ncontent-length: 3\r\ncontent-range: bytes 5-7/8\r\n",
+            ),
+        ],
+        |(name, status, headers)| async move {
+            let bench = Bench::new(&format!("bulk-{name}"), Config::default()).await;
+            let upstream = Upstream::start(move |head, nth| {
+                if nth == 0 {
+                    let tag = if name == "weak" { "W/\"v1\"" } else { "\"v1\"" };
+                    let cut = format!("etag: {tag}\r\ncontent-length: 9\r\n");
+                    return answer("200 OK", &cut, b"12345");
+                }
+                if head.contains("\r\nrange: ") {
+                    assert_ne!(name, "weak", "a weak tag is of no bytes");
+                    return answer(status, headers, b"abc");
+                }
+                answer("200 OK", "content-length: 3\r\n", b"abc")
+            });
+            let mut run = bench.bulk("/x\n", &[]);
+            run.env("TDS_BASE_URL", &upstream.url);
+            ended(&output(run).await, 0);
+            assert_eq!(bench.file("x"), b"abc", "{name}");
+            assert_eq!(bench.files(), ["x"], "{name}");
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_file_arrives_after_as_many_416_as_the_client_tries() {
+    let bench = Bench::new("bulk-416", Config::default()).await;
+    let upstream = Upstream::start(|_, nth| match nth {
+        ..3 => answer("416 Range Not Satisfiable", "content-length: 0\r\n", b""),
+        _ => answer("200 OK", "content-length: 2\r\n", b"ok"),
+    });
+    let mut run = bench.bulk("/x\n", &[]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    ended(&output(run).await, 0);
+    assert_eq!(bench.file("x"), b"ok");
+}
+
+#[tokio::test]
+async fn bodies_are_compressed_on_their_way_if_that_is_asked_for() {
+    let bench = Bench::new("bulk-compress", Config::default()).await;
+    let upstream =
+        Upstream::start(
+            |head, _| match head.contains("\r\ncontent-encoding: br,gzip\r\n") {
+                true => {
+                    let headers = format!(
+                        "content-encoding: gzip\r\ncontent-length: {}\r\n",
+                        GZIP.len()
+                    );
+                    answer("200 OK", &headers, &GZIP)
+                }
+                false => answer("200 OK", "content-length: 5\r\n", b"plain"),
+            },
+        );
+    let data = "data ".repeat(200);
+    for (more, data) in [(&[][..], "plain"), (&["--compress"], &*data)] {
+        let mut run = bench.bulk("/a\n/b\n", more);
+        run.env("TDS_BASE_URL", &upstream.url);
+        ended(&output(run).await, 0);
+        for name in ["a", "b"] {
+            assert_eq!(bench.file(name), data.as_bytes());
+        }
+        fs::remove_dir_all(bench.path("files")).expect("it was made");
+    }
+    let heads = upstream.heads();
+    let asks = |head: &String| head.contains("\r\ncontent-encoding: br,gzip\r\n");
+    assert_eq!(
+        heads.iter().map(asks).collect::<Vec<_>>(),
+        [false, false, true, true]
+    );
+}
+
+#[tokio::test]
+async fn sockets_stay_within_the_limit_whatever_the_jobs() {
+    at_once(
+        [("plain", &[][..]), ("coded", &["--compress"])],
+        |(name, more)| async move {
+            let bench = Bench::new(&format!("bulk-{name}"), Config::default()).await;
+            let list: String = (0..90)
+                .map(|n| format!("/v1/history/{n}?bytes=200000&rate=200000\n"))
+                .collect();
+            let more = [more, &["--jobs", "80"]].concat();
+            ended(&output(bench.bulk(&list, &more)).await, 0);
+            let first = bench.file("v1_history_0_bytes=200000_rate=200000");
+            assert_eq!(first.len(), 200_000);
+            for n in 1..90 {
+                let other = bench.file(&format!("v1_history_{n}_bytes=200000_rate=200000"));
+                assert!(other == first, "{name} {n}");
+            }
+            let seen = bench.server.ledger().summary();
+            assert!(seen.peak_sockets <= 60, "{seen:?}");
+            // What is compressed comes too soon to need many.
+            assert!(name == "coded" || seen.peak_sockets > 40, "{seen:?}");
+            assert_eq!(seen.by_status.keys().copied().collect::<Vec<_>>(), [200]);
+        },
+    )
+    .await;
+}
+
+/// `data ` two hundred times.
+const GZIP: [u8; 33] = [
+    31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 75, 73, 44, 73, 84, 72, 25, 37, 70, 137, 81, 98, 56, 19, 0,
+    116, 54, 157, 9, 232, 3, 0, 0,
+];

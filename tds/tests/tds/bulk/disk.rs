@@ -1,0 +1,177 @@
+//! Disks, folders, lists and reports that cannot be used.
+
+use std::{fs, path::Path};
+
+use tds_sim::Config;
+
+use super::{ended, lives};
+use crate::{Bench, end, err, output, text};
+
+#[tokio::test]
+async fn a_full_disk_ends_it_and_leaves_nothing_under_a_name() {
+    let bench = Bench::new("bulk-full", Config::default()).await;
+    let files = bench.path("files");
+    fs::create_dir_all(&files).expect("a folder");
+    for n in 0..40 {
+        let part = files.join(format!("v1_live_bus-{n}.part"));
+        std::os::unix::fs::symlink("/dev/full", part).expect("Linux has it");
+    }
+    let run = output(bench.bulk(&lives(40), &["--jobs", "2"])).await;
+    ended(&run, 1);
+    assert!(err(&run).contains("No space left"), "{}", err(&run));
+    assert!(bench.files().iter().all(|name| name.ends_with(".part")));
+    let seen = bench.server.ledger().summary();
+    assert!(seen.data_calls < 10, "it ended: {seen:?}");
+}
+
+#[tokio::test]
+async fn the_report_and_the_code_are_there_though_nobody_can_read_the_line() {
+    let bench = Bench::new("bulk-unsaid", Config::default()).await;
+    for (secret, code) in [(bench.server.client_secret(), 1), ("wrong", 4)] {
+        let mut run = bench.bulk("/v1/live/a\n", &[]);
+        let full = fs::OpenOptions::new().write(true).open("/dev/full");
+        run.stdout(full.expect("Linux has it"));
+        run.stderr(std::process::Stdio::piped());
+        run.env("TDS_CLIENT_SECRET", secret);
+        run.env("TDS_STATE_DIR", bench.path(secret));
+        let run = end(run.spawn().expect("it starts")).await;
+        ended(&run, code);
+        assert!(err(&run).contains("standard output"), "{}", err(&run));
+        let ok = bench.report()["ok"].as_u64();
+        assert_eq!(ok, Some(u64::from(code == 1)));
+        fs::remove_dir_all(bench.path("files")).expect("it was made");
+        fs::remove_file(bench.path("report")).expect("it was made");
+    }
+}
+
+/// With the number of a process, and all else that stands behind a name while it is not whole, 255 bytes.
+const LONGEST_STEP: usize = 237;
+
+#[tokio::test]
+async fn the_longest_names_have_room_for_what_stands_behind_them() {
+    let bench = Bench::new("bulk-long", Config::default()).await;
+    let name = "x".repeat(LONGEST_STEP);
+    let list = format!("/v1/live/a\t{name}\n/v1/live/b\td/{name}\n");
+    ended(&output(bench.bulk(&list, &[])).await, 0);
+    let (list, feeds) = (bench.path("list"), bench.path("feeds"));
+    let poll = [
+        "poll",
+        "--list",
+        text(&list),
+        "--out",
+        text(&feeds),
+        "--rounds",
+        "1",
+    ];
+    ended(&bench.run(&poll).await, 0);
+    assert!(feeds.join(&name).exists());
+}
+
+#[tokio::test]
+async fn lists_and_folders_that_cannot_be_used_are_told_before_anything_is_sent() {
+    let bench = Bench::new("bulk-usage", Config::default()).await;
+    let long = format!("/a\t{}\n", "x".repeat(LONGEST_STEP + 1));
+    for (list, told) in [
+        (&*long, "too long"),
+        ("/a\tx\n/b\tx/y/z\n", "line 1 is written to x"),
+        ("/b\tx/y/z\n/a\tx/y\n", "line 2 is written to x/y"),
+        ("/a\t../x\n", "leaves the folder"),
+        ("/a\t/etc/x\n", "leaves the folder"),
+        ("/a\tb/../../x\n", "leaves the folder"),
+        ("/a\t./x\n", "leaves the folder"),
+        ("/a\tb//x\n", "leaves the folder"),
+        ("/a\t\n", "leaves the folder"),
+        ("/a\tb\\x\n", "backslashes"),
+        ("/a\tx.part\n", "not yet whole"),
+        ("/a\t.tds.lock\n", "not yet whole"),
+        ("/a\td/.tds.lock\n", "not yet whole"),
+        ("/a\t.tds.lock/y\n", "not yet whole"),
+        ("/a\t.tds-manifest.jsonl\n", "not yet whole"),
+        ("/a\tx.part/y\n", "not yet whole"),
+        ("/a\tx\n\n/b\tx\n", "line 3: line 1 is written to x, too"),
+        ("/a b\n", "%20"),
+        ("v1\n", "slash"),
+        ("# nothing\n", "no line"),
+        ("", "no line"),
+    ] {
+        let run = output(bench.bulk(list, &[])).await;
+        ended(&run, 2);
+        assert!(err(&run).contains(told), "{list:?}: {}", err(&run));
+    }
+    let run = output(bench.bulk("/a\n", &["--jobs", "0"])).await;
+    ended(&run, 2);
+    for folder in ["/proc/none", "/dev/null"] {
+        let list = bench.path("list");
+        let run = bench
+            .run(&["bulk", "--list", text(&list), "--out", folder])
+            .await;
+        ended(&run, 2);
+        assert!(err(&run).contains(folder), "{}", err(&run));
+    }
+    let files = bench.path("files");
+    let run = bench
+        .run(&["bulk", "--list", "/none", "--out", text(&files)])
+        .await;
+    ended(&run, 2);
+    assert!(
+        err(&run).contains("a path and query a line"),
+        "{}",
+        err(&run)
+    );
+    let list = bench.path("list");
+    fs::write(&list, "/a\n").expect("a file");
+    for report in ["/none/report.json", "/"] {
+        let arguments = ["bulk", "--list", text(&list), "--out", text(&files)];
+        let arguments = [&arguments[..], &["--report", report]].concat();
+        let run = bench.run(&arguments).await;
+        ended(&run, 2);
+        assert!(err(&run).contains(report), "{}", err(&run));
+    }
+    let lock = fs::File::create(files_made(&files).join(".tds.lock")).expect("a file");
+    lock.lock().expect("nobody has it");
+    let run = output(bench.bulk("/a\n", &[])).await;
+    ended(&run, 2);
+    assert!(err(&run).contains("another run"), "{}", err(&run));
+    let seen = bench.server.ledger().summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (0, 0));
+}
+
+#[tokio::test]
+async fn a_folder_that_is_closed_costs_its_own_files_and_no_others() {
+    use std::os::unix::{
+        fs::{PermissionsExt as _, chown},
+        process::CommandExt as _,
+    };
+
+    let bench = Bench::new("bulk-closed", Config::default()).await;
+    let list = format!("/v1/live/a\tclosed/a\n/v1/live/b\tclosed/b\n{}", lives(30));
+    let mut run = bench.bulk(&list, &["--jobs", "1"]);
+    let closed = files_made(&bench.path("files")).join("closed");
+    fs::create_dir(&closed).expect("a folder");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).expect("it is ours");
+    if fs::write(closed.join("x"), "").is_ok() {
+        // Whoever may do anything is not stopped by it, so that the job is somebody else's.
+        fs::remove_file(closed.join("x")).expect("it is there");
+        for mine in [&bench.folder, &bench.path("files"), &closed] {
+            chown(mine, Some(NOBODY), Some(NOBODY)).expect("it may");
+        }
+        run.uid(NOBODY).gid(NOBODY);
+    }
+    let run = output(run).await;
+    ended(&run, 1);
+    let report = bench.report();
+    assert_eq!(
+        (&report["ok"], &report["failed"]["disk"]),
+        (&30.into(), &2.into())
+    );
+    assert_eq!(report["again"][0], "/v1/live/a\tclosed/a");
+    assert_eq!(err(&run).matches("denied").count(), 1, "{}", err(&run));
+}
+
+/// Has no rights of its own anywhere.
+const NOBODY: u32 = 65_534;
+
+fn files_made(files: &Path) -> &Path {
+    fs::create_dir_all(files).expect("a folder");
+    files
+}

@@ -1,0 +1,232 @@
+//! By what it ends when there is no point in going on, and what is not the end.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tds_sim::{Config, Quota, RetryAfter, Server};
+use tokio::time::Instant;
+
+use super::{ended, lives};
+use crate::{
+    Bench, at_once, end, err, output, piped,
+    upstream::{Upstream, answer, late},
+};
+
+/// By the run's own count, which begins with its first call: ten seconds, and what a busy machine adds.
+fn assert_soon(bench: &Bench) {
+    let seconds = bench.report()["seconds"].as_u64().expect("a number");
+    assert!(seconds < 20, "{seconds} s");
+}
+
+#[tokio::test]
+async fn it_ends_when_every_token_is_refused() {
+    let bench = Bench::new("bulk-refused", Config::default()).await;
+    // Another service's: it knows none of these tokens.
+    let mut config = Config::default();
+    config.seed = 7;
+    let other = Server::start(config).await.expect("free ports");
+    let mut run = bench.bulk(&lives(400), &[]);
+    run.env("TDS_BASE_URL", other.base_url());
+    let run = output(run).await;
+    ended(&run, 4);
+    assert_soon(&bench);
+    assert!(bench.files().is_empty(), "{:?}", bench.files());
+    let seen = other.ledger().summary();
+    assert!(seen.data_calls < 200, "{seen:?}");
+    let posts = bench.server.ledger().summary().token_posts;
+    assert!(
+        posts <= 4,
+        "each is a token that was refused at once: {posts}"
+    );
+    assert!(bench.report()["unfinished"].as_u64() > Some(0));
+}
+
+#[tokio::test]
+async fn it_ends_when_the_secret_is_wrong() {
+    let bench = Bench::new("bulk-secret", Config::default()).await;
+    let mut run = bench.bulk(&lives(400), &[]);
+    run.env("TDS_CLIENT_SECRET", "wrong");
+    let run = output(run).await;
+    ended(&run, 4);
+    assert_soon(&bench);
+    let seen = bench.server.ledger().summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 0));
+    let told = err(&run).matches("refused the credentials").count();
+    assert_eq!(told, 1, "one cause is told once: {}", err(&run));
+}
+
+#[tokio::test]
+async fn a_missing_role_is_told_once_and_the_others_arrive() {
+    let mut config = Config::default();
+    config.roles = vec!["live".to_owned()];
+    let bench = Bench::new("bulk-role", config).await;
+    let history: String = (0..10).map(|n| format!("/v1/history/{n}\n")).collect();
+    let run = output(bench.bulk(&format!("{history}{}", lives(20)), &[])).await;
+    ended(&run, 1);
+    assert_eq!(bench.files().len(), 20, "{:?}", bench.files());
+    let report = bench.report();
+    assert_eq!(report["failed"]["missing_role"], 10);
+    assert_eq!(report["again"][0], "/v1/history/0");
+    assert_eq!(
+        err(&run).matches("lacks the role").count(),
+        1,
+        "{}",
+        err(&run)
+    );
+    assert_eq!(bench.server.ledger().summary().token_posts, 1);
+}
+
+#[tokio::test]
+async fn it_ends_when_the_quota_is_gone_however_that_is_said() {
+    at_once(
+        [RetryAfter::Absent, RetryAfter::Seconds],
+        |told| async move {
+            let mut config = Config::default();
+            config.quota = Some(Quota::new(5, Duration::from_secs(86_400)));
+            config.retry_after = told;
+            let bench = Bench::new(&format!("bulk-quota-{told:?}"), config).await;
+            let run = output(bench.bulk(&lives(400), &["--jobs", "5"])).await;
+            ended(&run, 3);
+            assert_soon(&bench);
+            let report = bench.report();
+            assert_eq!(report["ok"], 5, "{report}");
+            let seen = bench.server.ledger().summary();
+            assert!(seen.data_calls <= 5 + 15, "{seen:?}");
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "10 s"]
+async fn it_ends_by_each_way_of_saying_that_the_quota_is_gone_for_long() {
+    let ways = [
+        "retry-after: 86400",
+        "retry-after: Fri, 31 Dec 2099 23:59:59 GMT",
+        "ratelimit-remaining: 0\r\nratelimit-reset: 86400",
+        "x-ratelimit-remaining-day: 0",
+    ];
+    at_once(ways.into_iter().enumerate(), |(number, told)| async move {
+        let bench = Bench::new(&format!("bulk-told-{number}"), Config::default()).await;
+        let headers = format!("{told}\r\ncontent-length: 0\r\n");
+        let upstream = Upstream::start(move |_, _| answer("429 Too Many Requests", &headers, b""));
+        let mut run = bench.bulk(&lives(100), &["--jobs", "5"]);
+        run.env("TDS_BASE_URL", &upstream.url);
+        ended(&output(run).await, 3);
+        assert_soon(&bench);
+        assert!(
+            upstream.heads().len() <= 5 * 3,
+            "{told}: {}",
+            upstream.heads().len()
+        );
+        assert_eq!(bench.report()["ok"], 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "10 s"]
+async fn a_quota_that_is_always_gone_for_some_seconds_is_asked_for_within_ten() {
+    let bench = Bench::new("bulk-always", Config::default()).await;
+    let came = Arc::<Mutex<Vec<Instant>>>::default();
+    let coming = Arc::clone(&came);
+    let upstream = Upstream::start(move |_, _| {
+        coming.lock().expect("no panic").push(Instant::now());
+        let headers = "retry-after: 5\r\ncontent-length: 0\r\n";
+        answer("429 Too Many Requests", headers, b"")
+    });
+    let mut run = bench.bulk(&lives(100), &[]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    ended(&output(run).await, 3);
+    // At once and after five seconds; the next would come after ten.
+    let came = came.lock().expect("no panic");
+    let seconds: Vec<_> = came.iter().map(|at| (*at - came[0]).as_secs()).collect();
+    assert!(
+        seconds.len() >= 2 && seconds.iter().all(|at| *at < 10),
+        "{seconds:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_small_plan_takes_its_windows_and_all_arrives() {
+    let mut config = Config::default();
+    config.quota = Some(Quota::new(12, Duration::from_secs(2)));
+    config.retry_after = RetryAfter::Seconds;
+    let bench = Bench::new("bulk-plan", config).await;
+    ended(&output(bench.bulk(&lives(30), &[])).await, 0);
+    assert_eq!(bench.report()["ok"], 30);
+    let seen = bench.server.ledger().summary();
+    // One looks in each window whether it is open, and those that are on their way when it shuts are refused.
+    assert_eq!(seen.by_status.get(&200), Some(&30));
+}
+
+#[tokio::test]
+async fn it_waits_for_the_quota_if_it_is_told_to() {
+    let bench = Bench::new("bulk-wait", Config::default()).await;
+    let gone = "retry-after: 1\r\nx-ratelimit-remaining-day: 0\r\ncontent-length: 0\r\n";
+    let upstream = Upstream::start(move |_, nth| match nth {
+        ..6 => answer("429 Too Many Requests", gone, b""),
+        _ => answer("200 OK", "content-length: 2\r\n", b"ok"),
+    });
+    let mut run = bench.bulk("/a\n/b\n", &[]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    ended(&output(run).await, 3);
+    let asked = upstream.heads().len();
+    assert!(asked < 6, "it ended: {asked}");
+
+    let mut run = bench.bulk("/a\n/b\n", &["--wait-quota"]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    ended(&output(run).await, 0);
+    assert_eq!(bench.files(), ["a", "b"]);
+}
+
+#[tokio::test]
+async fn an_unreachable_service_is_an_exit_code_of_its_own() {
+    let bench = Bench::new("bulk-nobody", Config::default()).await;
+    let mut run = bench.bulk("/a\n/b\n", &[]);
+    run.env("TDS_BASE_URL", "http://127.0.0.1:1");
+    let run = output(run).await;
+    ended(&run, 5);
+    assert_eq!(bench.report()["failed"]["connect"], 2);
+}
+
+#[tokio::test]
+async fn a_short_429_beside_slow_heads_is_not_the_end_of_the_quota() {
+    let bench = Bench::new("bulk-slow-429", Config::default()).await;
+    let upstream = Upstream::start(|_, nth| {
+        if nth == 0 {
+            let headers = "retry-after: 1\r\ncontent-length: 0\r\n";
+            return answer("429 Too Many Requests", headers, b"");
+        }
+        let ok = answer("200 OK", "content-length: 2\r\n", b"ok");
+        // The one that tries after the pause is slower than any patience.
+        if nth == 1 { late(ok, 9) } else { ok }
+    });
+    let mut run = bench.bulk(&lives(5), &[]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    ended(&output(run).await, 0);
+    assert_eq!(bench.report()["ok"], 5);
+    let heads = upstream.heads().len();
+    assert_eq!(heads, 6, "one was refused, and all were served");
+}
+
+#[tokio::test]
+async fn a_token_that_is_refused_while_its_successor_is_late_does_not_end_it() {
+    let bench = Bench::new("bulk-late-token", Config::default()).await;
+    let run = piped(bench.bulk(&lives(120), &[]));
+    bench.seen(|seen| seen.complete >= 50).await;
+    let mut faults = tds_sim::Faults::default();
+    faults.token.push("503".parse().expect("a fault"));
+    let sim = bench.server.sim();
+    sim.set_faults(faults);
+    sim.revoke_all();
+    bench
+        .seen(|seen| seen.token_posts >= 2 && seen.by_status.get(&401) >= Some(&3))
+        .await;
+    sim.set_faults(tds_sim::Faults::default());
+    let run = end(run).await;
+    ended(&run, 0);
+    assert_eq!(bench.files().len(), 120);
+}

@@ -1,0 +1,236 @@
+//! `tds get`: data or an exit code, one token for all starts.
+
+mod turns;
+
+use std::{fs, path::Path, process::Stdio};
+
+use tds_sim::{Config, Quota, Tls};
+use tokio::task::spawn_blocking;
+
+use crate::{Bench, end, err, output, text};
+
+#[tokio::test]
+async fn the_exit_code_says_who_can_help_and_nothing_else_is_written() {
+    let bench = Bench::new("get-exit", Config::default()).await;
+    let missing = bench.run(&["get", "/nothing/there"]).await;
+    assert_eq!(missing.status.code(), Some(1), "{}", err(&missing));
+    assert!(missing.stdout.is_empty());
+
+    let server = &bench.server;
+    server
+        .sim()
+        .set_roles(server.client_id(), ["history"])
+        .expect("its key");
+    server.sim().revoke_all();
+    let role = bench.run(&["get", "/v1/live/bus"]).await;
+    assert_eq!(role.status.code(), Some(4), "{}", err(&role));
+    assert!(err(&role).contains("role"), "{}", err(&role));
+
+    server
+        .sim()
+        .set_quota(Some(Quota::new(0, std::time::Duration::from_secs(3_600))));
+    let quota = bench.run(&["get", "/v1/history/bus"]).await;
+    assert_eq!(quota.status.code(), Some(3), "{}", err(&quota));
+
+    let mut nobody = bench.tds(&["get", "/v1/live/bus", "--deadline", "3s"]);
+    nobody.env("TDS_BASE_URL", "http://127.0.0.1:1");
+    let nobody = output(nobody).await;
+    assert_eq!(nobody.status.code(), Some(5), "{}", err(&nobody));
+    for run in [role, quota, nobody] {
+        assert!(run.stdout.is_empty());
+        assert!(!err(&run).contains(server.client_secret()));
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_secret_is_sent_once() {
+    let bench = Bench::new("get-secret", Config::default()).await;
+    let mut run = bench.tds(&["get", "/v1/live/bus"]);
+    run.env("TDS_CLIENT_SECRET", "wrong");
+    let run = output(run).await;
+    assert_eq!(run.status.code(), Some(4), "{}", err(&run));
+    let seen = bench.server.ledger().summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 0));
+}
+
+#[tokio::test]
+async fn a_newline_at_the_end_of_the_secret_file_is_no_part_of_the_secret() {
+    let bench = Bench::new("get-file", Config::default()).await;
+    let secret = bench.path("secret");
+    fs::write(&secret, format!("{}\r\n", bench.server.client_secret())).expect("a file");
+    permit(&secret, 0o600);
+    let file = bench.path("bus.json");
+    let mut run = bench.tds(&["get", "/v1/live/bus", "--out", text(&file)]);
+    run.env_remove("TDS_CLIENT_SECRET")
+        .env("TDS_CLIENT_SECRET_FILE", &secret);
+    let run = output(run).await;
+    assert!(run.status.success(), "{}", err(&run));
+    assert!(run.stdout.is_empty());
+    let data = fs::read_to_string(&file).expect("it is whole");
+    assert!(data.starts_with(r#"{"name":"bus""#), "{data}");
+}
+
+#[tokio::test]
+async fn a_cut_answer_is_no_answer() {
+    let mut config = Config::default();
+    config
+        .faults
+        .data
+        .push("truncate".parse().expect("a fault"));
+    let bench = Bench::new("get-cut", config).await;
+    let file = bench.path("bus.json");
+    fs::write(&file, "of yesterday").expect("a file");
+    let run = bench
+        .run(&["get", "/v1/live/bus", "--out", text(&file)])
+        .await;
+    assert_eq!(run.status.code(), Some(5), "{}", err(&run));
+    let run = bench.run(&["get", "/v1/live/bus"]).await;
+    assert!(run.stdout.is_empty());
+    assert_eq!(
+        fs::read_to_string(&file).expect("it is there"),
+        "of yesterday"
+    );
+    assert!(!bench.path("bus.json.part").exists());
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_shared_is_said_and_the_answer_comes() {
+    let bench = Bench::new("get-state", Config::default()).await;
+    let mut run = bench.tds(&["get", "/v1/live/bus"]);
+    run.env("TDS_STATE_DIR", "/proc/none");
+    let run = output(run).await;
+    assert!(run.status.success(), "{}", err(&run));
+    assert!(err(&run).contains("/proc/none"), "{}", err(&run));
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_written_is_told_before_anything_is_asked() {
+    let bench = Bench::new("get-out", Config::default()).await;
+    let folder = text(&bench.folder).to_owned();
+    let slash = format!("{folder}/nothere/");
+    for bad in ["/none/bus.json", &folder, &slash] {
+        let run = bench.run(&["get", "/v1/live/bus", "--out", bad]).await;
+        assert_eq!(run.status.code(), Some(2), "{}", err(&run));
+        assert!(err(&run).contains(bad), "{}", err(&run));
+    }
+    assert_eq!(bench.server.ledger().summary().token_posts, 0);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_said() {
+    let bench = Bench::new("get-full", Config::default()).await;
+    let mut run = bench.tds(&["get", "/v1/live/bus"]);
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .expect("Linux has it");
+    run.stdout(full).stderr(Stdio::piped());
+    let run = end(run.spawn().expect("it starts")).await;
+    assert_eq!(run.status.code(), Some(1), "{}", err(&run));
+    assert!(err(&run).contains("standard output"), "{}", err(&run));
+}
+
+#[tokio::test]
+async fn a_mounted_secret_is_taken_or_refused_before_anything_is_asked() {
+    let bench = Bench::new("get-mounted", Config::default()).await;
+    let secret = bench.path("secret");
+    fs::write(&secret, bench.server.client_secret()).expect("a file");
+    // As Kubernetes mounts it for a group, and as Docker and Kubernetes do by default.
+    for (mode, code) in [
+        (0o400, 0),
+        (0o440, 0),
+        (0o640, 0),
+        (0o444, 2),
+        (0o644, 2),
+        (0o660, 2),
+    ] {
+        permit(&secret, mode);
+        let mut run = bench.tds(&["get", "/v1/live/bus"]);
+        run.env_remove("TDS_CLIENT_SECRET")
+            .env("TDS_CLIENT_SECRET_FILE", &secret);
+        let run = output(run).await;
+        assert_eq!(run.status.code(), Some(code), "{mode:o}: {}", err(&run));
+        assert_eq!(
+            err(&run).contains("defaultMode"),
+            code == 2,
+            "{}",
+            err(&run)
+        );
+    }
+    let seen = bench.server.ledger().summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 3));
+    let mut run = bench.tds(&["get", "/v1/live/bus"]);
+    run.env_remove("TDS_CLIENT_SECRET")
+        .env("TDS_CLIENT_SECRET_FILE", bench.path(""));
+    let run = output(run).await;
+    assert_eq!(run.status.code(), Some(2), "{}", err(&run));
+}
+
+fn permit(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+}
+
+#[tokio::test]
+async fn a_link_stays_and_what_it_leads_to_is_written() {
+    let bench = Bench::new("get-link", Config::default()).await;
+    let (file, link) = (bench.path("bus.json"), bench.path("link"));
+    fs::write(&file, "of yesterday").expect("a file");
+    std::os::unix::fs::symlink("bus.json", &link).expect("a link");
+    let arguments = ["get", "/v1/live/bus", "--out", text(&link)];
+    let run = bench.run(&arguments).await;
+    assert!(run.status.success(), "{}", err(&run));
+    assert_eq!(
+        fs::read_link(&link).expect("it stays"),
+        Path::new("bus.json")
+    );
+    let data = fs::read_to_string(&file).expect("it is whole");
+    assert!(data.starts_with(r#"{"name":"bus""#), "{data}");
+    let run = bench
+        .run(&["get", "/v1/live/bus", "--out", "/dev/stdout"])
+        .await;
+    assert_eq!(run.status.code(), Some(2), "{}", err(&run));
+    // One that leads nowhere is told, and stays.
+    fs::remove_file(&file).expect("it is there");
+    let run = bench.run(&arguments).await;
+    assert_eq!(run.status.code(), Some(2), "{}", err(&run));
+    assert!(fs::read_link(&link).is_ok());
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_in_the_end_keeps_no_part() {
+    let bench = Bench::new("get-part", Config::default()).await;
+    let file = bench.path("bus.json");
+    let target = "/v1/history/slow?bytes=9000&rate=3000";
+    let mut run = bench.tds(&["get", target, "--out", text(&file)]);
+    let run = run.stderr(Stdio::piped()).spawn().expect("it starts");
+    bench.seen(|seen| seen.data_calls == 1).await;
+    // While the answer comes, its part gets a place without room.
+    let part = bench.path(&format!("bus.json.{}.part", run.id()));
+    std::os::unix::fs::symlink("/dev/full", &part).expect("a link");
+    let run = spawn_blocking(|| run.wait_with_output()).await;
+    let run = run.expect("no panic").expect("it ends");
+    assert_eq!(run.status.code(), Some(1), "{}", err(&run));
+    assert!(err(&run).contains("No space left"), "{}", err(&run));
+    assert!(fs::symlink_metadata(&part).is_err() && !file.exists());
+}
+
+#[tokio::test]
+async fn it_calls_a_service_over_https_with_the_roots_of_ssl_cert_file() {
+    let mut config = Config::default();
+    config.tls = Tls::On;
+    let bench = Bench::new("get-https", config).await;
+    let roots = bench.server.ca_file().expect("it speaks TLS");
+    for (has_roots, code) in [(true, 0), (false, 5)] {
+        let mut run = bench.tds(&["get", "/v1/live/bus", "--deadline", "5s"]);
+        match has_roots {
+            true => run.env("SSL_CERT_FILE", roots),
+            // Without them nothing is sent.
+            false => run.env_remove("SSL_CERT_FILE"),
+        };
+        let run = output(run).await;
+        assert_eq!(run.status.code(), Some(code), "{}", err(&run));
+        assert_eq!(err(&run).contains("certificate"), !has_roots);
+        assert_eq!(bench.server.ledger().summary().data_calls, 1);
+    }
+}

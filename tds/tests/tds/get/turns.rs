@@ -1,0 +1,160 @@
+//! One token for all starts, and a turn for each.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use tds_sim::Config;
+use tokio::task::JoinSet;
+
+use crate::{Bench, err, out, output, text};
+
+/// Where the last start left its turn.
+fn stamp(bench: &Bench) -> PathBuf {
+    fs::read_dir(bench.path("state"))
+        .expect("it was made")
+        .map(|file| file.expect("a file").path())
+        .find(|path| text(path).contains("/start-"))
+        .expect("the stamp")
+}
+
+/// In milliseconds.
+fn turn(stamp: &Path) -> u128 {
+    let turn = fs::read_to_string(stamp).expect("it is there");
+    turn.parse().expect("a number")
+}
+
+#[tokio::test]
+async fn some_in_a_row_and_forty_at_once_ask_for_one_token() {
+    let mut config = Config::default();
+    // Each start keeps its turn and then sends: what comes late on a machine that stands still comes together.
+    config.rate = 1_000;
+    let bench = Bench::new("get-token", config).await;
+    for _ in 0..4 {
+        let run = bench.run(&["get", "/v1/live/bus?$top=5&n=%24"]).await;
+        assert!(run.status.success(), "{}", err(&run));
+        assert!(out(&run).starts_with(r#"{"name":"bus""#), "{}", out(&run));
+        assert_eq!(err(&run), "");
+    }
+    let before = turn(&stamp(&bench));
+    let mut runs = JoinSet::new();
+    for _ in 0..40 {
+        runs.spawn(output(bench.tds(&["get", "/v1/live/bus"])));
+    }
+    for run in runs.join_all().await {
+        assert!(run.status.success(), "{}", err(&run));
+    }
+    let ledger = bench.server.ledger();
+    let seen = ledger.summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 44));
+    assert_eq!(seen.by_status, [(200, 44)].into());
+    assert!(turn(&stamp(&bench)) >= before + 40 * 25);
+    assert_eq!(&*ledger.arrivals()[0].target, "/v1/live/bus?$top=5&n=%24");
+}
+
+#[tokio::test]
+async fn starts_at_once_without_a_token_ask_for_one() {
+    let bench = Bench::new("get-at-once", Config::default()).await;
+    let mut runs = JoinSet::new();
+    for _ in 0..10 {
+        runs.spawn(output(bench.tds(&["get", "/v1/live/bus"])));
+    }
+    for run in runs.join_all().await {
+        assert!(run.status.success(), "{}", err(&run));
+    }
+    let seen = bench.server.ledger().summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 10));
+    assert_eq!(seen.by_status.get(&200), Some(&10));
+}
+
+#[tokio::test]
+async fn a_start_waits_for_the_turns_of_those_before_it() {
+    let bench = Bench::new("get-turn", Config::default()).await;
+    assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
+    let stamp = stamp(&bench);
+    // Eighty are before it.
+    let last = now() + 2_000;
+    fs::write(&stamp, last.to_string()).expect("it is ours");
+    assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
+    assert!(now() > last, "it went before them");
+    let next = fs::read_to_string(&stamp).expect("it is there");
+    assert_eq!(next, (last + 25).to_string());
+
+    // The clock was set back by half a minute: nobody waits for that.
+    let later = Duration::from_millis(u64::try_from(now()).expect("a time") + 30_000);
+    fs::write(&stamp, later.as_millis().to_string()).expect("it is ours");
+    let file = fs::OpenOptions::new().write(true).open(&stamp);
+    file.and_then(|file| file.set_modified(UNIX_EPOCH + later))
+        .expect("it is ours");
+    assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
+    let next = fs::read_to_string(&stamp).expect("it is there");
+    assert!(next.parse::<u128>().expect("a number") < later.as_millis());
+
+    // The clock was set back by a day, or the file is broken: nobody waits for that.
+    let tomorrow = (now() + 86_400_000).to_string();
+    for stale in [tomorrow.as_bytes(), b"\xff\xfe\0"] {
+        fs::write(&stamp, stale).expect("it is ours");
+        let run = bench
+            .run(&["get", "/v1/live/bus", "--deadline", "1m"])
+            .await;
+        assert!(run.status.success(), "{}", err(&run));
+        let next = fs::read_to_string(&stamp).expect("it is mended");
+        assert!(next.parse::<u128>().expect("a number") <= now(), "{next}");
+    }
+}
+
+#[tokio::test]
+async fn the_deadline_bounds_the_wait_for_files_that_another_holds() {
+    let bench = Bench::new("get-lock", Config::default()).await;
+    assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
+    // By a process that hangs. With the token's lock alone it needs no new one.
+    for (held, code, calls) in [("/start-", 5, 1), ("/token-", 0, 2)] {
+        let files = fs::read_dir(bench.path("state")).expect("it was made");
+        let paths = files.map(|file| file.expect("a file").path());
+        let locks = paths.filter(|path| text(path).contains(held)).map(|path| {
+            let file = fs::OpenOptions::new().read(true).write(true).open(path);
+            let file = file.expect("it is ours");
+            file.lock().expect("nobody has it");
+            file
+        });
+        let locks: Vec<_> = locks.collect();
+        assert!(!locks.is_empty());
+        let run = bench
+            .run(&["get", "/v1/live/bus", "--deadline", "3s"])
+            .await;
+        assert_eq!(run.status.code(), Some(code), "{held}: {}", err(&run));
+        assert_eq!(
+            err(&run).contains("another process"),
+            code == 5,
+            "{}",
+            err(&run)
+        );
+        let seen = bench.server.ledger().summary();
+        assert_eq!((seen.token_posts, seen.data_calls), (1, calls), "{held}");
+    }
+    // Without a token, and with its lock in another's hands, the deadline ends it, too.
+    let lock = fs::read_dir(bench.path("state")).expect("it was made");
+    let lock = lock
+        .map(|file| file.expect("a file").path())
+        .find(|path| text(path).ends_with(".lock"))
+        .expect("the token's");
+    fs::remove_file(text(&lock).trim_end_matches(".lock")).expect("the token");
+    let lock = fs::File::open(lock).expect("it is ours");
+    lock.lock().expect("nobody has it");
+    let run = bench
+        .run(&["get", "/v1/live/bus", "--deadline", "2s"])
+        .await;
+    assert_eq!(run.status.code(), Some(5), "{}", err(&run));
+    assert_eq!(bench.server.ledger().summary().data_calls, 2);
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "stamps are of the clock that processes share"
+)]
+fn now() -> u128 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.expect("after 1970").as_millis()
+}

@@ -1,0 +1,74 @@
+//! When feeds are asked for, and what an end in the middle of an answer leaves.
+
+use std::{collections::BTreeMap, fs};
+
+use tds_sim::{Config, Faults};
+use tokio::time::{Duration, timeout};
+
+use crate::{Bench, at_once, end, err, piped, signal};
+
+#[tokio::test]
+async fn a_feed_that_is_late_is_not_asked_twice_and_makes_up_for_nothing() {
+    let mut config = Config::default();
+    config.faults.before_head = "1s".parse().expect("a delay");
+    let bench = Bench::new("poll-late", config).await;
+    let list = "/v1/live/bus\n/v1/live/rail\n";
+    let run = piped(bench.poll(list, &["--every", "400ms"]));
+    bench.seen(|seen| seen.complete >= 4).await;
+    bench.server.sim().set_faults(Faults::default());
+    bench.seen(|seen| seen.complete >= 20).await;
+    signal(&run, "-TERM");
+    let run = end(run).await;
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    let mut feeds = BTreeMap::<_, Vec<_>>::new();
+    for arrival in bench.server.ledger().arrivals() {
+        let feed = feeds.entry(arrival.target.clone()).or_default();
+        feed.push((arrival.at, arrival.ended));
+    }
+    assert_eq!(feeds.len(), 2);
+    for (feed, calls) in feeds {
+        assert!(calls.len() >= 8, "{feed}: {calls:?}");
+        for pair in calls.windows(2) {
+            let ((began, ended), (next, _)) = (pair[0], pair[1]);
+            assert!(
+                ended.is_some_and(|ended| ended <= next),
+                "{feed}: {calls:?}"
+            );
+            // A burst would come at once. Half of it is for a machine that has much else to do.
+            assert!(
+                next - began >= Duration::from_millis(200),
+                "{feed}: {calls:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_interrupt_in_the_middle_of_an_answer_leaves_the_old_file() {
+    at_once(["-INT", "-TERM", "-HUP"], |sent| async move {
+        let bench = Bench::new(&format!("poll-middle{sent}"), Config::default()).await;
+        let file = bench.path("files/day");
+        fs::create_dir_all(bench.path("files")).expect("a folder");
+        fs::write(&file, "of yesterday").expect("a file");
+        // It would take a quarter of an hour to come whole.
+        let list = "/v1/history/1?bytes=10000000&rate=10000\tday\n";
+        let run = piped(bench.poll(list, &["--every", "1h"]));
+        let before = bench.server.ledger().summary().aborted;
+        bench
+            .seen(|seen| {
+                seen.in_progress == 1 && seen.by_status.get(&200).copied() == Some(before + 1)
+            })
+            .await;
+        signal(&run, sent);
+        let ended = timeout(Duration::from_secs(10), end(run)).await;
+        let run = ended.expect("at once");
+        assert_eq!(run.status.code(), Some(0), "{sent}: {}", err(&run));
+        assert_eq!(fs::read(&file).expect("it is there"), b"of yesterday");
+        let left = fs::read_dir(bench.path("files")).expect("it is there");
+        let left = left.map(|file| file.expect("a file").file_name().into_string());
+        let left: Vec<_> = left.map(|name| name.expect("text")).collect();
+        assert!(!left.iter().any(|name| name.ends_with(".part")), "{left:?}");
+        bench.seen(|seen| seen.aborted == before + 1).await;
+    })
+    .await;
+}

@@ -1,0 +1,169 @@
+//! Help that fits a narrow terminal, settings and arguments that are refused, and the simulated service.
+
+use crate::{err, out, output, tds};
+
+#[tokio::test]
+async fn help_fits_a_narrow_terminal_at_every_level() {
+    for arguments in [
+        &["--help"][..],
+        &["get", "--help"],
+        &["poll", "--help"],
+        &["backend", "--help"],
+        &["gateway", "--help"],
+        &["bulk", "--help"],
+        &["get", "-h"],
+        &["help", "get"],
+    ] {
+        let help = output(tds(arguments)).await;
+        assert_eq!(help.status.code(), Some(0), "{}", err(&help));
+        let wide = out(&help);
+        let wide = wide.lines().find(|line| line.chars().count() > 80);
+        assert_eq!(wide, None);
+    }
+}
+
+#[tokio::test]
+async fn the_exit_codes_of_the_help_are_those_of_the_readme() {
+    let help = out(&output(tds(&["--help"])).await);
+    let codes = help
+        .lines()
+        .filter(|line| line.starts_with("  ") && line.contains("  "));
+    let codes: Vec<_> = codes
+        .filter_map(|line| line.trim().split_once("  "))
+        .filter(|(code, _)| code.parse::<u8>().is_ok())
+        .collect();
+    assert_eq!(codes.len(), 6, "{help}");
+    for (code, meaning) in codes {
+        let row = format!("| {code} | {meaning} |");
+        assert!(README.contains(&row), "{row} is not in the README");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_is_said_with_exit_code_two() {
+    let real = |base| {
+        vec![
+            ("TDS_AUTH_URL", "http://127.0.0.1:1"),
+            ("TDS_BASE_URL", base),
+            ("TDS_CLIENT_ID", "id"),
+            ("TDS_CLIENT_SECRET", "s3cr3t"),
+        ]
+    };
+    let here = real("http://127.0.0.1:1");
+    let both = [here.clone(), vec![("TDS_CLIENT_SECRET_FILE", "/none")]].concat();
+    let file = [
+        here[..3].to_vec(),
+        vec![("TDS_CLIENT_SECRET_FILE", "/none")],
+    ]
+    .concat();
+    let get = ["get", "/v1/live/bus"];
+    let cases: Vec<Case<'_>> = vec![
+        (&[], vec![], "Usage: tds"),
+        (&["fetch"], vec![], "fetch"),
+        (&["get"], vec![], "<PATH>"),
+        (&["get", "/a", "/b"], vec![], "/b"),
+        (&["get", "/a b"], vec![], "%20"),
+        (&["get", "v1"], vec![], "slash"),
+        (&["get", "/a#b"], vec![], "%23"),
+        (
+            &["get", "https://127.0.0.1:1/p"],
+            vec![],
+            "the path that follows",
+        ),
+        (&["get", "/p", "--deadline", "5"], vec![], "500ms"),
+        (
+            &["gateway", "--listen", "localhost:8080"],
+            vec![],
+            "127.0.0.1:8080",
+        ),
+        (
+            &["backend", "--list", "-", "--status", "9090"],
+            vec![],
+            "[::1]:8080",
+        ),
+        (&["get", "/p", "--secret", "x"], vec![], "--secret"),
+        (&get, vec![("TDS_CLIENT_ID", "id")], "TDS_AUTH_URL"),
+        (
+            &get,
+            here[..3].to_vec(),
+            "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) is not set",
+        ),
+        (&get, both, "both set"),
+        (&get, file, "/none"),
+        (&get, real("http://data.example.org"), "https"),
+        (&get, real("data.example.org"), "https"),
+    ];
+    for (arguments, settings, told) in cases {
+        let mut run = tds(arguments);
+        run.envs(settings)
+            .env("TDS_STATE_DIR", std::env::temp_dir());
+        let run = output(run).await;
+        assert_eq!(run.status.code(), Some(2), "{arguments:?}: {}", err(&run));
+        assert!(err(&run).contains(told), "{arguments:?}: {}", err(&run));
+        assert!(run.stdout.is_empty(), "{arguments:?}");
+        assert!(!err(&run).contains("s3cr3t"), "{arguments:?}");
+        let is_of_clap = err(&run).contains("--help") || arguments.is_empty();
+        assert!(
+            is_of_clap || err(&run).lines().count() == 1,
+            "{arguments:?}: {}",
+            err(&run)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_job_without_settings_ends_with_their_names_and_invents_no_data() {
+    let out_folder = std::env::temp_dir().join(format!("tds-usage-{}", std::process::id()));
+    let folder = out_folder.to_str().expect("text");
+    for job in [
+        &["get", "/v1/live/bus"][..],
+        &["bulk", "--list", LIST, "--out", folder],
+        &["poll", "--list", LIST, "--out", folder, "--rounds", "1"],
+        &["backend", "--list", LIST, "--listen", "127.0.0.1:0"],
+        &["gateway", "--listen", "127.0.0.1:0"],
+    ] {
+        let run = output(tds(job)).await;
+        assert_eq!(run.status.code(), Some(2), "{job:?}: {}", err(&run));
+        assert!(run.stdout.is_empty(), "{job:?}: {}", out(&run));
+        for name in [
+            "TDS_AUTH_URL",
+            "TDS_BASE_URL",
+            "TDS_CLIENT_ID",
+            "TDS_CLIENT_SECRET",
+            "--simulate",
+        ] {
+            assert!(err(&run).contains(name), "{job:?} {name}: {}", err(&run));
+        }
+    }
+    assert!(!out_folder.exists());
+}
+
+#[tokio::test]
+async fn only_the_settings_that_are_missing_are_named() {
+    let mut run = tds(&["get", "/v1/live/bus"]);
+    run.env("TDS_AUTH_URL", "http://127.0.0.1:1")
+        .env("TDS_CLIENT_ID", "id");
+    let run = output(run).await;
+    assert_eq!(run.status.code(), Some(2), "{}", err(&run));
+    let missing = "TDS_BASE_URL and TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) are not set";
+    assert!(err(&run).contains(missing), "{}", err(&run));
+    assert!(!err(&run).contains("TDS_AUTH_URL"), "{}", err(&run));
+}
+
+#[tokio::test]
+async fn simulate_calls_a_simulated_service_and_says_so() {
+    let mut run = tds(&["get", "/v1/live/bus", "--simulate"]);
+    run.env("TDS_BASE_URL", "https://data.example.org");
+    let run = output(run).await;
+    assert!(run.status.success(), "{}", err(&run));
+    assert!(out(&run).starts_with(r#"{"name":"bus""#), "{}", out(&run));
+    assert!(err(&run).contains("simulated"), "{}", err(&run));
+}
+
+/// Arguments, settings, and what it has to tell.
+type Case<'a> = (&'a [&'a str], Vec<(&'a str, &'a str)>, &'a str);
+
+const README: &str = include_str!("../../README.md");
+
+/// A list with one resource.
+const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tds/one.list");

@@ -1,0 +1,280 @@
+//! Files are whole or none, whatever a service answers and whoever else writes there.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Output, Stdio},
+    sync::Mutex,
+};
+
+use tds_sim::Config;
+use tokio::time::{Duration, sleep, timeout};
+
+use crate::{
+    Bench, HANGS, at_once, end, err, live, out, output, piped,
+    serving::Serving,
+    signal, text,
+    upstream::{Upstream, answer},
+};
+
+impl Bench {
+    /// `tds bulk` of these lines into this folder.
+    fn bulk_to(&self, folder: &str, lines: &str, more: &[&str]) -> Command {
+        let folder = self.path(folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        let list = folder.join("list");
+        fs::write(&list, lines).expect("a file");
+        let arguments = ["bulk", "--list", text(&list), "--out", text(&folder)];
+        self.tds(&[&arguments[..], more].concat())
+    }
+}
+
+fn ended(run: &Output, code: i32) {
+    assert_eq!(run.status.code(), Some(code), "{}{}", out(run), err(run));
+}
+
+async fn until(what: impl Fn() -> bool) {
+    let waited = async {
+        while !what() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(HANGS, waited).await.expect("it comes to that");
+}
+
+#[tokio::test]
+async fn a_part_is_made_whole_by_as_much_as_its_range_says_and_by_nothing_else() {
+    let bench = Bench::new("whole-range", Config::default()).await;
+    let asked = Mutex::new(BTreeSet::new());
+    let upstream = Upstream::start(move |head, _| {
+        let path = head.split(' ').nth(1).expect("a path").to_owned();
+        if !head.contains("\r\nrange: ") {
+            let is_first = asked.lock().expect("no panic").insert(path);
+            let sent: &[u8] = if is_first { b"1234" } else { b"12345678" };
+            return answer("200 OK", "etag: \"v1\"\r\ncontent-length: 8\r\n", sent);
+        }
+        let (range, framing, body): (_, _, &[u8]) = match &*path {
+            "/short" => ("4-7/8", "content-length: 2", b"ab"),
+            "/marked" => (
+                "4-7/8",
+                "transfer-encoding: chunked",
+                b"2\r\nab\r\n0\r\n\r\n",
+            ),
+            "/all" => ("4-7/8", "content-length: 8", b"12345678"),
+            "/longer" => ("4-9/10", "content-length: 6", b"567890"),
+            _ => ("4-7/8", "content-length: 4", b"5678"),
+        };
+        let headers = format!("etag: \"v1\"\r\ncontent-range: bytes {range}\r\n{framing}\r\n");
+        answer("206 Partial Content", &headers, body)
+    });
+    let mut run = bench.bulk_to("files", "/short\n/marked\n/all\n/longer\n/right\n", &[]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    ended(&output(run).await, 0);
+    for name in ["short", "marked", "all", "longer", "right"] {
+        let file = fs::read(bench.path("files").join(name)).expect("it is there");
+        assert_eq!(file, b"12345678", "{name}");
+    }
+    let heads = upstream.heads();
+    let of = |path: &str| heads.iter().filter(|head| head.contains(path)).count();
+    assert_eq!((of(" /right "), of(" /short ")), (2, 3));
+}
+
+#[tokio::test]
+async fn two_runs_do_not_write_one_file_by_two_folders() {
+    let bench = Bench::new("whole-nested", Config::default()).await;
+    let slow = "/v1/history/1?bytes=200000&rate=50000\tb/x\n";
+    let first = piped(bench.bulk_to("files", slow, &[]));
+    let part = bench.path("files").join("b/x.part");
+    until(|| fs::metadata(&part).is_ok_and(|part| part.len() > 0)).await;
+    let second = output(bench.bulk_to("files/b", "/v1/live/bus\tx\n", &[])).await;
+    ended(&second, 1);
+    assert!(err(&second).contains("another run"), "{}", err(&second));
+    ended(&end(first).await, 0);
+    let file = fs::read(bench.path("files").join("b/x")).expect("it is there");
+    assert_eq!(file.len(), 200_000);
+}
+
+#[tokio::test]
+async fn what_a_link_leads_to_is_not_written_for_a_part() {
+    let bench = Bench::new("whole-link", Config::default()).await;
+    let (mine, none) = (bench.path("mine"), bench.path("none"));
+    fs::write(&mine, "mine").expect("a file");
+    let run = bench.bulk_to(
+        "files",
+        "/v1/live/x\tx\n/v1/live/y\ty\n/v1/live/z\tz\n",
+        &[],
+    );
+    for (name, to) in [("x", &mine), ("y", &none)] {
+        let part = bench.path("files").join(format!("{name}.part"));
+        std::os::unix::fs::symlink(to, part).expect("a link");
+    }
+    let run = output(run).await;
+    ended(&run, 1);
+    assert!(err(&run).contains("link"), "{}", err(&run));
+    assert_eq!(fs::read_to_string(mine).expect("it is there"), "mine");
+    assert!(!none.exists());
+    for (name, is_there) in [("x", false), ("y", false), ("z", true)] {
+        let file = bench.path("files").join(name);
+        assert_eq!(fs::symlink_metadata(file).is_ok(), is_there, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_coding_that_nobody_asked_for_is_no_data() {
+    at_once(["gzip", "zstd", "gzip, gzip"], |coding| async move {
+        let bench = Bench::new(&format!("whole-{coding}"), Config::default()).await;
+        let headers = format!("content-encoding: {coding}\r\ncontent-length: 4\r\n");
+        let upstream = Upstream::start(move |_, _| answer("200 OK", &headers, b"\x1f\x8b12"));
+        let url = &upstream.url;
+        let run = |mut command: Command| {
+            command.env("TDS_BASE_URL", url);
+            output(command)
+        };
+        let get = run(bench.tds(&["get", "/a"])).await;
+        ended(&get, 1);
+        assert_eq!(out(&get), "");
+        assert!(err(&get).contains("/a"), "{}", err(&get));
+        assert!(upstream.heads()[0].contains("\r\naccept-encoding: identity\r\n"));
+
+        let compress: &[&str] = if coding == "gzip" {
+            &[]
+        } else {
+            &["--compress"]
+        };
+        ended(&run(bench.bulk_to("files", "/a\n", compress)).await, 1);
+        let (list, feeds) = (bench.path("files/list"), bench.path("feeds"));
+        let poll = ["poll", "--list", text(&list), "--out", text(&feeds)];
+        let poll = run(bench.tds(&[&poll[..], &["--rounds", "1"]].concat())).await;
+        ended(&poll, 1);
+        assert_eq!(out(&poll), "");
+        for folder in ["files", "feeds"] {
+            assert!(!bench.path(folder).join("a").exists(), "{coding} {folder}");
+        }
+        let backend = ["backend", "--list", text(&list), "--listen", "127.0.0.1:0"];
+        let mut backend = bench.tds(&backend);
+        backend.env("TDS_BASE_URL", url);
+        assert_eq!(Serving::start(backend).get("/a").await.status, 502);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_coding_that_is_broken_is_told_with_its_file() {
+    let bench = Bench::new("whole-broken", Config::default()).await;
+    let headers = "content-encoding: gzip\r\ncontent-length: 4\r\n";
+    let upstream = Upstream::start(|_, _| answer("200 OK", headers, b"none"));
+    let mut run = bench.bulk_to("files", "/of/days\n", &["--compress"]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    let run = output(run).await;
+    ended(&run, 1);
+    assert!(err(&run).contains("/days"), "{}", err(&run));
+}
+
+#[tokio::test]
+async fn a_run_removes_the_parts_of_those_that_were_killed() {
+    let bench = Bench::new("whole-killed", Config::default()).await;
+    let folder = bench.path("files");
+    fs::create_dir_all(&folder).expect("a folder");
+    let names = [
+        "bus.77777.part",
+        "bus.99999.part",
+        "bus.mine.part",
+        "x.99999.part",
+    ];
+    let left = |folder: &Path| {
+        let is_left = |name: &&str| folder.join(name).exists();
+        names.into_iter().filter(is_left).collect::<Vec<_>>()
+    };
+    let list = bench.path("list");
+    fs::write(&list, "/v1/live/bus\tbus\n").expect("a file");
+    let bus = folder.join("bus");
+    fs::write(folder.join(".tds.lock"), "somebody's data").expect("a file");
+    for job in [
+        &["get", "/v1/live/bus", "--out", text(&bus)][..],
+        &[
+            "poll",
+            "--list",
+            text(&list),
+            "--out",
+            text(&folder),
+            "--rounds",
+            "1",
+        ],
+    ] {
+        for name in names {
+            fs::write(folder.join(name), "1").expect("a file");
+        }
+        let held = fs::File::open(folder.join("bus.77777.part")).expect("it is there");
+        held.lock().expect("nobody has it");
+        ended(&bench.run(job).await, 0);
+        assert_eq!(
+            left(&folder),
+            ["bus.77777.part", "bus.mine.part", "x.99999.part"]
+        );
+        let file = fs::read_to_string(&bus).expect("it is whole");
+        assert_eq!(file, live("bus"));
+        let lock = fs::read(folder.join(".tds.lock")).expect("it is there");
+        assert_eq!(lock, b"somebody's data");
+    }
+}
+
+#[tokio::test]
+async fn the_first_failure_is_told_and_what_is_waited_for_meanwhile() {
+    let bench = Bench::new("whole-told", Config::default()).await;
+    let upstream = Upstream::start(|_, _| {
+        let headers = "retry-after: 3600\r\ncontent-length: 0\r\n";
+        answer("503 Service Unavailable", headers, b"")
+    });
+    let mut run = bench.bulk_to("files", "/a\n/b\n", &[]);
+    run.env("TDS_BASE_URL", &upstream.url);
+    let mut run = piped(run);
+    let told = run.stderr.take().expect("it is piped");
+    let told = tokio::task::spawn_blocking(move || {
+        let told = BufReader::new(told).lines().map(|line| line.expect("text"));
+        told.take(2).collect::<Vec<_>>()
+    });
+    let told = timeout(HANGS, told)
+        .await
+        .expect("it tells")
+        .expect("no panic");
+    assert!(
+        told[0].contains("503") && told[0].contains("tried again"),
+        "{told:?}"
+    );
+    assert!(
+        told[1].contains("waits for another try of 2 files"),
+        "{told:?}"
+    );
+    signal(&run, "-HUP");
+    assert_eq!(run.wait().expect("it ends").code(), Some(1));
+}
+
+#[tokio::test]
+async fn the_end_of_a_terminal_ends_what_nobody_keeps_from_it() {
+    let bench = Bench::new("whole-hangup", Config::default()).await;
+    let list = bench.path("list");
+    fs::write(&list, "/v1/live/bus\n").expect("a file");
+    let poll = ["poll", "--list", text(&list), "--every", "50ms"];
+    let ends = piped(bench.tds(&poll));
+    bench.seen(|seen| seen.complete >= 2).await;
+    signal(&ends, "-HUP");
+    ended(&end(ends).await, 0);
+
+    let mut kept = Command::new("nohup");
+    let plain = bench.tds(&poll);
+    kept.arg(plain.get_program()).args(plain.get_args());
+    let envs = plain
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    kept.envs(envs).stdin(Stdio::null());
+    let kept = piped(kept);
+    let before = bench.server.ledger().summary().complete;
+    bench.seen(|seen| seen.complete >= before + 2).await;
+    signal(&kept, "-HUP");
+    let before = bench.server.ledger().summary().complete;
+    bench.seen(|seen| seen.complete >= before + 5).await;
+    signal(&kept, "-TERM");
+    ended(&end(kept).await, 0);
+}

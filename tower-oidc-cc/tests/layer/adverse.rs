@@ -1,0 +1,365 @@
+//! Services that say yes and no, callers that are left alone, observers that ask back: what a
+//! hostile reading found.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use crate::support;
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{Request, Response, StatusCode};
+use support::{
+    Again, Body, DATA, Endpoint, HOUR, builder, dead, empty, endpoint::Reply, get, layer, secs,
+    seen, settle, timed,
+};
+use tokio::time::{Instant, advance, sleep, timeout};
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_oidc_cc::{Credentials, Provider, TokenEndpoint, TokenSource};
+
+/// A service that answers a call by its number.
+fn numbered<F>(
+    answer: impl Fn(usize, &Request<Body>) -> F + Clone + Send + 'static,
+) -> impl Service<Request<Body>, Response = Response<String>, Error = Infallible, Future: Send>
++ Clone
++ Send
++ 'static
+where
+    F: Future<Output = Response<String>> + Send,
+{
+    let calls = Arc::new(AtomicUsize::new(0));
+    service_fn(move |request: Request<Body>| {
+        let answer = answer(calls.fetch_add(1, Ordering::SeqCst), &request);
+        async move { Ok(answer.await) }
+    })
+}
+
+fn said(yes: bool, request: &Request<Body>) -> std::future::Ready<Response<String>> {
+    std::future::ready(if yes {
+        Response::new(seen(request))
+    } else {
+        dead()
+    })
+}
+
+async fn status(
+    service: &(impl Service<Request<Body>, Response = Response<String>, Error: std::fmt::Debug> + Clone),
+    uri: &str,
+) -> StatusCode {
+    let response = service.clone().oneshot(get(uri)).await;
+    response.unwrap().status()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_says_yes_and_no_costs_sixteen_requests_an_hour() {
+    for life in [86_400, 30] {
+        for made_again in [false, true] {
+            let endpoint = Endpoint::always(Reply::token(life));
+            let tokens = builder().build(endpoint.clone());
+            let below = numbered(|number, request| said(number % 2 == 0, request));
+            let service = layer(&tokens).layer(below.clone());
+            let again = Again(layer(&tokens).layer(below));
+            let start = Instant::now();
+            while start.elapsed() < secs(HOUR - 5) {
+                if made_again {
+                    status(&again, DATA).await;
+                } else {
+                    status(&service, DATA).await;
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+            // Tokens of half a minute are renewed meanwhile, for themselves.
+            let most = if life == 30 { 16 + 200 } else { 16 };
+            assert!(endpoint.count() <= most, "{life}: {}", endpoint.count());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn places_with_a_number_in_them_that_refuse_all_tokens_cost_sixteen_requests_an_hour() {
+    let endpoint = Endpoint::default();
+    let tokens = builder().build(endpoint.clone());
+    let below = service_fn(async |request: Request<Body>| {
+        let bad = request.uri().path().contains("/orders/");
+        Ok::<_, Infallible>(said(!bad, &request).await)
+    });
+    let service = layer(&tokens).layer(below);
+    for call in 0..20 * HOUR {
+        let uri = match call % 10 {
+            3 => format!("{DATA}/orders/{call}"),
+            other => format!("{DATA}/{other}"),
+        };
+        let answered = status(&service, &uri).await;
+        assert_eq!(answered == StatusCode::OK, call % 10 != 3);
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert!(endpoint.count() <= 16, "{}", endpoint.count());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_call_is_answered_although_others_were_accepted_meanwhile() {
+    let endpoint = Endpoint::default();
+    let tokens = builder().build(endpoint.clone());
+    tokens.ready().await.unwrap();
+    let below = numbered(|number, request| said(number > 0, request));
+    let service = layer(&tokens).layer(below);
+    let start = Instant::now();
+    let both = (
+        service.clone().oneshot(get(DATA)),
+        service.clone().oneshot(get(DATA)),
+    );
+    let (one, other) = tokio::join!(both.0, both.1);
+    assert_eq!(one.unwrap().status(), 401);
+    assert_eq!(other.unwrap().status(), 200);
+    assert!(start.elapsed() < secs(1), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_refused_without_a_reason_waits_for_no_request_of_later() {
+    let endpoint = Endpoint::default();
+    let tokens = builder().build(endpoint.clone());
+    let below = service_fn(async |request: Request<Body>| {
+        let all = request.uri().path().ends_with("/a");
+        Ok::<_, Infallible>(if all { dead() } else { empty() })
+    });
+    let service = layer(&tokens).layer(below);
+    for _ in 0..2 {
+        status(&service, &format!("{DATA}/a")).await;
+    }
+    let start = Instant::now();
+    assert_eq!(status(&service, &format!("{DATA}/b")).await, 401);
+    assert!(start.elapsed() < secs(6), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_only_looks_for_a_token_has_one_again_after_an_expiry() {
+    let endpoint = Endpoint::always(Reply::token(300));
+    let tokens = timed().build(endpoint.clone());
+    tokens.ready().await.unwrap();
+    assert!(tokens.try_token().is_some());
+    sleep(secs(200)).await;
+    endpoint.set(Reply::down());
+    sleep(secs(120)).await;
+    assert!(tokens.try_token().is_none());
+    endpoint.set(Reply::token(300));
+    sleep(secs(60)).await;
+    // It is asked for by the look that finds none.
+    drop(tokens.try_token());
+    settle().await;
+    assert!(tokens.try_token().is_some());
+    // And it starts by itself.
+    let tokens = timed().build(endpoint.clone());
+    drop(tokens.try_token());
+    settle().await;
+    assert!(tokens.try_token().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_are_new_each_time_and_refused_are_left_alone_like_others() {
+    let endpoint = Endpoint::always(Reply::refusal());
+    let made = Arc::new(AtomicU64::new(0));
+    let provider = Provider::from_fn(move || {
+        let number = made.fetch_add(1, Ordering::SeqCst);
+        async move { Credentials::new("client", format!("secret-{number}")) }
+    });
+    let uri = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect").unwrap();
+    let tokens = TokenSource::builder(uri, provider).build(endpoint.clone());
+    let start = Instant::now();
+    while start.elapsed() < secs(HOUR) {
+        drop(tokens.ready().await);
+        sleep(secs(1)).await;
+    }
+    // Two a minute at the most, and those of the start.
+    assert!(endpoint.count() <= 122, "{}", endpoint.count());
+    assert!(tokens.health().last_error().unwrap().is_rejected());
+}
+
+/// Asks the handle how it is at each of its events.
+#[derive(Clone, Default)]
+struct Asks {
+    source: Arc<OnceLock<TokenSource>>,
+    heard: Arc<Mutex<Vec<String>>>,
+}
+
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Asks {
+    fn on_event(&self, _: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        if let Some(source) = self.source.get() {
+            let health = source.health().to_string();
+            self.heard.lock().unwrap().push(health);
+        }
+    }
+}
+
+#[test]
+fn whoever_hears_an_event_may_ask_for_the_health() {
+    use tracing_subscriber::layer::SubscriberExt as _;
+    let asks = Asks::default();
+    let heard = Arc::clone(&asks.heard);
+    // With one alone, an event that another thread meets first is told to nobody, for good.
+    let _other = tracing::Dispatch::new(tracing_subscriber::registry());
+    let (done, over) = std::sync::mpsc::channel();
+    // On a thread of its own, so that one that hangs is seen to.
+    std::thread::spawn(move || {
+        let source = Arc::clone(&asks.source);
+        let subscriber = tracing_subscriber::registry().with(asks);
+        tracing::subscriber::with_default(subscriber, || {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+            let tokens = builder().build(Endpoint::default());
+            assert!(source.set(tokens.clone()).is_ok());
+            runtime.block_on(tokens.ready()).unwrap();
+            done.send(()).unwrap();
+        });
+    });
+    over.recv_timeout(secs(30)).expect("nothing hangs");
+    assert!(heard.lock().unwrap()[0].contains("token 1 is fresh"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_speaks_of_a_refusal_no_longer_than_it_lasts() {
+    // By hand, and no answer is ever heard of.
+    let tokens = timed().build(Endpoint::default());
+    let token = tokens.token().await.unwrap();
+    sleep(secs(120)).await;
+    tokens.invalidate(&token);
+    sleep(secs(60)).await;
+    assert_eq!(tokens.health().refused_for(), None);
+    // One wrong answer, no successor to be had, and calls that succeed.
+    let endpoint = Endpoint::scripted([Reply::default()]);
+    endpoint.set(Reply::down());
+    let tokens = timed().build(endpoint);
+    let below = numbered(|number, request| said(number != 1, request));
+    let service = layer(&tokens).layer(below);
+    for expected in [200, 401] {
+        assert_eq!(status(&service, DATA).await, expected);
+    }
+    assert!(tokens.health().refused_for().is_some());
+    for _ in 0..10 {
+        assert_eq!(status(&service, DATA).await, 200);
+        sleep(secs(1)).await;
+    }
+    assert_eq!(tokens.health().refused_for(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_says_nothing_to_the_handle_of_another() {
+    let (prod, endpoint) = {
+        let endpoint = Endpoint::default();
+        (builder().build(endpoint.clone()), endpoint)
+    };
+    prod.ready().await.unwrap();
+    let reply = r#"{"access_token":"of-staging","token_type":"Bearer"}"#;
+    let staging = builder().build(Endpoint::always(Reply::body(200, reply)));
+    let token = staging.token().await.unwrap();
+    advance(secs(120)).await;
+    prod.invalidate(&token);
+    sleep(secs(10)).await;
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_client_may_take_long_to_be_ready_and_no_second_request_is_made() {
+    let endpoint = Endpoint::always(Reply::token(86_400).after(secs(9)));
+    let client = endpoint.clone();
+    // Ready after 50 s, as under a limiter.
+    let client = tower::util::MapFuture::new(client, |call| async move {
+        let call: <Endpoint as Service<Request<Body>>>::Future = call;
+        call.await
+    });
+    let slow = Slow {
+        inner: client,
+        timer: None,
+    };
+    let tokens = builder().readiness(secs(60)).build(slow);
+    timeout(secs(100), tokens.ready()).await.unwrap().unwrap();
+    assert_eq!(endpoint.count(), 1);
+}
+
+/// Takes 50 s to be ready.
+struct Slow<S> {
+    inner: S,
+    timer: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
+}
+
+impl<S: Clone> Clone for Slow<S> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            timer: None,
+        }
+    }
+}
+
+impl<S: Service<R>, R> Service<R> for Slow<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(
+        &mut self,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), S::Error>> {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(secs(50))));
+        std::task::ready!(timer.as_mut().poll(cx));
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: R) -> S::Future {
+        self.timer = None;
+        self.inner.call(request)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_was_kept_does_not_tell_an_error_of_long_ago() {
+    let endpoint = Endpoint::scripted([Reply::down()]);
+    let tokens = builder().build(endpoint);
+    let below = service_fn(async |request: Request<Body>| {
+        Ok::<_, Infallible>(Response::new(seen(&request)))
+    });
+    let mut service = layer(&tokens).layer(below);
+    service.ready().await.unwrap();
+    sleep(secs(HOUR)).await;
+    tokens.ready().await.unwrap();
+    let error = service.call(get(DATA)).await.unwrap_err();
+    let error = support::token_error(error);
+    assert!(
+        error.is_transient() && !error.to_string().contains("503"),
+        "{error}"
+    );
+    assert_eq!(
+        error.retry_after(),
+        Some(Duration::ZERO),
+        "it can be made now"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_token_once_more_is_no_successor() {
+    let endpoint = Endpoint::always(Reply::body(
+        200,
+        r#"{"access_token":"canary-token-1","token_type":"Bearer","expires_in":86400}"#,
+    ));
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&calls);
+    let below = service_fn(move |_: Request<Body>| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async { Ok::<_, Infallible>(dead()) }
+    });
+    let service = Again(layer(&builder().build(endpoint.clone())).layer(below));
+    status(&service, DATA).await;
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "it would be refused again");
+    let start = Instant::now();
+    while start.elapsed() < secs(HOUR - 1) {
+        status(&service, DATA).await;
+        sleep(secs(1)).await;
+    }
+    assert!(endpoint.count() <= 16, "{}", endpoint.count());
+}

@@ -1,0 +1,130 @@
+//! The surface: auto-traits, object safety, and what is asked of others.
+
+use crate::support;
+
+use std::{
+    cell::Cell,
+    convert::Infallible,
+    error::Error as _,
+    future::{Ready, ready},
+    io,
+    marker::PhantomPinned,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use http::{Request, Response};
+use support::{Body, DATA, Endpoint, echo, endpoint::Reply, get, layer, tokens};
+use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
+use tower_oidc_cc::{
+    Assertion, BearerAuth, BearerAuthLayer, Challenge, ConfigError, Credentials, Error, HeadAlone,
+    Judgement, Origin, Parameters, TokenEndpoint, TokenError, TokenSource, TokenSourceBuilder,
+    future::ResponseFuture,
+};
+
+#[test]
+fn auto_traits_are_as_promised() {
+    fn all<T: Send + Sync + Unpin + 'static>() {}
+    fn clone<T: Clone>() {}
+    fn error<T: std::error::Error + Send + Sync + 'static>() {}
+    all::<Assertion>();
+    all::<Challenge>();
+    all::<Credentials>();
+    all::<Judgement>();
+    all::<Origin>();
+    all::<Parameters>();
+    all::<ResponseFuture<Ready<()>>>();
+    all::<BearerAuth<()>>();
+    all::<TokenEndpoint>();
+    all::<BearerAuthLayer>();
+    all::<TokenSource>();
+    all::<TokenSourceBuilder>();
+    clone::<BearerAuth<()>>();
+    clone::<BearerAuthLayer>();
+    clone::<TokenSource>();
+    error::<ConfigError>();
+    // As an error that boxes whichever it is, and so fits everywhere.
+    fn boxes<T: Into<tower::BoxError>>() {}
+    boxes::<Error<io::Error>>();
+    boxes::<Error<tower::BoxError>>();
+    boxes::<Error<Infallible>>();
+    error::<TokenError>();
+    assert_eq!(size_of::<TokenError>(), size_of::<usize>());
+}
+
+/// Asks for nothing: not `Clone`, not `Sync`, not `Unpin`, not even `Send`.
+#[derive(Debug)]
+struct Bare(Rc<Cell<u32>>, PhantomPinned);
+
+impl Service<Request<Self>> for Bare {
+    type Response = Response<Self>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Self>) -> Self::Future {
+        self.0.set(self.0.get().wrapping_add(1));
+        ready(Ok(Response::new(request.into_body())))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_asked_of_the_service_below_nor_of_bodies() {
+    let count = Rc::new(Cell::new(0));
+    let bare = || Bare(Rc::clone(&count), PhantomPinned);
+    let service = layer(&tokens(&Endpoint::default())).layer(bare());
+    service
+        .oneshot(Request::get(DATA).body(bare()).unwrap())
+        .await
+        .unwrap();
+    assert_eq!(count.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stack_fits_a_boxed_sync_service() {
+    let service = layer(&tokens(&Endpoint::default())).layer(echo());
+    let boxed: BoxCloneSyncService<Request<Body>, Response<String>, Error<Infallible>> =
+        BoxCloneSyncService::new(service);
+    let task = tokio::spawn(boxed.oneshot(get(DATA)));
+    assert_eq!(
+        task.await.unwrap().unwrap().into_body(),
+        "Bearer canary-token-1"
+    );
+}
+
+#[test]
+fn errors_print_once_and_lead_to_their_cause() {
+    let inner = Error::Inner(io::Error::other("below"));
+    assert_eq!(inner.to_string(), "below");
+    let boxed = tower::BoxError::from(Error::Inner(io::Error::other("below")));
+    assert!(boxed.downcast_ref::<io::Error>().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_layer_fits_under_and_over_a_timeout() {
+    let below = tower::timeout::Timeout::new(echo(), std::time::Duration::from_secs(1));
+    let layer = layer(&tokens(&Endpoint::default()));
+    let service = layer.judge(HeadAlone).layer(below);
+    let above = tower::timeout::Timeout::new(service, std::time::Duration::from_secs(1));
+    let response = above.oneshot(get(DATA)).await.unwrap();
+    assert_eq!(response.into_body(), "Bearer canary-token-1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transport_error_is_the_source_and_its_root_is_in_the_text() {
+    let error = tokens(&Endpoint::always(Reply::broken()))
+        .ready()
+        .await
+        .unwrap_err();
+    let source = error.source().unwrap().downcast_ref::<io::Error>().unwrap();
+    assert_eq!(source.kind(), io::ErrorKind::ConnectionReset);
+    let text = error.to_string();
+    assert!(text.contains("connection reset by the server"), "{text}");
+    let place = "https://sso.example.com/auth/realms/ServiceConnect/protocol/openid-connect/token";
+    assert!(text.contains(place), "{text}");
+    assert_eq!(format!("{error:?}").lines().count(), 2);
+    assert_eq!(format!("{error:#?}").lines().count(), 2);
+}

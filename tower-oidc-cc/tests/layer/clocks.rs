@@ -1,0 +1,186 @@
+//! Expiry on two clocks, the earlier wins.
+
+use crate::support;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use support::{DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, secs, settle};
+use tokio::time::{Instant, advance, sleep};
+use tower::{Layer, ServiceExt};
+use tower_oidc_cc::TokenSource;
+
+/// A wall clock that goes with the steady one until it is set.
+#[derive(Clone)]
+struct Wall {
+    start: Instant,
+    offset: Arc<AtomicI64>,
+    reads: Arc<AtomicUsize>,
+}
+
+impl Wall {
+    fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            offset: Arc::default(),
+            reads: Arc::default(),
+        }
+    }
+
+    /// Moves this clock, and the steady one not: what a suspension does, or an administrator.
+    fn step(&self, secs: i64) {
+        self.offset.fetch_add(secs, Ordering::SeqCst);
+    }
+
+    fn now(&self) -> SystemTime {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        let now = SystemTime::UNIX_EPOCH + secs(2_000_000_000) + self.start.elapsed();
+        let offset = self.offset.load(Ordering::SeqCst);
+        if offset < 0 {
+            now - secs(offset.unsigned_abs())
+        } else {
+            now + secs(offset.unsigned_abs())
+        }
+    }
+
+    fn tokens(&self, endpoint: &Endpoint) -> TokenSource {
+        let wall = self.clone();
+        builder()
+            .wall_clock(move || wall.now())
+            .build(endpoint.clone())
+    }
+}
+
+const HOUR: i64 = 3_600;
+const DAY: i64 = 24 * HOUR;
+/// The driver looks at the clocks this often.
+const BEAT: Duration = Duration::from_secs(5);
+
+#[tokio::test(start_paused = true)]
+async fn after_a_suspension_of_eight_hours_a_call_refreshes_first() {
+    let wall = Wall::new();
+    let endpoint = Endpoint::always(Reply::token(4 * 3_600));
+    let service = layer(&wall.tokens(&endpoint)).layer(echo());
+    drop(service.clone().oneshot(get(DATA)).await.unwrap());
+    wall.step(8 * HOUR);
+    advance(BEAT).await;
+    settle().await;
+    let response = service.oneshot(get(DATA)).await.unwrap();
+    assert_eq!(response.into_body(), "Bearer canary-token-2");
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspension_into_the_renewal_window_renews_and_no_call_waits() {
+    let wall = Wall::new();
+    let endpoint = Endpoint::default();
+    let tokens = wall.tokens(&endpoint);
+    tokens.ready().await.unwrap();
+    wall.step(20 * HOUR);
+    let before = Instant::now();
+    tokens.ready().await.unwrap();
+    assert_eq!(before.elapsed(), Duration::ZERO);
+    sleep(BEAT + secs(1)).await;
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_set_by_a_day_costs_one_request_at_most_and_sends_nothing_expired() {
+    for step in [DAY, -DAY] {
+        let wall = Wall::new();
+        let endpoint = Endpoint::always(Reply::token(3_600));
+        let service = layer(&wall.tokens(&endpoint)).layer(echo());
+        let start = Instant::now();
+        drop(service.clone().oneshot(get(DATA)).await.unwrap());
+        wall.step(step);
+        while start.elapsed() < secs(2_500) {
+            sleep(BEAT).await;
+            drop(service.clone().oneshot(get(DATA)).await.unwrap());
+        }
+        let extra = usize::from(step > 0);
+        assert_eq!(endpoint.count(), 1 + extra, "{step}");
+        // Each token is followed by another before it ends on the steady clock.
+        sleep(secs(10_000)).await;
+        for pair in endpoint.posts().windows(2) {
+            assert!(pair[1].at - pair[0].at < secs(3_600));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_expires_on_the_steady_clock_while_the_wall_clock_is_behind() {
+    let wall = Wall::new();
+    let endpoint = Endpoint::scripted([Reply::token(100)]);
+    endpoint.set(Reply::hang());
+    let service = layer(&wall.tokens(&endpoint)).layer(echo());
+    drop(service.clone().oneshot(get(DATA)).await.unwrap());
+    wall.step(-DAY);
+    sleep(secs(101)).await;
+    assert!(service.oneshot(get(DATA)).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_forward_while_a_token_is_on_its_way_fails_that_flight_only() {
+    let wall = Wall::new();
+    let endpoint = Endpoint::scripted([Reply::token(60).after(secs(2))]);
+    let tokens = wall.tokens(&endpoint);
+    let stepped = wall.clone();
+    let flight = tokio::spawn({
+        let tokens = tokens.clone();
+        async move { tokens.ready().await }
+    });
+    settle().await;
+    stepped.step(DAY);
+    let error = flight.await.unwrap().unwrap_err();
+    assert!(error.is_transient());
+    sleep(error.retry_after().unwrap()).await;
+    tokens.ready().await.unwrap();
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_finds_a_fresh_token_looks_at_the_wall_clock_and_asks_nobody() {
+    let wall = Wall::new();
+    let service = layer(&wall.tokens(&Endpoint::default())).layer(echo());
+    drop(service.clone().oneshot(get(DATA)).await.unwrap());
+    let before = wall.reads.load(Ordering::SeqCst);
+    for _ in 0..1_000 {
+        drop(service.clone().oneshot(get(DATA)).await.unwrap());
+    }
+    // Once when it is ready, and once when it is called.
+    assert_eq!(wall.reads.load(Ordering::SeqCst) - before, 2_000);
+}
+
+#[test]
+fn both_clocks_are_read_in_one_place_alone() {
+    fn reads(source: &str) -> bool {
+        let mut code = source.lines().filter(|l| !l.trim_start().starts_with("//"));
+        code.any(|line| line.contains("Instant::now"))
+    }
+    fn readers(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                readers(&path, found);
+            } else if reads(&fs::read_to_string(&path).unwrap()) {
+                found.push(path);
+            }
+        }
+    }
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    readers(&src, &mut found);
+    // Tests stand in `x/tests.rs` and below `tests/`.
+    let found = found.iter().map(|path| path.strip_prefix(&src).unwrap());
+    let code: Vec<_> = found
+        .filter(|path| !path.to_str().unwrap().contains("tests"))
+        .collect();
+    assert_eq!(code, [Path::new("clock.rs")]);
+}

@@ -1,0 +1,306 @@
+//! The contract of `tower::Service`, above and below.
+
+use crate::support;
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, atomic::Ordering},
+    time::Duration,
+};
+
+use http::{Request, Response};
+use support::{
+    Body, DATA, Endpoint, echo,
+    endpoint::Reply,
+    get, layer, poll_once,
+    probe::{Broken, Probe},
+    secs, seen, settle, tokens,
+};
+use tokio::{task::JoinSet, time::advance};
+use tokio_test::{assert_pending, assert_ready_ok, task};
+use tower::{
+    Layer, Service, ServiceExt,
+    buffer::Buffer,
+    limit::{ConcurrencyLimit, GlobalConcurrencyLimitLayer},
+    load_shed::LoadShed,
+    service_fn,
+};
+use tower_oidc_cc::{BearerAuthLayer, Error, HeadAlone, Origin};
+
+#[tokio::test(start_paused = true)]
+async fn the_service_that_was_readied_is_the_one_called() {
+    let endpoint = Endpoint::default();
+    let probe = Probe::default();
+    let mut service = layer(&tokens(&endpoint)).layer(probe.clone());
+    for _ in 0..3 {
+        let response = service
+            .ready()
+            .await
+            .unwrap()
+            .call(get(DATA))
+            .await
+            .unwrap();
+        assert_eq!(response.into_body(), "Bearer canary-token-1");
+    }
+    // A clone of a ready service is not ready, and a clone of a clone works, too.
+    service.ready().await.unwrap();
+    drop(service.clone().clone().oneshot(get(DATA)).await.unwrap());
+    assert_eq!(probe.calls.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_is_idempotent_and_wakes() {
+    let endpoint = Endpoint::always(Reply::token(60).after(secs(1)));
+    let probe = Probe::default();
+    let mut service = layer(&tokens(&endpoint)).layer(probe.clone());
+    let mut ready = task::spawn(std::future::poll_fn(|cx| {
+        Service::<Request<Body>>::poll_ready(&mut service, cx)
+    }));
+    assert_pending!(ready.poll());
+    assert_pending!(ready.poll());
+    settle().await;
+    assert!(!ready.is_woken());
+    advance(secs(2)).await;
+    settle().await;
+    assert!(ready.is_woken(), "by the flight");
+    assert_pending!(ready.poll());
+    assert!(ready.is_woken(), "by the probe");
+    assert_ready_ok!(ready.poll());
+    assert_ready_ok!(ready.poll());
+    drop(ready);
+    assert_eq!(probe.readied.load(Ordering::SeqCst), 1);
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_inner_readiness_passes_through_typed() {
+    let endpoint = Endpoint::default();
+    for poll in [0, 1] {
+        let mut service = layer(&tokens(&endpoint)).layer(Probe::failing_at(poll));
+        let error = ServiceExt::<Request<Body>>::ready(&mut service)
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::Inner(Broken)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_fetch_comes_out_of_the_call_and_never_touches_the_service_below() {
+    let endpoint = Endpoint::always(Reply::refusal());
+    let probe = Probe::default();
+    let mut service = layer(&tokens(&endpoint)).layer(probe.clone());
+    for _ in 0..3 {
+        for _ in 0..3 {
+            service.ready().await.unwrap();
+        }
+        let error = service.call(get(DATA)).await.unwrap_err();
+        assert!(support::token_error(error).is_rejected());
+    }
+    assert_eq!(probe.readied.load(Ordering::SeqCst), 0);
+    assert_eq!(probe.calls.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_authorization_header_is_replaced_and_not_doubled() {
+    let service = layer(&tokens(&Endpoint::default())).layer(echo());
+    let mut request = get(DATA);
+    for old in ["Basic eA==", "Bearer old"] {
+        request
+            .headers_mut()
+            .append("authorization", old.parse().unwrap());
+    }
+    let response = service.oneshot(request).await.unwrap();
+    assert_eq!(response.into_body(), "Bearer canary-token-1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_to_other_origins_are_refused_before_they_are_sent() {
+    let tokens = tokens(&Endpoint::default());
+    let probe = Probe::default();
+    for uri in [
+        "https://api.example.com.evil/data",
+        "https://api.example.com@evil/data",
+        "http://api.example.com/data",
+        "https://api.example.com:8443/data",
+        "/data",
+    ] {
+        let service = layer(&tokens).layer(probe.clone());
+        let error = service.oneshot(get(uri)).await.unwrap_err();
+        assert!(support::token_error(error).is_foreign_origin(), "{uri}");
+    }
+    let nowhere = BearerAuthLayer::new(tokens.clone(), []).layer(probe.clone());
+    assert!(nowhere.oneshot(get(DATA)).await.is_err());
+    assert_eq!(probe.calls.load(Ordering::SeqCst), 0);
+
+    let base = "http://127.0.0.1:8080".parse().unwrap();
+    let local = BearerAuthLayer::new(tokens, [Origin::loopback(&base).unwrap()]).layer(probe);
+    local
+        .oneshot(get("http://127.0.0.1:8080/data"))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_works_over_a_buffer_and_under_one() {
+    let tokens = tokens(&Endpoint::default());
+    let over = layer(&tokens)
+        .judge(HeadAlone)
+        .layer(Buffer::new(Probe::default(), 4));
+    let under = Buffer::new(over.map_err(tower::BoxError::from), 4);
+    for _ in 0..3 {
+        let response = under.clone().oneshot(get(DATA)).await.unwrap();
+        assert_eq!(response.into_body(), "Bearer canary-token-1");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_works_over_a_concurrency_limit_of_one_and_over_load_shed() {
+    let tokens = tokens(&Endpoint::default());
+    let limited = layer(&tokens).layer(ConcurrencyLimit::new(Probe::default(), 1));
+    let mut calls = JoinSet::new();
+    for _ in 0..50 {
+        calls.spawn(limited.clone().oneshot(get(DATA)));
+    }
+    assert!(calls.join_all().await.iter().all(Result::is_ok));
+
+    let mut shed = layer(&tokens).judge(HeadAlone).layer(LoadShed::new(echo()));
+    for _ in 0..3 {
+        drop(shed.ready().await.unwrap().call(get(DATA)).await.unwrap());
+    }
+}
+
+/// A client that answers token requests and data requests, as one hyper client does.
+fn one_client(
+    endpoint: Endpoint,
+) -> impl Service<Request<Body>, Response = Response<Body>, Error = std::io::Error, Future: Send>
++ Clone
++ Send
++ 'static {
+    service_fn(move |request: Request<Body>| {
+        let endpoint = endpoint.clone();
+        async move {
+            if request.uri().host() == Some("sso.example.com") {
+                return endpoint.oneshot(request).await;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Ok(Response::new(Body::from(seen(&request))))
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_token_endpoint_behind_the_same_limit_of_one_is_no_deadlock() {
+    let endpoint = Endpoint::always(Reply::token(2).after(Duration::from_millis(50)));
+    let client = GlobalConcurrencyLimitLayer::new(1).layer(one_client(endpoint.clone()));
+    let uri = tower_oidc_cc::TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+    let credentials = tower_oidc_cc::Credentials::new("client", "secret").unwrap();
+    let tokens = tower_oidc_cc::TokenSource::builder(uri, credentials).build(client.clone());
+    let service = layer(&tokens).layer(client);
+    let mut calls = JoinSet::new();
+    for _ in 0..100 {
+        let service = service.clone();
+        calls.spawn(async move {
+            // A token that expired in the queue of the limit is a typed error: call again.
+            loop {
+                match service.clone().oneshot(get(DATA)).await {
+                    Err(Error::Token(error)) if error.is_transient() => {
+                        tokio::time::sleep(error.retry_after().unwrap()).await;
+                    }
+                    outcome => return outcome.unwrap(),
+                }
+            }
+        });
+    }
+    let done = tokio::time::timeout(secs(600), calls.join_all()).await;
+    assert_eq!(done.expect("no deadlock").len(), 100);
+    assert!(endpoint.count() > 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_permit_is_held_while_a_token_is_fetched() {
+    let endpoint = Endpoint::always(Reply::hang());
+    let limit = GlobalConcurrencyLimitLayer::new(1);
+    let service = layer(&tokens(&endpoint)).layer(limit.layer(echo()));
+    let mut waiting = Box::pin(service.clone().oneshot(get(DATA)));
+    assert!(poll_once(waiting.as_mut()).is_none());
+    settle().await;
+    assert_eq!(endpoint.count(), 1);
+    let other = limit.layer(service_fn(|()| async { Ok::<_, Infallible>(()) }));
+    let mut other = Box::pin(other.oneshot(()));
+    assert!(poll_once(other.as_mut()).is_some(), "the permit is free");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_queued_for_a_permit_never_goes_back_to_waiting_for_a_token() {
+    let endpoint = Endpoint::scripted([Reply::token(60)]);
+    endpoint.set(Reply::hang());
+    let limit = GlobalConcurrencyLimitLayer::new(1);
+    let mut holder = limit.layer(service_fn(|()| async { Ok::<_, Infallible>(()) }));
+    holder.ready().await.unwrap();
+    let service = layer(&tokens(&endpoint)).layer(limit.layer(echo()));
+    let mut queued = task::spawn(service.oneshot(get(DATA)));
+    assert_pending!(queued.poll());
+    settle().await;
+    assert_pending!(queued.poll());
+    // The token expires in the queue, and its successor will never come.
+    advance(secs(61)).await;
+    settle().await;
+    drop(holder);
+    assert!(queued.is_woken());
+    let error = tokio_test::assert_ready_err!(queued.poll());
+    assert_eq!(support::token_error(error).retry_after(), Some(secs(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_readied_service_says_counts_from_its_call() {
+    let endpoint = Endpoint::always(Reply::down().header("retry-after", "100"));
+    let mut service = layer(&tokens(&endpoint)).layer(echo());
+    service.ready().await.unwrap();
+    advance(secs(40)).await;
+    let error = support::token_error(service.call(get(DATA)).await.unwrap_err());
+    assert_eq!(error.retry_after(), Some(secs(60)), "{error}");
+    assert!(error.to_string().contains("failing for 40 s"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_redirect_followed_above_takes_no_token_to_another_origin() {
+    const ELSEWHERE: &str = "https://evil.example.com/data";
+    let seen_by = Arc::new(Mutex::new(Vec::new()));
+    let hops = Arc::clone(&seen_by);
+    let network = service_fn(move |request: Request<Body>| {
+        let uri = request.uri().to_string();
+        hops.lock().unwrap().push((uri.clone(), seen(&request)));
+        async move {
+            let response = Response::builder();
+            let response = match uri.as_str() {
+                DATA => response
+                    .status(302)
+                    .header("location", format!("{DATA}/moved")),
+                ELSEWHERE => response,
+                _ => response.status(302).header("location", ELSEWHERE),
+            };
+            Ok::<_, Infallible>(response.body(String::new()).unwrap())
+        }
+    });
+    let follow = async |service: BearerAuthLayer| {
+        let mut response = service.layer(network.clone()).oneshot(get(DATA)).await;
+        while let Ok(redirect) = &response
+            && let Some(location) = redirect.headers().get("location")
+        {
+            let next = get(location.to_str().unwrap());
+            response = service.layer(network.clone()).oneshot(next).await;
+        }
+        response
+    };
+    let layer = layer(&tokens(&Endpoint::default()));
+    let Err(Error::Token(error)) = follow(layer).await else {
+        panic!("it went elsewhere");
+    };
+    assert!(error.is_foreign_origin());
+    let token = || "Bearer canary-token-1".to_owned();
+    let home = [
+        (DATA.to_owned(), token()),
+        (format!("{DATA}/moved"), token()),
+    ];
+    assert_eq!(*seen_by.lock().unwrap(), home);
+}

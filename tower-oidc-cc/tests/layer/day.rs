@@ -1,0 +1,124 @@
+//! A day of random faults: the budget holds, and no call fails while there is a valid token.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use crate::support;
+
+use std::{convert::Infallible, num::NonZeroU32};
+
+use http::{Request, Response, StatusCode};
+use proptest::prelude::*;
+use support::{Body, DATA, Endpoint, HOUR, builder, dead, endpoint::Reply, get, layer, secs, seen};
+use tokio::time::{Instant, sleep};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_oidc_cc::RefreshPolicy;
+
+fn reply() -> impl Strategy<Value = Reply> {
+    prop_oneof![
+        6 => (60u64..20_000).prop_map(Reply::token),
+        1 => (1u64..30).prop_map(Reply::token),
+        1 => (60u64..9_000, 0u64..15).prop_map(|(life, late)| {
+            Reply::token(life).after(secs(late))
+        }),
+        1 => Just(Reply::token(0)),
+        2 => Just(Reply::down()),
+        1 => (0u64..1_000).prop_map(|secs| Reply::down().header("retry-after", secs.to_string())),
+        1 => Just(Reply::refusal()),
+        1 => Just(Reply::broken()),
+        1 => Just(Reply::hang()),
+        1 => Just(Reply::panic()),
+        1 => Just(Reply::body(200, "<html>")),
+        1 => Just(Reply::body(429, "")),
+    ]
+}
+
+fn policy() -> impl Strategy<Value = RefreshPolicy> {
+    prop_oneof![
+        Just(RefreshPolicy::Ahead),
+        Just(RefreshPolicy::OnExpiry),
+        (60u64..6 * HOUR).prop_map(|every| RefreshPolicy::Interval(secs(every))),
+    ]
+}
+
+/// A call each 20 seconds for a day, under `script`, and what has to hold.
+fn day(script: Vec<Reply>, policy: RefreshPolicy, per_hour: u32, dead_every: usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let endpoint = Endpoint::scripted(script);
+        let budget = NonZeroU32::new(per_hour).unwrap();
+        let tokens = builder()
+            .policy(policy)
+            .budget(budget)
+            .build(endpoint.clone());
+        let mut number = 0_usize;
+        let issued = endpoint.clone();
+        let service = layer(&tokens).layer(service_fn(move |request: Request<Body>| {
+            number += 1;
+            let token = seen(&request);
+            // By the endpoint's own account of when it was issued, and for how long: contract, "when
+            // the time since issue exceeds expires_in, the token is no longer valid".
+            let expires_at = issued.expiry(token.trim_start_matches("Bearer "));
+            let late = Instant::now().saturating_duration_since(expires_at);
+            assert!(late.is_zero(), "{token} has expired by {late:?}");
+            let refused = number.is_multiple_of(dead_every);
+            async move {
+                Ok::<_, Infallible>(if refused {
+                    dead()
+                } else {
+                    Response::new(token)
+                })
+            }
+        }));
+        let start = Instant::now();
+        while start.elapsed() < secs(24 * HOUR) {
+            // A token with a second to live may go between readiness and call.
+            let valid = tokens
+                .health()
+                .life_left()
+                .is_some_and(|left| left > secs(1));
+            let asked = Instant::now();
+            match service.clone().oneshot(get(DATA)).await {
+                Ok(response) if response.status() == StatusCode::OK => {
+                    assert!(response.body().starts_with("Bearer canary-token-"));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    assert!(!valid, "a call fails while there is a token: {error}");
+                    assert!(support::token_error(error).retry_after().is_some());
+                }
+            }
+            assert!(!valid || asked.elapsed().is_zero(), "a call waits");
+            sleep(secs(20)).await;
+        }
+        let posts: Vec<Instant> = endpoint.posts().iter().map(|post| post.at).collect();
+        for from in &posts {
+            let hour = posts
+                .iter()
+                .filter(|at| *at >= from && **at - *from < secs(HOUR));
+            assert!(hour.count() <= usize::try_from(per_hour).unwrap());
+        }
+        // No state is terminal: a healthy endpoint is found again, as soon as there is a request
+        // left in the budget.
+        endpoint.heal();
+        sleep(secs(HOUR + 1)).await;
+        tokens.ready().await.unwrap();
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_day_of_random_faults_keeps_the_budget_and_fails_no_call_with_a_token(
+        script in prop::collection::vec(reply(), 0..120),
+        policy in policy(),
+        per_hour in 1u32..60,
+        dead_every in prop_oneof![Just(usize::MAX), 2usize..400],
+    ) {
+        day(script, policy, per_hour, dead_every);
+    }
+}

@@ -1,0 +1,342 @@
+//! Tokens for whoever needs one: by hand, by path alone, by discovery, and by another's signature.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use crate::support;
+
+use std::{
+    convert::Infallible,
+    fs,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use http::{Request, Response};
+use support::{
+    Body, DATA, Endpoint, builder, echo, endpoint::Reply, get, origin, secs, settle, tokens,
+};
+use tokio::time::sleep;
+use tower::{Layer, ServiceExt, service_fn};
+use tower_oidc_cc::{BearerAuthLayer, Credentials, Provider, TokenEndpoint, TokenSource};
+
+#[tokio::test(start_paused = true)]
+async fn a_token_by_hand_is_renewed_and_never_expired() {
+    let endpoint = Endpoint::always(Reply::token(100));
+    let source = tokens(&endpoint);
+    assert!(source.try_token().is_none());
+    for turn in 0..500 {
+        let token = source.token().await.unwrap();
+        assert_eq!(token.header(), &format!("Bearer {}", token.secret()));
+        assert!(token.header().is_sensitive());
+        assert!(!format!("{token:?}").contains("canary"));
+        assert!(endpoint.age(token.secret()) < secs(100), "{turn}");
+        assert_eq!(source.try_token().unwrap().secret(), token.secret());
+        sleep(secs(1)).await;
+    }
+    assert!(endpoint.count() <= 8, "{}", endpoint.count());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_invalidated_by_hand_serves_until_its_successor_is_there() {
+    let endpoint = Endpoint::scripted([Reply::default()]);
+    endpoint.set(Reply::down());
+    let source = tokens(&endpoint);
+    let first = source.token().await.unwrap();
+    sleep(secs(90)).await;
+    source.invalidate(&first);
+    settle().await;
+    assert_eq!(endpoint.count(), 2, "it is asked for in the background");
+    assert_eq!(source.token().await.unwrap().secret(), first.secret());
+    endpoint.heal();
+    sleep(secs(31)).await;
+    let second = source.token().await.unwrap();
+    assert_ne!(second.secret(), first.secret());
+    // Late news of the first one take nothing from the second.
+    let before = endpoint.count();
+    source.invalidate(&first);
+    settle().await;
+    assert_eq!(endpoint.count(), before);
+    assert_eq!(source.token().await.unwrap().secret(), second.secret());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_constant_invalidation_costs_sixteen_requests() {
+    let endpoint = Endpoint::default();
+    let source = tokens(&endpoint);
+    for _ in 0..3_599 {
+        source.invalidate(&source.token().await.unwrap());
+        sleep(secs(1)).await;
+    }
+    assert!(endpoint.count() <= 16, "{}", endpoint.count());
+}
+
+fn with_host(uri: &str, host: &str) -> Request<Body> {
+    let mut request = get(uri);
+    let host = host.parse().unwrap();
+    request.headers_mut().insert("host", host);
+    request
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_alone_goes_where_the_layer_was_told_that_it_leads() {
+    let source = tokens(&Endpoint::default());
+    let call = |layer: BearerAuthLayer, request| layer.layer(echo()).oneshot(request);
+    let one = || BearerAuthLayer::for_origin(source.clone(), origin());
+    for request in [
+        get("/data"),
+        get(DATA),
+        with_host("/data", "api.example.com"),
+        with_host("/data", "API.example.com:443"),
+    ] {
+        let response = call(one(), request).await.unwrap();
+        assert_eq!(response.into_body(), "Bearer canary-token-1");
+    }
+    for request in [
+        get("https://evil.example.com/data"),
+        with_host("/data", "evil.example.com"),
+    ] {
+        let error = call(one(), request).await.unwrap_err();
+        assert!(support::token_error(error).is_foreign_origin());
+    }
+    let any = BearerAuthLayer::any_origin(source.clone());
+    let response = call(any, get("/data")).await.unwrap();
+    assert_eq!(response.into_body(), "Bearer canary-token-1");
+    // The one that was told nothing says what to do.
+    let listed = BearerAuthLayer::new(source.clone(), [origin()]);
+    let error = call(listed, get("/data")).await.unwrap_err().to_string();
+    assert!(error.contains("for_origin"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_header_that_names_another_gets_no_token() {
+    let source = tokens(&Endpoint::default());
+    for layer in [
+        BearerAuthLayer::new(source.clone(), [origin()]),
+        BearerAuthLayer::for_origin(source.clone(), origin()),
+        BearerAuthLayer::any_origin(source.clone()),
+    ] {
+        let same = layer
+            .layer(echo())
+            .oneshot(with_host(DATA, "api.example.com"));
+        assert_eq!(same.await.unwrap().into_body(), "Bearer canary-token-1");
+        for (uri, host) in [
+            (DATA, "API.example.com:443"),
+            ("https://api.example.com:443/data", "api.example.com"),
+        ] {
+            let same = layer.layer(echo()).oneshot(with_host(uri, host)).await;
+            assert_eq!(same.unwrap().into_body(), "Bearer canary-token-1", "{host}");
+        }
+        let other = || with_host(DATA, "evil.example.com");
+        let mut two = with_host(DATA, "api.example.com");
+        let second = "evil.example.com".parse().unwrap();
+        two.headers_mut().append("host", second);
+        for request in [other(), two, with_host(DATA, "api.example.com:80")] {
+            let error = layer.layer(echo()).oneshot(request).await.unwrap_err();
+            assert!(error.to_string().contains("Host"), "{error}");
+        }
+    }
+}
+
+/// A server whose document says this, and the addresses that were asked for.
+async fn discovered(
+    endpoint: TokenEndpoint,
+    document: &'static str,
+) -> (Result<String, String>, Vec<String>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&asked);
+    let token = Endpoint::always(Reply::token(100));
+    let client = service_fn(move |request: Request<Body>| {
+        let line = format!("{} {}", request.method(), request.uri());
+        list.lock().unwrap().push(line);
+        let token = token.clone();
+        async move {
+            if request.method() == http::Method::GET {
+                return Ok(Response::new(Body::from(document)));
+            }
+            token.oneshot(request).await
+        }
+    });
+    let source = TokenSource::builder(endpoint, Credentials::new("id", "secret").unwrap());
+    let source = source.build(client);
+    let token = source.token().await;
+    sleep(secs(90)).await;
+    let asked = asked.lock().unwrap().clone();
+    (
+        token
+            .map(|token| token.secret().to_owned())
+            .map_err(|error| error.to_string()),
+        asked,
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_issuer_is_asked_once_for_its_token_endpoint() {
+    let document = r#"{"issuer":"https://sso.example.com/realms/r","token_endpoint":"https://sso.example.com/t?x=1"}"#;
+    for address in [
+        "https://sso.example.com/realms/r",
+        "https://sso.example.com/realms/r/",
+        "https://sso.example.com/realms/r/.well-known/openid-configuration",
+    ] {
+        let (token, asked) = discovered(TokenEndpoint::discover(address).unwrap(), document).await;
+        assert_eq!(token.unwrap(), "canary-token-1");
+        let get = "GET https://sso.example.com/realms/r/.well-known/openid-configuration";
+        let post = "POST https://sso.example.com/t?x=1";
+        assert_eq!(asked, [get, post, post], "{address}");
+    }
+    assert!(TokenEndpoint::discover("http://sso.example.com").is_err());
+    assert!(TokenEndpoint::discover("https://sso.example.com?x").is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_has_moved_is_looked_up_again() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&asked);
+    let token = Endpoint::always(Reply::token(100));
+    let client = service_fn(move |request: Request<Body>| {
+        let mut asked = list.lock().unwrap();
+        asked.push(request.uri().path().to_owned());
+        let moved = asked.len() > 2;
+        let token = token.clone();
+        async move {
+            let at = if moved { "/b" } else { "/a" };
+            if request.method() == http::Method::GET {
+                let document = format!(
+                    r#"{{"issuer":"https://sso.example.com","token_endpoint":"https://sso.example.com{at}"}}"#
+                );
+                return Ok(Response::new(Body::from(document)));
+            }
+            if request.uri().path() == at {
+                return token.oneshot(request).await;
+            }
+            let mut gone = Response::new(Body::default());
+            *gone.status_mut() = http::StatusCode::NOT_FOUND;
+            Ok(gone)
+        }
+    });
+    let endpoint = TokenEndpoint::discover("https://sso.example.com").unwrap();
+    let source = TokenSource::builder(endpoint, Credentials::new("id", "secret").unwrap());
+    let source = source.build(client);
+    source.ready().await.unwrap();
+    sleep(secs(300)).await;
+    source.ready().await.unwrap();
+    let well_known = "/.well-known/openid-configuration";
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked[..5], [well_known, "/a", "/a", well_known, "/b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_document_is_left_alone_for_as_long_as_its_server_says() {
+    for status in [503, 429, 302] {
+        let busy = Reply::body(status, "").header("retry-after", "77");
+        let endpoint = TokenEndpoint::discover("https://sso.example.com").unwrap();
+        let source = TokenSource::builder(endpoint, Credentials::new("id", "secret").unwrap());
+        let source = source.build(Endpoint::always(busy));
+        let error = source.ready().await.unwrap_err();
+        assert!(error.retry_after() >= Some(secs(77)), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_document_that_is_not_the_issuers_sends_no_secret() {
+    for (document, reason) in [
+        (
+            r#"{"issuer":"https://evil.example.com","token_endpoint":"https://sso.example.com/t"}"#,
+            "another issuer",
+        ),
+        (
+            r#"{"issuer":"https://sso.example.com","token_endpoint":"http://sso.example.com/t"}"#,
+            "no https",
+        ),
+        (
+            r#"{"issuer":"https://sso.example.com"}"#,
+            "no token_endpoint",
+        ),
+        ("<html>", "no token_endpoint"),
+        (
+            r#"{"issuer":"https://sso.example.com","token_endpoint":"http://localhost/t"}"#,
+            "no https",
+        ),
+    ] {
+        let endpoint = TokenEndpoint::discover("https://sso.example.com").unwrap();
+        let (token, asked) = discovered(endpoint, document).await;
+        let error = token.unwrap_err();
+        assert!(
+            error.contains(reason) && error.contains("well-known"),
+            "{error}"
+        );
+        assert!(
+            asked.iter().all(|line| line.starts_with("GET")),
+            "{asked:?}"
+        );
+    }
+}
+
+#[cfg(unix)]
+fn mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[cfg(not(unix))]
+fn mode(_: &Path, _: u32) {}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn the_group_reads_a_secret_where_that_is_chosen() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("by-group");
+    fs::write(&path, "secret").unwrap();
+    for (bits, reads) in [(0o440, true), (0o640, true), (0o460, false), (0o444, false)] {
+        mode(&path, bits);
+        let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+        let provider = Provider::file("id", &path).readable_by_group();
+        let source = TokenSource::builder(uri, provider).build(Endpoint::default());
+        assert_eq!(source.ready().await.is_ok(), reads, "{bits:o}");
+    }
+    fs::remove_file(path).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_panics_is_called_that() {
+    let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+    let panics = true;
+    let provider = Provider::from_fn(move || async move {
+        assert!(!panics, "the vault has a bug");
+        Credentials::new("id", "secret")
+    });
+    let source = TokenSource::builder(uri, provider).build(Endpoint::default());
+    let error = source.ready().await.unwrap_err();
+    assert!(error.is_missing_credentials());
+    assert!(
+        error.to_string().contains("the provider panicked"),
+        "{error}"
+    );
+    let client = Endpoint::always(Reply::panic());
+    let error = builder().build(client).ready().await.unwrap_err();
+    assert!(
+        error.to_string().contains("HTTP client panicked"),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_says_for_how_long_it_has_been() {
+    let source = tokens(&Endpoint::always(Reply::down()));
+    let first = source.ready().await.unwrap_err();
+    assert!(!first.to_string().contains("failing for"), "{first}");
+    sleep(secs(300)).await;
+    let later = source.ready().await.unwrap_err().to_string();
+    assert!(later.contains("failing for 300 s"), "{later}");
+    assert!(later.contains("503"), "{later}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_asked_of_a_body_but_that_it_is_one() {
+    // A client whose token requests are its own kind of request.
+    let client = service_fn(async |_: Request<Body>| {
+        let reply = r#"{"access_token":"abc","token_type":"Bearer","expires_in":60}"#;
+        Ok::<_, Infallible>(Response::new(Body::from(reply)))
+    });
+    let source = builder().build(client);
+    assert_eq!(source.token().await.unwrap().secret(), "abc");
+}

@@ -1,0 +1,227 @@
+//! One token for programs that start often, in one file.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use crate::support;
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use support::{Endpoint, builder, endpoint::Reply, settle, warnings::Warnings};
+use tokio::task::JoinSet;
+use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource, store::File};
+
+/// A directory that goes with the test.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        drop(fs::remove_dir_all(&path));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn token(&self) -> PathBuf {
+        self.0.join("token.json")
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn process(dir: &Dir, endpoint: &Endpoint) -> TokenSource {
+    builder()
+        .store(File::new(dir.token()))
+        .build(endpoint.clone())
+}
+
+async fn token(source: &TokenSource) -> String {
+    let token = source.token().await.unwrap();
+    // What is told to the store comes after the answer.
+    source.idle().await;
+    token.secret().to_owned()
+}
+
+#[tokio::test]
+async fn ten_starts_at_once_make_one_request() {
+    let (dir, endpoint) = (Dir::new("ten"), Endpoint::default());
+    let mut starts = JoinSet::new();
+    for _ in 0..10 {
+        let source = process(&dir, &endpoint);
+        starts.spawn(async move { token(&source).await });
+    }
+    for token in starts.join_all().await {
+        assert_eq!(token, "canary-token-1");
+    }
+    assert_eq!(endpoint.count(), 1);
+    // And so does the next.
+    assert_eq!(token(&process(&dir, &endpoint)).await, "canary-token-1");
+    let mode = fs::metadata(dir.token()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(
+        fs::read_dir(&dir.0).unwrap().count(),
+        2,
+        "the token and its lock"
+    );
+}
+
+#[tokio::test]
+async fn a_corrupt_or_foreign_file_leads_to_a_new_token() {
+    let (dir, endpoint) = (Dir::new("corrupt"), Endpoint::default());
+    for content in [
+        "",
+        "garbage",
+        r#"{"key":"x","token":"t","issued":0,"life":1}"#,
+    ] {
+        fs::write(dir.token(), content).unwrap();
+        let before = endpoint.count();
+        token(&process(&dir, &endpoint)).await;
+        assert_eq!(endpoint.count(), before + 1, "{content}");
+    }
+    let uri = TokenEndpoint::keycloak("https://sso.example.com", "other").unwrap();
+    let other = TokenSource::builder(uri, Credentials::new("other", "s").unwrap());
+    let other = other.store(File::new(dir.token())).build(endpoint.clone());
+    assert_eq!(token(&other).await, "canary-token-4");
+}
+
+#[tokio::test]
+async fn a_place_that_cannot_be_written_to_serves_as_none() {
+    let endpoint = Endpoint::default();
+    for path in ["/no/such/folder/token.json", "/proc/token.json"] {
+        let source = builder().store(File::new(path)).build(endpoint.clone());
+        token(&source).await;
+        token(&source).await;
+    }
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test]
+async fn a_failed_request_leaves_the_lease_to_others_at_once() {
+    let (dir, endpoint) = (Dir::new("failed"), Endpoint::scripted([Reply::down()]));
+    let failing = process(&dir, &endpoint);
+    assert!(failing.ready().await.is_err());
+    failing.idle().await;
+    settle().await;
+    let start = tokio::time::Instant::now();
+    assert_eq!(token(&process(&dir, &endpoint)).await, "canary-token-2");
+    assert!(
+        start.elapsed().as_secs() < 5,
+        "nobody waits for a lease to end"
+    );
+}
+
+#[tokio::test]
+async fn a_token_that_others_could_have_put_there_is_not_believed() {
+    let (dir, endpoint) = (Dir::new("planted"), Endpoint::default());
+    token(&process(&dir, &endpoint)).await;
+    fs::set_permissions(dir.token(), fs::Permissions::from_mode(0o622)).unwrap();
+    token(&process(&dir, &endpoint)).await;
+    assert_eq!(endpoint.count(), 2);
+    let mode = fs::metadata(dir.token()).unwrap().permissions().mode();
+    assert_eq!(
+        mode & 0o777,
+        0o600,
+        "and is replaced by one for its owner alone"
+    );
+    token(&process(&dir, &endpoint)).await;
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test]
+async fn a_token_of_another_user_or_for_other_eyes_is_not_believed() {
+    let (dir, endpoint) = (Dir::new("foreign"), Endpoint::default());
+    token(&process(&dir, &endpoint)).await;
+    // One that this program may read, and is its own, has these bits; a program of root reads all.
+    fs::set_permissions(dir.token(), fs::Permissions::from_mode(0o644)).unwrap();
+    token(&process(&dir, &endpoint)).await;
+    assert_eq!(endpoint.count(), 2);
+    if std::os::unix::fs::chown(dir.token(), Some(65_534), None).is_ok() {
+        token(&process(&dir, &endpoint)).await;
+        assert_eq!(endpoint.count(), 3);
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_ends_at_once_has_saved_its_token() {
+    let (dir, endpoint) = (Dir::new("quick"), Endpoint::default());
+    let source = process(&dir, &endpoint);
+    source.ready().await.unwrap();
+    assert!(dir.token().exists());
+}
+
+#[test]
+fn a_task_that_ends_with_its_runtime_leaves_its_lease_to_others() {
+    let (dir, endpoint) = (Dir::new("ended"), Endpoint::always(Reply::hang()));
+    let source = process(&dir, &endpoint);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let lock = || {
+        let file = fs::File::open(dir.0.join("token.json.lock")).unwrap();
+        file.try_lock().is_ok()
+    };
+    runtime.block_on(async {
+        let asks = source.clone();
+        drop(tokio::spawn(async move { asks.ready().await }));
+        while endpoint.count() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!lock(), "it is held while the request is under way");
+    });
+    drop(runtime);
+    assert!(lock());
+    drop(source);
+}
+
+#[tokio::test]
+async fn what_a_killed_program_left_beside_the_file_is_tidied_up() {
+    let (dir, endpoint) = (Dir::new("killed"), Endpoint::default());
+    let left = dir.0.join("token.json.new");
+    fs::write(&left, "half a tok").unwrap();
+    token(&process(&dir, &endpoint)).await;
+    assert!(!left.exists());
+    let names = fs::read_dir(&dir.0).unwrap();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["token.json", "token.json.lock"]);
+}
+
+#[tokio::test]
+async fn a_life_beyond_all_measure_keeps_no_lock() {
+    let (dir, endpoint) = (Dir::new("measure"), Endpoint::default());
+    endpoint.set(Reply::body(
+        200,
+        r#"{"access_token":"t","token_type":"Bearer","expires_in":9223372036854775807}"#,
+    ));
+    let first = process(&dir, &endpoint);
+    token(&first).await;
+    token(&process(&dir, &endpoint)).await;
+    assert_eq!(endpoint.count(), 1, "it was saved");
+}
+
+#[tokio::test]
+async fn a_file_of_no_use_is_told_of_once() {
+    let warnings = Warnings::default();
+    let _guard = warnings.heard();
+    let (dir, endpoint) = (Dir::new("warned"), Endpoint::default());
+    fs::create_dir(dir.token()).unwrap();
+    let source = process(&dir, &endpoint);
+    for _ in 0..3 {
+        let token = source.token().await.unwrap();
+        source.idle().await;
+        source.invalidate(&token);
+        source.ready().await.unwrap();
+        settle().await;
+        source.idle().await;
+    }
+    assert_eq!(warnings.of("of no use"), 1);
+}

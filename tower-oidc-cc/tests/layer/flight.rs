@@ -1,0 +1,349 @@
+//! One token request for everyone, and what becomes of it when callers and runtimes go away.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use crate::support;
+
+use std::pin::pin;
+
+use support::{
+    DATA, Endpoint, SECRET, echo, endpoint::Reply, get, layer, poll_once, probe::Probe, secs,
+    settle, tokens,
+};
+use tokio::{runtime, task::JoinSet, time::Instant};
+use tower::{Layer, Service, ServiceExt};
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_cold_calls_make_one_request() {
+    let endpoint = Endpoint::always(Reply::token(86_400).after(secs(1)));
+    let service = layer(&tokens(&endpoint)).layer(echo());
+    let mut calls = JoinSet::new();
+    for _ in 0..1_000 {
+        calls.spawn(service.clone().oneshot(get(DATA)));
+    }
+    for response in calls.join_all().await {
+        assert_eq!(response.unwrap().into_body(), "Bearer canary-token-1");
+    }
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn callers_on_many_threads_make_one_request() {
+    for _ in 0..20 {
+        let endpoint = Endpoint::default();
+        let service = layer(&tokens(&endpoint)).layer(echo());
+        let mut calls = JoinSet::new();
+        for _ in 0..200 {
+            calls.spawn(service.clone().oneshot(get(DATA)));
+        }
+        for response in calls.join_all().await {
+            assert_eq!(response.unwrap().into_body(), "Bearer canary-token-1");
+        }
+        assert_eq!(endpoint.count(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_request_is_the_grant_of_the_standard_and_nothing_else() {
+    let endpoint = Endpoint::default();
+    tokens(&endpoint).ready().await.unwrap();
+    let post = &endpoint.posts()[0];
+    assert_eq!(post.method, "POST");
+    assert_eq!(
+        post.uri,
+        "https://sso.example.com/auth/realms/ServiceConnect/protocol/openid-connect/token"
+    );
+    assert_eq!(post.content_type, "application/x-www-form-urlencoded");
+    assert_eq!(post.accept, "application/json");
+    assert_eq!(
+        post.body,
+        format!("grant_type=client_credentials&client_id=client&client_secret={SECRET}")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_waiter_of_a_failed_flight_gets_its_error() {
+    let endpoint = Endpoint::always(Reply::refusal().after(secs(1)));
+    let service = layer(&tokens(&endpoint)).layer(echo());
+    let mut calls = JoinSet::new();
+    for _ in 0..100 {
+        calls.spawn(service.clone().oneshot(get(DATA)));
+    }
+    for response in calls.join_all().await {
+        let error = support::token_error(response.unwrap_err());
+        assert_eq!(error.oauth_error(), Some("unauthorized_client"));
+        assert!(error.retry_after().unwrap() >= secs(60));
+    }
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_starter_does_not_cancel_the_flight() {
+    let endpoint = Endpoint::always(Reply::token(60).after(secs(2)));
+    let service = layer(&tokens(&endpoint)).layer(echo());
+    let starter = tokio::spawn(service.clone().oneshot(get(DATA)));
+    settle().await;
+    let waiter = tokio::spawn(service.clone().oneshot(get(DATA)));
+    settle().await;
+    starter.abort();
+    assert!(starter.await.unwrap_err().is_cancelled());
+    let response = waiter.await.unwrap().unwrap();
+    assert_eq!(response.into_body(), "Bearer canary-token-1");
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flight_that_nobody_waits_for_still_serves_the_next_call() {
+    let endpoint = Endpoint::always(Reply::token(60).after(secs(2)));
+    let tokens = tokens(&endpoint);
+    let start = Instant::now();
+    {
+        let mut ready = pin!(tokens.ready());
+        assert!(poll_once(ready.as_mut()).is_none());
+    }
+    tokio::time::sleep(secs(3)).await;
+    tokens.ready().await.unwrap();
+    assert_eq!(start.elapsed(), secs(3));
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_dropped_at_any_poll_leaves_the_rest_working() {
+    for polls in 0..12 {
+        let endpoint = Endpoint::always(Reply::token(60).after(secs(2)));
+        let service = layer(&tokens(&endpoint)).layer(Probe::default());
+        {
+            let mut call = Box::pin(service.clone().oneshot(get(DATA)));
+            for _ in 0..polls {
+                if poll_once(call.as_mut()).is_some() {
+                    break;
+                }
+                tokio::time::sleep(secs(1)).await;
+            }
+        }
+        let response = service.oneshot(get(DATA)).await.unwrap();
+        assert_eq!(response.into_body(), "Bearer canary-token-1", "{polls}");
+        assert_eq!(endpoint.count(), 1, "{polls}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_driver_ends_with_the_last_handle() {
+    let metrics = runtime::Handle::current().metrics();
+    let before = metrics.num_alive_tasks();
+    for reply in [Reply::token(86_400), Reply::down()] {
+        let endpoint = Endpoint::always(reply);
+        let tokens = tokens(&endpoint);
+        let service = layer(&tokens).layer(echo());
+        drop(tokens.ready().await);
+        assert_eq!(metrics.num_alive_tasks(), before + 1);
+        drop(tokens);
+        settle().await;
+        assert_eq!(
+            metrics.num_alive_tasks(),
+            before + 1,
+            "the service is a handle, too"
+        );
+        drop(service);
+        settle().await;
+        assert_eq!(metrics.num_alive_tasks(), before);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_panics_fails_the_flight_and_not_the_handle() {
+    let endpoint = Endpoint::scripted([Reply::panic()]);
+    let tokens = tokens(&endpoint);
+    let error = tokens.ready().await.unwrap_err();
+    assert!(error.is_transient());
+    tokio::time::sleep(error.retry_after().unwrap()).await;
+    tokens.ready().await.unwrap();
+    assert_eq!(endpoint.count(), 2);
+}
+
+fn paused() -> runtime::Runtime {
+    runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn a_handle_is_built_outside_a_runtime_and_says_so_when_used_there() {
+    let endpoint = Endpoint::default();
+    let tokens = tokens(&endpoint);
+    let service = layer(&tokens).layer(echo());
+    let mut call = Box::pin(service.oneshot(get(DATA)));
+    let error = poll_once(call.as_mut()).unwrap().unwrap_err();
+    assert!(error.to_string().contains("runtime"));
+    drop(call);
+    paused().block_on(tokens.ready()).unwrap();
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[test]
+fn a_token_outlives_the_runtime_that_fetched_it() {
+    let endpoint = Endpoint::default();
+    let tokens = tokens(&endpoint);
+    let service = layer(&tokens).layer(echo());
+    paused().block_on(tokens.ready()).unwrap();
+    for _ in 0..3 {
+        let response = paused()
+            .block_on(service.clone().oneshot(get(DATA)))
+            .unwrap();
+        assert_eq!(response.into_body(), "Bearer canary-token-1");
+    }
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[test]
+fn a_token_that_nobody_attends_to_still_expires() {
+    let endpoint = Endpoint::always(Reply::token(60));
+    let tokens = tokens(&endpoint);
+    let service = layer(&tokens).layer(echo());
+    paused().block_on(tokens.ready()).unwrap();
+    let response = paused()
+        .block_on(async {
+            tokio::time::advance(secs(61)).await;
+            service.oneshot(get(DATA)).await
+        })
+        .unwrap();
+    assert_eq!(response.into_body(), "Bearer canary-token-2");
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[test]
+fn whoever_only_looks_for_a_token_has_it_renewed_again() {
+    // By a runtime that is gone, and by a client that panics while the token is valid.
+    let endpoint = Endpoint::scripted([Reply::token(100), Reply::panic()]);
+    endpoint.set(Reply::token(100));
+    let tokens = tokens(&endpoint);
+    paused().block_on(tokens.ready()).unwrap();
+    paused().block_on(async {
+        for second in 0..250 {
+            assert!(tokens.try_token().is_some(), "{second}");
+            tokio::time::sleep(secs(1)).await;
+        }
+    });
+    assert!(endpoint.count() >= 4, "{}", endpoint.count());
+}
+
+#[test]
+fn a_waiter_whose_flight_went_down_with_its_runtime_starts_another() {
+    let endpoint = Endpoint::scripted([Reply::hang()]);
+    let tokens = tokens(&endpoint);
+    let service = layer(&tokens).layer(echo());
+    let mut call = Box::pin(service.oneshot(get(DATA)));
+    let first = paused();
+    first.block_on(async {
+        assert!(poll_once(call.as_mut()).is_none());
+        settle().await;
+    });
+    assert_eq!(endpoint.count(), 1);
+    drop(first);
+    let response = paused().block_on(call).unwrap();
+    assert_eq!(response.into_body(), "Bearer canary-token-2");
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_long_ago_is_not_given_to_a_call_of_now() {
+    let endpoint = Endpoint::scripted([Reply::down().after(secs(2))]);
+    let mut service = layer(&tokens(&endpoint)).layer(echo());
+    let waited = tokio::time::timeout(secs(1), service.ready()).await;
+    assert!(waited.is_err(), "the request takes longer");
+    // It fails, and nobody looks at the kept service for longer than the endpoint is left alone.
+    tokio::time::sleep(secs(3_600)).await;
+    let response = service.ready().await.unwrap().call(get(DATA)).await;
+    assert_eq!(response.unwrap().into_body(), "Bearer canary-token-2");
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[test]
+fn a_wait_goes_on_when_the_runtime_that_it_began_on_is_gone() {
+    let endpoint = Endpoint::scripted([Reply::token(60).after(secs(1))]);
+    let tokens = tokens(&endpoint);
+    let driving = paused();
+    driving.block_on(async {
+        assert!(poll_once(pin!(tokens.ready())).is_none());
+        settle().await;
+    });
+    let service = layer(&tokens).layer(echo());
+    let mut call = Box::pin(service.oneshot(get(DATA)));
+    for _ in 0..2 {
+        let passing = paused();
+        passing.block_on(async { assert!(poll_once(call.as_mut()).is_none()) });
+    }
+    let response = driving.block_on(call).unwrap();
+    assert_eq!(response.into_body(), "Bearer canary-token-1");
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_handles_built_and_dropped_leave_no_task() {
+    let metrics = runtime::Handle::current().metrics();
+    let before = metrics.num_alive_tasks();
+    let endpoint = Endpoint::default();
+    for _ in 0..10_000 {
+        let tokens = tokens(&endpoint);
+        // Half of them in the middle of their flight.
+        if endpoint.count().is_multiple_of(2) {
+            tokens.ready().await.unwrap();
+        } else {
+            assert!(poll_once(pin!(tokens.ready())).is_none());
+            tokio::task::yield_now().await;
+        }
+    }
+    settle().await;
+    assert_eq!(metrics.num_alive_tasks(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_order_of_errors_is_the_end_of_a_handle() {
+    let faults = || {
+        [
+            Reply::down(),
+            Reply::refusal(),
+            Reply::broken(),
+            Reply::hang(),
+            Reply::panic(),
+            Reply::token(0),
+            Reply::body(302, ""),
+            Reply::body(200, "<html>"),
+        ]
+    };
+    for (first, second) in faults()
+        .into_iter()
+        .flat_map(|first| faults().map(|second| (first.clone(), second)))
+    {
+        let endpoint = Endpoint::scripted([first, second]);
+        let tokens = tokens(&endpoint);
+        for _ in 0..2 {
+            let error = tokens.ready().await.unwrap_err();
+            let wait = error.retry_after().unwrap_or_default();
+            assert!(wait <= secs(120), "{error}");
+            tokio::time::sleep(wait).await;
+        }
+        tokens.ready().await.unwrap();
+        assert_eq!(endpoint.count(), 3);
+    }
+}
+
+#[test]
+fn a_wait_for_a_runtime_that_nobody_drives_ends_with_an_error() {
+    let endpoint = Endpoint::scripted([Reply::hang()]);
+    let tokens = tokens(&endpoint);
+    let still = paused();
+    still.block_on(async {
+        assert!(poll_once(pin!(tokens.ready())).is_none());
+        settle().await;
+    });
+    let error = paused().block_on(async {
+        let start = Instant::now();
+        let error = tokens.ready().await.unwrap_err();
+        assert!(start.elapsed() <= secs(90), "{:?}", start.elapsed());
+        error
+    });
+    assert!(error.is_transient() && error.to_string().contains("runtime"));
+}

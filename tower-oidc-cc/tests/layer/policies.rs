@@ -1,0 +1,109 @@
+//! Renewal policies, and what a day of each costs.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use crate::support;
+
+use std::time::Duration;
+
+use support::{DATA, Endpoint, HOUR, builder, echo, endpoint::Reply, get, layer, secs, timed};
+use tokio::time::{Instant, sleep};
+use tower::{Layer, ServiceExt};
+use tower_oidc_cc::{RefreshPolicy, TokenSource};
+
+fn with(policy: RefreshPolicy, endpoint: &Endpoint) -> TokenSource {
+    builder().policy(policy).build(endpoint.clone())
+}
+
+/// A call each ten seconds for a day and a bit, so that the expiry of the first token is seen, too;
+/// returns the moments of the token requests.
+async fn day(policy: RefreshPolicy) -> Vec<Instant> {
+    let endpoint = Endpoint::default();
+    let service = layer(&with(policy, &endpoint)).layer(echo());
+    let start = Instant::now();
+    while start.elapsed() <= secs(24 * HOUR + 60) {
+        drop(service.clone().oneshot(get(DATA)).await.unwrap());
+        sleep(secs(10)).await;
+    }
+    endpoint.posts().iter().map(|post| post.at).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_ahead_costs_two_requests() {
+    assert_eq!(day(RefreshPolicy::Ahead).await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_at_four_hours_costs_seven_requests_at_most() {
+    let posts = day(RefreshPolicy::Interval(secs(4 * HOUR))).await;
+    assert_eq!(posts.len(), 7);
+    for pair in posts.windows(2) {
+        let apart = pair[1] - pair[0];
+        assert!(secs(4 * HOUR * 9 / 10) <= apart && apart <= secs(4 * HOUR + 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_at_six_hours_costs_five_requests_at_most() {
+    assert_eq!(day(RefreshPolicy::Interval(secs(6 * HOUR))).await.len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_on_expiry_costs_two_requests() {
+    let posts = day(RefreshPolicy::OnExpiry).await;
+    assert_eq!(posts.len(), 2);
+    assert!(posts[1] - posts[0] >= secs(24 * HOUR));
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_expiry_nothing_is_fetched_for_nobody() {
+    let endpoint = Endpoint::default();
+    let tokens = with(RefreshPolicy::OnExpiry, &endpoint);
+    tokens.ready().await.unwrap();
+    sleep(secs(72 * HOUR)).await;
+    assert_eq!(endpoint.count(), 1);
+    tokens.ready().await.unwrap();
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schedule_longer_than_the_token_lives_lets_no_call_wait() {
+    let endpoint = Endpoint::always(Reply::token(600).after(secs(5)));
+    let tokens = with(RefreshPolicy::Interval(secs(4 * HOUR)), &endpoint);
+    tokens.ready().await.unwrap();
+    let start = Instant::now();
+    while start.elapsed() < secs(HOUR) {
+        let before = Instant::now();
+        tokens.ready().await.unwrap();
+        assert_eq!(before.elapsed(), Duration::ZERO);
+        sleep(secs(1)).await;
+    }
+    let count = endpoint.count();
+    assert!((7..=10).contains(&count), "{count}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_draws_the_moment_of_its_renewal_once() {
+    for life in [20, 1_000, 86_400] {
+        let endpoint = Endpoint::always(Reply::token(life));
+        let start = Instant::now();
+        // The machine's own wall clock goes on meanwhile.
+        let tokens = timed().build(endpoint.clone());
+        tokens.ready().await.unwrap();
+        let renewal = tokens.health().next_attempt();
+        // However often it is looked at, by callers and by the driver's own beat.
+        for tenth in 1..7_u32 {
+            sleep(secs(life) / 10).await;
+            tokens.ready().await.unwrap();
+            let left = tokens.health().next_attempt();
+            assert!((left + secs(life) / 10 * tenth).abs_diff(renewal) < Duration::from_millis(7));
+        }
+        assert_eq!(endpoint.count(), 1);
+        sleep(secs(life) / 5).await;
+        let renewed = endpoint.posts()[1].at - start;
+        assert!(
+            renewed.abs_diff(renewal) < Duration::from_millis(7),
+            "{renewed:?} {renewal:?}"
+        );
+    }
+}

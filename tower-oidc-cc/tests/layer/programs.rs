@@ -1,0 +1,224 @@
+//! Programs of other kinds, over sockets to the simulated service: what the service saw decides.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use http_body_util::{Empty, Full};
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioExecutor, TokioIo},
+};
+use tds_sim::{Config, Server};
+use tokio::net::TcpStream;
+use tonic::{Status, metadata::MetadataValue, service::interceptor::InterceptedService};
+use tower::{Layer, Service, ServiceExt};
+use tower_oidc_cc::{BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource};
+
+type Http = Client<hyper_util::client::legacy::connect::HttpConnector, Full<Bytes>>;
+
+fn http() -> Http {
+    Client::builder(TokioExecutor::new()).build_http()
+}
+
+async fn started() -> (Server, TokenSource) {
+    let server = Server::start(Config::default()).await.unwrap();
+    let endpoint = TokenEndpoint::keycloak(server.auth_url(), "ServiceConnect").unwrap();
+    let credentials = Credentials::new(server.client_id(), server.client_secret()).unwrap();
+    (
+        server,
+        TokenSource::builder(endpoint, credentials).build(http()),
+    )
+}
+
+fn data(server: &Server) -> Uri {
+    format!("{}/v1/live/bus", server.base_url())
+        .parse()
+        .unwrap()
+}
+
+/// One token request, and one call that the service took the token of.
+fn served(server: &Server) {
+    let seen = server.ledger().summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 1));
+}
+
+#[tokio::test]
+async fn reqwest_sends_a_token_by_hand() {
+    let (server, source) = started().await;
+    let token = source.token().await.unwrap();
+    let client = reqwest::Client::new();
+    let call = client
+        .get(data(&server).to_string())
+        .header("authorization", token.header());
+    assert_eq!(call.send().await.unwrap().status(), 200);
+    served(&server);
+}
+
+#[tokio::test]
+async fn an_interceptor_of_tonic_sends_the_token_of_the_moment() {
+    let (server, source) = started().await;
+    // Once, before the first call: an interceptor cannot wait.
+    source.ready().await.unwrap();
+    let interceptor = move |mut request: tonic::Request<()>| {
+        let token = source.try_token();
+        let token = token.ok_or_else(|| Status::unavailable("there is no token"))?;
+        let value = MetadataValue::try_from(token.header().as_bytes());
+        let value = value.map_err(|error| Status::internal(error.to_string()))?;
+        request.metadata_mut().insert("authorization", value);
+        Ok::<_, Status>(request)
+    };
+    let service = InterceptedService::new(http(), interceptor);
+    let request = Request::get(data(&server)).body(Full::default()).unwrap();
+    assert_eq!(service.oneshot(request).await.unwrap().status(), 200);
+    served(&server);
+}
+
+/// A connection of hyper's own, whose requests carry a path alone; so do those of tonic's clients.
+async fn connection(
+    server: &Server,
+) -> impl Service<Request<Empty<Bytes>>, Response = Response<hyper::body::Incoming>, Error = hyper::Error>
+{
+    let authority = data(server).authority().unwrap().to_string();
+    let stream = TcpStream::connect(&authority).await.unwrap();
+    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
+    let (sender, connection) = handshake.await.unwrap();
+    drop(tokio::spawn(connection.with_upgrades()));
+    Sender(sender)
+}
+
+struct Sender(hyper::client::conn::http1::SendRequest<Empty<Bytes>>);
+
+impl Service<Request<Empty<Bytes>>> for Sender {
+    type Response = Response<hyper::body::Incoming>;
+    type Error = hyper::Error;
+    type Future =
+        std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, hyper::Error>> + Send>>;
+
+    fn poll_ready(
+        &mut self,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), hyper::Error>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Empty<Bytes>>) -> Self::Future {
+        Box::pin(self.0.send_request(request))
+    }
+}
+
+fn origin(server: &Server) -> Origin {
+    Origin::loopback(&data(server)).unwrap()
+}
+
+#[tokio::test]
+async fn a_plain_connection_of_hyper_takes_the_layer_with_its_origin() {
+    let (server, source) = started().await;
+    let layer = BearerAuthLayer::for_origin(source, origin(&server));
+    let uri = data(&server);
+    let request = Request::get(uri.path())
+        .header("host", uri.authority().unwrap().as_str())
+        .body(Empty::new())
+        .unwrap();
+    let service = layer.layer(connection(&server).await);
+    assert_eq!(service.oneshot(request).await.unwrap().status(), 200);
+    served(&server);
+}
+
+#[tokio::test]
+async fn the_handshake_of_a_web_socket_carries_the_token() {
+    let (server, source) = started().await;
+    let token = source.token().await.unwrap();
+    let uri = data(&server);
+    // What any library of them sends; the simulated service speaks none, and answers the GET.
+    let request = Request::get(uri.path())
+        .header("host", uri.authority().unwrap().as_str())
+        .header("connection", "Upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+        .header("authorization", token.header())
+        .body(Empty::new())
+        .unwrap();
+    let answer = connection(&server).await.oneshot(request).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    served(&server);
+}
+
+#[tokio::test]
+async fn the_layer_stands_under_tonics_own_clients() {
+    // Generated clients want a service like this one, and send it paths alone.
+    fn fits<S>(_: &S)
+    where
+        S: tonic::client::GrpcService<tonic::body::Body> + Clone,
+    {
+    }
+    let (server, source) = started().await;
+    let layer = BearerAuthLayer::for_origin(source, origin(&server));
+    let channel = tonic::transport::Endpoint::from_shared(server.base_url().to_owned());
+    let service = layer.layer(channel.unwrap().connect_lazy());
+    fits(&service);
+    let request = Request::get(data(&server).path()).body(tonic::body::Body::empty());
+    let answer = service.oneshot(request.unwrap()).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.version(), http::Version::HTTP_2);
+    served(&server);
+}
+
+/// An error of a program's own, around another.
+#[derive(Debug)]
+struct Outer(Box<dyn std::error::Error + Send + Sync>);
+
+impl std::fmt::Display for Outer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no timetable")
+    }
+}
+
+impl std::error::Error for Outer {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+/// The whole chain on one line, as `anyhow` prints it by `{:#}`.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let links = std::iter::successors(Some(error), |link| link.source());
+    let links: Vec<_> = links.map(ToString::to_string).collect();
+    links.join(": ")
+}
+
+#[tokio::test]
+async fn an_error_names_the_place_and_the_root_wherever_it_is_printed() {
+    // What a resolver says of a name that nobody has.
+    let resolver = tower::service_fn(async |_: hyper_util::client::legacy::connect::dns::Name| {
+        let error = "failed to lookup address information: Name or service not known";
+        Err::<std::vec::IntoIter<std::net::SocketAddr>, _>(std::io::Error::other(error))
+    });
+    let mut connector =
+        hyper_util::client::legacy::connect::HttpConnector::new_with_resolver(resolver);
+    connector.enforce_http(false);
+    let client = Client::builder(TokioExecutor::new()).build::<_, Full<Bytes>>(connector);
+    let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect").unwrap();
+    let credentials = Credentials::new("id", "canary-secret").unwrap();
+    let source = TokenSource::builder(endpoint, credentials).build(client);
+    let error = source.token().await.unwrap_err();
+    let place = "(https://auth.example.org/auth/realms/ServiceConnect/protocol/openid-connect/token): dns: no such host auth.example.org";
+    assert!(error.to_string().contains(place), "{error}");
+    assert!(format!("{error:#}").contains(place), "{error:#}");
+    assert_eq!(format!("{error:?}").lines().count(), 2, "{error:?}");
+    let service = BearerAuthLayer::any_origin(source).layer(http());
+    let request = Request::get("https://api.example.org").body(Full::default());
+    let error = service.oneshot(request.unwrap()).await.unwrap_err();
+    // As the layers above wrap it: boxed, in a program's own error.
+    let outer = Outer(error.into());
+    assert_eq!(outer.to_string(), "no timetable");
+    let printed = chain(&outer);
+    assert!(printed.contains(place), "{printed}");
+    assert!(!printed.contains("canary"), "{printed}");
+    let debug = format!("{outer:?}");
+    assert!(
+        debug.contains("dns: no such host auth.example.org"),
+        "{debug}"
+    );
+}

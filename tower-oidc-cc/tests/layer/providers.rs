@@ -1,0 +1,324 @@
+//! Credentials that come from outside, and keys that are handed over.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use crate::support;
+
+use std::{
+    error::Error as _,
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use support::{DATA, Endpoint, echo, endpoint::Reply, get, layer, poll_once, secs};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, advance, sleep},
+};
+use tower::{Layer, ServiceExt};
+use tower_oidc_cc::{Credentials, Provider, TokenEndpoint, TokenSource};
+
+fn tokens(provider: impl Into<Provider>, endpoint: &Endpoint) -> TokenSource {
+    let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+    TokenSource::builder(uri, provider).build(endpoint.clone())
+}
+
+fn key(secret: &str) -> Credentials {
+    Credentials::new("client", secret).unwrap()
+}
+
+/// The secrets that the endpoint was sent, in order.
+fn secrets(endpoint: &Endpoint) -> Vec<String> {
+    let secret = |body: &str| body.rsplit_once("client_secret=").unwrap().1.to_owned();
+    endpoint
+        .posts()
+        .iter()
+        .map(|post| secret(&post.body))
+        .collect()
+}
+
+/// A provider whose secret can be changed, as a vault is.
+fn vault(secret: &Arc<Mutex<String>>) -> Provider {
+    let secret = Arc::clone(secret);
+    Provider::from_fn(move || {
+        let secret = secret.lock().unwrap().clone();
+        async move { Credentials::new("client", secret) }
+    })
+}
+
+/// A directory that goes with the test.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        drop(fs::remove_dir_all(&path));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn secret(&self) -> PathBuf {
+        self.0.join("secret")
+    }
+
+    /// Writes a new file and renames it over the old one.
+    fn swap(&self, secret: &str) {
+        let new = self.0.join("new");
+        fs::write(&new, secret).unwrap();
+        set_mode(&new, 0o600);
+        fs::rename(new, self.secret()).unwrap();
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+#[cfg(unix)]
+fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[cfg(not(unix))]
+fn set_mode(_: &Path, _: u32) {}
+
+#[tokio::test(start_paused = true)]
+async fn the_provider_is_asked_before_each_request() {
+    let secret = Arc::new(Mutex::new("one".to_owned()));
+    let endpoint = Endpoint::always(Reply::token(100));
+    let tokens = tokens(vault(&secret), &endpoint);
+    tokens.ready().await.unwrap();
+    *secret.lock().unwrap() = "two".into();
+    sleep(secs(90)).await;
+    assert_eq!(secrets(&endpoint), ["one", "two"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_handles_read_one_file_at_once() {
+    let (dir, endpoint) = (Dir::new("handles"), Endpoint::default());
+    dir.swap("s3cr3t");
+    for _ in 0..20 {
+        let provider = Provider::file("client", dir.secret());
+        let mut ready = JoinSet::new();
+        for _ in 0..16 {
+            let tokens = tokens(provider.clone(), &endpoint);
+            ready.spawn(async move { tokens.ready().await });
+        }
+        for outcome in ready.join_all().await {
+            outcome.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rotation_is_seen_within_two_minutes_while_the_old_token_serves() {
+    let dir = Dir::new("rotation");
+    dir.swap("old");
+    let endpoint = Endpoint::scripted([Reply::token(1_000), Reply::refusal()]);
+    let tokens = tokens(Provider::file("client", dir.secret()), &endpoint);
+    tokens.ready().await.unwrap();
+    // The renewal is refused: the server has a new secret by now.
+    while endpoint.count() < 2 {
+        sleep(secs(1)).await;
+        tokens.ready().await.unwrap();
+    }
+    dir.swap("new");
+    sleep(secs(120)).await;
+    assert_eq!(secrets(&endpoint), ["old", "old", "new"]);
+    tokens.ready().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_secret_is_not_asked_for_again() {
+    let endpoint = Endpoint::always(Reply::refusal());
+    let tokens = tokens(key("wrong"), &endpoint);
+    assert!(tokens.ready().await.is_err());
+    for _ in 0..59 {
+        advance(secs(1)).await;
+        assert!(tokens.ready().await.is_err());
+    }
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_torn_file_leaves_the_last_good_secret_and_none_at_the_start_heals() {
+    let dir = Dir::new("torn");
+    let endpoint = Endpoint::always(Reply::token(100));
+    let tokens = tokens(Provider::file("client", dir.secret()), &endpoint);
+    let error = tokens.ready().await.unwrap_err();
+    assert!(error.is_missing_credentials() && error.source().is_some());
+    assert_eq!(endpoint.count(), 0);
+    dir.swap("good");
+    sleep(secs(31)).await;
+    tokens.ready().await.unwrap();
+    for torn in ["", "two words", "\u{0}"] {
+        dir.swap(torn);
+        sleep(secs(80)).await;
+    }
+    fs::remove_file(dir.secret()).unwrap();
+    sleep(secs(80)).await;
+    let secrets = secrets(&endpoint);
+    assert!(
+        secrets.len() >= 5 && secrets.iter().all(|s| s == "good"),
+        "{secrets:?}"
+    );
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn a_file_that_others_may_read_is_refused_with_that_reason() {
+    let dir = Dir::new("mode");
+    for mode in [0o640, 0o604, 0o620, 0o777] {
+        dir.swap("secret");
+        set_mode(&dir.secret(), mode);
+        let endpoint = Endpoint::default();
+        let tokens = tokens(Provider::file("client", dir.secret()), &endpoint);
+        let error = tokens.ready().await.unwrap_err();
+        let reason = error.source().expect("a reason").to_string();
+        assert!(reason.contains("chmod 600"), "{reason}");
+        assert_eq!(endpoint.count(), 0);
+        set_mode(&dir.secret(), 0o600);
+        sleep(secs(31)).await;
+        tokens.ready().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_environment_is_read_at_each_request() {
+    // Tests may not set variables, so this reads two that cargo has set.
+    let endpoint = Endpoint::default();
+    let provider = Provider::env("CARGO_PKG_NAME", "CARGO_PKG_VERSION");
+    tokens(provider, &endpoint).ready().await.unwrap();
+    assert!(
+        endpoint.posts()[0]
+            .body
+            .contains("client_id=tower-oidc-cc&")
+    );
+    let unset = Provider::env("CARGO_PKG_NAME", "NO_SUCH_VARIABLE");
+    let error = tokens(unset, &endpoint).ready().await.unwrap_err();
+    let reason = error.source().unwrap().to_string();
+    assert!(reason.contains("NO_SUCH_VARIABLE is not set"), "{reason}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_hangs_is_given_up_and_expiry_goes_on() {
+    let hang = Arc::new(AtomicUsize::new(0));
+    let provider = {
+        let hang = Arc::clone(&hang);
+        Provider::from_fn(move || {
+            let hangs = hang.load(Ordering::SeqCst) > 0;
+            async move {
+                if hangs {
+                    std::future::pending::<()>().await;
+                }
+                Credentials::new("client", "secret")
+            }
+        })
+    };
+    let endpoint = Endpoint::always(Reply::token(20));
+    let tokens = tokens(provider, &endpoint);
+    tokens.ready().await.unwrap();
+    hang.store(1, Ordering::SeqCst);
+    sleep(secs(21)).await;
+    let error = tokens.ready().await.unwrap_err();
+    assert!(error.is_missing_credentials());
+    hang.store(0, Ordering::SeqCst);
+    sleep(secs(21)).await;
+    tokens.ready().await.unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn a_pipe_is_refused_and_leaves_the_last_good_secret() {
+    let dir = Dir::new("pipe");
+    dir.swap("good");
+    let endpoint = Endpoint::always(Reply::token(100));
+    let provider = Provider::file("client", dir.secret());
+    let kept = tokens(provider.clone(), &endpoint);
+    kept.ready().await.unwrap();
+    fs::remove_file(dir.secret()).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(dir.secret())
+        .status();
+    assert!(made.unwrap().success());
+    set_mode(&dir.secret(), 0o600);
+    sleep(secs(101)).await;
+    kept.ready().await.unwrap();
+    assert_eq!(secrets(&endpoint), ["good"; 2]);
+    let first = tokens(Provider::file("client", dir.secret()), &endpoint);
+    let error = first.ready().await.unwrap_err().to_string();
+    assert!(error.contains("no regular file"), "{error}");
+}
+
+/// A provider that hangs from the time on at which it is told to, and a handle over it whose tokens
+/// live twenty seconds.
+fn hanging(endpoint: &Endpoint) -> (TokenSource, Arc<AtomicBool>) {
+    let hangs = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&hangs);
+    let provider = Provider::from_fn(move || {
+        let hangs = told.load(Ordering::SeqCst);
+        async move {
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            Credentials::new("client", "secret")
+        }
+    });
+    endpoint.set(Reply::token(20));
+    (tokens(provider, endpoint), hangs)
+}
+
+/// Calls from now on until the token of the first request has expired, and a second longer: it is
+/// sent to the end of its life, and not a moment longer.
+async fn calls_past_the_first_expiry(tokens: &TokenSource, endpoint: &Endpoint) {
+    let service = layer(tokens).layer(echo());
+    let expiry = endpoint.expiry("canary-token-1");
+    // Between the ticks: at the moment itself the driver and the call are both right.
+    sleep(Duration::from_millis(50)).await;
+    while Instant::now() < expiry + secs(1) {
+        let mut call = Box::pin(service.clone().oneshot(get(DATA)));
+        let answer = poll_once(call.as_mut());
+        let sent = answer.is_some_and(|response| response.is_ok());
+        assert_eq!(
+            sent,
+            Instant::now() < expiry,
+            "{:?}",
+            expiry - Instant::now()
+        );
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_expires_in_time_while_a_provider_is_asked_for_a_key() {
+    let endpoint = Endpoint::default();
+    let (tokens, hangs) = hanging(&endpoint);
+    tokens.ready().await.unwrap();
+    hangs.store(true, Ordering::SeqCst);
+    // The renewal, from 14 to 16 s on, asks for a key, and is given none up to its timeout.
+    calls_past_the_first_expiry(&tokens, &endpoint).await;
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pasted_white_space_is_cut_off_or_refused_with_that_reason() {
+    let dir = Dir::new("blank");
+    dir.swap("\u{feff}  secret\r\n");
+    let endpoint = Endpoint::default();
+    let file = || Provider::file(" client ", dir.secret());
+    tokens(file(), &endpoint).ready().await.unwrap();
+    assert_eq!(secrets(&endpoint), ["secret"]);
+    dir.swap("sec ret");
+    let error = tokens(file(), &endpoint).ready().await.unwrap_err();
+    let reason = error.source().unwrap().to_string();
+    assert!(reason.contains("white space"), "{reason}");
+}

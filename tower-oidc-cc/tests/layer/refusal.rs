@@ -1,0 +1,144 @@
+//! Token requests that fail: what callers see, and how long the endpoint is left alone.
+
+use crate::support;
+
+use support::{Endpoint, endpoint::Reply, layer, secs, tokens};
+use tokio::time::{Instant, advance, sleep};
+use tower::{Layer, ServiceExt};
+
+#[tokio::test(start_paused = true)]
+async fn calls_during_the_backoff_get_the_last_error_at_once() {
+    let endpoint = Endpoint::always(Reply::down().header("retry-after", "20"));
+    let tokens = tokens(&endpoint);
+    let first = tokens.ready().await.unwrap_err();
+    assert_eq!(first.retry_after(), Some(secs(20)));
+    assert!(first.is_transient());
+    let start = Instant::now();
+    for left in (1..20).rev() {
+        advance(secs(1)).await;
+        let error = tokens.ready().await.unwrap_err();
+        assert_eq!(error.retry_after(), Some(secs(left)));
+    }
+    assert_eq!(start.elapsed(), secs(19), "nobody waited");
+    assert_eq!(endpoint.count(), 1);
+    advance(secs(1)).await;
+    assert!(tokens.ready().await.is_err());
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_beyond_reason_is_cut() {
+    let endpoint = Endpoint::always(Reply::down().header("retry-after", "86400"));
+    let error = tokens(&endpoint).ready().await.unwrap_err();
+    assert_eq!(error.retry_after(), Some(secs(300)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_of_an_hour_under_load_costs_few_requests_and_ends_within_one_backoff() {
+    let endpoint = Endpoint::always(Reply::down());
+    let tokens = tokens(&endpoint);
+    for _ in 0..36_000 {
+        drop(tokens.ready().await);
+        advance(std::time::Duration::from_millis(100)).await;
+    }
+    // Full jitter under a cap of 30 s waits 15 s in the mean: 240, and some for the start.
+    let count = endpoint.count();
+    assert!((150..=400).contains(&count), "{count}");
+    endpoint.set(Reply::token(60));
+    advance(secs(30)).await;
+    tokens.ready().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_credentials_are_not_tried_again_for_a_minute() {
+    let endpoint = Endpoint::always(Reply::refusal());
+    let tokens = tokens(&endpoint);
+    let start = Instant::now();
+    while start.elapsed() < secs(59) {
+        let error = tokens.ready().await.unwrap_err();
+        assert!(error.is_rejected() && !error.is_transient());
+        advance(secs(1)).await;
+    }
+    assert_eq!(endpoint.count(), 1);
+    endpoint.set(Reply::token(60));
+    advance(secs(61)).await;
+    tokens.ready().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn broken_replies_fail_the_flight_with_their_class() {
+    let padded = |size| {
+        let mut reply = br#"{"access_token":"t","token_type":"bearer"}"#.to_vec();
+        reply.resize(size, b' ');
+        Reply::body(200, reply)
+    };
+    tokens(&Endpoint::always(padded(64 * 1024)))
+        .ready()
+        .await
+        .unwrap();
+    for (reply, transient) in [
+        (Reply::body(200, "<html>"), true),
+        (Reply::body(200, ""), true),
+        (Reply::body(200, r#"{"access_token":"#), true),
+        (padded(64 * 1024 + 1), true),
+        (Reply::broken(), true),
+        (Reply::token(0), true),
+        (Reply::token(5).after(secs(6)), true),
+        (
+            Reply::body(200, r#"{"access_token":"t","token_type":"DPoP"}"#),
+            false,
+        ),
+        (
+            Reply::body(200, r#"{"access_token":"","token_type":"Bearer"}"#),
+            false,
+        ),
+        (
+            Reply::body(200, r#"{"access_token":"a b","token_type":"Bearer"}"#),
+            false,
+        ),
+        (
+            Reply::body(200, r#"{"access_token":"a\r\nx: y","token_type":"Bearer"}"#),
+            false,
+        ),
+        (
+            Reply::body(200, r#"{"access_token":"é","token_type":"Bearer"}"#),
+            false,
+        ),
+    ] {
+        let endpoint = Endpoint::always(reply);
+        let error = tokens(&endpoint).ready().await.unwrap_err();
+        assert_eq!(error.is_transient(), transient, "{error}");
+        assert_eq!(endpoint.count(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_redirect_is_followed() {
+    for status in [301, 302, 303, 307, 308] {
+        let reply = Reply::body(status, "").header("location", "https://evil.example.com/token");
+        let endpoint = Endpoint::always(reply);
+        let error = tokens(&endpoint).ready().await.unwrap_err();
+        assert!(error.to_string().contains("redirect"), "{error}");
+        sleep(secs(10)).await;
+        assert_eq!(endpoint.count(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_buffer_around_the_layer_survives_a_hundred_failures() {
+    let endpoint = Endpoint::always(Reply::down());
+    let service = layer(&tokens(&endpoint)).layer(support::echo());
+    let buffer = tower::buffer::Buffer::new(service, 8);
+    for _ in 0..100 {
+        let error = buffer
+            .clone()
+            .oneshot(support::get(support::DATA))
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("token endpoint"), "{error}");
+        advance(secs(30)).await;
+    }
+    endpoint.set(Reply::token(60));
+    advance(secs(30)).await;
+    buffer.oneshot(support::get(support::DATA)).await.unwrap();
+}

@@ -1,0 +1,332 @@
+//! A token's life: renewed ahead, expired in time, and safe from every fault of the endpoint.
+
+use crate::support;
+
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioExecutor, TokioIo},
+};
+use support::{
+    Body, DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, poll_once, secs, settle,
+    tokens,
+};
+use tokio::time::{Instant, Sleep, advance, sleep};
+use tower::{Layer, Service, ServiceExt};
+use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource};
+
+#[tokio::test(start_paused = true)]
+async fn renewal_comes_ahead_of_expiry_and_no_call_waits() {
+    let endpoint = Endpoint::always(Reply::token(1_000).after(secs(5)));
+    let mut service = layer(&tokens(&endpoint)).layer(echo());
+    service.ready().await.unwrap();
+    let start = Instant::now();
+    let mut last = String::new();
+    while start.elapsed() < secs(2_000) {
+        // Each call is done within one poll: nothing waits while there is a valid token.
+        let mut call = Box::pin(service.clone().oneshot(get(DATA)));
+        last = poll_once(call.as_mut())
+            .expect("no call waits")
+            .unwrap()
+            .into_body();
+        sleep(secs(1)).await;
+    }
+    assert!(
+        ["Bearer canary-token-3", "Bearer canary-token-4"].contains(&&*last),
+        "{last}"
+    );
+    let posts = endpoint.posts();
+    let lived = posts[1].at - posts[0].at;
+    assert!(
+        secs(700) <= lived && lived <= secs(800) + secs(1),
+        "{lived:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_costs_two_requests() {
+    let endpoint = Endpoint::default();
+    let tokens = tokens(&endpoint);
+    tokens.ready().await.unwrap();
+    sleep(secs(86_400)).await;
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_life_that_the_reply_does_not_tell_is_five_minutes() {
+    let untold = r#"{"access_token":"canary-token-0","token_type":"Bearer"}"#;
+    let endpoint = Endpoint::always(Reply::body(200, untold));
+    let tokens = builder().build(endpoint.clone());
+    tokens.ready().await.unwrap();
+    sleep(secs(208)).await;
+    assert_eq!(endpoint.count(), 1);
+    sleep(secs(34)).await;
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn short_tokens_are_used_for_most_of_their_life() {
+    let endpoint = Endpoint::always(Reply::token(5));
+    let tokens = tokens(&endpoint);
+    tokens.ready().await.unwrap();
+    sleep(secs(100)).await;
+    let count = endpoint.count();
+    assert!((25..=29).contains(&count), "{count}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_endpoint_and_a_short_life_make_no_loop() {
+    let endpoint = Endpoint::always(Reply::token(5).after(secs(4)));
+    let tokens = tokens(&endpoint);
+    tokens.ready().await.unwrap();
+    sleep(secs(90)).await;
+    let count = endpoint.count();
+    assert!((10..=21).contains(&count), "{count}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_of_the_endpoint_change_nothing_while_the_token_is_valid() {
+    for fault in [
+        Reply::down(),
+        Reply::refusal(),
+        Reply::broken(),
+        Reply::hang(),
+        Reply::panic(),
+        Reply::body(200, "<html>"),
+    ] {
+        let endpoint = Endpoint::scripted([Reply::token(1_000)]);
+        endpoint.set(fault);
+        let service = layer(&tokens(&endpoint)).layer(echo());
+        drop(service.clone().oneshot(get(DATA)).await.unwrap());
+        let start = Instant::now();
+        while start.elapsed() < secs(998) {
+            let mut call = Box::pin(service.clone().oneshot(get(DATA)));
+            let response = poll_once(call.as_mut()).expect("no call waits").unwrap();
+            assert_eq!(response.into_body(), "Bearer canary-token-1");
+            sleep(secs(1)).await;
+        }
+        assert!(endpoint.count() > 1, "the driver tried");
+        assert!(endpoint.count() < 60, "and not often: {}", endpoint.count());
+        sleep(secs(5)).await;
+        let error = service.clone().oneshot(get(DATA)).await.unwrap_err();
+        drop(support::token_error(error));
+        // No state is terminal.
+        endpoint.set(Reply::token(1_000));
+        sleep(secs(121)).await;
+        let response = service.oneshot(get(DATA)).await.unwrap();
+        assert!(response.into_body().starts_with("Bearer canary-token-"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_token_is_never_sent() {
+    let endpoint = Endpoint::scripted([Reply::token(100)]);
+    endpoint.set(Reply::hang());
+    let mut service = layer(&tokens(&endpoint)).layer(echo());
+    drop(service.clone().oneshot(get(DATA)).await.unwrap());
+
+    // Ready while the token is valid, called when it is not.
+    service.ready().await.unwrap();
+    advance(secs(100)).await;
+    settle().await;
+    let error = service.call(get(DATA)).await.unwrap_err();
+    let error = support::token_error(error);
+    assert!(error.is_transient());
+    assert_eq!(error.retry_after(), Some(secs(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn life_counts_from_the_send() {
+    let endpoint = Endpoint::scripted([Reply::token(60).after(secs(9))]);
+    endpoint.set(Reply::hang());
+    let service = layer(&tokens(&endpoint)).layer(echo());
+    let start = Instant::now();
+    drop(service.clone().oneshot(get(DATA)).await.unwrap());
+    advance(secs(60) - start.elapsed() - std::time::Duration::from_millis(5)).await;
+    settle().await;
+    let mut call = Box::pin(service.clone().oneshot(get(DATA)));
+    assert!(poll_once(call.as_mut()).is_some(), "valid to the last");
+    advance(std::time::Duration::from_millis(6)).await;
+    settle().await;
+    let mut call = Box::pin(service.oneshot(get(DATA)));
+    assert!(
+        poll_once(call.as_mut()).is_none_or(|r| r.is_err()),
+        "and no longer"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_request_has_a_timeout_of_its_own() {
+    let endpoint = Endpoint::always(Reply::hang());
+    let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+    let credentials = Credentials::new("client", "secret").unwrap();
+    let short = TokenSource::builder(uri, credentials)
+        .timeout(secs(3))
+        .build(endpoint.clone());
+    for (tokens, limit) in [(tokens(&endpoint), secs(10)), (short, secs(3))] {
+        let start = Instant::now();
+        let error = tokens.ready().await.unwrap_err();
+        assert!(error.is_transient() && error.to_string().contains("in time"));
+        assert!(start.elapsed() >= limit && start.elapsed() < limit + secs(1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_forgets_the_failures_before_it() {
+    let endpoint = Endpoint::always(Reply::down());
+    let tokens = tokens(&endpoint);
+    for _ in 0..10 {
+        let error = tokens.ready().await.unwrap_err();
+        sleep(error.retry_after().unwrap()).await;
+    }
+    endpoint.set(Reply::token(1_000));
+    tokens.ready().await.unwrap();
+    endpoint.set(Reply::down());
+    sleep(secs(900)).await;
+    let posts = endpoint.posts();
+    let first = posts[12].at - posts[11].at;
+    assert!(
+        first <= secs(1) + std::time::Duration::from_millis(1),
+        "{first:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_calls_at_the_time_of_renewal_make_one_request_and_none_waits() {
+    let endpoint = Endpoint::scripted([Reply::token(1_000)]);
+    endpoint.set(Reply::token(1_000).after(secs(5)));
+    let service = layer(&tokens(&endpoint)).layer(echo());
+    service.clone().oneshot(get(DATA)).await.unwrap();
+    while endpoint.count() == 1 {
+        sleep(secs(1)).await;
+    }
+    // The next token is on its way.
+    for _ in 0..1_000 {
+        let mut call = Box::pin(service.clone().oneshot(get(DATA)));
+        let response = poll_once(call.as_mut()).expect("no call waits");
+        assert_eq!(response.unwrap().into_body(), "Bearer canary-token-1");
+    }
+    sleep(secs(6)).await;
+    let response = service.oneshot(get(DATA)).await.unwrap();
+    assert_eq!(response.into_body(), "Bearer canary-token-2");
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_callers_deadline_bounds_its_own_wait_and_not_the_request() {
+    let endpoint = Endpoint::always(Reply::token(1_000).after(secs(5)));
+    let tokens = tokens(&endpoint);
+    let start = Instant::now();
+    let hurried = tokio::time::timeout(secs(1), tokens.ready()).await;
+    assert!(hurried.is_err());
+    assert_eq!(start.elapsed(), secs(1));
+    tokens.ready().await.unwrap();
+    assert_eq!(start.elapsed(), secs(5));
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connect_that_hangs_is_bounded_by_the_timeout_of_the_request() {
+    // Where hyper connects in the call, and where a client does so in its readiness.
+    let connects = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connects);
+    let connector = tower::service_fn(move |_: http::Uri| {
+        count.fetch_add(1, Ordering::SeqCst);
+        std::future::pending::<io::Result<TokioIo<tokio::net::TcpStream>>>()
+    });
+    let hyper: Client<_, Body> = Client::builder(TokioExecutor::new()).build(connector);
+    let tokens = [
+        builder().timeout(secs(7)).build(hyper),
+        builder().timeout(secs(7)).build(NeverReady),
+    ];
+    for tokens in tokens {
+        let start = Instant::now();
+        let error = tokens.ready().await.unwrap_err();
+        assert!(
+            error.is_transient() && error.to_string().contains("in time"),
+            "{error}"
+        );
+        assert_eq!(start.elapsed(), secs(7));
+    }
+    assert_eq!(connects.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_the_client_is_bounded_apart_from_the_request() {
+    let endpoint = Endpoint::always(Reply::token(1_000).after(secs(9)));
+    let start = Instant::now();
+    let slow = ReadyAfter {
+        wait: Box::pin(sleep(secs(0))),
+        inner: endpoint.clone(),
+    };
+    let tokens = builder().readiness(secs(60)).build(slow);
+    tokens.ready().await.unwrap();
+    assert_eq!((start.elapsed(), endpoint.count()), (secs(59), 1));
+
+    let start = Instant::now();
+    let tokens = builder().readiness(secs(60)).build(NeverReady);
+    let error = tokens.ready().await.unwrap_err();
+    assert!(
+        error.is_transient() && error.to_string().contains("in time"),
+        "{error}"
+    );
+    assert!(error.to_string().contains("nothing was sent"), "{error}");
+    assert_eq!(start.elapsed(), secs(60));
+}
+
+/// A client whose permit is long in coming: each clone waits for 50 s.
+struct ReadyAfter {
+    wait: Pin<Box<Sleep>>,
+    inner: Endpoint,
+}
+
+impl Clone for ReadyAfter {
+    fn clone(&self) -> Self {
+        Self {
+            wait: Box::pin(sleep(secs(50))),
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl Service<http::Request<Body>> for ReadyAfter {
+    type Response = <Endpoint as Service<http::Request<Body>>>::Response;
+    type Error = <Endpoint as Service<http::Request<Body>>>::Error;
+    type Future = <Endpoint as Service<http::Request<Body>>>::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.wait.as_mut().poll(cx).map(Ok)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        self.inner.call(request)
+    }
+}
+
+/// A client whose connection is never there.
+#[derive(Clone)]
+struct NeverReady;
+
+impl Service<http::Request<Body>> for NeverReady {
+    type Response = http::Response<Body>;
+    type Error = io::Error;
+    type Future = std::future::Pending<io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+
+    fn call(&mut self, _: http::Request<Body>) -> Self::Future {
+        unreachable!("it is never ready")
+    }
+}

@@ -1,0 +1,107 @@
+//! The end of a program: the request under way is awaited, and nothing else.
+
+use crate::support;
+
+use std::pin::pin;
+
+use support::{
+    Endpoint, builder,
+    endpoint::Reply,
+    poll_once, secs, settle,
+    store::{Fault, Op, Store},
+    tokens,
+};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, advance, sleep},
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_can_await_the_request_under_way_and_its_token_is_kept() {
+    let (store, endpoint) = (
+        Store::default(),
+        Endpoint::always(Reply::token(86_400).after(secs(3))),
+    );
+    let tokens = builder().store(store.clone()).build(endpoint.clone());
+    // Nobody waits for it any more: its caller has gone first.
+    assert!(poll_once(pin!(tokens.ready())).is_none());
+    sleep(secs(1)).await;
+    let start = Instant::now();
+    tokens.idle().await;
+    assert_eq!(start.elapsed(), secs(2));
+    drop(tokens);
+    settle().await;
+    assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
+    // The next process of the fleet has it from the store.
+    let next = builder().store(store).build(endpoint.clone());
+    next.ready().await.unwrap();
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_with_nothing_under_way_waits_for_nothing() {
+    let endpoint = Endpoint::scripted([Reply::down(), Reply::token(100)]);
+    let tokens = tokens(&endpoint);
+    let start = Instant::now();
+    tokens.idle().await;
+    assert!(tokens.ready().await.is_err());
+    tokens.idle().await;
+    assert_eq!(start.elapsed(), secs(0));
+    sleep(secs(2)).await;
+    tokens.ready().await.unwrap();
+    let start = Instant::now();
+    tokens.idle().await;
+    assert_eq!(start.elapsed(), secs(0));
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_is_over_when_a_request_fails_or_hangs_to_its_timeout() {
+    for (reply, wait) in [
+        (Reply::down().after(secs(3)), secs(3)),
+        (Reply::hang(), secs(10)),
+        (Reply::panic(), secs(0)),
+    ] {
+        let tokens = tokens(&Endpoint::always(reply));
+        assert!(poll_once(pin!(tokens.ready())).is_none());
+        settle().await;
+        let start = Instant::now();
+        tokens.idle().await;
+        assert_eq!(start.elapsed(), wait);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_awaits_the_store_within_its_bound() {
+    let store = Store::faulty(Op::Save, Fault::Hangs);
+    let tokens = builder().store(store).build(Endpoint::default());
+    assert!(poll_once(pin!(tokens.ready())).is_none());
+    settle().await;
+    assert!(tokens.health().is_ready(), "calls go out meanwhile");
+    let start = Instant::now();
+    tokens.idle().await;
+    assert_eq!(start.elapsed(), secs(2));
+}
+
+#[test]
+fn a_shutdown_of_the_drivers_runtime_is_the_end_of_its_request() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().start_paused(true).build().unwrap()
+    };
+    let tokens = tokens(&Endpoint::scripted([Reply::hang()]));
+    let first = runtime();
+    first.block_on(async {
+        assert!(poll_once(pin!(tokens.ready())).is_none());
+        settle().await;
+        assert!(poll_once(pin!(tokens.idle())).is_none());
+    });
+    drop(first);
+    runtime().block_on(async {
+        tokens.idle().await;
+        // And of that alone: the next one begins as ever.
+        tokens.ready().await.unwrap();
+        advance(secs(1)).await;
+        tokens.idle().await;
+    });
+}

@@ -1,0 +1,462 @@
+//! One token for a fleet, and a store that may be as bad as it likes.
+
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test may panic")]
+
+use crate::support;
+
+use std::time::{Duration, SystemTime};
+
+use support::{
+    DATA, DAY, Endpoint, SECRET, builder, dead, echo,
+    endpoint::Reply,
+    get, layer, secs, seen, settle,
+    store::{Fault, Op, Store},
+    timed,
+};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tower::{Layer, Service, ServiceExt};
+use tower_oidc_cc::{Credentials, Parameters, Provider, StoredToken, TokenEndpoint, TokenSource};
+
+/// A process of a fleet: it has nothing in common with the others but the store and the endpoint.
+fn process(store: &Store, endpoint: &Endpoint) -> TokenSource {
+    timed().store(store.clone()).build(endpoint.clone())
+}
+
+/// The key under which a process with the usual settings keeps its token.
+async fn usual_key() -> String {
+    let store = Store::default();
+    process(&store, &Endpoint::default()).ready().await.unwrap();
+    settle().await;
+    store.keys().pop().expect("it has saved its token")
+}
+
+/// Waits for a token, and says how long that took.
+async fn ready(tokens: &TokenSource) -> Duration {
+    let start = Instant::now();
+    tokens.ready().await.unwrap();
+    start.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_cold_processes_make_one_request() {
+    let (store, endpoint) = (
+        Store::default(),
+        Endpoint::always(Reply::token(86_400).after(secs(1))),
+    );
+    let mut fleet = JoinSet::new();
+    for _ in 0..50 {
+        let service = layer(&process(&store, &endpoint)).layer(echo());
+        fleet.spawn(service.oneshot(get(DATA)));
+    }
+    for response in fleet.join_all().await {
+        assert_eq!(response.unwrap().into_body(), "Bearer canary-token-1");
+    }
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_of_a_fleet_costs_what_a_day_of_one_process_costs() {
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    let fleet: Vec<_> = (0..10).map(|_| process(&store, &endpoint)).collect();
+    for tokens in &fleet {
+        ready(tokens).await;
+    }
+    for _ in 0..24 * 60 {
+        sleep(secs(60)).await;
+        assert!(fleet.iter().all(|tokens| tokens.health().is_ready()));
+    }
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_holder_of_the_lease_dies_the_next_takes_over_within_the_lease() {
+    let key = usual_key().await;
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    store.hold(&key, secs(5));
+    let mut fleet = JoinSet::new();
+    for _ in 0..10 {
+        let tokens = process(&store, &endpoint);
+        fleet.spawn(async move { ready(&tokens).await });
+    }
+    for took in fleet.join_all().await {
+        assert!((secs(5)..secs(6)).contains(&took), "{took:?}");
+    }
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_never_ends_is_waited_for_once() {
+    let key = usual_key().await;
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    store.hold(&key, secs(86_400));
+    let took = ready(&process(&store, &endpoint)).await;
+    assert!(took <= secs(27), "{took:?}");
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_lasts_as_long_as_a_request_may_take() {
+    let store = Store::default();
+    let builder = timed().readiness(secs(60)).timeout(secs(20));
+    let tokens = builder
+        .store(store.clone())
+        .build(Endpoint::always(Reply::hang()));
+    let asked = tokio::spawn(async move { tokens.ready().await });
+    settle().await;
+    assert!(
+        store.leased_for()[0] >= secs(80),
+        "{:?}",
+        store.leased_for()
+    );
+    drop(asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_lease_lasts_longer_than_five_minutes() {
+    let key = usual_key().await;
+    for longest in [secs(2 * DAY), Duration::MAX] {
+        let (store, endpoint) = (Store::default(), Endpoint::always(Reply::hang()));
+        let process = || {
+            let builder = timed().readiness(longest).store(store.clone());
+            builder.build(endpoint.clone())
+        };
+        let first = process();
+        let asked = tokio::spawn(async move { first.ready().await });
+        settle().await;
+        assert_eq!(store.leased_for(), [secs(300)], "{longest:?}");
+        asked.abort();
+        // And no lease of another is waited for longer, whatever its store says.
+        endpoint.set(Reply::default());
+        store.hold(&key, secs(2 * DAY));
+        let took = ready(&process()).await;
+        assert!((secs(300)..=secs(301)).contains(&took), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_holds_the_lease_keeps_it_for_its_own_next_try() {
+    let store = Store::default();
+    let endpoint = Endpoint::scripted([Reply::down()]);
+    let tokens = process(&store, &endpoint);
+    let error = tokens.ready().await.unwrap_err();
+    sleep(error.retry_after().unwrap()).await;
+    assert_eq!(ready(&tokens).await, Duration::ZERO);
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_or_hangs_is_as_good_as_none() {
+    for op in [Op::Load, Op::Lease, Op::Save] {
+        for (fault, most) in [(Fault::Fails, secs(0)), (Fault::Hangs, secs(2))] {
+            let endpoint = Endpoint::always(Reply::token(100));
+            let tokens = process(&Store::faulty(op, fault), &endpoint);
+            let took = ready(&tokens).await;
+            assert!(took <= most, "{op:?} {fault:?}: {took:?}");
+            assert_eq!(endpoint.count(), 1);
+            // And it renews ahead all the same.
+            sleep(secs(95)).await;
+            assert_eq!(endpoint.count(), 2, "{op:?} {fault:?}");
+            assert!(tokens.health().last_error().is_none());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_was_not_saved_leaves_its_lease_to_others() {
+    let before_1970 = || SystemTime::UNIX_EPOCH - secs(86_400);
+    for full in [true, false] {
+        let (store, endpoint) = (Store::releasing(), Endpoint::default());
+        let first = if full {
+            store.set(Op::Save, Fault::Fails);
+            process(&store, &endpoint)
+        } else {
+            let first = builder().wall_clock(before_1970);
+            first.store(store.clone()).build(endpoint.clone())
+        };
+        ready(&first).await;
+        first.idle().await;
+        assert_eq!(ready(&process(&store, &endpoint)).await, Duration::ZERO);
+        assert_eq!(endpoint.count(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_lasts_as_long_as_what_it_was_taken_for() {
+    // Two requests, of which the first finds the endpoint.
+    let store = Store::releasing();
+    let issuer = TokenEndpoint::discover("https://sso.example.com").unwrap();
+    let timed = |endpoint, provider: Provider| {
+        let builder = TokenSource::builder(endpoint, provider).store(store.clone());
+        builder.readiness(secs(60)).timeout(secs(20))
+    };
+    let credentials = || Credentials::new("client", SECRET).unwrap();
+    let tokens = timed(issuer, credentials().into()).build(Endpoint::always(Reply::hang()));
+    let asked = tokio::spawn(async move { tokens.ready().await });
+    settle().await;
+    let left = store.leased_for();
+    assert!(left[0] >= secs(160), "{left:?}");
+    asked.abort();
+    settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_delays_no_call_that_has_a_token() {
+    for op in [Op::Load, Op::Lease, Op::Save] {
+        let store = Store::default();
+        let endpoint = Endpoint::always(Reply::token(100));
+        let service = layer(&process(&store, &endpoint)).layer(echo());
+        service.clone().oneshot(get(DATA)).await.unwrap();
+        store.set(op, Fault::Hangs);
+        for _ in 0..3_000 {
+            sleep(Duration::from_millis(100)).await;
+            let start = Instant::now();
+            let response = service.clone().oneshot(get(DATA)).await.unwrap();
+            assert_ne!(response.into_body(), "-");
+            assert_eq!(start.elapsed(), Duration::ZERO, "{op:?}");
+        }
+        assert!(endpoint.count() <= 6, "{}", endpoint.count());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_good_token_is_not_taken_from_the_store() {
+    let key = usual_key().await;
+    let now = 1_700_000_000_000_u64;
+    let entry = |key: &str, token: &str, issued: u64, life: u64| {
+        let key = serde_json::to_string(key).unwrap();
+        format!(r#"{{"key":{key},"token":"{token}","issued":{issued},"life":{life}}}"#)
+    };
+    let good = entry(&key, "stored", now, 60_000);
+    let bad = [
+        String::new(),
+        "garbage".to_owned(),
+        "[]".to_owned(),
+        good[..good.len() - 3].to_owned(),
+        entry("somebody else's", "stored", now, 60_000),
+        entry(&key, "stored", now - 60_000, 60_000),
+        entry(&key, "stored", now, 0),
+        entry(&key, "stored", now + 61_000, 59_000),
+        entry(&key, "", now, 60_000),
+        entry(&key, "line\\r\\nend", now, 60_000),
+        entry(&key, "stored", u64::MAX, u64::MAX),
+    ];
+    for bytes in bad {
+        let (store, endpoint) = (Store::default(), Endpoint::default());
+        store.put(&key, bytes.clone());
+        assert_eq!(ready(&process(&store, &endpoint)).await, Duration::ZERO);
+        assert_eq!(endpoint.count(), 1, "{bytes}");
+    }
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    store.put(&key, good);
+    let service = layer(&process(&store, &endpoint)).layer(echo());
+    let response = service.oneshot(get(DATA)).await.unwrap();
+    assert_eq!(response.into_body(), "Bearer stored");
+    assert_eq!(endpoint.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_endpoint_client_and_question_has_its_own_token() {
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    let realm = |realm| TokenEndpoint::keycloak("https://sso.example.com", realm).unwrap();
+    let key = |id, secret| Credentials::new(id, secret).unwrap();
+    let none = Parameters::default;
+    let fleet = [
+        (realm("one"), key("client", SECRET), none()),
+        (realm("two"), key("client", SECRET), none()),
+        (realm("one"), key("other", SECRET), none()),
+        (
+            realm("one"),
+            key("client", SECRET),
+            none().scope("a b").unwrap(),
+        ),
+        (
+            realm("one"),
+            key("client", SECRET),
+            none().scope("a").unwrap(),
+        ),
+        (
+            realm("one"),
+            key("client", SECRET),
+            none().extra("audience", "a").unwrap(),
+        ),
+        (
+            realm("one"),
+            key("client", SECRET),
+            none().extra("x", "a").unwrap(),
+        ),
+        (
+            realm("one"),
+            key("client", SECRET),
+            none().extra("resource", "https://a/").unwrap(),
+        ),
+    ];
+    let kinds = fleet.len();
+    for (uri, credentials, parameters) in fleet {
+        let builder = TokenSource::builder(uri, credentials).parameters(parameters);
+        ready(&builder.store(store.clone()).build(endpoint.clone())).await;
+        settle().await;
+    }
+    assert_eq!(endpoint.count(), kinds);
+    assert_eq!(store.keys().len(), kinds);
+    // A secret that was rotated leads to the same token.
+    let rotated = TokenSource::builder(realm("one"), key("client", "rotated"));
+    ready(&rotated.store(store.clone()).build(endpoint.clone())).await;
+    assert_eq!(endpoint.count(), kinds);
+    assert!(store.keys().iter().all(|key| !key.contains(SECRET)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_from_the_store_expires_when_it_would_have_at_home() {
+    let store = Store::default();
+    let endpoint = Endpoint::scripted([Reply::token(100)]);
+    endpoint.set(Reply::hang());
+    let wall = SystemTime::UNIX_EPOCH + secs(1_700_000_000);
+    let start = Instant::now();
+    let process = || {
+        let builder = builder().wall_clock(move || wall + start.elapsed());
+        builder.store(store.clone()).build(endpoint.clone())
+    };
+    ready(&process()).await;
+    settle().await;
+    sleep(secs(60)).await;
+    let second = process();
+    ready(&second).await;
+    assert_eq!(second.health().life_left(), Some(secs(40)));
+    sleep(secs(39)).await;
+    assert!(second.health().is_ready());
+    sleep(secs(1)).await;
+    assert!(!second.health().is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_store_makes_no_token_younger() {
+    let store = Store::faulty(Op::Load, Fault::Slow(Duration::from_millis(500)));
+    let endpoint = Endpoint::always(Reply::token(100));
+    let fleet = [process(&store, &endpoint), process(&store, &endpoint)];
+    for tokens in &fleet {
+        ready(tokens).await;
+    }
+    let left = secs(100).checked_sub(endpoint.age("canary-token-1"));
+    assert_eq!(fleet[1].health().life_left(), left);
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_in_the_store_is_no_successor_of_itself() {
+    let store = Store::faulty(Op::Load, Fault::Slow(Duration::from_millis(500)));
+    let endpoint = Endpoint::always(Reply::token(100));
+    let tokens = process(&store, &endpoint);
+    ready(&tokens).await;
+    // By now it is renewed, at 80 % of its life at the latest.
+    sleep(secs(82)).await;
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_never_brings_a_dead_token_back() {
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    let refusing = || {
+        tower::service_fn(|request| async move {
+            Ok::<_, std::convert::Infallible>(match seen(&request).as_str() {
+                "Bearer canary-token-1" => dead(),
+                token => http::Response::new(token.to_owned()),
+            })
+        })
+    };
+    let mut fleet: Vec<_> = (0..3)
+        .map(|_| layer(&process(&store, &endpoint)).layer(refusing()))
+        .collect();
+    for service in &mut fleet {
+        assert!(service.ready().await.is_ok());
+        settle().await;
+    }
+    assert_eq!(endpoint.count(), 1);
+    let stale = store.tokens();
+    for service in &mut fleet {
+        let refused = service.ready().await.unwrap().call(get(DATA)).await;
+        assert_eq!(refused.unwrap().status(), 401);
+        // A process that is late puts the dead one back.
+        for (key, token) in &stale {
+            if endpoint.count() == 1 {
+                store.put(key, token.as_bytes());
+            }
+        }
+        let response = service.ready().await.unwrap().call(get(DATA)).await;
+        assert_eq!(response.unwrap().into_body(), "Bearer canary-token-2");
+        settle().await;
+    }
+    assert_eq!(
+        endpoint.count(),
+        2,
+        "the others take the first one's new token"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stored_token_shows_no_token() {
+    let (store, endpoint) = (Store::default(), Endpoint::default());
+    let tokens = process(&store, &endpoint);
+    ready(&tokens).await;
+    settle().await;
+    let stored: Vec<StoredToken> = store.tokens().into_values().collect();
+    let bytes = String::from_utf8(stored[0].as_bytes().to_vec()).unwrap();
+    assert!(bytes.contains("canary-token-1"), "the scan finds a token");
+    assert!(!bytes.contains(SECRET));
+    let builder = builder().store(store.clone());
+    let shown = format!("{stored:?} {stored:#?} {store:?} {tokens:?} {builder:?}");
+    assert!(!shown.contains("canary"), "{shown}");
+    let expires = stored[0].expires_at();
+    assert_eq!(
+        expires,
+        SystemTime::UNIX_EPOCH + secs(1_700_000_000 + 86_400)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_of_another_process_neither_costs_nor_pays_anything() {
+    let (store, endpoint) = (Store::default(), Endpoint::scripted([Reply::down()]));
+    endpoint.set(Reply::token(5));
+    let tokens = process(&store, &endpoint);
+    let error = tokens.ready().await.unwrap_err();
+    store.clear_leases();
+    ready(&process(&store, &endpoint)).await;
+    settle().await;
+    sleep(error.retry_after().unwrap()).await;
+    let left = |tokens: &TokenSource| {
+        let text = tokens.health().to_string();
+        text.split_once("requests left: ").unwrap().1[..3].to_owned()
+    };
+    let before = left(&tokens);
+    ready(&tokens).await;
+    assert_eq!(endpoint.count(), 2, "it takes what the other one got");
+    assert_eq!(left(&tokens), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_token_is_neither_used_nor_stored() {
+    let reply = |token: &str| {
+        let reply = format!(
+            r#"{{"access_token":"{token}","token_type":"Bearer","expires_in":100,
+                "refresh_token":"canary-refresh","refresh_expires_in":1800}}"#
+        );
+        Reply::body(200, reply)
+    };
+    let (store, endpoint) = (
+        Store::default(),
+        Endpoint::scripted([reply("one"), reply("two")]),
+    );
+    let tokens = process(&store, &endpoint);
+    ready(&tokens).await;
+    sleep(secs(90)).await;
+    settle().await;
+    // The renewal is a request like the first one, and of both the store has the token alone.
+    let asked: Vec<_> = endpoint.posts().into_iter().map(|post| post.body).collect();
+    let usual = format!("grant_type=client_credentials&client_id=client&client_secret={SECRET}");
+    assert_eq!(asked, [usual.clone(), usual]);
+    let kept = store.tokens().into_values().next().unwrap();
+    let kept = String::from_utf8(kept.as_bytes().to_vec()).unwrap();
+    assert!(kept.contains("two") && !kept.contains("refresh"), "{kept}");
+}

@@ -1,0 +1,142 @@
+//! Amplification: the requests that a service which always fails gets, by its own count.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use tds_sim::{Config, Sim};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tower::{BoxError, ServiceBuilder, ServiceExt};
+use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, RetryLayer};
+
+/// A service that gives every call the same failure, in the contract's ways and the network's.
+fn failing(way: &str) -> Sim {
+    let mut config = Config::default();
+    config.rate = 1_000_000;
+    config.faults.before_head = "lognormal:20ms:200ms".parse().expect("a delay");
+    match way {
+        // The simulator has one word for what the network does; `offer` says it as it is.
+        "refused-stream" => config
+            .faults
+            .data
+            .push("reset-head".parse().expect("a fault")),
+        "429" => config.quota = Some("0/86400s".parse().expect("a quota")),
+        "423" => config.rate = 0,
+        "416" => config.connections = 0,
+        fault => config.faults.data.push(fault.parse().expect("a fault")),
+    }
+    config.counting = tds_sim::CountConnections::Busy;
+    Sim::new(config)
+}
+
+/// Offers so many calls, one after each pause, and gives their errors.
+async fn offer(sim: &Sim, way: &str, calls: u32, pause: Duration) -> Vec<Error> {
+    fastrand::seed(7);
+    let refuses = way == "refused-stream";
+    let token = format!("Bearer {}", sim.token(sim.client_id()).expect("a token"));
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        // The simulator has its own word for what the network says to a client.
+        .map_err(move |error: tds_sim::Error| -> BoxError {
+            assert!(error.is_reset(), "{error}");
+            if refuses {
+                return Error::new(Kind::Unavailable, error).into();
+            }
+            io::Error::from(io::ErrorKind::ConnectionReset).into()
+        })
+        .service(sim.clone());
+    let mut tasks = JoinSet::new();
+    for _ in 0..calls {
+        let request = Request::get("http://data.example/v1/live/bus")
+            .header("authorization", &token)
+            .body(Full::<Bytes>::default());
+        tasks.spawn(stack.clone().oneshot(request.expect("a request")));
+        sleep(pause).await;
+    }
+    let outcomes = tasks.join_all().await;
+    let errors = outcomes.into_iter().filter_map(Result::err);
+    errors.collect()
+}
+
+const WAYS: [(&str, Kind); 6] = [
+    ("429", Kind::Throttled),
+    ("423", Kind::RateExceeded),
+    ("416", Kind::ConnectionLimit),
+    ("503", Kind::Unavailable),
+    ("reset-head", Kind::Reset),
+    ("refused-stream", Kind::Unavailable),
+];
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_always_fails_is_sent_its_load_and_the_budget_and_no_more() {
+    for (way, kind) in WAYS {
+        let (sim, start) = (failing(way), Instant::now());
+        // A minute at the rate that the contract allows.
+        let errors = offer(&sim, way, 3_000, Duration::from_millis(20)).await;
+        assert_eq!(errors.len(), 3_000, "{way}");
+        assert!(errors.iter().all(|error| error.kind() == kind), "{way}");
+        let seen = sim.ledger().summary().data_calls;
+        // A tenth, one a second, and ten at once.
+        let most = 3_000 + 300 + start.elapsed().as_secs() + 10;
+        assert!(seen <= most, "{way}: {seen} of {most}");
+        // And not for want of trying.
+        assert!(seen >= 3_000 + 300, "{way}: {seen}");
+        let denied = |error: &&Error| error.gave_up() == Some(GiveUp::Budget);
+        assert!(errors.iter().filter(denied).count() > 2_000, "{way}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_call_is_sent_more_often_than_its_attempts() {
+    for (way, kind) in WAYS {
+        let sim = failing(way);
+        // So few that the budget denies none.
+        let errors = offer(&sim, way, 50, Duration::from_secs(20)).await;
+        // Once more, uncounted, where an idle connection may have been closed.
+        let attempts = 3 + u32::from(kind == Kind::Reset);
+        assert!(
+            errors.iter().all(|error| error.attempts() == attempts),
+            "{way}"
+        );
+        assert_eq!(sim.ledger().summary().data_calls, 50 * u64::from(attempts));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_times_three_nested_attempts_send_three() {
+    let sim = failing("503");
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .map_err(|error: Error| Error::from(BoxError::from(error)))
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .service(sim.clone());
+    let token = format!("Bearer {}", sim.token(sim.client_id()).expect("a token"));
+    let request = Request::get("http://data.example/v1/live/bus").header("authorization", &token);
+    let request = request.body(Full::<Bytes>::default()).expect("a request");
+    let error = stack
+        .oneshot(request)
+        .await
+        .map(drop)
+        .expect_err("it fails");
+    assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
+    assert_eq!(sim.ledger().summary().data_calls, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_of_a_day_is_not_asked_again() {
+    let mut config = Config::default();
+    config.quota = Some("0/86400s".parse().expect("a quota"));
+    config.retry_after = tds_sim::RetryAfter::Seconds;
+    let (sim, start) = (Sim::new(config), Instant::now());
+    for error in offer(&sim, "429", 10, Duration::ZERO).await {
+        assert_eq!(error.gave_up(), Some(GiveUp::HintTooLong));
+        assert!(error.retry_at().is_some());
+    }
+    assert_eq!(sim.ledger().summary().data_calls, 10);
+    assert!(start.elapsed() < Duration::from_secs(1));
+}

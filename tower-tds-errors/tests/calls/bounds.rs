@@ -1,0 +1,360 @@
+//! Bounds of a call: its deadline, its attempts' timeouts, and the budget.
+
+use std::io;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::Full;
+use tokio::time::{Instant, advance, timeout};
+use tower::retry::budget::TpsBudget;
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
+use tower_tds_errors::{Attempt, ClassifyLayer, Error, GiveUp, Kind, RetryLayer, Sent};
+
+use crate::probe::{self, Probe, get, status_of};
+
+type Answer = Result<Response<Full<Bytes>>, Error>;
+
+async fn send(layer: &RetryLayer, probe: &Probe, request: Request<Full<Bytes>>) -> Answer {
+    let stack = ServiceBuilder::new().layer(layer.clone());
+    let stack = stack.layer(ClassifyLayer::new()).service(probe.clone());
+    stack.oneshot(request).await
+}
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn n(n: u32) -> NonZeroU32 {
+    NonZeroU32::new(n).unwrap()
+}
+
+/// So many retries in a second, whatever is requested.
+fn budget(retries: u32) -> Arc<TpsBudget> {
+    Arc::new(TpsBudget::new(secs(1), retries, 0.0))
+}
+
+fn reset() -> probe::Answer {
+    Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
+}
+
+/// Answers after so long, each time.
+fn slow(latency: Duration) -> Probe {
+    Probe::with(|_| Ok(status_of(200)), latency, usize::MAX)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_is_cut_off_at_its_timeout_and_tried_again() {
+    let probe = slow(secs(10));
+    let start = Instant::now();
+    let layer = RetryLayer::new().attempt_timeout(secs(3));
+    let error = send(&layer, &probe, get("/")).await.unwrap_err();
+    assert_eq!((error.kind(), error.sent()), (Kind::Timeout, Sent::Unknown));
+    assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
+    assert_eq!(probe.seen().len(), 3);
+    assert!(start.elapsed() >= secs(9) && start.elapsed() < secs(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_of_a_method_with_effects_that_times_out_is_not_tried_again() {
+    let probe = slow(secs(10));
+    let layer = RetryLayer::new().attempt_timeout(secs(3));
+    let mut request = get("/");
+    *request.method_mut() = Method::POST;
+    let error = send(&layer, &probe, request).await.unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::NotIdempotent));
+    assert_eq!(probe.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_has_no_more_than_is_left_to_the_deadline() {
+    let probe = slow(secs(10));
+    let start = Instant::now();
+    let layer = RetryLayer::new().attempt_timeout(secs(3)).deadline(secs(5));
+    let error = send(&layer, &probe, get("/")).await.unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+    assert_eq!((start.elapsed(), probe.seen().len()), (secs(5), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_hangs_is_given_up_after_two_minutes_by_default() {
+    let probe = slow(secs(100_000));
+    let start = Instant::now();
+    let error = send(&RetryLayer::new(), &probe, get("/"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+    assert_eq!((start.elapsed(), probe.seen().len()), (secs(120), 2));
+    let endless = RetryLayer::new().deadline(Duration::MAX);
+    let endless = endless.attempt_timeout(Duration::MAX);
+    send(&endless, &probe, get("/")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_read_of_an_error_body_counts_too() {
+    /// Never says anything.
+    struct Silent;
+    impl http_body::Body for Silent {
+        type Data = Bytes;
+        type Error = BoxError;
+        fn poll_frame(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<http_body::Frame<Bytes>, BoxError>>> {
+            Poll::Pending
+        }
+    }
+    let service = tower::service_fn(|_: Request<()>| {
+        std::future::ready(Ok::<_, BoxError>(
+            Response::builder().status(503).body(Silent).unwrap(),
+        ))
+    });
+    let layer = RetryLayer::new().deadline(Duration::from_millis(400));
+    let start = Instant::now();
+    let stack = layer.layer(ClassifyLayer::new().layer(service));
+    let error = stack.oneshot(Request::new(())).await.map(drop).unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+    assert_eq!(start.elapsed(), Duration::from_millis(400));
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_between_attempts_counts_and_the_failure_before_survives() {
+    let mut service = RetryLayer::new()
+        .deadline(secs(7))
+        .layer(Few(1, Arc::default()));
+    let start = Instant::now();
+    let call = timeout(secs(60), service.call(Request::new(()))).await;
+    let error = call.expect("it ends by itself").unwrap_err();
+    assert_eq!(
+        (error.kind(), error.gave_up()),
+        (Kind::Unavailable, Some(GiveUp::Deadline))
+    );
+    assert_eq!((start.elapsed(), error.attempts()), (secs(7), 1));
+    assert!(
+        error
+            .waited_for()
+            .is_some_and(|waited| waited.contains("a permit"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_retry_ends_at_once() {
+    let layer = RetryLayer::new().budget(budget(1));
+    let stack = layer.layer(ClassifyLayer::new().layer(Probe::always(503)));
+    let error = stack.clone().oneshot(get("/")).await.unwrap_err();
+    assert_eq!(
+        (error.gave_up(), error.attempts()),
+        (Some(GiveUp::Budget), 2)
+    );
+    let start = Instant::now();
+    let error = stack.oneshot(get("/")).await.unwrap_err();
+    assert_eq!(
+        (error.gave_up(), error.attempts()),
+        (Some(GiveUp::Budget), 1)
+    );
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn clones_of_a_budget_are_one() {
+    let two = budget(2);
+    let probe = Probe::always(503);
+    for attempts in [3, 1] {
+        let layer = RetryLayer::new().budget(Arc::clone(&two));
+        let error = send(&layer, &probe, get("/")).await.unwrap_err();
+        assert_eq!(error.attempts(), attempts);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_never_left_and_cured_tokens_cost_nothing() {
+    let none = || budget(0);
+    let refused = || Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
+    let layer = RetryLayer::new().budget(none());
+    let stack = layer.layer(ClassifyLayer::new().layer(Probe::new(move |_| refused())));
+    for _ in 0..20 {
+        let error = stack.clone().oneshot(get("/")).await.unwrap_err();
+        assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
+    }
+    let dead = Probe::new(|n| {
+        let mut response = status_of(if n % 2 == 0 { 401 } else { 200 });
+        *response.body_mut() = Full::from("invalid token");
+        Ok(response)
+    });
+    let stack = layer.layer(ClassifyLayer::new().layer(dead.clone()));
+    for _ in 0..20 {
+        stack.clone().oneshot(get("/")).await.unwrap();
+    }
+    assert_eq!(dead.seen().len(), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_get_that_met_a_closed_connection_goes_out_once_more_at_once_and_is_not_counted() {
+    let layer = RetryLayer::new().attempts(n(2)).budget(budget(20));
+    let probe = Probe::new(|n| {
+        if n % 2 == 0 {
+            reset()
+        } else {
+            Ok(status_of(200))
+        }
+    });
+    let stack = layer.layer(ClassifyLayer::new().layer(probe.clone()));
+    let start = Instant::now();
+    for _ in 0..20 {
+        let response = stack.clone().oneshot(get("/")).await.unwrap();
+        assert_eq!(Attempt::of(response.extensions()).number(), 2);
+    }
+    // The budget pays for each.
+    let error = stack.clone().oneshot(get("/")).await.unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::Budget));
+    assert_eq!(start.elapsed(), Duration::ZERO);
+
+    // A second one in the same call is a failure like any other.
+    let layer = layer.budget(None);
+    let probe = Probe::new(|_| reset());
+    let error = send(&layer, &probe, get("/")).await.unwrap_err();
+    assert_eq!((probe.seen().len(), error.attempts()), (3, 3));
+    assert_eq!(probe.seen()[1].at, Duration::ZERO);
+    let once = layer.clone().attempts(n(1));
+    let probe = Probe::new(|_| reset());
+    let error = send(&once, &probe, get("/")).await.unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
+    assert_eq!(probe.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_helped_is_paid_for_all_the_same() {
+    let layer = RetryLayer::new().budget(budget(1));
+    let probe = Probe::new(|n| Ok(status_of(if n == 1 { 200 } else { 503 })));
+    let stack = layer.layer(ClassifyLayer::new().layer(probe.clone()));
+    stack.clone().oneshot(get("/")).await.unwrap();
+    let error = stack.oneshot(get("/")).await.unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::Budget));
+    assert_eq!(probe.seen().len(), 3);
+}
+
+/// Ready for so many calls, and never again.
+#[derive(Clone)]
+struct Few(u32, Arc<AtomicU32>);
+
+impl Service<Request<()>> for Few {
+    type Response = Response<()>;
+    type Error = Error;
+    type Future = std::future::Ready<Result<Response<()>, Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if self.1.load(SeqCst) < self.0 {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
+        }
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        self.1.fetch_add(1, SeqCst);
+        std::future::ready(Err(Error::new(Kind::Unavailable, "busy")))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_over_what_is_not_classified_works_by_status() {
+    for (status, attempts, kind) in [
+        (503, 3, Kind::Unavailable),
+        (423, 3, Kind::RateExceeded),
+        (404, 1, Kind::NotFound),
+    ] {
+        let probe = Probe::always(status);
+        let stack = ServiceBuilder::new()
+            .layer(RetryLayer::new())
+            .map_err(Error::from)
+            .service(probe.clone());
+        let error = stack
+            .oneshot(get("https://api.example/v2"))
+            .await
+            .unwrap_err();
+        assert_eq!((error.kind(), error.attempts()), (kind, attempts));
+        assert_eq!(error.uri(), Some("https://api.example/v2"));
+        assert_eq!(u32::try_from(probe.seen().len()), Ok(attempts));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_is_one_line_that_says_what_and_what_next_and_why_no_more() {
+    let probe = Probe::new(|_| {
+        let mut response = status_of(503);
+        *response.body_mut() = Full::from("busy\nbus\u{1b}[2J");
+        Ok(response)
+    });
+    let layer = RetryLayer::new().budget(budget(1));
+    let request = get("https://user:CANARY@api.example/v2?key=CANARY");
+    let error = send(&layer, &probe, request).await.unwrap_err();
+    let line = error.to_string();
+    assert!(
+        line.starts_with(
+            r#"GET https://api.example/v2: the service is failing (status 503), the service says "busy"#
+        ),
+        "{line}"
+    );
+    assert!(
+        line.ends_with("; try again later; not retried as too many requests fail"),
+        "{line}"
+    );
+    assert!(!line.contains(char::is_control), "{line}");
+}
+
+/// A service that refuses all tokens whose call is numbered below this.
+fn refusing(below: usize) -> Probe {
+    Probe::new(move |n| {
+        let mut response = status_of(if n < below { 401 } else { 200 });
+        *response.body_mut() = "invalid token".into();
+        Ok(response)
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_refuses_every_token_is_sent_its_load_and_the_budget_and_no_more() {
+    for attempts in [2, 3] {
+        let probe = refusing(usize::MAX);
+        let layer = RetryLayer::new().attempts(n(attempts));
+        let stack = layer.layer(ClassifyLayer::new().layer(probe.clone()));
+        // A minute at the rate that the contract allows.
+        for _ in 0..3_000 {
+            let error = stack.clone().oneshot(get("http://a/")).await.unwrap_err();
+            assert_eq!(error.kind(), Kind::InvalidToken);
+            advance(Duration::from_millis(20)).await;
+        }
+        let sent = probe.seen().len();
+        // A tenth, and ten in each ten seconds.
+        assert!((3_300..=3_000 + 300 + 60 + 10).contains(&sent), "{sent}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_whose_token_was_revoked_are_cured_however_many_they_are() {
+    let layer = RetryLayer::new().budget(budget(0));
+    let stack = layer.layer(ClassifyLayer::new().layer(refusing(200)));
+    let calls = (0..200).map(|_| tokio::spawn(stack.clone().oneshot(get("http://a/"))));
+    for call in calls.collect::<Vec<_>>() {
+        call.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_a_new_token_helps_again_it_is_free_again() {
+    let layer = RetryLayer::new().budget(budget(1));
+    // Refused with its new token, too; then another call is cured by the one retry that is left.
+    let probe = refusing(3);
+    let stack = layer.layer(ClassifyLayer::new().layer(probe));
+    let error = stack.clone().oneshot(get("http://a/")).await.unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::Fatal));
+    stack.oneshot(get("http://a/")).await.unwrap();
+    let stack = layer.layer(ClassifyLayer::new().layer(refusing(5)));
+    let calls = (0..5).map(|_| tokio::spawn(stack.clone().oneshot(get("http://a/"))));
+    for call in calls.collect::<Vec<_>>() {
+        call.await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,297 @@
+//! The readiness contract, kept towards a service that panics where it is broken, and over tower's
+//! own layers.
+
+use std::num::NonZeroU32;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tokio::time::{Instant, advance};
+use tokio_test::{assert_pending, task};
+use tower::buffer::BufferLayer;
+use tower::limit::ConcurrencyLimitLayer;
+use tower::load_shed::LoadShedLayer;
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
+use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, RetryLayer};
+
+use crate::probe::{Probe, get, status_of};
+
+/// Two failures, then a success, over and over.
+fn flaky() -> Probe {
+    Probe::new(|n| Ok(status_of(if n % 3 == 2 { 200 } else { 503 })))
+}
+
+/// Calls in both styles: on one instance made ready each time, and on a clone a call.
+async fn drive<S, E>(mut service: S)
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<Full<Bytes>>, Error = E> + Clone,
+    E: std::fmt::Debug,
+{
+    for _ in 0..10 {
+        let ready = service.ready().await.unwrap();
+        ready.ready().await.unwrap();
+        ready.call(get("/")).await.unwrap();
+        service.clone().oneshot(get("/")).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn classify_calls_only_what_it_made_ready() {
+    let probe = Probe::always(200);
+    drive(
+        ServiceBuilder::new()
+            .layer(ClassifyLayer::new())
+            .service(probe.clone()),
+    )
+    .await;
+    assert_eq!(probe.seen().len(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_makes_ready_before_each_attempt() {
+    let probe = flaky();
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new().budget(None))
+        .layer(ClassifyLayer::new());
+    drive(stack.service(probe.clone())).await;
+    assert_eq!(probe.seen().len(), 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_work_over_buffer() {
+    let (below, between) = (flaky(), flaky());
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new().budget(None))
+        .layer(ClassifyLayer::new())
+        .layer(BufferLayer::new(4))
+        .service(below.clone());
+    drive(stack).await;
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new().budget(None))
+        .layer(BufferLayer::new(4))
+        .layer(ClassifyLayer::new())
+        .service(between.clone());
+    drive(stack).await;
+    assert_eq!((below.seen().len(), between.seen().len()), (60, 60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_work_over_a_limit_of_one() {
+    let probe = flaky();
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new().budget(None))
+        .layer(ConcurrencyLimitLayer::new(1))
+        .layer(ClassifyLayer::new())
+        .layer(ConcurrencyLimitLayer::new(1))
+        .service(probe.clone());
+    drive(stack).await;
+    assert_eq!(probe.seen().len(), 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shed_request_was_never_sent_and_is_tried_again() {
+    // The probe is never ready at the first poll, and that is when load shedding looks.
+    let probe = Probe::always(200);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .layer(LoadShedLayer::new())
+        .layer(ClassifyLayer::new())
+        .service(probe.clone());
+    let response = stack.oneshot(get("/")).await.unwrap();
+    assert_eq!(
+        tower_tds_errors::Attempt::of(response.extensions()).number(),
+        // It is the same instance that is asked again.
+        2
+    );
+    let shed = ServiceBuilder::new()
+        .layer(ClassifyLayer::new())
+        .layer(LoadShedLayer::new())
+        .service(probe.clone());
+    assert_eq!(
+        shed.oneshot(get("/")).await.unwrap_err().kind(),
+        Kind::LimitTimeout
+    );
+    assert_eq!(probe.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_is_always_ready_and_a_readiness_error_comes_out_of_the_call() {
+    let broken = Probe::with(|_| unreachable!(), Duration::ZERO, 0);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new());
+    let mut stack = stack.service(broken.clone());
+    let called = stack.ready().await.unwrap().call(get("/v2")).await;
+    let error = called.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.gave_up(), error.attempts()),
+        (Kind::Unrecognized, Some(GiveUp::NotReady), 0)
+    );
+    assert!(error.uri() == Some("/v2") && broken.seen().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_readiness_error_between_attempts_keeps_the_failure_before() {
+    let breaks = Probe::with(|_| Ok(status_of(503)), Duration::ZERO, 1);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new());
+    let error = stack.service(breaks).oneshot(get("/")).await.unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::NotReady));
+    assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_held_during_a_wait() {
+    // The first caller waits a second after its 423; the second caller needs the one permit.
+    let probe = Probe::new(|n| Ok(status_of(if n == 0 { 423 } else { 200 })));
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .layer(ConcurrencyLimitLayer::new(1))
+        .layer(ClassifyLayer::new())
+        .service(probe.clone());
+    let mut first = task::spawn(stack.clone().oneshot(get("/first")));
+    for _ in 0..10 {
+        assert_pending!(first.poll());
+        advance(Duration::from_millis(1)).await;
+    }
+    stack.oneshot(get("/second")).await.unwrap();
+    first.await.unwrap();
+    let seen = probe.seen();
+    for (seen, path, attempt) in [
+        (&seen[0], "/first", 1),
+        (&seen[1], "/second", 1),
+        (&seen[2], "/first", 2),
+    ] {
+        assert!(seen.line.contains(path));
+        assert_eq!(seen.attempt, attempt);
+    }
+    assert!(seen[1].at < Duration::from_secs(1) && seen[2].at >= Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_future_dropped_at_any_poll_gives_back_what_it_held() {
+    for polls in 0..200 {
+        fastrand::seed(polls);
+        let answer = |n| Ok(status_of(if n < 2 { 503 } else { 200 }));
+        let probe = Probe::with(answer, Duration::from_millis(3), usize::MAX);
+        let stack = ServiceBuilder::new()
+            .layer(RetryLayer::new().deadline(Duration::from_secs(5)))
+            .layer(ConcurrencyLimitLayer::new(1))
+            .layer(ClassifyLayer::new())
+            .service(probe.clone());
+        let mut dropped = task::spawn(stack.clone().oneshot(get("/dropped")));
+        for _ in 0..polls {
+            if dropped.poll().is_ready() {
+                break;
+            }
+            advance(Duration::from_millis(1)).await;
+        }
+        drop(dropped);
+        let sent = probe.seen().len();
+        advance(Duration::from_secs(60)).await;
+        assert_eq!(probe.seen().len(), sent, "nothing is sent after the drop");
+        let response = tokio::time::timeout(Duration::from_secs(60), stack.oneshot(get("/next")));
+        response.await.expect("the permit is free again").unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_buffer_survives_a_hundred_failures_below() {
+    let probe = Probe::new(|n| {
+        if n < 100 {
+            Err(BoxError::from("no"))
+        } else {
+            Ok(status_of(200))
+        }
+    });
+    let stack = ServiceBuilder::new()
+        .layer(BufferLayer::new(4))
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .service(probe);
+    for _ in 0..100 {
+        let error = stack.clone().oneshot(get("/")).await.unwrap_err();
+        assert_eq!(
+            Error::find(&*error).map(Error::kind),
+            Some(Kind::Unrecognized)
+        );
+    }
+    stack.oneshot(get("/")).await.unwrap();
+}
+
+/// A body that nobody may poll, or that never says anything.
+#[derive(Debug)]
+struct Silent(&'static str);
+
+impl http_body::Body for Silent {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        assert_eq!(self.0, "may be polled");
+        Poll::Pending
+    }
+}
+
+async fn answer(status: u16, body: &'static str) -> Result<Response<Silent>, Error> {
+    let client = tower::service_fn(move |_: Request<()>| {
+        let response = Response::builder().status(status).body(Silent(body));
+        std::future::ready(response)
+    });
+    let stack = ServiceBuilder::new().layer(RetryLayer::new().attempts(NonZeroU32::MIN));
+    let stack = stack.layer(ClassifyLayer::new()).service(client);
+    stack.oneshot(Request::new(())).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_passes_with_its_body_unpolled() {
+    for status in [200, 204, 206, 299, 304] {
+        let response = answer(status, "must not be polled").await.unwrap();
+        assert_eq!(response.status(), status);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_body_that_hangs_delays_its_error_by_a_second() {
+    let start = Instant::now();
+    let error = answer(429, "may be polled").await.unwrap_err();
+    assert_eq!((error.kind(), error.message()), (Kind::Throttled, None));
+    assert_eq!(start.elapsed(), Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_416_to_a_range_is_told_from_one_to_a_whole() {
+    let probe = Probe::always(416);
+    let mut stack = ServiceBuilder::new()
+        .layer(ClassifyLayer::new())
+        .service(probe);
+    let mut request = get("/");
+    let whole = stack
+        .ready()
+        .await
+        .unwrap()
+        .call(get("/"))
+        .await
+        .unwrap_err();
+    request
+        .headers_mut()
+        .insert("range", "bytes=5-".parse().unwrap());
+    let part = stack
+        .ready()
+        .await
+        .unwrap()
+        .call(request)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (whole.kind(), part.kind()),
+        (Kind::ConnectionLimit, Kind::RangeUnclear)
+    );
+}

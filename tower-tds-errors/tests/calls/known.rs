@@ -1,0 +1,531 @@
+//! A status, a hint and whether a request was sent stay known once they are.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
+use tokio::time::Instant;
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
+use tower_tds_errors::{
+    Attempt, ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, Kind, RetryLayer, Sent, may_hold,
+};
+
+use crate::probe::{Probe, get, status_of};
+
+/// A body that never says anything.
+struct Hangs;
+
+impl Body for Hangs {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Poll::Pending
+    }
+}
+
+/// Answers by a status, perhaps with a hint, and a body that hangs. Counts.
+fn hanging(
+    status: u16,
+    hint: Option<&'static str>,
+) -> (
+    impl Clone + Service<Request<()>, Response = Response<Hangs>, Error = BoxError, Future: Send>,
+    Arc<AtomicUsize>,
+) {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&seen);
+    let service = tower::service_fn(move |_: Request<()>| {
+        count.fetch_add(1, SeqCst);
+        let response = Response::builder().status(status);
+        let response = match hint {
+            Some(hint) => response.header("retry-after", hint),
+            None => response,
+        };
+        std::future::ready(Ok::<_, BoxError>(response.body(Hangs).unwrap()))
+    });
+    (service, seen)
+}
+
+/// Is busy, then lost, and then says nothing.
+async fn busy_then_lost(request: Request<()>) -> Result<Response<String>, BoxError> {
+    match Attempt::of(request.extensions()).number() {
+        1 => {
+            let busy = Response::builder().status(503).header("retry-after", "1");
+            Ok(busy.body(String::new()).unwrap())
+        }
+        2 => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+        _ => std::future::pending().await,
+    }
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_whose_body_hangs_is_that_status_under_any_attempt_timeout_and_deadline() {
+    for bound in [50, 200, 500, 800, 1_500, 5_000] {
+        for (status, hint, kind, sends) in [
+            (404, None, Kind::NotFound, 1..=1),
+            // What was cut off may have been the reason.
+            (401, None, Kind::Unauthorized, 1..=1),
+            (423, None, Kind::RateExceeded, 1..=3),
+            (429, Some("3600"), Kind::QuotaExhausted, 1..=1),
+            (429, None, Kind::Throttled, 1..=3),
+            (503, None, Kind::Unavailable, 1..=3),
+        ] {
+            let layers = [
+                RetryLayer::new()
+                    .attempt_timeout(ms(bound))
+                    .deadline(ms(60_000)),
+                RetryLayer::new().deadline(ms(bound)),
+            ];
+            for (n, layer) in layers.into_iter().enumerate() {
+                let (service, seen) = hanging(status, hint);
+                let stack = layer.layer(ClassifyLayer::new().layer(service));
+                let start = Instant::now();
+                let error = stack.oneshot(Request::new(())).await.map(drop).unwrap_err();
+                assert_eq!(error.kind(), kind, "{status} {bound}: {error}");
+                assert_eq!(error.status().map(|status| status.as_u16()), Some(status));
+                assert!(error.body().is_empty());
+                assert!(sends.contains(&seen.load(SeqCst)), "{status} {bound}");
+                if n == 1 {
+                    assert!(start.elapsed() <= ms(bound), "{status} {bound}");
+                } else if error.is_retryable() && hint.is_none() && status != 401 {
+                    assert_eq!(seen.load(SeqCst), 3, "{status} {bound}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_keeps_the_last_answer_and_says_what_was_waited_for() {
+    // A 503 with a hint; the attempt after it hangs.
+    let service = tower::service_fn(async |request: Request<()>| {
+        if Attempt::of(request.extensions()).number() > 1 {
+            return std::future::pending().await;
+        }
+        let busy = Response::builder().status(503).header("retry-after", "3");
+        Ok::<_, BoxError>(busy.body(String::new()).unwrap())
+    });
+    let layer = RetryLayer::new().deadline(ms(10_000));
+    let stack = layer.layer(ClassifyLayer::new().layer(service));
+    let start = Instant::now();
+    let error = stack.oneshot(Request::new(())).await.unwrap_err();
+    assert_eq!(start.elapsed(), ms(10_000));
+    assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 2));
+    assert_eq!(error.status().map(|status| status.as_u16()), Some(503));
+    assert_eq!(error.retry_after(), Some(ms(3_000)));
+    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+    assert_eq!(error.waited_for(), Some("an answer"));
+    // Of the second attempt nobody knows.
+    assert_eq!(error.sent(), Sent::Unknown);
+    assert!(error.is_timeout() && error.to_string().contains("waiting for an answer"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_keeps_the_last_answer_also_where_a_lost_one_came_after_it() {
+    let service = tower::service_fn(busy_then_lost);
+    let layer = RetryLayer::new().deadline(ms(10_000));
+    let stack = layer.layer(ClassifyLayer::new().layer(service));
+    let error = stack.oneshot(Request::new(())).await.unwrap_err();
+    assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 3));
+    assert_eq!(error.status().map(|status| status.as_u16()), Some(503));
+    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_that_fits_is_never_refused_for_its_jitter() {
+    for (hint, deadline) in [("20", 22_000), ("29", 29_100), ("1", 1_050)] {
+        for seed in 0..50 {
+            fastrand::seed(seed);
+            let probe = Probe::new(move |n| {
+                let mut response = status_of(if n == 0 { 503 } else { 200 });
+                let hint = hint.parse().unwrap();
+                response.headers_mut().insert("retry-after", hint);
+                Ok(response)
+            });
+            let stack = ServiceBuilder::new()
+                .layer(RetryLayer::new().deadline(ms(deadline)))
+                .layer(ClassifyLayer::new())
+                .service(probe.clone());
+            stack.oneshot(get("/")).await.unwrap();
+            let wait = probe.seen()[1].at;
+            assert!(
+                wait >= Duration::from_secs(hint.parse().unwrap()),
+                "{wait:?}"
+            );
+            assert_eq!(probe.seen()[1].attempt, 2);
+            assert_eq!(probe.seen()[1].line, probe.seen()[0].line);
+        }
+    }
+}
+
+/// The error of a stack whose inner retry layer's error is made another by a layer between.
+async fn nested(method: Method, kind: Kind, status: u16) -> (Error, usize) {
+    let probe = Probe::always(status);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .map_err(move |error: Error| Error::new(kind, io::Error::other(error)))
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .service(probe.clone());
+    let mut request = get("https://api.example/v2");
+    *request.method_mut() = method;
+    let error = stack.oneshot(request).await.unwrap_err();
+    (error, probe.seen().len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_times_three_through_another_word_send_three() {
+    for kind in [Kind::Unavailable, Kind::Connect, Kind::LimitTimeout] {
+        let (error, sent) = nested(Method::GET, kind, 503).await;
+        assert_eq!((sent, error.attempts()), (3, 3), "{kind}");
+        assert_eq!((error.kind(), error.sent()), (kind, Sent::Answered));
+        assert_eq!(error.status().map(|status| status.as_u16()), Some(503));
+        let (error, sent) = nested(Method::POST, kind, 503).await;
+        assert_eq!((sent, error.gave_up()), (1, Some(GiveUp::NotIdempotent)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_counts_from_the_call_and_not_from_the_first_poll() {
+    let probe = Probe::with(|_| Ok(status_of(200)), ms(100), usize::MAX);
+    for by_request in [true, false] {
+        let mut layer = RetryLayer::new();
+        let mut request = get("/");
+        if by_request {
+            request.extensions_mut().insert(Deadline::after(ms(1_000)));
+        } else {
+            layer = layer.deadline(ms(1_000));
+        }
+        let mut service = layer.layer(ClassifyLayer::new().layer(probe.clone()));
+        let call = service.ready().await.unwrap().call(request);
+        tokio::time::sleep(ms(1_500)).await;
+        let error = call.await.unwrap_err();
+        assert_eq!((error.sent(), error.attempts()), (Sent::Never, 0));
+        assert!(
+            probe.seen().is_empty(),
+            "nothing is sent after the deadline"
+        );
+        // A client that is always ready sends when its future is polled, as hyper's does.
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
+        let mut eager = layer.layer(tower::service_fn(move |_: Request<()>| {
+            let count = Arc::clone(&count);
+            async move {
+                count.fetch_add(1, SeqCst);
+                Ok::<_, Error>(Response::new(()))
+            }
+        }));
+        let mut request = Request::new(());
+        request.extensions_mut().insert(Deadline::after(ms(1_000)));
+        let call = eager.ready().await.unwrap().call(request);
+        tokio::time::sleep(ms(1_500)).await;
+        let error = call.await.unwrap_err();
+        assert_eq!((error.sent(), error.attempts()), (Sent::Never, 0));
+        assert_eq!(sent.load(SeqCst), 0);
+    }
+}
+
+#[test]
+fn outside_a_runtime_nothing_panics_and_a_call_ends_at_its_first_wait() {
+    let poll = |status: u16, hint: Option<&'static str>| {
+        let (service, seen) = hanging(status, hint);
+        let stack = RetryLayer::new().layer(ClassifyLayer::new().layer(service));
+        let mut call = tokio_test::task::spawn(stack.oneshot(Request::new(())));
+        match call.poll() {
+            Poll::Ready(outcome) => (outcome.map(drop).unwrap_err(), seen.load(SeqCst)),
+            Poll::Pending => unreachable!("nobody would wake it"),
+        }
+    };
+    let (error, sent) = poll(503, None);
+    assert_eq!((error.kind(), sent), (Kind::Unavailable, 1));
+    assert_eq!(error.gave_up(), Some(GiveUp::NotReady));
+    let (error, sent) = poll(404, None);
+    assert_eq!((error.kind(), sent), (Kind::NotFound, 1));
+    let (error, sent) = poll(421, None);
+    assert_eq!((error.kind(), sent), (Kind::Misdirected, 2));
+}
+
+/// Answers by these statuses, one after the other, and by the last for ever.
+fn scripted(
+    statuses: &'static [u16],
+) -> impl Clone + Service<Request<()>, Response = Response<String>, Error = BoxError, Future: Send>
+{
+    let count = Arc::new(AtomicUsize::new(0));
+    tower::service_fn(move |_: Request<()>| {
+        let status = statuses.get(count.fetch_add(1, SeqCst));
+        let response = Response::builder().status(*status.or(statuses.last()).unwrap());
+        std::future::ready(Ok::<_, BoxError>(
+            response.body(String::from("data")).unwrap(),
+        ))
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_over_a_retry_keeps_the_deadline_of_a_whole_body() {
+    for (statuses, outer) in [
+        (&[200][..], false),
+        (&[503, 200], false),
+        (&[503, 200], true),
+    ] {
+        let whole = Deadline::after(ms(60_000)).whole();
+        let layer = RetryLayer::new();
+        let stack = ServiceBuilder::new()
+            .layer(if outer {
+                layer.clone().deadline(whole)
+            } else {
+                layer.clone()
+            })
+            .layer(layer)
+            .layer(GuardLayer::new())
+            .layer(ClassifyLayer::new())
+            .service(scripted(statuses));
+        let mut request = Request::new(());
+        if !outer {
+            request.extensions_mut().insert(whole);
+        }
+        let response = stack.oneshot(request).await;
+        assert_eq!(
+            response.map(drop).map_err(|error| error.to_string()),
+            Ok(()),
+            "{statuses:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_deadlines_for_a_whole_body_the_earlier_ends_it() {
+    let service = tower::service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new(Hangs)));
+    for (outer, inner) in [(5, 60), (60, 5)] {
+        let layer = |n: u64| RetryLayer::new().deadline(Deadline::after(ms(n * 1_000)).whole());
+        let stack = ServiceBuilder::new()
+            .layer(layer(outer))
+            .layer(layer(inner))
+            .layer(GuardLayer::new())
+            .layer(ClassifyLayer::new())
+            .service(service);
+        let start = Instant::now();
+        let response = stack.oneshot(Request::new(())).await.unwrap();
+        let error = response.into_body().collect().await.map(drop).unwrap_err();
+        assert_eq!((error.kind(), start.elapsed()), (Kind::Timeout, ms(5_000)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_somebody_set_is_later_than_the_default_too() {
+    let service = tower::service_fn(async |_: Request<()>| {
+        tokio::time::sleep(ms(150_000)).await;
+        Ok::<_, BoxError>(Response::new(String::new()))
+    });
+    let layer = RetryLayer::new().attempt_timeout(ms(600_000));
+    let stack = layer.layer(ClassifyLayer::new().layer(service));
+    let error = stack.clone().oneshot(Request::new(())).await.unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+    let mut request = Request::new(());
+    request
+        .extensions_mut()
+        .insert(Deadline::after(ms(300_000)));
+    assert!(stack.clone().oneshot(request).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_layer_below_the_retry_asks_for_is_seen() {
+    let page = tower::service_fn(async |_: Request<()>| {
+        let response = Response::builder().header("content-type", "text/html");
+        Ok::<_, BoxError>(response.body(String::from("<html>")).unwrap())
+    });
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .map_request(|mut request: Request<()>| {
+            let json = http::HeaderValue::from_static("application/json");
+            request.headers_mut().insert("accept", json);
+            request
+        })
+        .layer(ClassifyLayer::new())
+        .service(page);
+    let error = stack.oneshot(Request::new(())).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::UnexpectedAnswer);
+}
+
+/// Sends when it is polled for the second time, as a client whose connection is made meanwhile.
+struct Connects {
+    is_polled: bool,
+    sent: Arc<AtomicUsize>,
+}
+
+impl Future for Connects {
+    type Output = Result<Response<String>, BoxError>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        if !std::mem::replace(&mut self.is_polled, true) {
+            return Poll::Pending;
+        }
+        self.sent.fetch_add(1, SeqCst);
+        Poll::Ready(Ok(Response::new(String::from("data"))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_polled_after_its_deadline_sends_nothing() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&sent);
+    let service = tower::service_fn(move |_: Request<()>| Connects {
+        is_polled: false,
+        sent: Arc::clone(&count),
+    });
+    let layer = RetryLayer::new().deadline(ms(1_000));
+    for nested in [false, true] {
+        let stack = ClassifyLayer::new().layer(service.clone());
+        type Called = Pin<Box<dyn Future<Output = Result<Response<String>, Error>>>>;
+        let call: Called = if nested {
+            let inner = RetryLayer::new().layer(stack);
+            Box::pin(layer.layer(inner).oneshot(Request::new(())))
+        } else {
+            Box::pin(layer.layer(stack).oneshot(Request::new(())))
+        };
+        let mut call = tokio_test::task::spawn(call);
+        assert!(call.poll().is_pending());
+        // Its task has other work, or the machine sleeps.
+        tokio::time::advance(ms(3_000)).await;
+        let Poll::Ready(Err(error)) = call.poll() else {
+            unreachable!("it is over");
+        };
+        assert_eq!((error.kind(), sent.load(SeqCst)), (Kind::Timeout, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_over_a_retry_that_hangs_is_tried_again() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&seen);
+    let service = tower::service_fn(move |_: Request<()>| {
+        count.fetch_add(1, SeqCst);
+        std::future::pending::<Result<Response<String>, BoxError>>()
+    });
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .service(service);
+    let start = Instant::now();
+    let error = stack.oneshot(Request::new(())).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), start.elapsed()),
+        (Kind::Timeout, ms(120_000))
+    );
+    assert_eq!(seen.load(SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_over_a_retry_keeps_the_last_answer_at_its_deadline() {
+    let service = tower::service_fn(busy_then_lost);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new().deadline(ms(10_000)))
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .service(service);
+    let start = Instant::now();
+    let error = stack.oneshot(Request::new(())).await.unwrap_err();
+    assert_eq!(start.elapsed(), ms(10_000));
+    assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 3));
+    assert_eq!(error.status().map(|status| status.as_u16()), Some(503));
+    assert_eq!(
+        (error.sent(), error.waited_for()),
+        (Sent::Unknown, Some("an answer"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_attempt_before_may_have_done_stays_known() {
+    use io::ErrorKind::{ConnectionRefused as Refused, ConnectionReset as Reset};
+    for (first, sent) in [
+        (Some(Reset), Sent::Unknown),
+        (None, Sent::Answered),
+        (Some(Refused), Sent::Never),
+    ] {
+        let service = move |request: Request<()>| {
+            let number = Attempt::of(request.extensions()).number();
+            std::future::ready(match first {
+                None if number == 1 => Ok(status_of(503)),
+                Some(first) if number == 1 => Err::<_, BoxError>(io::Error::from(first).into()),
+                _ => Err(io::Error::from(Refused).into()),
+            })
+        };
+        let stack = ServiceBuilder::new()
+            .layer(RetryLayer::new())
+            .layer(ClassifyLayer::new())
+            .service(tower::service_fn(service));
+        let put = || Request::put("http://host/").body(()).unwrap();
+        let error = stack.oneshot(put()).await.unwrap_err();
+        assert_eq!((error.kind(), error.sent()), (Kind::Connect, sent));
+        assert_eq!(error.attempts(), 3);
+    }
+}
+
+/// Is busy with a body that hangs; then takes two minutes to be called, and counts who polls what came of it.
+#[tokio::test(start_paused = true)]
+async fn what_an_attempt_knew_is_not_said_of_the_next_one() {
+    let polls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&polls);
+    let service = tower::service_fn(move |request: Request<()>| {
+        let is_first = Attempt::of(request.extensions()).number() == 1;
+        if !is_first {
+            let mut later = std::pin::pin!(tokio::time::advance(ms(120_000)));
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            assert!(later.as_mut().poll(&mut cx).is_pending());
+        }
+        let count = Arc::clone(&count);
+        async move {
+            if !is_first {
+                count.fetch_add(1, SeqCst);
+            }
+            let response = Response::builder().status(503);
+            Ok::<_, BoxError>(response.body(Hangs).unwrap())
+        }
+    });
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new().deadline(ms(60_000)))
+        .layer(ClassifyLayer::new())
+        .service(service);
+    let error = stack.oneshot(Request::new(())).await.map(drop).unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+    // Its first poll would send it.
+    assert_eq!(polls.load(SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_held_until_the_deadline_says_what_was_waited_for() {
+    let held = || {
+        tower::service_fn(|_: Request<()>| {
+            let mut refused = Some(Error::new(Kind::InvalidToken, "it is revoked").answered());
+            std::future::poll_fn(move |_| match refused.take_if(|_| !may_hold()) {
+                Some(refused) => Poll::Ready(Err::<Response<()>, _>(refused)),
+                None => Poll::Pending,
+            })
+        })
+    };
+    let layer = RetryLayer::new().deadline(ms(2_000));
+    let error = layer.layer(held()).oneshot(Request::new(())).await;
+    // And a retry above passes on what one below says at the deadline of both.
+    let nested = layer.layer(RetryLayer::new().layer(held()));
+    let errors = [error, nested.oneshot(Request::new(())).await];
+    for error in errors.map(Result::unwrap_err) {
+        let ended = (error.kind(), error.gave_up());
+        assert_eq!(ended, (Kind::InvalidToken, Some(GiveUp::Deadline)));
+        assert_eq!(error.waited_for(), Some("another token"), "{error}");
+    }
+}

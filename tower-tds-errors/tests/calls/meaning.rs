@@ -1,0 +1,146 @@
+//! What a user means by an answer besides: a `map_err` between the retry and the classification.
+
+use std::io;
+
+use http::{Method, Request, StatusCode};
+use tower::{ServiceBuilder, ServiceExt};
+use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, RetryLayer, Sent};
+
+use crate::probe::{Probe, get, status_of};
+
+/// The error of a call whose errors are changed by `rule`.
+async fn tried(
+    probe: &Probe,
+    request: Request<http_body_util::Full<bytes::Bytes>>,
+    rule: impl Fn(&mut Error) + Clone,
+) -> Error {
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .map_err(move |mut error: Error| {
+            rule(&mut error);
+            error
+        })
+        .layer(ClassifyLayer::new())
+        .service(probe.clone());
+    stack.oneshot(request).await.unwrap_err()
+}
+
+fn post(uri: &str) -> Request<http_body_util::Full<bytes::Bytes>> {
+    let mut request = get(uri);
+    *request.method_mut() = Method::POST;
+    request
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_makes_a_fatal_answer_worth_a_retry_and_the_other_way_round() {
+    let rule = |error: &mut Error| match error.status() {
+        Some(StatusCode::NOT_FOUND) => error.set_kind(Kind::Unavailable),
+        Some(StatusCode::SERVICE_UNAVAILABLE) => error.set_kind(Kind::Rejected),
+        _ => {}
+    };
+    for (status, times) in [(404, 3), (503, 1), (500, 3)] {
+        let probe = Probe::always(status);
+        tried(&probe, get("/v2"), rule).await;
+        assert_eq!(probe.seen().len(), times, "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_veto_is_not_undone_by_another_kind() {
+    let probe = Probe::always(503);
+    let error = tried(&probe, get("/v2"), |error| {
+        error.forbid_retry();
+        error.set_kind(Kind::Throttled);
+    });
+    let error = error.await;
+    assert_eq!((probe.seen().len(), error.is_retryable()), (1, false));
+    assert_eq!(error.kind(), Kind::Throttled);
+    assert_eq!(error.gave_up(), Some(GiveUp::Forbidden));
+    let line = error.to_string();
+    assert!(line.ends_with("not retried as that is forbidden"), "{line}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_veto_by_host_and_path_holds_for_the_first_retry_too() {
+    let rule = |error: &mut Error| {
+        let data = "https://api.example/v2/";
+        if !error.uri().is_some_and(|uri| uri.starts_with(data)) {
+            error.forbid_retry();
+        }
+    };
+    for (uri, times) in [
+        ("https://api.example/v2/rail", 3),
+        ("https://api.example/v1/rail", 1),
+        ("https://other.example/v2/rail", 1),
+    ] {
+        for fails in [Some(503), None] {
+            let probe = Probe::new(move |_| match fails {
+                Some(status) => Ok(status_of(status)),
+                None => Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()),
+            });
+            tried(&probe, get(uri), rule).await;
+            assert_eq!(probe.seen().len(), times, "{uri} {fails:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_calls_a_reset_a_failed_connect_sends_no_post_again() {
+    for kind in [Kind::Connect, Kind::LimitTimeout, Kind::TokenUnavailable] {
+        let probe = Probe::new(|_| Err(io::Error::from(io::ErrorKind::ConnectionReset).into()));
+        let error = tried(&probe, post("/"), move |error| error.set_kind(kind)).await;
+        assert_eq!((error.kind(), error.sent()), (kind, Sent::Unknown));
+        assert_eq!(error.gave_up(), Some(GiveUp::NotIdempotent));
+        assert_eq!((probe.seen().len(), probe.seen()[0].attempt), (1, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rules_word_for_an_answer_does_not_make_it_unsent() {
+    let probe = Probe::always(409);
+    let rule = |error: &mut Error| error.set_kind(Kind::LimitTimeout);
+    let error = tried(&probe, post("http://a.example/"), rule).await;
+    let known = (error.kind(), error.sent());
+    assert_eq!(known, (Kind::LimitTimeout, Sent::Answered));
+    assert_eq!(probe.seen().len(), 1);
+}
+
+/// A layer between, that knows the host, say.
+#[tokio::test(start_paused = true)]
+async fn an_error_names_the_request_that_was_sent_and_not_the_one_that_was_asked_for() {
+    let probe = Probe::always(404);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .map_request(|mut request: Request<_>| {
+            *request.uri_mut() = "https://other.test/elsewhere".parse().unwrap();
+            request
+        })
+        .layer(ClassifyLayer::new());
+    let error = stack.service(probe).oneshot(get("/v2")).await.unwrap_err();
+    assert!(
+        error.to_string().contains("other.test/elsewhere"),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_connect_that_a_rule_calls_rejected_blames_no_proxy() {
+    let probe = Probe::new(|_| Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()));
+    let rule = |error: &mut Error| error.set_kind(Kind::Rejected);
+    let error = tried(&probe, get("/"), rule).await;
+    assert_eq!((error.kind(), error.sent()), (Kind::Rejected, Sent::Never));
+    assert!(!error.to_string().contains("proxy"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_a_rule_gives_brings_its_wait() {
+    let probe = Probe::new(|n| Ok(status_of(if n == 0 { 503 } else { 404 })));
+    let rule = |error: &mut Error| {
+        if error.status() == Some(StatusCode::SERVICE_UNAVAILABLE) {
+            error.set_kind(Kind::RateExceeded);
+        }
+    };
+    tried(&probe, get("/v2"), rule).await;
+    let seen = probe.seen();
+    assert!(seen[1].at >= std::time::Duration::from_secs(1) && seen[1].line.contains("/v2"));
+}

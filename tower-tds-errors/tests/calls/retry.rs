@@ -1,0 +1,561 @@
+//! Retries: when and how often requests are sent again, told by what the service saw.
+
+use std::collections::HashSet;
+use std::io;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, Version};
+use http_body_util::Full;
+use proptest::prelude::*;
+use tokio::time::Instant;
+use tower::{Layer, ServiceBuilder, ServiceExt};
+use tower_tds_errors::{Attempt, ClassifyLayer, Error, GiveUp, Kind, Repeat, RetryLayer, Sent};
+
+use crate::probe::{Probe, get, status_of};
+
+type Answer = Result<Response<Full<Bytes>>, Error>;
+
+async fn send(layer: RetryLayer, probe: &Probe, request: Request<Full<Bytes>>) -> Answer {
+    let stack = ServiceBuilder::new()
+        .layer(layer)
+        .layer(ClassifyLayer::new());
+    stack.service(probe.clone()).oneshot(request).await
+}
+
+async fn fails(layer: RetryLayer, probe: &Probe) -> Error {
+    send(layer, probe, get("https://api.example/v2?key=CANARY"))
+        .await
+        .unwrap_err()
+}
+
+fn attempts(n: u32) -> RetryLayer {
+    RetryLayer::new().attempts(NonZeroU32::new(n).unwrap())
+}
+
+fn with(status: u16, headers: &[(&'static str, &'static str)]) -> Response<Full<Bytes>> {
+    let mut response = status_of(status);
+    for (name, value) in headers {
+        response.headers_mut().insert(*name, value.parse().unwrap());
+    }
+    response
+}
+
+fn gaps(probe: &Probe) -> Vec<Duration> {
+    let seen = probe.seen();
+    seen.windows(2)
+        .map(|pair| pair[1].at - pair[0].at)
+        .collect()
+}
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_answer_is_an_error_and_attempts_are_as_configured() {
+    for status in [408, 416, 423, 425, 429, 500, 502, 503, 504, 520, 524] {
+        for most in 1..5 {
+            let probe = Probe::always(status);
+            let error = fails(attempts(most), &probe).await;
+            assert_eq!(error.status().map(|status| status.as_u16()), Some(status));
+            assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
+            assert_eq!(error.attempts(), most);
+            assert_eq!(probe.seen().len(), usize::try_from(most).unwrap());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fatal_answers_are_sent_once_whatever_they_hint() {
+    for status in [301, 400, 403, 404, 501, 505] {
+        let probe = Probe::new(move |_| Ok(with(status, &[("retry-after", "1")])));
+        let error = fails(RetryLayer::new(), &probe).await;
+        assert_eq!(error.gave_up(), Some(GiveUp::Fatal));
+        assert_eq!(probe.seen().len(), 1, "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_token_is_tried_once_more_at_once_and_no_third_time() {
+    let refused = || {
+        let mut response = status_of(401);
+        *response.body_mut() = Full::from("invalid token\n");
+        Ok(response)
+    };
+    let probe = Probe::new(move |_| refused());
+    let error = fails(attempts(9), &probe).await;
+    assert_eq!((error.kind(), error.attempts()), (Kind::InvalidToken, 2));
+    assert_eq!(error.gave_up(), Some(GiveUp::Fatal));
+    assert_eq!(gaps(&probe), [Duration::ZERO]);
+
+    let probe = Probe::new(move |n| {
+        if n == 0 {
+            refused()
+        } else {
+            Ok(status_of(200))
+        }
+    });
+    send(RetryLayer::new(), &probe, get("/")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_401_that_does_not_say_why_is_tried_once_more_and_one_whose_body_was_cut_is_not() {
+    let probe = Probe::new(|_| Ok(with(401, &[])));
+    let error = fails(attempts(9), &probe).await;
+    assert_eq!((error.kind(), error.attempts()), (Kind::Unauthorized, 2));
+    assert_eq!(error.gave_up(), Some(GiveUp::Fatal));
+    assert_eq!(gaps(&probe), [Duration::ZERO]);
+
+    let long = || {
+        let mut response = status_of(401);
+        *response.body_mut() = Full::from(vec![b'x'; 17 * 1024]);
+        Ok(response)
+    };
+    let probe = Probe::new(move |_| long());
+    let error = fails(attempts(9), &probe).await;
+    assert_eq!((error.kind(), error.attempts()), (Kind::Unauthorized, 1));
+    assert!(!error.is_retryable());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_421_is_tried_once_more_at_once_as_a_fresh_connection_may_lead_elsewhere() {
+    let probe = Probe::always(421);
+    let error = fails(attempts(9), &probe).await;
+    assert_eq!((error.kind(), error.attempts()), (Kind::Misdirected, 2));
+    assert_eq!(error.gave_up(), Some(GiveUp::Fatal));
+    assert_eq!(gaps(&probe), [Duration::ZERO]);
+    assert!(error.is_retryable() && error.to_string().contains("on a new connection"));
+
+    let probe = Probe::new(|n| Ok(status_of(if n == 0 { 421 } else { 200 })));
+    let response = send(attempts(9), &probe, get("/")).await.unwrap();
+    assert_eq!((response.status().as_u16(), probe.seen().len()), (200, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_416_that_may_be_about_the_range_is_tried_once_more_after_a_wait() {
+    fastrand::seed(7);
+    let probe = Probe::always(416);
+    let mut request = get("/");
+    let range = "bytes=9-".parse().unwrap();
+    request.headers_mut().insert("range", range);
+    let error = send(attempts(9), &probe, request).await.unwrap_err();
+    assert_eq!((error.kind(), error.attempts()), (Kind::RangeUnclear, 2));
+    assert_eq!(error.gave_up(), Some(GiveUp::Fatal));
+    assert!(gaps(&probe)[0] > Duration::ZERO && gaps(&probe)[0] < secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_of_silence_follows_every_423_however_short_the_longest_wait_is() {
+    let probe = Probe::always(423);
+    let short = Duration::from_millis(10);
+    fails(RetryLayer::new().longest_wait(short), &probe).await;
+    assert!(gaps(&probe).iter().all(|gap| *gap >= secs(1)));
+    assert_eq!(probe.seen().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_of_silence_follows_every_423() {
+    let probe = Probe::always(423);
+    fails(attempts(6), &probe).await;
+    for gap in gaps(&probe) {
+        assert!((secs(1)..secs(5)).contains(&gap), "{gap:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_asked_for_is_kept_in_seconds_and_as_a_date() {
+    let date = "Sat, 21 Nov 2026 09:00:00 GMT";
+    for headers in [
+        vec![("retry-after", "20")],
+        vec![
+            ("retry-after", "Sat, 21 Nov 2026 09:00:20 GMT"),
+            ("date", date),
+        ],
+    ] {
+        for status in [429, 503, 423] {
+            let headers = headers.clone();
+            let probe = Probe::new(move |_| Ok(with(status, &headers)));
+            let error = fails(RetryLayer::new(), &probe).await;
+            assert_eq!(error.retry_after(), Some(secs(20)));
+            for gap in gaps(&probe) {
+                // A sleep ends with the next millisecond of the timer.
+                assert!(
+                    (secs(20)..=secs(30) + Duration::from_millis(1)).contains(&gap),
+                    "{gap:?}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_too_long_ends_at_once_with_its_end() {
+    for value in ["31", "86400", "99999999999999999999999"] {
+        let probe = Probe::new(move |_| Ok(with(429, &[("retry-after", value)])));
+        let start = Instant::now();
+        let error = fails(RetryLayer::new(), &probe).await;
+        assert_eq!(error.gave_up(), Some(GiveUp::HintTooLong));
+        assert_eq!(error.retry_at().is_some(), value.len() < 9);
+        assert!(error.retry_after() >= Some(secs(31)));
+        assert_eq!((start.elapsed(), probe.seen().len()), (Duration::ZERO, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_beyond_the_clock_is_not_begun() {
+    let probe = Probe::new(|_| Ok(with(503, &[("retry-after", "99999999999999999999")])));
+    let layer = RetryLayer::new()
+        .deadline(Duration::MAX)
+        .longest_wait(Duration::MAX);
+    let error = fails(layer, &probe).await;
+    assert_eq!(error.gave_up(), Some(GiveUp::HintTooLong));
+    assert_eq!(probe.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_attempts_as_anybody_wants_are_made_on_one_stack() {
+    let service = tower::service_fn(|_: Request<()>| {
+        std::future::ready(Err::<Response<()>, _>(Error::new(Kind::Connect, "refused")))
+    });
+    let layer = RetryLayer::new()
+        .attempts(NonZeroU32::new(100_000).unwrap())
+        .backoff(Duration::ZERO, Duration::ZERO);
+    let called = layer.layer(service).oneshot(Request::new(())).await;
+    assert_eq!(called.unwrap_err().attempts(), 100_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_beyond_the_deadline_is_not_begun() {
+    let probe = Probe::new(|_| Ok(with(429, &[("retry-after", "10")])));
+    let start = Instant::now();
+    let error = fails(RetryLayer::new().deadline(secs(10)), &probe).await;
+    assert_eq!(
+        (error.kind(), error.gave_up()),
+        (Kind::Throttled, Some(GiveUp::Deadline))
+    );
+    assert_eq!((start.elapsed(), probe.seen().len()), (Duration::ZERO, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_is_cut_off_at_the_deadline_and_keeps_the_failure_before() {
+    let probe = Probe::with(|_| Ok(status_of(503)), secs(4), usize::MAX);
+    let start = Instant::now();
+    let error = fails(attempts(9).deadline(secs(6)), &probe).await;
+    // What the service has said stays known.
+    assert_eq!(
+        (error.kind(), error.sent()),
+        (Kind::Unavailable, Sent::Unknown)
+    );
+    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+    assert_eq!(error.waited_for(), Some("an answer"));
+    assert!(error.is_timeout());
+    assert_eq!((start.elapsed(), error.elapsed()), (secs(6), Some(secs(6))));
+    assert_eq!((error.attempts(), probe.seen().len()), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_an_unsent_request_of_a_method_with_effects_goes_out_again() {
+    for (method, kind, sends) in [
+        // And once for free: it may have met a connection that had been idle.
+        (Method::GET, io::ErrorKind::ConnectionReset, 4),
+        (Method::PUT, io::ErrorKind::ConnectionReset, 3),
+        (Method::POST, io::ErrorKind::ConnectionReset, 1),
+        (Method::PATCH, io::ErrorKind::TimedOut, 1),
+        (Method::POST, io::ErrorKind::ConnectionRefused, 3),
+    ] {
+        let probe = Probe::new(move |_| Err(io::Error::from(kind).into()));
+        let mut request = get("/");
+        *request.method_mut() = method.clone();
+        let error = send(RetryLayer::new(), &probe, request).await.unwrap_err();
+        let stop = if sends == 1 {
+            GiveUp::NotIdempotent
+        } else {
+            GiveUp::Attempts
+        };
+        assert_eq!(error.gave_up(), Some(stop));
+        assert_eq!(probe.seen().len(), sends, "{method} {kind:?}");
+    }
+}
+
+/// How often a request of `method` goes out where each attempt fails with `kind`.
+async fn sends(method: &Method, kind: Kind) -> (u32, Option<GiveUp>) {
+    let service = tower::service_fn(|_: Request<()>| {
+        std::future::ready(Err::<Response<()>, _>(Error::new(kind, "no")))
+    });
+    let request = Request::builder().method(method).body(()).unwrap();
+    let stack = ServiceBuilder::new().layer(attempts(3).budget(None));
+    let error = stack.service(service).oneshot(request).await.unwrap_err();
+    (error.attempts(), error.gave_up())
+}
+
+#[tokio::test(start_paused = true)]
+async fn get_head_options_trace_put_and_delete_are_retried_whatever_may_have_been_sent() {
+    let safe = [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE];
+    let twice = [Method::PUT, Method::DELETE];
+    for kind in Kind::ALL
+        .iter()
+        .filter(|kind| Error::new(**kind, "so").is_retryable())
+    {
+        let once = [Kind::InvalidToken, Kind::Unauthorized, Kind::Misdirected];
+        let once = once.contains(kind) || *kind == Kind::RangeUnclear;
+        let usual = if once { 2 } else { 3 };
+        // It may have met a connection that had been idle: once more, for free.
+        let closed = *kind == Kind::Reset;
+        for method in safe.iter().chain(&twice) {
+            let free = u32::from(closed && safe.contains(method));
+            let (sent, _) = sends(method, *kind).await;
+            assert_eq!(sent, usual + free, "{method} {kind}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn post_and_patch_are_retried_only_if_never_sent() {
+    let own = Method::from_bytes(b"PURGE").unwrap();
+    for method in [Method::POST, Method::PATCH, Method::CONNECT, own] {
+        for kind in Kind::ALL
+            .iter()
+            .filter(|kind| Error::new(**kind, "so").is_retryable())
+        {
+            let expected = if Error::new(*kind, "so").sent() == Sent::Never {
+                (3, Some(GiveUp::Attempts))
+            } else {
+                (1, Some(GiveUp::NotIdempotent))
+            };
+            assert_eq!(sends(&method, *kind).await, expected, "{method} {kind}");
+        }
+    }
+}
+
+/// RFC 9110, sections 15.5.2, 15.5.9, 15.5.14 and 15.5.20, and RFC 8470, section 5.2.
+#[tokio::test(start_paused = true)]
+async fn a_post_goes_out_again_where_the_status_lets_any_method() {
+    for (status, sends) in [
+        (401, 2),
+        (408, 3),
+        (413, 3),
+        (421, 2),
+        (425, 3),
+        (423, 1),
+        (429, 1),
+        (500, 1),
+        (503, 1),
+    ] {
+        let probe = Probe::new(move |_| {
+            let mut answer = status_of(status);
+            if status == 413 {
+                let soon = http::HeaderValue::from_static("1");
+                answer.headers_mut().insert(http::header::RETRY_AFTER, soon);
+            }
+            Ok(answer)
+        });
+        let mut request = get("/");
+        *request.method_mut() = Method::POST;
+        let error = send(attempts(3), &probe, request).await.unwrap_err();
+        assert_eq!(probe.seen().len(), sends, "{status}: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn post_and_patch_are_retried_by_consent_of_their_caller() {
+    let with_consent = |method: Method| {
+        let mut request = get("/");
+        *request.method_mut() = method;
+        request.extensions_mut().insert(Repeat::Allowed);
+        request
+    };
+    for method in [Method::POST, Method::PATCH] {
+        for reset in [true, false] {
+            let probe = Probe::new(move |_| match reset {
+                // It has effects all the same: no free attempt.
+                true => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+                false => Ok(status_of(503)),
+            });
+            let request = with_consent(method.clone());
+            let error = send(attempts(3), &probe, request).await.unwrap_err();
+            assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
+            assert_eq!(probe.seen().len(), 3, "{method}");
+        }
+    }
+    // Where there is no second copy, the reason is that one.
+    let probe = Probe::always(503);
+    let request = with_consent(Method::POST);
+    let error = send(attempts(1), &probe, request).await.unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_cannot_be_copied_is_sent_once_and_says_so() {
+    let probe = Probe::always(503);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new().replay(|_: &Full<Bytes>| None))
+        .layer(ClassifyLayer::new())
+        .service(probe.clone());
+    let error = stack.oneshot(get("/")).await.unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::NotReplayable));
+    assert_eq!(probe.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_attempt_is_the_same_request_and_knows_its_number() {
+    let probe = Probe::always(503);
+    let request = Request::put("https://api.example/v2?$filter=a%20b")
+        .version(Version::HTTP_10)
+        .header("x-a", "1")
+        .header("x-a", "2")
+        .body(Full::from("bytes"))
+        .unwrap();
+    send(RetryLayer::new(), &probe, request).await.unwrap_err();
+    let seen = probe.seen();
+    assert!(seen[0].line.contains("$filter=a%20b") && seen[0].line.contains("bytes"));
+    assert!(seen.iter().all(|each| each.line == seen[0].line));
+    assert_eq!(
+        seen.iter().map(|each| each.attempt).collect::<Vec<_>>(),
+        [1, 2, 3]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn extensions_reach_every_attempt() {
+    #[derive(Clone)]
+    struct Mark;
+    let marks = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let count = marks.clone();
+    let service = tower::service_fn(move |request: Request<()>| {
+        assert!(request.extensions().get::<Mark>().is_some());
+        count.fetch_add(
+            Attempt::of(request.extensions()).number(),
+            std::sync::atomic::Ordering::SeqCst,
+        );
+        std::future::ready(Err::<Response<()>, _>(Error::new(Kind::Connect, "no")))
+    });
+    let mut request = Request::new(());
+    request.extensions_mut().insert(Mark);
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .service(service);
+    stack.oneshot(request).await.unwrap_err();
+    assert_eq!(marks.load(std::sync::atomic::Ordering::SeqCst), 1 + 2 + 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_says_what_it_took_only_if_it_took_more_than_one() {
+    let first = send(RetryLayer::new(), &Probe::always(200), get("/"))
+        .await
+        .unwrap();
+    assert!(first.extensions().is_empty());
+    let probe = Probe::new(|n| Ok(status_of(if n < 2 { 423 } else { 206 })));
+    let third = send(RetryLayer::new(), &probe, get("/")).await.unwrap();
+    let third = Attempt::of(third.extensions());
+    assert_eq!(
+        (third.number(), third.after()),
+        (3, Some(Kind::RateExceeded))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn nested_layers_send_no_more_than_one() {
+    let probe = Probe::always(503);
+    let stack = ServiceBuilder::new()
+        .layer(attempts(3))
+        .layer(attempts(3))
+        .layer(ClassifyLayer::new())
+        .service(probe.clone());
+    let error = stack.oneshot(get("/")).await.unwrap_err();
+    assert_eq!((probe.seen().len(), error.attempts()), (3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_fail_together_do_not_come_back_together() {
+    fastrand::seed(7);
+    let probe = Probe::new(|n| Ok(status_of(if n < 200 { 503 } else { 200 })));
+    let layer = RetryLayer::new().budget(None);
+    let stack = ServiceBuilder::new()
+        .layer(layer)
+        .layer(ClassifyLayer::new());
+    let stack = stack.service(probe.clone());
+    let calls: Vec<_> = (0..200)
+        .map(|_| tokio::spawn(stack.clone().oneshot(get("/"))))
+        .collect();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    // 200 draws from the timer's 101 milliseconds leave 14 empty on average.
+    let second: HashSet<_> = probe.seen()[200..].iter().map(|seen| seen.at).collect();
+    assert!(second.len() > 70, "{}", second.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_names_its_request_though_no_layer_below_did() {
+    for most in [1, 2] {
+        for kind in [Kind::LimitTimeout, Kind::TokenRefused] {
+            let service = tower::service_fn(move |_: Request<()>| {
+                std::future::ready(Err::<Response<()>, _>(Error::new(kind, "no")))
+            });
+            let stack = ServiceBuilder::new().layer(attempts(most)).service(service);
+            let request = Request::head("https://api.example/v2?key=CANARY")
+                .body(())
+                .unwrap();
+            let error = stack.oneshot(request).await.unwrap_err();
+            assert!(error.to_string().starts_with("HEAD "), "{error}");
+            assert_eq!(error.uri(), Some("https://api.example/v2"));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_secret_is_shown() {
+    let error = fails(RetryLayer::new(), &Probe::always(503)).await;
+    assert_eq!(error.uri(), Some("https://api.example/v2"));
+    for text in [format!("{error}"), format!("{error:?}")] {
+        assert!(!text.contains("CANARY"), "{text}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_mix_of_answers_ends_within_attempts_and_deadline(
+        mix in prop::collection::vec(
+            prop::sample::select(vec![0u16, 1, 200, 401, 404, 416, 423, 429, 503]), 1..8),
+        most in 1u32..6,
+        deadline in 1u64..20,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async move {
+            let answer = move |n: usize| match mix[n % mix.len()] {
+                0 => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+                1 => Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()),
+                status => {
+                    let mut response = with(status, &[("retry-after", "1")]);
+                    if status == 401 {
+                        *response.body_mut() = Full::from("invalid token");
+                    }
+                    if n.is_multiple_of(2) {
+                        *response.headers_mut() = HeaderMap::new();
+                    }
+                    Ok(response)
+                }
+            };
+            let probe = Probe::with(answer, Duration::from_millis(700), usize::MAX);
+            let start = Instant::now();
+            let layer = attempts(most).deadline(secs(deadline));
+            let result = send(layer, &probe, get("/")).await;
+            // The one for a connection that may have been idle is not counted.
+            let most = most + u32::from(most > 1);
+            assert!(probe.seen().len() <= usize::try_from(most).unwrap());
+            assert!(start.elapsed() <= secs(deadline) + Duration::from_millis(1));
+            match result {
+                Ok(response) => assert_eq!(response.status(), 200),
+                Err(error) => assert!(error.gave_up().is_some()),
+            }
+        });
+    }
+}

@@ -1,0 +1,258 @@
+//! A canary in each of forty places shows nowhere, and no text is longer than it may be.
+
+use std::error::Error as _;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use tower::{BoxError, ServiceBuilder, ServiceExt};
+use tower_tds_errors::{Asked, ClassifyLayer, Error, Kind, RetryLayer};
+
+/// What a JSON web token looks like, and what a key.
+const CANARIES: [&str; 3] = [
+    "eyJhbGciOiJSUzI1NiJ9.eyJDQU5BUlkiOjF9.c2lnbmF0dXJl",
+    "s3cr3tCANARYs3cr3tCANARYs3cr3t42",
+    "CANARY-0a1b2c3d4e5f-CANARY-0a1b2c",
+];
+
+/// Where the canary sits: `@` of a URI, of headers of the answer, of its body.
+struct Place {
+    uri: &'static str,
+    status: u16,
+    header: &'static str,
+    value: &'static str,
+    body: &'static str,
+}
+
+const fn uri(uri: &'static str) -> Place {
+    Place {
+        uri,
+        status: 503,
+        header: "x",
+        value: "",
+        body: "",
+    }
+}
+
+const fn header(status: u16, header: &'static str, value: &'static str) -> Place {
+    Place {
+        uri: "/",
+        status,
+        header,
+        value,
+        body: "",
+    }
+}
+
+const fn body(body: &'static str) -> Place {
+    Place {
+        uri: "/",
+        status: 503,
+        header: "x",
+        value: "",
+        body,
+    }
+}
+
+const PLACES: [Place; 44] = [
+    uri("https://api.example/@"),
+    uri("https://api.example/v2/@/rail"),
+    uri("https://api.example/v2/rail;jsessionid=@"),
+    uri("https://api.example/v2;token=@/rail"),
+    uri("https://api.example/v2?key=@"),
+    uri("https://api.example/?@"),
+    uri("https://me:@@api.example/v2"),
+    uri("https://@@api.example/v2"),
+    uri("/v2/rail/@"),
+    uri("/v2/rail?token=@"),
+    uri("https://api.example/v2/token=@/x"),
+    uri("https://api.example//@//"),
+    header(302, "location", "https://id.example/@"),
+    header(302, "location", "https://id.example/auth;jsessionid=@"),
+    header(302, "location", "https://id.example/auth?state=@"),
+    header(302, "location", "https://me:@@id.example/auth"),
+    header(302, "location", "/login/@"),
+    header(302, "location", "//b.example/@"),
+    header(302, "location", "not a uri @"),
+    header(503, "x-request-id", "@"),
+    header(503, "x-kong-request-id", "@"),
+    header(503, "x-correlation-id", "id @"),
+    header(429, "x-ratelimit-remaining-day", "@"),
+    header(429, "ratelimit", "@;r=0;t=5"),
+    header(429, "ratelimit-policy", "\"@\";w=60"),
+    header(429, "retry-after", "@"),
+    header(503, "set-cookie", "session=@"),
+    header(503, "content-encoding", "token @"),
+    header(401, "www-authenticate", "Bearer error=\"bad token: @\""),
+    header(
+        401,
+        "www-authenticate",
+        "Bearer error_description=\"Bearer @ is dead\"",
+    ),
+    header(
+        401,
+        "www-authenticate",
+        "Basic realm=\"x\", error=\"secret=@\"",
+    ),
+    header(416, "content-range", "bytes */@"),
+    body("Authorization: Bearer @"),
+    body("bad header authorization: basic @ here"),
+    body("Digest @ is unknown"),
+    body("DPoP @"),
+    body("secret=@&x=1"),
+    body("got token=@ instead"),
+    body("{\"message\":\"client_secret: @\"}"),
+    body("{\"error\":{\"message\":\"Cookie: sid=@\"}}"),
+    body("<p>api_key=@</p>"),
+    body("no route for https://api.example/v2/@/rail?x=1"),
+    body("no route for /v2;jsessionid=@"),
+    body("opaque @ here"),
+];
+
+async fn fails(place: &Place, canary: &str) -> Option<Error> {
+    let uri: http::Uri = place.uri.replacen('@', canary, 1).parse().ok()?;
+    let (status, text) = (place.status, place.body.replacen('@', canary, 1));
+    let name = HeaderName::from_static(place.header);
+    let value = HeaderValue::from_str(&place.value.replacen('@', canary, 1)).unwrap();
+    let service = tower::service_fn(move |_: Request<()>| {
+        let mut response = Response::new(text.clone());
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        response.headers_mut().insert(name.clone(), value.clone());
+        std::future::ready(Ok::<_, BoxError>(response))
+    });
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new().replay(|_: &()| None))
+        .layer(ClassifyLayer::new())
+        .service(service);
+    let request = Request::get(uri).body(()).unwrap();
+    stack.oneshot(request).await.err()
+}
+
+/// Each text that an error has.
+fn texts(error: &Error) -> Vec<String> {
+    let mut texts = vec![
+        format!("{error}"),
+        format!("{error:#}"),
+        format!("{error:?}"),
+        format!("{error:#?}"),
+        error.uri().unwrap_or_default().to_owned(),
+        error.location().unwrap_or_default().to_owned(),
+        error.request_id().unwrap_or_default().to_owned(),
+        error.message().unwrap_or_default().to_owned(),
+    ];
+    texts.extend(error.source().map(ToString::to_string));
+    texts
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_canary_in_each_of_forty_places_shows_nowhere() {
+    let mut tried = 0_u32;
+    for place in &PLACES {
+        for canary in CANARIES {
+            let Some(error) = fails(place, canary).await else {
+                continue;
+            };
+            tried = tried.saturating_add(1);
+            for text in texts(&error) {
+                let parts = ["CANARY", "DQU5BUlk", canary];
+                let shown = parts.iter().any(|part| text.contains(part));
+                assert!(
+                    !shown,
+                    "{} {} {}: {text}",
+                    place.uri, place.value, place.body
+                );
+                assert!(text.chars().count() <= 2_000);
+            }
+            assert!(error.to_string().chars().count() <= 300, "{error}");
+        }
+    }
+    assert!(tried >= 120, "{tried}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_hostile_server_sends_makes_no_text_long() {
+    let long: &'static str = "x y ".repeat(100_000).leak();
+    let mut place = body(long);
+    for status in [401, 429, 503, 302, 416] {
+        place.status = status;
+        for header in [
+            "x-ratelimit-remaining-day",
+            "location",
+            "x-request-id",
+            "www-authenticate",
+        ] {
+            place.header = header;
+            let error = fails(&place, "").await.unwrap();
+            assert!(error.to_string().chars().count() <= 300);
+            assert!(format!("{error:?}").len() <= 2_000 && format!("{error:#}").len() <= 2_000);
+        }
+    }
+}
+
+#[test]
+fn what_reorders_or_hides_is_escaped() {
+    for c in [
+        '\u{202e}',
+        '\u{200b}',
+        '\u{e0041}',
+        '\u{2066}',
+        '\u{61c}',
+        '\u{feff}',
+        '\u{fe0f}',
+    ] {
+        let text = format!("a{c}b");
+        let error = tower_tds_errors::classify(
+            Asked::default(),
+            StatusCode::CONFLICT,
+            &HeaderMap::new(),
+            &text,
+        );
+        let line = error.unwrap_err().to_string();
+        assert!(!line.contains(c) && line.contains("a\\u{"), "{line}");
+    }
+}
+
+#[test]
+fn a_line_has_the_root_cause_and_what_main_prints_can_be_acted_on() {
+    let no_host = std::io::Error::other("failed to lookup address information");
+    let error = Error::new(Kind::Connect, std::io::Error::other(no_host));
+    let error = error.with_request(
+        Method::GET,
+        &"https://api.example/v2?key=1".parse().unwrap(),
+    );
+    assert_eq!(
+        error.to_string(),
+        "GET https://api.example/v2: no connection could be made: failed to lookup address \
+         information; check host and network, then try again"
+    );
+    let printed = format!("{error:?}");
+    assert!(printed.starts_with(&error.to_string()), "{printed}");
+    assert!(printed.ends_with(" [connect, attempts 1]"), "{printed}");
+    assert!(!printed.contains('\n'));
+    assert!(format!("{error:#}").ends_with(": failed to lookup address information"));
+}
+
+#[test]
+fn advice_fits_the_place() {
+    let headers = HeaderMap::new();
+    let of = |status: u16, text: &str| {
+        let status = StatusCode::from_u16(status).unwrap();
+        let error = tower_tds_errors::classify(Asked::default(), status, &headers, text);
+        error.unwrap_err().to_string()
+    };
+    let stripped = of(401, "no Authorization header found");
+    assert!(
+        stripped.contains("proxy") && !stripped.contains("layer"),
+        "{stripped}"
+    );
+    assert!(of(403, "").contains("what the key may do"));
+    let unknown = std::io::Error::other("invalid peer certificate: UnknownIssuer");
+    let unknown = Error::new(Kind::Tls, unknown).to_string();
+    assert!(
+        unknown.contains("root certificates of the client"),
+        "{unknown}"
+    );
+    // Nobody is told to move a layer by the advice of any kind.
+    for kind in Kind::ALL {
+        let line = Error::new(*kind, "why").to_string();
+        assert!(!line.contains("layer"), "{line}");
+    }
+}

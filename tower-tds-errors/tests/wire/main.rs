@@ -1,0 +1,198 @@
+//! Transport failures and connections, over sockets of this machine.
+#![expect(clippy::unwrap_used, reason = "a test that panics fails")]
+
+mod asleep;
+mod corpus;
+mod guard;
+mod http2;
+mod reqwest;
+mod server;
+mod transport;
+
+use std::num::NonZeroU32;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::{BodyExt, Full};
+use server::{Act, Server};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
+use tower_http::decompression::DecompressionLayer;
+use tower_tds_errors::{Attempt, ClassifyLayer, Error, GiveUp, Kind, RetryLayer};
+
+fn get(uri: &str) -> Request<Full<Bytes>> {
+    Request::get(uri).body(Full::default()).unwrap()
+}
+
+async fn fails(act: Act) -> (Error, Server) {
+    let server = Server::start(act).await;
+    let service = ClassifyLayer::new().layer(server::client());
+    let error = service.oneshot(get(&server.uri())).await.unwrap_err();
+    once(&error);
+    (error, server)
+}
+
+/// What a reader of the whole chain sees: the line, which has the root cause, each cause once, and no
+/// secret. The root of it.
+fn once(error: &Error) -> String {
+    let first: &(dyn std::error::Error + 'static) = error;
+    let chain = std::iter::successors(Some(first), |error| error.source());
+    let told: Vec<_> = chain.map(ToString::to_string).collect();
+    let root = told.last().cloned().unwrap_or_default();
+    assert!(
+        error.status().is_some() || told[0].contains(&root),
+        "{told:?}"
+    );
+    for (at, text) in told.iter().enumerate() {
+        assert!(!text.contains("CANARY"), "{told:?}");
+        let others = told
+            .iter()
+            .enumerate()
+            .skip(1)
+            .filter(|(other, _)| *other != at);
+        for (_, other) in others {
+            assert!(!other.contains(text.as_str()), "{told:?}");
+        }
+    }
+    root
+}
+
+async fn thirty(answer: impl Into<Vec<u8>>) -> usize {
+    thirty_over(server::client(), answer.into()).await
+}
+
+/// The connections that thirty refused requests take.
+async fn thirty_over<S, B>(client: S, answer: Vec<u8>) -> usize
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone,
+    S::Error: Into<BoxError>,
+    B: Body,
+{
+    let server = Server::start(Act::Write(answer)).await;
+    let service = ClassifyLayer::new().layer(client);
+    for _ in 0..30 {
+        let error = service
+            .clone()
+            .oneshot(get(&server.uri()))
+            .await
+            .map(drop)
+            .unwrap_err();
+        assert_eq!(error.kind(), Kind::Throttled);
+    }
+    assert_eq!(server.requests(), 30);
+    server.connections()
+}
+
+#[tokio::test]
+async fn thirty_small_errors_use_one_connection() {
+    for answer in [
+        "HTTP/1.1 429 \r\ncontent-length: 2\r\n\r\nno",
+        "HTTP/1.1 429 \r\ntransfer-encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n",
+        "HTTP/1.1 429 \r\ncontent-length: 0\r\n\r\n",
+    ] {
+        assert_eq!(thirty(answer).await, 1, "{answer:?}");
+    }
+    // At the bound it is still worth it.
+    let most = format!(
+        "HTTP/1.1 429 \r\ncontent-length: 16384\r\n\r\n{}",
+        "x".repeat(16384)
+    );
+    assert_eq!(thirty(most).await, 1);
+}
+
+/// `{"message":"API rate limit exceeded"}`, as an encoder writes it.
+const GZIP: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xabV\xcaM-.NLOU\xb2Rr\x0c\xf0T(J,IU\xc8\xc9\xcc\xcd,QH\xadHNMMIMQ\xaa\x05\x00\xab`a\xd9%\x00\x00\x00";
+const BROTLI: &[u8] = b"\x03\x12\x80{\"message\":\"API rate limit exceeded\"}\x03";
+
+#[tokio::test]
+async fn a_compressed_body_is_read_where_a_decompression_layer_is_below() {
+    let text = "{\"message\":\"API rate limit exceeded\"}";
+    for (coding, body) in [("gzip", GZIP), ("br", BROTLI)] {
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 429 \r\ncontent-encoding: {coding}\r\ncontent-length: {length}\r\n\r\n"
+        );
+        let server = Server::start(Act::Write([head.as_bytes(), body].concat())).await;
+        let with = ServiceBuilder::new()
+            .layer(ClassifyLayer::new())
+            .layer(DecompressionLayer::new())
+            .service(server::client());
+        let error = with.oneshot(get(&server.uri())).await.map(drop);
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), Kind::Throttled, "{coding}");
+        assert_eq!(error.message(), Some("API rate limit exceeded"), "{coding}");
+        assert_eq!(error.body(), text.as_bytes());
+        let without = ClassifyLayer::new().layer(server::client());
+        let error = without.oneshot(get(&server.uri())).await.unwrap_err();
+        assert_eq!((error.kind(), error.message()), (Kind::Throttled, None));
+        assert_eq!(error.body(), body, "{coding}");
+        let coded = format!("its body was not read as it is coded as \"{coding}\"");
+        assert!(error.to_string().contains(&coded), "{error}");
+        assert_eq!((server.connections(), server.requests()), (2, 2));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_to_head_has_no_body_to_wait_for() {
+    let answer = b"HTTP/1.1 429 \r\ncontent-length: 50\r\n\r\n".to_vec();
+    let server = Server::start(Act::Write(answer)).await;
+    let service = ClassifyLayer::new().layer(server::client());
+    for _ in 0..10 {
+        let request = Request::head(server.uri()).body(Full::default()).unwrap();
+        let error = service.clone().oneshot(request).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Throttled);
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn an_endless_body_is_cut_off_and_its_connection_closed() {
+    let head = "HTTP/1.1 503 \r\nretry-after: 2\r\n\r\n{\"message\":\"flood\",";
+    let (error, served) = fails(Act::Flood(head.into())).await;
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(error.body().len(), 16384);
+    assert_eq!(error.retry_after().map(|wait| wait.as_secs()), Some(2));
+    assert!(
+        error
+            .message()
+            .is_some_and(|message| message.chars().count() <= 200)
+    );
+    assert_eq!(served.requests(), 1);
+}
+
+#[tokio::test]
+async fn a_request_with_effects_that_met_a_reset_is_not_sent_again() {
+    let server = Server::start(Act::WriteAndReset(Vec::new())).await;
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .service(server::client());
+    let request = Request::post(server.uri()).body(Full::default()).unwrap();
+    let error = stack.oneshot(request).await.unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::NotIdempotent));
+    assert_eq!(server.requests(), 1);
+}
+
+#[tokio::test]
+async fn a_get_that_met_a_connection_closed_while_idle_goes_out_again_on_a_new_one() {
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok".to_vec();
+    let server = Server::start(Act::WriteOnce(answer)).await;
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new().attempts(NonZeroU32::MIN.saturating_add(1)))
+        .layer(ClassifyLayer::new())
+        .service(server::client());
+    // All but the first meet the connection of the one before.
+    for calls in 1..=5 {
+        let response = stack.clone().oneshot(get(&server.uri())).await.unwrap();
+        let attempt = Attempt::of(response.extensions()).number();
+        assert_eq!(attempt, if calls > 1 { 2 } else { 1 });
+        assert_eq!(response.collect().await.unwrap().to_bytes(), "ok");
+        assert_eq!(server.connections(), calls);
+        assert_eq!(server.requests(), 2 * calls - 1);
+    }
+    // The server had read it, so what has effects does not.
+    let request = Request::post(server.uri()).body(Full::default()).unwrap();
+    let error = stack.oneshot(request).await.unwrap_err();
+    assert_eq!(error.gave_up(), Some(GiveUp::NotIdempotent));
+    assert_eq!((server.connections(), server.requests()), (5, 10));
+}

@@ -1,0 +1,93 @@
+//! The surface: auto traits, object safety, what `Debug` and `Display` show.
+
+use std::{io, num::NonZeroU32, time::Duration};
+
+use http::{Request, Response, Uri};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioIo,
+};
+use tokio::net::TcpStream;
+use tower::{BoxError, Service, ServiceBuilder, service_fn, util::BoxCloneSyncService};
+use tower_tds_limits::{
+    ConnectionLimit, Detach, Error, LimitError, LimitedIo, Limiter, Limits, PermitBody, Quota,
+    ReadStatus, RequestLimit, RequestLimitLayer, future,
+};
+
+fn assert_send_sync<T: Send + Sync>() {}
+fn assert_send<T: Send>() {}
+fn assert_unpin<T: Unpin>() {}
+fn assert_static_error<T: std::error::Error + Send + Sync + Unpin + 'static>() {}
+
+#[test]
+fn auto_traits_follow_what_is_inside() {
+    assert_send_sync::<Limiter>();
+    assert_send_sync::<Limits>();
+    assert_send_sync::<RequestLimit<()>>();
+    assert_send_sync::<ConnectionLimit<HttpConnector>>();
+    assert_send_sync::<PermitBody<String>>();
+    assert_send_sync::<LimitedIo<TokioIo<TcpStream>>>();
+    type Legacy = Client<HttpConnector, String>;
+    assert_send::<future::ResponseFuture<Legacy, Request<String>, ReadStatus>>();
+    // `Detach` asks that of what is inside.
+    assert_unpin::<future::ResponseFuture<Legacy, Request<String>, ReadStatus>>();
+    type Connecting = <ConnectionLimit<HttpConnector> as Service<Uri>>::Future;
+    assert_send::<Connecting>();
+    // The hyper-util client asks a connector's future to be Unpin.
+    assert_unpin::<Connecting>();
+    assert_unpin::<LimitedIo<TokioIo<TcpStream>>>();
+    assert_static_error::<LimitError>();
+}
+
+#[test]
+fn whole_stacks_cross_threads_and_are_cloned() {
+    type Legacy = Client<ConnectionLimit<HttpConnector>, String>;
+    assert_a_stack::<_, Detach<RequestLimit<Legacy>>>(Request::new(String::new()));
+}
+
+fn assert_a_stack<R, S>(_: R)
+where
+    S: Service<R, Future: Send, Response: Send> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
+{
+}
+
+#[test]
+fn a_limited_service_can_be_boxed_with_its_clones() {
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(Limiter::new(Limits::default())))
+        .service(service_fn(async |_: Request<String>| {
+            Ok::<_, io::Error>(Response::new(String::new()))
+        }));
+    let _boxed = BoxCloneSyncService::new(service);
+}
+
+#[test]
+fn a_limiter_can_be_made_and_shown_outside_a_runtime() {
+    let five = NonZeroU32::new(5).expect("5 is not zero");
+    let limiter = Limiter::new(Limits::new(Quota::per_minute(five)).in_flight(five));
+    let shown = format!("{limiter:?}");
+    assert!(shown.contains("in_flight: 0"), "{shown}");
+}
+
+#[test]
+fn an_inner_error_shows_through_once() {
+    let error = Error::Inner(io::Error::other("the cable is out"));
+    assert_eq!(error.to_string(), "the cable is out");
+    let boxed = BoxError::from(error);
+    assert!(boxed.is::<io::Error>(), "it is itself");
+    // One that was boxed already is not boxed again.
+    let boxed = BoxError::from(Error::Inner(boxed));
+    assert!(boxed.is::<io::Error>());
+}
+
+#[test]
+fn the_default_is_the_contract() {
+    let limits = Limits::default();
+    let [quota] = limits.quotas() else {
+        panic!("one quota");
+    };
+    assert_eq!(quota.requests().get(), 50);
+    assert_eq!(quota.per(), Duration::from_secs(1));
+    assert_eq!(Limiter::new(limits).snapshot().most_connections, 60);
+}

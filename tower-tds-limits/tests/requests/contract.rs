@@ -1,0 +1,444 @@
+//! The `Service` contract: the readied instance is the one called, and readiness is given back.
+
+mod connect;
+mod every;
+mod probe;
+mod torn;
+
+use std::{
+    num::NonZeroU32,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Empty, Full};
+use tokio::time::Instant;
+use tokio_test::{assert_pending, assert_ready_ok, task};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
+use tower_tds_limits::{
+    Error, Feedback, Limiter, Limits, Outcome, Proof, Quota, ReadResponse, RequestLimit,
+    RequestLimitLayer, Rules,
+};
+
+use self::probe::{Probe, ProbeError};
+
+fn count(n: u32) -> NonZeroU32 {
+    NonZeroU32::new(n).expect("a count is not zero")
+}
+
+/// So many in any second, by the simplest of the rules.
+fn per_second(n: u32) -> Limits {
+    Limits::new(Quota::per_second(count(n))).rules(Rules::window())
+}
+
+/// `permits` at a time, `permits` in any second, and `permits` sockets.
+fn limiter(permits: u32) -> Limiter {
+    let limits = per_second(permits).in_flight(count(permits));
+    Limiter::new(limits.connections(count(permits)))
+}
+
+fn limited(limiter: &Limiter, probe: &Probe) -> RequestLimit<Probe, ReadResponse> {
+    ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse))
+        .service(probe.clone())
+}
+
+fn request() -> Request<Empty<Bytes>> {
+    Request::new(Empty::new())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_readied_instance_is_the_one_called() {
+    let probe = Probe::new();
+    let mut service = limited(&limiter(50), &probe);
+    for _ in 0..10 {
+        service
+            .ready()
+            .await
+            .expect("the probe is healthy")
+            .call(request())
+            .await
+            .expect("the probe answers");
+    }
+    assert_eq!(probe.calls(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clone_starts_unready() {
+    let probe = Probe::new();
+    let limiter = limiter(1);
+    let mut readied = limited(&limiter, &probe);
+    readied.ready().await.expect("there is a permit");
+    let mut clone = task::spawn(readied.clone().oneshot(request()));
+    assert_pending!(clone.poll(), "the one permit is with the original");
+    drop(readied);
+    assert!(clone.is_woken());
+    clone.await.expect("the permit came back uncounted");
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "`poll_ready` must give Ready before `call`")]
+async fn calling_an_unready_service_panics() {
+    let _response = limited(&limiter(1), &Probe::new()).call(request());
+}
+
+#[tokio::test(start_paused = true)]
+async fn asking_twice_whether_it_is_ready_takes_one_permit() {
+    let probe = Probe::new();
+    let limiter = limiter(2);
+    let mut service = limited(&limiter, &probe);
+    service.ready().await.expect("there is a permit");
+    service.ready().await.expect("it is still there");
+    assert_eq!(limiter.snapshot().in_flight, 1);
+    service.call(request()).await.expect("the probe answers");
+}
+
+/// Ready once, and a panic if asked again before the call.
+#[derive(Debug)]
+struct AskedOnce(bool);
+
+impl Service<Request<Empty<Bytes>>> for AskedOnce {
+    type Response = Response<Empty<Bytes>>;
+    type Error = ProbeError;
+    type Future = std::future::Ready<Result<Self::Response, ProbeError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ProbeError>> {
+        assert!(!self.0, "asked again");
+        self.0 = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Empty<Bytes>>) -> Self::Future {
+        self.0 = false;
+        std::future::ready(Ok(Response::new(Empty::new())))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_inner_service_is_not_asked_again_while_a_permit_is_waited_for() {
+    let limiter = limiter(1);
+    let layer = RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse);
+    let mut first = layer.layer(AskedOnce(false));
+    let mut second = layer.layer(AskedOnce(false));
+    first.ready().await.expect("the one permit");
+    let mut waiting = task::spawn(second.ready());
+    assert_pending!(waiting.poll());
+    assert_pending!(waiting.poll());
+    drop(first);
+    assert_ready_ok!(waiting.poll());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inner_readiness_error_is_passed_on_and_takes_no_permit() {
+    let probe = Probe::new();
+    probe.fail_readiness();
+    let limiter = limiter(1);
+    let mut service = limited(&limiter, &probe);
+    let error = service.ready().await.expect_err("the probe fails");
+    assert!(matches!(error, Error::Inner(ProbeError)));
+    assert_eq!(limiter.snapshot().in_flight, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_too_long_is_told_by_the_future() {
+    let probe = Probe::new();
+    let limits = per_second(1).max_wait(Duration::from_millis(300));
+    let mut service = limited(&Limiter::new(limits), &probe);
+    let body = service.ready().await.expect("ready").call(request()).await;
+
+    for _ in 0..2 {
+        let outcome = service
+            .ready()
+            .await
+            .expect("`poll_ready` errors are final, and this one is not")
+            .call(request())
+            .await;
+        let Err(Error::Limit(error)) = outcome else {
+            panic!("the wait is over its bound");
+        };
+        assert!(error.is_timeout());
+    }
+    assert_eq!(probe.calls(), 1, "nothing was sent");
+    drop(body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_behind_responses_that_nobody_reads_is_told_so() {
+    let limits = per_second(50).in_flight(count(3));
+    let limiter = Limiter::new(limits.max_wait(Duration::from_secs(60)));
+    let service = limited(&limiter, &Probe::new());
+    let mut unread = Vec::new();
+    for _ in 0..3 {
+        unread.push(service.clone().oneshot(request()).await.expect("a head"));
+    }
+    let refused = service.clone().oneshot(request()).await;
+    assert!(matches!(refused, Err(Error::Limit(error)) if error.is_timeout()));
+    assert_eq!(limiter.snapshot().in_flight, 3);
+    unread.pop();
+    service.oneshot(request()).await.expect("there is a place");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_buffer_survives_a_hundred_waits_that_are_too_long() {
+    let probe = Probe::new();
+    let limits = per_second(1).max_wait(Duration::from_millis(1));
+    let limiter = Limiter::new(limits);
+    let service = ServiceBuilder::new()
+        .buffer(4)
+        .service(limited(&limiter, &probe));
+    let held = service.clone().oneshot(request()).await.expect("the first");
+    for _ in 0..100 {
+        let error: BoxError = service
+            .clone()
+            .oneshot(request())
+            .await
+            .expect_err("the permit is held");
+        assert!(error.to_string().contains("nothing was sent"), "{error}");
+    }
+    drop(held);
+    tokio::time::sleep(Duration::from_millis(1_002)).await;
+    service.oneshot(request()).await.expect("it still serves");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_runs_over_a_buffer_and_a_concurrency_limit() {
+    let probe = Probe::new();
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter(5)))
+        .concurrency_limit(3)
+        .buffer(2)
+        .service(probe.clone());
+    let calls = (0..20).map(|_| tokio::spawn(service.clone().oneshot(request())));
+    for call in calls.collect::<Vec<_>>() {
+        call.await.expect("no panic").expect("the probe answers");
+    }
+    assert_eq!(probe.calls(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_load_shed_refuses_is_an_inner_error() {
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter(5)))
+        .load_shed()
+        .service(Probe::new());
+    // The probe is never ready at the first asking.
+    let error = service.oneshot(request()).await.expect_err("it is shed");
+    let Error::Inner(inner) = error else {
+        panic!("the inner service's");
+    };
+    assert!(inner.is::<tower::load_shed::error::Overloaded>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_place_in_flight_is_held_to_the_end_of_the_body() {
+    let limiter = limiter(50);
+    let service = limited(&limiter, &Probe::new());
+    let response = service.oneshot(request()).await.expect("an answer");
+    assert_eq!(limiter.snapshot().in_flight, 1);
+    let body = response.into_body().collect().await.expect("a whole body");
+    assert_eq!(body.to_bytes(), probe::BODY);
+    assert_eq!(limiter.snapshot().in_flight, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_read_to_its_end_frees_the_place_before_it_is_dropped() {
+    let limiter = limiter(50);
+    let service = limited(&limiter, &Probe::new());
+    // Another one is in flight, whose place would be freed by the second time.
+    let other = service.clone().oneshot(request()).await;
+    let response = service.oneshot(request()).await.expect("an answer");
+    assert_eq!(limiter.snapshot().in_flight, 2);
+    let mut body = response.into_body();
+    body.frame().await.expect("one frame").expect("data");
+    assert_eq!(limiter.snapshot().in_flight, 1);
+    drop(body);
+    assert_eq!(limiter.snapshot().in_flight, 1, "freed once");
+    drop(other);
+    assert_eq!(limiter.snapshot().in_flight, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_without_content_frees_the_place_with_the_head() {
+    let limiter = limiter(50);
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service_fn(async |_: Request<Empty<Bytes>>| {
+            Ok::<_, std::convert::Infallible>(Response::new(Empty::<Bytes>::new()))
+        });
+    let response = service.oneshot(request()).await.expect("an answer");
+    assert_eq!(limiter.snapshot().in_flight, 0);
+    drop(response);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_call_at_any_poll_gives_everything_back() {
+    for polls in 0..8 {
+        let limiter = limiter(1);
+        let probe = Probe::new();
+        let call = limited(&limiter, &probe).oneshot(request());
+        let mut call = task::spawn(call);
+        for _ in 0..polls {
+            if call.poll().is_ready() {
+                break;
+            }
+        }
+        drop(call);
+        let snapshot = limiter.snapshot();
+        assert_eq!(snapshot.in_flight, 0, "after {polls} polls");
+        assert_eq!(snapshot.waiting, 0, "after {polls} polls");
+        let live = probe.calls();
+        assert_eq!(snapshot.live, live, "only what was sent stays counted");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_request_stays_counted_until_it_can_no_longer_be() {
+    let chosen = per_second(1).lost_after(Duration::from_secs(3));
+    assert_eq!(held_when_cancelled(chosen).await.as_millis(), 3_000 + 1_002);
+    let by_default = per_second(1);
+    assert_eq!(
+        held_when_cancelled(by_default).await.as_millis(),
+        10_000 + 1_002
+    );
+}
+
+async fn held_when_cancelled(limits: Limits) -> Duration {
+    let limiter = Limiter::new(limits);
+    let probe = Probe::new();
+    probe.never_answer();
+    let start = Instant::now();
+    let mut cancelled = task::spawn(limited(&limiter, &probe).oneshot(request()));
+    while probe.calls() == 0 {
+        assert_pending!(cancelled.poll());
+    }
+    drop(cancelled);
+    assert_eq!(limiter.snapshot().live, 1);
+
+    probe.answer();
+    drop(limited(&limiter, &probe).oneshot(request()).await);
+    start.elapsed()
+}
+
+/// Takes every error for a request that was never sent.
+#[derive(Debug, Clone)]
+struct NeverSent;
+
+impl<T, E> Feedback<T, E> for NeverSent {
+    fn read(&self, outcome: Result<&T, &E>) -> Outcome {
+        match outcome {
+            Ok(_) => Outcome::Answered,
+            Err(_) => Outcome::Unsent,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_never_sent_is_not_counted() {
+    let probe = Probe::new();
+    probe.fail_calls();
+    let limiter = limiter(1);
+    let layer = RequestLimitLayer::new(limiter.clone()).feedback(NeverSent);
+    let service = ServiceBuilder::new().layer(layer).service(probe.clone());
+    let start = Instant::now();
+    for _ in 0..10 {
+        let error = service
+            .clone()
+            .oneshot(request())
+            .await
+            .expect_err("the probe fails");
+        assert!(matches!(error, Error::Inner(ProbeError)));
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert_eq!(limiter.snapshot().live, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_leaves_all_open_counts_as_lost() {
+    let probe = Probe::new();
+    probe.fail_calls();
+    let limiter = limiter(1);
+    let service = limited(&limiter, &probe);
+    service
+        .oneshot(request())
+        .await
+        .expect_err("the probe fails");
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.in_flight, snapshot.live), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_body_is_the_proof_where_that_is_asked_for() {
+    let limits = per_second(1).proof(Proof::End);
+    let limiter = Limiter::new(limits);
+    let service = limited(&limiter, &Probe::new());
+    let response = service.clone().oneshot(request()).await.expect("an answer");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let start = Instant::now();
+    let mut next = task::spawn(service.oneshot(request()));
+    assert_pending!(next.poll(), "the body is still coming");
+    response.into_body().collect().await.expect("a whole body");
+    next.await.expect("an answer");
+    assert_eq!(start.elapsed(), Duration::from_millis(1_002));
+}
+
+#[tokio::test(start_paused = true)]
+async fn clones_and_layers_share_one_budget_and_no_second_holds_more() {
+    let probe = Probe::new();
+    let limiter = Limiter::new(Limits::default());
+    let calls: Vec<_> = (0..8)
+        .flat_map(|_| {
+            let service = limited(&limiter, &probe);
+            (0..50).map(move |_| {
+                let service = service.clone();
+                tokio::spawn(async move {
+                    let response = service.oneshot(request()).await.expect("an answer");
+                    response.into_body().collect().await.expect("a whole body");
+                })
+            })
+        })
+        .collect();
+    for call in calls {
+        call.await.expect("no panic");
+    }
+    let arrivals = probe.arrivals();
+    assert_eq!(arrivals.len(), 400);
+    let largest = arrivals
+        .iter()
+        .map(|first| {
+            let second = *first..*first + Duration::from_secs(1);
+            arrivals.iter().filter(|at| second.contains(at)).count()
+        })
+        .max();
+    assert_eq!(largest, Some(50));
+}
+
+#[test]
+fn a_readied_body_needs_no_clone_no_sync_and_no_unpin() {
+    fn assert_service<S: Service<R>, R>(_: &S) {}
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter(1)))
+        .service_fn(async |_: Request<std::rc::Rc<()>>| {
+            Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::default()))
+        });
+    assert_service::<_, Request<std::rc::Rc<()>>>(&service);
+    assert_pending_future(service);
+
+    fn assert_pending_future<S: Service<Request<std::rc::Rc<()>>>>(mut service: S) {
+        let mut ready = task::spawn(std::future::poll_fn(move |cx| {
+            service.poll_ready(cx).map(|ready| ready.is_ok())
+        }));
+        assert!(tokio_test::assert_ready!(ready.poll()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ready_is_given_by_poll_alone() {
+    let mut service = limited(&limiter(1), &Probe::new());
+    let mut ready = task::spawn(service.ready());
+    // The probe gives Pending and wakes, then Ready.
+    assert_pending!(ready.poll());
+    assert!(ready.is_woken());
+    assert_ready_ok!(ready.poll());
+}

@@ -1,0 +1,49 @@
+//! The connector's readiness: a permit that is held until the call.
+
+use http::Uri;
+use tokio_test::{assert_pending, task};
+use tower::{Layer, Service, ServiceExt};
+use tower_tds_limits::{ConnectionLimitLayer, Limiter};
+
+use super::{limiter, probe::Probe};
+
+/// Sockets are closed in the background.
+async fn all_permits_back(limiter: &Limiter) {
+    while limiter.snapshot().connections > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn the_readied_connector_is_the_one_called_and_a_clone_starts_unready() {
+    let limiter = limiter(1);
+    let mut connector = ConnectionLimitLayer::new(limiter.clone()).layer(Probe::connector());
+    let target = Uri::from_static("http://a");
+    for _ in 0..10 {
+        let readied = connector.ready().await.expect("there is a permit");
+        let mut clone = task::spawn(readied.clone().oneshot(target.clone()));
+        assert_pending!(clone.poll());
+        assert_pending!(clone.poll(), "the one permit is with the original");
+        let socket = readied.call(target.clone()).await.expect("a socket");
+        assert_eq!(limiter.snapshot().connections, 1);
+        drop((socket, clone));
+        all_permits_back(&limiter).await;
+    }
+}
+
+#[tokio::test]
+#[should_panic(expected = "`poll_ready` must give Ready before `call`")]
+async fn calling_an_unready_connector_panics() {
+    let mut connector = ConnectionLimitLayer::new(limiter(1)).layer(Probe::connector());
+    drop(connector.call(Uri::from_static("http://a")));
+}
+
+#[tokio::test]
+async fn a_readied_connector_that_is_dropped_gives_its_permit_back() {
+    let limiter = limiter(1);
+    let mut connector = ConnectionLimitLayer::new(limiter.clone()).layer(Probe::connector());
+    connector.ready().await.expect("there is a permit");
+    assert_eq!(limiter.snapshot().connections, 1);
+    drop(connector);
+    assert_eq!(limiter.snapshot().connections, 0);
+}

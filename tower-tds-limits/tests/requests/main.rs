@@ -1,0 +1,26 @@
+//! The request limit as its callers see it: the `Service` contract, outcomes, pauses, detached calls.
+
+#![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
+
+mod api;
+mod cancel;
+mod contract;
+mod detach;
+mod events;
+mod late;
+mod limited;
+mod others;
+mod pause;
+mod rate;
+mod service;
+mod wait;
+
+use std::time::Duration;
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}

@@ -1,0 +1,119 @@
+//! Refusals for the address: silence, and a stricter rung.
+
+use http::StatusCode;
+use tokio::time::{Instant, advance};
+use tower_tds_limits::{Limits, Rung};
+
+use super::{
+    limited::Limited,
+    ms, secs,
+    service::{Answer, Scripted},
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_423_means_a_second_of_silence_for_all_and_no_rung() {
+    let limited = Limited::before(Scripted::refusing(ms(20), 1, Answer::status(423)));
+    assert_eq!(limited.limiter.snapshot().rung, Rung::Proven);
+    limited.calls(1).await;
+    let refused = Instant::now();
+    let snapshot = limited.limiter.snapshot();
+    assert_eq!(snapshot.rung, Rung::Proven);
+    assert_eq!(snapshot.silent_for, Some(ms(1_002)));
+    limited.clone().calls(5).await;
+    let after = limited.service.arrivals()[1] - refused;
+    assert!(after >= secs(1), "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_423s_of_those_in_flight_are_one_step_down() {
+    let limited = Limited::before(Scripted::refusing(ms(500), 8, Answer::status(423)));
+    limited.calls(8).await;
+    assert_eq!(limited.limiter.snapshot().rung, Rung::Strict);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_clean_minutes_lead_back_up() {
+    let limited = Limited::before(Scripted::refusing(ms(20), 3, Answer::status(423)));
+    limited.calls(4).await;
+    advance(secs(590)).await;
+    limited.calls(1).await;
+    assert_eq!(limited.limiter.snapshot().rung, Rung::Strict);
+    advance(secs(20)).await;
+    limited.calls(1).await;
+    assert_eq!(limited.limiter.snapshot().rung, Rung::Proven);
+}
+
+/// A gateway that takes no burst: 20 ms between any two that it accepts, and 423 for the others.
+/// It keeps its time in whole milliseconds.
+fn burstless() -> Scripted {
+    let mut next = None;
+    Scripted::new(ms(30), move |_| {
+        let now = Instant::now();
+        match next {
+            Some(next) if now < next => Answer::status(423),
+            _ => {
+                next = Some(now + ms(20));
+                Answer::ok()
+            }
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_without_any_burst_refuses_a_few_and_then_none() {
+    let limited = Limited::before(burstless());
+    let refused = |statuses: &[StatusCode]| statuses.iter().filter(|s| **s != 200).count();
+    let first = limited.calls(60).await;
+    assert!((1..=13).contains(&refused(&first)), "{}", refused(&first));
+    assert_eq!(limited.limiter.snapshot().rung, Rung::Serial);
+    let then = limited.calls(400).await;
+    assert_eq!(refused(&then), 0);
+    assert_eq!(limited.limiter.snapshot().rung, Rung::Serial);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_known_to_be_strict_refuses_nothing_if_one_starts_carefully() {
+    let limited = Limited::new(Limits::default().start_at(Rung::Serial), burstless());
+    let statuses = limited.calls(100).await;
+    assert!(statuses.iter().all(|status| *status == 200));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lower_limit_than_ours_is_found() {
+    // Thirty in any second, the refused not counted.
+    let mut counted: Vec<Instant> = Vec::new();
+    let service = Scripted::new(ms(10), move |_| {
+        let now = Instant::now();
+        counted.retain(|at| now - *at < secs(1));
+        if counted.len() < 30 {
+            counted.push(now);
+            Answer::ok()
+        } else {
+            Answer::status(423)
+        }
+    });
+    let limited = Limited::before(service);
+    limited.calls(600).await;
+    let then = limited.calls(300).await;
+    assert!(then.iter().all(|status| *status == 200));
+    assert!(limited.limiter.snapshot().rung > Rung::Proven);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_416_means_a_second_of_silence_and_no_rung() {
+    let limited = Limited::before(Scripted::refusing(ms(20), 1, Answer::status(416)));
+    limited.calls(1).await;
+    let refused = Instant::now();
+    limited.calls(1).await;
+    assert!(limited.service.arrivals()[1] - refused >= secs(1));
+    assert_eq!(limited.limiter.snapshot().rung, Rung::Proven);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_certificate_is_reached_and_never_exceeded() {
+    let limited = Limited::before(Scripted::new(ms(150), |_| Answer::ok()));
+    assert_eq!(limited.limiter.snapshot().certificate, 0);
+    limited.calls(500).await;
+    let certificate = limited.limiter.snapshot().certificate;
+    assert!((45..=50).contains(&certificate), "{certificate}");
+}

@@ -1,0 +1,152 @@
+//! Coded bodies with `Builder::compression`, by a server that writes raw bytes and by the simulated service.
+
+use http_body_util::BodyExt;
+use tds_sim::Config;
+use tower_tds::{Builder, Client, Credentials, Error, Kind, ResponseBody};
+
+use crate::server::Server;
+
+fn builder(server: &Server) -> Builder {
+    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+    Client::builder(&server.url(), &server.url(), credentials).loopback_http()
+}
+
+/// The body of an answer that is these bytes, after which the server closes.
+async fn body_of(answer: &[u8]) -> ResponseBody {
+    let server = Server::start(answer).await;
+    let client = builder(&server).compression().build();
+    let client = client.expect("loopback is let through");
+    let head = client.get("/close").await.expect("the head of a success");
+    head.into_http().into_body()
+}
+
+async fn text_of(answer: &[u8]) -> Result<String, Error> {
+    let body = body_of(answer).await.collect().await?;
+    Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
+}
+
+/// A success with this coded body, which announces `length` bytes.
+fn coded(coding: &str, length: usize, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-encoding: {coding}\r\ncontent-length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// `bar`.
+const GZIP: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x4b\x4a\x2c\x02\0\xaa\x8c\xff\x76\x03\0\0\0";
+const BROTLI: &[u8] = b"\x0b\x01\x80\x62\x61\x72\x03";
+
+/// `Missing required realm role`.
+const ROLE_GZIP: &[u8] =
+    b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xf3\xcd\x2c\x2e\xce\xcc\x4b\x57\x28\x4a\x2d\x2c\
+    \xcd\x2c\x4a\x4d\x01\x32\x12\x73\x72\x15\x8a\xf2\x73\x52\x01\x3d\xda\x39\x6f\x1b\x00\x00\x00";
+const ROLE_BROTLI: &[u8] = b"\xa0\x01\x10Missing required realm role\x03";
+
+#[tokio::test]
+async fn a_coded_body_that_breaks_off_is_an_error_and_no_success() {
+    for (coding, whole) in [("gzip", GZIP), ("br", BROTLI)] {
+        let text = text_of(&coded(coding, whole.len(), whole)).await;
+        assert_eq!(text.expect("it is whole"), "bar", "{coding}");
+        for cut in 1..whole.len() {
+            let part = &whole[..cut];
+            // Short of its length: the bytes of the wire are counted, and not the decoder's.
+            let body = body_of(&coded(coding, whole.len(), part)).await;
+            assert!(body.is_verifiable());
+            let error = body.collect().await.expect_err("it breaks off");
+            assert_eq!(error.kind(), Kind::Truncated, "{coding} {cut}: {error:?}");
+            assert_eq!(error.received(), Some(cut as u64), "{coding} {cut}");
+            let came = format!(" after {cut} of {} bytes", whole.len());
+            assert!(error.to_string().contains(&came), "{error}");
+            // As long as it announces, and cut all the same.
+            let error = text_of(&coded(coding, cut, part)).await;
+            let error = error.expect_err("a part is missing");
+            assert_eq!(error.kind(), Kind::Truncated, "{coding} {cut}: {error:?}");
+            assert!(error.to_string().starts_with("GET http://"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_in_its_coding_is_malformed() {
+    let mut broken = GZIP.to_vec();
+    broken[15] ^= 0xff;
+    let error = text_of(&coded("gzip", broken.len(), &broken)).await;
+    let error = error.expect_err("its check fails");
+    assert_eq!(error.kind(), Kind::Malformed, "{error}");
+    assert_eq!(error.received(), Some(23));
+}
+
+#[tokio::test]
+async fn bytes_behind_the_coding_are_an_error_and_not_dropped() {
+    let more = b"and more".as_slice();
+    // A gzip file may have several members (RFC 1952, section 2.2), and the decoder reads one.
+    for (coding, whole, more) in [
+        ("gzip", GZIP, GZIP),
+        ("gzip", GZIP, more),
+        ("br", BROTLI, more),
+    ] {
+        for more in [more, &more[..1]] {
+            let body = [whole, more].concat();
+            let error = text_of(&coded(coding, body.len(), &body)).await;
+            let error = error.expect_err("there is more");
+            assert_eq!(error.kind(), Kind::Malformed, "{coding}: {error}");
+            assert!(error.to_string().starts_with("GET http://"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_no_bytes_is_whole_in_any_coding() {
+    for coding in ["gzip", "br"] {
+        let text = text_of(&coded(coding, 0, b"")).await;
+        assert_eq!(text.expect("whole"), "");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_role_is_read_from_a_coded_401() {
+    for (coding, said) in [("gzip", ROLE_GZIP), ("br", ROLE_BROTLI)] {
+        let length = said.len();
+        let head = format!(
+            "HTTP/1.1 401 Unauthorized\r\ncontent-encoding: {coding}\r\ncontent-length: {length}\r\n\r\n"
+        );
+        let server = Server::start(&[head.as_bytes(), said].concat()).await;
+        let client = builder(&server).compression().build();
+        let client = client.expect("loopback is let through");
+        let error = client.get("/x").await.expect_err("a role is missing");
+        assert_eq!((error.kind(), error.attempts()), (Kind::MissingRole, 1));
+        assert_eq!(error.message(), Some("Missing required realm role"));
+        assert_eq!(server.seen(), ["POST", "t1"], "no new token, no new call");
+    }
+}
+
+#[tokio::test]
+async fn a_large_body_is_decoded_and_has_the_size_of_the_plain_one() {
+    let server = tds_sim::Server::start(Config::default()).await;
+    let server = server.expect("loopback has free ports");
+    let builder = || {
+        let credentials = Credentials::new(server.client_id(), server.client_secret());
+        let credentials = credentials.expect("the simulator's are usable");
+        Client::builder(server.auth_url(), server.base_url(), credentials).loopback_http()
+    };
+    let (plain, coded) = (builder().build(), builder().compression().build());
+    let path = "/v1/history/day?bytes=300000";
+    let plain = plain.expect("loopback").get(path).await.expect("data");
+    assert_eq!(plain.headers()["content-length"], "300000");
+    let coded = coded.expect("loopback").get(path).await.expect("data");
+    // The service gives plain bodies their length, and compressed ones none.
+    assert!(!coded.headers().contains_key("content-length"));
+    assert!(!coded.headers().contains_key("content-encoding"));
+    let plain = plain.bytes().await.expect("a whole body");
+    assert_eq!(coded.bytes().await.expect("a whole body"), plain);
+}
+
+#[tokio::test]
+async fn a_coded_body_that_was_not_asked_for_comes_as_it_is() {
+    let server = Server::start(&coded("gzip", GZIP.len(), GZIP)).await;
+    let client = builder(&server).build().expect("loopback is let through");
+    let answer = client.get("/close").await.expect("a success");
+    assert_eq!(answer.headers()["content-encoding"], "gzip");
+    assert_eq!(answer.bytes().await.expect("it is whole"), GZIP);
+}

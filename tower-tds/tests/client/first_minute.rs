@@ -1,0 +1,142 @@
+//! The errors of a first minute: each prints what stands in the table of `TROUBLES.md`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tds_sim::{Config, Server, Tls};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+use tower_tds::{Builder, Client, Credentials, Provider};
+
+const PATH: &str = "/v1/live/bus";
+
+async fn start(tls: Tls) -> Server {
+    let mut config = Config::default();
+    config.tls = tls;
+    Server::start(config).await.expect("a free port")
+}
+
+fn credentials(server: &Server) -> Credentials {
+    let usable = Credentials::new(server.client_id(), server.client_secret());
+    usable.expect("the simulator's are usable")
+}
+
+/// What a first call prints.
+async fn prints(builder: Builder, target: &str) -> String {
+    let client = builder.build().expect("what is wrong shows later");
+    let called = client.get(target).deadline(Duration::from_secs(5)).await;
+    called
+        .map(drop)
+        .expect_err("something is wrong")
+        .to_string()
+}
+
+/// A proxy that wants a password.
+async fn locked_proxy() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            // The whole head is in the first packet.
+            let mut head = [0; 4096];
+            let read = socket.read(&mut head).await;
+            assert!(read.expect("a CONNECT") > 0);
+            let refused = b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n";
+            drop(socket.write_all(refused).await);
+        }
+    });
+    format!("http://{address}")
+}
+
+/// What is printed, by what is wrong, with `{auth}` and `{base}` for the addresses of the two.
+async fn printed() -> BTreeMap<&'static str, String> {
+    let (plain, secure) = (start(Tls::Off).await, start(Tls::On).await);
+    let (auth, base) = (plain.auth_url(), plain.base_url());
+    let at = |auth: &str, base: &str| Client::builder(auth, base, credentials(&plain));
+    let (plainly, securely) = (
+        |url: &str| url.replace("https://", "http://"),
+        |url: &str| url.replace("http://", "https://"),
+    );
+    let mut all = BTreeMap::new();
+    let mut told = |what, (auth, base): (&str, &str), line: String| {
+        let line = line.replace(auth, "{auth}").replace(base, "{base}");
+        assert!(all.insert(what, line).is_none(), "{what} twice");
+    };
+
+    let error = Client::from_env().map(drop).expect_err("nothing is set");
+    told("a variable is not set", (auth, base), error.to_string());
+    let error = at("https://a.example.org", "http://b.example.org").build();
+    let error = error
+        .map(drop)
+        .expect_err("not on this machine")
+        .to_string();
+    told("`http` to another machine", (auth, base), error);
+
+    let wrong = Credentials::new(plain.client_id(), "wrong").expect("it can be sent");
+    let line = prints(Client::builder(auth, base, wrong).loopback_http(), PATH);
+    told("the secret", (auth, base), line.await);
+    let file = Provider::file("id", "/nowhere/secret");
+    let line = prints(Client::builder(auth, base, file).loopback_http(), PATH);
+    told("the file of the secret", (auth, base), line.await);
+    let line = prints(at(base, auth).loopback_http(), PATH);
+    told("the two addresses are swapped", (auth, base), line.await);
+    let line = prints(at("https://auth.invalid", "https://data.invalid"), PATH);
+    told("a host that is not there", (auth, base), line.await);
+
+    let tls = (secure.auth_url(), secure.base_url());
+    let line = prints(at(tls.0, tls.1), PATH);
+    told("a company's CA", tls, line.await);
+    let locked = at(tls.0, tls.1).proxy(&locked_proxy().await);
+    let line = prints(locked, PATH);
+    told("the user or the password of a proxy", tls, line.await);
+    let (a, b) = (securely(auth), securely(base));
+    let line = prints(at(&a, &b), PATH);
+    told("`https` where http is spoken", (&a, &b), line.await);
+    let (a, b) = (plainly(tls.0), plainly(tls.1));
+    let line = prints(at(&a, &b).loopback_http(), PATH);
+    told("`http` where https is spoken", (&a, &b), line.await);
+
+    let own = || at(auth, base).loopback_http();
+    let foreign = format!("{}{PATH}", tls.1);
+    let line = prints(own(), &foreign);
+    told("another origin than the service's", tls, line.await);
+    let line = prints(own(), "v1/live/bus");
+    told("a target without its slash", (auth, base), line.await);
+    let line = prints(own(), "/v1/live/bus 307");
+    told("a blank in a target", (auth, base), line.await);
+    let line = prints(own(), "/v1/nothing");
+    told("a path that is not there", (auth, base), line.await);
+    let client = own().build().expect("all is right");
+    assert!(client.shutdown(Duration::from_secs(5)).await);
+    let error = client.get(PATH).await.map(drop).expect_err("it is closed");
+    told("a call after `shutdown`", (auth, base), error.to_string());
+    all
+}
+
+#[tokio::test]
+async fn each_prints_what_stands_in_the_table() {
+    let mut printed = printed().await;
+    let table = include_str!("../../TROUBLES.md").split("\n## ").nth(1);
+    let rows = table.expect("the first minute").lines();
+    let rows = rows.filter(|line| line.starts_with("| ") && !line.starts_with("| what is wrong"));
+    for row in rows {
+        let (what, text) = row
+            .trim_matches(['|', ' '])
+            .split_once(" | ")
+            .expect("two columns");
+        let line = printed.remove(what).unwrap_or_else(|| panic!("{what}"));
+        let mut rest = &*line;
+        for (n, piece) in text.split('…').map(str::trim).enumerate() {
+            let at = rest.find(piece).filter(|at| n > 0 || *at == 0);
+            let at = at.unwrap_or_else(|| panic!("{what}: {line}\nhas not: {piece}"));
+            rest = rest
+                .get(at..)
+                .and_then(|rest| rest.strip_prefix(piece))
+                .expect("it was found");
+        }
+        assert!(rest.is_empty() || text.contains('…'), "{what}: {rest}");
+        assert!(line.chars().count() <= 300, "{line}");
+    }
+    assert!(printed.is_empty(), "not in the table: {printed:?}");
+}

@@ -1,0 +1,579 @@
+//! The client as its users meet it: paths, bodies, certificates, proxies, the end.
+
+use std::{
+    future::{IntoFuture, poll_fn},
+    pin::Pin,
+    time::Duration,
+};
+
+use futures_core::Stream;
+use http::{Request, Response, StatusCode, header::USER_AGENT};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject},
+};
+use tds_sim::{Config, Faults, Server, Tls};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
+    net::{TcpListener, TcpStream},
+    time::sleep,
+};
+use tower::{Service, ServiceExt, service_fn};
+use tower_tds::{
+    Builder, Client, Credentials, Deadline, Error, Kind, Limits, RequestBody, ResponseBody,
+    SharedLimits,
+};
+
+async fn start(config: Config) -> Server {
+    Server::start(config).await.expect("a free port")
+}
+
+fn builder(server: &Server, base: &str) -> Builder {
+    let credentials = Credentials::new(server.client_id(), server.client_secret());
+    let credentials = credentials.expect("the simulator's are usable");
+    Client::builder(server.auth_url(), base, credentials)
+}
+
+fn client(server: &Server, base: &str) -> Client {
+    let built = builder(server, base).loopback_http().build();
+    built.expect("loopback is let through")
+}
+
+/// Longer than anything here takes.
+const HANGS: Duration = Duration::from_secs(60);
+
+#[derive(Debug, serde::Deserialize)]
+struct Named {
+    name: String,
+}
+
+#[tokio::test]
+async fn a_path_a_whole_address_and_a_request_reach_the_service() {
+    let server = start(Config::default()).await;
+    let client = client(&server, server.base_url());
+    let text = client.get("/v1/live/bus").await.expect("data").text().await;
+    assert!(text.expect("a whole body").starts_with("{\"name\":\"bus\""));
+    let whole = format!("{}/v1/live/bus?a=%2F", server.base_url());
+    let named: Named = client
+        .get(&whole)
+        .await
+        .expect("data")
+        .json()
+        .await
+        .expect("JSON");
+    assert_eq!(named.name, "bus");
+    // Contract, "Data endpoints": they are for GET.
+    let head = Request::head("/v1/live/bus").body(()).expect("a request");
+    let refused = client.request(head).await.expect_err("no GET");
+    assert_eq!(refused.status(), Some(StatusCode::METHOD_NOT_ALLOWED));
+    let request = Request::get("/v1/live/bus?b").body(()).expect("a request");
+    let response = client.request(request).await.expect("data").into_http();
+    drop(response);
+    let targets: Vec<_> = server
+        .ledger()
+        .arrivals()
+        .iter()
+        .map(|arrival| arrival.target.to_string())
+        .collect();
+    let path = "/v1/live/bus";
+    assert_eq!(
+        targets,
+        [path, "/v1/live/bus?a=%2F", path, "/v1/live/bus?b"]
+    );
+}
+
+#[tokio::test]
+async fn the_base_url_may_have_a_path_of_its_own() {
+    let server = start(Config::default()).await;
+    let base = format!("{}/v1/", server.base_url());
+    let client = client(&server, &base);
+    client
+        .get("/live/bus?$filter=line%20eq%20'307'")
+        .await
+        .expect("data");
+    let arrivals = server.ledger().arrivals();
+    let target = arrivals.first().map(|arrival| &*arrival.target);
+    assert_eq!(target, Some("/v1/live/bus?$filter=line%20eq%20'307'"));
+}
+
+#[tokio::test]
+async fn what_is_not_the_services_is_refused_and_not_sent() {
+    let server = start(Config::default()).await;
+    let other = start(Config::default()).await;
+    let client = client(&server, server.base_url());
+    let foreign = format!("{}/v1/live/bus", other.base_url());
+    for target in [&*foreign, "v1/live/bus", "/a b", ""] {
+        let error = client.get(target).await.expect_err(target);
+        assert_eq!(error.kind(), Kind::InvalidRequest, "{target}: {error}");
+    }
+    let error = client.get("/v1/live/bus").header("a b", "c").await;
+    assert_eq!(error.expect_err("no name").kind(), Kind::InvalidRequest);
+    for ledger in [server.ledger(), other.ledger()] {
+        assert_eq!(ledger.summary().data_calls, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_body_comes_whole_in_pieces_or_as_a_stream() {
+    let server = start(Config::default()).await;
+    let client = client(&server, server.base_url());
+    let path = "/v1/live/bus";
+    let whole = client
+        .get(path)
+        .await
+        .expect("data")
+        .bytes()
+        .await
+        .expect("a body");
+    let mut response = client.get(path).await.expect("data");
+    let mut pieces = Vec::new();
+    while let Some(piece) = response.chunk().await.expect("a body") {
+        pieces.extend_from_slice(&piece);
+    }
+    let mut body = client
+        .get(path)
+        .await
+        .expect("data")
+        .into_http()
+        .into_body();
+    let mut streamed = Vec::new();
+    while let Some(piece) = poll_fn(|cx| Pin::new(&mut body).poll_next(cx)).await {
+        streamed.extend_from_slice(&piece.expect("a body"));
+    }
+    // The service has fresh data each time, of the same shape.
+    for body in [&*whole, &*pieces, &*streamed] {
+        assert!(body.starts_with(b"{\"name\":\"bus\""), "{body:?}");
+    }
+}
+
+/// Answers one request of each connection, and gives the heads that it saw.
+async fn echo() -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let (saw, seen) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let head = head(&mut socket).await;
+            if saw.send(head).is_err() {
+                return;
+            }
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            socket.write_all(answer).await.expect("the client reads");
+        }
+    });
+    (url, seen)
+}
+
+async fn head(socket: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(socket.read_u8().await.expect("a head"));
+    }
+    String::from_utf8(head).expect("a head is text")
+}
+
+#[tokio::test]
+async fn a_request_names_its_host_once_whoever_writes_it() {
+    let server = start(Config::default()).await;
+    let (url, mut seen) = echo().await;
+    let authority = url.trim_start_matches("http://");
+    let client = client(&server, &url);
+    let whole = format!("{url}/whole");
+    for target in ["/path", &whole] {
+        client.get(target).await.expect("an answer");
+        client
+            .get(target)
+            .header("host", authority)
+            .await
+            .expect("an answer");
+        for _ in 0..2 {
+            let head = seen.recv().await.expect("a head").to_lowercase();
+            let hosts = head.lines().filter_map(|line| line.strip_prefix("host: "));
+            assert_eq!(hosts.collect::<Vec<_>>(), [authority], "{head}");
+        }
+    }
+    // The token is for one host.
+    let error = client.get("/path").header("host", "other.example").await;
+    assert_eq!(
+        error.expect_err("another host").kind(),
+        Kind::InvalidRequest
+    );
+}
+
+#[tokio::test]
+async fn it_says_who_calls() {
+    let server = start(Config::default()).await;
+    let (url, mut seen) = echo().await;
+    let version = concat!("user-agent: tower-tds/", env!("CARGO_PKG_VERSION"));
+    client(&server, &url).get("/").await.expect("an answer");
+    let head = seen.recv().await.expect("a head").to_lowercase();
+    assert!(head.contains(version), "{head}");
+    let named = builder(&server, &url)
+        .loopback_http()
+        .user_agent("timetable/2");
+    let named = named.build().expect("loopback is let through");
+    named.get("/").await.expect("an answer");
+    let head = seen.recv().await.expect("a head");
+    assert!(head.contains("timetable/2"), "{head}");
+    named
+        .get("/")
+        .header(USER_AGENT, "mine")
+        .await
+        .expect("an answer");
+    let head = seen.recv().await.expect("a head");
+    assert!(
+        head.contains("mine") && !head.contains("timetable"),
+        "{head}"
+    );
+}
+
+/// A proxy that tunnels: its address, and whom it was asked for with which credentials.
+async fn proxy() -> (
+    std::net::SocketAddr,
+    tokio::sync::mpsc::UnboundedReceiver<String>,
+) {
+    slow_proxy(|_| Duration::ZERO).await
+}
+
+/// One that waits so long before it says that the n-th tunnel is there.
+async fn slow_proxy(
+    wait: fn(u32) -> Duration,
+) -> (
+    std::net::SocketAddr,
+    tokio::sync::mpsc::UnboundedReceiver<String>,
+) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (saw, seen) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut waits = (0..).map(wait);
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let (saw, wait) = (saw.clone(), waits.next().expect("it never ends"));
+            tokio::spawn(async move {
+                let head = head(&mut socket).await;
+                let target = head.split(' ').nth(1).map(str::to_owned);
+                let mut there = TcpStream::connect(target.expect("a target"))
+                    .await
+                    .expect("it listens");
+                drop(saw.send(head));
+                sleep(wait).await;
+                socket
+                    .write_all(b"HTTP/1.1 200 OK\r\n\r\n")
+                    .await
+                    .expect("the client reads");
+                drop(copy_bidirectional(&mut socket, &mut there).await);
+            });
+        }
+    });
+    (address, seen)
+}
+
+#[tokio::test]
+async fn a_companys_authority_and_proxy_take_two_lines() {
+    let mut config = Config::default();
+    config.tls = Tls::On;
+    let server = start(config).await;
+    let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
+    let (address, mut seen) = proxy().await;
+    let client = builder(&server, server.base_url())
+        .root_certificate(&authority)
+        .proxy(&format!("http://ann:s3cr3t@{address}"))
+        .build()
+        .expect("all of it can be used");
+    client.get("/v1/live/bus").await.expect("data");
+    for _ in 0..2 {
+        let head = seen
+            .recv()
+            .await
+            .expect("a tunnel for the token, and one for the data");
+        assert!(
+            head.starts_with("CONNECT 127.0.0.1:") || head.starts_with("CONNECT localhost:"),
+            "{head}"
+        );
+        assert!(
+            head.to_lowercase().contains("proxy-authorization: basic "),
+            "{head}"
+        );
+    }
+    assert_eq!(
+        client.limiter().snapshot().connections,
+        1,
+        "the tunnel counts"
+    );
+}
+
+#[tokio::test]
+async fn what_has_no_connection_yet_is_not_sent_after_its_deadline_or_its_caller() {
+    let mut config = Config::default();
+    config.tls = Tls::On;
+    let server = start(config).await;
+    let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
+    // The token's tunnel is quick, and those of the data are not.
+    let slow = |n| Duration::from_millis(if n == 0 { 0 } else { 600 });
+    let (address, mut seen) = slow_proxy(slow).await;
+    let client = builder(&server, server.base_url())
+        .root_certificate(&authority)
+        .proxy(&format!("http://{address}"))
+        .build()
+        .expect("all of it can be used");
+    client.tokens().ready().await.expect("a token");
+    seen.recv().await.expect("the token's tunnel");
+    let request = Request::post("/v1/live/bus").body("once");
+    let late = client.request(request.expect("a request"));
+    let error = late.deadline(Duration::from_millis(100)).await;
+    assert_eq!(error.expect_err("no tunnel").kind(), Kind::Timeout);
+    let gone = client.get("/v1/live/bus").into_future();
+    tokio::time::timeout(Duration::from_millis(100), gone)
+        .await
+        .expect_err("no tunnel");
+    seen.recv().await.expect("the first one's tunnel");
+    seen.recv().await.expect("the second one's tunnel");
+    sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(server.ledger().summary().data_calls, 0);
+}
+
+#[tokio::test]
+async fn an_authority_that_nobody_named_is_not_believed() {
+    let mut config = Config::default();
+    config.tls = Tls::On;
+    let server = start(config).await;
+    let client = builder(&server, server.base_url())
+        .build()
+        .expect("the platform has roots");
+    let error = client
+        .get("/v1/live/bus")
+        .await
+        .expect_err("nobody knows it");
+    assert_eq!(error.kind(), Kind::Tls);
+    let line = error.to_string();
+    assert!(line.contains("Builder::root_certificate"), "{line}");
+    assert_eq!(server.ledger().summary().token_posts, 0);
+}
+
+#[tokio::test]
+async fn a_configuration_of_ones_own_is_the_one_that_is_used() {
+    let mut config = Config::default();
+    config.tls = Tls::On;
+    let server = Server::start(config).await.expect("a free port");
+    let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
+    let mut roots = RootCertStore::empty();
+    for root in CertificateDer::pem_slice_iter(&authority) {
+        let root = root.expect("it is PEM");
+        roots.add(root).expect("a certificate");
+    }
+    let with = |roots: RootCertStore| {
+        let config =
+            ClientConfig::builder_with_provider(std::sync::Arc::new(ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .expect("ring knows them")
+                .with_root_certificates(roots)
+                .with_no_client_auth();
+        let client = builder(&server, server.base_url()).tls(config).build();
+        client.expect("a configuration")
+    };
+    with(roots).get("/v1/live/bus").await.expect("data");
+    let error = with(RootCertStore::empty()).get("/v1/live/bus").await;
+    let error = error.map(drop).expect_err("it believes nobody");
+    assert_eq!(error.kind(), Kind::Tls, "{error}");
+}
+
+#[tokio::test]
+async fn settings_that_cannot_be_used_or_would_be_ignored_are_told_when_it_is_built() {
+    let server = start(Config::default()).await;
+    let plain = || builder(&server, server.base_url()).loopback_http();
+    let tls = || {
+        let provider = std::sync::Arc::new(ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider);
+        let config = config
+            .with_safe_default_protocol_versions()
+            .expect("they are known");
+        config
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth()
+    };
+    let secure = || {
+        let credentials = Credentials::new("id", "s3cr3t").expect("they can be sent");
+        let (auth, data) = ("https://auth.example.org", "https://data.example.org");
+        Client::builder(auth, data, credentials).tls(tls())
+    };
+    let mut with_alpn = tls();
+    with_alpn.alpn_protocols = vec![b"h2".to_vec()];
+    let cases = [
+        (plain().root_certificate(b"no PEM"), "root certificate"),
+        (plain().tls(tls()).root_certificate(b"any"), "ignored"),
+        (secure().proxy("not an address"), "proxy"),
+        (plain().tls(with_alpn), "ALPN"),
+        (secure().proxy("socks5://127.0.0.1:1080"), "proxy"),
+        (secure().proxy("https://127.0.0.1:1080"), "proxy"),
+        (plain().user_agent("a\nb"), "user agent"),
+    ];
+    for (builder, named) in cases {
+        let error = builder.build().expect_err(named);
+        assert!(error.to_string().contains(named), "{error}");
+    }
+    plain()
+        .tls(tls())
+        .build()
+        .expect("a configuration of one's own");
+}
+
+#[tokio::test]
+async fn a_call_that_took_anothers_connection_is_seen_to_its_end() {
+    let mut config = Config::default();
+    config.tls = Tls::On;
+    let server = start(config).await;
+    let mut faults = Faults::default();
+    faults.before_head = "400ms".parse().expect("a delay");
+    server.sim().set_faults(faults);
+    let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
+    // The token's tunnel and the first call's are quick, and any other is not.
+    let slow = |n| Duration::from_secs(if n < 2 { 0 } else { 5 });
+    let (address, _seen) = slow_proxy(slow).await;
+    let client = builder(&server, server.base_url())
+        .root_certificate(&authority)
+        .proxy(&format!("http://{address}"))
+        .build()
+        .expect("all of it can be used");
+    client.tokens().ready().await.expect("a token");
+    let first = tokio::spawn(client.get("/v1/live/bus").into_future());
+    sleep(Duration::from_millis(150)).await;
+    // It begins to connect, and takes the first one's connection when that is free.
+    let second = tokio::spawn(client.get("/v1/live/bus").into_future());
+    let first = first.await.expect("no panic").expect("data");
+    first.bytes().await.expect("a whole body");
+    while server.ledger().summary().data_calls < 2 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    second.abort();
+    sleep(Duration::from_millis(1_500)).await;
+    let seen = server.ledger().summary();
+    assert_eq!((seen.complete, seen.aborted), (2, 0));
+}
+
+#[tokio::test]
+async fn clients_that_share_limits_pause_each_for_its_own_key() {
+    let answer =
+        b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n";
+    let (refuses, serves) = (
+        crate::server::Server::start(answer).await.url(),
+        crate::server::Server::start(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+            .await
+            .url(),
+    );
+    let limits = SharedLimits::new(Limits::default());
+    // By value, as one would write it first, and by reference.
+    let at = |url: &str, limits: SharedLimits| {
+        let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+        let client = Client::builder(url, url, credentials).loopback_http();
+        client
+            .limits(limits)
+            .build()
+            .expect("loopback is let through")
+    };
+    let one = at(&refuses, limits.clone());
+    let other = at(&serves, limits);
+    let error = one
+        .get("/x")
+        .await
+        .map(drop)
+        .expect_err("its quota is gone");
+    assert_eq!(error.kind(), Kind::QuotaExhausted);
+    other.get("/x").await.expect("it is another key's");
+}
+
+#[tokio::test]
+async fn a_request_of_another_version_of_http_is_sent_as_this_one() {
+    let server = start(Config::default()).await;
+    let client = client(&server, server.base_url());
+    let request = Request::get("/v1/live/bus").version(http::Version::HTTP_2);
+    let response = client.request(request.body(()).expect("a request")).await;
+    assert_eq!(response.expect("data").status(), StatusCode::OK);
+}
+
+/// Code of a user that wants to be tested without a service.
+async fn lines<S>(service: S) -> Result<usize, Error>
+where
+    S: Service<Request<RequestBody>, Response = Response<ResponseBody>, Error = Error>,
+{
+    let request = Request::get("/v1/live/lines").body(RequestBody::default());
+    let response = service.oneshot(request.expect("a request")).await?;
+    Ok(response
+        .into_body()
+        .bytes()
+        .await?
+        .split(|byte| *byte == b'\n')
+        .count())
+}
+
+#[tokio::test]
+async fn a_fake_by_path_stands_for_the_client() {
+    let fake = service_fn(
+        async |request: Request<RequestBody>| match request.uri().path() {
+            "/v1/live/lines" => Ok(Response::new(ResponseBody::from("307\n52"))),
+            _ => Err(Error::new(Kind::NotFound, "no such line")),
+        },
+    );
+    assert_eq!(lines(fake).await.expect("two lines"), 2);
+    let server = start(Config::default()).await;
+    // And the client itself stands there.
+    drop(lines(client(&server, server.base_url())).await);
+    assert_eq!(server.ledger().summary().data_calls, 1);
+}
+
+#[tokio::test]
+async fn a_deadline_ends_a_call_whoever_set_it() {
+    let server = start(Config::default()).await;
+    let mut faults = Faults::default();
+    faults.before_head = "30s".parse().expect("a delay");
+    server.sim().set_faults(faults);
+    let soon = Duration::from_millis(300);
+    let plain = client(&server, server.base_url());
+    plain.tokens().ready().await.expect("a token");
+    let error = plain.get("/v1/live/bus").deadline(soon).await;
+    assert_eq!(error.expect_err("30 s").kind(), Kind::Timeout);
+    let hasty = builder(&server, server.base_url()).loopback_http();
+    let hasty = hasty.deadline(soon).build().expect("it is let through");
+    let error = hasty.get("/v1/live/bus").await.expect_err("30 s");
+    assert_eq!(error.kind(), Kind::Timeout);
+    assert_eq!(server.ledger().summary().data_calls, 2);
+}
+
+#[tokio::test]
+async fn a_deadline_of_the_whole_ends_a_body_that_drips_coded_or_not() {
+    let server = start(Config::default()).await;
+    for coded in [false, true] {
+        let mut client = builder(&server, server.base_url()).loopback_http();
+        if coded {
+            client = client.compression();
+        }
+        let client = client.build().expect("loopback is let through");
+        client.tokens().ready().await.expect("a token");
+        let whole = Deadline::after(Duration::from_secs(3)).whole();
+        let drips = client.get("/v1/history/day?bytes=400000&rate=3000");
+        let head = drips.deadline(whole).await.expect("a head");
+        let error = head.bytes().await.expect_err("it takes two minutes");
+        assert_eq!(error.kind(), Kind::Timeout, "{error}");
+        assert_eq!(error.waited_for(), Some("the rest of the body"));
+        assert!(error.received() > Some(0), "{error}");
+        let nothing_left = tokio::time::timeout(HANGS, client.limiter().idle());
+        nothing_left.await.expect("its place comes back");
+    }
+    let seen = server.ledger().summary();
+    assert_eq!((seen.data_calls, seen.complete), (2, 0));
+}
+
+#[tokio::test]
+async fn what_is_printed_of_a_call_and_its_answer_has_no_query_and_no_header() {
+    let server = start(Config::default()).await;
+    let client = client(&server, server.base_url());
+    let call = client
+        .get("/v1/live/bus?key=CANARY")
+        .header("x-api-key", "CANARY");
+    let printed = format!("{call:?}");
+    let mut answer = Response::new(ResponseBody::from("CANARY"));
+    let cookie = "CANARY".parse().expect("a header");
+    answer.headers_mut().insert("set-cookie", cookie);
+    let printed = format!("{printed} {:?}", tower_tds::Response::from(answer));
+    assert!(!printed.contains("CANARY"), "{printed}");
+}

@@ -1,0 +1,100 @@
+//! Two crates read how long to wait, and two read challenges. One list of examples tests each pair.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use tower_tds::{
+    Kind,
+    layers::{
+        errors::{Asked, classify},
+        limits::{Feedback, Outcome, ReadStatus},
+        token::{Challenge, Judge, Judgement},
+    },
+};
+
+fn rows(text: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split('|').collect())
+}
+
+fn response(status: StatusCode, headers: &HeaderMap) -> Response<()> {
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    *response.headers_mut() = headers.clone();
+    response
+}
+
+fn value(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).expect("it can be sent")
+}
+
+#[test]
+fn a_wait_means_the_same_to_all_who_read_one() {
+    for row in rows(include_str!("hints/retry-after.txt")) {
+        let [date, asked, seconds] = row[..] else {
+            unreachable!("three cells in {row:?}")
+        };
+        // Longer than anybody waits for.
+        let far = Duration::from_secs(u64::from(u32::MAX));
+        let told = |wait: Option<Duration>| wait.map(|wait| wait.min(far));
+        let expected = match seconds.trim() {
+            "far" => Some(far),
+            seconds => told(seconds.parse().ok().map(Duration::from_secs)),
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert("retry-after", value(asked));
+        if !date.trim().is_empty() {
+            headers.insert("date", value(date.trim()));
+        }
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        let error = classify(Asked::default(), status, &headers, "").expect_err("a 429");
+        assert_eq!(told(error.retry_after()), expected, "errors: {row:?}");
+        let answer = response(status, &headers);
+        let read = ReadStatus.read(Ok::<_, &std::io::Error>(&answer));
+        let Outcome::QuotaExceeded(read) = read else {
+            unreachable!("a 429 is about the quota")
+        };
+        assert_eq!(told(read), expected, "limits: {row:?}");
+    }
+}
+
+#[test]
+fn a_challenge_means_the_same_to_all_who_read_one() {
+    for row in rows(include_str!("hints/challenges.txt")) {
+        let [challenge, meaning] = row[..] else {
+            unreachable!("two cells in {row:?}")
+        };
+        let (kind, judgement) = match meaning.trim() {
+            "no header" => (Kind::MissingCredentials, Judgement::NoHeader),
+            "dead token" => (Kind::InvalidToken, Judgement::DeadToken),
+            "missing role" => (Kind::MissingRole, Judgement::MissingRole),
+            "outage" => (Kind::Unavailable, Judgement::Nothing),
+            _ => (Kind::Unauthorized, Judgement::Unexplained),
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert("www-authenticate", value(challenge.trim()));
+        let error =
+            classify(Asked::default(), StatusCode::UNAUTHORIZED, &headers, "").expect_err("a 401");
+        assert_eq!(error.kind(), kind, "errors: {row:?}");
+        let answer = response(StatusCode::UNAUTHORIZED, &headers);
+        let read = Challenge::default().judge(Ok::<_, &std::io::Error>(&answer));
+        assert_eq!(read, judgement, "token: {row:?}");
+    }
+}
+
+#[test]
+fn a_refusal_in_a_boxed_error_is_none_of_a_lost_request() {
+    for (status, outcome) in [
+        (StatusCode::LOCKED, Outcome::RateExceeded),
+        (StatusCode::TOO_MANY_REQUESTS, Outcome::QuotaExceeded(None)),
+        (
+            StatusCode::RANGE_NOT_SATISFIABLE,
+            Outcome::ConnectionsExceeded,
+        ),
+    ] {
+        let error = classify(Asked::default(), status, &HeaderMap::new(), "");
+        let boxed = tower::BoxError::from(error.expect_err("a refusal"));
+        let read = ReadStatus.read(Err::<&Response<()>, _>(&boxed));
+        assert_eq!(read, outcome, "{status}");
+    }
+}

@@ -1,0 +1,81 @@
+//! Errors of calls that the limits kept back, and that the server never saw.
+
+use std::{future::pending, num::NonZeroU32, time::Duration};
+
+use http::Request;
+use tokio::{io::AsyncWriteExt, net::TcpListener, time::pause};
+use tower::ServiceExt;
+use tower_tds::{
+    Client, Credentials, Error, Kind, Limits, RequestBody, ResponseBody,
+    layers::errors::{RetryLayer, Sent},
+};
+
+use crate::server::{self, Server};
+
+fn client(server: &Server, url: &str, limits: Limits) -> Client {
+    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+    Client::builder(&server.url(), url, credentials)
+        .loopback_http()
+        .limits(limits)
+        .retry(RetryLayer::new().attempts(NonZeroU32::MIN))
+        .build()
+        .expect("loopback is let through")
+}
+
+async fn get(client: &Client, url: &str) -> Result<ResponseBody, Error> {
+    let request = Request::get(url).body(RequestBody::default());
+    let called = client.clone().oneshot(request.expect("a request")).await;
+    called.map(http::Response::into_body)
+}
+
+#[tokio::test]
+async fn a_quota_that_is_used_up_is_told_as_such_also_where_it_is_known_before() {
+    for wait in ["7200", "90"] {
+        let answer = format!(
+            "HTTP/1.1 429 Too Many Requests\r\nretry-after: {wait}\r\ncontent-length: 0\r\n\r\n"
+        );
+        let server = Server::start(answer.as_bytes()).await;
+        let client = client(&server, &server.url(), Limits::default());
+        for _ in 0..3 {
+            let called = get(&client, &server.url()).await;
+            let error = called.map(drop).expect_err("it is used up");
+            assert_eq!(error.kind(), Kind::QuotaExhausted);
+            let left = error.retry_after().expect("it is known");
+            assert!(left > Duration::from_secs(60), "{left:?}");
+        }
+        assert_eq!(server.seen(), ["POST", "t1"], "it is asked once");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_got_no_socket_in_time_is_told_that_it_was_kept_back() {
+    let server = Server::start(b"").await;
+    let data = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", data.local_addr().expect("an address"));
+    // It never closes: the only data socket counts for half a minute after its call hung up.
+    tokio::spawn(async move {
+        let (mut socket, _) = data.accept().await.expect("a socket");
+        server::read(&mut socket).await.expect("a call");
+        let head = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n";
+        socket.write_all(head).await.expect("the client reads");
+        pending::<()>().await;
+    });
+    let two = NonZeroU32::MIN.saturating_add(1);
+    let limits = Limits::default()
+        .connections(two)
+        .max_wait(Duration::from_secs(5));
+    let client = client(&server, &url, limits);
+    drop(get(&client, &url).await.expect("the head of a success"));
+    pause();
+    let called = get(&client, &url).await;
+    let error = called.map(drop).expect_err("there is no socket");
+    assert_eq!(
+        (error.kind(), error.sent()),
+        (Kind::LimitTimeout, Sent::Never)
+    );
+    let source = std::error::Error::source(&error).expect("the limit's error");
+    assert!(
+        source.to_string().contains("no permit within 5"),
+        "{source}"
+    );
+}

@@ -1,0 +1,62 @@
+//! A large body goes through a program in little memory, however large it is.
+
+use std::{env, fs::File, io::Write as _, process::Command};
+
+use tds_sim::{Config, Server};
+use tokio::task::spawn_blocking;
+use tower_tds::Builder;
+
+/// Downloads as the cookbook does, and gives what came, and what the process had resident at most, in KiB.
+async fn download() -> (usize, usize) {
+    let client = Builder::from_env().expect("it is set").loopback_http();
+    let client = client.build().expect("loopback is let through");
+    let path = format!("/v1/history/timetable?bytes={BYTES}");
+    let mut timetable = client.get(&path).await.expect("data");
+    let (mut file, mut bytes) = (File::create("/dev/null").expect("it is there"), 0_usize);
+    while let Some(piece) = timetable.chunk().await.expect("a whole body") {
+        file.write_all(&piece).expect("it takes all");
+        bytes += piece.len();
+    }
+    let status = std::fs::read_to_string("/proc/self/status").expect("it is there");
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let most = most.and_then(|line| line.split_whitespace().next());
+    (bytes, most.expect("a line").parse().expect("a number"))
+}
+
+#[tokio::test]
+async fn a_download_takes_less_than_20_megabytes() {
+    if env::var_os(CHILD).is_some() {
+        let (bytes, most) = download().await;
+        println!("SAID {bytes} {most}");
+        return;
+    }
+    let server = Server::start(Config::default()).await.expect("a free port");
+    let mut child = Command::new(env::current_exe().expect("this test"));
+    child
+        .args([THIS, "--exact", "--nocapture"])
+        .env_clear()
+        .envs([
+            ("TDS_AUTH_URL", server.auth_url()),
+            ("TDS_BASE_URL", server.base_url()),
+            ("TDS_CLIENT_ID", server.client_id()),
+            ("TDS_CLIENT_SECRET", server.client_secret()),
+            (CHILD, "1"),
+        ]);
+    let said = spawn_blocking(move || child.output()).await;
+    let said = said.expect("no panic").expect("it runs").stdout;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let said = said.split_once("SAID ").expect(&said).1;
+    let mut said = said.split_whitespace().map(str::parse::<usize>);
+    let mut next = || said.next().expect("two numbers").expect("a number");
+    let (bytes, most) = (next(), next());
+    assert_eq!(bytes, BYTES);
+    assert!(most < 20_000, "{most} KiB");
+}
+
+/// Set for the process that is watched.
+const CHILD: &str = "TDS_TEST_DOWNLOADS";
+
+const THIS: &str = "memory::a_download_takes_less_than_20_megabytes";
+
+/// Five times the memory that the download may take.
+const BYTES: usize = 100_000_000;

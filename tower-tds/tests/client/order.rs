@@ -1,0 +1,194 @@
+//! Layers in another order than the crate's that compiles: it comes out right all the same, or a debug assertion finds
+//! it. What does not compile is in `wrong_orders.rs`.
+
+use std::{
+    convert::Infallible,
+    future::ready,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use tds_sim::{Config, DataFault, Faults, Scripted, Sim, When};
+use tokio::{task::JoinSet, time::timeout};
+use tower::{ServiceBuilder, ServiceExt, service_fn, util::MapRequest};
+use tower_tds::{
+    Kind, Limiter, Limits,
+    layers::{
+        ReadError,
+        errors::{ClassifyLayer, GuardLayer, RetryLayer},
+        limits::{DetachLayer, ReadResponse, RequestLimitLayer},
+        token::{BearerAuthLayer, Credentials, HeadAlone, Origin, TokenEndpoint, TokenSource},
+    },
+};
+
+#[cfg(debug_assertions)]
+/// One call through limits that are outside of the retry layer, answered by these statuses.
+async fn call(answers: &'static [StatusCode]) {
+    let attempt = Arc::<AtomicUsize>::default();
+    let http = service_fn(move |_: Request<Full<Bytes>>| {
+        let attempt = attempt.fetch_add(1, Ordering::Relaxed);
+        let mut response = Response::new(Full::<Bytes>::default());
+        *response.status_mut() = *answers.get(attempt).expect("no more attempts");
+        ready(Ok::<_, Infallible>(response))
+    });
+    let stack = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(Limiter::new(Limits::default())).feedback(ReadError))
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .service(http);
+    let request = Request::get("http://data.example/").body(Full::default());
+    let called = stack.oneshot(request.expect("a request")).await;
+    called.map(drop).ok();
+}
+
+#[cfg(debug_assertions)]
+#[tokio::test(start_paused = true)]
+async fn a_first_attempt_that_succeeds_shows_nothing() {
+    call(&[StatusCode::OK]).await;
+}
+
+#[cfg(debug_assertions)]
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "they have to be inside of it")]
+async fn limits_outside_of_retry_are_found_when_an_attempt_was_the_second() {
+    call(&[StatusCode::SERVICE_UNAVAILABLE, StatusCode::OK]).await;
+}
+
+#[cfg(debug_assertions)]
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "they have to be inside of it")]
+async fn limits_outside_of_retry_are_found_at_the_first_failure() {
+    call(&[StatusCode::NOT_FOUND]).await;
+}
+
+/// The service, and what puts its token on requests.
+fn service() -> (Sim, BearerAuthLayer<HeadAlone>) {
+    let sim = Sim::new(Config::default());
+    let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
+    let credentials = Credentials::new(sim.client_id(), sim.client_secret()).expect("usable");
+    let tokens = TokenSource::builder(endpoint.expect("a URL"), credentials);
+    let same = |request: Request<Full<Bytes>>| request;
+    let tokens = tokens.build(MapRequest::new(sim.clone(), same));
+    let origin = Origin::from_uri(&"https://data.example.org".parse().expect("a URL"));
+    let bearer = BearerAuthLayer::new(tokens, [origin.expect("an origin")]);
+    (sim, bearer.judge(HeadAlone))
+}
+
+/// Limits that read heads.
+fn limit() -> RequestLimitLayer<ReadResponse> {
+    RequestLimitLayer::new(Limiter::new(Limits::default())).feedback(ReadResponse)
+}
+
+fn get() -> Request<Full<Bytes>> {
+    let request = Request::get("https://data.example.org/v1/live/bus");
+    request.body(Full::default()).expect("a request")
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_and_limits_below_classification_read_the_answers_themselves() {
+    let (sim, bearer) = service();
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .layer(bearer)
+        .layer(limit())
+        .service(sim.clone());
+    let mut calls = JoinSet::new();
+    for _ in 0..120 {
+        let call = stack.clone().oneshot(get());
+        calls.spawn(async move { call.await.expect("data").into_body().collect().await });
+    }
+    for body in calls.join_all().await {
+        body.expect("a whole body");
+    }
+    sim.revoke_all();
+    let healed = stack.oneshot(get()).await;
+    healed.expect("the refused one waits for the next token");
+    let seen = sim.ledger().summary();
+    assert_eq!((seen.token_posts, seen.by_status.get(&423)), (2, None));
+    assert!(seen.largest_second <= 50, "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_above_what_is_detached_take_it_for_lost_and_are_kept() {
+    let (sim, bearer) = service();
+    let mut faults = Faults::default();
+    faults.before_head = "300ms".parse().expect("a delay");
+    sim.set_faults(faults);
+    let stack = ServiceBuilder::new()
+        .layer(bearer)
+        .layer(limit())
+        .layer(DetachLayer)
+        .map_future(Box::pin)
+        .service(sim.clone());
+    let mut calls = JoinSet::new();
+    for n in 0..120 {
+        let call = stack.clone().oneshot(get());
+        let patience = Duration::from_millis(if n % 3 == 0 { 150 } else { 600_000 });
+        calls.spawn(async move {
+            if let Ok(answer) = timeout(patience, call).await {
+                let body = answer.expect("data").into_body().collect().await;
+                body.expect("a whole body");
+            }
+        });
+    }
+    calls.join_all().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let seen = sim.ledger().summary();
+    assert!(seen.complete >= 80 && seen.aborted == 0, "{seen:?}");
+    assert!(seen.largest_second <= 50, "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_outside_of_retry_watches_bodies_as_one_inside() {
+    let (sim, bearer) = service();
+    let mut faults = Faults::default();
+    let stall = DataFault::Stall(Duration::from_secs(600));
+    let each = When::Every(std::num::NonZeroU64::MIN);
+    faults.data.push(Scripted::new(stall, each));
+    sim.set_faults(faults);
+    let stack = ServiceBuilder::new()
+        .layer(GuardLayer::new())
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .layer(bearer)
+        .service(sim.clone());
+    let body = stack.oneshot(get()).await.expect("data").into_body();
+    let error = body
+        .collect()
+        .await
+        .expect_err("it says nothing for 10 min");
+    assert_eq!(error.kind(), Kind::Truncated);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_around_a_retry_multiplies_no_attempts() {
+    let asked = Arc::<AtomicUsize>::default();
+    let count = Arc::clone(&asked);
+    let busy = service_fn(move |_: Request<Full<Bytes>>| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let mut response = Response::new(Full::<Bytes>::default());
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        ready(Ok::<_, Infallible>(response))
+    });
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .service(busy);
+    let error = stack
+        .oneshot(get())
+        .await
+        .map(drop)
+        .expect_err("it is busy");
+    assert_eq!(
+        (error.kind(), asked.load(Ordering::Relaxed)),
+        (Kind::Unavailable, 3)
+    );
+}

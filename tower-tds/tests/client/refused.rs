@@ -1,0 +1,245 @@
+//! Tokens that are refused, for a reason and without one: who is asked again, and with what.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tds_sim::{Config, Sim};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower_tds::{
+    Client, Credentials, Error, Kind, Limiter, Limits, RequestBody, TdsLayer,
+    layers::{
+        errors::{ClassifyLayer, GiveUp, GuardBody, GuardLayer, RetryLayer},
+        token::{self, BearerAuthLayer, HeadAlone, Judge, Origin, TokenEndpoint, TokenSource},
+    },
+};
+
+use crate::server::Server;
+
+fn client(server: &Server) -> Client {
+    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+    let builder = Client::builder(&server.url(), &server.url(), credentials);
+    let built = builder.loopback_http().build();
+    built.expect("loopback is let through")
+}
+
+async fn refused(client: &Client, server: &Server) -> Error {
+    let request = Request::get(format!("{}/v1/live/bus", server.url()));
+    let request = request.body(RequestBody::default()).expect("a request");
+    let answered = client.clone().oneshot(request).await;
+    answered.map(drop).expect_err("all tokens are refused")
+}
+
+fn answer(body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("HTTP/1.1 401 Unauthorized\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
+}
+
+#[tokio::test]
+async fn a_401_brings_one_new_token_and_one_more_attempt_whether_it_says_why_or_not() {
+    for (body, kind) in [
+        ("invalid token\n", Kind::InvalidToken),
+        ("go away", Kind::Unauthorized),
+        ("", Kind::Unauthorized),
+    ] {
+        let server = Server::start(&answer(body)).await;
+        let client = client(&server);
+        let error = refused(&client, &server).await;
+        assert_eq!((error.kind(), error.attempts()), (kind, 2), "{body}");
+        // The next token would be refused within a minute of this one: no call asks for it, and
+        // none is made again with the one that is there.
+        for _ in 0..3 {
+            let error = refused(&client, &server).await;
+            assert_eq!((error.kind(), error.attempts()), (kind, 1), "{body}");
+            assert_eq!(error.gave_up(), Some(GiveUp::Forbidden), "{body}");
+        }
+        assert_eq!(
+            server.seen(),
+            ["POST", "t1", "POST", "t2", "t2", "t2", "t2"],
+            "{body}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_401_that_no_token_can_help_brings_none() {
+    for (body, kind, attempts) in [
+        ("no Authorization header found", Kind::MissingCredentials, 1),
+        ("Missing required realm role", Kind::MissingRole, 1),
+        (
+            "accessing introspection endpoint failed",
+            Kind::Unavailable,
+            3,
+        ),
+    ] {
+        let server = Server::start(&answer(body)).await;
+        let error = refused(&client(&server), &server).await;
+        assert_eq!((error.kind(), error.attempts()), (kind, attempts), "{body}");
+        let posts = server.seen().iter().filter(|seen| *seen == "POST").count();
+        assert_eq!(posts, 1, "{body}");
+    }
+}
+
+/// What becomes of a call after the token was revoked, and one more found it out, over the errors of
+/// a layer below that has read the answers; and how many tokens were asked for.
+async fn after_a_revocation<J>(judge: impl Fn(BearerAuthLayer) -> BearerAuthLayer<J>) -> (bool, u64)
+where
+    J: Judge<Response<GuardBody<tds_sim::Body>>, Error> + Clone + Send + Unpin,
+{
+    let sim = Sim::new(Config::default());
+    let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
+    let credentials = Credentials::new(sim.client_id(), sim.client_secret()).expect("usable");
+    let tokens = TokenSource::builder(endpoint.expect("a URL"), credentials);
+    let same = |request: Request<Full<Bytes>>| request;
+    let tokens = tokens.build(tower::util::MapRequest::new(sim.clone(), same));
+    let origin = Origin::from_uri(&"https://data.example.org".parse().expect("a URL"));
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .map_err(|error| match error {
+            token::Error::Inner(error) => error,
+            token::Error::Token(error) => Error::new(Kind::TokenUnavailable, error),
+        })
+        .layer(judge(BearerAuthLayer::new(
+            tokens,
+            [origin.expect("an origin")],
+        )))
+        .layer(GuardLayer::new())
+        .layer(ClassifyLayer::new())
+        .map_err(BoxError::from)
+        .service(sim.clone());
+    let get = || {
+        let request = Request::get("https://data.example.org/v1/live/bus");
+        let request = request.body(Full::<Bytes>::default());
+        stack.clone().oneshot(request.expect("a request"))
+    };
+    get().await.expect("data");
+    // Old enough for its end to be news.
+    sleep(Duration::from_secs(120)).await;
+    sim.revoke_all();
+    drop(get().await);
+    sleep(Duration::from_secs(1)).await;
+    let healed = get().await.is_ok();
+    (healed, sim.ledger().summary().token_posts)
+}
+
+#[tokio::test(start_paused = true)]
+async fn layers_by_hand_that_name_no_judge_heal_when_their_token_is_revoked() {
+    assert_eq!(after_a_revocation(|layer| layer).await, (true, 2));
+    // Who is told to look at responses alone sees none.
+    let head_alone = after_a_revocation(|layer| layer.judge(HeadAlone)).await;
+    assert_eq!(head_alone, (false, 1));
+}
+
+/// The whole layer over this, whose token client reads answers as the data calls do.
+fn whole<S, F>(
+    service: S,
+) -> impl Clone
++ Send
++ Sync
++ 'static
++ Service<Request<Full<Bytes>>, Response: Send, Error = Error, Future: Send>
+where
+    S: Service<
+            Request<Full<Bytes>>,
+            Response = Response<Full<Bytes>>,
+            Error = BoxError,
+            Future = F,
+        >,
+    S: Clone + Send + Sync + 'static,
+    F: Future<Output = Result<Response<Full<Bytes>>, BoxError>> + Send + 'static,
+{
+    let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
+    let credentials = Credentials::new("id", "s3cr3t").expect("usable");
+    let tokens = TokenSource::builder(endpoint.expect("a URL"), credentials);
+    let tokens = tokens.build(ClassifyLayer::new().layer(service.clone()));
+    let origin = Origin::from_uri(&"https://data.example.org".parse().expect("a URL"));
+    ServiceBuilder::new()
+        .layer(TdsLayer::new(
+            tokens,
+            [origin.expect("an origin")],
+            Limiter::new(Limits::default()),
+        ))
+        .map_future(Box::pin)
+        .service(service)
+}
+
+fn data() -> Request<Full<Bytes>> {
+    let request = Request::get("https://data.example.org/v1/live/bus");
+    request.body(Full::default()).expect("a request")
+}
+
+fn status(status: u16, body: &'static str) -> Result<Response<Full<Bytes>>, BoxError> {
+    let response = Response::builder().status(status);
+    Ok(response.body(Full::from(body))?)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_401_of_the_token_endpoint_names_that_and_not_the_data() {
+    let service = service_fn(async |_: Request<Full<Bytes>>| status(401, "go away"));
+    let error = whole(service).oneshot(data()).await.map(drop);
+    let error = error.expect_err("there is no token");
+    for line in [
+        error.to_string(),
+        format!("{error:#}"),
+        format!("{error:?}"),
+    ] {
+        assert!(line.contains("https://auth.example.org/"), "{line}");
+        assert!(!line.contains("401 Unauthorized"), "{line}");
+        assert!(!line.contains("data.example.org"), "{line}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_refuses_every_fresh_token_sees_the_calls_that_are_made_and_few_more() {
+    let (calls, posts) = <(Arc<AtomicU64>, Arc<AtomicU64>)>::default();
+    let (all, asked) = (Arc::clone(&calls), Arc::clone(&posts));
+    let service = service_fn(move |request: Request<Full<Bytes>>| {
+        let is_token = request.method() == "POST";
+        let number = if is_token { &asked } else { &all }.fetch_add(1, Ordering::Relaxed);
+        async move {
+            if !is_token {
+                // So long that a new token finds many under way.
+                sleep(Duration::from_secs(5)).await;
+                return status(401, "invalid token");
+            }
+            let body = format!(
+                r#"{{"access_token":"t{number}","expires_in":86400,"token_type":"Bearer"}}"#
+            );
+            Ok(Response::new(Full::from(body)))
+        }
+    });
+    let stack = whole(service);
+    let mut callers = JoinSet::new();
+    for _ in 0..20 {
+        let stack = stack.clone();
+        callers.spawn(async move {
+            for _ in 0..600 {
+                stack
+                    .clone()
+                    .oneshot(data())
+                    .await
+                    .map(drop)
+                    .expect_err("a wrong realm");
+                sleep(Duration::from_secs(1)).await;
+            }
+        });
+    }
+    let start = Instant::now();
+    callers.join_all().await;
+    let hours = start.elapsed().as_secs() / 3_600 + 1;
+    let (calls, posts) = (calls.load(Ordering::Relaxed), posts.load(Ordering::Relaxed));
+    assert!(posts <= 16 * hours, "{posts}");
+    // Each new token is tried by those whose calls are under way.
+    assert!(calls <= 12_000 + 20 * posts, "{calls}");
+}

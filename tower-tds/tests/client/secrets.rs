@@ -1,0 +1,122 @@
+//! No secret and no token shows in what the assembled client prints and logs, nor in what hyper logs.
+
+use std::{
+    error::Error as _,
+    fmt::Write as _,
+    sync::{Arc, Mutex},
+};
+
+use http::Request;
+use http_body_util::BodyExt;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+use tower::ServiceExt;
+use tower_tds::{Client, Credentials, RequestBody};
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::log::{Log, listen};
+
+const TOKEN: &str = r#"{"access_token":"canary-t0k3n","expires_in":86400,"token_type":"Bearer"}"#;
+
+/// What the service answers, one after the other; the last one for good.
+const ANSWERS: [&str; 4] = [
+    "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
+    "HTTP/1.1 401 Unauthorized\r\ncontent-length: 27\r\n\r\n{\"message\":\"invalid token\"}",
+    "HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n",
+    "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\ncut",
+];
+
+const LAST_ANSWER: &str = "no HTTP at all\r\n\r\n";
+
+/// A token endpoint and a service on one port. Gives what it was asked.
+async fn answer(listener: TcpListener, asked: Arc<Mutex<Vec<String>>>) {
+    let mut answers = ANSWERS.iter();
+    while let Ok((mut socket, _)) = listener.accept().await {
+        let request = head(&mut socket).await;
+        let sent = if request.starts_with("POST") {
+            let length = TOKEN.len();
+            format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{TOKEN}")
+        } else {
+            let answer = answers.next().unwrap_or(&LAST_ANSWER);
+            (*answer).to_owned()
+        };
+        asked.lock().expect("no panic under it").push(request);
+        socket
+            .write_all(sent.as_bytes())
+            .await
+            .expect("the client reads");
+    }
+}
+
+/// One request; its body, if there is one, comes in one piece with the end of its head or next.
+async fn head(socket: &mut TcpStream) -> String {
+    let mut request = Vec::new();
+    loop {
+        let mut piece = [0; 4_096];
+        let read = socket.read(&mut piece).await.expect("the client writes");
+        request.extend_from_slice(&piece[..read]);
+        let text = String::from_utf8_lossy(&request);
+        let form = !text.starts_with("POST") || text.contains("client_secret");
+        if read == 0 || (text.contains("\r\n\r\n") && form) {
+            return text.into_owned();
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_secret_and_no_token_shows_anywhere() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = listen(subscriber);
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let asked = Arc::default();
+    tokio::spawn(answer(listener, Arc::clone(&asked)));
+
+    let mut said = String::new();
+    let credentials = Credentials::new("client", "canary+s3cr3t").expect("usable");
+    let builder = Client::builder(&url, &url, credentials).loopback_http();
+    write!(said, "{builder:?}\n{builder:#?}").expect("room");
+    let client = builder.build().expect("loopback is let through");
+    let (mut whole, mut failed) = (0, 0);
+    for n in 0..5 {
+        let request = Request::get(format!("{url}/v1/live/bus?n={n}")).body(RequestBody::default());
+        match client.clone().oneshot(request.expect("a request")).await {
+            Ok(response) => match response.into_body().collect().await {
+                Ok(_) => whole += 1,
+                Err(error) => write!(said, "{error}{error:?}{error:#?}").expect("room"),
+            },
+            Err(error) => {
+                failed += 1;
+                write!(said, "{error}{error:?}{error:#?}").expect("room");
+                let mut cause = error.source();
+                while let Some(error) = cause {
+                    write!(said, "{error}{error:?}").expect("room");
+                    cause = error.source();
+                }
+            }
+        }
+        write!(said, "{client:?}{client:#?}{:?}", client.tokens()).expect("room");
+    }
+
+    let asked = asked.lock().expect("no panic under it").concat();
+    assert!(asked.contains("client_secret=canary%2Bs3cr3t"), "{asked}");
+    assert!(asked.contains("Bearer canary-t0k3n"), "{asked}");
+    assert!(whole >= 1 && failed >= 2, "{whole} and {failed}: {said}");
+    let traced = log.text();
+    assert!(traced.contains("hyper_util"), "hyper is silent: {traced}");
+    for text in [said, traced] {
+        // Whole, percent-encoded or cut: the first word stays.
+        assert!(
+            !text.contains("canary") && !text.contains("s3cr3t"),
+            "{text}"
+        );
+        assert!(!text.contains("t0k3n"), "{text}");
+    }
+}

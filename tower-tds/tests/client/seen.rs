@@ -1,0 +1,338 @@
+//! Spans and metrics of a call, over the simulator in this process and under paused time.
+
+use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use tds_sim::{Config, Faults, Scripted, Server, Sim, TokenFault, When};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+use tower::{ServiceBuilder, ServiceExt};
+use tower_tds::{
+    Client, Credentials, Deadline, Error, Limiter, Limits, Quota, TdsLayer,
+    layers::token::{Origin, TokenEndpoint, TokenSource},
+};
+use tracing::{Level, subscriber::DefaultGuard};
+use tracing_subscriber::fmt::format::FmtSpan;
+
+use crate::log::{Log, listen};
+
+const URL: &str = "http://127.0.0.1:1";
+
+/// The simulator, and the whole layer for it within these limits.
+fn setup(limits: Limits) -> (Sim, TdsLayer) {
+    let sim = Sim::new(Config::default());
+    let credentials = Credentials::new(sim.client_id(), sim.client_secret());
+    let endpoint = TokenEndpoint::keycloak(URL, "ServiceConnect");
+    let tokens = TokenSource::builder(endpoint.expect("loopback"), credentials.expect("usable"));
+    let tokens = tokens.build::<_, Full<Bytes>, _>(sim.clone());
+    let origin = Origin::loopback(&http::Uri::from_static(URL)).expect("loopback");
+    (sim, TdsLayer::new(tokens, [origin], Limiter::new(limits)))
+}
+
+/// A call to its body's end, made of a request that `with` has changed.
+async fn call(
+    sim: &Sim,
+    layer: &TdsLayer,
+    with: impl FnOnce(&mut Request<Full<Bytes>>),
+) -> Result<(), Error> {
+    let service = ServiceBuilder::new()
+        .layer(layer.clone())
+        .map_future(Box::pin)
+        .service(sim.clone());
+    let request = Request::get(format!("{URL}/v1/live/bus")).body(Full::default());
+    let mut request = request.expect("a request");
+    with(&mut request);
+    let response = service.oneshot(request).await?;
+    response.into_body().collect().await.map(drop)
+}
+
+/// A permit in each two seconds.
+fn scarce() -> Limits {
+    let quota = Quota::new(NonZeroU32::MIN, Duration::from_secs(2));
+    Limits::new(quota.expect("two seconds are an interval"))
+}
+
+/// Notes each span at its end, with its fields.
+fn spans() -> (Log, DefaultGuard) {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(Level::INFO)
+        .with_ansi(false)
+        .without_time()
+        .with_span_events(FmtSpan::CLOSE)
+        .with_writer(move || writer.clone())
+        .finish();
+    (log, listen(subscriber))
+}
+
+/// The calls' spans, in the order of their ends.
+fn calls(log: &Log) -> Vec<String> {
+    let text = log.text();
+    let ends = text.lines().filter(|line| line.contains("close"));
+    let calls = ends.filter(|line| line.contains("tds.call{") && !line.contains("tds.attempt{"));
+    calls.map(str::to_owned).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_span_of_a_call_says_what_it_waited_for_and_for_how_long() {
+    let (log, _spans) = spans();
+    let (sim, layer) = setup(scarce());
+    call(&sim, &layer, |_| {}).await.expect("data");
+    let start = Instant::now();
+    call(&sim, &layer, |_| {}).await.expect("data");
+    let took = start.elapsed().as_secs_f64();
+    let calls = calls(&log);
+    let [first, second] = &*calls else {
+        panic!("two calls: {calls:?}");
+    };
+    assert!(!first.contains("tds.waited"), "{first}");
+    let waited = format!(" tds.waited.window={took:?}}}");
+    assert!(
+        took >= 2.0 && second.contains(&waited),
+        "{waited}: {second}"
+    );
+    assert_eq!(second.matches("tds.waited").count(), 1, "{second}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_token_is_in_the_span_of_its_call() {
+    let (log, _spans) = spans();
+    let (sim, layer) = setup(Limits::default());
+    let mut slow = Faults::default();
+    let late = TokenFault::Slow(Duration::from_secs(3));
+    slow.token.push(Scripted::new(late, When::Always));
+    sim.set_faults(slow);
+    // Late for the first, which gives up, and for the second; the third needs none; the last is refused.
+    let deadline = Deadline::after(Duration::from_secs(1));
+    let late = call(&sim, &layer, |request| {
+        request.extensions_mut().insert(deadline);
+    });
+    late.await.expect_err("there is no token");
+    call(&sim, &layer, |_| {}).await.expect("data");
+    call(&sim, &layer, |_| {}).await.expect("data");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    sim.revoke_all();
+    call(&sim, &layer, |_| {}).await.expect("data");
+    let waited = ["1.0", "2.0", "", "3.0"];
+    let calls = calls(&log);
+    assert_eq!(calls.len(), waited.len(), "{calls:?}");
+    for (call, waited) in calls.iter().zip(waited) {
+        let field = format!(" tds.waited.token={waited}}}");
+        assert_eq!(call.contains(&field), !waited.is_empty(), "{field}: {call}");
+        assert_eq!(call.contains("tds.waited"), !waited.is_empty(), "{call}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_was_given_up_is_in_the_span_too() {
+    let (log, _spans) = spans();
+    let (sim, layer) = setup(scarce());
+    call(&sim, &layer, |_| {}).await.expect("data");
+    // By its deadline, and by its caller.
+    let deadline = Deadline::after(Duration::from_secs(1));
+    let late = call(&sim, &layer, |request| {
+        request.extensions_mut().insert(deadline);
+    });
+    late.await.expect_err("there is no permit");
+    let hurried = timeout(Duration::from_millis(500), call(&sim, &layer, |_| {}));
+    hurried.await.expect_err("there is no permit");
+    let calls = calls(&log);
+    assert_eq!(calls.len(), 3, "{calls:?}");
+    assert!(calls[1].contains("error.type=\"timeout\""), "{calls:?}");
+    assert!(calls[1].contains("tds.waited.window=1"), "{calls:?}");
+    assert!(calls[2].contains("error.type=\"cancelled\""), "{calls:?}");
+    assert!(calls[2].contains("tds.waited.window=0.5"), "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_are_a_histogram_by_cause() {
+    let recorder = PrometheusBuilder::new()
+        .set_buckets(&[1.0, 5.0])
+        .expect("there are some")
+        .build_recorder();
+    let _metrics = metrics::set_default_local_recorder(&recorder);
+    let (sim, layer) = setup(scarce());
+    for _ in 0..3 {
+        call(&sim, &layer, |_| {}).await.expect("data");
+    }
+    let text = recorder.handle().render();
+    for line in [
+        r#"tds_wait_seconds_bucket{cause="window",le="1"} 0"#,
+        r#"tds_wait_seconds_bucket{cause="window",le="5"} 2"#,
+        r#"tds_wait_seconds_count{cause="window"} 2"#,
+    ] {
+        assert!(text.lines().any(|each| each == line), "{line}\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn two_clients_on_one_recorder_are_told_apart_by_their_names() {
+    let (log, _spans) = spans();
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _metrics = metrics::set_default_local_recorder(&recorder);
+    let server = Server::start(Config::default()).await.expect("a free port");
+    for (name, calls) in [("day", 2), ("night", 1)] {
+        let credentials = Credentials::new(server.client_id(), server.client_secret());
+        let credentials = credentials.expect("usable");
+        let client = Client::builder(server.auth_url(), server.base_url(), credentials)
+            .loopback_http()
+            .name(name)
+            .build()
+            .expect("loopback is let through");
+        for _ in 0..calls {
+            let called = client.get("/v1/live/bus").await.expect("data");
+            called.bytes().await.expect("a whole body");
+        }
+        client.status().record();
+    }
+    let text = recorder.handle().render();
+    for line in [
+        r#"tds_calls_total{kind="success",client="day"} 2"#,
+        r#"tds_calls_total{kind="success",client="night"} 1"#,
+        r#"tds_attempts_total{kind="success",client="night"} 1"#,
+        // With the token's.
+        r#"tds_granted_total{client="day"} 3"#,
+        r#"tds_granted_total{client="night"} 2"#,
+        r#"tds_permits_quota{client="day"} 50"#,
+    ] {
+        assert!(text.lines().any(|each| each == line), "{line}\n{text}");
+    }
+    let named = calls(&log);
+    let named = named
+        .iter()
+        .filter(|call| call.contains("tds.client=\"day\""));
+    assert_eq!(named.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_and_its_attempts_have_the_names_of_opentelemetry_and_no_query() {
+    let (log, _spans) = spans();
+    let (sim, layer) = setup(Limits::default());
+    let mut faults = Faults::default();
+    faults.data.push("503@every:2".parse().expect("a fault"));
+    sim.set_faults(faults);
+    call(&sim, &layer, |_| {}).await.expect("data");
+    let with_query = |request: &mut Request<_>| {
+        let target = format!("{URL}/v1/live/bus?key=CANARY");
+        *request.uri_mut() = target.parse().expect("an address");
+    };
+    call(&sim, &layer, with_query).await.expect("data");
+    let text = log.text();
+    assert!(!text.contains("CANARY"), "{text}");
+    let ends = text.lines().filter(|line| line.contains("close"));
+    let [_, _, first, second, whole] = *ends.collect::<Vec<_>>() else {
+        panic!("two attempts and their calls: {text}");
+    };
+    let asked = "http.request.method=GET server.address=\"127.0.0.1\" server.port=1 url.path=\"/v1/live/bus\"";
+    let same = |line: &str| line.replace(" http.request.resend_count=1", "");
+    assert!(same(whole).contains(asked), "{whole}");
+    assert!(whole.contains("tds.call{otel.kind=\"client\""), "{whole}");
+    assert!(whole.contains("http.response.status_code=200"), "{whole}");
+    assert!(whole.contains("http.request.resend_count=1"), "{whole}");
+    for (attempt, status, resent) in [(first, 503, false), (second, 200, true)] {
+        // Inside of the call's.
+        let (call, attempt) = attempt.split_once(":tds.attempt{").expect(attempt);
+        assert!(call.contains("tds.call{"), "{call}");
+        assert!(same(attempt).contains(asked), "{attempt}");
+        let status = format!("http.response.status_code={status}");
+        assert!(attempt.contains(&status), "{attempt}");
+        assert_eq!(attempt.contains("resend_count=1"), resent, "{attempt}");
+    }
+    assert!(first.contains("error.type=\"unavailable\""), "{first}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_day_is_a_handful_of_lines() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(Level::INFO)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _ours = listen(subscriber);
+    let (sim, layer) = setup(Limits::default());
+    for _minute in 0..24 * 60 {
+        call(&sim, &layer, |_| {}).await.expect("data");
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
+    let text = log.text();
+    assert!(text.contains("token renewed"), "{text}");
+    assert!(text.lines().count() <= 5, "{text}");
+}
+
+/// The table of the documentation: a metric's name and its kind.
+fn metrics_of_the_table() -> BTreeMap<String, String> {
+    let rows = include_str!("../../src/metrics.rs").lines();
+    let rows = rows.filter_map(|line| line.trim().strip_prefix("/// | `tds_"));
+    rows.flat_map(|row| {
+        let (names, rest) = row.split_once(" | ").expect("a row");
+        let kind = rest.split(" | ").next().expect("a kind").to_owned();
+        let names = names.replace('`', "");
+        let names = names
+            .split(", ")
+            .map(|name| name.trim_start_matches("tds_").to_owned());
+        names
+            .map(move |name| (format!("tds_{name}"), kind.clone()))
+            .collect::<Vec<_>>()
+    })
+    .collect()
+}
+
+#[tokio::test]
+async fn the_metrics_are_those_of_the_table_and_no_label_is_of_a_caller() {
+    let recorder = PrometheusBuilder::new()
+        .set_buckets(&[1.0])
+        .expect("one")
+        .build_recorder();
+    let _metrics = metrics::set_default_local_recorder(&recorder);
+    let server = Server::start(Config::default()).await.expect("a free port");
+    let credentials = Credentials::new(server.client_id(), server.client_secret());
+    let client = Client::builder(
+        server.auth_url(),
+        server.base_url(),
+        credentials.expect("usable"),
+    );
+    let client = client
+        .loopback_http()
+        .name("day")
+        .build()
+        .expect("loopback is let through");
+    let mut calls = JoinSet::new();
+    for n in 0..60 {
+        let call = client.get(&format!("/v1/live/bus?{n}"));
+        calls.spawn(async move { call.await?.bytes().await });
+    }
+    for body in calls.join_all().await {
+        body.expect("a whole body");
+    }
+    client
+        .get("/no/such/thing")
+        .await
+        .map(drop)
+        .expect_err("nothing");
+    client.status().record();
+    let text = recorder.handle().render();
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let types = types.filter_map(|line| line.split_once(' '));
+    let shown: BTreeMap<_, _> = types
+        .map(|(name, kind)| (name.to_owned(), kind.to_owned()))
+        .collect();
+    assert_eq!(shown, metrics_of_the_table());
+    let labels = text
+        .lines()
+        .filter_map(|line| Some(line.split_once('{')?.1.rsplit_once('}')?.0));
+    for label in labels.flat_map(|labels| labels.split(',')) {
+        let (key, value) = label.split_once('=').expect(label);
+        assert!(["kind", "cause", "client", "le"].contains(&key), "{label}");
+        assert!(
+            !value.contains('/') && !value.contains("127.0.0.1"),
+            "{label}"
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! The bodies of requests, as a server reads them.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use axum::{Router, extract::State, response::IntoResponse};
+use bytes::Bytes;
+use http::{Request, StatusCode, Uri};
+use http_body_util::Full;
+use tds_sim::{Config, Server};
+use tokio::net::TcpListener;
+use tower_tds::{
+    Client, Credentials, Kind, RequestBody,
+    layers::errors::{GiveUp, Repeat},
+};
+
+/// The bodies that came for each path.
+type Came = Arc<Mutex<HashMap<String, Vec<Bytes>>>>;
+
+/// Says 503 to the first request of each path, and takes the second.
+async fn busy_once(State(came): State<Came>, path: Uri, body: Bytes) -> impl IntoResponse {
+    let mut came = came.lock().expect("no panic under it");
+    let bodies = came.entry(path.path().to_owned()).or_default();
+    bodies.push(body);
+    if bodies.len() == 1 {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::OK
+    }
+}
+
+async fn service() -> (Server, Client, Came) {
+    let server = Server::start(Config::default()).await.expect("a free port");
+    let came = Came::default();
+    let app = Router::new()
+        .fallback(busy_once)
+        .with_state(Arc::clone(&came));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let credentials = Credentials::new(server.client_id(), server.client_secret());
+    let client = Client::builder(server.auth_url(), &url, credentials.expect("usable"));
+    let client = client.loopback_http().build();
+    (server, client.expect("loopback is let through"), came)
+}
+
+#[tokio::test]
+async fn whatever_holds_its_bytes_is_sent_again_as_it_was() {
+    let (_server, client, came) = service().await;
+    let bodies: [(&str, RequestBody, &str); 5] = [
+        ("/unit", ().into(), ""),
+        ("/str", "bytes".into(), "bytes"),
+        ("/string", String::from("bytes").into(), "bytes"),
+        ("/bytes", Bytes::from_static(b"bytes").into(), "bytes"),
+        ("/vec", b"bytes".to_vec().into(), "bytes"),
+    ];
+    for (path, body, bytes) in bodies {
+        let request = Request::put(path).body(body).expect("a request");
+        let taken = client.request(request).await.expect(path);
+        assert_eq!(taken.status(), StatusCode::OK);
+        let came = came.lock().expect("no panic under it");
+        assert_eq!(came.get(path), Some(&vec![Bytes::from(bytes); 2]), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_is_sent_once_and_the_error_says_so() {
+    let (_server, client, came) = service().await;
+    let once = RequestBody::stream(Full::<Bytes>::from("once"));
+    let request = Request::put("/stream").body(once).expect("a request");
+    let error = client.request(request).await.expect_err("it is busy");
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(error.gave_up(), Some(GiveUp::NotReplayable));
+    assert!(format!("{error:#}").contains("body"), "{error:#}");
+    let came = came.lock().expect("no panic under it");
+    assert_eq!(came.get("/stream"), Some(&vec![Bytes::from("once")]));
+}
+
+#[tokio::test]
+async fn a_request_that_says_once_is_sent_once_by_the_servers_count() {
+    let (_server, client, came) = service().await;
+    let mut request = Request::get("/once").body(()).expect("a request");
+    request.extensions_mut().insert(Repeat::Never);
+    let error = client.request(request).await.expect_err("it is busy");
+    assert_eq!(error.gave_up(), Some(GiveUp::Forbidden));
+    let came = came.lock().expect("no panic under it");
+    assert_eq!(came.get("/once").map(Vec::len), Some(1));
+}

@@ -1,0 +1,102 @@
+//! Token calls between data calls, by what the server saw of both.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use http::{Request, Response};
+use tokio::{
+    io::AsyncWriteExt,
+    net::TcpListener,
+    time::{Instant, pause, resume, sleep},
+};
+use tower::ServiceExt;
+use tower_tds::{
+    Builder, Client, Credentials, Limits, Quota, RequestBody, ResponseBody, SharedLimits,
+    layers::limits::Rules,
+};
+
+use crate::server::{self, Server};
+
+fn builder(server: &Server) -> Builder {
+    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+    Client::builder(&server.url(), &server.url(), credentials).loopback_http()
+}
+
+fn built(builder: Builder) -> Client {
+    builder.build().expect("loopback is let through")
+}
+
+fn count(n: u32) -> NonZeroU32 {
+    NonZeroU32::new(n).expect("a count is not zero")
+}
+
+/// The head of an answer; its body is read by nobody.
+async fn get(client: &Client, server: &Server) -> Response<ResponseBody> {
+    let request = Request::get(format!("{}/hold", server.url()));
+    let request = request.body(RequestBody::default()).expect("a request");
+    let response = client.clone().oneshot(request).await;
+    response.expect("the head of a success")
+}
+
+const DOWNLOAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf";
+const TOKEN: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 59\r\n\r\n\
+    {\"access_token\":\"t\",\"expires_in\":900,\"token_type\":\"Bearer\"}";
+const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+#[tokio::test]
+async fn a_token_call_does_not_wait_for_downloads() {
+    let server = Server::start(DOWNLOAD).await;
+    let limits = Limits::default().connections(count(4)).in_flight(count(3));
+    let limits = SharedLimits::new(limits);
+    let client = built(builder(&server).limits(&limits));
+    let mut downloads = Vec::new();
+    while downloads.len() < 3 {
+        downloads.push(get(&client, &server).await);
+    }
+    let beside = built(builder(&server).limits(&limits));
+    beside.tokens().ready().await.expect("a token");
+    assert_eq!(server.seen(), ["POST", "t1", "t1", "t1", "POST"]);
+    drop(downloads);
+}
+
+#[tokio::test]
+async fn a_token_socket_that_dies_in_silence_keeps_no_other_token_call_waiting() {
+    let endpoint = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", endpoint.local_addr().expect("an address"));
+    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
+    let client = built(Client::builder(&url, &url, credentials).loopback_http());
+    let tokens = client.tokens().clone();
+    let call = tokio::spawn(async move { tokens.ready().await });
+    let (mut dead, _) = endpoint.accept().await.expect("a socket");
+    server::read(&mut dead).await.expect("a token call");
+    pause();
+    let error = call.await.expect("no panic").expect_err("no answer");
+    sleep(error.retry_after().expect("a backoff")).await;
+    resume();
+    // The first socket is never closed by its server.
+    tokio::spawn(async move {
+        let (mut socket, _) = endpoint.accept().await.expect("a socket");
+        server::read(&mut socket).await.expect("a token call");
+        let written = socket.write_all(TOKEN).await;
+        written.expect("the client reads");
+    });
+    client.tokens().ready().await.expect("a token");
+    drop(dead);
+}
+
+#[tokio::test]
+async fn a_token_call_waits_for_its_permit_longer_than_for_its_answer() {
+    let server = Server::start(EMPTY).await;
+    let five_a_minute = Limits::new(Quota::per_minute(count(5))).rules(Rules::window());
+    let limits = SharedLimits::new(five_a_minute);
+    let client = built(builder(&server).limits(&limits));
+    for _ in 0..4 {
+        get(&client, &server).await;
+    }
+    let beside = built(builder(&server).limits(&limits));
+    // From here on only the quota takes time.
+    pause();
+    let start = Instant::now();
+    beside.tokens().ready().await.expect("a token");
+    assert!(start.elapsed() > Duration::from_secs(50));
+    assert_eq!(server.seen(), ["POST", "t1", "t1", "t1", "t1", "POST"]);
+}

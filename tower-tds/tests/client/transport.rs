@@ -1,0 +1,237 @@
+//! Connections: by a connector of the user's own, or as the environment says.
+
+use std::{
+    env,
+    future::ready,
+    io::{self, Read as _, Write as _},
+    net::{Ipv4Addr, SocketAddr},
+    process::Command,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use http::{Request, Uri};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use tds_sim::{Config, Sim};
+use tokio::{net::UnixStream, task::JoinSet};
+use tower::{ServiceExt, service_fn as connector};
+use tower_tds::{BuildError, Builder, Client, Credentials, Limits};
+
+/// The addresses that a connector was asked for, in order.
+type Asked = Arc<Mutex<Vec<Uri>>>;
+
+fn https(sim: &Sim) -> Builder {
+    let credentials = Credentials::new(sim.client_id(), sim.client_secret());
+    let (auth, data) = ("https://auth.example.org", "https://data.example.org");
+    Client::builder(auth, data, credentials.expect("usable"))
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_connector_of_ones_own_makes_all_connections_inside_of_the_limit() {
+    let (sim, asked) = (Sim::new(Config::default()), Asked::default());
+    let (serves, notes) = (sim.clone(), Arc::clone(&asked));
+    let pipes = connector(move |target: Uri| {
+        notes.lock().expect("no panic under it").push(target);
+        let sockets = UnixStream::pair();
+        let (here, there) = sockets.expect("two ends");
+        let sim = serves.clone();
+        tokio::spawn(async move {
+            let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            let _counted = sim.connect(peer);
+            let answer = service_fn(|request: Request<Incoming>| sim.clone().oneshot(request));
+            let there = TokioIo::new(there);
+            drop(http1::Builder::new().serve_connection(there, answer).await);
+        });
+        ready(Ok::<_, io::Error>(TokioIo::new(here)))
+    });
+    let limits = Limits::default().connections(5.try_into().expect("not zero"));
+    let client = https(&sim).limits(limits).connector(pipes);
+    let client = client.build().expect("a connector");
+    let mut calls = JoinSet::new();
+    for _ in 0..40 {
+        let call = client.get("/v1/live/bus");
+        calls.spawn(async move { call.await?.bytes().await });
+    }
+    for body in calls.join_all().await {
+        assert!(body.expect("a whole body").starts_with(b"{\"name\""));
+    }
+    let seen = sim.ledger().summary();
+    assert_eq!((seen.token_posts, seen.complete), (1, 40));
+    // One of the five is the token's.
+    assert!(seen.peak_sockets <= 5, "{seen:?}");
+    assert!(client.limiter().snapshot().connections > 0);
+    let asked = asked.lock().expect("no panic under it");
+    let hosts: Vec<_> = asked.iter().filter_map(Uri::host).collect();
+    assert_eq!(hosts.first(), Some(&"auth.example.org"));
+    assert!(hosts.iter().skip(1).all(|host| *host == "data.example.org"));
+}
+
+#[test]
+fn settings_beside_a_connector_are_told_to_be_ignored() {
+    let sim = Sim::new(Config::default());
+    let given = || https(&sim).connector(HttpConnector::new());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("they are known")
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    for ignored in [
+        given().root_certificate(b"any"),
+        given().tls(tls),
+        given().proxy("http://127.0.0.1:3128"),
+        given().env_proxies(),
+    ] {
+        let error = ignored.build().expect_err("one of them is ignored");
+        assert!(error.to_string().contains("connector"), "{error}");
+    }
+    given().build().expect("a connector");
+    // Plain http to another machine stays what it is.
+    let credentials = Credentials::new("id", "s3cr3t").expect("usable");
+    let data = "http://data.example.org";
+    let plain = Client::builder("https://auth.example.org", data, credentials);
+    let plain = plain.connector(HttpConnector::new()).build();
+    plain.expect_err("it would send the token in clear");
+}
+
+#[test]
+fn no_password_of_an_address_is_printed() {
+    let credentials = || Credentials::new("id", "s3cr3t").expect("usable");
+    for proxy in [
+        "http://ann:CANARY@proxy:3128",
+        "http://ann:p@CANARY@proxy:3128",
+    ] {
+        let builder = Client::builder(
+            "https://ann:CANARY@auth.example.org/CANARY?CANARY",
+            "https://ann:CANARY@data.example.org:8443#CANARY",
+            credentials(),
+        );
+        let builder = builder.proxy(proxy);
+        let mut printed = format!("{builder:?} {builder:#?}");
+        assert!(printed.contains("data.example.org"), "{printed}");
+        let error = builder.build().expect_err("an address with a password");
+        printed.push_str(&format!("{error} {error:?}"));
+        assert!(!printed.contains("CANARY"), "{printed}");
+    }
+    let unreadable = Client::builder("https://CANARY@a b", "ann:CANARY@host", credentials());
+    let mut printed = format!("{unreadable:?}");
+    let error = unreadable.build().expect_err("no address");
+    printed.push_str(&format!("{error} {error:?}"));
+    assert!(!printed.contains("CANARY"), "{printed}");
+}
+
+/// What the other process is to build.
+const CASE: &str = "TDS_TEST_CASE";
+
+/// Builds in another process, with these variables alone, and gives what it says.
+fn built_with(case: &str, variables: &[(&str, &str)]) -> String {
+    let mut child = Command::new(env::current_exe().expect("this test"));
+    child.args([
+        "--exact",
+        "transport::as_the_environment_says",
+        "--nocapture",
+    ]);
+    child.env_clear().env(CASE, case);
+    let ran = child.envs(variables.iter().copied()).output();
+    String::from_utf8_lossy(&ran.expect("it runs").stdout).into_owned()
+}
+
+async fn in_the_child(case: &str) -> Result<String, BuildError> {
+    let sim = Sim::new(Config::default());
+    let builder = match case {
+        "roots" => https(&sim),
+        "loopback" => {
+            let credentials = Credentials::new(sim.client_id(), sim.client_secret());
+            let (auth, data) = ("http://127.0.0.1:1", "http://127.0.0.1:2");
+            Client::builder(auth, data, credentials.expect("usable")).loopback_http()
+        }
+        _ => https(&sim).env_proxies(),
+    };
+    let client = builder.build()?;
+    if case == "proxies" {
+        let call = client.get("/").deadline(Duration::from_secs(10)).await;
+        return Ok(call.expect_err("no such host").to_string());
+    }
+    Ok(String::from("it is built"))
+}
+
+#[tokio::test]
+async fn as_the_environment_says() {
+    if let Ok(case) = env::var(CASE) {
+        match in_the_child(&case).await {
+            Ok(said) => println!("SAID {said}"),
+            Err(error) => println!("SAID {error}"),
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(
+    any(windows, target_vendor = "apple"),
+    ignore = "the platform has its own store there, whatever the variables name"
+)]
+fn roots_that_are_named_have_to_be_there() {
+    let empty = env::current_exe().expect("this test, which is no PEM");
+    let empty = empty.to_str().expect("its path is text");
+    for file in ["/nowhere/roots.pem", empty] {
+        let named = [("SSL_CERT_FILE", file)];
+        assert!(built_with("loopback", &named).contains("SAID it is built"));
+        let said = built_with("roots", &named);
+        assert!(said.contains("no root certificates"), "{said}");
+    }
+}
+
+/// A proxy that asks for a password, and for how often it was asked.
+fn locked_proxy() -> (String, Arc<AtomicU32>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let asked = Arc::<AtomicU32>::default();
+    let count = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        while let Ok((mut socket, _)) = listener.accept() {
+            // The whole head is in the first packet.
+            let read = socket.read(&mut [0; 4_096]).expect("a CONNECT");
+            assert!(read > 0);
+            count.fetch_add(1, SeqCst);
+            let refused = b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n";
+            socket.write_all(refused).expect("it reads");
+        }
+    });
+    (url, asked)
+}
+
+#[test]
+fn of_the_proxies_in_the_environment_the_right_one_is_asked() {
+    let (named, asked) = locked_proxy();
+    let (other, not_asked) = locked_proxy();
+    let (named, other) = (&*named, &*other);
+    let cases: [&[(&str, &str)]; 2] = [
+        &[("HTTPS_PROXY", named), ("ALL_PROXY", other)],
+        &[("all_proxy", named), ("HTTP_PROXY", other)],
+    ];
+    for (n, case) in (1..).zip(cases) {
+        let said = built_with("proxies", case);
+        assert!(said.contains("password of the proxy"), "{case:?}: {said}");
+        assert_eq!(
+            (asked.load(SeqCst), not_asked.load(SeqCst)),
+            (n, 0),
+            "{case:?}"
+        );
+    }
+    // Both hosts are exempt; the client asks for a token first.
+    let hosts = "auth.example.org,data.example.org";
+    let said = built_with("proxies", &[("HTTPS_PROXY", named), ("NO_PROXY", hosts)]);
+    assert!(!said.contains("password of the proxy"), "{said}");
+    assert_eq!((asked.load(SeqCst), not_asked.load(SeqCst)), (2, 0));
+    // A proxy that expects TLS would be shown the credentials in clear.
+    let said = built_with("proxies", &[("https_proxy", "https://ann:s3cr3t@proxy")]);
+    assert!(
+        said.contains("http://host:port") && !said.contains("s3cr3t"),
+        "{said}"
+    );
+}

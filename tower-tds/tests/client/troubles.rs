@@ -1,0 +1,227 @@
+//! Troubles, and how each looks from outside: one line of status, the log at `info`, a metric. The table in
+//! `TROUBLES.md` says the same.
+
+use std::{thread, time::Duration};
+
+use axum::{Router, body::Body};
+use http::{Request, header::AUTHORIZATION};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+use tds_sim::{Config, Quota, RetryAfter, Server, Sim, Tls};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tower::ServiceExt;
+use tower_tds::{Builder, Client, Credentials};
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::log::{Log, listen};
+
+const PATH: &str = "/v1/live/bus";
+
+/// What an operator sees of a client that makes some calls.
+struct Seen {
+    status: String,
+    log: String,
+    metrics: String,
+}
+
+/// Its status is that which fits `expected`, if one does within three seconds.
+async fn seen(builder: Builder, calls: usize, expected: &str) -> Seen {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::INFO)
+        .with_ansi(false)
+        .without_time()
+        .with_target(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _log = listen(subscriber);
+    let recorder: PrometheusRecorder = PrometheusBuilder::new().build_recorder();
+    let _metrics = metrics::set_default_local_recorder(&recorder);
+    let client = builder
+        .loopback_http()
+        .build()
+        .expect("loopback is let through");
+    let mut under_way = JoinSet::new();
+    for _ in 0..calls {
+        let call = client.get(PATH).deadline(Duration::from_secs(3));
+        under_way.spawn(async move {
+            // A body holds its place until it is read.
+            match call.await {
+                Ok(response) => response.bytes().await.map(drop),
+                Err(error) => Err(error),
+            }
+        });
+    }
+    let start = Instant::now();
+    let mut status = client.status();
+    while !fits(&status.to_string(), expected) && start.elapsed() < Duration::from_secs(3) {
+        sleep(Duration::from_millis(20)).await;
+        status = client.status();
+    }
+    status.record();
+    let before = recorder.handle().render();
+    let left = Duration::from_millis(3_500).saturating_sub(start.elapsed());
+    sleep(left).await;
+    client.status().record();
+    Seen {
+        status: status.to_string(),
+        log: log.text(),
+        metrics: before + &recorder.handle().render(),
+    }
+}
+
+async fn start(config: Config) -> Server {
+    Server::start(config).await.expect("free ports")
+}
+
+/// An address of this machine where nobody listens.
+async fn nobody() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await;
+    let address = listener.and_then(|listener| listener.local_addr());
+    format!("http://{}", address.expect("a port"))
+}
+
+/// The service behind a proxy that strips the header.
+async fn stripped(service: Sim) -> String {
+    let pass = async move |mut request: Request<Body>| {
+        request.headers_mut().remove(AUTHORIZATION);
+        let answer = service.clone().oneshot(request).await;
+        answer.expect("no fault is asked for").map(Body::new)
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(pass)).await });
+    format!("http://{address}")
+}
+
+/// What each trouble makes to be seen.
+async fn looks(what: &str, expected: &str) -> Seen {
+    let (mut config, mut calls) = (Config::default(), 3);
+    let stalls = "stall:3600s".parse().expect("a fault");
+    match what {
+        "423" => config.rate = 0,
+        "416" => config.connections = 0,
+        "429, for hours" => {
+            config.quota = Some(Quota::new(0, Duration::from_secs(7_200)));
+            config.retry_after = RetryAfter::Seconds;
+        }
+        "heads that do not come" => {
+            config.faults.before_head = "3600s".parse().expect("a delay");
+            calls = 80;
+        }
+        "bodies that do not come" => config.faults.data.push(stalls),
+        "all sockets are busy" => {
+            config.faults.data.push(stalls);
+            calls = 80;
+        }
+        "a stranger behind the same address" => calls = 30,
+        _ => {}
+    }
+    let service = start(config).await;
+    let (mut auth, mut base) = (service.auth_url().to_owned(), service.base_url().to_owned());
+    let mut secret = service.client_secret();
+    let (secured, mut stranger);
+    match what {
+        "the token endpoint is down" => auth = nobody().await,
+        "the secret is wrong" => secret = "wrong",
+        "a stranger behind the same address" => {
+            let address = base.trim_start_matches("http://");
+            stranger = Vec::new();
+            while stranger.len() < 55 {
+                stranger.push(TcpStream::connect(address).await.expect("it listens"));
+            }
+        }
+        "a host without an address" => "https://data.invalid".clone_into(&mut base),
+        "a certificate that nobody vouches for" => {
+            let mut config = Config::default();
+            config.tls = Tls::On;
+            secured = start(config).await;
+            secured.base_url().clone_into(&mut base);
+        }
+        "a proxy that strips the header" => base = stripped(service.sim().clone()).await,
+        _ => {}
+    }
+    let credentials = Credentials::new(service.client_id(), secret).expect("it can be sent");
+    seen(Client::builder(&auth, &base, credentials), calls, expected).await
+}
+
+/// Whether `line` is `text`, where `…` stands for anything.
+fn fits(line: &str, text: &str) -> bool {
+    let mut pieces = text.split('…');
+    let Some(mut rest) = pieces.next().and_then(|first| line.strip_prefix(first)) else {
+        return false;
+    };
+    for piece in pieces {
+        let Some((_, after)) = rest.split_once(piece) else {
+            return false;
+        };
+        rest = if piece.is_empty() { "" } else { after };
+    }
+    rest.is_empty()
+}
+
+/// Whether a trouble looks as its row says.
+async fn check(row: &str) {
+    let columns: Vec<_> = row.trim_matches(['|', ' ']).split(" | ").collect();
+    let [what, status, log, metric] = columns[..] else {
+        unreachable!("four columns: {row}");
+    };
+    let seen = looks(what, status).await;
+    let has = fits(&seen.status, status);
+    assert!(has, "{what}: {}\nis not: {status}", seen.status);
+    let has = seen.log.contains(log);
+    assert!(has, "{what}: {}\nhas not: {log}", seen.log);
+    let metric = metric.trim_matches('`');
+    let has = seen.metrics.lines().any(|line| fits(line, metric));
+    assert!(has, "{what}: {}\nhas not: {metric}", seen.metrics);
+    // It is an evening's log, and not a call's.
+    let lines = seen.log.lines().count();
+    assert!(lines <= 20, "{what}: {lines} lines\n{}", seen.log);
+}
+
+#[test]
+fn each_trouble_looks_as_its_table_says() {
+    let table = include_str!("../../TROUBLES.md").split("\n## ").nth(2);
+    let rows = table.expect("at night").lines();
+    let rows = rows.filter(|line| line.starts_with("| ") && !line.starts_with("| what is wrong"));
+    // Each has log and metrics to itself by its thread, and they do not wait for each other.
+    let threads: Vec<_> = rows
+        .map(|row| {
+            thread::spawn(move || {
+                let mut runtime = tokio::runtime::Builder::new_current_thread();
+                let runtime = runtime.enable_all().build().expect("a runtime");
+                runtime.block_on(check(row));
+            })
+        })
+        .collect();
+    assert_eq!(threads.len(), 13);
+    for thread in threads {
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+#[test]
+fn the_dashboard_draws_metrics_that_there_are() {
+    let dashboard = include_str!("../../grafana.json");
+    let parsed: Result<serde_json::Value, _> = serde_json::from_str(dashboard);
+    assert!(parsed.is_ok_and(|dashboard| dashboard["panels"].is_array()));
+    let names = dashboard.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let names: Vec<_> = names.filter(|name| name.starts_with("tds_")).collect();
+    assert!(names.len() >= 15, "{names:?}");
+    // The table of `Status::record` has all of them.
+    let table = include_str!("../../src/metrics.rs");
+    for name in names {
+        let parts = ["_sum", "_count", "_bucket"];
+        let name = parts
+            .iter()
+            .find_map(|part| name.strip_suffix(part))
+            .unwrap_or(name);
+        assert!(table.contains(&format!("`{name}`")), "{name}");
+    }
+}

@@ -1,0 +1,233 @@
+//! Stacks that are put together wrongly and do not compile: the compiler's message names what is missing.
+
+use std::{
+    env, fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// What is wrong, its layers from the outside in, and what the compiler says.
+const WRONG: [(&str, &str, &[&str]); 9] = [
+    (
+        "limits outside of the token layer: a permit would be held while a token is fetched",
+        "[limit][token].service(typed)",
+        &[
+            "`ReadError` cannot read what the service below the limit answers",
+            IN_ORDER,
+        ],
+    ),
+    (
+        "the token layer outside of retry: each attempt would take the token of the first",
+        "[token].layer(RetryLayer::new()).service(typed)",
+        &[
+            "`ReadError` cannot judge what the service below the token layer answers",
+            IN_ORDER,
+        ],
+    ),
+    (
+        "no word on how the limits read errors",
+        ".layer(RequestLimitLayer::new(limiter)).service(typed)",
+        &[
+            "cannot read what the service below the limit answers",
+            ".feedback(ReadError)",
+        ],
+    ),
+    (
+        "no word on how the token layer reads errors",
+        ".layer(BearerAuthLayer::new(tokens, []))[limit].service(typed)",
+        &[
+            "cannot judge what the service below the token layer",
+            ".judge(ReadError)",
+        ],
+    ),
+    (
+        "errors of token and limits that retry cannot read",
+        ".layer(RetryLayer::new())[token][limit].service(typed)",
+        &[
+            "the retry layer cannot read the error",
+            ".map_err(into_error)",
+        ],
+    ),
+    (
+        "nothing classifies below the limits",
+        ".layer(RetryLayer::new()).map_err(into_error)[token][limit].service(http)",
+        &[
+            "cannot read what the service below the limit answers",
+            "`ClassifyLayer`",
+        ],
+    ),
+    (
+        "nothing classifies below retry",
+        ".layer(RetryLayer::new()).service(http)",
+        &["the retry layer cannot read the error", "`ClassifyLayer`"],
+    ),
+    (
+        "a body that cannot be cloned, and no word on how it is sent twice",
+        ".layer(tds).service(uploads)",
+        &[
+            "`CloneBody` cannot send a body of this type twice",
+            ".replay(",
+        ],
+    ),
+    (
+        "a client whose future cannot be moved, which a detached call is",
+        ".layer(tds).service(pinned)",
+        &["cannot be unpinned", "`Box::pin`"],
+    ),
+];
+
+const IN_ORDER: &str = "or see whether the layers stand in the order that `ReadError` is made for";
+
+/// The same, put right.
+const RIGHT: [&str; 3] = [
+    ".layer(RetryLayer::new()).map_err(into_error)[token].layer(DetachLayer)[limit]\
+     .layer(ClassifyLayer::new()).service(http)",
+    ".layer(tds.retry(RetryLayer::new().replay(|_: &RequestBody| None))).service(uploads)",
+    ".layer(tds).map_future(Box::pin).service(pinned)",
+];
+
+/// The crates that a stack is made with, as this test was.
+struct Crates {
+    built: PathBuf,
+    found: Vec<(&'static str, PathBuf)>,
+}
+
+// === impl Crates ===
+
+impl Crates {
+    /// Those of `tower_tds` as it was built last. Of the others there may be several.
+    fn find() -> Self {
+        let this = env::current_exe().expect("this test");
+        let mut crates = Self {
+            built: this.parent().expect("what was built").to_owned(),
+            found: Vec::new(),
+        };
+        for (name, probe) in [
+            ("tower_tds", "pub fn f(_: tower_tds::Client) {}"),
+            (
+                "http",
+                "pub fn f(c: tower_tds::Client, r: http::Request<()>) { drop(c.request(r)); }",
+            ),
+            (
+                "tower",
+                "pub fn f(l: tower_tds::TdsLayer) { fn is<L: tower::Layer<()>>(_: L) {} is(l) }",
+            ),
+        ] {
+            let fits = candidates(&crates.built, name).into_iter().find(|file| {
+                crates.found.push((name, file.clone()));
+                let compiled = crates.compile(probe);
+                crates.found.pop();
+                compiled.is_ok()
+            });
+            crates.found.push((name, fits.expect(name)));
+        }
+        crates
+    }
+
+    /// What the compiler says, if it does not compile.
+    fn compile(&self, program: &str) -> Result<(), String> {
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stack.rmeta");
+        let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+        rustc.args([
+            "-",
+            "--edition=2024",
+            "--crate-type=lib",
+            "--crate-name=stack",
+        ]);
+        rustc
+            .args(["--emit=metadata", "--cap-lints=allow", "-o"])
+            .arg(out);
+        for (name, file) in &self.found {
+            rustc
+                .arg("--extern")
+                .arg(format!("{name}={}", file.display()));
+        }
+        rustc.arg(format!("-Ldependency={}", self.built.display()));
+        rustc.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut rustc = rustc.spawn().expect("a compiler");
+        let mut stdin = rustc.stdin.take().expect("it is piped");
+        stdin.write_all(program.as_bytes()).expect("it reads");
+        drop(stdin);
+        let ended = rustc.wait_with_output().expect("it ends");
+        if ended.status.success() {
+            return Ok(());
+        }
+        Err(String::from_utf8_lossy(&ended.stderr).into_owned())
+    }
+}
+
+/// The newest first.
+fn candidates(built: &Path, name: &str) -> Vec<PathBuf> {
+    let begin = format!("lib{name}-");
+    let mut found: Vec<_> = fs::read_dir(built)
+        .expect("it is there")
+        .map(|file| file.expect("it can be read").path())
+        .filter(|file| {
+            let file = file.file_name().and_then(|name| name.to_str());
+            file.is_some_and(|file| file.starts_with(&begin) && file.ends_with(".rlib"))
+        })
+        .collect();
+    found.sort_by_key(|file| fs::metadata(file).and_then(|file| file.modified()).ok());
+    found.reverse();
+    found
+}
+
+/// A function that puts the layers together.
+fn program(layers: &str) -> String {
+    let layers = layers
+        .replace(
+            "[token]",
+            ".layer(BearerAuthLayer::new(tokens, []).judge(ReadError))",
+        )
+        .replace(
+            "[limit]",
+            ".layer(RequestLimitLayer::new(limiter).feedback(ReadError))",
+        );
+    let body = if layers.contains("uploads") {
+        "RequestBody"
+    } else {
+        "String"
+    };
+    format!(
+        "use tower::{{Service, ServiceBuilder}};
+        use tower_tds::{{Error, Limiter, RequestBody, TdsLayer, layers::{{
+            ReadError, into_error,
+            errors::{{ClassifyLayer, RetryLayer}},
+            limits::{{DetachLayer, RequestLimitLayer}},
+            token::{{BearerAuthLayer, TokenSource}},
+        }}}};
+        type Request = http::Request<String>;
+        type Response = http::Response<String>;
+        pub fn stack(
+            tokens: TokenSource,
+            limiter: Limiter,
+            tds: TdsLayer,
+            typed: impl Service<Request, Response = Response, Error = Error,
+                Future: Send + Unpin + 'static> + Clone + Send + 'static,
+            http: impl Service<Request, Response = Response, Error = std::io::Error,
+                Future: Send + Unpin + 'static> + Clone + Send + 'static,
+            pinned: impl Service<Request, Response = Response, Error = std::io::Error,
+                Future: Send + 'static> + Clone + Send + 'static,
+            uploads: impl Service<http::Request<RequestBody>, Response = Response,
+                Error = std::io::Error, Future: Send + Unpin + 'static> + Clone + Send + 'static,
+        ) -> impl Service<http::Request<{body}>> {{
+            ServiceBuilder::new(){layers}
+        }}"
+    )
+}
+
+#[test]
+fn a_stack_in_a_wrong_order_does_not_compile_and_the_message_names_the_missing_line() {
+    let crates = Crates::find();
+    for right in RIGHT {
+        let compiled = crates.compile(&program(right));
+        assert_eq!(compiled, Ok(()), "{right}");
+    }
+    for (wrong, layers, messages) in WRONG {
+        let said = crates.compile(&program(layers)).expect_err(wrong);
+        for message in messages {
+            assert!(said.contains(message), "{wrong}: {message}\n{said}");
+        }
+    }
+}
