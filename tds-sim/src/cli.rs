@@ -22,7 +22,7 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     instead: Option<Instead>,
 
-    /// How requests are counted: fixed, log, log-all, counter, leaky:BURST or in-flight
+    /// Rule for counting requests: fixed, log, log-all, counter, leaky:BURST or in-flight
     #[arg(long, help_heading = LIMITS, default_value = "log")]
     rule: Rule,
     /// Requests per interval and IP address before 423
@@ -34,7 +34,7 @@ pub(crate) struct Cli {
     /// Parallel connections per IP address before 416
     #[arg(long, help_heading = LIMITS, default_value_t = 60)]
     connections: u32,
-    /// What is a connection: every accepted socket, or every request in progress
+    /// Definition of a connection: every accepted socket, or every request in progress
     #[arg(long, help_heading = LIMITS, value_enum, default_value_t = Counting::Accepted)]
     count_connections: Counting,
     /// Calls of a key per window before 429, such as 20/60s
@@ -106,14 +106,14 @@ pub(crate) struct Cli {
     arrivals_kept: usize,
 }
 
-/// What the program runs.
+/// The role of the program.
 #[derive(Debug)]
 pub(crate) enum Role {
     Service(Box<Config>),
     Relay(SocketAddr, Network),
 }
 
-/// What the program can run instead of the service.
+/// Programs other than the service.
 #[derive(Debug, Subcommand)]
 enum Instead {
     /// Run a network with delays in front of an address

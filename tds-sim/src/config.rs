@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{error_body::ErrorBody, fault::Faults, limits::Quota, rule::Rule};
 
-/// What the simulator is to be like. The default is the contract, with nothing going wrong.
+/// Settings of the simulator. The default is the contract, with nothing going wrong.
 ///
 /// # Examples
 /// ```
@@ -17,7 +17,7 @@ use crate::{error_body::ErrorBody, fault::Faults, limits::Quota, rule::Rule};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// How requests per second are counted, per IP address.
+    /// Rule that counts requests per second, per IP address.
     pub rule: Rule,
     /// How many requests [`per`](Self::per) interval are accepted; the rest get 423.
     pub rate: u32,
@@ -25,11 +25,11 @@ pub struct Config {
     pub per: Duration,
     /// How many parallel connections an IP address may have; beyond, requests get 416.
     pub connections: u32,
-    /// What is a connection.
+    /// Definition of a connection.
     pub counting: CountConnections,
     /// The call-count ceiling of each key behind 429; none if absent.
     pub quota: Option<Quota>,
-    /// Whether a 429 says when to come back.
+    /// Whether a 429 has `Retry-After`.
     pub retry_after: RetryAfter,
     /// Lifetime of tokens in seconds.
     pub expires_in: u64,
@@ -39,14 +39,14 @@ pub struct Config {
     pub error_body: ErrorBody,
     /// Size in bytes of a live resource.
     pub live_bytes: u64,
-    /// Size in bytes of a historical resource, unless the query says `bytes=`.
+    /// Size in bytes of a historical resource, unless the query has `bytes=`.
     pub history_bytes: u64,
-    /// Bytes a second of a historical resource, unless the query says `rate=`; as fast as the
+    /// Bytes a second of a historical resource, unless the query has `rate=`; as fast as the
     /// client reads if absent.
     pub history_rate: Option<u64>,
-    /// Whether a historical resource says its length, unless the query says `framing=`.
+    /// Whether a historical resource has `Content-Length`, unless the query has `framing=`.
     pub history_framing: Framing,
-    /// What goes wrong.
+    /// Scripted faults.
     pub faults: Faults,
     /// Where all randomness comes from, but the signing keys'.
     pub seed: u64,
@@ -59,7 +59,7 @@ pub struct Config {
     pub arrivals_kept: usize,
 }
 
-/// What counts as a parallel connection.
+/// Definition of a parallel connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CountConnections {
@@ -83,7 +83,7 @@ pub enum RetryAfter {
     Seconds,
 }
 
-/// How a body says where it ends.
+/// Framing of a body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Framing {

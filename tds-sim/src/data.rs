@@ -73,7 +73,7 @@ pub(crate) async fn answer<B>(
     Ok(Content::finish(response, entry, strike.body))
 }
 
-/// What an undisturbed service answers to an admitted call.
+/// The answer of an undisturbed service to an admitted call.
 fn serve(shared: &Shared, entry: &Entry, head: &Parts) -> Response<Content> {
     let says = *lock(&shared.error_body);
     let resource = Resource::at(&head.uri);

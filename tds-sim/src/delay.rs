@@ -54,7 +54,7 @@ pub enum Delay {
     Pareto {
         /// The shortest delay.
         min: Duration,
-        /// How fast the tail thins out. From 2 down the variance is boundless but for the cap,
+        /// Exponent of the tail. From 2 down the variance is boundless but for the cap,
         /// from 1 down the mean; what is not positive makes every delay the longest one.
         alpha: f64,
     },
@@ -95,7 +95,7 @@ impl Delay {
 
 /// # Errors
 /// [`ParseError`] for any other form than those that [`Delay`] lists, and for numbers that make no
-/// sense in it: write what the message asks for.
+/// sense in it. The message has the form that is expected.
 impl FromStr for Delay {
     type Err = ParseError;
 

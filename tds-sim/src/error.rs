@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, fmt};
 
-/// Why the simulator could not do what it was asked to, or which fault it played.
+/// An error of the simulator, or a fault that it played.
 ///
 /// On a socket a fault is bytes that never come. Without one it is this error, from the
 /// [`Sim`](crate::Sim) or from its [`Body`](crate::Body).
@@ -70,7 +70,7 @@ impl Error {
         self.kind == Kind::UnknownClient
     }
 
-    /// What failed, in a sentence, and why.
+    /// Returns the error of a step that failed, with its cause.
     pub(crate) fn failed(
         what: &'static str,
         source: impl Into<Box<dyn StdError + Send + Sync>>,

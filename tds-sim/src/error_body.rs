@@ -37,7 +37,7 @@ pub enum ErrorBody {
 // === impl ErrorBody ===
 
 impl ErrorBody {
-    /// An answer with `status` that says `message`.
+    /// Returns an answer with `status` and `message`.
     pub(crate) fn answer(self, status: StatusCode, message: &str) -> Response<Content> {
         let (kind, text) = match self {
             Self::Json => ("application/json; charset=utf-8", json(message)),

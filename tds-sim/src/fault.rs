@@ -73,7 +73,7 @@ pub enum When {
     Chance(f64),
 }
 
-/// What can go wrong with the answer to a data call.
+/// Faults of the answer to a data call.
 ///
 /// Faults of the head strike after the call has been counted, in place of whatever the answer
 /// would have been but a 416 or 423. Faults of the body strike any answer's body, halfway if its
@@ -88,7 +88,7 @@ pub enum DataFault {
     ResetHead,
     /// `reset-body`: a TCP reset within the body.
     ResetBody,
-    /// `truncate`: the body ends early, whatever its length or chunks say.
+    /// `truncate`: the body ends early, before its declared length or last chunk.
     Truncate,
     /// `endless`: the body never ends.
     Endless,
@@ -107,7 +107,7 @@ pub enum DataFault {
     },
 }
 
-/// What can go wrong with a token POST.
+/// Faults of a token POST.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenFault {
@@ -126,7 +126,7 @@ pub enum TokenFault {
     ExpiresIn(FalseExpiry),
 }
 
-/// What stands in place of `expires_in`.
+/// Replacement of `expires_in`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FalseExpiry {

@@ -15,7 +15,7 @@ mod record;
 
 pub use self::record::{Arrival, Outcome, Summary};
 
-/// What the simulator saw, kept while it runs; clones share one account.
+/// Record of all calls that the simulator saw. Clones share one record.
 ///
 /// Times are counted from the simulator's start and read under the ledger's lock, so arrivals are
 /// in order. The sums of [`summary`](Self::summary) cover every call since the start. The list of

@@ -1,9 +1,9 @@
 //! The transport data service, simulated from its contract and audited.
 //!
-//! A client of the service is judged by what the service sees. This crate is that service: it
-//! issues tokens, serves data, enforces the limits however the contract lets them be counted, goes
-//! wrong as it is told to, and keeps a ledger of what it saw. It is written from the contract alone
-//! and shares neither code nor constants with the crates it judges.
+//! A simulator of the transport data service, for tests of its clients. It issues tokens, serves
+//! data, enforces the limits by any rule that the contract allows, plays scripted faults, and keeps
+//! a ledger of what it saw. It is written from the contract alone and shares no code and no
+//! constant with the crates under test.
 //!
 //! ```text
 //!              Sim: a plain service                              Ledger
@@ -19,7 +19,7 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `coding` | no | answers in br and gzip, where they are asked for |
+//! | `coding` | no | br and gzip, for requests that accept them |
 //! | `http2` | no | HTTP/2 on sockets, beside HTTP/1.1 |
 //! | `tls` | no | TLS 1.2 and 1.3 on sockets (`Config::tls`) |
 //! | `cli` | no | the program `tds-sim`, with all of the above |

@@ -30,7 +30,7 @@ pub struct Quota {
     per: Duration,
 }
 
-/// What each key has used of its quota.
+/// Use of the quota by each key.
 #[derive(Debug)]
 pub(crate) struct Usage {
     quota: Option<Quota>,

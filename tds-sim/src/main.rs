@@ -1,4 +1,4 @@
-//! The simulator as a program: one line of JSON, then it serves until it is told to stop.
+//! The simulator as a program. It prints one line of JSON, then serves until a signal ends it.
 
 use std::{
     io::{self, IsTerminal as _, Read as _},
@@ -80,7 +80,7 @@ async fn relay(to: SocketAddr, network: Network) -> Result<(), Error> {
 /// Why the program cannot serve.
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a client has to know, as one line of JSON.
+/// Addresses and credentials for a client, as one line of JSON.
 fn whereabouts(server: &Server) -> String {
     let mut line = serde_json::json!({
         "auth_url": server.auth_url(),

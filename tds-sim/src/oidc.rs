@@ -25,7 +25,7 @@ mod statement;
 
 pub(crate) use self::statement::PublicKey;
 
-/// What the identity provider has at a path.
+/// Endpoint of the identity provider at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Endpoint {
     Token,

@@ -21,7 +21,7 @@ pub use self::key::ApiKey;
 pub(crate) use self::tokens::Issued;
 use self::{key::Key, tokens::Tokens};
 
-/// What the identity provider knows.
+/// State of the identity provider.
 pub(crate) struct Realm {
     pub(crate) enabled: bool,
     /// Lifetime of new tokens in seconds.

@@ -61,7 +61,7 @@ pub struct Relay {
     accepting: JoinHandle<()>,
 }
 
-/// What the network in front of a server is to be like. The default holds nothing up.
+/// Settings of the network in front of a server. The default holds nothing up.
 ///
 /// # Examples
 /// ```

@@ -11,8 +11,8 @@ pub use self::meter::Meter;
 
 /// A way of counting requests against a limit of so many per interval.
 ///
-/// The contract says "50 parallel requests per second" and leaves open what that counts, so a
-/// client has to get along with each of these. Pick the strictest one it claims to satisfy:
+/// The contract allows "50 parallel requests per second" and leaves open what that counts, so a
+/// client has to work with each of these. Pick the strictest one it claims to satisfy:
 /// [`SlidingLogAll`](Self::SlidingLogAll) is the hard judge of bursts,
 /// [`SlidingCounter`](Self::SlidingCounter) of rhythm, [`InFlight`](Self::InFlight) of slow
 /// answers.

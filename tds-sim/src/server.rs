@@ -138,7 +138,7 @@ impl Server {
         self.authority.as_ref().map(Authority::file)
     }
 
-    /// What it has seen.
+    /// Returns the ledger.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
         self.sim.ledger()

@@ -88,7 +88,7 @@ impl Sim {
         }
     }
 
-    /// What it has seen.
+    /// Returns the ledger.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
         self.shared.ledger.clone()

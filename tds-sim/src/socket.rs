@@ -63,19 +63,19 @@ impl Socket {
         }
     }
 
-    /// Asks for a TCP reset.
+    /// Requests a TCP reset.
     pub(crate) fn reset(&self) {
         // Release, with the Acquire in `must_reset`: the task that `cut` wakes sees the flag.
         self.reset.store(true, Ordering::Release);
         self.cut.notify_one();
     }
 
-    /// Asks for a close without an answer.
+    /// Requests a close without an answer.
     pub(crate) fn cut(&self) {
         self.cut.notify_one();
     }
 
-    /// Asks for bytes that are not HTTP in place of whatever is written next.
+    /// Requests bytes that are not HTTP in place of the next write.
     pub(crate) fn garble(&self) {
         // Release, with the Acquire in `is_garbled`: the next write sees the flag.
         self.garbage.store(true, Ordering::Release);

@@ -87,7 +87,7 @@ impl Read for Source {
 // === impl Coding ===
 
 impl Coding {
-    /// The coding a request asks for: in the contract's own header, or in the standard one.
+    /// The coding that a request accepts: in the contract's own header, or in the standard one.
     ///
     /// Brotli is preferred, whatever the order or the weights, but for a weight of zero.
     pub(crate) fn asked_by(headers: &HeaderMap) -> Option<Self> {
@@ -136,7 +136,7 @@ impl Coding {
     }
 }
 
-/// Whether `item` of a list, such as `gzip;q=0.5`, asks for `coding`.
+/// Whether `item` of a list, such as `gzip;q=0.5`, accepts `coding`.
 fn names(item: &str, coding: &str) -> bool {
     let (name, weight) = item.split_once(';').unwrap_or((item, ""));
     let refused = weight

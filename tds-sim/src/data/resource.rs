@@ -1,4 +1,4 @@
-//! The resources, of which the contract says only that some are historical and some are not.
+//! Resources. The contract states only that some are historical and some are not.
 
 use http::{
     HeaderMap, HeaderValue, Response, Uri,
@@ -22,7 +22,7 @@ pub(super) struct Resource<'a> {
 enum Group {
     /// `/v1/live/{name}`: a small JSON object.
     Live,
-    /// `/v1/history/{name}`: lines of text, as many bytes as asked for.
+    /// `/v1/history/{name}`: lines of text, as many bytes as requested.
     History,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Resource<'a> {
         response
     }
 
-    /// As the query asks, or else as configured.
+    /// Settings of the query, or else of the configuration.
     fn history(&self, config: &Config) -> Content {
         let mut bytes = config.history_bytes;
         let (mut rate, mut framing) = (config.history_rate, config.history_framing);

@@ -22,7 +22,7 @@ pub(crate) struct Script {
     burst: Option<(StatusCode, u32)>,
 }
 
-/// What strikes one data call.
+/// Faults of one data call.
 #[derive(Debug)]
 pub(crate) struct Strike {
     pub(crate) before_counting: Duration,
@@ -31,7 +31,7 @@ pub(crate) struct Strike {
     pub(crate) body: BodyFaults,
 }
 
-/// What happens in place of the head.
+/// Fault in place of the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeadFault {
     Reset,
@@ -39,7 +39,7 @@ pub(crate) enum HeadFault {
     Status(StatusCode),
 }
 
-/// What happens within the body, and how slowly.
+/// Fault within the body, and its delays.
 #[derive(Debug)]
 pub(crate) struct BodyFaults {
     pub(crate) fault: Option<BodyFault>,
@@ -48,7 +48,7 @@ pub(crate) struct BodyFaults {
     pub(crate) clock: Arc<Clock>,
 }
 
-/// What happens within the body.
+/// Fault within the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyFault {
     Reset,
@@ -80,7 +80,7 @@ impl Script {
         self.burst = None;
     }
 
-    /// What strikes the next data call, which is for this target.
+    /// Returns the faults of the next data call, which is for `target`.
     pub(crate) fn call(&mut self, target: &str) -> Strike {
         let at = self.clock.now();
         let own = self.faults.before_head_of.as_ref();
@@ -123,7 +123,7 @@ impl Script {
         strike
     }
 
-    /// What strikes the next token POST: the first of the faults that do.
+    /// Returns the fault of the next token POST: the first that applies.
     pub(crate) fn post(&mut self) -> Option<TokenFault> {
         self.posts += 1;
         let (posts, rng) = (self.posts, &mut self.rng);

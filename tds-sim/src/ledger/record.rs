@@ -1,4 +1,4 @@
-//! What the ledger keeps: one record for each data call, and sums over all.
+//! Records of the ledger: one for each data call, and sums over all.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -29,7 +29,7 @@ pub struct Arrival {
     pub ended: Option<Duration>,
 }
 
-/// What became of the answer's body.
+/// Fate of the answer's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

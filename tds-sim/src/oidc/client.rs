@@ -24,7 +24,7 @@ pub(super) struct Form {
     media: Media,
 }
 
-/// What the body calls itself.
+/// Media type of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Media {
     UrlEncoded,
@@ -60,7 +60,7 @@ pub(super) fn authenticate(
     Ok(shared_id)
 }
 
-/// What the request says in its form, or else in its Basic header, or else in its statement.
+/// Credentials of the request: in its form, or else in its Basic header, or else in its statement.
 fn claimed(headers: &HeaderMap, form: &Form) -> Result<Claimed, Refusal> {
     let basic = headers
         .get(AUTHORIZATION)

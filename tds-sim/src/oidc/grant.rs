@@ -85,9 +85,9 @@ pub(super) fn reply(granted: &Grant, expiry: Option<FalseExpiry>) -> Response<Bo
 /// The grant types the realm knows; a key may use the first only.
 const GRANT_TYPES: [&str; 2] = ["client_credentials", "password"];
 
-/// The scopes a client may ask for.
+/// Scopes that a client may request.
 const SCOPES: [&str; 3] = ["openid", "profile", "email"];
 
-/// What it gets, asked for or not.
+/// Scopes of every token, requested or not.
 const SCOPE: &str = "profile email";
 const OPENID_SCOPE: &str = "openid profile email";

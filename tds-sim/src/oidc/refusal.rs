@@ -86,7 +86,7 @@ pub(super) fn outside() -> Response<Body> {
     Body::page(StatusCode::NOT_FOUND, "text/html; charset=utf-8", text)
 }
 
-/// The answer where there is no such thing, as `error` says.
+/// Returns a 404 with `error`.
 pub(super) fn not_found(error: &str) -> Response<Body> {
     bare(StatusCode::NOT_FOUND, error)
 }
@@ -133,7 +133,7 @@ pub(super) const NO_SERVICE_ACCOUNT: Refusal = Refusal::unauthorized(
     "unauthorized_client",
     "Client not enabled to retrieve service account",
 );
-/// What it did not expect: a Basic header that no form encoding makes, a statement of two clients.
+/// Unexpected input: a Basic header that no form encoding makes, a statement of two clients.
 pub(super) const UNEXPECTED: Refusal = Refusal::bad_request(
     "unauthorized_client",
     "Unexpected error when authenticating client",

@@ -1,4 +1,4 @@
-//! A signed statement in place of a secret (RFC 7523), judged as Keycloak 26.5.0 judges it.
+//! A signed statement in place of a secret (RFC 7523), with the checks of Keycloak 26.5.0.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::{Uri, header::HOST, request::Parts, uri::Authority};
@@ -15,7 +15,7 @@ use crate::{
     realm::Realm,
 };
 
-/// What checks the statements of a client: the public half of its RSA key.
+/// Public key of a client, which verifies its statements.
 #[derive(Clone)]
 pub(crate) struct PublicKey(UnparsedPublicKey<Vec<u8>>);
 

@@ -22,7 +22,7 @@ pub(crate) struct Key {
     subject: String,
     pub(crate) roles: Vec<String>,
     pub(crate) enabled: bool,
-    /// What checks its statements, if it has a key in place of its secret.
+    /// Verifies its statements, if it has a key in place of its secret.
     pub(crate) public: Option<PublicKey>,
     /// Whether it may use the client credentials grant.
     pub(crate) service_account: bool,

@@ -20,7 +20,7 @@ use crate::{error::Error, realm::Key};
 pub(crate) struct Tokens {
     issued: HashMap<Arc<str>, Arc<Issued>>,
     generation: u64,
-    /// What signs tokens; none before the first one.
+    /// Signs tokens. Created with the first one.
     pub(super) signer: Option<EcdsaKeyPair>,
     /// Since when tokens are valid, in seconds of the wall clock; 0 if that never changed.
     not_before: i64,

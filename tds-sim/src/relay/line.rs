@@ -24,11 +24,11 @@ pub(super) struct Line {
     start: Instant,
 }
 
-/// What is known of a socket that both directions use.
+/// State of a socket that both directions use.
 #[derive(Debug, Default)]
 pub(super) struct Side {
-    /// A write has failed, and has taken the reset that a read would have been told of: what reads
-    /// like an end is none.
+    /// Whether a write has failed. It has consumed the reset that a read would have returned, so an
+    /// end of the stream that is read afterwards is a reset.
     broken: AtomicBool,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Side {
 #[derive(Debug)]
 pub(super) struct Reset;
 
-/// What comes out of a line.
+/// Output of a line.
 #[derive(Debug)]
 enum Piece {
     Bytes(Bytes),
@@ -56,8 +56,8 @@ impl Line {
         sleep_until(self.out_at(Instant::now())).await;
     }
 
-    /// Passes on what comes from one socket to the other until its end has been passed on, or
-    /// until there is nobody to take it.
+    /// Copies bytes from one socket to the other, until the end of the stream is copied or the
+    /// receiver is gone.
     ///
     /// # Errors
     /// If the sender has reset the connection, once that too has taken its time.
@@ -111,7 +111,7 @@ impl Line {
     pub(super) fn out_at(&mut self, now: Instant) -> Instant {
         let since = now.saturating_duration_since(self.start);
         let delay = self.delay.sample(since, &mut self.rng);
-        // A delay beyond what a clock can tell is one that nobody waits for: no worse than none.
+        // A delay that no clock can represent is no delay.
         now.checked_add(delay).unwrap_or(now)
     }
 }

@@ -32,7 +32,7 @@ pub struct Meter {
     count: Count,
 }
 
-/// What each rule remembers.
+/// State of each rule.
 #[derive(Debug)]
 enum Count {
     /// The number of the current window, and what it has accepted.

@@ -87,7 +87,7 @@ impl Authority {
 
 impl Drop for Authority {
     fn drop(&mut self) {
-        // What is left of a temporary file is the host's to clear away.
+        // If this fails, the host clears its temporary folder.
         drop(fs::remove_dir_all(&self.directory));
     }
 }

@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// What a raw GET got, and how the connection ended.
+/// The answer to a raw GET, and the end of its connection.
 struct Raw {
     bytes: Vec<u8>,
     end: Result<(), ErrorKind>,

@@ -83,9 +83,9 @@ fn the_counter_refuses_a_fraction_over_the_limit() {
     let mut meter = Rule::SlidingCounter.meter(50, SECOND);
     assert_eq!(accepted_of(50, &mut meter, ms(0)), 50);
     assert!(!meter.arrive(ms(1020) - INSTANT));
-    // That one counts, so the next has to wait for 50 * 0.96 + 2 = 50.
+    // The refused request counts. The next one has to wait for 50 * 0.96 + 2 = 50.
     assert!(meter.arrive(ms(1040)));
-    // Where nobody was refused, the very instant will do.
+    // Without a refused request, the exact instant is enough.
     let mut meter = Rule::SlidingCounter.meter(50, SECOND);
     assert_eq!(accepted_of(50, &mut meter, ms(0)), 50);
     assert!(meter.arrive(ms(1020)));

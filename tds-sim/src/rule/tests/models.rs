@@ -61,7 +61,7 @@ pub(super) fn counter(limit: u128) -> impl FnMut(&[Seen], Duration) -> bool {
                 start += SECOND;
             }
         }
-        // What came before the windows began anew is forgotten.
+        // Requests from before the windows were reset do not count.
         let within = |from: Duration, to: Duration| {
             let counts = |at: &&Duration| **at >= from && **at >= fresh && **at < to;
             u128::try_from(arrivals.iter().filter(counts).count()).unwrap()

@@ -182,7 +182,7 @@ async fn what_is_not_there_is_404_and_what_cannot_be_done_405() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_without_a_body_is_complete_with_its_head() {
     let (sim, _) = with_token(|config| config.error_body = ErrorBody::Empty);
-    // hyper does not ask a body that has ended for more.
+    // hyper does not poll a body that has ended.
     drop(answer(&sim, get("/v1/live/a", "wrong")).await.unwrap());
     assert_eq!(sim.ledger().arrivals()[0].outcome, Outcome::Complete);
 }
