@@ -37,6 +37,7 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(
     name = "tds",
+    version,
     term_width = 80,
     arg_required_else_help = true,
     after_help = exit::TABLE

@@ -80,8 +80,9 @@ impl Outages {
             let last = outage.feeds.remove(&feed) && outage.feeds.is_empty();
             if last {
                 let (lasted, failures) = (Clock(outage.begun.elapsed()), outage.failures);
+                let s = if failures == 1 { "" } else { "s" };
                 told.push(format!(
-                    "outage over after {lasted} and {failures} failures: {name} is there"
+                    "outage over after {lasted} and {failures} failure{s}: {name} is there"
                 ));
             }
             !last

@@ -162,10 +162,17 @@ fn told(
                 warn(&format!("tds: {line}"));
             }
             if let Some(bytes) = change {
-                // For nobody it need not go on: whoever starts it again starts its reader, too.
-                tell(format!("{name}\t{bytes}\n").as_bytes()).map_err(|error| {
-                    Failure::new(Exit::SomeFailed, format!("the standard output: {error}"))
-                })?;
+                match tell(format!("{name}\t{bytes}\n").as_bytes()) {
+                    Ok(()) => {}
+                    // The reader has closed the pipe, as `head` does: there is nothing left to do.
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                        return Ok(Some(Exit::Whole));
+                    }
+                    Err(error) => {
+                        let why = format!("the standard output: {error}");
+                        return Err(Failure::new(Exit::SomeFailed, why));
+                    }
+                }
             }
             return Ok(None);
         }

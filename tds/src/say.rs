@@ -18,7 +18,7 @@ pub(crate) fn say_bytes(data: &[u8]) -> io::Result<()> {
     }
 }
 
-/// As [`say_bytes`], for a reader who has to be there.
+/// As [`say_bytes`], and an error if the reader has closed the pipe.
 pub(crate) fn tell(data: &[u8]) -> io::Result<()> {
     let mut out = io::stdout();
     out.write_all(data).and_then(|()| out.flush())

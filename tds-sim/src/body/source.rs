@@ -49,7 +49,7 @@ impl Source {
     }
 
     /// How many bytes are left.
-    pub(super) fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         self.left.saturating_add(self.block.len() as u64)
     }
 

@@ -1,8 +1,8 @@
 //! Resources. The contract states only that some are historical and some are not.
 
 use http::{
-    HeaderMap, HeaderValue, Response, Uri,
-    header::{CONTENT_TYPE, VARY},
+    HeaderMap, HeaderValue, Response, StatusCode, Uri,
+    header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY},
 };
 
 use crate::{
@@ -53,7 +53,9 @@ impl<'a> Resource<'a> {
         }
     }
 
-    /// The answer with 200.
+    /// The answer with 200, or with 304 if the request has the entity tag of the data (RFC 9110, 13.1.2).
+    ///
+    /// The data of a resource depend on their size alone, so the size is the tag.
     pub(super) fn answer(&self, config: &Config, headers: &HeaderMap) -> Response<Content> {
         let (kind, mut content) = match self.group {
             Group::Live => {
@@ -62,9 +64,21 @@ impl<'a> Resource<'a> {
             }
             Group::History => ("text/csv; charset=utf-8", self.history(config)),
         };
+        let tag = format!("W/\"{}\"", content.source.length());
+        if is_current(headers, &tag) {
+            let mut response = Response::new(Content {
+                // A 304 has no length of its own (RFC 9110, 8.6).
+                framing: Framing::Chunked,
+                ..Content::bytes("")
+            });
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            insert_tag(response.headers_mut(), &tag);
+            return response;
+        }
         content.coding = Coding::asked_by(headers);
         let mut response = Response::new(content);
         let headers = response.headers_mut();
+        insert_tag(headers, &tag);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         let vary = HeaderValue::from_static("accept-encoding, content-encoding");
         headers.insert(VARY, vary);
@@ -90,6 +104,22 @@ impl<'a> Resource<'a> {
             framing,
             coding: None,
         }
+    }
+}
+
+/// Whether `If-None-Match` has this weak tag, in either form.
+fn is_current(headers: &HeaderMap, tag: &str) -> bool {
+    let lists = headers.get_all(IF_NONE_MATCH).iter();
+    let mut tags = lists
+        .filter_map(|list| list.to_str().ok())
+        .flat_map(|list| list.split(','))
+        .map(str::trim);
+    tags.any(|known| known == "*" || known == tag || Some(known) == tag.strip_prefix("W/"))
+}
+
+fn insert_tag(headers: &mut HeaderMap, tag: &str) {
+    if let Ok(tag) = HeaderValue::from_str(tag) {
+        headers.insert(ETAG, tag);
     }
 }
 

@@ -23,6 +23,16 @@ async fn help_fits_a_narrow_terminal_at_every_level() {
 }
 
 #[tokio::test]
+async fn the_version_is_that_of_the_package() {
+    let version = output(tds(&["--version"])).await;
+    let expected = concat!("tds ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(
+        (version.status.code(), &*out(&version)),
+        (Some(0), expected)
+    );
+}
+
+#[tokio::test]
 async fn the_exit_codes_of_the_help_are_those_of_the_readme() {
     let help = out(&output(tds(&["--help"])).await);
     let codes = help

