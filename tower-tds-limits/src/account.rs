@@ -17,7 +17,7 @@ pub use self::ladder::Rung;
 use crate::{
     Limits, Outcome, Proof, Quota, WaitCause,
     clock::{Epoch, Tick, nanos},
-    queue::{Limit, Line, Opens},
+    wait::{Limit, Line, Opens},
     rule::{Rule, later},
 };
 
@@ -36,12 +36,8 @@ pub(crate) struct Account {
     pending: BinaryHeap<Reverse<(Tick, Grant)>>,
     /// Granted so far.
     granted: u64,
-    /// Granted, and neither sent nor withdrawn...
-    held: u32,
-    /// ...since then at the earliest.
-    held_since: Tick,
-    /// What was granted before this and not used has been withdrawn.
-    revoked_before: Tick,
+    /// When every place in flight has been taken for too long, if one is waited for.
+    stalls_at: Option<Tick>,
 }
 
 /// A grant as its holder remembers it.
@@ -75,9 +71,7 @@ impl Account {
             ladder,
             pending: BinaryHeap::new(),
             granted: 0,
-            held: 0,
-            held_since: Tick::ZERO,
-            revoked_before: Tick::ZERO,
+            stalls_at: None,
             limits: limits.clone(),
         };
         if limits.drained {
@@ -113,16 +107,6 @@ impl Account {
     pub(crate) fn silent_until(&self, now: Instant) -> Option<Instant> {
         let until = self.epoch.instant(self.ladder.silent_until())?;
         (until > now).then_some(until)
-    }
-
-    /// A request that was granted is sent now. Says whether it may be: its grant may be withdrawn.
-    #[inline]
-    pub(crate) fn send(&mut self, grant: Grant) -> bool {
-        let holds = grant.at >= self.revoked_before;
-        if holds {
-            self.held = self.held.saturating_sub(1);
-        }
-        holds
     }
 
     /// An answer is there: what it says about the limits, and whether it is the proof.
@@ -182,6 +166,7 @@ impl Account {
     #[inline]
     pub(crate) fn end(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
+        self.stalls_at = None;
     }
 
     /// The clock says `now`, or said so a moment ago: whoever has looked may be overtaken by
@@ -196,9 +181,6 @@ impl Account {
             return now;
         }
         self.seen = now;
-        if self.held > 0 && self.held_since.plus(LEASE) <= now {
-            self.revoke(now);
-        }
         self.each(|rule| rule.see(now));
         now
     }
@@ -222,18 +204,6 @@ impl Account {
                 rule.prove(at, grant.at);
             });
         }
-    }
-
-    /// What was granted before `before` and has not been used is withdrawn.
-    #[cold]
-    fn revoke(&mut self, before: Tick) {
-        let since = self.held_since;
-        for _ in 0..self.held {
-            self.each(|rule| rule.withdraw(since));
-        }
-        self.in_flight = self.in_flight.saturating_sub(self.held);
-        self.held = 0;
-        self.revoked_before = before;
     }
 
     #[inline]
@@ -278,9 +248,7 @@ impl Account {
         let rung = if outcome == Outcome::Answered {
             self.ladder.accept(now)
         } else if outcome == Outcome::RateExceeded {
-            let rung = self.ladder.refuse(now, grant.at);
-            self.hush(now);
-            rung
+            self.ladder.refuse(now, grant.at)
         } else {
             None
         };
@@ -298,13 +266,6 @@ impl Account {
     pub(crate) fn silence(&mut self, now: Instant) {
         let now = self.see(now);
         self.ladder.hush(now);
-        self.hush(now);
-    }
-
-    /// Nothing that was granted is sent into a silence.
-    #[cold]
-    fn hush(&mut self, now: Tick) {
-        self.revoke(now.plus(1));
     }
 
     /// How long after a gateway's own answer a request may be counted behind it.
@@ -335,23 +296,13 @@ impl Account {
     /// nobody uses is withdrawn, and the unproven grow old.
     #[cold]
     fn may_open_at(&self, cause: WaitCause) -> Tick {
-        let leased = self.revokes_at();
         let ages = if cause == WaitCause::Bucket {
             let ages = self.rules.iter().map(Rule::ages_at).min();
             ages.unwrap_or(Tick::NEVER).max(self.seen.plus(1))
         } else {
             Tick::NEVER
         };
-        leased.min(self.settles_at()).min(ages)
-    }
-
-    /// When what is granted and not sent is withdrawn.
-    fn revokes_at(&self) -> Tick {
-        if self.held > 0 {
-            self.held_since.plus(LEASE)
-        } else {
-            Tick::NEVER
-        }
+        self.settles_at().min(ages)
     }
 
     fn instant(&self, at: Tick) -> Option<Instant> {
@@ -369,8 +320,18 @@ impl Limit for Account {
             return Opens::Now;
         }
         let (at, cause) = self.opens_at(line);
+        if cause == WaitCause::InFlight && self.stalls_at.is_none() {
+            self.stalls_at = Some(self.seen.plus(STALL));
+        }
         let at = self.instant(at.unwrap_or_else(|| self.may_open_at(cause)));
-        at.map_or(Opens::OnReturn, Opens::At)
+        at.map_or(Opens::OnEvent, Opens::At)
+    }
+
+    fn changes_at(&self) -> Option<Instant> {
+        let ages = self.rules.iter().map(Rule::ages_at);
+        let times = ages.chain(self.stalls_at);
+        let next = times.filter(|at| *at > self.seen).min()?;
+        self.instant(next)
     }
 
     #[inline]
@@ -378,30 +339,12 @@ impl Limit for Account {
         self.in_flight += 1;
         self.granted += 1;
         let seen = self.seen;
-        if self.held == 0 {
-            self.held_since = seen;
-        }
-        self.held += 1;
         self.each(|rule| rule.grant(seen));
         Grant { at: seen }
     }
 
-    /// The request was granted and never sent.
-    fn withdraw(&mut self, grant: Grant) {
-        if self.send(grant) {
-            self.unsend(grant);
-        }
-    }
-
-    fn changes_at(&self) -> Option<Instant> {
-        let ages = self.rules.iter().map(Rule::ages_at);
-        let ages = ages.filter(|at| *at > self.seen).min();
-        self.instant(self.revokes_at().min(ages.unwrap_or(Tick::NEVER)))
-    }
-
     fn is_idle(&self) -> bool {
-        // What was readied and not called was not sent.
-        self.in_flight == self.held
+        self.in_flight == 0
     }
 
     #[cold]
@@ -409,11 +352,20 @@ impl Limit for Account {
         self.see(now);
         self.opens_at(line).1
     }
+
+    fn take_warning(&mut self, now: Instant) -> bool {
+        let now = self.see(now);
+        let is_due = self.stalls_at.is_some_and(|stalls| stalls <= now);
+        if is_due {
+            self.stalls_at = Some(Tick::NEVER);
+        }
+        is_due
+    }
 }
 
-/// How long a grant is kept for who holds it: twice the even spacing of 50 a second, and a hundred
-/// times what a task takes from its readiness to its call where nothing comes between them.
-const LEASE: u64 = 50_000_000;
+/// Quick responses end within milliseconds. A program that holds every place for this long, and waits
+/// for another, may wait for itself.
+const STALL: u64 = 5_000_000_000;
 
 #[cfg(test)]
 mod tests;

@@ -2,12 +2,9 @@
 
 mod pause;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use tokio::time::Instant;
@@ -15,34 +12,33 @@ use tokio::time::Instant;
 use self::pause::Passage;
 pub(crate) use self::pause::{Pause, Try};
 use crate::{
-    LimitError, Limits, WaitCause,
+    LimitError, Limits, Outcome, WaitCause,
     account::Account,
-    clock,
     connection::Connections,
-    queue::{Line, Queue, Waiter},
+    events,
+    wait::{Line, Refusal, Shared},
 };
 
-/// One credential's pause, and the limits that it shares with others.
+/// One credential's pause, and the limits that it shares with other credentials.
 #[derive(Debug)]
 pub(crate) struct Credential {
-    pub(crate) account: Arc<Queue<Account>>,
-    pub(crate) connections: Arc<Queue<Connections>>,
+    pub(crate) account: Arc<Shared<Account>>,
+    pub(crate) connections: Arc<Shared<Connections>>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) line: Line,
-    /// Set while the pause's queue lets nobody through, so that others need not ask it. It is read
-    /// without the queue's lock, and a reader may be late by one request: that one is refused like the
-    /// others in flight.
-    paused: AtomicBool,
-    pub(crate) pause: Arc<Queue<Pause>>,
+    /// Set while the pause lets no call through, so that calls need not take the pause's lock. A
+    /// reader may be late by one request, which is refused like the others in flight.
+    is_paused: AtomicBool,
+    pub(crate) pause: Arc<Shared<Pause>>,
 }
 
-/// The turn to try whether a pause is over. Dropped before its request is answered, it lets another
-/// try.
+/// The request that finds out whether a pause is over. Dropped before its response, it lets another
+/// request find out.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    /// `None` once the request is answered.
-    credential: Option<Arc<Credential>>,
+    credential: Arc<Credential>,
     number: Try,
+    is_answered: bool,
 }
 
 // === impl Credential ===
@@ -50,112 +46,121 @@ pub(crate) struct Probe {
 impl Credential {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
-            account: Arc::new(Queue::new(Account::new(&limits))),
-            connections: Arc::new(Queue::new(Connections::new(&limits))),
+            account: Arc::new(Shared::new(Account::new(&limits))),
+            connections: Arc::new(Shared::new(Connections::new(&limits))),
             limits: Arc::new(limits),
             line: Line::Back,
-            paused: AtomicBool::new(false),
-            pause: Arc::new(Queue::new(Pause::new())),
+            is_paused: AtomicBool::new(false),
+            pause: Arc::new(Shared::new(Pause::new())),
         }
     }
 
-    /// Another one behind the same limits.
+    /// Another credential behind the same limits.
     pub(crate) fn another(&self, line: Line) -> Self {
         Self {
             account: Arc::clone(&self.account),
             connections: Arc::clone(&self.connections),
             limits: Arc::clone(&self.limits),
             line,
-            paused: AtomicBool::new(false),
-            pause: Arc::new(Queue::new(Pause::new())),
+            is_paused: AtomicBool::new(false),
+            pause: Arc::new(Shared::new(Pause::new())),
         }
     }
 
-    #[inline]
-    pub(crate) fn is_paused(&self) -> bool {
-        self.paused.load(Ordering::Relaxed)
-    }
-
-    /// Whether one that has this try, or none, is to wait: only the last one tries.
+    /// Whether a call with this probe, or with none, has to wait: only the last probe is sent.
     #[inline]
     pub(crate) fn must_pause(&self, probe: Option<&Probe>) -> bool {
-        self.is_paused()
-            && !probe.is_some_and(|probe| self.pause.read(|pause| pause.is_tried_by(probe.number)))
+        // Relaxed: the flag publishes nothing, and the pause has a lock of its own.
+        self.is_paused.load(Ordering::Relaxed)
+            && !probe.is_some_and(|probe| {
+                self.pause
+                    .read(|pause, _| pause.is_tried_by(probe.number))
+            })
     }
 
     /// Until when it pauses, if it does.
     pub(crate) fn paused_until(&self) -> Option<Instant> {
-        self.pause.read(|pause| pause.told().max(pause.until()))
+        self.pause.read(|pause, _| pause.told().max(pause.until()))
     }
 
-    /// A request was refused because the credential has made too many. Gives for how long it
-    /// pauses if that is news.
-    pub(crate) fn refuse(&self, hint: Option<Duration>, tried: Option<Try>) -> Option<Duration> {
-        self.pause.update_now(|pause, now| {
-            self.paused.store(true, Ordering::Relaxed);
-            pause.refuse(now, hint, tried)
-        })
-    }
-
-    /// The request that tried was accepted: the pause is over for all, if no other has tried since.
-    pub(crate) fn accept(&self, tried: Try) {
-        self.pause.update(|pause| {
-            if pause.end(tried) {
-                self.paused.store(false, Ordering::Relaxed);
+    /// Learns from a response, which may be that of a probe.
+    pub(crate) fn learn(&self, outcome: Outcome, probe: Option<Probe>) {
+        let tried = probe.map(Probe::answered);
+        if let Outcome::QuotaExceeded(hint) = outcome {
+            let began = self.pause.update_now(|pause, now| {
+                self.is_paused.store(true, Ordering::Relaxed);
+                pause.refuse(now, hint, tried)
+            });
+            if let Some(wait) = began {
+                events::paused(wait);
             }
-        });
+        } else if let Some(tried) = tried {
+            let is_about_another_limit = matches!(
+                outcome,
+                Outcome::RateExceeded
+                    | Outcome::ConnectionsExceeded
+                    | Outcome::GatewayFailed
+                    | Outcome::GatewayTimedOut
+            );
+            self.pause.update(|pause| {
+                if is_about_another_limit {
+                    pause.untried(tried);
+                } else if pause.end(tried) {
+                    self.is_paused.store(false, Ordering::Relaxed);
+                }
+            });
+        }
     }
 
-    /// The request that tried got no answer: another may.
-    pub(crate) fn untried(&self, tried: Try) {
-        self.pause.update(|pause| pause.untried(tried));
-    }
-
-    /// Waits until it pauses no more, or until it is this one's turn to try.
-    pub(crate) fn wait_for_pause(&self) -> Waiter<Pause> {
-        Waiter::new(Arc::clone(&self.pause), self.line)
-    }
-
-    /// What a wait for the end of the pause came to.
+    /// How a call leaves the pause.
     ///
     /// # Errors
-    /// When the longest wait has passed, or when the service says that it will be very long.
+    /// When the service has announced a pause that is too long to wait for.
     pub(crate) fn probe(
         self: &Arc<Self>,
-        passed: Result<Passage, LimitError>,
+        passage: Passage,
+        now: Instant,
     ) -> Result<Option<Probe>, LimitError> {
-        match passed {
-            Ok(Passage::Free) => Ok(None),
-            Ok(Passage::Tries(number)) => Ok(Some(Probe {
-                credential: Some(Arc::clone(self)),
+        match passage {
+            Passage::Free => Ok(None),
+            Passage::Tries(number) => Ok(Some(Probe {
+                credential: Arc::clone(self),
                 number,
+                is_answered: false,
             })),
-            // For one who does not wait: nobody can tell how long a try takes.
-            Err(error) if !error.is_rejected() => Err(error),
-            Ok(Passage::Told) | Err(_) => {
-                let now = clock::now();
-                let until = self.paused_until().filter(|until| *until > now);
-                let wait = until.map(|until| until.saturating_duration_since(now));
-                Err(LimitError::rejected(WaitCause::Pause, wait))
-            }
+            Passage::Told => Err(self.rejection(now)),
         }
+    }
+
+    /// The wait for the end of the pause.
+    pub(crate) fn wait(&self, now: Instant) -> Refusal {
+        let until = self.paused_until().filter(|until| *until > now);
+        let wait = until.map(|until| until.saturating_duration_since(now));
+        let cause = WaitCause::Pause;
+        Refusal { cause, wait }
+    }
+
+    /// The error of a call that may not wait for the end of the pause.
+    pub(crate) fn rejection(&self, now: Instant) -> LimitError {
+        LimitError::rejected(WaitCause::Pause, self.wait(now).wait)
     }
 }
 
 // === impl Probe ===
 
 impl Probe {
-    /// The request is answered, and says what follows.
-    pub(crate) fn answered(mut self) -> Try {
-        self.credential = None;
+    /// The response is there, and its outcome decides.
+    fn answered(mut self) -> Try {
+        self.is_answered = true;
         self.number
     }
 }
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        if let Some(credential) = &self.credential {
-            credential.untried(self.number);
+        if !self.is_answered {
+            let number = self.number;
+            self.credential.pause.update(|pause| pause.untried(number));
         }
     }
 }

@@ -4,37 +4,34 @@ use std::{error, fmt, time::Duration};
 
 use crate::WaitCause;
 
-/// An error of a limit's `Service`: its own, or the inner service's as it was.
+/// An error of a limit's `Service`: its own, or the inner service's unchanged.
 ///
-/// It is no `std::error::Error`, so that it can become a boxed one whatever it wraps, another boxed
-/// one included: `?` and tower's layers take it as it is. Boxed, it is the [`LimitError`] or the
-/// inner error itself.
+/// It does not implement `std::error::Error`, so that it converts into a boxed error even where it
+/// wraps one. Boxed, it is the [`LimitError`] or the inner error itself.
 #[derive(Debug)]
 pub enum Error<E> {
-    /// The limiter did not let the request through.
+    /// The limiter's error.
     Limit(LimitError),
     /// The inner service failed.
     Inner(E),
 }
 
-/// The limiter did not let a request or a connection through.
-///
-/// Nothing was sent, so the call can safely be made again, whatever its method.
+/// The limiter did not let a request or a connection through, or ended a call at a bound.
 ///
 /// # Errors
-/// - [`is_timeout`](Self::is_timeout): the wait for a permit reached
-///   [`Limits::max_wait`](crate::Limits::max_wait). Make fewer calls at once, or allow a longer
-///   wait.
-/// - [`is_rejected`](Self::is_rejected): there was no permit at once where no wait is allowed, or
-///   the service has said that this credential's quota is used up for more than a minute, of which
-///   the [`cause`](Self::cause) is [`WaitCause::Pause`]. Try again after
-///   [`retry_after`](Self::retry_after), or do without.
-/// - Otherwise a pool gave up a connection while it waited for its permit. Nobody sees this
-///   error but the pool.
+/// - [`is_timeout`](Self::is_timeout): the call reached
+///   [`max_wait`](crate::RequestLimitLayer::max_wait), its deadline, or
+///   [`answer_timeout`](crate::RequestLimitLayer::answer_timeout). Make fewer calls at once, or allow
+///   more time.
+/// - [`is_rejected`](Self::is_rejected): the call would have had to wait, and may not. Try again after
+///   [`retry_after`](Self::retry_after).
+/// - Otherwise a pool abandoned a connection while it waited for its permit. Only the pool gets this
+///   error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitError {
     kind: Kind,
     cause: WaitCause,
+    was_sent: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,92 +40,129 @@ enum Kind {
     TimedOut(Duration),
     /// For so long, where that is known.
     Rejected(Option<Duration>),
-    Orphaned,
+    Abandoned,
 }
 
 // === impl LimitError ===
 
 impl LimitError {
-    /// The wait for this reached its bound after `waited`.
+    /// A wait that reached its bound after `waited`.
     #[must_use]
     pub fn timed_out(cause: WaitCause, waited: Duration) -> Self {
-        let kind = Kind::TimedOut(waited);
-        Self { kind, cause }
-    }
-
-    /// There is none of this at once, and for so long, where that is known.
-    #[must_use]
-    pub fn rejected(cause: WaitCause, wait: Option<Duration>) -> Self {
-        let kind = Kind::Rejected(wait.map(round_up));
-        Self { kind, cause }
-    }
-
-    pub(crate) fn orphaned() -> Self {
         Self {
-            kind: Kind::Orphaned,
-            cause: WaitCause::Connection,
+            kind: Kind::TimedOut(waited),
+            cause,
+            was_sent: false,
         }
     }
 
-    /// What there was no permit for.
+    /// A call that may not wait, with the length of the wait where it is known.
+    #[must_use]
+    pub fn rejected(cause: WaitCause, wait: Option<Duration>) -> Self {
+        Self {
+            kind: Kind::Rejected(wait.map(round_up)),
+            cause,
+            was_sent: false,
+        }
+    }
+
+    /// A call without a response in time.
+    pub(crate) fn unanswered(was_sent: bool, waited: Duration) -> Self {
+        Self {
+            kind: Kind::TimedOut(waited),
+            cause: if was_sent {
+                WaitCause::Response
+            } else {
+                WaitCause::Connection
+            },
+            was_sent,
+        }
+    }
+
+    pub(crate) fn abandoned() -> Self {
+        Self {
+            kind: Kind::Abandoned,
+            cause: WaitCause::Connection,
+            was_sent: false,
+        }
+    }
+
+    /// What was waited for.
     #[must_use]
     pub fn cause(&self) -> WaitCause {
         self.cause
     }
 
-    /// Whether the wait for a permit reached its bound.
+    /// Whether the wait reached its bound.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(self.kind, Kind::TimedOut(_))
     }
 
-    /// Whether there was no permit at once, and no wait was wanted or worth while.
+    /// Whether the call would have had to wait, and may not.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
         matches!(self.kind, Kind::Rejected(_))
     }
 
-    /// For how long there was to be no permit, where that was known when it was refused, in whole
-    /// milliseconds: at least, since later answers can put it off, and others may wait before this one.
+    /// Whether the request may have been sent. A call that was not sent can be made again, whatever
+    /// its method.
+    #[must_use]
+    pub fn was_sent(&self) -> bool {
+        self.was_sent
+    }
+
+    /// How long the wait of a rejected call would have been at least, where that was known, in whole
+    /// milliseconds.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {
             Kind::Rejected(wait) => wait,
-            Kind::TimedOut(_) | Kind::Orphaned => None,
+            Kind::TimedOut(_) | Kind::Abandoned => None,
         }
     }
 }
 
 impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.kind, self.cause) {
-            (Kind::TimedOut(waited), cause) => write!(
+        let cause = self.cause;
+        match &self.kind {
+            Kind::TimedOut(waited) => {
+                write!(f, "timed out after {waited:?} waiting for {cause}; ")?;
+                f.write_str(if self.was_sent {
+                    "the request was sent"
+                } else {
+                    "request not sent"
+                })
+            }
+            Kind::Rejected(Some(wait)) => write!(
                 f,
-                "no permit within {waited:?}, which was waited for {cause}; nothing was sent: \
-                 make fewer calls at once or allow a longer wait"
+                "rejected: waiting for {cause} would take {}; request not sent",
+                Rough(*wait)
             ),
-            (Kind::Rejected(Some(wait)), WaitCause::Pause) => write!(
-                f,
-                "the service has said that the quota is used up for {wait:?} more, nothing was \
-                 sent: try again after that"
-            ),
-            (Kind::Rejected(None), WaitCause::Pause) => f.write_str(
-                "the service has said that the quota is used up, nothing was sent: try again later",
-            ),
-            (Kind::Rejected(Some(wait)), cause) => write!(
-                f,
-                "no permit for {wait:?}, for want of {cause}; nothing was sent: try again after that"
-            ),
-            (Kind::Rejected(None), cause) => write!(
-                f,
-                "no permit at once, for want of {cause}; nothing was sent: make fewer calls at once"
-            ),
-            (Kind::Orphaned, _) => f.write_str("nobody waits for this connection any more"),
+            Kind::Rejected(None) => {
+                write!(f, "rejected: it would have to wait for {cause}; request not sent")
+            }
+            Kind::Abandoned => f.write_str("connection abandoned by its pool; request not sent"),
         }
     }
 }
 
 impl error::Error for LimitError {}
+
+/// A length of time as people write it.
+struct Rough(Duration);
+
+impl fmt::Display for Rough {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_secs() {
+            ..120 => write!(f, "{:?}", self.0),
+            seconds @ ..7_200 => write!(f, "{} min", seconds / 60),
+            seconds @ ..172_800 => write!(f, "{} h", seconds / 3_600),
+            seconds => write!(f, "{} days", seconds / 86_400),
+        }
+    }
+}
 
 // === impl Error ===
 
@@ -150,12 +184,12 @@ impl<E: Into<Self>> From<Error<E>> for BoxError {
     }
 }
 
-/// What timers tell apart.
+/// To whole milliseconds, the resolution of timers.
 fn round_up(wait: Duration) -> Duration {
     let more = Duration::from_nanos(999_999);
     let millis = wait.saturating_add(more).as_millis();
     u64::try_from(millis).map_or(wait, Duration::from_millis)
 }
 
-/// What tower's own layers make of errors.
+/// The error of tower's own layers.
 type BoxError = Box<dyn error::Error + Send + Sync>;

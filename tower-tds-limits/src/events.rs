@@ -1,40 +1,59 @@
-//! Log events of a limiter: never on the path of a call that went well and did not wait.
-//!
-//! All of it is told after the locks are released: a subscriber may well ask for a snapshot.
+//! Log events, metrics and span fields of a limiter. No lock is held while they are emitted.
 
 use std::time::Duration;
 
+use tracing::Span;
+
 use crate::{Rung, WaitCause};
 
+/// The field of the current span that holds the [cause](WaitCause::as_str) of a call's last wait.
+pub const WAIT_CAUSE_FIELD: &str = "tds.wait.cause";
+
+/// The field of the current span that holds the length of a call's last wait, in seconds.
+pub const WAIT_SECONDS_FIELD: &str = "tds.wait.seconds";
+
 pub(crate) fn refused_for_the_rate() {
-    tracing::warn!("refused for the rate in spite of the rules: silent for a second");
+    tracing::warn!("rate refused (423): silent for 1 s");
 }
 
-/// The certificate says how many requests the service can have counted in an interval at the most,
-/// by what was sent.
+/// `certificate` is the most requests that the service can have counted in one interval.
 pub(crate) fn stricter(rung: Rung, certificate: u64) {
-    tracing::warn!(
-        ?rung,
-        certificate,
-        "refused for the rate in spite of the rules: silent for a second, and stricter"
-    );
+    tracing::warn!(?rung, certificate, "rate refused (423): silent for 1 s, then stricter");
 }
 
 pub(crate) fn clean_for_long(rung: Rung) {
-    tracing::info!(?rung, "no refusal for long: one rung up");
+    tracing::info!(?rung, "no refusal for long: less strict");
 }
 
 pub(crate) fn paused(wait: Duration) {
-    tracing::warn!(
-        ?wait,
-        "the service refuses this credential for a time: all its calls wait"
-    );
+    tracing::warn!(?wait, "quota used up (429): calls of this credential wait");
 }
 
 pub(crate) fn connections_refused() {
-    tracing::warn!("the service counts too many connections: does somebody share this address?");
+    tracing::warn!("too many connections (416): does another client share this address?");
 }
 
-pub(crate) fn waited(cause: WaitCause, waited: Duration, ahead: usize) {
-    tracing::debug!(?cause, ?waited, ahead, "a call has waited for {cause}");
+pub(crate) fn bodies_are_held() {
+    tracing::warn!(
+        "calls have waited for 5 s because every place in flight is held: \
+         read or drop response bodies before making more calls"
+    );
 }
+
+/// A call's wait has ended, in a permit or given up.
+#[cold]
+pub(crate) fn waited(cause: WaitCause, waited: Duration) {
+    let span = Span::current();
+    if !span.is_none() {
+        span.record(WAIT_CAUSE_FIELD, cause.as_str());
+        span.record(WAIT_SECONDS_FIELD, waited.as_secs_f64());
+    }
+    if waited >= LONG {
+        tracing::debug!(cause = cause.as_str(), ?waited, "waited for {cause}");
+    }
+    #[cfg(feature = "metrics")]
+    metrics::histogram!("tds.wait.duration", "cause" => cause.as_str()).record(waited.as_secs_f64());
+}
+
+/// Waits of this length are logged: as long as many quick responses take.
+const LONG: Duration = Duration::from_millis(100);

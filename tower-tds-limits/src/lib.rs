@@ -88,35 +88,33 @@ mod error;
 mod events;
 mod limiter;
 mod limits;
-mod queue;
 mod quota;
 mod request;
 mod rule;
 mod rules;
 mod sync;
+mod wait;
 mod waits;
 
 pub use self::{
     account::Rung,
-    connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, Track},
+    connection::ConnectionLimitLayer,
     error::{Error, LimitError},
+    events::{WAIT_CAUSE_FIELD, WAIT_SECONDS_FIELD},
     limiter::{Limiter, Snapshot},
     limits::{Limits, Proof},
     quota::Quota,
     request::{
-        Detach, DetachLayer, Feedback, Outcome, PermitBody, ReadResponse, ReadStatus, RequestLimit,
-        RequestLimitLayer, held,
+        Attached, Detached, Feedback, Outcome, PermitBody, ReadResponse, ReadStatus, RequestLimit,
+        RequestLimitLayer,
     },
     rules::{Burst, Rules},
-    waits::{WaitCause, Waited},
+    waits::WaitCause,
 };
 
-/// The named futures of this crate's services.
+/// The futures of this crate's services.
 pub mod future {
-    pub use crate::{
-        connection::{BackgroundTask, TrackFuture},
-        request::{DetachFuture, ResponseFuture},
-    };
+    pub use crate::request::{DetachedCall, ResponseFuture, SentCall};
 }
 
 #[cfg(doc)]

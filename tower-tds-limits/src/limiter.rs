@@ -5,10 +5,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    Limits, Rung, WaitCause, Waited, clock,
+    Limits, Rung, WaitCause, clock,
     credential::Credential,
-    queue::{Limit, Line},
-    waits::ByCause,
+    wait::{Limit as _, Line},
 };
 
 /// Keeps whatever shares it inside one set of limits.
@@ -66,7 +65,6 @@ pub struct Snapshot {
     pub certificate: u64,
     /// Permits granted so far.
     pub granted: u64,
-    waited: ByCause,
 }
 
 // === impl Limiter ===
@@ -137,49 +135,28 @@ impl Limiter {
     pub fn snapshot(&self) -> Snapshot {
         let now = clock::now();
         let left = |until: Option<Instant>| until.map(|until| until.saturating_duration_since(now));
-        let mut waited = ByCause::default();
-        let connections = &self.credential.connections;
-        let (connections, most_connections, silent, connects_waiting) =
-            connections.read_all(|connections, waiting, waits| {
-                waits.add_to(&mut waited);
-                let (most, silent) = (connections.most_at(now), connections.silent_until(now));
-                (connections.open(), most, silent, waiting)
+        let credential = &self.credential;
+        let paused = credential.paused_until();
+        let (connections, most_connections, no_connects, connects_waiting) =
+            credential.connections.read(|connections, waiting| {
+                let most = connections.most_at(now);
+                (connections.open(), most, connections.silent_until(now), waiting)
             });
-        let paused = self.credential.paused_until();
-        let pausing = self.credential.pause.read_all(|_, waiting, waits| {
-            waits.add_to(&mut waited);
-            waiting
-        });
-        self.credential.account.read_all(|account, waiting, waits| {
-            waits.add_to(&mut waited);
-            // What is over by now is over for all of them.
-            let live = account.live_at(now);
-            Snapshot {
-                in_flight: account.in_flight(),
-                live,
-                waiting: waiting + pausing,
-                waits_for: (waiting > 0).then(|| account.cause(Line::Back, now)),
-                connections,
-                most_connections,
-                no_connect_for: left(silent),
-                connects_waiting,
-                rung: account.rung(),
-                silent_for: left(account.silent_until(now)),
-                paused_for: left(paused),
-                certificate: account.certificate(),
-                granted: account.granted(),
-                waited,
-            }
+        credential.account.read(|account, waiting| Snapshot {
+            in_flight: account.in_flight(),
+            live: account.live_at(now),
+            waiting,
+            waits_for: (waiting > 0).then(|| account.cause(Line::Back, now)),
+            connections,
+            most_connections,
+            no_connect_for: left(no_connects),
+            connects_waiting,
+            rung: account.rung(),
+            silent_for: left(account.silent_until(now)),
+            paused_for: left(paused),
+            certificate: account.certificate(),
+            granted: account.granted(),
         })
-    }
-}
-
-// === impl Snapshot ===
-
-impl Snapshot {
-    /// How often calls and connects have waited for each cause, and for how long.
-    pub fn waits(&self) -> impl Iterator<Item = (WaitCause, Waited)> {
-        WaitCause::ALL.into_iter().zip(self.waited)
     }
 }
 

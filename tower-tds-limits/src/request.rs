@@ -1,130 +1,196 @@
-//! The request limit: a permit from the grant to the end of the response body.
+//! The request limit: a permit from the sending of a request to the end of its response body.
 
 mod body;
-mod detach;
+mod detached;
 mod feedback;
 mod future;
-mod loan;
+mod guard;
 mod permit;
+mod sent;
 mod turn;
 
 use std::{
-    task::{Context, Poll, Waker},
+    fmt,
+    marker::PhantomData,
+    sync::Arc,
+    task::{Context, Poll},
     time::Duration,
 };
 
-use http::Response;
+use bytes::Buf;
+use http::{Extensions, Request, Response};
 use http_body::Body;
+use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use self::future::Bounds;
 pub(crate) use self::permit::RequestPermit;
 pub use self::{
     body::PermitBody,
-    detach::{Detach, DetachFuture, DetachLayer, held},
+    detached::DetachedCall,
     feedback::{Feedback, Outcome, ReadResponse, ReadStatus},
     future::ResponseFuture,
+    sent::SentCall,
 };
-use self::{future::Waiting, loan::Inner, turn::Turn};
-use crate::{Error, Limiter, clock};
+use crate::{Error, Limiter};
 
 /// Puts [`RequestLimit`] around a service.
 ///
-/// Every service the layer makes shares the limiter. See [`RequestLimit`] for the contract.
+/// Every service that the layer makes shares the limiter.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
+///
+/// let layer = RequestLimitLayer::new(Limiter::new(Limits::default()))
+///     .detached()
+///     .max_waiting(1_000)
+///     .max_wait(Duration::from_secs(30))
+///     .answer_timeout(Duration::from_secs(10));
+/// # drop(layer);
+/// ```
 #[must_use]
-#[derive(Debug, Clone)]
-pub struct RequestLimitLayer<F = ReadStatus> {
+pub struct RequestLimitLayer<F = ReadStatus, M = Attached> {
     limiter: Limiter,
     feedback: F,
-    max_wait: Option<Duration>,
+    bounds: Bounds,
+    mode: PhantomData<M>,
 }
 
-/// Keeps requests inside a [`Limiter`]'s limits, from their grant to the end of their bodies.
+/// Keeps requests inside a [`Limiter`]'s limits.
+///
+/// Put it outside of whatever a call waits for before it can be sent, such as a token:
+///
+/// ```text
+/// Retry -> RequestLimit -> BearerAuth -> Classify -> http client
+/// ```
+///
+/// The response future takes a place in the queue at its first poll, first in, first out. In each
+/// poll it asks the inner service for readiness and, in the same poll, the limiter for a permit. If
+/// it has both, it sends at once. While the inner service is not ready, later calls pass, and the
+/// call keeps its place.
 ///
 /// # Backpressure
-/// `poll_ready` waits for the inner service first and then, first in, first out, for a permit,
-/// which the readied instance holds until `call`. Dropping the readied instance gives the permit
-/// back uncounted.
-///
-/// Whoever does not look when it is its turn is passed over after 5 ms, and passes when it looks.
-///
-/// A readied instance that is kept costs the others nothing after 50 ms: its permit is withdrawn, as
-/// it is by a pause or a silence that begins. Its call takes another, at once or in the response
-/// future, before all who have had none. The inner service is not called before that. It is lent to
-/// that future, and the instance is ready again when it is back: when the call is made, or its future
-/// dropped. So whoever calls an instance again while such a future waits polls that as well; a clone
-/// needs not wait.
-///
-/// A response that is kept while nobody reads its body keeps its place in flight: whoever makes many
-/// calls at once reads each body where the call was made, and does not wait for all responses first.
-///
-/// While one waits, for the end of a pause, too, the inner service's readiness is held. A limit
-/// below this one that others share, as tower's `GlobalConcurrencyLimitLayer`, is then held for
-/// nothing by a credential that pauses: put it above.
+/// `poll_ready` is always ready and reserves nothing: a readied service that is not called costs
+/// nothing. An outer `load_shed` therefore never sheds, and an outer `Buffer` or `ConcurrencyLimit`
+/// works as usual. Use [`max_waiting`](RequestLimitLayer::max_waiting) and
+/// [`max_wait`](RequestLimitLayer::max_wait) to bound the wait. Calls wait on clones of the inner
+/// service, so a layer that reserves in `poll_ready` (`ConcurrencyLimit`, `Buffer`) belongs outside
+/// of this one.
 ///
 /// # Cancel safety
-/// Dropping the response future or the body frees the place in flight at once. A request whose
-/// response never came stays counted for [`Limits::lost_after`](crate::Limits::lost_after) and
-/// the quota's interval more, because the service may still count it; so does one that waits for its
-/// connection, of which nobody here knows whether it was sent. One that waits here is not counted.
+/// Dropping a future that waits gives up its place. Dropping one whose request was not sent gives its
+/// permit back at once; a guard in the request's extensions shows that, for HTTP/1 clients that
+/// keep the extensions until they write the head, as hyper's do. In hyper's dispatch queue, over
+/// HTTP/2 and in clients that convert requests, a dropped request counts as sent. A request that was
+/// sent, and whose response never comes, stays counted for
+/// [`Limits::lost_after`](crate::Limits::lost_after) and the quota's interval, because the service
+/// may still count it. See [`detached`](RequestLimitLayer::detached) to complete such calls.
+///
+/// A woken call that is not polled within 5 ms loses its turn, and passes when it is next polled.
+/// Any number of such calls delays the others by 10 ms together.
 ///
 /// # Clone
-/// Clones share the limiter; a clone has no permit and no place in the queue.
+/// Clones share the limiter.
 ///
 /// # Errors
-/// The response future gives [`Error::Limit`] when the wait reached
-/// [`max_wait`](RequestLimitLayer::max_wait), and [`Error::Inner`] for the inner service's
-/// own. `poll_ready` gives only the inner service's.
+/// - [`Error::Limit`]: the limiter did not let the call through, or ended it at a bound. The
+///   [`LimitError`](crate::LimitError) holds what was waited for and whether the request was sent.
+/// - [`Error::Inner`]: the inner service's own error.
 ///
 /// # Panics
-/// `call` panics with "`poll_ready` must give Ready before `call`" if that was not so, and
-/// `poll_ready` and `call` outside of a tokio runtime with timers when they have to wait.
+/// The future panics outside a tokio runtime with timers if it has to wait.
 ///
 /// # Examples
 /// See the [crate's front page](crate).
-#[derive(Debug, Clone)]
-pub struct RequestLimit<S, F = ReadStatus> {
-    inner: Inner<S>,
+pub struct RequestLimit<S, F = ReadStatus, M = Attached> {
+    inner: S,
+    settings: Arc<Settings<F>>,
+    mode: PhantomData<M>,
+}
+
+/// A dropped call is dropped with its request. The default.
+#[derive(Debug, Clone, Copy)]
+pub enum Attached {}
+
+/// A dropped call whose request was sent is completed in the background.
+#[derive(Debug, Clone, Copy)]
+pub enum Detached {}
+
+/// What all services of a layer share.
+pub(crate) struct Settings<F> {
+    limiter: Limiter,
     feedback: F,
-    turn: Turn,
+    bounds: Bounds,
 }
 
 // === impl RequestLimitLayer ===
 
 impl RequestLimitLayer {
-    /// Limits by `limiter`, and reads answers by the contract's statuses.
+    /// Limits by `limiter`, and reads responses by [`ReadStatus`].
     pub fn new(limiter: Limiter) -> Self {
+        let bounds = Bounds::new(limiter.limits().max_wait);
         Self {
-            max_wait: limiter.limits().max_wait,
             limiter,
             feedback: ReadStatus,
+            bounds,
+            mode: PhantomData,
         }
     }
 }
 
-impl<F> RequestLimitLayer<F> {
-    /// Reads outcomes by `feedback` instead: for services whose errors can tell whether a
-    /// request was answered or never sent.
-    pub fn feedback<G>(self, feedback: G) -> RequestLimitLayer<G> {
+impl<F, M> RequestLimitLayer<F, M> {
+    /// Reads outcomes by `feedback`, where errors can show whether a request was answered or sent.
+    pub fn feedback<G>(self, feedback: G) -> RequestLimitLayer<G, M> {
         RequestLimitLayer {
             limiter: self.limiter,
             feedback,
-            max_wait: self.max_wait,
+            bounds: self.bounds,
+            mode: PhantomData,
         }
     }
 
-    /// Bounds the wait for a permit here; the default is [`Limits::max_wait`](crate::Limits::max_wait).
+    /// Completes dropped calls in the background.
     ///
-    /// A readied instance that was kept for so long that its permit was withdrawn has the same bound
-    /// once more, from its call on.
+    /// Use it where callers often cancel, for example behind a timeout. The service may count a
+    /// cancelled request, so its permit cannot be used again before the response comes. Without
+    /// this such a permit is lost for [`Limits::lost_after`](crate::Limits::lost_after); with it, the
+    /// response is read and the connection stays open.
     ///
-    /// With zero nothing waits: a call without a permit at once is
-    /// [rejected](crate::LimitError::is_rejected), and told when there will be one. It passes nobody
-    /// who waits, so beside a busy service that waits it is always rejected.
+    /// Half of the callers cancelled: 37 requests a second with it, 2 without
+    /// (`cargo test -p tower-tds-limits --test requests half_of`).
+    ///
+    /// The inner service's future has to be `Send + Unpin + 'static`, as that of hyper's client is;
+    /// put `.map_future(Box::pin)` above one that is not.
+    ///
+    /// # Cancel safety
+    /// Dropping the future spawns the rest of the call on the current runtime. The rest ends after
+    /// 10 s or 256 KiB of body. A call that was not sent is dropped.
+    pub fn detached(self) -> RequestLimitLayer<F, Detached> {
+        RequestLimitLayer {
+            limiter: self.limiter,
+            feedback: self.feedback,
+            bounds: self.bounds,
+            mode: PhantomData,
+        }
+    }
+
+    /// Bounds the wait for a permit and for the inner service's readiness.
+    ///
+    /// The default is [`Limits::max_wait`](crate::Limits::max_wait). With zero a call that would
+    /// have to wait is [rejected](crate::LimitError::is_rejected).
+    pub fn max_wait(mut self, wait: Duration) -> Self {
+        self.bounds.max_wait = Some(wait);
+        self
+    }
+
+    /// Rejects calls while `calls` others wait. By default any number waits.
     ///
     /// # Examples
     /// ```
-    /// use std::{convert::Infallible, num::NonZeroU32, time::Duration};
+    /// use std::{convert::Infallible, num::NonZeroU32};
     /// use http::{Request, Response};
     /// use tower::{ServiceBuilder, ServiceExt, service_fn};
     /// use tower_tds_limits::{Error, Limiter, Limits, Quota, RequestLimitLayer};
@@ -133,7 +199,7 @@ impl<F> RequestLimitLayer<F> {
     /// # async fn main() -> Result<(), Error<Infallible>> {
     /// let limiter = Limiter::new(Limits::new(Quota::per_second(NonZeroU32::MIN)));
     /// let service = ServiceBuilder::new()
-    ///     .layer(RequestLimitLayer::new(limiter).max_wait(Duration::ZERO))
+    ///     .layer(RequestLimitLayer::new(limiter).max_waiting(0))
     ///     .service(service_fn(async |_request: Request<String>| {
     ///         Ok::<_, Infallible>(Response::new(String::from("bus 307")))
     ///     }));
@@ -146,79 +212,150 @@ impl<F> RequestLimitLayer<F> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn max_wait(mut self, wait: Duration) -> Self {
-        self.max_wait = Some(wait);
+    pub fn max_waiting(mut self, calls: usize) -> Self {
+        self.bounds.max_waiting = calls;
+        self
+    }
+
+    /// Ends a call at the instant that `deadline` reads from the request's extensions.
+    ///
+    /// Nothing is sent after it. The error holds what the call waited for.
+    ///
+    /// # Examples
+    /// ```
+    /// use tokio::time::Instant;
+    /// use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
+    ///
+    /// #[derive(Clone, Copy)]
+    /// struct Deadline(Instant);
+    ///
+    /// let layer = RequestLimitLayer::new(Limiter::new(Limits::default()))
+    ///     .deadline_from(|extensions| extensions.get::<Deadline>().map(|deadline| deadline.0));
+    /// # drop(layer);
+    /// ```
+    pub fn deadline_from(mut self, deadline: fn(&Extensions) -> Option<Instant>) -> Self {
+        self.bounds.deadline = Some(deadline);
+        self
+    }
+
+    /// Bounds the time from the sending of a request to its response head.
+    ///
+    /// A request is sent when its head is written: the waits for a permit, a token and a connection
+    /// do not count. Give connects a timeout of their own.
+    pub fn answer_timeout(mut self, timeout: Duration) -> Self {
+        self.bounds.answer = Some(timeout);
         self
     }
 }
 
-impl<S, F: Clone> Layer<S> for RequestLimitLayer<F> {
-    type Service = RequestLimit<S, F>;
+impl<S, F: Clone, M> Layer<S> for RequestLimitLayer<F, M> {
+    type Service = RequestLimit<S, F, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        RequestLimit {
-            inner: Inner::new(inner),
+        let settings = Settings {
+            limiter: self.limiter.clone(),
             feedback: self.feedback.clone(),
-            turn: Turn::new(&self.limiter.credential, self.max_wait),
+            bounds: self.bounds,
+        };
+        RequestLimit {
+            inner,
+            settings: Arc::new(settings),
+            mode: PhantomData,
         }
+    }
+}
+
+impl<F: Clone, M> Clone for RequestLimitLayer<F, M> {
+    fn clone(&self) -> Self {
+        Self {
+            limiter: self.limiter.clone(),
+            feedback: self.feedback.clone(),
+            bounds: self.bounds,
+            mode: PhantomData,
+        }
+    }
+}
+
+impl<F, M> fmt::Debug for RequestLimitLayer<F, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestLimitLayer")
+            .field("limiter", &self.limiter)
+            .field("bounds", &self.bounds)
+            .finish_non_exhaustive()
     }
 }
 
 // === impl RequestLimit ===
 
-impl<S, F, Request, B> Service<Request> for RequestLimit<S, F>
+impl<S, F, M> RequestLimit<S, F, M> {
+    #[inline]
+    fn begin<R, C>(&self, request: Request<R>) -> ResponseFuture<S, Request<R>, F, C>
+    where
+        S: Clone,
+    {
+        ResponseFuture::new(self.inner.clone(), request, &self.settings)
+    }
+}
+
+impl<S, F, R, B> Service<Request<R>> for RequestLimit<S, F, Attached>
 where
-    S: Service<Request, Response = Response<B>>,
-    F: Feedback<Response<B>, S::Error> + Clone,
+    S: Service<Request<R>, Response = Response<B>> + Clone,
+    F: Feedback<Response<B>, S::Error>,
     B: Body,
 {
     type Response = Response<PermitBody<B>>;
     type Error = Error<S::Error>;
-    type Future = ResponseFuture<S, Request, F>;
+    type Future = ResponseFuture<S, Request<R>, F, SentCall<S::Future, F>>;
 
     #[inline]
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        let inner = |cx: &mut Context<'_>| self.inner.poll_ready(cx);
-        self.turn.poll_ready(cx, inner).map_err(Error::Inner)
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     #[inline]
-    fn call(&mut self, request: Request) -> Self::Future {
-        match self.turn.take() {
-            Ok(Some(permit)) => {
-                let response = self.inner.call(request);
-                ResponseFuture::called(response, permit, self.feedback.clone())
-            }
-            // It was kept for so long that its permit is another's: it takes the next, in the order of calls.
-            Ok(None) => self.call_later(request),
-            Err(error) => ResponseFuture::refused(error),
+    fn call(&mut self, request: Request<R>) -> Self::Future {
+        self.begin(request)
+    }
+}
+
+impl<S, F, R, B> Service<Request<R>> for RequestLimit<S, F, Detached>
+where
+    S: Service<Request<R>, Response = Response<B>, Error: Send + 'static> + Clone,
+    S::Future: Send + Unpin + 'static,
+    F: Feedback<Response<B>, S::Error> + Send + Sync + 'static,
+    B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
+{
+    type Response = Response<PermitBody<B>>;
+    type Error = Error<S::Error>;
+    type Future = ResponseFuture<S, Request<R>, F, DetachedCall<S::Future, F>>;
+
+    #[inline]
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    #[inline]
+    fn call(&mut self, request: Request<R>) -> Self::Future {
+        self.begin(request)
+    }
+}
+
+impl<S: Clone, F, M> Clone for RequestLimit<S, F, M> {
+    #[inline]
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            settings: Arc::clone(&self.settings),
+            mode: PhantomData,
         }
     }
 }
 
-impl<S, F: Clone> RequestLimit<S, F> {
-    #[cold]
-    fn call_later<Request>(&mut self, request: Request) -> ResponseFuture<S, Request, F>
-    where
-        S: Service<Request>,
-    {
-        let feedback = self.feedback.clone();
-        let since = clock::now();
-        let mut turn = self.turn.late(since);
-        // Nobody is to be woken before the future is polled.
-        let mut cx = Context::from_waker(Waker::noop());
-        match turn.poll_take(&mut cx, since) {
-            Poll::Ready(Ok(permit)) => {
-                ResponseFuture::called(self.inner.call(request), permit, feedback)
-            }
-            Poll::Ready(Err(error)) => ResponseFuture::refused(error),
-            Poll::Pending => ResponseFuture::waiting(Waiting {
-                turn,
-                since,
-                inner: self.inner.lend(),
-                request,
-                feedback,
-            }),
-        }
+impl<S: fmt::Debug, F, M> fmt::Debug for RequestLimit<S, F, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestLimit")
+            .field("inner", &self.inner)
+            .field("limiter", &self.settings.limiter)
+            .finish_non_exhaustive()
     }
 }

@@ -105,7 +105,7 @@ impl Rule {
         let pace = self.pace.as_ref().map_or(Tick::ZERO, Pace::opens_at);
         let bucket = self.bucket.as_ref();
         let bucket = bucket.map_or(Some(Tick::ZERO), Bucket::opens_at);
-        let spaced = later((Some(pace), WaitCause::Pace), (bucket, WaitCause::Bucket));
+        let spaced = later((Some(pace), WaitCause::Bucket), (bucket, WaitCause::Bucket));
         later(later(window, counter), spaced)
     }
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::{
     WaitCause,
-    queue::{Limit, Line, Opens},
+    wait::{Limit, Line, Opens},
 };
 
 /// A pure state machine over `now`.
@@ -180,9 +180,6 @@ impl Limit for Pause {
             }
         }
     }
-
-    /// Only who waits for a permit, too, is granted one that can be withdrawn.
-    fn withdraw(&mut self, _passage: Passage) {}
 
     fn cause(&mut self, _line: Line, _now: Instant) -> WaitCause {
         WaitCause::Pause

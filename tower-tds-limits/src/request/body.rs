@@ -3,22 +3,20 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::{connection::Exchange, request::permit::RequestPermit};
+use super::RequestPermit;
 
 pin_project! {
-    /// A response body that holds its request's permit, if that passed a [`RequestLimit`](crate::RequestLimit),
-    /// and its socket's use.
+    /// A response body that holds its request's permit.
     ///
-    /// The permit is freed once, at the first of: the end of the body, an error, the drop of the
-    /// body. A body that is already at its end when the head arrives holds none.
+    /// The permit is freed at the end of the body, at an error, or when the body is dropped. A body
+    /// that is at its end when the head arrives holds none.
     ///
     /// # Cancel safety
-    /// Dropping it frees the permit in flight at once. The permits of the quotas stay as long as
-    /// the proof asks ([`Proof`](crate::Proof)).
+    /// Dropping it frees the place in flight at once. The permits of the quotas are held for as long
+    /// as [`Proof`](crate::Proof) demands.
     ///
     /// # Errors
     /// The inner body's own.
@@ -26,34 +24,17 @@ pin_project! {
     pub struct PermitBody<B> {
         #[pin]
         inner: B,
-        // Kept for its drop too.
+        // Kept for its drop as well.
         permit: Option<RequestPermit>,
-        // Kept for its drop.
-        exchange: Option<Exchange>,
     }
 }
 
 // === impl PermitBody ===
 
 impl<B> PermitBody<B> {
-    pub(super) fn new(inner: B, permit: Option<RequestPermit>, exchange: Option<Exchange>) -> Self {
-        Self {
-            inner,
-            permit,
-            exchange,
-        }
-    }
-
-    /// The response with the use of its socket alone.
-    pub(crate) fn tracked(mut response: Response<B>) -> Response<Self>
-    where
-        B: Body,
-    {
-        let exchange = Exchange::begin(&mut response);
-        response.map(|body| {
-            let exchange = exchange.filter(|_| !body.is_end_stream());
-            Self::new(body, None, exchange)
-        })
+    #[inline]
+    pub(super) fn new(inner: B, permit: Option<RequestPermit>) -> Self {
+        Self { inner, permit }
     }
 
     /// The inner body.
@@ -75,14 +56,13 @@ impl<B: Body> Body for PermitBody<B> {
         match &frame {
             Some(Ok(_)) if !this.inner.is_end_stream() => return Poll::Ready(frame),
             Some(Ok(_)) | None => {
-                if let Some(mut permit) = this.permit.take() {
+                if let Some(permit) = this.permit.take() {
                     permit.ended();
                 }
             }
-            // Whether the service is done with it is unknown.
+            // A body that breaks off does not prove that the service is done with the request.
             Some(Err(_)) => drop(this.permit.take()),
         }
-        *this.exchange = None;
         Poll::Ready(frame)
     }
 

@@ -2,99 +2,113 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
 };
 
-use http::Response;
+use http::{Extensions, Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 use tower_service::Service;
 
-use crate::{
-    Error, LimitError,
-    connection::Exchange,
-    request::{Feedback, PermitBody, RequestPermit, held, loan::Loan, turn::Turn},
-};
+use super::{PermitBody, RequestPermit, SentCall, Settings, guard::Watch, turn::Turn};
+use crate::{Error, LimitError, WaitCause, clock, events, wait::Refusal};
 
 pin_project! {
     /// The response of a [`RequestLimit`](crate::RequestLimit).
     ///
     /// # Cancel safety
-    /// Dropping it frees the place in flight; the rate permit stays live for as long as the
-    /// service may still count the request. One that waits to send gives everything back.
-    pub struct ResponseFuture<S, Request, F>
-    where
-        S: Service<Request>,
-    {
+    /// See [`RequestLimit`](crate::RequestLimit).
+    pub struct ResponseFuture<S, R, F, C> {
         #[pin]
-        state: State<S, Request, F>,
+        state: State<S, R, C>,
+        settings: Arc<Settings<F>>,
+        deadline: Option<Instant>,
+        // For the next bound, created when the call first waits for one.
+        timer: Option<Pin<Box<Sleep>>>,
     }
 }
 
 pin_project! {
     #[project = StateProjection]
-    enum State<S, Request, F>
-    where
-        S: Service<Request>,
-    {
-        // ## Waiting => (Called | Refused)
-        Waiting { call: Option<Box<Waiting<S, Request, F>>> },
-        // ## Called => done
-        Called {
+    enum State<S, R, C> {
+        // ## Waiting => (Sent | Done)
+        Waiting { call: Option<Waiting<S, R>> },
+        // ## Sent => Done
+        Sent {
             #[pin]
-            response: S::Future,
-            permit: Option<RequestPermit>,
-            feedback: F,
+            call: C,
+            watch: Watch,
+            called_at: Instant,
         },
-        // ## Refused => done
-        Refused { error: Option<LimitError> },
+        Done,
     }
 }
 
-/// A call that waits for another permit, since it was made too late for its own.
-pub(super) struct Waiting<S, Request, F> {
-    pub(super) turn: Turn,
-    /// Since its call, which all its waits have one bound from.
-    pub(super) since: Instant,
-    pub(super) inner: Loan<S>,
-    pub(super) request: Request,
-    pub(super) feedback: F,
+/// A call that was not sent yet.
+struct Waiting<S, R> {
+    inner: S,
+    is_inner_ready: bool,
+    request: R,
+    turn: Turn,
+    wait: Wait,
+}
+
+/// A wait, recorded when it ends: since when, and for what at first.
+struct Wait(Option<(Instant, WaitCause)>);
+
+/// What ends a call early.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    pub(super) max_wait: Option<Duration>,
+    pub(super) max_waiting: usize,
+    pub(super) deadline: Option<fn(&Extensions) -> Option<Instant>>,
+    pub(super) answer: Option<Duration>,
+}
+
+// === impl Bounds ===
+
+impl Bounds {
+    pub(super) fn new(max_wait: Option<Duration>) -> Self {
+        Self {
+            max_wait,
+            max_waiting: usize::MAX,
+            deadline: None,
+            answer: None,
+        }
+    }
 }
 
 // === impl ResponseFuture ===
 
-impl<S: Service<Request>, Request, F> ResponseFuture<S, Request, F> {
+impl<S, R, F, C> ResponseFuture<S, Request<R>, F, C> {
     #[inline]
-    pub(super) fn called(response: S::Future, permit: RequestPermit, feedback: F) -> Self {
-        let permit = Some(permit);
+    pub(super) fn new(inner: S, request: Request<R>, settings: &Arc<Settings<F>>) -> Self {
+        let deadline = settings.bounds.deadline;
+        let deadline = deadline.and_then(|from| from(request.extensions()));
+        let call = Waiting {
+            inner,
+            request,
+            is_inner_ready: false,
+            turn: Turn::new(&settings.limiter.credential),
+            wait: Wait(None),
+        };
         Self {
-            state: State::Called {
-                response,
-                permit,
-                feedback,
-            },
-        }
-    }
-
-    pub(super) fn waiting(call: Waiting<S, Request, F>) -> Self {
-        let call = Some(Box::new(call));
-        Self {
-            state: State::Waiting { call },
-        }
-    }
-
-    pub(super) fn refused(error: LimitError) -> Self {
-        Self {
-            state: State::Refused { error: Some(error) },
+            state: State::Waiting { call: Some(call) },
+            settings: Arc::clone(settings),
+            deadline,
+            timer: None,
         }
     }
 }
 
-impl<S, Request, F, B> Future for ResponseFuture<S, Request, F>
+impl<S, R, F, C, B> Future for ResponseFuture<S, Request<R>, F, C>
 where
-    S: Service<Request, Response = Response<B>>,
-    F: Feedback<Response<B>, S::Error>,
+    S: Service<Request<R>, Response = Response<B>>,
+    C: From<SentCall<S::Future, F>>
+        + Future<Output = Result<Response<PermitBody<B>>, Error<S::Error>>>,
     B: Body,
 {
     type Output = Result<Response<PermitBody<B>>, Error<S::Error>>;
@@ -102,76 +116,186 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        if let StateProjection::Waiting { call } = this.state.as_mut().project() {
-            let next = poll_waiting(call, cx);
-            held(next.is_pending());
-            this.state.set(ready!(next));
-        }
-        match this.state.as_mut().project() {
-            StateProjection::Called {
-                response,
-                permit,
-                feedback,
-            } => match response.poll(cx) {
-                Poll::Pending => Poll::Pending,
-                Poll::Ready(Ok(mut response)) => {
-                    let exchange = Exchange::begin(&mut response);
-                    let read = feedback.read(Ok(&response));
-                    let whole = response.body().is_end_stream();
-                    if permit
-                        .as_mut()
-                        .is_none_or(|permit| !permit.read(read, whole))
-                    {
-                        *permit = None;
+        let bounds = &this.settings.bounds;
+        loop {
+            match this.state.as_mut().project() {
+                StateProjection::Waiting { call: waiting } => {
+                    let Some(call) = waiting else {
+                        return Poll::Pending;
+                    };
+                    let called_at = clock::now();
+                    match call.poll(cx, called_at, bounds, *this.deadline) {
+                        Poll::Ready(Ok(permit)) => {
+                            let Some(mut call) = waiting.take() else {
+                                return Poll::Pending;
+                            };
+                            let watch = Watch::insert(call.request.extensions_mut());
+                            let response = call.inner.call(call.request);
+                            let settings = Arc::clone(this.settings);
+                            let sent = SentCall::new(response, permit, watch.clone(), settings);
+                            let call = C::from(sent);
+                            this.state.set(State::Sent {
+                                call,
+                                watch,
+                                called_at,
+                            });
+                        }
+                        Poll::Ready(Err(error)) => {
+                            this.state.set(State::Done);
+                            return Poll::Ready(Err(error));
+                        }
+                        Poll::Pending => {
+                            let ends = earlier(call.wait.ends(bounds), *this.deadline);
+                            if poll_timer(this.timer, ends, cx).is_pending() {
+                                return Poll::Pending;
+                            }
+                        }
                     }
-                    let permit = permit.take();
-                    let exchange = exchange.filter(|_| !whole);
-                    let track = |body| PermitBody::new(body, permit, exchange);
-                    Poll::Ready(Ok(response.map(track)))
                 }
-                Poll::Ready(Err(error)) => {
-                    let read = feedback.read(Err(&error));
-                    if let Some(mut permit) = permit.take() {
-                        permit.read(read, true);
+                StateProjection::Sent {
+                    call,
+                    watch,
+                    called_at,
+                } => {
+                    if let Poll::Ready(response) = call.poll(cx) {
+                        return Poll::Ready(response);
                     }
-                    Poll::Ready(Err(Error::Inner(error)))
+                    // A request that is not sent yet is looked at again one timeout later, when it
+                    // cannot have been sent for longer than that.
+                    let answer = bounds.answer.and_then(|answer| {
+                        let from = watch.sent_at().unwrap_or_else(clock::now);
+                        from.checked_add(answer)
+                    });
+                    if poll_timer(this.timer, earlier(answer, *this.deadline), cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                    let (watch, called_at) = (watch.clone(), *called_at);
+                    // Dropping the call shows whether it was sent.
+                    this.state.set(State::Done);
+                    let waited = clock::now().saturating_duration_since(called_at);
+                    let error = LimitError::unanswered(!watch.is_unsent(), waited);
+                    return Poll::Ready(Err(Error::Limit(error)));
                 }
-            },
-            StateProjection::Refused { error } => match error.take() {
-                Some(error) => Poll::Ready(Err(Error::Limit(error))),
-                // Polled after it was ready, which a future's contract leaves open.
-                None => Poll::Pending,
-            },
-            StateProjection::Waiting { .. } => Poll::Pending,
+                StateProjection::Done => return Poll::Pending,
+            }
         }
     }
 }
 
-impl<S: Service<Request>, Request, F> fmt::Debug for ResponseFuture<S, Request, F> {
+impl<S, R, F, C> fmt::Debug for ResponseFuture<S, R, F, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
 }
 
-/// Waits until the call may be sent, and makes it.
-#[cold]
-fn poll_waiting<S: Service<Request>, Request, F>(
-    waiting: &mut Option<Box<Waiting<S, Request, F>>>,
-    cx: &mut Context<'_>,
-) -> Poll<State<S, Request, F>> {
-    let Some(mut call) = waiting.take() else {
-        return Poll::Pending;
-    };
-    match call.turn.poll_take(cx, call.since) {
-        Poll::Ready(Ok(permit)) => Poll::Ready(State::Called {
-            response: call.inner.call(call.request),
-            permit: Some(permit),
-            feedback: call.feedback,
-        }),
-        Poll::Ready(Err(error)) => Poll::Ready(State::Refused { error: Some(error) }),
-        Poll::Pending => {
-            *waiting = Some(call);
-            Poll::Pending
+// === impl Waiting ===
+
+impl<S, R> Waiting<S, Request<R>> {
+    /// Waits for the inner service and for a permit.
+    #[inline]
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Instant,
+        bounds: &Bounds,
+        deadline: Option<Instant>,
+    ) -> Poll<Result<RequestPermit, Error<S::Error>>>
+    where
+        S: Service<Request<R>>,
+    {
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            return Poll::Ready(Err(self.ended(now, bounds)));
+        }
+        let polled = match self.inner.poll_ready(cx) {
+            Poll::Ready(Ok(())) => {
+                self.is_inner_ready = true;
+                self.turn.poll_permit(cx, now, bounds.max_waiting)
+            }
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::Inner(error))),
+            Poll::Pending => {
+                self.is_inner_ready = false;
+                match self.turn.skip(bounds.max_waiting) {
+                    Ok(()) => Poll::Pending,
+                    Err(error) => Poll::Ready(Err(error)),
+                }
+            }
+        };
+        if let Poll::Ready(permit) = polled {
+            return Poll::Ready(permit.map_err(Error::Limit));
+        }
+        if self.wait.0.is_none() {
+            self.wait.0 = Some((now, self.reason(now).cause));
+        }
+        if self.wait.ends(bounds).is_some_and(|ends| ends <= now) {
+            return Poll::Ready(Err(self.ended(now, bounds)));
+        }
+        Poll::Pending
+    }
+
+    /// The error of a wait that reached its bound.
+    #[cold]
+    fn ended<E>(&self, now: Instant, bounds: &Bounds) -> Error<E> {
+        let Refusal { cause, wait } = self.reason(now);
+        Error::Limit(if bounds.max_wait == Some(Duration::ZERO) {
+            LimitError::rejected(cause, wait)
+        } else {
+            LimitError::timed_out(cause, self.wait.length(now))
+        })
+    }
+
+    /// What it waits for.
+    fn reason(&self, now: Instant) -> Refusal {
+        if self.is_inner_ready {
+            self.turn.wait(now)
+        } else {
+            let cause = WaitCause::Readiness;
+            Refusal { cause, wait: None }
         }
     }
+}
+
+// === impl Wait ===
+
+impl Wait {
+    fn length(&self, now: Instant) -> Duration {
+        let since = self.0.map_or(now, |(since, _)| since);
+        now.saturating_duration_since(since)
+    }
+
+    /// When the longest wait is over.
+    fn ends(&self, bounds: &Bounds) -> Option<Instant> {
+        let (since, _) = self.0?;
+        since.checked_add(bounds.max_wait?)
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if let Some((_, cause)) = self.0 {
+            events::waited(cause, self.length(clock::now()));
+        }
+    }
+}
+
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Waits until `ends`, if it is set.
+fn poll_timer(
+    timer: &mut Option<Pin<Box<Sleep>>>,
+    ends: Option<Instant>,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    let Some(ends) = ends else {
+        return Poll::Pending;
+    };
+    let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(ends)));
+    if timer.deadline() != ends {
+        timer.as_mut().reset(ends);
+    }
+    timer.as_mut().poll(cx)
 }

@@ -4,13 +4,13 @@ use std::{io, num::NonZeroU32, time::Duration};
 
 use http::{Request, Response, Uri};
 use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
+    client::legacy::{self, Client, connect::HttpConnector},
     rt::TokioIo,
 };
 use tokio::net::TcpStream;
 use tower::{BoxError, Service, ServiceBuilder, service_fn, util::BoxCloneSyncService};
 use tower_tds_limits::{
-    ConnectionLimit, Detach, Error, LimitError, LimitedIo, Limiter, Limits, PermitBody, Quota,
+    ConnectionLimit, Detached, Error, LimitError, LimitedIo, Limiter, Limits, PermitBody, Quota,
     ReadStatus, RequestLimit, RequestLimitLayer, future,
 };
 
@@ -28,9 +28,9 @@ fn auto_traits_follow_what_is_inside() {
     assert_send_sync::<PermitBody<String>>();
     assert_send_sync::<LimitedIo<TokioIo<TcpStream>>>();
     type Legacy = Client<HttpConnector, String>;
-    assert_send::<future::ResponseFuture<Legacy, Request<String>, ReadStatus>>();
-    // `Detach` asks that of what is inside.
-    assert_unpin::<future::ResponseFuture<Legacy, Request<String>, ReadStatus>>();
+    type Sent = future::SentCall<legacy::ResponseFuture, ReadStatus>;
+    assert_send::<future::ResponseFuture<Legacy, Request<String>, ReadStatus, Sent>>();
+    assert_unpin::<future::ResponseFuture<Legacy, Request<String>, ReadStatus, Sent>>();
     type Connecting = <ConnectionLimit<HttpConnector> as Service<Uri>>::Future;
     assert_send::<Connecting>();
     // The hyper-util client asks a connector's future to be Unpin.
@@ -42,7 +42,7 @@ fn auto_traits_follow_what_is_inside() {
 #[test]
 fn whole_stacks_cross_threads_and_are_cloned() {
     type Legacy = Client<ConnectionLimit<HttpConnector>, String>;
-    assert_a_stack::<_, Detach<RequestLimit<Legacy>>>(Request::new(String::new()));
+    assert_a_stack::<_, RequestLimit<Legacy, ReadStatus, Detached>>(Request::new(String::new()));
 }
 
 fn assert_a_stack<R, S>(_: R)

@@ -1,21 +1,16 @@
 //! The `Service` contract: the readied instance is the one called, and readiness is given back.
 
-mod connect;
 mod every;
 mod probe;
 mod torn;
 
-use std::{
-    num::NonZeroU32,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{num::NonZeroU32, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
 use tokio::time::Instant;
-use tokio_test::{assert_pending, assert_ready_ok, task};
+use tokio_test::{assert_pending, task};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
     Error, Feedback, Limiter, Limits, Outcome, Proof, Quota, ReadResponse, RequestLimit,
@@ -66,77 +61,12 @@ async fn the_readied_instance_is_the_one_called() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clone_starts_unready() {
-    let probe = Probe::new();
-    let limiter = limiter(1);
-    let mut readied = limited(&limiter, &probe);
-    readied.ready().await.expect("there is a permit");
-    let mut clone = task::spawn(readied.clone().oneshot(request()));
-    assert_pending!(clone.poll(), "the one permit is with the original");
-    drop(readied);
-    assert!(clone.is_woken());
-    clone.await.expect("the permit came back uncounted");
-}
-
-#[tokio::test(start_paused = true)]
-#[should_panic(expected = "`poll_ready` must give Ready before `call`")]
-async fn calling_an_unready_service_panics() {
-    let _response = limited(&limiter(1), &Probe::new()).call(request());
-}
-
-#[tokio::test(start_paused = true)]
-async fn asking_twice_whether_it_is_ready_takes_one_permit() {
-    let probe = Probe::new();
-    let limiter = limiter(2);
-    let mut service = limited(&limiter, &probe);
-    service.ready().await.expect("there is a permit");
-    service.ready().await.expect("it is still there");
-    assert_eq!(limiter.snapshot().in_flight, 1);
-    service.call(request()).await.expect("the probe answers");
-}
-
-/// Ready once, and a panic if asked again before the call.
-#[derive(Debug)]
-struct AskedOnce(bool);
-
-impl Service<Request<Empty<Bytes>>> for AskedOnce {
-    type Response = Response<Empty<Bytes>>;
-    type Error = ProbeError;
-    type Future = std::future::Ready<Result<Self::Response, ProbeError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ProbeError>> {
-        assert!(!self.0, "asked again");
-        self.0 = true;
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Request<Empty<Bytes>>) -> Self::Future {
-        self.0 = false;
-        std::future::ready(Ok(Response::new(Empty::new())))
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_inner_service_is_not_asked_again_while_a_permit_is_waited_for() {
-    let limiter = limiter(1);
-    let layer = RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse);
-    let mut first = layer.layer(AskedOnce(false));
-    let mut second = layer.layer(AskedOnce(false));
-    first.ready().await.expect("the one permit");
-    let mut waiting = task::spawn(second.ready());
-    assert_pending!(waiting.poll());
-    assert_pending!(waiting.poll());
-    drop(first);
-    assert_ready_ok!(waiting.poll());
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_inner_readiness_error_is_passed_on_and_takes_no_permit() {
     let probe = Probe::new();
     probe.fail_readiness();
     let limiter = limiter(1);
-    let mut service = limited(&limiter, &probe);
-    let error = service.ready().await.expect_err("the probe fails");
+    let service = limited(&limiter, &probe);
+    let error = service.oneshot(request()).await.expect_err("the probe fails");
     assert!(matches!(error, Error::Inner(ProbeError)));
     assert_eq!(limiter.snapshot().in_flight, 0);
 }
@@ -195,7 +125,7 @@ async fn a_buffer_survives_a_hundred_waits_that_are_too_long() {
             .oneshot(request())
             .await
             .expect_err("the permit is held");
-        assert!(error.to_string().contains("nothing was sent"), "{error}");
+        assert!(error.to_string().contains("request not sent"), "{error}");
     }
     drop(held);
     tokio::time::sleep(Duration::from_millis(1_002)).await;
@@ -415,7 +345,7 @@ async fn clones_and_layers_share_one_budget_and_no_second_holds_more() {
 }
 
 #[test]
-fn a_readied_body_needs_no_clone_no_sync_and_no_unpin() {
+fn a_body_needs_no_clone_no_sync_and_no_unpin() {
     fn assert_service<S: Service<R>, R>(_: &S) {}
     let service = ServiceBuilder::new()
         .layer(RequestLimitLayer::new(limiter(1)))
@@ -423,22 +353,46 @@ fn a_readied_body_needs_no_clone_no_sync_and_no_unpin() {
             Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::default()))
         });
     assert_service::<_, Request<std::rc::Rc<()>>>(&service);
-    assert_pending_future(service);
-
-    fn assert_pending_future<S: Service<Request<std::rc::Rc<()>>>>(mut service: S) {
-        let mut ready = task::spawn(std::future::poll_fn(move |cx| {
-            service.poll_ready(cx).map(|ready| ready.is_ok())
-        }));
-        assert!(tokio_test::assert_ready!(ready.poll()));
-    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn ready_is_given_by_poll_alone() {
-    let mut service = limited(&limiter(1), &Probe::new());
-    let mut ready = task::spawn(service.ready());
-    // The probe gives Pending and wakes, then Ready.
-    assert_pending!(ready.poll());
-    assert!(ready.is_woken());
-    assert_ready_ok!(ready.poll());
+async fn readied_services_that_are_kept_cost_nothing() {
+    let probe = Probe::new();
+    let limiter = limiter(1);
+    let mut kept = Vec::new();
+    for _ in 0..100 {
+        let mut service = limited(&limiter, &probe);
+        service.ready().await.expect("it is always ready");
+        kept.push(service);
+    }
+    let start = Instant::now();
+    let answer = limited(&limiter, &probe).oneshot(request()).await;
+    answer.expect("the probe answers");
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    drop(kept);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_whose_inner_service_is_not_ready_let_others_pass_and_keep_their_places() {
+    use tower::limit::ConcurrencyLimit;
+    let probe = Probe::new();
+    let limiter = limiter(1);
+    let layer = RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse);
+    let mut full = ConcurrencyLimit::new(probe.clone(), 1);
+    full.ready().await.expect("the only place");
+    let waits = layer.layer(full.clone()).oneshot(request());
+    let mut waits = task::spawn(waits);
+    assert_pending!(waits.poll(), "the inner service is not ready");
+    assert_eq!(limiter.snapshot().waiting, 1);
+    let mut first = limited(&limiter, &probe).oneshot(request()).await.expect("it passes");
+    first.body_mut().frame().await.expect("one frame").expect("data");
+    let mut second = task::spawn(limited(&limiter, &probe).oneshot(request()));
+    assert_pending!(second.poll(), "the probe is ready at the second poll");
+    assert_pending!(second.poll(), "one a second");
+    drop(full);
+    assert!(waits.is_woken());
+    assert_pending!(waits.poll(), "the probe is ready at the second poll");
+    assert_pending!(waits.poll(), "one a second");
+    tokio::time::sleep(Duration::from_millis(1_003)).await;
+    assert!(waits.is_woken() && !second.is_woken(), "it came first");
 }

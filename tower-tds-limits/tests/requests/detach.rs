@@ -18,19 +18,20 @@ use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::Empty;
 use tokio::{
+    sync::Notify,
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
-use tower_tds_limits::{DetachLayer, Limiter, Limits, RequestLimitLayer, held};
+use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
 
 use crate::{
     ms,
     service::{Answer, Scripted, request},
 };
 
-/// Two hundred callers, always calling, for a minute; every `n`-th call is dropped after 100 ms.
-/// Gives how many requests a second the service saw.
+/// Two hundred callers make calls for a minute. Every `n`-th call is dropped 100 ms after its request
+/// was sent. Returns how many requests a second the service saw.
 async fn rate<S>(service: S, seen: &Scripted, hang_up: Option<usize>) -> f64
 where
     S: Service<Request<Empty<Bytes>>, Error: Send> + Clone + Send + 'static,
@@ -46,9 +47,18 @@ where
                 let Ok(service) = service.ready().await else {
                     return;
                 };
-                let response = service.call(request());
+                let (mut request, sent) = (request(), Arc::new(Notify::new()));
+                request.extensions_mut().insert(Arc::clone(&sent));
+                let response = service.call(request);
                 if hang_up.is_some_and(|n| call % n == 0) {
-                    drop(timeout(ms(100), response).await);
+                    let cancelled = async {
+                        sent.notified().await;
+                        sleep(ms(100)).await;
+                    };
+                    tokio::select! {
+                        response = response => drop(response),
+                        () = cancelled => {}
+                    }
                 } else {
                     drop(response.await);
                 }
@@ -63,15 +73,22 @@ where
 #[tokio::test(start_paused = true)]
 async fn half_of_the_callers_hang_up_and_the_service_is_used_as_by_patient_ones() {
     let service = || Scripted::new(ms(300), |_| Answer::ok());
-    let limited = |seen: &Scripted| {
-        RequestLimitLayer::new(Limiter::new(Limits::default())).layer(seen.clone())
+    let layer = || RequestLimitLayer::new(Limiter::new(Limits::default()));
+    let noticed = |seen: &Scripted| {
+        seen.clone().map_request(|request: Request<_>| {
+            if let Some(sent) = request.extensions().get::<Arc<Notify>>() {
+                sent.notify_one();
+            }
+            request
+        })
     };
+    let limited = |seen: &Scripted| layer().layer(noticed(seen));
     let seen = service();
     let patient = rate(limited(&seen), &seen, None).await;
     let seen = service();
     let held = rate(limited(&seen), &seen, Some(2)).await;
     let seen = service();
-    let detached = DetachLayer.layer(limited(&seen));
+    let detached = layer().detached().layer(noticed(&seen));
     let detached = rate(detached, &seen, Some(2)).await;
     println!(
         "a second: {patient:.1} by patient callers; half of them hang up: {held:.1} held as lost, {detached:.1} detached"
@@ -85,8 +102,7 @@ async fn a_dropped_call_is_answered_and_gives_everything_back() {
     let limiter = Limiter::new(Limits::default());
     let seen = Scripted::new(ms(300), |_| Answer::ok());
     let service = ServiceBuilder::new()
-        .layer(DetachLayer)
-        .layer(RequestLimitLayer::new(limiter.clone()))
+        .layer(RequestLimitLayer::new(limiter.clone()).detached())
         .service(seen.clone());
     let call = timeout(ms(100), service.oneshot(request())).await;
     assert!(call.is_err(), "it is dropped before its answer");
@@ -107,14 +123,13 @@ async fn a_call_that_nobody_polled_is_dropped_as_it_is() {
     let limiter = Limiter::new(Limits::default());
     let seen = Scripted::new(ms(300), |_| Answer::ok());
     let mut service = ServiceBuilder::new()
-        .layer(DetachLayer)
-        .layer(RequestLimitLayer::new(limiter.clone()))
+        .layer(RequestLimitLayer::new(limiter.clone()).detached())
         .service(seen);
     let service = service.ready().await.expect("there is a permit");
     drop(service.call(request()));
     sleep(ms(1)).await;
     let snapshot = limiter.snapshot();
-    assert_eq!((snapshot.in_flight, snapshot.live), (0, 1));
+    assert_eq!((snapshot.in_flight, snapshot.live), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,8 +137,7 @@ async fn a_call_that_is_never_answered_is_let_go_after_ten_seconds() {
     let limiter = Limiter::new(Limits::default());
     let seen = Scripted::new(Duration::from_secs(100_000), |_| Answer::ok());
     let service = ServiceBuilder::new()
-        .layer(DetachLayer)
-        .layer(RequestLimitLayer::new(limiter.clone()))
+        .layer(RequestLimitLayer::new(limiter.clone()).detached())
         .service(seen.clone());
     drop(timeout(ms(100), service.oneshot(request())).await);
     sleep(Duration::from_secs(9)).await;
@@ -153,10 +167,9 @@ async fn after_a_hang_the_rate_is_back_within_the_interval_and_the_time_of_a_los
         });
         let four = NonZeroU32::MIN.saturating_add(3);
         let service = ServiceBuilder::new()
-            .layer(DetachLayer)
-            .layer(RequestLimitLayer::new(Limiter::new(
-                Limits::default().in_flight(four),
-            )))
+            .layer(
+                RequestLimitLayer::new(Limiter::new(Limits::default().in_flight(four))).detached(),
+            )
             .map_future(Box::pin)
             .service(service);
         let mut callers = JoinSet::new();
@@ -204,8 +217,7 @@ async fn an_endless_body_is_let_go() {
         Ok::<_, Infallible>(Response::new(Endless))
     });
     let service = ServiceBuilder::new()
-        .layer(DetachLayer)
-        .layer(RequestLimitLayer::new(limiter.clone()))
+        .layer(RequestLimitLayer::new(limiter.clone()).detached())
         .map_future(Box::pin)
         .service(endless);
     drop(timeout(ms(10), service.oneshot(request())).await);
@@ -220,8 +232,7 @@ fn outside_a_runtime_a_dropped_call_is_just_dropped() {
         std::future::pending::<Result<Response<Empty<Bytes>>, Infallible>>()
     });
     let mut service = ServiceBuilder::new()
-        .layer(DetachLayer)
-        .layer(RequestLimitLayer::new(limiter.clone()))
+        .layer(RequestLimitLayer::new(limiter.clone()).detached())
         .service(pending);
     let mut cx = Context::from_waker(Waker::noop());
     assert!(service.poll_ready(&mut cx).is_ready());
@@ -231,32 +242,25 @@ fn outside_a_runtime_a_dropped_call_is_just_dropped() {
     assert_eq!(limiter.snapshot().in_flight, 0);
 }
 
+/// Keeps the request, as a client does that has no connection yet.
 #[tokio::test(start_paused = true)]
-async fn what_a_client_says_that_it_has_not_sent_ends_with_its_caller() {
+async fn a_dropped_call_that_was_not_sent_ends_and_gives_its_permit_back() {
     let limiter = Limiter::new(Limits::default());
-    for (waits, sent) in [(true, 0), (false, 1)] {
-        let ended = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&ended);
-        let connects = service_fn(move |_: Request<Empty<Bytes>>| {
-            let (count, mut connecting) = (Arc::clone(&count), Box::pin(sleep(ms(50))));
-            std::future::poll_fn(move |cx| {
-                let connected = connecting.as_mut().poll(cx);
-                // Of two connects it is the last word that holds.
-                held(connected.is_pending());
-                held(connected.is_pending() && waits);
-                connected.map(|()| {
-                    count.fetch_add(1, SeqCst);
-                    Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
-                })
-            })
-        });
-        let service = ServiceBuilder::new()
-            .layer(DetachLayer)
-            .layer(RequestLimitLayer::new(limiter.clone()))
-            .service(connects);
-        drop(timeout(ms(10), service.oneshot(request())).await);
-        sleep(ms(100)).await;
-        assert_eq!(ended.load(SeqCst), sent);
+    let connects = service_fn(async |request: Request<Empty<Bytes>>| {
+        sleep(ms(50)).await;
+        drop(request);
+        Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+    });
+    for detaches in [false, true] {
+        let layer = RequestLimitLayer::new(limiter.clone());
+        if detaches {
+            let service = layer.detached().layer(connects.map_future(Box::pin));
+            drop(timeout(ms(10), service.oneshot(request())).await);
+        } else {
+            drop(timeout(ms(10), layer.layer(connects).oneshot(request())).await);
+        }
+        let snapshot = limiter.snapshot();
+        assert_eq!((snapshot.in_flight, snapshot.live), (0, 0));
     }
 }
 
@@ -278,8 +282,7 @@ async fn a_call_that_panics_is_not_polled_again() {
         })
     });
     let service = ServiceBuilder::new()
-        .layer(DetachLayer)
-        .layer(RequestLimitLayer::new(limiter.clone()))
+        .layer(RequestLimitLayer::new(limiter.clone()).detached())
         .service(panics);
     let call = tokio::spawn(service.oneshot(request())).await;
     assert!(call.expect_err("it panics").is_panic());

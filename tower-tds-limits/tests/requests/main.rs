@@ -2,12 +2,10 @@
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
-mod api;
 mod cancel;
 mod contract;
 mod detach;
 mod events;
-mod late;
 mod limited;
 mod others;
 mod pause;

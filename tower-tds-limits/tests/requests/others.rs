@@ -8,26 +8,22 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, Stream};
-use http::{Request, Response, StatusCode, Uri};
+use http::{Request, Response};
 use http_body_util::{Empty, combinators::UnsyncBoxBody};
-use hyper_util::rt::TokioIo;
 use tokio::{
-    io::duplex,
     task::JoinSet,
     time::{Instant, advance, sleep, timeout},
 };
-use tokio_test::{assert_pending, task};
 use tower::{
     BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService,
 };
 use tower_tds_limits::{
-    Burst, ConnectionLimitLayer, Error, Limiter, Limits, PermitBody, Proof, Quota,
-    RequestLimitLayer, Rules, WaitCause,
+    Burst, Limiter, Limits, PermitBody, Quota,
+    RequestLimitLayer, Rules,
 };
 
 use crate::{
@@ -260,22 +256,6 @@ async fn futures_that_are_polled_once_and_kept_stop_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_that_time_out_on_a_clone_that_is_kept_stop_nobody() {
-    let seconds = beside(async |limited| {
-        let mut kept: Vec<_> = (0..10).map(|_| limited.caller()).collect();
-        for service in &mut kept {
-            let ready = Service::<Request<Empty<Bytes>>>::poll_ready;
-            let ready = poll_fn(|cx| ready(service, cx));
-            drop(timeout(ms(5), ready).await);
-        }
-        sleep(secs(12)).await;
-        drop(kept);
-    })
-    .await;
-    cost_nobody_a_place(&seconds);
-}
-
-#[tokio::test(start_paused = true)]
 async fn load_shed_over_services_that_live_long_stops_nobody() {
     let seconds = beside(async |limited| {
         let mut kept = Vec::new();
@@ -306,64 +286,6 @@ async fn a_buffer_whose_callers_have_gone_stops_nobody() {
         drop(kept);
     })
     .await;
-    cost_nobody_a_place(&seconds);
-}
-
-/// A gateway that takes bursts of ten, a request each 20 ms, and answers after so long.
-fn bucket_of_ten(takes: Duration) -> Scripted {
-    let mut level = 0.0_f64;
-    let mut last = Instant::now();
-    Scripted::new(takes, move |_| {
-        let now = Instant::now();
-        level = (level - (now - last).as_secs_f64() * 50.0).max(0.0);
-        last = now;
-        if level > 10.0 + 1e-6 {
-            return Answer::status(423);
-        }
-        level += 1.0;
-        Answer::ok()
-    })
-}
-
-#[tokio::test(start_paused = true)]
-async fn ten_readied_services_that_are_kept_and_called_together_stop_nobody_and_are_not_refused() {
-    let limited = Limited::before(bucket_of_ten(ms(80)));
-    let mut tasks = JoinSet::new();
-    let stop = Instant::now() + secs(30);
-    for _ in 0..20 {
-        let caller = limited.caller();
-        tasks.spawn(async move {
-            let mut refused = 0;
-            while Instant::now() < stop {
-                let answer = caller.clone().oneshot(request()).await.expect("an answer");
-                refused += usize::from(answer.status() == StatusCode::LOCKED);
-            }
-            refused
-        });
-    }
-    sleep(secs(3)).await;
-    let mut kept = Vec::new();
-    for _ in 0..10 {
-        let mut service = limited.caller();
-        service.ready().await.expect("its turn");
-        kept.push(service);
-    }
-    let begin = Instant::now();
-    sleep(secs(10)).await;
-    let together: Vec<_> = kept
-        .iter_mut()
-        .map(|service| service.call(request()))
-        .collect();
-    let mut answers = JoinSet::new();
-    for call in together {
-        answers.spawn(call);
-    }
-    for answer in answers.join_all().await {
-        assert_eq!(answer.expect("an answer").status(), StatusCode::OK);
-    }
-    let refused: usize = tasks.join_all().await.into_iter().sum();
-    assert_eq!(refused, 0);
-    let seconds = limited.service.by_second(begin, 16);
     cost_nobody_a_place(&seconds);
 }
 
@@ -443,25 +365,13 @@ async fn whoever_begins_drained_lets_the_predecessors_interval_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_is_idle_beside_a_service_that_is_ready_and_kept() {
-    let limited = Limited::before(Scripted::new(ms(700), |_| Answer::ok()));
-    let mut kept = limited.caller();
-    let ready = ServiceExt::<Request<_>>::ready(&mut kept);
-    let kept = ready.await.expect("nobody else calls");
-    let idle = timeout(ms(10), limited.limiter.idle()).await;
-    idle.expect("nothing was sent");
-    kept.call(request()).await.expect("an answer");
-    limited.limiter.idle().await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_limiter_is_idle_when_nothing_is_in_flight_or_detached() {
     let limited = Limited::before(Scripted::new(ms(700), |_| Answer::ok()));
     limited.limiter.idle().await;
     let begin = Instant::now();
-    let detached = ServiceBuilder::new()
-        .layer(tower_tds_limits::DetachLayer)
-        .service(limited.caller());
+    let detached = RequestLimitLayer::new(limited.limiter.clone())
+        .detached()
+        .layer(limited.service.clone());
     drop(timeout(ms(50), detached.oneshot(request())).await);
     assert_eq!(limited.limiter.snapshot().in_flight, 1);
     limited.limiter.idle().await;
@@ -495,83 +405,6 @@ async fn a_hint_of_all_the_seconds_there_are_is_told_and_shuts_no_gate_for_ever(
     assert_eq!(limited.limiter.snapshot().paused_for, None);
 }
 
-/// Whether nothing but this was waited for, and so long by each who did, in milliseconds.
-fn assert_waited(limiter: &Limiter, cause: WaitCause, waits: &[u64]) {
-    let longest = waits.iter().max().copied().unwrap_or_default();
-    let longest = (waits.len(), ms(waits.iter().sum()), ms(longest));
-    for (of, waited) in limiter.snapshot().waits() {
-        let count = usize::try_from(waited.count).expect("few");
-        let expected = if of == cause {
-            longest
-        } else {
-            Default::default()
-        };
-        assert_eq!(
-            (count, waited.total, waited.longest),
-            expected,
-            "{of:?} by {cause:?}"
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_was_waited_for_is_counted_by_its_cause() {
-    use WaitCause::{Bucket, InFlight, Pace, Pause, Silence, Window};
-    let two = NonZeroU32::new(2).expect("2 is not zero");
-    let rate = |rules| Limits::new(Quota::per_second(two)).rules(rules);
-    let quick = || Scripted::new(ms(200), |_| Answer::ok());
-    // One after the other, so many call at once, and the last of them wait.
-    let waited = async |cause, limits, service, calls: &[usize], waits: &[u64]| {
-        let limited = Limited::new(limits, service);
-        for calls in calls {
-            limited.calls(*calls).await;
-        }
-        assert_waited(&limited.limiter, cause, waits);
-        let granted = usize::try_from(limited.limiter.snapshot().granted).expect("few");
-        assert_eq!(granted, calls.iter().sum());
-    };
-    let limits = Limits::default().in_flight(two).proof(Proof::Head);
-    waited(InFlight, limits, quick(), &[6], &[200, 200, 400, 400]).await;
-    // A quota's second has two milliseconds more, for clocks that drift, and a timer rounds up.
-    let limits = rate(Rules::window());
-    waited(Window, limits, quick(), &[5], &[1_202, 1_202, 2_404]).await;
-    let limits = rate(Rules::window().bucket(Burst::Of(0)));
-    waited(Bucket, limits, quick(), &[2], &[702]).await;
-    let limits = rate(Rules::window().pace(NonZeroU32::MIN));
-    waited(Pace, limits, quick(), &[2], &[500]).await;
-    let (limits, pausing) = (Limits::default(), Scripted::pausing(3));
-    waited(Pause, limits, pausing, &[1, 3], &[3_000, 3_020, 3_020]).await;
-    let refusing = Scripted::refusing(ms(20), 1, Answer::status(423));
-    waited(
-        Silence,
-        Limits::default(),
-        refusing,
-        &[1, 2],
-        &[1_002, 1_002],
-    )
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn waits_for_a_socket_are_counted() {
-    let one = Limits::default().connections(NonZeroU32::MIN);
-    let limiter = Limiter::new(one);
-    // Whose server has closed already.
-    let pipe = service_fn(async |_: Uri| Ok::<_, io::Error>(TokioIo::new(duplex(1).0)));
-    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(pipe);
-    let mut connects = JoinSet::new();
-    for _ in 0..3 {
-        let connect = connector.clone().oneshot(Uri::from_static("http://a"));
-        connects.spawn(async move {
-            let socket = connect.await.expect("its turn");
-            sleep(ms(200)).await;
-            drop(socket);
-        });
-    }
-    connects.join_all().await;
-    assert_waited(&limiter, WaitCause::Connection, &[200, 400]);
-}
-
 #[tokio::test(start_paused = true)]
 async fn it_goes_under_and_over_towers_own_limits_with_boxed_errors_between() {
     let limiter = Limiter::new(Limits::default());
@@ -587,6 +420,7 @@ async fn it_goes_under_and_over_towers_own_limits_with_boxed_errors_between() {
         .buffer(4)
         .timeout(secs(1))
         .layer(layer.clone())
+        .buffer(4)
         .load_shed()
         .concurrency_limit(3)
         .rate_limit(10, secs(1))
@@ -639,112 +473,6 @@ impl<T, E> tower::retry::Policy<Request<Empty<Bytes>>, T, E> for Never {
     fn clone_request(&mut self, _: &Request<Empty<Bytes>>) -> Option<Request<Empty<Bytes>>> {
         None
     }
-}
-
-type Limit =
-    BoxCloneSyncService<Request<()>, Response<PermitBody<Empty<Bytes>>>, Error<Infallible>>;
-
-/// One request at a time, each of which takes so long. Its arrivals are those of polled futures.
-fn one_at_a_time(takes: Duration, max_wait: Option<Duration>) -> (impl Fn() -> Limit, Arrivals) {
-    let arrivals = Arrivals::default();
-    let noted = arrivals.clone();
-    let limits = Limits::default().rules(Rules::window().bucket(Burst::Of(0)));
-    let limits = match max_wait {
-        Some(wait) => limits.max_wait(wait),
-        None => limits,
-    };
-    let layer = RequestLimitLayer::new(Limiter::new(limits));
-    let service = layer.layer(service_fn(move |_request: Request<()>| {
-        let noted = noted.clone();
-        async move {
-            noted.note();
-            sleep(takes).await;
-            Ok(Response::new(Empty::new()))
-        }
-    }));
-    (move || BoxCloneSyncService::new(service.clone()), arrivals)
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_wait_for_another_permit_keeps_to_the_longest_wait() {
-    let (caller, arrivals) = one_at_a_time(secs(20), Some(secs(1)));
-    caller().oneshot(Request::new(())).await.expect("an answer");
-    let mut kept = caller();
-    kept.ready().await.expect("its turn");
-    sleep(ms(100)).await;
-    let mut slow = task::spawn(caller().oneshot(Request::new(())));
-    assert_pending!(slow.poll());
-    let begin = Instant::now();
-    let answer = kept.call(Request::new(())).await;
-    let Err(Error::Limit(error)) = answer else {
-        panic!("no permit comes: {answer:?}");
-    };
-    assert!(error.is_timeout(), "{error}");
-    assert_eq!(error.cause(), WaitCause::Bucket);
-    assert_eq!(begin.elapsed().as_secs(), 1);
-    assert_eq!(arrivals.count(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_comes_late_for_its_permit_does_not_overtake_another_who_did() {
-    let (caller, arrivals) = one_at_a_time(ms(1), None);
-    let call = || async { caller().oneshot(Request::new(())).await.expect("an answer") };
-    call().await;
-    let (mut first, mut second) = (caller(), caller());
-    first.ready().await.expect("its turn");
-    second
-        .ready()
-        .await
-        .expect("the permit of the first is over");
-    sleep(ms(100)).await;
-    // By this one the second loses its own.
-    call().await;
-    let mut first = task::spawn(first.call(Request::new(())));
-    assert_pending!(first.poll());
-    sleep(ms(23)).await;
-    assert!(first.is_woken(), "it is called, and has not looked");
-    let mut second = task::spawn(second.call(Request::new(())));
-    assert_pending!(second.poll());
-    assert_eq!(arrivals.count(), 2);
-    assert_pending!(first.poll());
-    assert_eq!(arrivals.count(), 3);
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_was_readied_before_a_silence_sends_nothing_in_it() {
-    let arrivals = Arrivals::default();
-    let noted = arrivals.clone();
-    let layer = RequestLimitLayer::new(Limiter::new(Limits::default()));
-    let service = layer.layer(service_fn(move |_request: Request<()>| {
-        let noted = noted.clone();
-        async move {
-            noted.note();
-            let mut response = Response::new(Empty::<Bytes>::new());
-            if noted.count() == 1 {
-                *response.status_mut() = StatusCode::LOCKED;
-            }
-            Ok::<_, Infallible>(response)
-        }
-    }));
-    let mut readied = Vec::new();
-    for _ in 0..5 {
-        let mut service = service.clone();
-        service.ready().await.expect("its turn");
-        readied.push(service);
-    }
-    drop(service.clone().oneshot(Request::new(())).await);
-    let refused = Instant::now();
-    let mut calls: JoinSet<_> = readied
-        .into_iter()
-        .map(|mut service| async move { service.call(Request::new(())).await.map(drop) })
-        .collect();
-    sleep(ms(900)).await;
-    assert_eq!(arrivals.count(), 1, "it is silent");
-    while let Some(call) = calls.join_next().await {
-        call.expect("no panic").expect("an answer");
-    }
-    assert_eq!(arrivals.count(), 6);
-    assert!(refused.elapsed() >= secs(1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
-use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimit, service_fn};
+use tower::{Layer, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_tds_limits::{LimitError, Limiter, Limits, RequestLimitLayer, Rung};
 
 use crate::{
@@ -194,13 +194,10 @@ async fn one_who_tries_and_waits_too_long_for_a_permit_lets_another_try() {
     limited.calls(1).await;
     let holds = tokio::spawn(async move { other.calls(1).await });
     sleep(ms(1)).await;
-    let mut kept = limited.caller();
-    let refused = kept.ready().await.expect("a refusal comes with the call");
-    assert!(refused.call(request()).await.is_err());
+    assert!(limited.caller().oneshot(request()).await.is_err());
     holds.await.expect("it is answered");
     let answer = limited.caller().oneshot(request()).await;
-    answer.expect("another tries, though the one that was refused is kept");
-    drop(kept);
+    answer.expect("another probes");
 }
 
 #[tokio::test(start_paused = true)]
@@ -278,30 +275,10 @@ async fn a_caller_whose_service_is_not_ready_does_not_take_the_try() {
     limited.calls(1).await;
     let refused = Instant::now();
     let full = ConcurrencyLimit::new(limited.service.clone(), 0);
-    let mut full = RequestLimitLayer::new(limited.limiter.clone()).layer(full);
-    let waits = tokio::spawn(async move { full.ready().await.map(drop) });
+    let full = RequestLimitLayer::new(limited.limiter.clone()).layer(full);
+    let waits = tokio::spawn(async move { full.oneshot(request()).await.map(drop) });
     sleep(ms(1)).await;
     assert_eq!(limited.calls(3).await, [200; 3]);
     assert!(refused.elapsed() < secs(4), "{:?}", refused.elapsed());
     waits.abort();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_try_that_is_kept_is_not_sent_into_a_later_pause() {
-    let limited = Limited::before(Scripted::new(ms(20), |n| match n {
-        0 => Answer::status(429).retry_after(1),
-        2 => Answer::status(429).retry_after(30),
-        _ => Answer::ok(),
-    }));
-    limited.calls(1).await;
-    let mut kept = limited.caller();
-    kept.ready().await.expect("it tries");
-    sleep(secs(31)).await;
-    assert_eq!(limited.calls(1).await, [200], "another tries");
-    assert_eq!(limited.calls(1).await, [429]);
-    let refused = Instant::now();
-    let answer = kept.call(request()).await.expect("an answer");
-    assert_eq!(answer.status(), 200);
-    let arrivals = limited.service.arrivals();
-    assert!(arrivals[3] >= refused + secs(30), "it pauses");
 }

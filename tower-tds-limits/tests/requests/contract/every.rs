@@ -1,17 +1,13 @@
 //! Readiness of every service of this crate, each over the same probe.
 
-use std::{
-    fmt::Debug,
-    panic::{AssertUnwindSafe, catch_unwind},
-    time::Duration,
-};
+use std::fmt::Debug;
 
-use http::Uri;
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Empty;
 use tokio::task::JoinSet;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, util::BoxCloneService};
-use tower_tds_limits::{
-    ConnectionLimitLayer, DetachLayer, Limiter, ReadResponse, RequestLimitLayer,
-};
+use tower_tds_limits::{Limiter, ReadResponse, RequestLimitLayer};
 
 use super::{
     limiter,
@@ -21,34 +17,23 @@ use super::{
 
 type Stack<K> = BoxCloneService<<K as Kind>::Request, <K as Kind>::Response, BoxError>;
 
-/// The readied instance is the one called, a clone begins unready, an error of readiness is the
-/// inner one, and nothing is left behind.
-async fn keeps_the_contract<K, S>(
-    probe: Probe<K>,
-    service: impl Fn(Probe<K>) -> S,
-    request: fn() -> K::Request,
-) where
-    K: Kind,
-    S: Service<K::Request> + Clone,
-    S::Error: Debug,
-    S::Response: Debug,
+/// The service and its clones can be called at any time, and nothing is left behind.
+async fn keeps_the_contract<S>(probe: Probe, service: impl Fn(Probe) -> S)
+where
+    S: Service<Request<Empty<Bytes>>, Error: Debug, Response: Debug> + Clone,
 {
     let mut service = service(probe.clone());
     for calls in 1..=5 {
-        service.ready().await.expect("the probe is healthy");
+        service.ready().await.expect("it is always ready");
         let ready = service.ready().await.expect("it still is");
         let answer = ready.call(request()).await.expect("the probe answers");
         drop(answer);
         assert_eq!(probe.calls(), calls);
     }
-    let ready = service.ready().await.expect("the probe is healthy");
-    let mut clone = ready.clone();
-    catch_unwind(AssertUnwindSafe(|| drop(clone.call(request()))))
-        .expect_err("a clone is not ready");
-    assert_eq!(probe.calls(), 5);
-    ready.call(request()).await.expect("the original is");
+    let answer = service.clone().oneshot(request()).await;
+    drop(answer.expect("the probe answers"));
     probe.fail_readiness();
-    assert!(clone.ready().await.is_err(), "the probe fails");
+    assert!(service.oneshot(request()).await.is_err(), "the probe fails");
 }
 
 /// Over a stack of tower's, each part with a readiness of its own.
@@ -62,7 +47,6 @@ async fn runs_over<K, S>(
     S: Clone + Send + 'static,
 {
     let stack = ServiceBuilder::new()
-        .load_shed()
         .buffer(20)
         .concurrency_limit(3)
         .service(probe.clone());
@@ -91,50 +75,28 @@ async fn nothing_is_held(limiter: Limiter) {
 async fn the_request_limit_keeps_the_contract() {
     let limiter = limiter(50);
     let layer = RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse);
-    keeps_the_contract(Probe::new(), |probe| layer.layer(probe), request).await;
+    keeps_the_contract(Probe::new(), |probe| layer.layer(probe)).await;
     runs_over(Probe::new(), |stack| layer.layer(stack), request).await;
     nothing_is_held(limiter).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_request_limit_that_rejects_keeps_the_contract() {
+async fn the_request_limit_that_bounds_its_waiters_keeps_the_contract() {
     let limiter = limiter(50);
     let layer = RequestLimitLayer::new(limiter.clone())
         .feedback(ReadResponse)
-        .max_wait(Duration::ZERO);
-    keeps_the_contract(Probe::new(), |probe| layer.layer(probe), request).await;
+        .max_waiting(1_000);
+    keeps_the_contract(Probe::new(), |probe| layer.layer(probe)).await;
     runs_over(Probe::new(), |stack| layer.layer(stack), request).await;
     nothing_is_held(limiter).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_detaches_calls_keeps_the_contract() {
-    let layer = DetachLayer;
-    keeps_the_contract(Probe::new(), |probe| layer.layer(probe), request).await;
-    runs_over(Probe::new(), |stack| layer.layer(stack), request).await;
+async fn the_request_limit_that_detaches_keeps_the_contract() {
     let limiter = limiter(50);
-    let limit = RequestLimitLayer::new(limiter.clone()).feedback(ReadResponse);
-    keeps_the_contract(
-        Probe::new(),
-        |probe| layer.layer(limit.layer(probe)),
-        request,
-    )
-    .await;
-    runs_over(
-        Probe::new(),
-        |stack| layer.layer(limit.layer(stack)),
-        request,
-    )
-    .await;
-    nothing_is_held(limiter).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_connection_limit_keeps_the_contract() {
-    let limiter = limiter(50);
-    let layer = ConnectionLimitLayer::new(limiter.clone());
-    let target = || Uri::from_static("http://a");
-    keeps_the_contract(Probe::connector(), |probe| layer.layer(probe), target).await;
-    runs_over(Probe::connector(), |stack| layer.layer(stack), target).await;
+    let layer = RequestLimitLayer::new(limiter.clone())
+        .feedback(ReadResponse)
+        .detached();
+    keeps_the_contract(Probe::new(), |probe| layer.layer(probe)).await;
     nothing_is_held(limiter).await;
 }

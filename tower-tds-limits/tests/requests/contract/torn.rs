@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::Response;
+use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, sleep};
@@ -43,17 +43,17 @@ impl Body for Torn {
 
 fn service(
     limiter: &Limiter,
-) -> impl Service<(), Response = Response<PermitBody<Torn>>, Error = Error<Infallible>> {
+) -> impl Service<Request<()>, Response = Response<PermitBody<Torn>>, Error = Error<Infallible>> {
     ServiceBuilder::new()
         .layer(RequestLimitLayer::new(limiter.clone()))
-        .service_fn(async |(): ()| Ok::<_, Infallible>(Response::new(Torn::default())))
+        .service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Torn::default())))
 }
 
 /// Reads a body that breaks off three seconds after its head, and says how long the one permit
 /// of the quota is held from then on.
 async fn held_after_the_error(limits: Limits) -> Duration {
     let limiter = Limiter::new(limits.lost_after(Duration::from_secs(4)));
-    let response = service(&limiter).oneshot(()).await.expect("a head");
+    let response = service(&limiter).oneshot(Request::new(())).await.expect("a head");
     let mut body = response.into_body();
     body.frame().await.expect("a piece").expect("the first");
     sleep(Duration::from_secs(3)).await;
@@ -63,7 +63,7 @@ async fn held_after_the_error(limits: Limits) -> Duration {
     drop(body);
     assert_eq!(limiter.snapshot().in_flight, 0, "freed once");
     let broken_off = Instant::now();
-    let next = service(&limiter).oneshot(()).await.expect("a head");
+    let next = service(&limiter).oneshot(Request::new(())).await.expect("a head");
     drop(next);
     broken_off.elapsed()
 }

@@ -1,0 +1,102 @@
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, ThreadId},
+};
+
+use http::Extensions;
+use tokio::time::Instant;
+
+use crate::clock;
+
+/// What becomes of a request's head: written, or dropped unsent.
+///
+/// A guard in the request's extensions records it. An HTTP/1 connection drops the extensions when it
+/// has written the head. The drop of a call whose request waits for a connection drops them as
+/// well, on the thread that drops the call. That is the one case that means *unsent*: a connection
+/// may write the head at the same moment on another thread.
+#[derive(Debug, Clone)]
+pub(super) struct Watch(Arc<Mutex<Head>>);
+
+/// Records the end of the head that it rides in.
+#[derive(Debug)]
+struct Guard(Watch);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Head {
+    // ## Held => (Sent | Unsent)
+    Held {
+        /// The thread that drops the call, if one does.
+        dropped_by: Option<ThreadId>,
+    },
+    Sent(Instant),
+    Unsent,
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// Puts a guard into the extensions of a request.
+    pub(super) fn insert(extensions: &mut Extensions) -> Self {
+        let watch = Self(Arc::new(Mutex::new(Head::Held { dropped_by: None })));
+        extensions.insert(Guard(watch.clone()));
+        watch
+    }
+
+    /// When the head was sent, if it was.
+    pub(super) fn sent_at(&self) -> Option<Instant> {
+        match *self.head() {
+            Head::Sent(at) => Some(at),
+            Head::Held { .. } | Head::Unsent => None,
+        }
+    }
+
+    /// Whether the request is known to be unsent.
+    pub(super) fn is_unsent(&self) -> bool {
+        *self.head() == Head::Unsent
+    }
+
+    /// Drops the call by `drop_call`. Returns whether its request is known to be unsent.
+    pub(super) fn drop_call(&self, drop_call: impl FnOnce()) -> bool {
+        if let Head::Held { dropped_by } = &mut *self.head() {
+            *dropped_by = Some(thread::current().id());
+        }
+        drop_call();
+        self.is_unsent()
+    }
+
+    /// The head is gone, or has a copy.
+    fn end(&self) {
+        let mut head = self.head();
+        if let Head::Held { dropped_by } = *head {
+            *head = if dropped_by == Some(thread::current().id()) {
+                Head::Unsent
+            } else {
+                Head::Sent(clock::now())
+            };
+        }
+    }
+
+    fn head(&self) -> MutexGuard<'_, Head> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Guard ===
+
+/// A copy of a request can be sent by whatever copied it.
+impl Clone for Guard {
+    fn clone(&self) -> Self {
+        let mut head = self.0.head();
+        if matches!(*head, Head::Held { .. }) {
+            *head = Head::Sent(clock::now());
+        }
+        drop(head);
+        Self(self.0.clone())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}

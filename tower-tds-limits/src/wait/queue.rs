@@ -1,0 +1,151 @@
+use std::{collections::BTreeMap, task::Waker, time::Duration};
+
+use tokio::time::Instant;
+
+use super::Line;
+
+/// The order of the waiters, and whose turn it is.
+///
+/// Only waiters that want a turn are stored. A waiter that is skipped, because its inner service is
+/// not ready, or that lost its turn, because it was not polled in time, keeps its [`Place`] alone,
+/// so that nothing scans it. It passes before all later ones when it is polled.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    runnable: BTreeMap<Place, Waker>,
+    turn: Option<Turn>,
+    /// Turns in a row that ended unused.
+    unused: u32,
+    /// Places given out so far.
+    places: u64,
+    /// Places in use.
+    waiting: usize,
+}
+
+/// A waiter's place in the order. It is never given out twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    line: Line,
+    number: u64,
+}
+
+/// The waiter that was woken last, and until when the others wait for it.
+#[derive(Debug)]
+struct Turn {
+    place: Place,
+    ends: Instant,
+}
+
+// === impl Queue ===
+
+impl Queue {
+    /// How many wait, skipped waiters included.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Whether no waiter wants a turn or has one.
+    #[inline]
+    pub(super) fn is_free(&self) -> bool {
+        self.runnable.is_empty() && self.turn.is_none()
+    }
+
+    /// The line of the next waiter that wants a turn.
+    pub(super) fn next_line(&self) -> Option<Line> {
+        let (place, _) = self.runnable.first_key_value()?;
+        Some(place.line)
+    }
+
+    /// Takes a place behind all others of its line.
+    pub(super) fn enter(&mut self, line: Line) -> Place {
+        let number = self.places;
+        self.places += 1;
+        self.waiting += 1;
+        Place { line, number }
+    }
+
+    /// Whether a waiter at `place` has no other before it. `None` is a call without a place.
+    pub(super) fn is_next(&self, place: Option<Place>, line: Line, now: Instant) -> bool {
+        let is_before = |other: Place| match place {
+            Some(place) => other < place,
+            None => other.line <= line,
+        };
+        let next = self.runnable.first_key_value();
+        let turn = self.turn.as_ref().filter(|turn| now < turn.ends);
+        !next.is_some_and(|(next, _)| is_before(*next))
+            && !turn.is_some_and(|turn| is_before(turn.place))
+    }
+
+    /// The waiter wants a turn. Returns the waker that this one replaces.
+    pub(super) fn want(&mut self, place: Place, waker: Waker) -> Option<Waker> {
+        if self.end_turn(place) {
+            // It was polled, and another had taken the permit.
+            self.unused = 0;
+        }
+        self.runnable.insert(place, waker)
+    }
+
+    /// The waiter wants no turn until it is polled again. Returns its waker.
+    pub(super) fn skip(&mut self, place: Place) -> Option<Waker> {
+        self.end_turn(place);
+        self.runnable.remove(&place)
+    }
+
+    /// The waiter passes. Returns its waker.
+    pub(super) fn pass(&mut self, place: Place) -> Option<Waker> {
+        self.unused = 0;
+        self.leave(place)
+    }
+
+    /// The waiter gives up its place. Returns its waker.
+    pub(super) fn leave(&mut self, place: Place) -> Option<Waker> {
+        self.waiting = self.waiting.saturating_sub(1);
+        self.skip(place)
+    }
+
+    /// Gives the next waiter its turn if the limit is open for it. Returns when the turn ends, if
+    /// another waiter could use it then.
+    ///
+    /// A turn that ends unused begins the next one, at the time of its end and half as long. So any
+    /// number of waiters that are not polled costs twice [`PATIENCE`] together.
+    pub(super) fn give_turn(
+        &mut self,
+        now: Instant,
+        mut is_open: impl FnMut(Line) -> bool,
+        woken: &mut Vec<Waker>,
+    ) -> Option<Instant> {
+        loop {
+            let begins = match &self.turn {
+                Some(turn) if now < turn.ends => return self.next_line().map(|_| turn.ends),
+                Some(turn) => {
+                    self.unused = self.unused.saturating_add(1);
+                    turn.ends
+                }
+                None => now,
+            };
+            self.turn = None;
+            let line = self.next_line()?;
+            if !is_open(line) {
+                return None;
+            }
+            let (place, waker) = self.runnable.pop_first()?;
+            woken.push(waker);
+            let length = PATIENCE / 1_u32.checked_shl(self.unused).unwrap_or(u32::MAX);
+            let ends = begins + length;
+            self.turn = Some(Turn { place, ends });
+        }
+    }
+
+    /// The wakers of all that want a turn.
+    pub(super) fn wakers(&self) -> Vec<Waker> {
+        self.runnable.values().cloned().collect()
+    }
+
+    /// Whether it was this waiter's turn, which ends.
+    fn end_turn(&mut self, place: Place) -> bool {
+        self.turn.take_if(|turn| turn.place == place).is_some()
+    }
+}
+
+/// How long a woken waiter may take until it is polled. A task that is woken is polled within
+/// microseconds where the machine keeps up; 50 requests a second are 20 ms apart.
+const PATIENCE: Duration = Duration::from_millis(5);

@@ -1,0 +1,320 @@
+use std::{fmt, mem, sync::PoisonError, task::Waker};
+
+use tokio::{sync::Notify, time::Instant};
+
+use super::{
+    Limit, Line, Opens, WaitCause, clock,
+    queue::{Place, Queue},
+    sync::{Mutex, MutexGuard},
+};
+
+/// A limit and the queue before it, under one lock.
+pub(crate) struct Shared<L> {
+    /// Guards the limit, its queue and the state of its timer, so that a grant and its order are one
+    /// step. It is held for arithmetic: no `.await`, no event and no waker under it.
+    state: Mutex<State<L>>,
+    /// Notified when nothing is in flight.
+    idle: Notify,
+}
+
+pub(super) struct State<L> {
+    limit: L,
+    queue: Queue,
+    timer: Timer,
+    is_idle_awaited: bool,
+}
+
+/// The timer's task as its limit sees it.
+#[derive(Debug, Default)]
+struct Timer {
+    /// Which task is the current one. An older one ends at its next poll.
+    number: u64,
+    is_running: bool,
+    /// When the task is to wake the next waiter.
+    due: Option<Instant>,
+    waker: Option<Waker>,
+}
+
+/// What happens after the lock is released.
+#[must_use = "wakers are to be woken after the lock is released"]
+#[derive(Debug, Default)]
+struct After {
+    wake: Vec<Waker>,
+    /// A waker to drop.
+    replaced: Option<Waker>,
+    is_idle: bool,
+    warns: bool,
+}
+
+/// The outcome of one attempt to pass.
+#[derive(Debug)]
+pub(super) enum Passed<G> {
+    Granted(G),
+    /// The waiter stands in the queue. The flag is set if the limit has no timer that runs.
+    Waits { place: Place, wants_timer: bool },
+    /// As many wait as may.
+    Full,
+}
+
+// === impl Shared ===
+
+impl<L: Limit> Shared<L> {
+    pub(crate) fn new(limit: L) -> Self {
+        let state = State {
+            limit,
+            queue: Queue::default(),
+            timer: Timer::default(),
+            is_idle_awaited: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            idle: Notify::new(),
+        }
+    }
+
+    /// Reads the limit, with the number of its waiters.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&mut L, usize) -> T) -> T {
+        let state = &mut *self.lock();
+        read(&mut state.limit, state.queue.waiting())
+    }
+
+    /// Changes the limit, and wakes the next waiter if that opens it.
+    #[inline]
+    pub(crate) fn update<T>(&self, event: impl FnOnce(&mut L) -> T) -> T {
+        let mut state = self.lock();
+        let out = event(&mut state.limit);
+        // There is no waiter as a rule, and then the time does not matter.
+        if state.queue.is_free() && !state.is_idle_awaited {
+            return out;
+        }
+        let now = clock::now();
+        self.release(state, now, None);
+        out
+    }
+
+    /// As [`update`](Self::update), with the time, which is read under the lock so that events
+    /// reach the limit in order.
+    #[inline]
+    pub(crate) fn update_now<T>(&self, event: impl FnOnce(&mut L, Instant) -> T) -> T {
+        self.update(|limit| event(limit, clock::now()))
+    }
+
+    /// Passes if the limit is open and no other waiter is before this one. Otherwise the waiter takes
+    /// or keeps its place, and wants a turn.
+    #[inline]
+    pub(super) fn pass(
+        &self,
+        place: Option<Place>,
+        line: Line,
+        most_waiting: usize,
+        now: Instant,
+        waker: &Waker,
+    ) -> Passed<L::Grant> {
+        let mut state = self.lock();
+        if place.is_none()
+            && state.queue.is_free()
+            && state.limit.opens(line, now) == Opens::Now
+        {
+            return Passed::Granted(state.limit.admit(now));
+        }
+        if state.queue.is_next(place, line, now) && state.limit.opens(line, now) == Opens::Now {
+            let grant = state.limit.admit(now);
+            let replaced = place.and_then(|place| state.queue.pass(place));
+            self.release(state, now, replaced);
+            return Passed::Granted(grant);
+        }
+        let place = match place {
+            Some(place) => place,
+            None if state.queue.waiting() >= most_waiting => return Passed::Full,
+            None => state.queue.enter(line),
+        };
+        let replaced = state.queue.want(place, waker.clone());
+        let wants_timer = state.timer.is_wanted(now);
+        self.release(state, now, replaced);
+        Passed::Waits { place, wants_timer }
+    }
+
+    /// Takes or keeps a place without a turn. Returns `None` if as many wait as may.
+    pub(super) fn skip(
+        &self,
+        place: Option<Place>,
+        line: Line,
+        most_waiting: usize,
+    ) -> Option<Place> {
+        let mut state = self.lock();
+        let Some(place) = place else {
+            let is_full = state.queue.waiting() >= most_waiting;
+            return (!is_full).then(|| state.queue.enter(line));
+        };
+        let replaced = state.queue.skip(place);
+        self.release(state, clock::now(), replaced);
+        Some(place)
+    }
+
+    /// Gives up a place in the queue.
+    pub(super) fn leave(&self, place: Place) {
+        let mut state = self.lock();
+        let replaced = state.queue.leave(place);
+        self.release(state, clock::now(), replaced);
+    }
+
+    /// What a waiter of this line waits for, and when the limit opens, if that is known.
+    pub(super) fn wait(&self, line: Line, now: Instant) -> (WaitCause, Option<Instant>) {
+        let limit = &mut self.lock().limit;
+        let opens = match limit.opens(line, now) {
+            Opens::At(at) => Some(at),
+            Opens::Now | Opens::OnEvent => None,
+        };
+        (limit.cause(line, now), opens)
+    }
+
+    /// Waits until nothing is in flight.
+    pub(crate) async fn idle(&self) {
+        loop {
+            // Created before the state is read, so that no notification is missed.
+            let notified = self.idle.notified();
+            {
+                let mut state = self.lock();
+                if state.limit.is_idle() {
+                    return;
+                }
+                state.is_idle_awaited = true;
+            }
+            notified.await;
+        }
+    }
+
+    /// Makes a new timer task the current one. Returns its number.
+    pub(super) fn begin_timer(&self) -> u64 {
+        let timer = &mut self.lock().timer;
+        timer.number += 1;
+        timer.is_running = true;
+        timer.number
+    }
+
+    /// The timer's task is polled. Returns when it is due next, or `None` if it ends.
+    pub(super) fn poll_timer(&self, number: u64, waker: &Waker) -> Option<Option<Instant>> {
+        let mut state = self.lock();
+        if state.timer.number != number {
+            return None;
+        }
+        // Without a waker while the state settles, or the task would wake itself.
+        let replaced = state.timer.waker.take();
+        state.timer.due = None;
+        if state.queue.waiting() == 0 {
+            state.timer.is_running = false;
+            return None;
+        }
+        let mut after = state.settle(clock::now());
+        after.replaced = replaced;
+        let due = state.timer.due;
+        state.timer.waker = Some(waker.clone());
+        drop(state);
+        self.run(after);
+        Some(due)
+    }
+
+    /// The timer's task is dropped, with its runtime if waiters are left: they start another.
+    pub(super) fn end_timer(&self, number: u64) {
+        let mut state = self.lock();
+        if state.timer.number != number || !state.timer.is_running {
+            return;
+        }
+        let ended = mem::take(&mut state.timer);
+        state.timer.number = number;
+        let wakers = state.queue.wakers();
+        drop(state);
+        drop(ended);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Every event ends here: the next waiter gets its turn, or the timer its time.
+    #[inline]
+    fn release(&self, mut state: MutexGuard<'_, State<L>>, now: Instant, replaced: Option<Waker>) {
+        let mut after = state.settle(now);
+        after.replaced = replaced;
+        drop(state);
+        self.run(after);
+    }
+
+    fn run(&self, after: After) {
+        after.wake.into_iter().for_each(Waker::wake);
+        if after.is_idle {
+            self.idle.notify_waiters();
+        }
+        if after.warns {
+            crate::events::bodies_are_held();
+        }
+    }
+}
+
+impl<L> Shared<L> {
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, State<L>> {
+        // A panic under this lock can only come from a limit, whose state is plain numbers.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<L> Drop for Shared<L> {
+    fn drop(&mut self) {
+        // The timer's task holds no reference, and ends at its next poll.
+        let waker = self.lock().timer.waker.take();
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl<L> fmt::Debug for Shared<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+// === impl State ===
+
+impl<L: Limit> State<L> {
+    /// Gives the next waiter its turn, or the timer its time.
+    fn settle(&mut self, now: Instant) -> After {
+        let mut after = After {
+            is_idle: self.is_idle_awaited && self.limit.is_idle(),
+            ..After::default()
+        };
+        self.is_idle_awaited &= !after.is_idle;
+        let Self { limit, queue, .. } = self;
+        let is_open = |line| limit.opens(line, now) == Opens::Now;
+        let mut due = queue.give_turn(now, is_open, &mut after.wake);
+        if due.is_none()
+            && let Some(line) = queue.next_line()
+        {
+            let opens_at = match limit.opens(line, now) {
+                Opens::At(at) => Some(at),
+                Opens::Now | Opens::OnEvent => None,
+            };
+            due = opens_at.into_iter().chain(limit.changes_at()).min();
+            after.warns = limit.take_warning(now);
+        }
+        if let Some(due) = due {
+            after.wake.extend(self.timer.set(due));
+        }
+        after
+    }
+}
+
+// === impl Timer ===
+
+impl Timer {
+    /// Sets the time of the task, if it is earlier. Returns the task's waker then.
+    fn set(&mut self, due: Instant) -> Option<Waker> {
+        if self.due.is_some_and(|before| before <= due) {
+            return None;
+        }
+        self.due = Some(due);
+        self.waker.take()
+    }
+
+    /// Whether there is no task, or one whose runtime does not run it.
+    fn is_wanted(&self, now: Instant) -> bool {
+        let is_late = |due: Instant| now.saturating_duration_since(due) > super::timer::LATE;
+        !self.is_running || self.due.is_some_and(is_late)
+    }
+}

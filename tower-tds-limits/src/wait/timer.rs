@@ -1,0 +1,80 @@
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Handle,
+    time::{Sleep, sleep_until},
+};
+
+use super::{Limit, Shared, clock};
+
+/// The task that wakes the next waiter when a limit opens by time alone.
+///
+/// There is one for each limit. Waiters have no timers of their own, because a timer wakes its own
+/// task alone, and a task that is not polled would keep the others waiting. The task ends when there
+/// is no waiter.
+pub(super) struct Timer<L: Limit> {
+    shared: Weak<Shared<L>>,
+    number: u64,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+// === impl Timer ===
+
+impl<L: Limit + Send + 'static> Timer<L> {
+    /// Spawns the task on the current runtime.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with timers.
+    #[cold]
+    pub(super) fn spawn(shared: &Arc<Shared<L>>) {
+        let runtime = Handle::current();
+        let mut timer = Self {
+            shared: Arc::downgrade(shared),
+            number: shared.begin_timer(),
+            sleep: None,
+        };
+        // Created here so that a runtime without timers panics in the call that waits.
+        timer.sleep = Some(Box::pin(sleep_until(clock::now())));
+        drop(runtime.spawn(timer));
+    }
+}
+
+impl<L: Limit> Future for Timer<L> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let Some(shared) = self.shared.upgrade() else {
+                return Poll::Ready(());
+            };
+            let Some(due) = shared.poll_timer(self.number, cx.waker()) else {
+                return Poll::Ready(());
+            };
+            let (Some(due), Some(sleep)) = (due, &mut self.sleep) else {
+                return Poll::Pending;
+            };
+            sleep.as_mut().reset(due);
+            if sleep.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl<L: Limit> Drop for Timer<L> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.end_timer(self.number);
+        }
+    }
+}
+
+/// A task that is this late has a runtime that does not run it. Long against the delay of a timer
+/// on a busy machine.
+pub(super) const LATE: Duration = Duration::from_millis(50);
