@@ -324,7 +324,7 @@ impl Limit for Account {
             self.stalls_at = Some(self.seen.plus(STALL));
         }
         let at = self.instant(at.unwrap_or_else(|| self.may_open_at(cause)));
-        at.map_or(Opens::OnEvent, Opens::At)
+        at.map_or(Opens::OnReturn, Opens::At)
     }
 
     fn changes_at(&self) -> Option<Instant> {

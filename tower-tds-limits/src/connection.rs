@@ -13,7 +13,7 @@ impl Connections {
 }
 impl Limit for Connections {
     type Grant = ();
-    fn opens(&mut self, _: Line, _: Instant) -> Opens { if self.open < self.most.get() { Opens::Now } else { Opens::OnEvent } }
+    fn opens(&mut self, _: Line, _: Instant) -> Opens { if self.open < self.most.get() { Opens::Now } else { Opens::OnReturn } }
     fn admit(&mut self, _: Instant) { self.open += 1; }
     fn cause(&mut self, _: Line, _: Instant) -> WaitCause { WaitCause::Connection }
 }

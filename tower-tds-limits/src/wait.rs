@@ -67,6 +67,9 @@ pub(crate) enum Opens {
     /// Not before this instant, unless an event opens the limit earlier.
     At(Instant),
     /// Not before an event whose time is unknown.
-    OnEvent,
+    OnReturn,
 }
 
+
+#[cfg(test)]
+mod tests;

@@ -163,7 +163,7 @@ impl<L: Limit> Shared<L> {
         let limit = &mut self.lock().limit;
         let opens = match limit.opens(line, now) {
             Opens::At(at) => Some(at),
-            Opens::Now | Opens::OnEvent => None,
+            Opens::Now | Opens::OnReturn => None,
         };
         (limit.cause(line, now), opens)
     }
@@ -228,6 +228,11 @@ impl<L: Limit> Shared<L> {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    #[cfg(test)]
+    pub(super) fn is_locked(&self) -> bool {
+        self.state.try_lock().is_err()
+    }
+
     /// Every event ends here: the next waiter gets its turn, or the timer its time.
     #[inline]
     fn release(&self, mut state: MutexGuard<'_, State<L>>, now: Instant, replaced: Option<Waker>) {
@@ -288,7 +293,7 @@ impl<L: Limit> State<L> {
         {
             let opens_at = match limit.opens(line, now) {
                 Opens::At(at) => Some(at),
-                Opens::Now | Opens::OnEvent => None,
+                Opens::Now | Opens::OnReturn => None,
             };
             due = opens_at.into_iter().chain(limit.changes_at()).min();
             after.warns = limit.take_warning(now);

@@ -188,7 +188,6 @@ proptest! {
             }
             prop_assert!(now >= silent_until, "granted at {now:?}, in a silence");
             let grant = account.admit(start + now);
-            prop_assert!(account.send(grant), "nobody withdraws it");
             let (count, over) = fate.of(now);
             counted.extend(count);
             coming.push((over, granted.len()));

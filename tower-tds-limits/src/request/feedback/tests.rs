@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     ReadResponse,
     credential::Pause,
-    queue::{Limit, Line, Opens},
+    wait::{Limit, Line, Opens},
 };
 
 fn read(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {

@@ -1,0 +1,456 @@
+mod model;
+
+use std::{
+    future::poll_fn,
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+use tokio::time::{advance, sleep};
+use tokio_test::{assert_pending, assert_ready, assert_ready_ok, task};
+
+use super::{waiter::Full, *};
+
+/// Lets `free` pass, and one more at each instant in `at`. The front passes always while it is `urgent`.
+#[derive(Default)]
+struct Script {
+    free: usize,
+    at: Vec<Instant>,
+    urgent: bool,
+    busy: bool,
+}
+
+impl Limit for Script {
+    type Grant = ();
+
+    fn opens(&mut self, line: Line, now: Instant) -> Opens {
+        while self.at.first().is_some_and(|at| *at <= now) {
+            self.at.remove(0);
+            self.free += 1;
+        }
+        match (self.free, self.at.first()) {
+            _ if self.urgent && line == Line::Front => Opens::Now,
+            (0, None) => Opens::OnReturn,
+            (0, Some(at)) => Opens::At(*at),
+            _ => Opens::Now,
+        }
+    }
+
+    fn admit(&mut self, _now: Instant) {
+        self.free = self.free.saturating_sub(1);
+    }
+
+    fn cause(&mut self, _line: Line, _now: Instant) -> WaitCause {
+        WaitCause::InFlight
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.busy
+    }
+}
+
+fn limit(free: usize) -> Arc<Shared<Script>> {
+    Arc::new(Shared::new(Script {
+        free,
+        ..Script::default()
+    }))
+}
+
+fn waiter(shared: &Arc<Shared<Script>>) -> Waiter<Script> {
+    Waiter::new(shared, Line::Back)
+}
+
+fn poll(waiter: &mut Waiter<Script>, cx: &mut Context<'_>) -> Poll<Result<(), Full>> {
+    waiter.poll_pass(cx, clock::now(), usize::MAX)
+}
+
+fn give_back(shared: &Shared<Script>) {
+    shared.update(|script| script.free += 1);
+}
+
+fn waiting(shared: &Shared<Script>) -> usize {
+    shared.read(|_, waiting| waiting)
+}
+
+/// A task that polls one waiter, which it owns.
+macro_rules! pass {
+    ($waiter:expr) => {{
+        let mut waiter = $waiter;
+        task::spawn(poll_fn(move |cx| poll(&mut waiter, cx)))
+    }};
+}
+
+#[tokio::test(start_paused = true)]
+async fn passes_at_once_while_there_is_room() {
+    let shared = limit(2);
+    let mut pass = pass!(waiter(&shared));
+    assert_ready_ok!(pass.poll());
+    assert_ready_ok!(pass.poll());
+    assert_pending!(pass.poll());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_pass_in_the_order_of_their_first_poll() {
+    let shared = limit(0);
+    let mut waiters: Vec<_> = (0..5).map(|_| pass!(waiter(&shared))).collect();
+    for waiter in &mut waiters {
+        assert_pending!(waiter.poll());
+    }
+    for next in 0..waiters.len() {
+        give_back(&shared);
+        for (number, waiter) in waiters.iter_mut().enumerate().skip(next) {
+            assert_eq!(waiter.is_woken(), number == next);
+            assert_eq!(waiter.poll().is_ready(), number == next);
+        }
+    }
+    assert_eq!(waiting(&shared), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_does_not_pass_a_woken_waiter() {
+    let shared = limit(0);
+    let mut first = pass!(waiter(&shared));
+    assert_pending!(first.poll());
+    give_back(&shared);
+    let mut newcomer = pass!(waiter(&shared));
+    assert_pending!(newcomer.poll());
+    assert_ready_ok!(first.poll());
+    give_back(&shared);
+    assert_ready_ok!(newcomer.poll());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_front_line_goes_before_all_others_in_its_own_order() {
+    let shared = limit(0);
+    let front = || {
+        let mut waiter = Waiter::new(&shared, Line::Front);
+        task::spawn(poll_fn(move |cx| poll(&mut waiter, cx)))
+    };
+    let mut back = pass!(waiter(&shared));
+    assert_pending!(back.poll());
+    let (mut first, mut second) = (front(), front());
+    assert_pending!(first.poll());
+    assert_pending!(second.poll());
+    give_back(&shared);
+    assert_ready_ok!(first.poll());
+    // The front may pass where the back may not.
+    shared.update(|script| script.urgent = true);
+    assert!(second.is_woken());
+    assert_ready_ok!(second.poll());
+    assert_ready_ok!(front().poll());
+    assert_pending!(back.poll());
+    shared.update(|script| script.urgent = false);
+    give_back(&shared);
+    assert!(back.is_woken());
+    assert_ready_ok!(back.poll());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_front_waiter_overtakes_one_that_was_woken() {
+    let shared = limit(0);
+    let mut back = pass!(waiter(&shared));
+    assert_pending!(back.poll());
+    give_back(&shared);
+    let mut front = pass!(Waiter::new(&shared, Line::Front));
+    assert_ready_ok!(front.poll());
+    assert_pending!(back.poll());
+    give_back(&shared);
+    assert!(back.is_woken());
+    assert_ready_ok!(back.poll());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_wakes_the_next_while_there_is_room() {
+    let shared = limit(0);
+    let (mut first, mut second) = (pass!(waiter(&shared)), pass!(waiter(&shared)));
+    assert_pending!(first.poll());
+    assert_pending!(second.poll());
+    shared.update(|script| script.free += 2);
+    assert!(!second.is_woken());
+    assert_ready_ok!(first.poll());
+    assert!(second.is_woken());
+    assert_ready_ok!(second.poll());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_dropped_after_its_wake_wakes_the_next() {
+    let shared = limit(0);
+    let (mut first, mut second) = (pass!(waiter(&shared)), pass!(waiter(&shared)));
+    assert_pending!(first.poll());
+    assert_pending!(second.poll());
+    give_back(&shared);
+    drop(first);
+    assert!(second.is_woken());
+    assert_ready_ok!(second.poll());
+    assert_eq!(waiting(&shared), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_skipped_waiter_passes_its_turn_on_and_keeps_its_place() {
+    let shared = limit(0);
+    let (mut skipped, mut second) = (waiter(&shared), pass!(waiter(&shared)));
+    let mut task = task::spawn(());
+    task.enter(|cx, _| assert_pending!(poll(&mut skipped, cx)));
+    assert_pending!(second.poll());
+    give_back(&shared);
+    assert!(task.is_woken());
+    skipped.skip(usize::MAX).expect("it has a place");
+    assert!(second.is_woken(), "the turn passes at once");
+    assert_eq!(waiting(&shared), 2);
+    assert_ready_ok!(second.poll());
+    let mut third = pass!(waiter(&shared));
+    assert_pending!(third.poll());
+    task.enter(|cx, _| assert_pending!(poll(&mut skipped, cx)));
+    give_back(&shared);
+    assert!(task.is_woken() && !third.is_woken(), "it came first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_wait_than_may() {
+    let shared = limit(0);
+    let mut waiters = [waiter(&shared), waiter(&shared), waiter(&shared)];
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut pass = |number: usize| waiters[number].poll_pass(&mut cx, clock::now(), 2);
+    assert_pending!(pass(0));
+    assert_pending!(pass(1));
+    assert_eq!(assert_ready!(pass(2)), Err(Full));
+    assert_pending!(pass(0), "it has its place");
+    waiters[2].skip(2).expect_err("two wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_timer_wakes_the_next_waiter_when_the_limit_opens_by_time() {
+    let shared = limit(0);
+    let (soon, later) = (Duration::from_millis(10), Duration::from_millis(30));
+    let now = Instant::now();
+    shared.update(|script| script.at = vec![now + soon, now + later]);
+    let (mut first, mut second) = (pass!(waiter(&shared)), pass!(waiter(&shared)));
+    assert_pending!(first.poll());
+    assert_pending!(second.poll());
+    sleep(soon).await;
+    sleep(Duration::from_millis(1)).await;
+    assert!(first.is_woken() && !second.is_woken());
+    assert_ready_ok!(first.poll());
+    sleep(later - soon).await;
+    assert!(second.is_woken());
+    assert_ready_ok!(second.poll());
+}
+
+/// Waiters that are polled once and kept.
+fn kept(shared: &Arc<Shared<Script>>, count: usize) -> Vec<Waiter<Script>> {
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut kept: Vec<_> = (0..count).map(|_| waiter(shared)).collect();
+    for waiter in &mut kept {
+        assert_pending!(poll(waiter, &mut cx));
+    }
+    kept
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_number_of_waiters_that_are_not_polled_costs_ten_milliseconds_together() {
+    for count in [1, 10, 1_000] {
+        let shared = limit(0);
+        let mut kept = kept(&shared, count);
+        let mut polled = waiter(&shared);
+        let passes = tokio::spawn(async move {
+            poll_fn(|cx| poll(&mut polled, cx)).await.expect("it has a place");
+        });
+        tokio::task::yield_now().await;
+        let begin = Instant::now();
+        give_back(&shared);
+        passes.await.expect("no panic");
+        let took = begin.elapsed();
+        // A timer rounds up to the next millisecond.
+        assert!(took <= Duration::from_millis(12), "{count}: {took:?}");
+        // They pass when they are polled, before all later ones.
+        let mut later = pass!(waiter(&shared));
+        assert_pending!(later.poll());
+        give_back(&shared);
+        let mut cx = Context::from_waker(Waker::noop());
+        assert_ready_ok!(poll(&mut kept[0], &mut cx));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_woken_waiter_that_is_polled_late_is_the_first_again() {
+    let shared = limit(0);
+    let (mut slow, mut second) = (pass!(waiter(&shared)), pass!(waiter(&shared)));
+    let mut third = pass!(waiter(&shared));
+    assert_pending!(slow.poll());
+    assert_pending!(second.poll());
+    assert_pending!(third.poll());
+    give_back(&shared);
+    sleep(Duration::from_millis(6)).await;
+    assert_ready_ok!(second.poll());
+    assert_pending!(slow.poll());
+    give_back(&shared);
+    assert!(slow.is_woken() && !third.is_woken());
+    assert_ready_ok!(slow.poll());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_lost_under_random_cancels() {
+    let shared = limit(3);
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut waiters = Vec::new();
+    let mut held = 0_usize;
+    for step in 0..20_000 {
+        match rng.u32(0..5) {
+            0 => waiters.push(waiter(&shared)),
+            1 if !waiters.is_empty() => drop(waiters.swap_remove(rng.usize(..waiters.len()))),
+            2 if held > 0 => {
+                held -= 1;
+                give_back(&shared);
+            }
+            3 if !waiters.is_empty() => {
+                let at = rng.usize(..waiters.len());
+                waiters[at].skip(usize::MAX).expect("any number waits");
+            }
+            _ if !waiters.is_empty() => {
+                let at = rng.usize(..waiters.len());
+                let mut cx = Context::from_waker(Waker::noop());
+                if poll(&mut waiters[at], &mut cx).is_ready() {
+                    held += 1;
+                    drop(waiters.swap_remove(at));
+                }
+            }
+            _ => {}
+        }
+        if step % 100 == 0 {
+            advance(Duration::from_millis(rng.u64(..20))).await;
+        }
+    }
+    drop(waiters);
+    assert_eq!(waiting(&shared), 0);
+    assert_eq!(shared.read(|script, _| script.free), 3 - held);
+}
+
+#[test]
+fn a_waiter_that_passes_needs_no_runtime() {
+    let shared = limit(1);
+    assert_ready_ok!(pass!(waiter(&shared)).poll());
+}
+
+#[test]
+#[should_panic(expected = "no reactor running")]
+fn waiting_outside_a_runtime_panics_at_once() {
+    assert_pending!(pass!(waiter(&limit(0))).poll());
+}
+
+#[test]
+#[should_panic(expected = "timers are disabled")]
+fn waiting_in_a_runtime_without_timers_panics_at_once() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime").block_on(async {
+        assert_pending!(pass!(waiter(&limit(0))).poll());
+    });
+}
+
+#[test]
+fn a_limit_outlives_the_runtime_of_its_timer() {
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime")
+    };
+    let open_in = |shared: &Shared<Script>, time: Duration| {
+        shared.update(|script| script.at = vec![Instant::now() + time]);
+    };
+    let soon = Duration::from_millis(40);
+    let shared = limit(0);
+    let first = runtime();
+    let mut begun = waiter(&shared);
+    first.block_on(poll_fn(|cx| {
+        assert_pending!(poll(&mut begun, cx));
+        Poll::Ready(())
+    }));
+    // The first runtime is not driven, and has the timer: the next waiter that is polled replaces it.
+    let second = runtime();
+    second.block_on(async {
+        open_in(&shared, soon);
+        sleep(Duration::from_millis(100)).await;
+        poll_fn(|cx| poll(&mut begun, cx)).await.expect("it has a place");
+        open_in(&shared, soon);
+        poll_fn(|cx| poll(&mut begun, cx)).await.expect("it has a place");
+    });
+    // The runtime that has the timer ends while others wait in a third.
+    let third = runtime();
+    third.block_on(async {
+        let mut waits = waiter(&shared);
+        let ends = tokio::task::spawn_blocking(move || drop((first, second)));
+        let mut waits = tokio::spawn(async move { poll_fn(|cx| poll(&mut waits, cx)).await });
+        tokio::task::yield_now().await;
+        ends.await.expect("no panic");
+        open_in(&shared, soon);
+        let passed = (&mut waits).await.expect("no panic");
+        passed.expect("it has a place");
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_last_request_ends_a_wait_for_idleness() {
+    let shared = limit(0);
+    shared.update(|script| script.busy = true);
+    let other = Arc::clone(&shared);
+    let mut idle = task::spawn(async move { other.idle().await });
+    assert_pending!(idle.poll());
+    give_back(&shared);
+    assert!(!idle.is_woken());
+    shared.update(|script| script.busy = false);
+    assert!(idle.is_woken());
+    assert_ready!(idle.poll());
+}
+
+/// Records whether the limit is locked when it is woken or dropped.
+struct Probe {
+    shared: Arc<Shared<Script>>,
+    locked: Arc<Mutex<Vec<bool>>>,
+}
+
+impl Probe {
+    fn record(&self) {
+        let locked = self.shared.is_locked();
+        self.locked.lock().expect("no panic").push(locked);
+    }
+}
+
+impl Wake for Probe {
+    fn wake(self: Arc<Self>) {
+        self.record();
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.record();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_waker_is_woken_or_dropped_under_the_lock() {
+    let shared = limit(0);
+    let locked = Arc::new(Mutex::new(Vec::new()));
+    // Each poll has a waker of its own, which only the queue keeps.
+    let poll = |waiter: &mut Waiter<Script>| {
+        let waker = Waker::from(Arc::new(Probe {
+            shared: Arc::clone(&shared),
+            locked: Arc::clone(&locked),
+        }));
+        poll(waiter, &mut Context::from_waker(&waker))
+    };
+    let mut first = waiter(&shared);
+    assert_pending!(poll(&mut first));
+    assert_pending!(poll(&mut first), "the new waker replaces the old one");
+    give_back(&shared);
+    assert_ready_ok!(poll(&mut first));
+    let mut second = waiter(&shared);
+    assert_pending!(poll(&mut second));
+    second.skip(usize::MAX).expect("it has a place");
+    assert_pending!(poll(&mut second));
+    drop(second);
+    let locked = locked.lock().expect("no panic");
+    assert!(locked.len() >= 6 && locked.iter().all(|locked| !locked), "{locked:?}");
+}
