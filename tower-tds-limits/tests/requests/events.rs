@@ -1,19 +1,27 @@
 //! Log events, as an operator reads them.
 
 use std::{
+    convert::Infallible,
     io,
+    num::NonZeroU32,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tokio::time::advance;
-use tower_tds_limits::{Limits, Rules};
-use tracing::{Dispatch, subscriber::DefaultGuard};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tokio::time::{advance, sleep};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_tds_limits::{
+    Limiter, Limits, RequestLimitLayer, Rules, WAIT_CAUSE_FIELD, WAIT_SECONDS_FIELD,
+};
+use tracing::{Dispatch, Instrument as _, field::Empty, subscriber::DefaultGuard};
 use tracing_subscriber::{Layer as _, filter::dynamic_filter_fn, layer::SubscriberExt as _};
 
 use crate::{
     limited::Limited,
     ms, secs,
-    service::{Answer, Scripted},
+    service::{Answer, Scripted, request},
 };
 
 /// A log in memory.
@@ -94,6 +102,52 @@ async fn a_long_wait_is_told_when_it_is_over() {
             assert!(line.contains(word), "{word}: {line}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_holds_every_body_and_waits_for_another_is_warned() {
+    let heard = Heard::begin();
+    let two = NonZeroU32::new(2).expect("2 is not zero");
+    let limits = Limits::default().in_flight(two);
+    let limiter = Limiter::new(limits);
+    let layer = RequestLimitLayer::new(limiter);
+    let service = layer.layer(service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("bus 307")))
+    }));
+    let call = || service.clone().oneshot(Request::new(()));
+    let bodies = (call().await.expect("a head"), call().await.expect("a head"));
+    let waits = tokio::spawn(call());
+    sleep(ms(4_900)).await;
+    assert_eq!(heard.lines(false), Vec::<String>::new());
+    sleep(ms(200)).await;
+    let warned = heard.lines(false).join("\n") + &heard.lines(true).join("\n");
+    assert!(warned.contains("WARN") && warned.contains("read or drop response bodies"), "{warned}");
+    let lines = warned.lines().count();
+    sleep(secs(60)).await;
+    let warned = heard.lines(false).len() + heard.lines(true).len();
+    assert_eq!(warned, lines, "once");
+    drop(bodies);
+    drop(waits.await.expect("no panic").expect("a head"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_is_recorded_in_the_current_span() {
+    let heard = Heard::begin();
+    let limits = Limits::default().in_flight(NonZeroU32::MIN);
+    let limited = Limited::new(limits, Scripted::new(ms(300), |_| Answer::ok()));
+    let span = tracing::info_span!("attempt", tds.wait.cause = Empty, tds.wait.seconds = Empty);
+    let holds = tokio::spawn(limited.caller().oneshot(request()));
+    tokio::task::yield_now().await;
+    let call = limited.caller().oneshot(request());
+    call.instrument(span.clone()).await.expect("a response");
+    span.in_scope(|| tracing::info!(target: "tower_tds_limits", "recorded"));
+    drop(holds.await);
+    let lines = heard.lines(false);
+    let recorded = lines.iter().find(|line| line.contains("recorded"));
+    let recorded = recorded.expect("it is logged");
+    let fields = r#"tds.wait.cause="in_flight" tds.wait.seconds=0.3"#;
+    assert!(recorded.contains(fields), "{recorded}");
+    assert!(fields.contains(WAIT_CAUSE_FIELD) && fields.contains(WAIT_SECONDS_FIELD));
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,10 +2,12 @@
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
+mod bounds;
 mod cancel;
 mod contract;
 mod detach;
 mod events;
+mod guard;
 mod limited;
 mod others;
 mod pause;

@@ -256,6 +256,35 @@ async fn futures_that_are_polled_once_and_kept_stop_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_thousand_futures_that_are_polled_once_and_kept_stop_nobody() {
+    let seconds = beside(async |limited| {
+        let kept: Vec<_> = (0..1_000)
+            .map(|_| poll_once(limited.caller().oneshot(request())))
+            .collect();
+        sleep(secs(12)).await;
+        drop(kept);
+    })
+    .await;
+    cost_nobody_a_place(&seconds);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_lose_a_select_stop_nobody() {
+    let seconds = beside(async |limited| {
+        let end = Instant::now() + secs(12);
+        while Instant::now() < end {
+            let mut calls: Vec<_> = (0..5)
+                .map(|_| Box::pin(limited.caller().oneshot(request())))
+                .collect();
+            let raced = futures_util::future::select_all(calls.iter_mut());
+            drop(timeout(ms(3), raced).await);
+        }
+    })
+    .await;
+    cost_nobody_a_place(&seconds);
+}
+
+#[tokio::test(start_paused = true)]
 async fn load_shed_over_services_that_live_long_stops_nobody() {
     let seconds = beside(async |limited| {
         let mut kept = Vec::new();

@@ -1,0 +1,183 @@
+//! What ends a call early: its deadline, the time for its response, and the bounds of its wait.
+
+use std::{convert::Infallible, future::pending, num::NonZeroU32, time::Duration};
+
+use bytes::Bytes;
+use http::{Extensions, Request, Response};
+use http_body_util::Empty;
+use tokio::time::{Instant, sleep, timeout};
+use tower::{Layer, ServiceExt, limit::ConcurrencyLimit, service_fn};
+use tower_tds_limits::{
+    Error, LimitError, Limiter, Limits, Quota, RequestLimitLayer, WaitCause,
+};
+
+use crate::{
+    limited::{Limited, unsent},
+    ms, secs,
+    service::{Answer, Scripted, request},
+};
+
+#[derive(Debug, Clone, Copy)]
+struct Deadline(Instant);
+
+fn deadline(extensions: &Extensions) -> Option<Instant> {
+    extensions.get::<Deadline>().map(|deadline| deadline.0)
+}
+
+fn request_until(deadline: Instant) -> Request<Empty<Bytes>> {
+    let mut request = request();
+    request.extensions_mut().insert(Deadline(deadline));
+    request
+}
+
+fn layer(limiter: &Limiter) -> RequestLimitLayer {
+    RequestLimitLayer::new(limiter.clone()).deadline_from(deadline)
+}
+
+/// The error of a call that ends exactly at its deadline of two seconds.
+async fn at_its_deadline<T>(
+    call: impl AsyncFnOnce(Request<Empty<Bytes>>) -> Result<T, Error<Infallible>>,
+) -> LimitError {
+    let begin = Instant::now();
+    let error = unsent(call(request_until(begin + secs(2))).await).expect("a deadline");
+    assert_eq!(begin.elapsed(), secs(2));
+    assert!(error.is_timeout());
+    error
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_ends_each_wait_with_its_cause_and_sends_nothing() {
+    let quick = || Scripted::new(ms(20), |_| Answer::ok());
+    // The inner service is not ready.
+    let limited = Limited::before(quick());
+    let full = ConcurrencyLimit::new(limited.service.clone(), 0);
+    let full = layer(&limited.limiter).layer(full);
+    let error = at_its_deadline(async |request| full.oneshot(request).await).await;
+    assert_eq!((error.cause(), error.was_sent()), (WaitCause::Readiness, false));
+
+    // The quota is used up.
+    let one_a_minute = Limits::new(Quota::per_minute(NonZeroU32::MIN));
+    let limited = Limited::new(one_a_minute, quick());
+    limited.calls(1).await;
+    let service = layer(&limited.limiter).layer(limited.service.clone());
+    let error = at_its_deadline(async |request| service.oneshot(request).await).await;
+    assert!(!error.was_sent());
+    assert!(error.to_string().contains("waiting for the rate limit; request not sent"), "{error}");
+    assert_eq!(limited.service.arrivals().len(), 1);
+
+    // The credential pauses.
+    let limited = Limited::before(Scripted::pausing(30));
+    limited.calls(1).await;
+    let service = layer(&limited.limiter).layer(limited.service.clone());
+    let error = at_its_deadline(async |request| service.oneshot(request).await).await;
+    assert_eq!((error.cause(), error.was_sent()), (WaitCause::Pause, false));
+    assert_eq!(limited.service.arrivals().len(), 1);
+    assert_eq!(limited.limiter.snapshot().waiting, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_after_sending_is_about_the_response() {
+    for detaches in [false, true] {
+        let limited = Limited::before(Scripted::new(secs(5), |_| Answer::ok()));
+        let layer = layer(&limited.limiter);
+        let error = if detaches {
+            let service = layer.detached().layer(limited.service.clone());
+            at_its_deadline(async |request| service.oneshot(request).await).await
+        } else {
+            let service = layer.layer(limited.service.clone());
+            at_its_deadline(async |request| service.oneshot(request).await).await
+        };
+        assert_eq!((error.cause(), error.was_sent()), (WaitCause::Response, true));
+        assert_eq!(limited.service.arrivals().len(), 1);
+        sleep(secs(5)).await;
+        // The response proves the count a second before; without it the request is lost.
+        assert_eq!(limited.limiter.snapshot().live, u64::from(!detaches));
+    }
+}
+
+/// Keeps the request for a time, as a client does that connects, and never answers.
+async fn connects(
+    request: Request<Empty<Bytes>>,
+    connects_for: Duration,
+) -> Result<Response<Empty<Bytes>>, Infallible> {
+    sleep(connects_for).await;
+    drop(request);
+    pending().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_while_the_client_connects_sends_nothing() {
+    let limiter = Limiter::new(Limits::default());
+    let service = layer(&limiter).layer(service_fn(|request| connects(request, secs(9))));
+    let error = at_its_deadline(async |request| service.oneshot(request).await).await;
+    assert_eq!((error.cause(), error.was_sent()), (WaitCause::Connection, false));
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.in_flight, snapshot.live), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_at_or_after_a_deadline() {
+    let limited = Limited::before(Scripted::new(ms(20), |_| Answer::ok()));
+    let service = layer(&limited.limiter).layer(limited.service.clone());
+    let call = service.oneshot(request_until(Instant::now()));
+    let error = unsent(call.await).expect("it is too late");
+    assert!(error.is_timeout() && !error.was_sent());
+    assert_eq!(limited.service.arrivals(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_for_a_response_counts_from_the_sending() {
+    for connects_for in [ms(0), ms(400), secs(3), ms(3_700)] {
+        let limiter = Limiter::new(Limits::default());
+        let layer = RequestLimitLayer::new(limiter).answer_timeout(secs(1));
+        let service = layer.layer(service_fn(move |request| connects(request, connects_for)));
+        let begin = Instant::now();
+        let error = unsent(service.oneshot(request()).await).expect("no response");
+        assert_eq!(begin.elapsed(), connects_for + secs(1));
+        assert!(error.is_timeout() && error.was_sent());
+        assert_eq!(error.cause(), WaitCause::Response);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_within_its_time_is_returned() {
+    let limited = Limited::before(Scripted::new(ms(999), |_| Answer::ok()));
+    let layer = RequestLimitLayer::new(limited.limiter.clone()).answer_timeout(secs(1));
+    let service = layer.layer(limited.service.clone());
+    service.oneshot(request()).await.expect("a response");
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_beyond_the_most_that_may_wait_are_rejected_and_not_sent() {
+    let limited = Limited::new(
+        Limits::default().in_flight(NonZeroU32::MIN),
+        Scripted::new(secs(1), |_| Answer::ok()),
+    );
+    let layer = RequestLimitLayer::new(limited.limiter.clone()).max_waiting(2);
+    let service = layer.layer(limited.service.clone());
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..5 {
+        calls.spawn(service.clone().oneshot(request()));
+    }
+    let outcomes = calls.join_all().await;
+    let errors: Vec<_> = outcomes.into_iter().filter_map(unsent).collect();
+    assert_eq!(errors.len(), 2, "one is sent, and two wait");
+    for error in errors {
+        assert!(error.is_rejected() && !error.was_sent());
+        assert_eq!(error.cause(), WaitCause::InFlight);
+    }
+    assert_eq!(limited.service.arrivals().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_for_readiness_count_among_those_that_may_wait() {
+    let limited = Limited::before(Scripted::new(ms(20), |_| Answer::ok()));
+    let full = ConcurrencyLimit::new(limited.service.clone(), 0);
+    let layer = RequestLimitLayer::new(limited.limiter.clone()).max_waiting(1);
+    let waits = tokio::spawn(layer.layer(full.clone()).oneshot(request()));
+    tokio::task::yield_now().await;
+    let error = unsent(layer.layer(full).oneshot(request()).await).expect("one waits");
+    assert!(error.is_rejected());
+    assert_eq!(error.cause(), WaitCause::Readiness);
+    drop(timeout(ms(1), waits).await);
+}
