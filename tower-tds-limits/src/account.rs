@@ -17,8 +17,8 @@ pub use self::ladder::Rung;
 use crate::{
     Limits, Outcome, Proof, Quota, WaitCause,
     clock::{Epoch, Tick, nanos},
-    wait::{Limit, Line, Opens},
     rule::{Rule, later},
+    wait::{Limit, Line, Opens},
 };
 
 /// The requests in flight, and the rules of each quota.

@@ -72,10 +72,8 @@ impl Credential {
     pub(crate) fn must_pause(&self, probe: Option<&Probe>) -> bool {
         // Relaxed: the flag publishes nothing, and the pause has a lock of its own.
         self.is_paused.load(Ordering::Relaxed)
-            && !probe.is_some_and(|probe| {
-                self.pause
-                    .read(|pause, _| pause.is_tried_by(probe.number))
-            })
+            && !probe
+                .is_some_and(|probe| self.pause.read(|pause, _| pause.is_tried_by(probe.number)))
     }
 
     /// Until when it pauses, if it does.

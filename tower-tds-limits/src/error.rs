@@ -141,7 +141,10 @@ impl fmt::Display for LimitError {
                 Rough(*wait)
             ),
             Kind::Rejected(None) => {
-                write!(f, "rejected: it would have to wait for {cause}; request not sent")
+                write!(
+                    f,
+                    "rejected: it would have to wait for {cause}; request not sent"
+                )
             }
             Kind::Abandoned => f.write_str("connection abandoned by its pool; request not sent"),
         }

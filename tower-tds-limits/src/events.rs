@@ -18,7 +18,11 @@ pub(crate) fn refused_for_the_rate() {
 
 /// `certificate` is the most requests that the service can have counted in one interval.
 pub(crate) fn stricter(rung: Rung, certificate: u64) {
-    tracing::warn!(?rung, certificate, "rate refused (423): silent for 1 s, then stricter");
+    tracing::warn!(
+        ?rung,
+        certificate,
+        "rate refused (423): silent for 1 s, then stricter"
+    );
 }
 
 pub(crate) fn clean_for_long(rung: Rung) {
@@ -52,7 +56,8 @@ pub(crate) fn waited(cause: WaitCause, waited: Duration) {
         tracing::debug!(cause = cause.as_str(), ?waited, "waited for {cause}");
     }
     #[cfg(feature = "metrics")]
-    metrics::histogram!("tds.wait.duration", "cause" => cause.as_str()).record(waited.as_secs_f64());
+    metrics::histogram!("tds.wait.duration", "cause" => cause.as_str())
+        .record(waited.as_secs_f64());
 }
 
 /// Waits of this length are logged: as long as many quick responses take.

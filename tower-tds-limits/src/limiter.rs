@@ -140,7 +140,12 @@ impl Limiter {
         let (connections, most_connections, no_connects, connects_waiting) =
             credential.connections.read(|connections, waiting| {
                 let most = connections.most_at(now);
-                (connections.open(), most, connections.silent_until(now), waiting)
+                (
+                    connections.open(),
+                    most,
+                    connections.silent_until(now),
+                    waiting,
+                )
             });
         credential.account.read(|account, waiting| Snapshot {
             in_flight: account.in_flight(),

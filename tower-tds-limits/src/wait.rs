@@ -70,6 +70,5 @@ pub(crate) enum Opens {
     OnReturn,
 }
 
-
 #[cfg(test)]
 mod tests;

@@ -75,7 +75,9 @@ impl RequestPermit {
     /// The request never reached the wire.
     pub(super) fn unsent(mut self) {
         let grant = self.grant;
-        self.credential.account.update(|account| account.unsend(grant));
+        self.credential
+            .account
+            .update(|account| account.unsend(grant));
         self.stage = Stage::Over;
     }
 

@@ -51,7 +51,10 @@ struct After {
 pub(super) enum Passed<G> {
     Granted(G),
     /// The waiter stands in the queue. The flag is set if the limit has no timer that runs.
-    Waits { place: Place, wants_timer: bool },
+    Waits {
+        place: Place,
+        wants_timer: bool,
+    },
     /// As many wait as may.
     Full,
 }
@@ -111,10 +114,7 @@ impl<L: Limit> Shared<L> {
         waker: &Waker,
     ) -> Passed<L::Grant> {
         let mut state = self.lock();
-        if place.is_none()
-            && state.queue.is_free()
-            && state.limit.opens(line, now) == Opens::Now
-        {
+        if place.is_none() && state.queue.is_free() && state.limit.opens(line, now) == Opens::Now {
             return Passed::Granted(state.limit.admit(now));
         }
         if state.queue.is_next(place, line, now) && state.limit.opens(line, now) == Opens::Now {

@@ -254,7 +254,9 @@ async fn any_number_of_waiters_that_are_not_polled_costs_ten_milliseconds_togeth
         let mut kept = kept(&shared, count);
         let mut polled = waiter(&shared);
         let passes = tokio::spawn(async move {
-            poll_fn(|cx| poll(&mut polled, cx)).await.expect("it has a place");
+            poll_fn(|cx| poll(&mut polled, cx))
+                .await
+                .expect("it has a place");
         });
         tokio::task::yield_now().await;
         let begin = Instant::now();
@@ -372,9 +374,13 @@ fn a_limit_outlives_the_runtime_of_its_timer() {
     second.block_on(async {
         open_in(&shared, soon);
         sleep(Duration::from_millis(100)).await;
-        poll_fn(|cx| poll(&mut begun, cx)).await.expect("it has a place");
+        poll_fn(|cx| poll(&mut begun, cx))
+            .await
+            .expect("it has a place");
         open_in(&shared, soon);
-        poll_fn(|cx| poll(&mut begun, cx)).await.expect("it has a place");
+        poll_fn(|cx| poll(&mut begun, cx))
+            .await
+            .expect("it has a place");
     });
     // The runtime that has the timer ends while others wait in a third.
     let third = runtime();
@@ -452,5 +458,8 @@ async fn no_waker_is_woken_or_dropped_under_the_lock() {
     assert_pending!(poll(&mut second));
     drop(second);
     let locked = locked.lock().expect("no panic");
-    assert!(locked.len() >= 6 && locked.iter().all(|locked| !locked), "{locked:?}");
+    assert!(
+        locked.len() >= 6 && locked.iter().all(|locked| !locked),
+        "{locked:?}"
+    );
 }

@@ -7,9 +7,7 @@ use http::{Extensions, Request, Response};
 use http_body_util::Empty;
 use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, ServiceExt, limit::ConcurrencyLimit, service_fn};
-use tower_tds_limits::{
-    Error, LimitError, Limiter, Limits, Quota, RequestLimitLayer, WaitCause,
-};
+use tower_tds_limits::{Error, LimitError, Limiter, Limits, Quota, RequestLimitLayer, WaitCause};
 
 use crate::{
     limited::{Limited, unsent},
@@ -53,7 +51,10 @@ async fn a_deadline_ends_each_wait_with_its_cause_and_sends_nothing() {
     let full = ConcurrencyLimit::new(limited.service.clone(), 0);
     let full = layer(&limited.limiter).layer(full);
     let error = at_its_deadline(async |request| full.oneshot(request).await).await;
-    assert_eq!((error.cause(), error.was_sent()), (WaitCause::Readiness, false));
+    assert_eq!(
+        (error.cause(), error.was_sent()),
+        (WaitCause::Readiness, false)
+    );
 
     // The quota is used up.
     let one_a_minute = Limits::new(Quota::per_minute(NonZeroU32::MIN));
@@ -62,7 +63,12 @@ async fn a_deadline_ends_each_wait_with_its_cause_and_sends_nothing() {
     let service = layer(&limited.limiter).layer(limited.service.clone());
     let error = at_its_deadline(async |request| service.oneshot(request).await).await;
     assert!(!error.was_sent());
-    assert!(error.to_string().contains("waiting for the rate limit; request not sent"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("waiting for the rate limit; request not sent"),
+        "{error}"
+    );
     assert_eq!(limited.service.arrivals().len(), 1);
 
     // The credential pauses.
@@ -87,7 +93,10 @@ async fn a_deadline_after_sending_is_about_the_response() {
             let service = layer.layer(limited.service.clone());
             at_its_deadline(async |request| service.oneshot(request).await).await
         };
-        assert_eq!((error.cause(), error.was_sent()), (WaitCause::Response, true));
+        assert_eq!(
+            (error.cause(), error.was_sent()),
+            (WaitCause::Response, true)
+        );
         assert_eq!(limited.service.arrivals().len(), 1);
         sleep(secs(5)).await;
         // The response proves the count a second before; without it the request is lost.
@@ -110,7 +119,10 @@ async fn a_deadline_while_the_client_connects_sends_nothing() {
     let limiter = Limiter::new(Limits::default());
     let service = layer(&limiter).layer(service_fn(|request| connects(request, secs(9))));
     let error = at_its_deadline(async |request| service.oneshot(request).await).await;
-    assert_eq!((error.cause(), error.was_sent()), (WaitCause::Connection, false));
+    assert_eq!(
+        (error.cause(), error.was_sent()),
+        (WaitCause::Connection, false)
+    );
     let snapshot = limiter.snapshot();
     assert_eq!((snapshot.in_flight, snapshot.live), (0, 0));
 }

@@ -66,7 +66,10 @@ async fn an_inner_readiness_error_is_passed_on_and_takes_no_permit() {
     probe.fail_readiness();
     let limiter = limiter(1);
     let service = limited(&limiter, &probe);
-    let error = service.oneshot(request()).await.expect_err("the probe fails");
+    let error = service
+        .oneshot(request())
+        .await
+        .expect_err("the probe fails");
     assert!(matches!(error, Error::Inner(ProbeError)));
     assert_eq!(limiter.snapshot().in_flight, 0);
 }
@@ -384,8 +387,16 @@ async fn calls_whose_inner_service_is_not_ready_let_others_pass_and_keep_their_p
     let mut waits = task::spawn(waits);
     assert_pending!(waits.poll(), "the inner service is not ready");
     assert_eq!(limiter.snapshot().waiting, 1);
-    let mut first = limited(&limiter, &probe).oneshot(request()).await.expect("it passes");
-    first.body_mut().frame().await.expect("one frame").expect("data");
+    let mut first = limited(&limiter, &probe)
+        .oneshot(request())
+        .await
+        .expect("it passes");
+    first
+        .body_mut()
+        .frame()
+        .await
+        .expect("one frame")
+        .expect("data");
     let mut second = task::spawn(limited(&limiter, &probe).oneshot(request()));
     assert_pending!(second.poll(), "the probe is ready at the second poll");
     assert_pending!(second.poll(), "one a second");

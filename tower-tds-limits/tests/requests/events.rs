@@ -121,7 +121,10 @@ async fn a_program_that_holds_every_body_and_waits_for_another_is_warned() {
     assert_eq!(heard.lines(false), Vec::<String>::new());
     sleep(ms(200)).await;
     let warned = heard.lines(false).join("\n") + &heard.lines(true).join("\n");
-    assert!(warned.contains("WARN") && warned.contains("read or drop response bodies"), "{warned}");
+    assert!(
+        warned.contains("WARN") && warned.contains("read or drop response bodies"),
+        "{warned}"
+    );
     let lines = warned.lines().count();
     sleep(secs(60)).await;
     let warned = heard.lines(false).len() + heard.lines(true).len();
@@ -166,10 +169,7 @@ async fn refusals_are_told_and_what_goes_well_is_not() {
         ("WARN", "silent for 1 s"),
         ("WARN", "silent for 1 s"),
         ("WARN", "silent for 1 s, then stricter"),
-        (
-            "WARN",
-            "calls of this credential wait wait=3s",
-        ),
+        ("WARN", "calls of this credential wait wait=3s"),
         ("WARN", "too many connections"),
     ] {
         let before = told().len();

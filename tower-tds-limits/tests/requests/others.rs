@@ -21,10 +21,7 @@ use tokio::{
 use tower::{
     BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService,
 };
-use tower_tds_limits::{
-    Burst, Limiter, Limits, PermitBody, Quota,
-    RequestLimitLayer, Rules,
-};
+use tower_tds_limits::{Burst, Limiter, Limits, PermitBody, Quota, RequestLimitLayer, Rules};
 
 use crate::{
     limited::{Limited, unsent},

@@ -53,7 +53,10 @@ fn service(
 /// of the quota is held from then on.
 async fn held_after_the_error(limits: Limits) -> Duration {
     let limiter = Limiter::new(limits.lost_after(Duration::from_secs(4)));
-    let response = service(&limiter).oneshot(Request::new(())).await.expect("a head");
+    let response = service(&limiter)
+        .oneshot(Request::new(()))
+        .await
+        .expect("a head");
     let mut body = response.into_body();
     body.frame().await.expect("a piece").expect("the first");
     sleep(Duration::from_secs(3)).await;
@@ -63,7 +66,10 @@ async fn held_after_the_error(limits: Limits) -> Duration {
     drop(body);
     assert_eq!(limiter.snapshot().in_flight, 0, "freed once");
     let broken_off = Instant::now();
-    let next = service(&limiter).oneshot(Request::new(())).await.expect("a head");
+    let next = service(&limiter)
+        .oneshot(Request::new(()))
+        .await
+        .expect("a head");
     drop(next);
     broken_off.elapsed()
 }
