@@ -1,42 +1,34 @@
 //! The connection limit: a permit from before `connect` until the server has closed.
 
-mod background;
-mod closing;
-mod connecting;
-mod handle;
+mod connect;
 mod io;
-mod permit;
-mod refusals;
 mod sockets;
-mod track;
-mod usage;
 
 use std::{
-    future::{Future, ready},
+    future::{self, Future},
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use hyper::rt::{Read, Write};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use self::{background::Begun, connecting::Connect, permit::wake};
-pub use self::{
-    background::{Background, BackgroundTask},
-    io::LimitedIo,
-    track::{Track, TrackFuture},
+pub use self::io::LimitedIo;
+pub(crate) use self::sockets::Connections;
+use self::{
+    connect::{Origin, connect},
+    sockets::ConnectionPermit,
 };
-pub(crate) use self::{handle::Exchange, permit::ConnectionPermit, sockets::Connections};
 use crate::{
     LimitError, Limiter,
-    queue::{Line, Queue, Readiness},
-    request::held,
+    queue::{Queue, Readiness},
 };
 
 /// Puts [`ConnectionLimit`] around a connector.
 ///
-/// Every connector the layer makes shares the limiter. See [`ConnectionLimit`] for the contract.
+/// All connectors of one limiter share its limit. A layer of a limiter that is
+/// [first in line](Limiter::first_in_line) is for token requests: its connects go first.
 ///
 /// # Examples
 /// TLS goes around it, as in `HttpsConnectorBuilder::wrap_connector` of hyper-rustls.
@@ -59,77 +51,72 @@ pub struct ConnectionLimitLayer {
     limiter: Limiter,
 }
 
-/// Keeps sockets inside a [`Limiter`]'s limit, from before `connect` until they are closed.
+/// Caps the open sockets of every connector that shares a [`Limiter`].
 ///
-/// Put it around the TCP connector, *under* TLS and under a proxy's tunnel: what a server counts is
-/// the TCP connection, whatever TLS makes of it. A pool opens more sockets than there are
-/// requests, and idle ones count: only a permit inside the socket's own object can bound them.
+/// Put it around the TCP connector, *under* TLS and under a proxy's tunnel, because a server
+/// counts TCP connections. A socket holds its permit from before `connect` until the server has
+/// closed, so idle sockets of a pool count.
 ///
-/// # Backpressure
-/// `poll_ready` waits for a permit, which the readied instance holds until `call`; connect
-/// timeouts that time `call` do not include the wait.
+/// From a limit of two on, data connections use at most one less than the limit. The last place is
+/// for token requests, whose layer is built from [`Limiter::first_in_line`].
 ///
-/// # Reclaim
-/// While a connect waits, the socket that has been idle for longest makes room for it: a read returns the end of the
-/// stream, and its pool drops it. A server that has not closed after 80 ms is not awaited: the next idle socket makes
-/// room, too. A pool that always has a next request for a socket keeps it: a connect of another host waits until a
-/// socket is idle.
-///
-/// A socket is idle when the body of its last answer has ended, and nothing has been written since for 20 ms. The
-/// answers show that: [`connected`] carries an extra that the hyper-util client copies into each response, and that
-/// [`RequestLimit`](crate::RequestLimit) or [`Track`](crate::Track) reads. A socket whose answers pass neither is
-/// busy until its pool or its server closes it. So are sockets of HTTP/2 and upgraded ones, from their first answer on.
-///
-/// A socket that a pool has opened ahead of a request makes room like an idle one, and any other unused one after 5 s.
-/// So does, after 5 s without a write, an upload that was answered early.
-///
-/// A request that meets a socket which makes room was never sent. A pool tries it again
-/// (`retry_canceled_requests` of the hyper-util client, on by default).
-///
-/// # After a 416
-/// A 416 means that another client behind the address holds connections, or that the service counts ended ones for
-/// longer. Its socket is closed. For a second nothing is sent, no connect begins, and idle sockets are closed. For ten
-/// minutes a sixth fewer connections are allowed, and connects begin 100 ms apart.
-///
-/// # Clients
 /// | client | place of the limit |
 /// |---|---|
-/// | hyper-util `client::legacy` | around the TCP connector, with [`Background`](crate::Background) around the executor |
+/// | hyper-util `client::legacy` | around the TCP connector |
 /// | hyper-rustls | its inner connector: `HttpsConnectorBuilder::wrap_connector` |
 /// | `Tunnel` of a proxy | its inner connector |
 /// | reqwest | none: its `connector_layer` cannot hold a permit until the socket is closed |
 ///
-/// Put a [`Track`](crate::Track) right around the client where a layer between it and the request limit makes errors
-/// of some answers, as a classifier does: `.layer_fn(Track::new)`.
+/// # Several hosts
+/// An idle socket keeps its permit until its pool closes it. Where several hosts share one limit, give
+/// the pool a timer and an idle timeout of five seconds:
+/// `.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(5))`. Fairness among hosts is
+/// a non-goal.
+///
+/// # Abandoned connects
+/// A pool that finds a free connection moves a connect that it has begun to a task of its own. Such a
+/// connect ends with an error, at its next poll. It leaves the queue, or is dropped while it
+/// connects, because no request waits for it.
+///
+/// The rule: a connect is abandoned if it is polled by another tokio task *and* with another waker
+/// than at first. So a call that is shared (`futures_util::future::Shared`), joined or selected goes
+/// on. A call that your program itself moves to another task (polled once, then spawned) fails if it
+/// has no connection yet. That failure is a connect error: the request was not sent, and a retry helps.
+///
+/// # After a 416
+/// No connect begins for a second, and the limit is one lower for ten minutes. Each further 416 lowers
+/// it by one more for ten minutes, to one connection at least. Two do not: a 416 within the second,
+/// because its request was sent before, and one while more sockets are open than the lowered limit
+/// allows. Sockets that are open stay open.
+///
+/// # Backpressure
+/// `poll_ready` waits for the connector and then for a permit, which the readied instance holds until
+/// `call`. A timeout of `call` does not include the wait.
 ///
 /// # Cancel safety
-/// Dropping a readied instance gives the permit back at once. Dropping the future or the socket
-/// ends this side, and gives the permit back when the server has ended its own: a server counts
-/// a connection until then, also after a handshake that failed, and one whose connect has timed
-/// out may be accepted yet: both are awaited for 30 s at most. A download that goes on all the same
-/// is reset.
+/// Dropping a readied instance gives the permit back at once. A connect that is dropped, or that timed
+/// out, keeps its permit for one second, because the server may still accept it. A refused one gives it
+/// back at once.
 ///
 /// # Clone
 /// Clones share the limiter; a clone has no permit and no place in the queue.
 ///
 /// # Errors
 /// Boxed, as a pool asks of its connector. The future gives a [`LimitError`] when the wait reached
-/// [`Limits::max_wait`](crate::Limits::max_wait), or when nobody waits for the connection any
-/// more (see [`Background`](crate::Background)), and otherwise the connector's own error.
+/// [`Limits::max_wait`](crate::Limits::max_wait) or the connect was abandoned, and otherwise the
+/// connector's own error.
 ///
 /// # Panics
 /// `call` panics with "`poll_ready` must give Ready before `call`" if that was not so.
 ///
 /// # Examples
-/// See [`ConnectionLimitLayer`](crate::ConnectionLimitLayer).
-///
-/// [`connected`]: hyper_util::client::legacy::connect::Connection::connected
+/// See [`ConnectionLimitLayer`].
 #[derive(Debug)]
 pub struct ConnectionLimit<C> {
     inner: C,
     readiness: Readiness<Connections>,
-    /// There from the first look at readiness until the call.
-    begun: Option<Begun>,
+    /// First poll of the present wait.
+    origin: Option<Origin>,
 }
 
 /// What a pool takes as a connector's error.
@@ -149,12 +136,12 @@ impl<C> Layer<C> for ConnectionLimitLayer {
     type Service = ConnectionLimit<C>;
 
     fn layer(&self, inner: C) -> Self::Service {
-        let queue = &self.limiter.credential.connections;
+        let credential = &self.limiter.credential;
         let max_wait = self.limiter.limits().max_wait;
         ConnectionLimit {
             inner,
-            readiness: Readiness::new(queue, Line::Back, max_wait),
-            begun: None,
+            readiness: Readiness::new(&credential.connections, credential.line, max_wait),
+            origin: None,
         }
     }
 }
@@ -173,37 +160,25 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        let begun = *self.begun.get_or_insert_with(|| {
-            held(true);
-            Begun::here()
-        });
-        let mut inner_waits = false;
-        let ready = self.readiness.poll_ready(cx, |cx| {
-            let ready = self.inner.poll_ready(cx);
-            inner_waits = ready.is_pending();
-            ready
-        });
-        if ready.is_pending() && !inner_waits {
-            if !begun.is_orphaned() {
-                return Poll::Pending;
-            }
-            // Its request has got another socket, of its pool.
+        if Origin::is_left(&mut self.origin, cx) {
             self.readiness.refuse(LimitError::orphaned());
-            return Poll::Ready(Ok(()));
         }
-        ready.map_err(Into::into)
+        let inner = &mut self.inner;
+        let ready = self.readiness.poll_ready(cx, |cx| inner.poll_ready(cx));
+        ready!(ready).map_err(Into::into)?;
+        self.origin = None;
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, target: Target) -> Self::Future {
-        let begun = self.begun.take().unwrap_or_else(Begun::here);
         match self.readiness.take() {
-            Ok(()) => {
-                let permit = ConnectionPermit::connecting(self.readiness.queue());
+            Ok(line) => {
+                let permit = ConnectionPermit::new(self.readiness.queue(), line);
                 let connecting = self.inner.call(target);
-                let connecting = Box::pin(async { connecting.await.map_err(Into::into) });
-                Box::pin(Connect::new(connecting, permit, begun))
+                let connecting = async { connecting.await.map_err(Into::into) };
+                Box::pin(connect(connecting, permit))
             }
-            Err(error) => Box::pin(ready(Err(error.into()))),
+            Err(error) => Box::pin(future::ready(Err(error.into()))),
         }
     }
 }
@@ -213,12 +188,12 @@ impl<C: Clone> Clone for ConnectionLimit<C> {
         Self {
             inner: self.inner.clone(),
             readiness: self.readiness.clone(),
-            begun: None,
+            origin: None,
         }
     }
 }
 
-/// The service has answered that there are too many connections.
+/// Records a 416.
 pub(crate) fn refused(queue: &Queue<Connections>) {
-    wake(queue.update_now(Connections::refused));
+    queue.update_now(Connections::refused);
 }

@@ -98,7 +98,7 @@ mod waits;
 
 pub use self::{
     account::Rung,
-    connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, Track},
+    connection::{ConnectionLimit, ConnectionLimitLayer, LimitedIo},
     error::{Error, LimitError},
     limiter::{Limiter, Snapshot},
     limits::{Limits, Proof},
@@ -113,10 +113,7 @@ pub use self::{
 
 /// The named futures of this crate's services.
 pub mod future {
-    pub use crate::{
-        connection::{BackgroundTask, TrackFuture},
-        request::{DetachFuture, ResponseFuture},
-    };
+    pub use crate::request::{DetachFuture, ResponseFuture};
 }
 
 #[cfg(doc)]

@@ -143,7 +143,7 @@ impl Limiter {
             connections.read_all(|connections, waiting, waits| {
                 waits.add_to(&mut waited);
                 let (most, silent) = (connections.most_at(now), connections.silent_until(now));
-                (connections.open(), most, silent, waiting)
+                (connections.open(now), most, silent, waiting)
             });
         let paused = self.credential.paused_until();
         let pausing = self.credential.pause.read_all(|_, waiting, waits| {

@@ -3,15 +3,13 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::{connection::Exchange, request::permit::RequestPermit};
+use crate::request::permit::RequestPermit;
 
 pin_project! {
-    /// A response body that holds its request's permit, if that passed a [`RequestLimit`](crate::RequestLimit),
-    /// and its socket's use.
+    /// A response body that holds its request's permit.
     ///
     /// The permit is freed once, at the first of: the end of the body, an error, the drop of the
     /// body. A body that is already at its end when the head arrives holds none.
@@ -28,32 +26,14 @@ pin_project! {
         inner: B,
         // Kept for its drop too.
         permit: Option<RequestPermit>,
-        // Kept for its drop.
-        exchange: Option<Exchange>,
     }
 }
 
 // === impl PermitBody ===
 
 impl<B> PermitBody<B> {
-    pub(super) fn new(inner: B, permit: Option<RequestPermit>, exchange: Option<Exchange>) -> Self {
-        Self {
-            inner,
-            permit,
-            exchange,
-        }
-    }
-
-    /// The response with the use of its socket alone.
-    pub(crate) fn tracked(mut response: Response<B>) -> Response<Self>
-    where
-        B: Body,
-    {
-        let exchange = Exchange::begin(&mut response);
-        response.map(|body| {
-            let exchange = exchange.filter(|_| !body.is_end_stream());
-            Self::new(body, None, exchange)
-        })
+    pub(super) fn new(inner: B, permit: Option<RequestPermit>) -> Self {
+        Self { inner, permit }
     }
 
     /// The inner body.
@@ -82,7 +62,6 @@ impl<B: Body> Body for PermitBody<B> {
             // Whether the service is done with it is unknown.
             Some(Err(_)) => drop(this.permit.take()),
         }
-        *this.exchange = None;
         Poll::Ready(frame)
     }
 

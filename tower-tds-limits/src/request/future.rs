@@ -13,7 +13,6 @@ use tower_service::Service;
 
 use crate::{
     Error, LimitError,
-    connection::Exchange,
     request::{Feedback, PermitBody, RequestPermit, held, loan::Loan, turn::Turn},
 };
 
@@ -114,8 +113,7 @@ where
                 feedback,
             } => match response.poll(cx) {
                 Poll::Pending => Poll::Pending,
-                Poll::Ready(Ok(mut response)) => {
-                    let exchange = Exchange::begin(&mut response);
+                Poll::Ready(Ok(response)) => {
                     let read = feedback.read(Ok(&response));
                     let whole = response.body().is_end_stream();
                     if permit
@@ -125,9 +123,7 @@ where
                         *permit = None;
                     }
                     let permit = permit.take();
-                    let exchange = exchange.filter(|_| !whole);
-                    let track = |body| PermitBody::new(body, permit, exchange);
-                    Poll::Ready(Ok(response.map(track)))
+                    Poll::Ready(Ok(response.map(|body| PermitBody::new(body, permit))))
                 }
                 Poll::Ready(Err(error)) => {
                     let read = feedback.read(Err(&error));

@@ -7,16 +7,14 @@ use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 use tower::ServiceExt;
-use tower_tds_limits::PermitBody;
 
 use crate::{
     get, limiter,
-    net::Net,
-    reclaim::{NetClient, net_client},
+    net::{Net, NetClient, net_client},
 };
 
 /// Reads the beginning of a body.
-async fn begin(client: &NetClient, uri: Uri) -> PermitBody<Incoming> {
+async fn begin(client: &NetClient, uri: Uri) -> Incoming {
     let request = Request::get(uri).body(Empty::new()).expect("a request");
     let response = client.clone().oneshot(request).await.expect("a head");
     let mut body = response.into_body();

@@ -9,8 +9,7 @@ use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer, Rules};
 
 use crate::{
     count, get, limiter,
-    net::Net,
-    reclaim::{NetClient, net_client},
+    net::{Net, NetClient, net_client},
     server,
 };
 

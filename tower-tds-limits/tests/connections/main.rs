@@ -2,17 +2,16 @@
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
+mod abandoned;
 mod downloads;
 mod fetched;
 mod leaks;
 mod nested;
 mod net;
-mod reclaim;
 mod refused;
 mod reset;
 mod server;
 mod stranger;
-mod stream;
 mod timeouts;
 mod tls;
 mod upgrade;
@@ -24,18 +23,17 @@ use http::{Request, Uri};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioIo},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
 };
-use tokio::{net::TcpStream, task::JoinSet};
+use tokio::{net::TcpStream, task::JoinSet, time::Instant};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_limits::{
-    Background, ConnectionLimit, ConnectionLimitLayer, LimitError, Limiter, Limits, Quota,
-    RequestLimitLayer, Rules,
+    ConnectionLimit, ConnectionLimitLayer, LimitError, Limiter, Limits, Quota, RequestLimitLayer,
+    Rules,
 };
 
 use self::{
-    net::Net,
-    reclaim::{Tracked, net_client, tracked},
+    net::{Net, NetClient, net_client, warm},
     server::Server,
 };
 
@@ -43,15 +41,26 @@ fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")
 }
 
-/// So many connections and requests in flight, and a quota too large to bind.
+/// So many data connections and requests in flight, and a quota too large to bind.
 fn limiter(most: u32) -> Limiter {
     let limits = Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window());
-    Limiter::new(limits.connections(count(most)).in_flight(count(most)))
+    Limiter::new(limits.connections(with_token(most)).in_flight(count(most)))
 }
 
-fn client(limiter: &Limiter) -> Tracked<ConnectionLimit<HttpConnector>> {
+/// So many data connections, and waits of a second at most.
+fn impatient(most: u32) -> Limiter {
+    let limits = Limits::default().max_wait(Duration::from_secs(1));
+    Limiter::new(limits.connections(with_token(most)).in_flight(count(most)))
+}
+
+/// The limit that leaves so many connections to data.
+fn with_token(data: u32) -> NonZeroU32 {
+    count(if data == 1 { 1 } else { data + 1 })
+}
+
+fn client(limiter: &Limiter) -> Client<ConnectionLimit<HttpConnector>, Empty<Bytes>> {
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
-    tracked(Client::builder(Background::new(TokioExecutor::new())).build(connector))
+    Client::builder(TokioExecutor::new()).build(connector)
 }
 
 async fn get<S, B>(mut service: S, uri: Uri) -> Result<Bytes, String>
@@ -94,7 +103,7 @@ async fn a_server_never_sees_more_sockets_than_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connect_that_timed_out_keeps_its_permit_for_it_may_be_accepted() {
+async fn a_connect_that_timed_out_keeps_its_permit_for_a_second() {
     let timing_out = tower::service_fn(async |_: Uri| {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let timed_out = std::io::Error::from(std::io::ErrorKind::TimedOut);
@@ -106,9 +115,9 @@ async fn a_connect_that_timed_out_keeps_its_permit_for_it_may_be_accepted() {
     let failed = connector.oneshot(Uri::from_static("http://a")).await;
     failed.map(drop).expect_err("it timed out");
     assert_eq!(limiter.snapshot().connections, 1);
-    tokio::time::sleep(Duration::from_secs(29)).await;
+    tokio::time::sleep(Duration::from_millis(999)).await;
     assert_eq!(limiter.snapshot().connections, 1);
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(limiter.snapshot().connections, 0);
 }
 
@@ -195,9 +204,9 @@ async fn a_connect_that_waits_too_long_says_so() {
     assert!(error.is_timeout());
     first.abort();
     assert!(first.await.expect_err("aborted").is_cancelled());
-    tokio::time::sleep(Duration::from_secs(29)).await;
+    tokio::time::sleep(Duration::from_millis(999)).await;
     assert_eq!(limiter.snapshot().connections, 1, "it may yet be accepted");
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(limiter.snapshot().connections, 0);
 }
 
@@ -206,7 +215,7 @@ async fn cancelled_requests_leave_no_permit_behind() {
     let server = Server::start().await;
     let limits = Limits::new(Quota::per_second(count(1_000_000)))
         .lost_after(Duration::ZERO)
-        .connections(count(10))
+        .connections(with_token(10))
         .in_flight(count(10));
     let limiter = Limiter::new(limits);
     let service = ServiceBuilder::new()
@@ -291,7 +300,7 @@ async fn a_server_that_never_closes_is_waited_for_no_longer_than_thirty_seconds(
 }
 
 #[tokio::test]
-async fn connects_that_nobody_waits_for_end_and_open_no_socket() {
+async fn abandoned_connects_leave_the_queue_and_open_no_socket() {
     // No request limit in front: most of a thousand requests begin to connect, wait, and are
     // served by a socket that another one has left.
     let server = Server::start().await;
@@ -312,4 +321,111 @@ async fn connects_that_nobody_waits_for_end_and_open_no_socket() {
     all_permits_back(&limiter).await;
     assert_eq!(server.open_sockets(), 0);
     assert_eq!(server.opened_sockets(), opened);
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_a_backlog_idle_sockets_are_used_again() {
+    let net = Net::of(["a"]);
+    let client = net_client(&net, &limiter(10));
+    let mut calls = JoinSet::new();
+    for _ in 0..1_000 {
+        calls.spawn(get(client.clone(), net.server("a").uri()));
+    }
+    for body in calls.join_all().await {
+        body.expect("every call is answered");
+    }
+    assert_eq!(net.server("a").opened_sockets(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unread_responses_keep_their_sockets_and_the_wait_ends_in_an_error() {
+    let net = Net::of(["a"]);
+    let client = net_client(&net, &impatient(3));
+    let a = net.server("a");
+    let mut unread = Vec::new();
+    for _ in 0..3 {
+        let request = Request::get(a.at("/held")).body(Empty::new());
+        let response = client.clone().oneshot(request.expect("a request")).await;
+        unread.push(response.expect("a head"));
+    }
+    let before = Instant::now();
+    let refused = get(client.clone(), a.uri()).await;
+    let refused = refused.expect_err("every socket is held");
+    assert!(refused.contains("TimedOut"), "{refused}");
+    assert_eq!(before.elapsed().as_secs(), 1);
+    a.release();
+    for response in unread {
+        let body = response.into_body().collect().await.expect("a body");
+        assert_eq!(body.to_bytes(), server::BODY);
+    }
+    get(client, a.uri()).await.expect("there is room again");
+}
+
+/// The recipe in the documentation of `ConnectionLimit`.
+#[tokio::test(start_paused = true)]
+async fn a_host_gets_the_sockets_that_have_been_idle_at_another_for_five_seconds() {
+    let net = Net::of(["a", "b"]);
+    let connector = ConnectionLimitLayer::new(limiter(4)).layer(net.clone());
+    let client = Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(Duration::from_secs(5))
+        .build(connector);
+    warm(&client, net.server("a"), 4).await;
+    let before = Instant::now();
+    let body = get(client, net.server("b").uri()).await;
+    assert_eq!(body.expect("there is room"), server::BODY);
+    assert!((5..=10).contains(&before.elapsed().as_secs()), "{before:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_request_gets_a_socket_while_data_has_all_of_its_own() {
+    let net = Net::of(["a", "tokens"]);
+    let limiter = limiter(3);
+    let (data, a) = (net_client(&net, &limiter), net.server("a"));
+    let mut calls = JoinSet::new();
+    for _ in 0..5 {
+        calls.spawn(get(data.clone(), a.at("/late")));
+    }
+    a.seen_requests(3).await;
+    let tokens = net_client(&net, &limiter.first_in_line());
+    let token = get(tokens, net.server("tokens").uri()).await;
+    token.expect("there is room");
+    assert_eq!((a.requests(), a.open_sockets()), (3, 3));
+    a.release();
+    for body in calls.join_all().await {
+        body.expect("every call is answered");
+    }
+    assert_eq!(a.peak_sockets(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_a_limit_of_one_a_token_request_goes_first() {
+    let net = Net::of(["a", "tokens"]);
+    let limiter = limiter(1);
+    let connector = |limiter| ConnectionLimitLayer::new(limiter).layer(net.clone());
+    // Neither keeps an idle socket.
+    let unpooled = |limiter| -> NetClient {
+        let mut client = Client::builder(TokioExecutor::new());
+        client.pool_max_idle_per_host(0).build(connector(limiter))
+    };
+    let (data, tokens) = (unpooled(limiter.clone()), unpooled(limiter.first_in_line()));
+    let a = net.server("a");
+    let mut calls = JoinSet::new();
+    for _ in 0..3 {
+        calls.spawn(get(data.clone(), a.at("/late")));
+    }
+    a.seen_requests(1).await;
+    let endpoint = net.server("tokens");
+    let token = tokio::spawn(get(tokens, endpoint.at("/late")));
+    while limiter.snapshot().connects_waiting < 3 {
+        tokio::task::yield_now().await;
+    }
+    a.release();
+    endpoint.seen_requests(1).await;
+    assert_eq!(a.requests(), 1, "two still wait");
+    endpoint.release();
+    token.await.expect("no panic").expect("an answer");
+    for body in calls.join_all().await {
+        body.expect("every call is answered");
+    }
 }

@@ -6,13 +6,12 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tokio::sync::oneshot;
 use tower::{Layer, ServiceExt};
-use tower_tds_limits::{Background, ConnectionLimitLayer, Limiter};
+use tower_tds_limits::{ConnectionLimitLayer, Limiter};
 
 use crate::{
     fetched::Fetched,
     get, limiter,
-    net::Net,
-    reclaim::{NetClient, net_client},
+    net::{Net, NetClient, net_client},
     server,
 };
 
@@ -21,7 +20,9 @@ use crate::{
 async fn fetched_from(host: &str, net: &Net, limiter: &Limiter, client: &NetClient) -> Bytes {
     let a = net.server("a");
     let request = Request::get(a.at("/held")).body(Empty::new());
-    let held = client.clone().oneshot(request.expect("a request")).await;
+    let other = net_client(net, limiter);
+    let holder = if host == "a" { client } else { &other };
+    let held = holder.clone().oneshot(request.expect("a request")).await;
     let held = held.expect("a head").into_body();
 
     let fetch = get(client.clone(), net.server(host).uri());
@@ -32,8 +33,7 @@ async fn fetched_from(host: &str, net: &Net, limiter: &Limiter, client: &NetClie
         bytes
     });
     let connector = ConnectionLimitLayer::new(crate::limiter(1)).layer(net.clone());
-    let uploader: Client<_, Fetched> =
-        Client::builder(Background::new(TokioExecutor::new())).build(connector);
+    let uploader: Client<_, Fetched> = Client::builder(TokioExecutor::new()).build(connector);
     let upload = Request::post(net.server("sink").at("/early")).body(body);
     let response = uploader.request(upload.expect("a request")).await;
     let response = response.expect("an answer");
@@ -41,6 +41,8 @@ async fn fetched_from(host: &str, net: &Net, limiter: &Limiter, client: &NetClie
 
     a.release();
     drop(held.collect().await.expect("a body"));
+    // Its idle socket is closed.
+    drop(other);
     let fetched = fetched.await.expect("an answer");
     drop(response);
     fetched

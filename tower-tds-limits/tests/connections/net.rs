@@ -1,25 +1,33 @@
 //! A network of servers in this process, for tests under a paused clock.
 
 use std::{
-    future::{Ready, ready},
+    future::{Future, pending},
     io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
+use bytes::Bytes;
 use http::Uri;
+use http_body_util::Empty;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::{
-    client::legacy::connect::{Connected, Connection},
-    rt::TokioIo,
+    client::legacy::{
+        Client,
+        connect::{Connected, Connection},
+    },
+    rt::{TokioExecutor, TokioIo},
 };
-use tokio::io::DuplexStream;
-use tower::Service;
+use tokio::{io::DuplexStream, task::JoinSet, time::sleep};
+use tower::{Layer, Service};
+use tower_tds_limits::{ConnectionLimit, ConnectionLimitLayer, Limiter};
 
-use crate::server::Server;
+use crate::{get, server::Server};
 
-/// Connects to whichever of its servers the URI names.
+/// Connects to the server that the URI names. A connect to [`SILENT`] never ends, one to [`SLOW`]
+/// takes five seconds.
 #[derive(Clone)]
 pub(crate) struct Net {
     servers: Arc<Vec<Server>>,
@@ -46,15 +54,24 @@ impl Net {
 impl Service<Uri> for Net {
     type Response = Pipe;
     type Error = io::Error;
-    type Future = Ready<io::Result<Pipe>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Pipe>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        let server = self.server(target.host().expect("a host"));
-        ready(Ok(Pipe(TokioIo::new(server.connect()))))
+        let host = target.host().expect("a host");
+        if host == SILENT {
+            return Box::pin(pending());
+        }
+        let (server, is_slow) = (self.server(host).clone(), host == SLOW);
+        Box::pin(async move {
+            if is_slow {
+                sleep(Duration::from_secs(5)).await;
+            }
+            Ok(Pipe(TokioIo::new(server.connect())))
+        })
     }
 }
 
@@ -93,3 +110,30 @@ impl Write for Pipe {
         Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
+
+pub(crate) type NetClient = Client<ConnectionLimit<Net>, Empty<Bytes>>;
+
+pub(crate) fn net_client(net: &Net, limiter: &Limiter) -> NetClient {
+    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(net.clone());
+    Client::builder(TokioExecutor::new()).build(connector)
+}
+
+/// Leaves so many idle sockets behind.
+pub(crate) async fn warm(client: &NetClient, server: &Server, sockets: u32) {
+    server.answer_together(sockets);
+    let mut calls = JoinSet::new();
+    for _ in 0..sockets {
+        calls.spawn(get(client.clone(), server.uri()));
+    }
+    for body in calls.join_all().await {
+        body.expect("an answer");
+    }
+    server.answer_together(0);
+    assert_eq!(server.open_sockets(), sockets);
+}
+
+/// Host whose connects take five seconds.
+pub(crate) const SLOW: &str = "slow";
+
+/// Host whose packets are dropped.
+pub(crate) const SILENT: &str = "silent";

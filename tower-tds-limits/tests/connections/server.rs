@@ -19,10 +19,11 @@ use tokio::{
 
 pub(crate) const BODY: &str = "bus 307";
 
+#[derive(Clone)]
 pub(crate) struct Server {
     uri: Uri,
     counts: Arc<Counts>,
-    accepting: Option<JoinHandle<()>>,
+    accepting: Option<Arc<JoinHandle<()>>>,
 }
 
 struct Counts {
@@ -78,12 +79,12 @@ impl Server {
         let address = listener.local_addr().expect("it is bound");
         let mut server = Self::in_process(&address.to_string());
         let counts = Arc::clone(&server.counts);
-        server.accepting = Some(tokio::spawn(async move {
+        server.accepting = Some(Arc::new(tokio::spawn(async move {
             loop {
                 let (socket, _) = listener.accept().await.expect("loopback accepts");
                 counts.accept(socket);
             }
-        }));
+        })));
         server
     }
 
@@ -131,7 +132,8 @@ impl Server {
 
     /// Stops listening; gives the address where nobody listens now.
     pub(crate) async fn stop(self) -> Uri {
-        let accepting = self.accepting.expect("it listens");
+        let accepting = self.accepting.and_then(Arc::into_inner);
+        let accepting = accepting.expect("it listens");
         accepting.abort();
         let stopped = accepting.await.expect_err("it listens for ever");
         assert!(stopped.is_cancelled());

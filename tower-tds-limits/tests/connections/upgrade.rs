@@ -7,22 +7,16 @@ use http::{Request, StatusCode, header};
 use http_body_util::Empty;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tower::{Layer, ServiceExt};
-use tower_tds_limits::{Background, ConnectionLimitLayer};
+use tower_tds_limits::ConnectionLimitLayer;
 
-use crate::{
-    get,
-    net::Net,
-    reclaim::{impatient, tracked},
-};
+use crate::{get, impatient, net::Net};
 
 #[tokio::test(start_paused = true)]
 async fn an_upgraded_socket_keeps_its_permit_until_it_is_closed() {
     let net = Net::of(["a", "b"]);
     let limiter = impatient(1);
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(net.clone());
-    let client: Client<_, Empty<Bytes>> =
-        Client::builder(Background::new(TokioExecutor::new())).build(connector);
-    let client = tracked(client);
+    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
     let request = Request::get(net.server("a").at("/upgrade"))
         .header(header::CONNECTION, "upgrade")
         .header(header::UPGRADE, "telex")
