@@ -335,7 +335,7 @@ impl Limit for Account {
     }
 
     #[inline]
-    fn admit(&mut self, _now: Instant) -> Grant {
+    fn admit(&mut self, _line: Line, _now: Instant) -> Grant {
         self.in_flight += 1;
         self.granted += 1;
         let seen = self.seen;

@@ -1,50 +1,209 @@
-//! TEMPORARY
-use crate::{
-    Limiter, Limits, WaitCause,
-    wait::{Limit, Line, Opens, Shared},
-};
-use std::num::NonZeroU32;
-use tokio::time::Instant;
+//! The connection limit: a permit from before `connect` until the server has closed.
 
-#[derive(Debug)]
-pub(crate) struct Connections {
-    open: u32,
-    most: NonZeroU32,
-}
-impl Connections {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        Self {
-            open: 0,
-            most: limits.connections,
-        }
-    }
-    pub(crate) fn open(&self) -> u32 {
-        self.open
-    }
-    pub(crate) fn most_at(&self, _: Instant) -> u32 {
-        self.most.get()
-    }
-    pub(crate) fn silent_until(&self, _: Instant) -> Option<Instant> {
-        None
-    }
-}
-impl Limit for Connections {
-    type Grant = ();
-    fn opens(&mut self, _: Line, _: Instant) -> Opens {
-        if self.open < self.most.get() {
-            Opens::Now
-        } else {
-            Opens::OnReturn
-        }
-    }
-    fn admit(&mut self, _: Instant) {
-        self.open += 1;
-    }
-    fn cause(&mut self, _: Line, _: Instant) -> WaitCause {
-        WaitCause::Connection
-    }
-}
-pub(crate) fn refused(_: &Shared<Connections>) {}
-/// x
+mod connect;
+mod io;
+mod sockets;
+
+use std::{
+    future::{self, Future},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use hyper::rt::{Read, Write};
+use tower_layer::Layer;
+use tower_service::Service;
+
+pub use self::io::LimitedIo;
+pub(crate) use self::sockets::Connections;
+use self::{
+    connect::{Wait, connect},
+    sockets::ConnectionPermit,
+};
+use crate::{LimitError, Limiter, wait::Shared};
+
+/// Puts [`ConnectionLimit`] around a connector.
+///
+/// All connectors of one limiter share its limit. A layer of a limiter that is
+/// [first in line](Limiter::first_in_line) is for token requests: its connects go first.
+///
+/// # Examples
+/// TLS goes around it, as in `HttpsConnectorBuilder::wrap_connector` of hyper-rustls.
+///
+/// ```
+/// use hyper_util::{
+///     client::legacy::{Client, connect::HttpConnector},
+///     rt::TokioExecutor,
+/// };
+/// use tower_layer::Layer;
+/// use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits};
+///
+/// let limiter = Limiter::new(Limits::default());
+/// let connector = ConnectionLimitLayer::new(limiter).layer(HttpConnector::new());
+/// let client: Client<_, String> = Client::builder(TokioExecutor::new()).build(connector);
+/// # drop(client);
+/// ```
 #[derive(Debug, Clone)]
-pub struct ConnectionLimitLayer(Limiter);
+pub struct ConnectionLimitLayer {
+    limiter: Limiter,
+}
+
+/// Caps the open sockets of every connector that shares a [`Limiter`].
+///
+/// Put it around the TCP connector, *under* TLS and under a proxy's tunnel, because a server
+/// counts TCP connections. A socket holds its permit from before `connect` until the server has
+/// closed, so idle sockets of a pool count.
+///
+/// From a limit of two on, data connections use at most one less than the limit. The last place is
+/// for token requests, whose layer is built from [`Limiter::first_in_line`].
+///
+/// | client | place of the limit |
+/// |---|---|
+/// | hyper-util `client::legacy` | around the TCP connector |
+/// | hyper-rustls | its inner connector: `HttpsConnectorBuilder::wrap_connector` |
+/// | `Tunnel` of a proxy | its inner connector |
+/// | reqwest | none: its `connector_layer` cannot hold a permit until the socket is closed |
+///
+/// # Several hosts
+/// An idle socket keeps its permit until its pool closes it. Where several hosts share one limit, give
+/// the pool a timer and an idle timeout of five seconds:
+/// `.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(5))`. Fairness among hosts is
+/// a non-goal.
+///
+/// # Abandoned connects
+/// A pool that finds a free connection moves a connect that it has begun to a task of its own. Such a
+/// connect ends with an error, at its next poll. It leaves the queue, or is dropped while it
+/// connects, because no request waits for it.
+///
+/// The rule: a connect is abandoned if it is polled by another tokio task *and* with another waker
+/// than at first. So a call that is shared (`futures_util::future::Shared`), joined or selected goes
+/// on. A call that your program itself moves to another task (polled once, then spawned) fails if it
+/// has no connection yet. That failure is a connect error: the request was not sent, and a retry helps.
+///
+/// # After a 416
+/// No connect begins for a second, and the limit is one lower for ten minutes. Each further 416 lowers
+/// it by one more for ten minutes, to one connection at least. Two do not: a 416 within the second,
+/// because its request was sent before, and one while more sockets are open than the lowered limit
+/// allows. Sockets that are open stay open.
+///
+/// # Backpressure
+/// `poll_ready` waits for the connector and then for a permit, which the readied instance holds until
+/// `call`. A timeout of `call` does not include the wait.
+///
+/// # Cancel safety
+/// Dropping a readied instance gives the permit back at once. A connect that is dropped, or that timed
+/// out, keeps its permit for one second, because the server may still accept it. A refused one gives it
+/// back at once.
+///
+/// # Clone
+/// Clones share the limiter; a clone has no permit and no place in the queue.
+///
+/// # Errors
+/// Boxed, as a pool asks of its connector. The future gives a [`LimitError`] when the wait reached
+/// [`Limits::max_wait`](crate::Limits::max_wait) or the connect was abandoned, and otherwise the
+/// connector's own error.
+///
+/// # Panics
+/// `call` panics with "`poll_ready` must give Ready before `call`" if that was not so.
+///
+/// # Examples
+/// See [`ConnectionLimitLayer`].
+#[derive(Debug)]
+pub struct ConnectionLimit<C> {
+    inner: C,
+    limiter: Limiter,
+    wait: Option<Wait>,
+    /// Set from the end of a wait until `call`.
+    ready: Option<Result<ConnectionPermit, LimitError>>,
+}
+
+/// What a pool takes as a connector's error.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+// === impl ConnectionLimitLayer ===
+
+impl ConnectionLimitLayer {
+    /// Limits by `limiter`.
+    #[must_use]
+    pub fn new(limiter: Limiter) -> Self {
+        Self { limiter }
+    }
+}
+
+impl<C> Layer<C> for ConnectionLimitLayer {
+    type Service = ConnectionLimit<C>;
+
+    fn layer(&self, inner: C) -> Self::Service {
+        ConnectionLimit {
+            inner,
+            limiter: self.limiter.clone(),
+            wait: None,
+            ready: None,
+        }
+    }
+}
+
+// === impl ConnectionLimit ===
+
+impl<C, Target> Service<Target> for ConnectionLimit<C>
+where
+    C: Service<Target>,
+    C::Response: Read + Write + Send + Unpin + 'static,
+    C::Error: Into<BoxError>,
+    C::Future: Send + 'static,
+{
+    type Response = LimitedIo<C::Response>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        ready!(self.inner.poll_ready(cx)).map_err(Into::into)?;
+        if self.ready.is_none() {
+            let wait = self.wait.get_or_insert_with(|| Wait::new(&self.limiter));
+            self.ready = Some(ready!(wait.poll(cx, &self.limiter)));
+            self.wait = None;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    #[expect(
+        clippy::panic,
+        reason = "a call without readiness is a programmer's error"
+    )]
+    fn call(&mut self, target: Target) -> Self::Future {
+        match self.ready.take() {
+            Some(Ok(permit)) => {
+                let connecting = self.inner.call(target);
+                let connecting = async { connecting.await.map_err(Into::into) };
+                Box::pin(connect(connecting, permit))
+            }
+            Some(Err(error)) => Box::pin(future::ready(Err(error.into()))),
+            None => panic!("`poll_ready` must give Ready before `call`"),
+        }
+    }
+}
+
+impl<C: Clone> Clone for ConnectionLimit<C> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            limiter: self.limiter.clone(),
+            wait: None,
+            ready: None,
+        }
+    }
+}
+
+impl<C> Drop for ConnectionLimit<C> {
+    fn drop(&mut self) {
+        // It was not used for a connect, which would keep it for a second.
+        if let Some(Ok(permit)) = self.ready.take() {
+            permit.release();
+        }
+    }
+}
+
+/// Records a 416.
+pub(crate) fn refused(shared: &Shared<Connections>) {
+    shared.update_now(Connections::refused);
+}

@@ -98,7 +98,7 @@ mod waits;
 
 pub use self::{
     account::Rung,
-    connection::ConnectionLimitLayer,
+    connection::{ConnectionLimit, ConnectionLimitLayer, LimitedIo},
     error::{Error, LimitError},
     events::{WAIT_CAUSE_FIELD, WAIT_SECONDS_FIELD},
     limiter::{Limiter, Snapshot},

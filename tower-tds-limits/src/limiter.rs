@@ -141,7 +141,7 @@ impl Limiter {
             credential.connections.read(|connections, waiting| {
                 let most = connections.most_at(now);
                 (
-                    connections.open(),
+                    connections.open(now),
                     most,
                     connections.silent_until(now),
                     waiting,

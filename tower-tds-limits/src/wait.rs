@@ -31,7 +31,7 @@ pub(crate) trait Limit {
     fn opens(&mut self, line: Line, now: Instant) -> Opens;
 
     /// Counts one more. Called right after `opens` returned [`Opens::Now`] for the same `now`.
-    fn admit(&mut self, now: Instant) -> Self::Grant;
+    fn admit(&mut self, line: Line, now: Instant) -> Self::Grant;
 
     /// When the limit is to be asked again at the latest, if that is before it opens.
     fn changes_at(&self) -> Option<Instant> {

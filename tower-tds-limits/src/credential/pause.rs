@@ -168,7 +168,7 @@ impl Limit for Pause {
         }
     }
 
-    fn admit(&mut self, now: Instant) -> Passage {
+    fn admit(&mut self, _line: Line, now: Instant) -> Passage {
         match self.state {
             State::Open => Passage::Free,
             State::Closed { until } | State::Trying { until, .. } if until > now => Passage::Told,

@@ -115,10 +115,10 @@ impl<L: Limit> Shared<L> {
     ) -> Passed<L::Grant> {
         let mut state = self.lock();
         if place.is_none() && state.queue.is_free() && state.limit.opens(line, now) == Opens::Now {
-            return Passed::Granted(state.limit.admit(now));
+            return Passed::Granted(state.limit.admit(line, now));
         }
         if state.queue.is_next(place, line, now) && state.limit.opens(line, now) == Opens::Now {
-            let grant = state.limit.admit(now);
+            let grant = state.limit.admit(line, now);
             let replaced = place.and_then(|place| state.queue.pass(place));
             self.release(state, now, replaced);
             return Passed::Granted(grant);

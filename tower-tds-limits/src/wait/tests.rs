@@ -37,7 +37,7 @@ impl Limit for Script {
         }
     }
 
-    fn admit(&mut self, _now: Instant) {
+    fn admit(&mut self, _line: Line, _now: Instant) {
         self.free = self.free.saturating_sub(1);
     }
 

@@ -1,5 +1,6 @@
 //! The `Service` contract: the readied instance is the one called, and readiness is given back.
 
+mod connect;
 mod every;
 mod probe;
 mod torn;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
+mod api;
 mod bounds;
 mod cancel;
 mod contract;

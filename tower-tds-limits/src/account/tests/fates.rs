@@ -187,7 +187,7 @@ proptest! {
                 };
             }
             prop_assert!(now >= silent_until, "granted at {now:?}, in a silence");
-            let grant = account.admit(start + now);
+            let grant = account.admit(Line::Back, start + now);
             let (count, over) = fate.of(now);
             counted.extend(count);
             coming.push((over, granted.len()));

@@ -7,7 +7,7 @@ fn secs(secs: u64) -> Duration {
 }
 
 fn tries(pause: &mut Pause, now: Instant) -> Try {
-    match pause.admit(now) {
+    match pause.admit(Line::Back, now) {
         Passage::Tries(number) => number,
         passage @ (Passage::Free | Passage::Told) => panic!("{passage:?}"),
     }
@@ -29,7 +29,7 @@ fn a_hint_is_honoured_and_then_one_tries() {
     );
     assert!(pause.end(tried));
     assert_eq!(pause.opens(Line::Back, over), Opens::Now);
-    assert_eq!(pause.admit(over), Passage::Free);
+    assert_eq!(pause.admit(Line::Back, over), Passage::Free);
 }
 
 #[test]

@@ -62,7 +62,7 @@ impl Limit for Room {
         }
     }
 
-    fn admit(&mut self, _now: Instant) {
+    fn admit(&mut self, _line: Line, _now: Instant) {
         self.0 -= 1;
     }
 

@@ -3,11 +3,11 @@
 use std::fmt::Debug;
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Uri};
 use http_body_util::Empty;
 use tokio::task::JoinSet;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, util::BoxCloneService};
-use tower_tds_limits::{Limiter, ReadResponse, RequestLimitLayer};
+use tower_tds_limits::{ConnectionLimitLayer, Limiter, ReadResponse, RequestLimitLayer};
 
 use super::{
     limiter,
@@ -98,5 +98,14 @@ async fn the_request_limit_that_detaches_keeps_the_contract() {
         .feedback(ReadResponse)
         .detached();
     keeps_the_contract(Probe::new(), |probe| layer.layer(probe)).await;
+    nothing_is_held(limiter).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_connection_limit_runs_over_towers_layers() {
+    let limiter = limiter(50);
+    let layer = ConnectionLimitLayer::new(limiter.clone());
+    let target = || Uri::from_static("http://a");
+    runs_over(Probe::connector(), |stack| layer.layer(stack), target).await;
     nothing_is_held(limiter).await;
 }

@@ -61,7 +61,7 @@ proptest! {
                     }
                 }
                 Event::Asked if pause.opens(Line::Back, now) == Opens::Now => {
-                    let passage = pause.admit(now);
+                    let passage = pause.admit(Line::Back, now);
                     if passage == Passage::Told {
                         continue;
                     }

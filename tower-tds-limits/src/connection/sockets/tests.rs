@@ -1,0 +1,175 @@
+use std::{num::NonZeroU32, time::Duration};
+
+use proptest::{collection::vec, prelude::*};
+use tokio::time::Instant;
+
+use super::Connections;
+use crate::{
+    Limits, WaitCause,
+    wait::{Limit, Line, Opens},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn connections(most: u32) -> Connections {
+    let most = NonZeroU32::new(most).expect("a count is not zero");
+    Connections::new(&Limits::default().connections(most))
+}
+
+/// Opens a socket if that is allowed.
+fn open(connections: &mut Connections, line: Line, now: Instant) -> bool {
+    let opens = connections.opens(line, now) == Opens::Now;
+    if opens {
+        connections.admit(line, now);
+    }
+    opens
+}
+
+/// Opens as many data sockets as are allowed.
+fn fill(connections: &mut Connections, now: Instant) -> u32 {
+    let mut opened = 0;
+    while open(connections, Line::Back, now) {
+        opened += 1;
+    }
+    opened
+}
+
+#[test]
+fn data_leaves_the_last_place_to_a_token_request() {
+    let now = Instant::now();
+    for (most, data) in [(1, 1), (2, 1), (60, 59)] {
+        let mut connections = connections(most);
+        assert_eq!(fill(&mut connections, now), data);
+        let free = open(&mut connections, Line::Front, now);
+        assert_eq!(free, most > 1, "{most}");
+        assert_eq!(connections.open(now), most);
+        assert!(!open(&mut connections, Line::Front, now));
+    }
+}
+
+#[test]
+fn a_token_socket_takes_no_place_of_data() {
+    let now = Instant::now();
+    let mut connections = connections(2);
+    assert!(open(&mut connections, Line::Front, now));
+    assert!(open(&mut connections, Line::Back, now));
+    connections.release(Line::Back);
+    connections.release(Line::Front);
+    assert_eq!(connections.open(now), 0);
+}
+
+#[test]
+fn a_permit_that_lingers_is_back_after_a_second() {
+    let now = Instant::now();
+    let mut connections = connections(2);
+    assert!(open(&mut connections, Line::Back, now));
+    connections.linger(Line::Back, now);
+    let later = now + SECOND;
+    let nearly = later - Duration::from_nanos(1);
+    assert_eq!(connections.open(nearly), 1);
+    assert_eq!(
+        connections.opens(Line::Back, nearly),
+        Opens::At(now + SECOND)
+    );
+    assert_eq!(connections.open(later), 0);
+    assert!(open(&mut connections, Line::Back, later));
+}
+
+#[test]
+fn a_lower_limit_leaves_open_sockets_and_a_higher_one_opens_at_once() {
+    let now = Instant::now();
+    let mut connections = connections(4);
+    assert_eq!(fill(&mut connections, now), 3);
+    connections.limit_to(0);
+    assert_eq!(connections.open(now), 3);
+    assert_eq!(connections.opens(Line::Front, now), Opens::OnReturn);
+    for _ in 0..3 {
+        connections.release(Line::Back);
+    }
+    assert_eq!(connections.opens(Line::Front, now), Opens::OnReturn);
+    connections.limit_to(2);
+    assert_eq!(fill(&mut connections, now), 1);
+}
+
+#[test]
+fn a_416_silences_for_a_second_and_lowers_the_limit_by_one_for_ten_minutes() {
+    let start = Instant::now();
+    let mut connections = connections(60);
+    connections.refused(start);
+    let again = start + SECOND;
+    assert_eq!(connections.opens(Line::Back, start), Opens::At(again));
+    assert_eq!(connections.cause(Line::Back, start), WaitCause::Silence);
+    assert_eq!(connections.most_at(again), 59);
+    assert_eq!(fill(&mut connections, again), 58);
+    let restored = start + 10 * MINUTE;
+    assert_eq!(connections.opens(Line::Back, again), Opens::At(restored));
+    assert_eq!(connections.cause(Line::Back, again), WaitCause::Connection);
+    assert_eq!(fill(&mut connections, restored), 1);
+}
+
+#[test]
+fn each_further_416_lowers_the_limit_by_one_more() {
+    let start = Instant::now();
+    let mut connections = connections(3);
+    connections.refused(start);
+    // It answers what was sent before.
+    connections.refused(start + SECOND / 2);
+    assert_eq!(connections.most_at(start), 2);
+    let later = start + 9 * MINUTE;
+    connections.refused(later);
+    assert_eq!(connections.most_at(later), 1);
+    connections.refused(later + SECOND);
+    assert_eq!(connections.most_at(later + SECOND), 1, "one is left");
+    assert_eq!(connections.most_at(start + 10 * MINUTE), 2);
+    assert_eq!(connections.most_at(start + 19 * MINUTE), 3);
+}
+
+#[test]
+fn a_416_does_not_lower_a_limit_that_more_open_sockets_exceed() {
+    let mut now = Instant::now();
+    let mut connections = connections(60);
+    assert_eq!(fill(&mut connections, now), 59);
+    for _ in 0..60 {
+        connections.refused(now);
+        assert!(connections.silent_until(now).is_some());
+        now += SECOND;
+    }
+    assert_eq!(connections.most_at(now), 58);
+}
+
+proptest! {
+    #[test]
+    fn the_limit_holds_and_is_whole_again(
+        most in 1_u32..10,
+        steps in vec((0_u32..6, 0_u64..2_000), 1..200),
+    ) {
+        let mut connections = connections(most);
+        let mut now = Instant::now();
+        let (mut data, mut tokens) = (0, 0);
+        for (step, pause) in steps {
+            now += Duration::from_millis(pause);
+            let before = connections.most_at(now);
+            match step {
+                0 | 1 => data += u32::from(open(&mut connections, Line::Back, now)),
+                2 => tokens += u32::from(open(&mut connections, Line::Front, now)),
+                3 if data > 0 => {
+                    connections.release(Line::Back);
+                    data -= 1;
+                }
+                4 if tokens > 0 => {
+                    connections.linger(Line::Front, now);
+                    tokens -= 1;
+                }
+                _ => connections.refused(now),
+            }
+            let after = connections.most_at(now);
+            prop_assert!((1..=before).contains(&after));
+            prop_assert!(connections.open(now) <= most);
+            prop_assert!(connections.data <= (most - 1).max(1));
+        }
+        now += 10 * MINUTE;
+        prop_assert_eq!(connections.most_at(now), most);
+        prop_assert_eq!(connections.open(now), data + tokens);
+    }
+}

@@ -1,0 +1,118 @@
+//! Abandoned connects: dropped by their caller, or left to a task by the pool.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::Uri;
+use http_body_util::Empty;
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use tokio::{
+    task::JoinSet,
+    time::{interval, sleep, timeout},
+};
+use tower::Layer;
+use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits};
+
+use crate::{
+    get, limiter,
+    net::{Net, SILENT, SLOW, net_client},
+};
+
+/// Twenty calls a second to one host, each on a new socket, and four a second with a timeout of a
+/// second to a host that drops their packets.
+#[tokio::test(start_paused = true)]
+async fn a_host_that_drops_packets_leaves_the_rate_of_another_host() {
+    let net = Net::of(["healthy"]);
+    let healthy = net.server("healthy");
+    let limiter = Limiter::new(Limits::default());
+    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(net.clone());
+    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new())
+        .pool_max_idle_per_host(0)
+        .build(connector);
+    let silent: Uri = format!("http://{SILENT}/").parse().expect("a URI");
+    let mut ticks = interval(Duration::from_millis(50));
+    let (mut calls, mut rates) = (JoinSet::new(), Vec::new());
+    for tick in 0..20 * SECONDS {
+        ticks.tick().await;
+        calls.spawn(timeout(SECOND, get(client.clone(), healthy.uri())));
+        if tick % 5 == 0 {
+            calls.spawn(timeout(SECOND, get(client.clone(), silent.clone())));
+        }
+        if tick % 200 == 199 {
+            rates.push(healthy.requests());
+        }
+    }
+    calls.join_all().await;
+    println!("requests after each ten seconds: {rates:?}");
+    assert!(
+        healthy.requests() >= 20 * SECONDS * 9 / 10,
+        "{} requests",
+        healthy.requests()
+    );
+    assert!(healthy.peak_sockets() <= 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connect_that_its_pool_abandons_is_dropped_and_keeps_its_permit_for_a_second() {
+    let net = Net::of([SLOW]);
+    let (limiter, slow) = (limiter(10), net.server(SLOW));
+    let client = net_client(&net, &limiter);
+    let first = tokio::spawn(get(client.clone(), slow.at("/late")));
+    slow.seen_requests(1).await;
+    // The second one begins to connect, and gets the socket of the first.
+    let second = tokio::spawn(get(client.clone(), slow.uri()));
+    sleep(SECOND / 2).await;
+    slow.release();
+    first.await.expect("no panic").expect("an answer");
+    second.await.expect("no panic").expect("an answer");
+    assert_eq!(limiter.snapshot().connections, 2);
+    sleep(SECOND).await;
+    assert_eq!(limiter.snapshot().connections, 1);
+    sleep(10 * SECOND).await;
+    assert_eq!((slow.requests(), slow.opened_sockets()), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connect_of_a_shared_call_goes_on_in_another_task() {
+    let net = Net::of(["a", SLOW]);
+    // The call waits for a permit first, and then connects.
+    let (limiter, a, slow) = (limiter(1), net.server("a"), net.server(SLOW));
+    let held = tokio::spawn(get(net_client(&net, &limiter), a.at("/late")));
+    a.seen_requests(1).await;
+    let call = get(net_client(&net, &limiter), slow.uri()).boxed().shared();
+    for step in 0..6 {
+        if step == 3 {
+            a.release();
+        }
+        // Another task each time, which gives up.
+        let polled = tokio::spawn(timeout(SECOND, call.clone()));
+        polled.await.expect("no panic").expect_err("it connects");
+    }
+    let answered = tokio::spawn(timeout(10 * SECOND, call)).await;
+    let answer = answered.expect("no panic").expect("in time");
+    assert_eq!(answer.expect("an answer"), crate::server::BODY);
+    held.await.expect("no panic").expect("an answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_moves_to_another_task_without_a_connection_fails_and_is_not_sent() {
+    let net = Net::of([SLOW]);
+    let (limiter, slow) = (limiter(1), net.server(SLOW));
+    let mut call = get(net_client(&net, &limiter), slow.uri()).boxed();
+    let call = tokio::spawn(async move {
+        timeout(SECOND, &mut call).await.expect_err("it connects");
+        call
+    });
+    let call = call.await.expect("no panic");
+    let moved = tokio::spawn(call).await.expect("no panic");
+    let error = moved.expect_err("the connect is taken for an abandoned one");
+    assert!(error.contains("Connect"), "{error}");
+    sleep(10 * SECOND).await;
+    assert_eq!((slow.requests(), slow.opened_sockets()), (0, 0));
+    assert_eq!(limiter.snapshot().connections, 0);
+}
+
+const SECONDS: u32 = 60;
+
+const SECOND: Duration = Duration::from_secs(1);

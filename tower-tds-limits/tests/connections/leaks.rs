@@ -1,0 +1,122 @@
+//! Nothing is left behind: no task, no waiter, no socket, no permit.
+
+use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+
+use http::Uri;
+use tokio::{runtime::Handle, task::JoinSet, time::Instant};
+use tower::ServiceBuilder;
+use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer, Rules};
+
+use crate::{
+    count, get, limiter,
+    net::{Net, NetClient, net_client},
+    server,
+};
+
+#[tokio::test(start_paused = true)]
+async fn after_a_thousand_waiting_requests_tasks_and_waiters_are_what_they_were() {
+    let net = Net::of(["a"]);
+    let a = net.server("a");
+    let limiter = limiter(10);
+    let client = net_client(&net, &limiter);
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    assert_eq!(tasks(), 0);
+    a.answer_together(10);
+    let mut calls = JoinSet::new();
+    for _ in 0..1_000 {
+        calls.spawn(get(client.clone(), a.uri()));
+    }
+    for body in calls.join_all().await {
+        assert_eq!(body.expect("every call is answered"), server::BODY);
+    }
+    let before = Instant::now();
+    // Each of the ten idle sockets has a task on either side, and the limit one that keeps its time.
+    while tasks() > 21 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(before.elapsed() < Duration::from_secs(1));
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.connections, snapshot.connects_waiting), (10, 0));
+    // Nothing is opened for nobody.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((a.opened_sockets(), tasks()), (10, 21));
+    drop(client);
+    while tasks() > 1 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(limiter.snapshot().connections, 0);
+    drop(limiter);
+    tokio::task::yield_now().await;
+    assert_eq!(tasks(), 0);
+}
+
+/// Calls, and hangs up after so many polls.
+async fn hang_up(client: NetClient, limiter: Limiter, uri: Uri, polls: u32) {
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter))
+        .service(client);
+    let mut call = pin!(get(service, uri));
+    let mut left = polls;
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(());
+        }
+        left -= 1;
+        call.as_mut().poll(cx).map(drop)
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_cancelled_at_random_leave_no_socket_and_no_permit() {
+    let net = Net::of(["a", "b", "c"]);
+    let limits = Limits::new(Quota::per_second(count(1_000_000)))
+        .rules(Rules::window())
+        .lost_after(Duration::ZERO)
+        .connections(count(7))
+        .in_flight(count(20));
+    let limiter = Limiter::new(limits);
+    let client = net_client(&net, &limiter);
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut calls = JoinSet::new();
+    for n in 0..100_000_u32 {
+        let server = net.server(["a", "b", "c"][rng.usize(0..3)]);
+        let uri = server.at(["/", "/", "/held", "/late", "/until-close"][rng.usize(0..5)]);
+        let call = hang_up(client.clone(), limiter.clone(), uri, rng.u32(0..12));
+        calls.spawn(async move {
+            // Who waits for what never comes hangs up in time.
+            let _late = tokio::time::timeout(Duration::from_millis(50), call).await;
+        });
+        if n % 50 == 0 {
+            tokio::time::sleep(Duration::from_millis(u64::from(rng.u8(0..30)))).await;
+        }
+    }
+    calls.join_all().await;
+    for name in ["a", "b", "c"] {
+        let server = net.server(name);
+        assert!(server.peak_sockets() <= 7);
+        assert!(server.requests() > 1_000, "{}", server.requests());
+    }
+
+    drop(client);
+    for name in ["a", "b", "c"] {
+        net.server(name).release();
+    }
+    let before = Instant::now();
+    while limiter.snapshot().connections > 0 {
+        assert!(before.elapsed() < Duration::from_secs(31), "{limiter:?}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.in_flight, snapshot.waiting), (0, 0));
+    assert_eq!(snapshot.connects_waiting, 0);
+    let open: u32 = ["a", "b", "c"]
+        .map(|name| net.server(name).open_sockets())
+        .iter()
+        .sum();
+    assert_eq!(open, 0);
+    // What keeps the time of those who wait ends with the limiter.
+    drop(limiter);
+    tokio::task::yield_now().await;
+    assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
+}

@@ -1,0 +1,431 @@
+//! Sockets as a server sees them, through the hyper-util client.
+
+#![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
+
+mod abandoned;
+mod downloads;
+mod fetched;
+mod leaks;
+mod nested;
+mod net;
+mod refused;
+mod reset;
+mod server;
+mod stranger;
+mod timeouts;
+mod tls;
+mod upgrade;
+
+use std::{num::NonZeroU32, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Uri};
+use http_body_util::{BodyExt, Empty};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
+use tokio::{net::TcpStream, task::JoinSet, time::Instant};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt};
+use tower_tds_limits::{
+    ConnectionLimit, ConnectionLimitLayer, LimitError, Limiter, Limits, Quota, RequestLimitLayer,
+    Rules,
+};
+
+use self::{
+    net::{Net, NetClient, net_client, warm},
+    server::Server,
+};
+
+fn count(n: u32) -> NonZeroU32 {
+    NonZeroU32::new(n).expect("a count is not zero")
+}
+
+/// So many data connections and requests in flight, and a quota too large to bind.
+fn limiter(most: u32) -> Limiter {
+    let limits = Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window());
+    Limiter::new(limits.connections(with_token(most)).in_flight(count(most)))
+}
+
+/// So many data connections, and waits of a second at most.
+fn impatient(most: u32) -> Limiter {
+    let limits = Limits::default().max_wait(Duration::from_secs(1));
+    Limiter::new(limits.connections(with_token(most)).in_flight(count(most)))
+}
+
+/// The limit that leaves so many connections to data.
+fn with_token(data: u32) -> NonZeroU32 {
+    count(if data == 1 { 1 } else { data + 1 })
+}
+
+fn client(limiter: &Limiter) -> Client<ConnectionLimit<HttpConnector>, Empty<Bytes>> {
+    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
+    Client::builder(TokioExecutor::new()).build(connector)
+}
+
+async fn get<S, B>(mut service: S, uri: Uri) -> Result<Bytes, String>
+where
+    S: Service<Request<Empty<Bytes>>, Response = http::Response<B>>,
+    S::Error: std::fmt::Debug,
+    B: http_body::Body<Data = Bytes>,
+    B::Error: std::fmt::Debug,
+{
+    let request = Request::get(uri).body(Empty::new()).expect("a request");
+    let ready = service.ready().await.map_err(|e| format!("{e:?}"))?;
+    let response = ready.call(request).await.map_err(|e| format!("{e:?}"))?;
+    let body = response.into_body().collect().await;
+    Ok(body.map_err(|e| format!("{e:?}"))?.to_bytes())
+}
+
+/// Sockets are closed in the background.
+async fn all_permits_back(limiter: &Limiter) {
+    while limiter.snapshot().connections > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_never_sees_more_sockets_than_the_limit() {
+    let server = Server::start().await;
+    let limiter = limiter(10);
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(client(&limiter));
+    let mut calls = JoinSet::new();
+    for _ in 0..500 {
+        calls.spawn(get(service.clone(), server.uri()));
+    }
+    for body in calls.join_all().await {
+        assert_eq!(body.expect("every call is answered"), server::BODY);
+    }
+    assert_eq!(server.requests(), 500);
+    assert!(server.peak_sockets() <= 10, "{}", server.peak_sockets());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connect_that_timed_out_keeps_its_permit_for_a_second() {
+    let timing_out = tower::service_fn(async |_: Uri| {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let timed_out = std::io::Error::from(std::io::ErrorKind::TimedOut);
+        Err::<TokioIo<TcpStream>, _>(timed_out)
+    });
+    let limiter = limiter(1);
+    let connector =
+        ConnectionLimitLayer::new(limiter.clone()).layer(timing_out.map_future(Box::pin));
+    let failed = connector.oneshot(Uri::from_static("http://a")).await;
+    failed.map(drop).expect_err("it timed out");
+    assert_eq!(limiter.snapshot().connections, 1);
+    tokio::time::sleep(Duration::from_millis(999)).await;
+    assert_eq!(limiter.snapshot().connections, 1);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(limiter.snapshot().connections, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_are_slow_to_come_keep_their_places() {
+    let net = Net::of(["a"]);
+    let limits = Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window());
+    let limiter = Limiter::new(limits.in_flight(count(10)));
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(net_client(&net, &limiter));
+    let a = net.server("a");
+    let mut calls = JoinSet::new();
+    for _ in 0..200 {
+        calls.spawn(get(service.clone(), a.at("/held")));
+    }
+    // All the heads that will come are there, and none of the bodies.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((a.requests(), limiter.snapshot().in_flight), (10, 10));
+    a.release();
+    for body in calls.join_all().await {
+        body.expect("every call is answered");
+    }
+    assert_eq!(a.requests(), 200);
+}
+
+#[tokio::test]
+async fn the_pool_alone_cannot_pass_the_limit_either() {
+    // No request limit in front: a hundred requests want a socket each.
+    let server = Server::start().await;
+    let limiter = limiter(10);
+    let client = client(&limiter);
+    let mut calls = JoinSet::new();
+    for _ in 0..100 {
+        calls.spawn(get(client.clone(), server.uri()));
+    }
+    for body in calls.join_all().await {
+        assert_eq!(body.expect("every call is answered"), server::BODY);
+    }
+    assert!(server.peak_sockets() <= 10, "{}", server.peak_sockets());
+}
+
+#[tokio::test]
+async fn an_idle_socket_keeps_its_permit_and_a_closed_one_gives_it_back() {
+    let server = Server::start().await;
+    let limiter = limiter(2);
+    let client = client(&limiter);
+    get(client.clone(), server.uri()).await.expect("an answer");
+    assert_eq!(limiter.snapshot().connections, 1, "idle in the pool");
+    drop(client);
+    all_permits_back(&limiter).await;
+    assert_eq!(server.open_sockets(), 0);
+}
+
+#[tokio::test]
+async fn a_refused_connect_gives_its_permit_back() {
+    let nobody = Server::start().await.stop().await;
+    let limiter = limiter(1);
+    let client = client(&limiter);
+    for _ in 0..3 {
+        let error = get(client.clone(), nobody.clone())
+            .await
+            .expect_err("nobody listens");
+        assert!(error.contains("Connect"), "{error}");
+    }
+    assert_eq!(limiter.snapshot().connections, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connect_that_waits_too_long_says_so() {
+    let limits = Limits::default()
+        .connections(count(1))
+        .max_wait(Duration::from_millis(200));
+    let limiter = Limiter::new(limits);
+    let hanging = tower::service_fn(|_: Uri| {
+        std::future::pending::<Result<TokioIo<TcpStream>, std::io::Error>>()
+    });
+    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(hanging);
+    let first = tokio::spawn(connector.clone().oneshot(Uri::from_static("http://a")));
+    tokio::task::yield_now().await;
+    let second = connector.oneshot(Uri::from_static("http://b")).await;
+    let error = second.expect_err("the one permit is held");
+    let error = error.downcast_ref::<LimitError>().expect("the limit's own");
+    assert!(error.is_timeout());
+    first.abort();
+    assert!(first.await.expect_err("aborted").is_cancelled());
+    tokio::time::sleep(Duration::from_millis(999)).await;
+    assert_eq!(limiter.snapshot().connections, 1, "it may yet be accepted");
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(limiter.snapshot().connections, 0);
+}
+
+#[tokio::test]
+async fn cancelled_requests_leave_no_permit_behind() {
+    let server = Server::start().await;
+    let limits = Limits::new(Quota::per_second(count(1_000_000)))
+        .lost_after(Duration::ZERO)
+        .connections(with_token(10))
+        .in_flight(count(10));
+    let limiter = Limiter::new(limits);
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(client(&limiter));
+    let mut calls = JoinSet::new();
+    for n in 0..200_u32 {
+        let call = get(service.clone(), server.uri());
+        calls.spawn(async move {
+            // Half of the callers hang up after a few polls, each at another one.
+            if n % 2 == 0 {
+                call.await.map(|_| ())
+            } else {
+                let mut polls = n % 7;
+                let mut call = std::pin::pin!(call);
+                std::future::poll_fn(move |cx| {
+                    if polls == 0 {
+                        return std::task::Poll::Ready(Ok(()));
+                    }
+                    polls -= 1;
+                    cx.waker().wake_by_ref();
+                    call.as_mut().poll(cx).map(|body| body.map(|_| ()))
+                })
+                .await
+            }
+        });
+    }
+    for call in calls.join_all().await {
+        call.expect("whoever stays is answered");
+    }
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.in_flight, snapshot.waiting), (0, 0));
+    // Had a permit been lost, fewer than ten of these could be in flight at once.
+    server.answer_together(10);
+    let mut calls = JoinSet::new();
+    for _ in 0..10 {
+        calls.spawn(get(service.clone(), server.uri()));
+    }
+    for body in calls.join_all().await {
+        body.expect("all ten are in flight at once");
+    }
+    assert!(server.peak_sockets() <= 10, "{}", server.peak_sockets());
+}
+
+#[tokio::test]
+async fn a_server_that_is_slow_to_close_is_waited_for() {
+    let server = Server::start().await;
+    server.close_slowly();
+    let limiter = limiter(1);
+    get(client(&limiter), server.uri())
+        .await
+        .expect("an answer");
+    // That client is gone; its socket has ended on this side only.
+    let next = tokio::spawn(get(client(&limiter), server.uri()));
+    server.seen_ends(1).await;
+    // Time enough for a permit that is given back too early.
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(limiter.snapshot().connections, 1);
+    assert_eq!(limiter.snapshot().connects_waiting, 1);
+
+    server.close_at_once();
+    next.await.expect("no panic").expect("an answer");
+    assert_eq!(server.peak_sockets(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_closes_is_waited_for_no_longer_than_thirty_seconds() {
+    let net = Net::of(["a"]);
+    let limiter = limiter(1);
+    let client = net_client(&net, &limiter);
+    let a = net.server("a");
+    get(client.clone(), a.uri()).await.expect("an answer");
+    a.close_slowly();
+    drop(client);
+    a.seen_ends(1).await;
+    tokio::time::sleep(Duration::from_secs(29)).await;
+    assert_eq!(limiter.snapshot().connections, 1);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!((limiter.snapshot().connections, a.open_sockets()), (0, 1));
+}
+
+#[tokio::test]
+async fn abandoned_connects_leave_the_queue_and_open_no_socket() {
+    // No request limit in front: most of a thousand requests begin to connect, wait, and are
+    // served by a socket that another one has left.
+    let server = Server::start().await;
+    let limiter = limiter(10);
+    let client = client(&limiter);
+    let mut calls = JoinSet::new();
+    for _ in 0..1_000 {
+        calls.spawn(get(client.clone(), server.uri()));
+    }
+    for body in calls.join_all().await {
+        body.expect("every call is answered");
+    }
+    assert_eq!(limiter.snapshot().connects_waiting, 0);
+    let opened = server.opened_sockets();
+
+    // Nothing keeps the pool alive, and nothing comes after it.
+    drop(client);
+    all_permits_back(&limiter).await;
+    assert_eq!(server.open_sockets(), 0);
+    assert_eq!(server.opened_sockets(), opened);
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_a_backlog_idle_sockets_are_used_again() {
+    let net = Net::of(["a"]);
+    let client = net_client(&net, &limiter(10));
+    let mut calls = JoinSet::new();
+    for _ in 0..1_000 {
+        calls.spawn(get(client.clone(), net.server("a").uri()));
+    }
+    for body in calls.join_all().await {
+        body.expect("every call is answered");
+    }
+    assert_eq!(net.server("a").opened_sockets(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unread_responses_keep_their_sockets_and_the_wait_ends_in_an_error() {
+    let net = Net::of(["a"]);
+    let client = net_client(&net, &impatient(3));
+    let a = net.server("a");
+    let mut unread = Vec::new();
+    for _ in 0..3 {
+        let request = Request::get(a.at("/held")).body(Empty::new());
+        let response = client.clone().oneshot(request.expect("a request")).await;
+        unread.push(response.expect("a head"));
+    }
+    let before = Instant::now();
+    let refused = get(client.clone(), a.uri()).await;
+    let refused = refused.expect_err("every socket is held");
+    assert!(refused.contains("TimedOut"), "{refused}");
+    assert_eq!(before.elapsed().as_secs(), 1);
+    a.release();
+    for response in unread {
+        let body = response.into_body().collect().await.expect("a body");
+        assert_eq!(body.to_bytes(), server::BODY);
+    }
+    get(client, a.uri()).await.expect("there is room again");
+}
+
+/// The recipe in the documentation of `ConnectionLimit`.
+#[tokio::test(start_paused = true)]
+async fn a_host_gets_the_sockets_that_have_been_idle_at_another_for_five_seconds() {
+    let net = Net::of(["a", "b"]);
+    let connector = ConnectionLimitLayer::new(limiter(4)).layer(net.clone());
+    let client = Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(Duration::from_secs(5))
+        .build(connector);
+    warm(&client, net.server("a"), 4).await;
+    let before = Instant::now();
+    let body = get(client, net.server("b").uri()).await;
+    assert_eq!(body.expect("there is room"), server::BODY);
+    assert!((5..=10).contains(&before.elapsed().as_secs()), "{before:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_request_gets_a_socket_while_data_has_all_of_its_own() {
+    let net = Net::of(["a", "tokens"]);
+    let limiter = limiter(3);
+    let (data, a) = (net_client(&net, &limiter), net.server("a"));
+    let mut calls = JoinSet::new();
+    for _ in 0..5 {
+        calls.spawn(get(data.clone(), a.at("/late")));
+    }
+    a.seen_requests(3).await;
+    let tokens = net_client(&net, &limiter.first_in_line());
+    let token = get(tokens, net.server("tokens").uri()).await;
+    token.expect("there is room");
+    assert_eq!((a.requests(), a.open_sockets()), (3, 3));
+    a.release();
+    for body in calls.join_all().await {
+        body.expect("every call is answered");
+    }
+    assert_eq!(a.peak_sockets(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_a_limit_of_one_a_token_request_goes_first() {
+    let net = Net::of(["a", "tokens"]);
+    let limiter = limiter(1);
+    let connector = |limiter| ConnectionLimitLayer::new(limiter).layer(net.clone());
+    // Neither keeps an idle socket.
+    let unpooled = |limiter| -> NetClient {
+        let mut client = Client::builder(TokioExecutor::new());
+        client.pool_max_idle_per_host(0).build(connector(limiter))
+    };
+    let (data, tokens) = (unpooled(limiter.clone()), unpooled(limiter.first_in_line()));
+    let a = net.server("a");
+    let mut calls = JoinSet::new();
+    for _ in 0..3 {
+        calls.spawn(get(data.clone(), a.at("/late")));
+    }
+    a.seen_requests(1).await;
+    let endpoint = net.server("tokens");
+    let token = tokio::spawn(get(tokens, endpoint.at("/late")));
+    while limiter.snapshot().connects_waiting < 3 {
+        tokio::task::yield_now().await;
+    }
+    a.release();
+    endpoint.seen_requests(1).await;
+    assert_eq!(a.requests(), 1, "two still wait");
+    endpoint.release();
+    token.await.expect("no panic").expect("an answer");
+    for body in calls.join_all().await {
+        body.expect("every call is answered");
+    }
+}

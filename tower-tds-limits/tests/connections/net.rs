@@ -1,0 +1,139 @@
+//! A network of servers in this process, for tests under a paused clock.
+
+use std::{
+    future::{Future, pending},
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::Uri;
+use http_body_util::Empty;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::{
+    client::legacy::{
+        Client,
+        connect::{Connected, Connection},
+    },
+    rt::{TokioExecutor, TokioIo},
+};
+use tokio::{io::DuplexStream, task::JoinSet, time::sleep};
+use tower::{Layer, Service};
+use tower_tds_limits::{ConnectionLimit, ConnectionLimitLayer, Limiter};
+
+use crate::{get, server::Server};
+
+/// Connects to the server that the URI names. A connect to [`SILENT`] never ends, one to [`SLOW`]
+/// takes five seconds.
+#[derive(Clone)]
+pub(crate) struct Net {
+    servers: Arc<Vec<Server>>,
+}
+
+/// A pipe to a server.
+pub(crate) struct Pipe(TokioIo<DuplexStream>);
+
+// === impl Net ===
+
+impl Net {
+    pub(crate) fn of<const N: usize>(names: [&str; N]) -> Self {
+        Self {
+            servers: Arc::new(names.into_iter().map(Server::in_process).collect()),
+        }
+    }
+
+    pub(crate) fn server(&self, name: &str) -> &Server {
+        let named = |server: &&Server| server.uri().host() == Some(name);
+        self.servers.iter().find(named).expect("a known name")
+    }
+}
+
+impl Service<Uri> for Net {
+    type Response = Pipe;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Pipe>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, target: Uri) -> Self::Future {
+        let host = target.host().expect("a host");
+        if host == SILENT {
+            return Box::pin(pending());
+        }
+        let (server, is_slow) = (self.server(host).clone(), host == SLOW);
+        Box::pin(async move {
+            if is_slow {
+                sleep(Duration::from_secs(5)).await;
+            }
+            Ok(Pipe(TokioIo::new(server.connect())))
+        })
+    }
+}
+
+// === impl Pipe ===
+
+impl Connection for Pipe {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl Read for Pipe {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl Write for Pipe {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+pub(crate) type NetClient = Client<ConnectionLimit<Net>, Empty<Bytes>>;
+
+pub(crate) fn net_client(net: &Net, limiter: &Limiter) -> NetClient {
+    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(net.clone());
+    Client::builder(TokioExecutor::new()).build(connector)
+}
+
+/// Leaves so many idle sockets behind.
+pub(crate) async fn warm(client: &NetClient, server: &Server, sockets: u32) {
+    server.answer_together(sockets);
+    let mut calls = JoinSet::new();
+    for _ in 0..sockets {
+        calls.spawn(get(client.clone(), server.uri()));
+    }
+    for body in calls.join_all().await {
+        body.expect("an answer");
+    }
+    server.answer_together(0);
+    assert_eq!(server.open_sockets(), sockets);
+}
+
+/// Host whose connects take five seconds.
+pub(crate) const SLOW: &str = "slow";
+
+/// Host whose packets are dropped.
+pub(crate) const SILENT: &str = "silent";

@@ -1,0 +1,51 @@
+//! Connections after a 416.
+
+use std::time::Duration;
+
+use http::Request;
+use http_body_util::Empty;
+use tokio::time::{Instant, sleep};
+use tower::{ServiceBuilder, ServiceExt};
+use tower_tds_limits::RequestLimitLayer;
+
+use crate::{
+    get, limiter,
+    net::{Net, net_client},
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_416_silences_for_a_second_and_lowers_the_limit_by_one_for_ten_minutes() {
+    let net = Net::of(["a"]);
+    let a = net.server("a");
+    // Four for data.
+    let limiter = limiter(4);
+    let client = net_client(&net, &limiter);
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(client.clone());
+    let hold = async || {
+        let request = Request::get(a.at("/held")).body(Empty::new());
+        let response = client.clone().oneshot(request.expect("a request")).await;
+        response.expect("a head")
+    };
+    let before = Instant::now();
+    let too_many = get(service, a.at("/too-many")).await;
+    too_many.expect("an answer");
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.connections, snapshot.most_connections), (1, 4));
+    assert!(snapshot.no_connect_for.is_some() && snapshot.silent_for.is_some());
+    // The socket stays open and is used again; new ones are opened after the silence.
+    let mut held = vec![hold().await];
+    assert_eq!(before.elapsed().as_secs(), 0);
+    for _ in 0..2 {
+        held.push(hold().await);
+    }
+    assert_eq!(before.elapsed().as_secs(), 1);
+    let fourth = tokio::spawn(get(client.clone(), a.uri()));
+    sleep(Duration::from_secs(598)).await;
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.connections, snapshot.connects_waiting), (3, 1));
+    fourth.await.expect("no panic").expect("an answer");
+    assert_eq!(before.elapsed().as_secs(), 600);
+    assert_eq!(a.open_sockets(), 4);
+}

@@ -1,0 +1,146 @@
+//! A server that resets instead of closing. The clock stands still while anything runs, so that
+//! nobody here waits for the end of a bound.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Uri};
+use http_body_util::{BodyExt, Empty};
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::yield_now,
+    time::Instant,
+};
+use tower::{Layer, ServiceBuilder, ServiceExt};
+use tower_tds_limits::{ConnectionLimitLayer, LimitedIo, Limiter, RequestLimitLayer};
+
+use crate::{client, limiter};
+
+async fn listen() -> (TcpListener, Uri) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    (
+        listener,
+        format!("http://{address}/").parse().expect("a URI"),
+    )
+}
+
+/// A socket with a byte on it that its server, the second, has not read.
+async fn open(limiter: &Limiter) -> (TokioIo<LimitedIo<TokioIo<TcpStream>>>, TcpStream) {
+    let (listener, uri) = listen().await;
+    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
+    let (socket, accepted) = tokio::join!(connector.oneshot(uri), listener.accept());
+    let mut socket = TokioIo::new(socket.expect("it listens"));
+    let (server, _) = accepted.expect("loopback accepts");
+    socket.write_u8(b'?').await.expect("an open socket");
+    server.peek(&mut [0]).await.expect("the byte");
+    (socket, server)
+}
+
+/// Waits for sockets to end, and no longer than they take that are not waited for.
+async fn connections_after_a_while(limiter: &Limiter) -> u32 {
+    let before = Instant::now();
+    for _ in 0..10_000 {
+        yield_now().await;
+    }
+    assert_eq!(before.elapsed().as_nanos(), 0);
+    limiter.snapshot().connections
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_socket_that_is_reset_gives_its_permit_back_at_once() {
+    let limiter = limiter(1);
+    let (mut socket, server) = open(&limiter).await;
+    // What is closed with a byte unread is reset (RFC 1122, section 4.2.2.13).
+    drop(server);
+    let read = socket.read_u8().await.expect_err("it is reset");
+    assert_eq!(read.kind(), std::io::ErrorKind::ConnectionReset);
+    drop(socket);
+    assert_eq!(connections_after_a_while(&limiter).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_in_place_of_the_servers_end_gives_the_permit_back_at_once() {
+    let limiter = limiter(1);
+    let (socket, server) = open(&limiter).await;
+    drop(socket);
+    assert_eq!(
+        connections_after_a_while(&limiter).await,
+        1,
+        "it is not closed"
+    );
+    drop(server);
+    assert_eq!(connections_after_a_while(&limiter).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_cut_off_gives_both_permits_back_at_once() {
+    let limiter = limiter(1);
+    let (listener, uri) = listen().await;
+    let service = ServiceBuilder::new()
+        .layer(RequestLimitLayer::new(limiter.clone()))
+        .service(client(&limiter));
+    let request = Request::get(uri).body(Empty::<Bytes>::new());
+    let call = service.oneshot(request.expect("a request"));
+    let half = async {
+        let (mut server, _) = listener.accept().await.expect("loopback accepts");
+        let half = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nbus";
+        server.peek(&mut [0]).await.expect("a request");
+        server.write_all(half).await.expect("an open socket");
+        server
+    };
+    let (response, server) = tokio::join!(call, half);
+    let body = response.expect("a head").into_body();
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.in_flight, snapshot.connections), (1, 1));
+    drop(server);
+    body.collect().await.expect_err("half of it");
+    let snapshot = limiter.snapshot();
+    assert_eq!(
+        (snapshot.in_flight, snapshot.live),
+        (0, 1),
+        "it was counted"
+    );
+    assert_eq!(connections_after_a_while(&limiter).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_download_that_is_hung_up_on_is_reset() {
+    let limiter = limiter(1);
+    let (listener, uri) = listen().await;
+    // As a file server, which sends what it has begun.
+    let serving = tokio::spawn(async move {
+        let (mut server, _) = listener.accept().await.expect("loopback accepts");
+        server.read_buf(&mut Vec::new()).await.expect("a request");
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n";
+        server.write_all(head).await.expect("an open socket");
+        let mut sent = 0;
+        while sent < FAR_TOO_MUCH
+            && let Ok(more) = server.write(&[0; 64 * 1024]).await
+        {
+            sent += more;
+        }
+        sent
+    });
+    let request = Request::get(uri).body(Empty::<Bytes>::new());
+    let response = client(&limiter).oneshot(request.expect("a request")).await;
+    let mut body = response.expect("a head").into_body();
+    drop(body.frame().await.expect("a piece").expect("a piece"));
+    drop(body);
+    while !serving.is_finished() {
+        yield_now().await;
+    }
+    assert!(serving.await.expect("no panic") < FAR_TOO_MUCH);
+    assert_eq!(
+        connections_after_a_while(&limiter).await,
+        1,
+        "nothing says that the server has seen it"
+    );
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(limiter.snapshot().connections, 0);
+}
+
+/// More than the buffers of both ends hold.
+const FAR_TOO_MUCH: usize = 64 * 1024 * 1024;

@@ -1,0 +1,338 @@
+//! TLS above the limit: a server counts the TCP connection, whatever TLS says.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::Uri;
+use http_body_util::Empty;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{
+        Client,
+        connect::{Connect, HttpConnector, proxy::Tunnel},
+    },
+    rt::TokioExecutor,
+};
+use rcgen::CertifiedKey;
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tower::Layer;
+use tower_tds_limits::{ConnectionLimit, ConnectionLimitLayer, Limiter};
+
+use crate::{get, limiter, server::BODY};
+
+/// What a server does with a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Act {
+    /// Answers whatever comes.
+    Answer,
+    /// Refuses the handshake, and closes a tenth of a second later.
+    Refuse,
+    /// Answers one request, says `close_notify`, and closes half a second later.
+    Notify,
+}
+
+struct TlsServer {
+    uri: Uri,
+    certificate: CertificateDer<'static>,
+    counts: Arc<Counts>,
+}
+
+/// Connections between the accept and the close, and what they were used for.
+#[derive(Debug, Default)]
+struct Counts {
+    open: AtomicU32,
+    most: AtomicU32,
+    opened: AtomicU32,
+    requests: AtomicU32,
+}
+
+// === impl TlsServer ===
+
+impl TlsServer {
+    async fn start(act: Act) -> Self {
+        let CertifiedKey { cert, signing_key } =
+            rcgen::generate_simple_self_signed([String::from("localhost")]).expect("a certificate");
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
+        let tls = ServerConfig::builder_with_provider(ring::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .expect("ring knows them")
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key)
+            .expect("they belong together");
+        let tls = TlsAcceptor::from(Arc::new(tls));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let counts = Arc::<Counts>::default();
+        let counted = Arc::clone(&counts);
+        tokio::spawn(async move {
+            loop {
+                let (socket, _) = listener.accept().await.expect("loopback accepts");
+                counted.opened.fetch_add(1, SeqCst);
+                let open = counted.open.fetch_add(1, SeqCst) + 1;
+                counted.most.fetch_max(open, SeqCst);
+                let (tls, counts) = (tls.clone(), Arc::clone(&counted));
+                tokio::spawn(async move {
+                    // Forgotten no later than it closes, as at gateways.
+                    let socket = serve(socket, &tls, act, &counts).await;
+                    counts.open.fetch_sub(1, SeqCst);
+                    drop(socket);
+                });
+            }
+        });
+        Self {
+            uri: format!("https://localhost:{port}/").parse().expect("a URI"),
+            certificate: cert.der().clone(),
+            counts,
+        }
+    }
+
+    fn most(&self) -> u32 {
+        self.counts.most.load(SeqCst)
+    }
+
+    fn opened(&self) -> u32 {
+        self.counts.opened.load(SeqCst)
+    }
+
+    fn requests(&self) -> u32 {
+        self.counts.requests.load(SeqCst)
+    }
+}
+
+async fn serve(
+    mut socket: TcpStream,
+    tls: &TlsAcceptor,
+    act: Act,
+    counts: &Counts,
+) -> io::Result<TlsStream<TcpStream>> {
+    if act == Act::Refuse {
+        socket.read_u8().await?;
+        // RFC 8446, section 6: a record with an alert, fatal, handshake_failure.
+        socket.write_all(&[21, 3, 3, 0, 2, 2, 40]).await?;
+        sleep(Duration::from_millis(100)).await;
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    let mut socket = tls.accept(socket).await?;
+    let mut head = Vec::new();
+    loop {
+        while !head.ends_with(b"\r\n\r\n") {
+            if socket.read_buf(&mut head).await? == 0 {
+                return Ok(socket);
+            }
+        }
+        head.clear();
+        counts.requests.fetch_add(1, SeqCst);
+        let length = BODY.len();
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{BODY}");
+        socket.write_all(answer.as_bytes()).await?;
+        socket.flush().await?;
+        if act == Act::Notify {
+            // What comes with the answer is read with it, and hyper hears of it too late.
+            sleep(Duration::from_millis(5)).await;
+            socket.get_mut().1.send_close_notify();
+            socket.flush().await?;
+            sleep(Duration::from_millis(500)).await;
+            return Ok(socket);
+        }
+    }
+}
+
+/// TLS over a limited connector.
+fn tls<C>(servers: &[&TlsServer], limited: C) -> HttpsConnector<C> {
+    let mut roots = RootCertStore::empty();
+    for server in servers {
+        roots
+            .add(server.certificate.clone())
+            .expect("a certificate");
+    }
+    let config = ClientConfig::builder_with_provider(ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .expect("ring knows them")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    HttpsConnectorBuilder::new()
+        .with_tls_config(config)
+        .https_only()
+        .enable_http1()
+        .wrap_connector(limited)
+}
+
+fn limited(limiter: &Limiter) -> ConnectionLimit<HttpConnector> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    ConnectionLimitLayer::new(limiter.clone()).layer(tcp)
+}
+
+fn pool<C>(connector: C) -> Pool<C>
+where
+    C: Connect + Clone,
+{
+    Client::builder(TokioExecutor::new()).build(connector)
+}
+
+type Pool<C> = Client<C, Empty<Bytes>>;
+type Https = Pool<HttpsConnector<ConnectionLimit<HttpConnector>>>;
+
+fn client(servers: &[&TlsServer], limiter: &Limiter) -> Https {
+    pool(tls(servers, limited(limiter)))
+}
+
+#[tokio::test]
+async fn a_handshake_that_fails_keeps_its_permit_until_the_server_has_closed() {
+    let server = TlsServer::start(Act::Refuse).await;
+    let client = client(&[&server], &limiter(1));
+    for _ in 0..4 {
+        let refused = get(client.clone(), server.uri.clone()).await;
+        refused.expect_err("no handshake succeeds");
+    }
+    assert_eq!((server.most(), server.opened()), (1, 4));
+}
+
+#[tokio::test]
+async fn a_close_notify_is_not_the_end_of_the_connection() {
+    let server = TlsServer::start(Act::Notify).await;
+    let client = client(&[&server], &limiter(1));
+    for _ in 0..3 {
+        let body = get(client.clone(), server.uri.clone()).await;
+        assert_eq!(body.expect("an answer"), BODY);
+        // The client has read the close_notify by then.
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!((server.most(), server.opened()), (1, 3));
+}
+
+#[tokio::test]
+async fn connects_that_are_given_up_at_any_time_keep_the_limit() {
+    let server = TlsServer::start(Act::Answer).await;
+    // Each call has a connect of its own.
+    let client = Client::builder(TokioExecutor::new())
+        .pool_max_idle_per_host(0)
+        .build(tls(&[&server], limited(&limiter(10))));
+    // As long as this machine takes now.
+    let before = Instant::now();
+    let first = get(client.clone(), server.uri.clone()).await;
+    assert_eq!(first.expect("an answer"), BODY);
+    let usual = before.elapsed();
+    let mut calls = JoinSet::new();
+    for n in 0..300 {
+        let call = get(client.clone(), server.uri.clone());
+        calls.spawn(async move {
+            sleep(usual / 4 * n).await;
+            // Within the connect, the handshake, the answer.
+            let patience = usual.mul_f64(fastrand::f64() * 1.5);
+            let _late = tokio::time::timeout(patience, call).await;
+        });
+    }
+    calls.join_all().await;
+    assert!(server.most() <= 10, "{}", server.most());
+    assert!(server.opened() > 20, "{}", server.opened());
+}
+
+/// A proxy that opens tunnels, or refuses to and closes a tenth of a second later, and counts them.
+async fn proxy(opens: bool) -> (Uri, Arc<Counts>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let counts = Arc::<Counts>::default();
+    let counted = Arc::clone(&counts);
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.expect("loopback accepts");
+            let open = counted.open.fetch_add(1, SeqCst) + 1;
+            counted.most.fetch_max(open, SeqCst);
+            let counts = Arc::clone(&counted);
+            tokio::spawn(async move {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    socket.read_buf(&mut head).await.expect("a request");
+                }
+                counts.requests.fetch_add(1, SeqCst);
+                let head = String::from_utf8(head).expect("text");
+                let host = head.split(' ').nth(1).expect("a host");
+                let status = if opens { "200 OK" } else { "403 Forbidden" };
+                let answer = format!("HTTP/1.1 {status}\r\n\r\n");
+                socket
+                    .write_all(answer.as_bytes())
+                    .await
+                    .expect("an open socket");
+                if opens {
+                    let mut upstream = TcpStream::connect(host).await.expect("it listens");
+                    // However it ends, it has ended.
+                    let _ended = copy_bidirectional(&mut socket, &mut upstream).await;
+                } else {
+                    sleep(Duration::from_millis(100)).await;
+                }
+                counts.open.fetch_sub(1, SeqCst);
+            });
+        }
+    });
+    let uri = format!("http://{address}/").parse().expect("a URI");
+    (uri, counts)
+}
+
+/// A client of one connection whose tunnels a proxy counts.
+async fn tunnelled(
+    servers: &[&TlsServer],
+    opens: bool,
+) -> (
+    Pool<HttpsConnector<Tunnel<ConnectionLimit<HttpConnector>>>>,
+    Arc<Counts>,
+) {
+    let (proxy, counts) = proxy(opens).await;
+    let tunnel = Tunnel::new(proxy, limited(&limiter(1)));
+    (pool(tls(servers, tunnel)), counts)
+}
+
+#[tokio::test]
+async fn the_limit_stands_under_a_proxys_tunnel_and_tls_above_both() {
+    let server = TlsServer::start(Act::Answer).await;
+    let (client, counts) = tunnelled(&[&server], true).await;
+    for _ in 0..4 {
+        let body = get(client.clone(), server.uri.clone()).await;
+        assert_eq!(body.expect("an answer"), BODY);
+    }
+    // One tunnel, used again.
+    assert_eq!(counts.most.load(SeqCst), 1);
+    assert_eq!(counts.requests.load(SeqCst), 1);
+    assert_eq!(server.requests(), 4);
+}
+
+/// One tunnel at a time, as the proxy counts, whoever says that it has ended.
+#[tokio::test]
+async fn a_tunnel_that_is_refused_or_ends_keeps_its_permit_until_the_proxy_has_closed() {
+    let mut seen = Vec::new();
+    let ends = [
+        (false, Act::Answer),
+        (true, Act::Refuse),
+        (true, Act::Notify),
+    ];
+    for (opens, act) in ends {
+        let server = TlsServer::start(act).await;
+        let (client, counts) = tunnelled(&[&server], opens).await;
+        for _ in 0..3 {
+            let body = get(client.clone(), server.uri.clone()).await;
+            assert_eq!(body.is_ok(), act == Act::Notify, "{act:?}: {body:?}");
+            // The client has read the close_notify by then.
+            sleep(Duration::from_millis(50)).await;
+        }
+        seen.push([&counts.most, &counts.requests].map(|count| count.load(SeqCst)));
+    }
+    assert_eq!(seen, [[1, 3]; 3]);
+}
