@@ -56,7 +56,7 @@ pub(crate) fn waited(cause: WaitCause, waited: Duration) {
         tracing::debug!(cause = cause.as_str(), ?waited, "waited for {cause}");
     }
     #[cfg(feature = "metrics")]
-    metrics::histogram!("tds.wait.duration", "cause" => cause.as_str())
+    metrics::histogram!("tds_wait_seconds", "cause" => cause.as_str())
         .record(waited.as_secs_f64());
 }
 

@@ -15,7 +15,7 @@ use tower_oidc_cc::{
 };
 use tower_service::Service;
 use tower_tds_errors::{ClassifyLayer, Deadline, GuardLayer, RetryLayer};
-use tower_tds_limits::{Limits, RequestLimitLayer, Track};
+use tower_tds_limits::{Limits, RequestLimitLayer};
 
 use crate::{
     BuildError, Client, TdsLayer,
@@ -370,7 +370,7 @@ impl Builder {
             Some(deadline) => self.retry.deadline(deadline),
             None => self.retry,
         };
-        let wire = self.guard.layer(Track::new(clients.data));
+        let wire = self.guard.layer(clients.data);
         let classified = ClassifyLayer::new().layer(self.compression.around(wire));
         let stack = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
             .retry(retry.replay(ReplayBytes))

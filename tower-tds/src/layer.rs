@@ -7,7 +7,7 @@ use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
 use tower_tds_errors::{
     Classify, ClassifyLayer, CloneBody, Deadline, Error, Guard, GuardLayer, Retry, RetryLayer,
 };
-use tower_tds_limits::{Detach, DetachLayer, Limiter, RequestLimit, RequestLimitLayer, Track};
+use tower_tds_limits::{Detached, Limiter, RequestLimit, RequestLimitLayer};
 
 use crate::{
     Traced,
@@ -19,19 +19,18 @@ use crate::{
 /// Puts retry, token, limits and classification around any client, in the order that is right.
 ///
 /// ```text
-/// request -> Traced -> Retry -> Traced -> BearerAuth -> Detach -> RequestLimit -> Guard -> Classify -> your client
+/// request -> Traced -> Retry -> Traced -> RequestLimit -> BearerAuth -> Guard -> Classify -> your client
 /// ```
 ///
 /// The client is any clonable `Service` of `http::Request` with a response body: hyper-util's, tonic's channel, a
 /// stack of one's own. Its sockets are its own: put a
 /// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of the same limiter under its TLS.
-/// Its future has to be `Unpin`, as hyper's is, because a call that nobody waits for any more is moved to a task:
-/// otherwise put `.map_future(Box::pin)` between the two.
+/// Its future has to be `Unpin`, as hyper's is, because a cancelled call is moved to a task: otherwise put
+/// `.map_future(Box::pin)` between the two.
 ///
-/// Nothing is sent after a deadline, and a cancelled call that was sent runs to its end, as far as the client shows
-/// whether the request was sent. hyper-util's client for HTTP/1 does, through the connection limit. Over a client that
-/// connects in a task of its own, such as reqwest, tonic's channel or any HTTP/2 client, a request whose connection comes
-/// late may be sent up to ten seconds after its deadline: give such a client a connect timeout.
+/// Nothing is sent after a deadline. A cancelled call that was sent runs to its end in the background. A
+/// guard in the request's extensions shows whether it was sent; over HTTP/2, and over clients that
+/// convert requests, such as reqwest, a cancelled call counts as sent.
 ///
 /// Token requests count at the service as well: build the [`TokenSource`] over a client behind
 /// [`Limiter::first_in_line`].
@@ -51,7 +50,7 @@ use crate::{
 /// use tower_tds::{
 ///     Credentials, Limiter, Limits, TdsLayer,
 ///     layers::{
-///         limits::{Background, ConnectionLimitLayer, RequestLimitLayer},
+///         limits::{ConnectionLimitLayer, RequestLimitLayer},
 ///         token::{Origin, TokenEndpoint, TokenSource},
 ///     },
 /// };
@@ -59,7 +58,7 @@ use crate::{
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = Limiter::new(Limits::default());
 /// let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new()); // TLS goes above
-/// let http = Client::builder(Background::new(TokioExecutor::new())).build(connector);
+/// let http = Client::builder(TokioExecutor::new()).build(connector);
 ///
 /// let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect")?;
 /// let counted = RequestLimitLayer::new(limiter.first_in_line()).layer(http.clone());
@@ -84,12 +83,12 @@ pub struct TdsLayer<P = CloneBody> {
 }
 
 /// What [`TdsLayer`] makes of a client.
-pub type TdsService<S, P = CloneBody> = Above<Guard<Classify<Track<S>>>, P>;
+pub type TdsService<S, P = CloneBody> = Above<Guard<Classify<S>>, P>;
 
 /// What stands above something that classifies.
-pub(crate) type Above<S, P> = Traced<Retry<Traced<Tokened<S>, Untranslated>, P>>;
-type Tokened<S> = BearerAuth<Detach<RequestLimit<S, ReadError>>, ReadError>;
-type Untranslated = tower_oidc_cc::Error<tower_tds_limits::Error<Error>>;
+pub(crate) type Above<S, P> = Traced<Retry<Traced<Limited<S>, Untranslated>, P>>;
+type Limited<S> = RequestLimit<BearerAuth<S, ReadError>, ReadError, Detached>;
+type Untranslated = tower_tds_limits::Error<tower_oidc_cc::Error<Error>>;
 
 // === impl TdsLayer ===
 
@@ -172,9 +171,12 @@ impl<P> TdsLayer<P> {
             .layer_fn(|calls| Traced::new(calls, Of::Calls, name(), |error| error))
             .layer(self.retry.waits_for(move || waiting(&tokens, &limiter)))
             .layer_fn(|attempts| Traced::new(attempts, Of::Attempts, name(), into_error))
+            .layer(
+                RequestLimitLayer::new(self.limiter)
+                    .feedback(ReadError)
+                    .detached(),
+            )
             .layer(self.bearer)
-            .layer(DetachLayer)
-            .layer(RequestLimitLayer::new(self.limiter).feedback(ReadError))
             .service(classified)
     }
 }
@@ -183,7 +185,7 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
     type Service = TdsService<S, P>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let read = self.guard.layer(self.classify.layer(Track::new(inner)));
+        let read = self.guard.layer(self.classify.layer(inner));
         self.clone().above(read)
     }
 }

@@ -37,11 +37,6 @@ impl Begun {
         self.count(of, CANCELLED);
     }
 
-    pub(crate) fn waited(&self, cause: &'static str, waited: Duration) {
-        let labels = labels(&self.name, Some(("cause", cause)));
-        histogram!("tds_wait_seconds", labels).record(waited.as_secs_f64());
-    }
-
     fn count(&self, of: Of, kind: &'static str) {
         let counted = labels(&self.name, Some(("kind", kind)));
         if of == Of::Attempts {
@@ -79,7 +74,7 @@ impl Status {
     /// | `tds_permits_live`, `tds_permits_quota` | gauge | | granted and not yet back, of how many |
     /// | `tds_in_flight` | gauge | | from the grant to the end of the body |
     /// | `tds_sockets`, `tds_sockets_most` | gauge | | open, and how many there may be |
-    /// | `tds_wait_seconds` | histogram | `cause` | waits of calls for a token, a permit, a pause or a socket that are over, whether it came or was given up |
+    /// | `tds_wait_seconds` | histogram | `cause` | ended waits of attempts for a token, a permit or the end of a pause; all clients of the process together |
     /// | `tds_granted_total` | counter | | requests granted |
     /// | `tds_certificate` | gauge | | the most that can have been counted in any interval of the first quota |
     /// | `tds_rung` | gauge | | 0: as set; 1: stricter rules; 2: one at a time; 3: slower still |

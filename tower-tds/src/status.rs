@@ -217,9 +217,6 @@ impl fmt::Display for Waits {
             Self::Limit(WaitCause::InFlight) => {
                 f.write_str("a place in flight: answers are slow, or bodies are not read")
             }
-            Self::Limit(cause @ (WaitCause::Counter | WaitCause::Bucket | WaitCause::Pace)) => {
-                write!(f, "a permit of the quota: {cause}")
-            }
             Self::Limit(cause) => cause.fmt(f),
             Self::Below => f.write_str("the http client to be ready"),
         }

@@ -6,15 +6,12 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tower_oidc_cc::TokenSource;
 use tower_service::Service;
 use tower_tds_errors::{Attempt, Error};
-use tower_tds_limits::WaitCause;
 use tracing::{Span, field::Empty};
 
 #[cfg(feature = "metrics")]
@@ -29,9 +26,9 @@ use crate::metrics::Begun;
 /// header or a body. What is dropped before its end, by a deadline or by its caller, has `cancelled` for its
 /// `error.type`.
 ///
-/// The span of a call says what it has waited for, in seconds of all its attempts: `tds.waited.token`, the first token
-/// or another one; `tds.waited.window`, and so for each [cause](WaitCause::as_str) there was within the limits; also
-/// where it was given up. `tds.client` is the [name](crate::Builder::name) of the client, if it has one.
+/// The span of an attempt has its wait for the inner service and for a permit: `tds.wait.cause`
+/// ([`WaitCause::as_str`](tower_tds_limits::WaitCause::as_str)) and `tds.wait.seconds`. `tds.client` is the
+/// [name](crate::Builder::name) of the client, if it has one.
 ///
 /// `url.path` is the path as it was sent: where one has a secret in it, a key or a signed link, say, filter the field, or
 /// the spans. The texts of [`Error`] replace such segments.
@@ -82,7 +79,6 @@ struct Watch {
     span: Span,
     of: Of,
     begun: Begun,
-    waited: Vec<(&'static str, Duration)>,
     is_over: bool,
 }
 
@@ -101,8 +97,6 @@ impl Begun {
     const fn ended(&self, _: Of, _: Option<&Error>) {}
 
     const fn cancelled(&self, _: Of) {}
-
-    const fn waited(&self, _: &'static str, _: Duration) {}
 }
 
 // === impl Traced ===
@@ -132,15 +126,6 @@ impl<S, E> Traced<S, E> {
                 url.path = request.uri().path(),
                 http.response.status_code = Empty,
                 error.type = Empty,
-                tds.waited.token = Empty,
-                tds.waited.window = Empty,
-                tds.waited.counter = Empty,
-                tds.waited.bucket = Empty,
-                tds.waited.pace = Empty,
-                tds.waited.in_flight = Empty,
-                tds.waited.silence = Empty,
-                tds.waited.pause = Empty,
-                tds.waited.connection = Empty,
             ),
             Of::Attempts => tracing::info_span!(
                 "tds.attempt",
@@ -152,13 +137,14 @@ impl<S, E> Traced<S, E> {
                 url.path = request.uri().path(),
                 http.response.status_code = Empty,
                 error.type = Empty,
+                tds.wait.cause = Empty,
+                tds.wait.seconds = Empty,
             ),
         };
         Watch {
             span,
             of: self.of,
             begun: Begun::now(&self.name),
-            waited: Vec::new(),
             is_over: false,
         }
     }
@@ -273,34 +259,11 @@ impl<F, E> fmt::Debug for TracedFuture<F, E> {
 // === impl Watch ===
 
 impl Watch {
-    /// Does something in the span, and hears what a call has waited for.
+    /// Runs `f` in the span.
     #[inline]
-    fn sees<T>(&mut self, does: impl FnOnce() -> T) -> T {
-        let entered = self.span.enter();
-        if self.of == Of::Attempts || (self.span.is_none() && !cfg!(feature = "metrics")) {
-            return does();
-        }
-        let ((done, token), heard) = WaitCause::heard(|| TokenSource::heard(does));
-        drop(entered);
-        if !(heard.is_empty() && token.is_zero()) {
-            self.hear(token, heard);
-        }
-        done
-    }
-
-    #[cold]
-    fn hear(&mut self, token: Duration, heard: Vec<(WaitCause, Duration)>) {
-        let token = (!token.is_zero()).then_some((TOKEN, token));
-        let heard = heard
-            .iter()
-            .map(|(cause, waited)| (cause.as_str(), *waited));
-        for (cause, waited) in token.into_iter().chain(heard) {
-            self.begun.waited(cause, waited);
-            match self.waited.iter_mut().find(|(before, _)| *before == cause) {
-                Some((_, before)) => *before += waited,
-                None => self.waited.push((cause, waited)),
-            }
-        }
+    fn sees<T>(&mut self, f: impl FnOnce() -> T) -> T {
+        let _entered = self.span.enter();
+        f()
     }
 
     #[inline]
@@ -308,7 +271,6 @@ impl Watch {
         self.is_over = true;
         if !self.span.is_none() {
             note(&self.span, self.of, ended);
-            self.note_waits();
         }
         self.begun.ended(self.of, ended.as_ref().err());
     }
@@ -316,15 +278,7 @@ impl Watch {
     fn dropped(&mut self) {
         if !self.is_over {
             self.span.record("error.type", CANCELLED);
-            self.note_waits();
             self.begun.cancelled(self.of);
-        }
-    }
-
-    fn note_waits(&self) {
-        for (cause, waited) in &self.waited {
-            let field = format!("tds.waited.{cause}");
-            self.span.record(&*field, waited.as_secs_f64());
         }
     }
 }
@@ -334,9 +288,6 @@ fn resent<B>(request: &Request<B>) -> Option<u32> {
     let before = Attempt::of(request.extensions()).number().checked_sub(1)?;
     (before > 0).then_some(before)
 }
-
-/// What is waited for above the limits.
-const TOKEN: &str = "token";
 
 /// The kind of what nobody waited for to its end.
 pub(crate) const CANCELLED: &str = "cancelled";

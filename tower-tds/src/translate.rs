@@ -23,12 +23,19 @@ use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
 #[derive(Debug, Clone, Copy)]
 pub struct ReadError;
 
-type LimitsError = tower_tds_limits::Error<Error>;
+/// The error of the token layer, over classified responses.
+type BearerError = tower_oidc_cc::Error<Error>;
 
 // === impl ReadError ===
 
-impl<B> Feedback<Response<B>, Error> for ReadError {
-    fn read(&self, outcome: Result<&Response<B>, &Error>) -> Outcome {
+impl<B> Feedback<Response<B>, BearerError> for ReadError {
+    fn read(&self, outcome: Result<&Response<B>, &BearerError>) -> Outcome {
+        let outcome = match outcome {
+            Ok(response) => Ok(response),
+            Err(BearerError::Inner(error)) => Err(error),
+            // Without a token nothing is sent.
+            Err(BearerError::Token(_)) => return Outcome::Unsent,
+        };
         check_order(outcome);
         let Err(error) = outcome else {
             return Outcome::Answered;
@@ -49,12 +56,10 @@ impl<B> Feedback<Response<B>, Error> for ReadError {
     }
 }
 
-impl<B> Judge<Response<B>, LimitsError> for ReadError {
-    fn judge(&self, outcome: Result<&Response<B>, &LimitsError>) -> Judgement {
-        let error = match outcome {
-            Ok(_) => return Judgement::Accepted,
-            Err(LimitsError::Inner(error)) => error,
-            Err(LimitsError::Limit(_)) => return Judgement::Nothing,
+impl<B> Judge<Response<B>, Error> for ReadError {
+    fn judge(&self, outcome: Result<&Response<B>, &Error>) -> Judgement {
+        let Err(error) = outcome else {
+            return Judgement::Accepted;
         };
         let kind = error.kind();
         if kind == Kind::InvalidToken {
@@ -75,8 +80,8 @@ impl<B> Judge<Response<B>, LimitsError> for ReadError {
 
     /// A token that was refused and stays would be sent again by a retry: unless it is its deadline that
     /// waits for no other, which ends the call anyhow.
-    fn annotate(&self, outcome: Result<&mut Response<B>, &mut LimitsError>, finding: Rejection) {
-        let Err(LimitsError::Inner(error)) = outcome else {
+    fn annotate(&self, outcome: Result<&mut Response<B>, &mut Error>, finding: Rejection) {
+        let Err(error) = outcome else {
             return;
         };
         let refused = matches!(
@@ -129,14 +134,14 @@ fn refused(error: &Error) -> Option<Outcome> {
 /// # Examples
 /// See [`layers`](crate::layers).
 #[must_use]
-pub fn into_error(error: tower_oidc_cc::Error<LimitsError>) -> Error {
+pub fn into_error(error: tower_tds_limits::Error<BearerError>) -> Error {
     match error {
-        tower_oidc_cc::Error::Inner(LimitsError::Inner(error)) => match kept_back(&error) {
+        tower_tds_limits::Error::Limit(error) => from_limits(error),
+        tower_tds_limits::Error::Inner(BearerError::Inner(error)) => match kept_back(&error) {
             Some(limit) => from_limits(limit),
             None => error,
         },
-        tower_oidc_cc::Error::Inner(LimitsError::Limit(error)) => from_limits(error),
-        tower_oidc_cc::Error::Token(error) => from_token(error),
+        tower_tds_limits::Error::Inner(BearerError::Token(error)) => from_token(error),
     }
 }
 

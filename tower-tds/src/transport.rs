@@ -27,7 +27,7 @@ use hyper_util::{
 use rustls::ClientConfig;
 use tower::{BoxError, Layer, ServiceExt, timeout::Timeout, util::Oneshot};
 use tower_service::Service;
-use tower_tds_limits::{Background, ConnectionLimitLayer, Limiter};
+use tower_tds_limits::{ConnectionLimitLayer, Limiter};
 
 use crate::{RequestBody, limiters::Limiters, proxy::Proxies};
 
@@ -65,7 +65,7 @@ where
     where
         C: Connect + Clone + Send + Sync + 'static,
     {
-        let client = Client::builder(Background::new(TokioExecutor::new()))
+        let client = Client::builder(TokioExecutor::new())
             // RFC 9112, section 5.2: a fold in a head is read as a space.
             .http1_allow_obsolete_multiline_headers_in_responses(true)
             // Without a timer the pool never closes an idle socket, and idle ones count.

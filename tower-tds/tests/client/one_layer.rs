@@ -22,7 +22,7 @@ use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncSer
 use tower_tds::{
     Credentials, Deadline, Kind, Limiter, Limits, TdsLayer,
     layers::{
-        limits::{Background, ConnectionLimitLayer, RequestLimitLayer},
+        limits::{ConnectionLimitLayer, RequestLimitLayer},
         token::{Origin, TokenEndpoint, TokenSource},
     },
 };
@@ -38,7 +38,7 @@ async fn within(limits: Limits) -> (Server, TdsLayer, Http) {
     let server = Server::start(Config::default()).await.expect("a free port");
     let limiter = Limiter::new(limits);
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
-    let http = legacy::Client::builder(Background::new(TokioExecutor::new())).build(connector);
+    let http = legacy::Client::builder(TokioExecutor::new()).build(connector);
     let endpoint = TokenEndpoint::keycloak(server.auth_url(), "ServiceConnect");
     let credentials = Credentials::new(server.client_id(), server.client_secret());
     let counted = RequestLimitLayer::new(limiter.first_in_line()).layer(http.clone());
