@@ -2,9 +2,9 @@
 //!
 //! Each layer works alone and knows no other. Two things join the three: [`ReadError`] tells the
 //! token layer and the limits what a typed error says, and [`into_error`] makes one error type of
-//! theirs for the retry layer. Without them the stack does not compile, and neither does it in another
-//! order than this: the compiler's note names the line that is missing, or the layer whose neighbour is
-//! wrong. Only limits outside of a retry layer compile; a debug assertion finds them.
+//! theirs for the retry layer. Without them the stack does not compile: the compiler's note names the
+//! line that is missing, or the layer whose neighbour is wrong. One wrong order compiles: a token layer
+//! outside of retry, where each attempt has the token of the first.
 //!
 //! ```
 //! use bytes::Bytes;

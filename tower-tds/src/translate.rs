@@ -5,7 +5,7 @@ use std::{error::Error as _, time::Duration};
 use http::{Method, Response, StatusCode};
 use tower::BoxError;
 use tower_oidc_cc::{Judge, Judgement, Rejection, TokenError};
-use tower_tds_errors::{Attempt, Error, Kind, Sent, may_hold};
+use tower_tds_errors::{Error, Kind, Sent, may_hold};
 use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
 
 /// Tells the token layer and the limits what a typed error says.
@@ -13,10 +13,6 @@ use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
 /// Their own defaults see a response alone. Above [`ClassifyLayer`](tower_tds_errors::ClassifyLayer)
 /// an error's body has been read already: give them this value, and they hear the service's words
 /// too.
-///
-/// # Panics
-/// In debug builds, with "the limits see what a retry layer ended", if limits that are given it are
-/// outside of a retry layer: at the first call that fails or takes a second attempt.
 ///
 /// # Examples
 /// See [`layers`](crate::layers).
@@ -30,15 +26,11 @@ type BearerError = tower_oidc_cc::Error<Error>;
 
 impl<B> Feedback<Response<B>, BearerError> for ReadError {
     fn read(&self, outcome: Result<&Response<B>, &BearerError>) -> Outcome {
-        let outcome = match outcome {
-            Ok(response) => Ok(response),
-            Err(BearerError::Inner(error)) => Err(error),
+        let error = match outcome {
+            Ok(_) => return Outcome::Answered,
+            Err(BearerError::Inner(error)) => error,
             // Without a token nothing is sent.
             Err(BearerError::Token(_)) => return Outcome::Unsent,
-        };
-        check_order(outcome);
-        let Err(error) = outcome else {
-            return Outcome::Answered;
         };
         if let Some(refused) = refused(error) {
             return refused;
@@ -97,18 +89,6 @@ impl<B> Judge<Response<B>, Error> for ReadError {
     fn may_hold(&self) -> bool {
         may_hold()
     }
-}
-
-/// Finds limits outside of a retry layer, of whose attempts they would see the last one alone.
-fn check_order<B>(outcome: Result<&Response<B>, &Error>) {
-    debug_assert!(
-        match outcome {
-            Ok(response) => response.extensions().get::<Attempt>().is_none(),
-            Err(error) => error.elapsed().is_none(),
-        },
-        "the limits see what a retry layer ended: they have to be inside of it, so that each \
-         attempt takes a permit"
-    );
 }
 
 /// What the limits learn from a refusal.

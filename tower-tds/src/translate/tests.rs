@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use tower_tds_errors::{Asked, classify};
 use tower_tds_limits::{Feedback, Outcome};
 
-use super::ReadError;
+use super::{BearerError, ReadError};
 
 #[test]
 fn what_the_service_answered_is_counted_whatever_it_means() {
@@ -15,7 +15,7 @@ fn what_the_service_answered_is_counted_whatever_it_means() {
             let Err(error) = classify(Asked::default(), status, &headers, text) else {
                 continue;
             };
-            let read = ReadError.read(Err::<&Response<()>, _>(&error));
+            let read = ReadError.read(Err::<&Response<()>, _>(&BearerError::Inner(error)));
             assert_ne!(read, Outcome::Unsent, "{status} {text}");
             assert_ne!(read, Outcome::Lost, "{status} {text}");
         }
@@ -33,7 +33,8 @@ fn what_a_refusal_says_of_the_limits_is_read() {
         };
         let status = StatusCode::from_u16(status).expect("three digits");
         let error = classify(Asked::of(&headers(asked)), status, &headers(said), "");
-        ReadError.read(Err::<&Response<()>, _>(&error.expect_err("a refusal")))
+        let error = BearerError::Inner(error.expect_err("a refusal"));
+        ReadError.read(Err::<&Response<()>, _>(&error))
     };
     let range = (header::RANGE, "bytes=0-9");
     let content_range = (header::CONTENT_RANGE, "bytes */5");

@@ -18,7 +18,7 @@ use tower_tds::{
         ReadError,
         errors::{ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, RetryLayer, Sent},
         into_error,
-        limits::{DetachLayer, Limiter, Limits, Quota, RequestLimitLayer},
+        limits::{Limiter, Limits, Quota, RequestLimitLayer},
         token::{BearerAuthLayer, Origin, TokenEndpoint, TokenSource},
     },
 };
@@ -37,14 +37,17 @@ macro_rules! stack {
             .layer($retry)
             .map_err(into_error)
             .layer(
+                RequestLimitLayer::new(Limiter::new($limits))
+                    .feedback(ReadError)
+                    .detached(),
+            )
+            .layer(
                 BearerAuthLayer::new(
                     tokens.build(tower::util::MapRequest::new(sim.clone(), same)),
                     [Origin::from_uri(&origin).expect("an origin")],
                 )
                 .judge(ReadError),
             )
-            .layer(DetachLayer)
-            .layer(RequestLimitLayer::new(Limiter::new($limits)).feedback(ReadError))
             .layer(GuardLayer::new())
             .layer(ClassifyLayer::new())
             .map_future(Box::pin)

@@ -15,57 +15,16 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tds_sim::{Config, DataFault, Faults, Scripted, Sim, When};
-use tokio::{task::JoinSet, time::timeout};
+use tokio::task::JoinSet;
 use tower::{ServiceBuilder, ServiceExt, service_fn, util::MapRequest};
 use tower_tds::{
     Kind, Limiter, Limits,
     layers::{
-        ReadError,
         errors::{ClassifyLayer, GuardLayer, RetryLayer},
-        limits::{DetachLayer, ReadResponse, RequestLimitLayer},
+        limits::{ReadResponse, RequestLimitLayer},
         token::{BearerAuthLayer, Credentials, HeadAlone, Origin, TokenEndpoint, TokenSource},
     },
 };
-
-#[cfg(debug_assertions)]
-/// One call through limits that are outside of the retry layer, answered by these statuses.
-async fn call(answers: &'static [StatusCode]) {
-    let attempt = Arc::<AtomicUsize>::default();
-    let http = service_fn(move |_: Request<Full<Bytes>>| {
-        let attempt = attempt.fetch_add(1, Ordering::Relaxed);
-        let mut response = Response::new(Full::<Bytes>::default());
-        *response.status_mut() = *answers.get(attempt).expect("no more attempts");
-        ready(Ok::<_, Infallible>(response))
-    });
-    let stack = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(Limiter::new(Limits::default())).feedback(ReadError))
-        .layer(RetryLayer::new())
-        .layer(ClassifyLayer::new())
-        .service(http);
-    let request = Request::get("http://data.example/").body(Full::default());
-    let called = stack.oneshot(request.expect("a request")).await;
-    called.map(drop).ok();
-}
-
-#[cfg(debug_assertions)]
-#[tokio::test(start_paused = true)]
-async fn a_first_attempt_that_succeeds_shows_nothing() {
-    call(&[StatusCode::OK]).await;
-}
-
-#[cfg(debug_assertions)]
-#[tokio::test(start_paused = true)]
-#[should_panic(expected = "they have to be inside of it")]
-async fn limits_outside_of_retry_are_found_when_an_attempt_was_the_second() {
-    call(&[StatusCode::SERVICE_UNAVAILABLE, StatusCode::OK]).await;
-}
-
-#[cfg(debug_assertions)]
-#[tokio::test(start_paused = true)]
-#[should_panic(expected = "they have to be inside of it")]
-async fn limits_outside_of_retry_are_found_at_the_first_failure() {
-    call(&[StatusCode::NOT_FOUND]).await;
-}
 
 /// The service, and what puts its token on requests.
 fn service() -> (Sim, BearerAuthLayer<HeadAlone>) {
@@ -112,36 +71,6 @@ async fn token_and_limits_below_classification_read_the_answers_themselves() {
     healed.expect("the refused one waits for the next token");
     let seen = sim.ledger().summary();
     assert_eq!((seen.token_posts, seen.by_status.get(&423)), (2, None));
-    assert!(seen.largest_second <= 50, "{seen:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn limits_above_what_is_detached_take_it_for_lost_and_are_kept() {
-    let (sim, bearer) = service();
-    let mut faults = Faults::default();
-    faults.before_head = "300ms".parse().expect("a delay");
-    sim.set_faults(faults);
-    let stack = ServiceBuilder::new()
-        .layer(bearer)
-        .layer(limit())
-        .layer(DetachLayer)
-        .map_future(Box::pin)
-        .service(sim.clone());
-    let mut calls = JoinSet::new();
-    for n in 0..120 {
-        let call = stack.clone().oneshot(get());
-        let patience = Duration::from_millis(if n % 3 == 0 { 150 } else { 600_000 });
-        calls.spawn(async move {
-            if let Ok(answer) = timeout(patience, call).await {
-                let body = answer.expect("data").into_body().collect().await;
-                body.expect("a whole body");
-            }
-        });
-    }
-    calls.join_all().await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let seen = sim.ledger().summary();
-    assert!(seen.complete >= 80 && seen.aborted == 0, "{seen:?}");
     assert!(seen.largest_second <= 50, "{seen:?}");
 }
 

@@ -10,24 +10,24 @@ use std::{
 /// What is wrong, its layers from the outside in, and what the compiler says.
 const WRONG: [(&str, &str, &[&str]); 9] = [
     (
-        "limits outside of the token layer: a permit would be held while a token is fetched",
-        "[limit][token].service(typed)",
-        &[
-            "`ReadError` cannot read what the service below the limit answers",
-            IN_ORDER,
-        ],
-    ),
-    (
-        "the token layer outside of retry: each attempt would take the token of the first",
-        "[token].layer(RetryLayer::new()).service(typed)",
+        "the token layer outside of the limits: its header could be stale when it is sent",
+        "[token][limit].service(typed)",
         &[
             "`ReadError` cannot judge what the service below the token layer answers",
             IN_ORDER,
         ],
     ),
     (
+        "limits outside of retry: only the first attempt would take a permit",
+        "[limit].layer(RetryLayer::new()).service(typed)",
+        &[
+            "`ReadError` cannot read what the service below the limit answers",
+            IN_ORDER,
+        ],
+    ),
+    (
         "no word on how the limits read errors",
-        ".layer(RequestLimitLayer::new(limiter)).service(typed)",
+        ".layer(RequestLimitLayer::new(limiter))[token].service(typed)",
         &[
             "cannot read what the service below the limit answers",
             ".feedback(ReadError)",
@@ -35,7 +35,7 @@ const WRONG: [(&str, &str, &[&str]); 9] = [
     ),
     (
         "no word on how the token layer reads errors",
-        ".layer(BearerAuthLayer::new(tokens, []))[limit].service(typed)",
+        "[limit].layer(BearerAuthLayer::new(tokens, [])).service(typed)",
         &[
             "cannot judge what the service below the token layer",
             ".judge(ReadError)",
@@ -43,7 +43,7 @@ const WRONG: [(&str, &str, &[&str]); 9] = [
     ),
     (
         "errors of token and limits that retry cannot read",
-        ".layer(RetryLayer::new())[token][limit].service(typed)",
+        ".layer(RetryLayer::new())[limit][token].service(typed)",
         &[
             "the retry layer cannot read the error",
             ".map_err(into_error)",
@@ -51,7 +51,7 @@ const WRONG: [(&str, &str, &[&str]); 9] = [
     ),
     (
         "nothing classifies below the limits",
-        ".layer(RetryLayer::new()).map_err(into_error)[token][limit].service(http)",
+        ".layer(RetryLayer::new()).map_err(into_error)[limit][token].service(http)",
         &[
             "cannot read what the service below the limit answers",
             "`ClassifyLayer`",
@@ -81,8 +81,7 @@ const IN_ORDER: &str = "or see whether the layers stand in the order that `ReadE
 
 /// The same, put right.
 const RIGHT: [&str; 3] = [
-    ".layer(RetryLayer::new()).map_err(into_error)[token].layer(DetachLayer)[limit]\
-     .layer(ClassifyLayer::new()).service(http)",
+    ".layer(RetryLayer::new()).map_err(into_error)[limit][token].layer(ClassifyLayer::new()).service(http)",
     ".layer(tds.retry(RetryLayer::new().replay(|_: &RequestBody| None))).service(uploads)",
     ".layer(tds).map_future(Box::pin).service(pinned)",
 ];
@@ -182,7 +181,7 @@ fn program(layers: &str) -> String {
         )
         .replace(
             "[limit]",
-            ".layer(RequestLimitLayer::new(limiter).feedback(ReadError))",
+            ".layer(RequestLimitLayer::new(limiter).feedback(ReadError).detached())",
         );
     let body = if layers.contains("uploads") {
         "RequestBody"
@@ -194,7 +193,7 @@ fn program(layers: &str) -> String {
         use tower_tds::{{Error, Limiter, RequestBody, TdsLayer, layers::{{
             ReadError, into_error,
             errors::{{ClassifyLayer, RetryLayer}},
-            limits::{{DetachLayer, RequestLimitLayer}},
+            limits::RequestLimitLayer,
             token::{{BearerAuthLayer, TokenSource}},
         }}}};
         type Request = http::Request<String>;
