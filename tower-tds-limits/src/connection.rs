@@ -21,7 +21,7 @@ use self::{
     sockets::ConnectionPermit,
 };
 use crate::{
-    LimitError, Limiter,
+    LimitError, Limiter, events,
     queue::{Queue, Readiness},
 };
 
@@ -102,7 +102,7 @@ pub struct ConnectionLimitLayer {
 /// Clones share the limiter; a clone has no permit and no place in the queue.
 ///
 /// # Errors
-/// Boxed, as a pool asks of its connector. The future gives a [`LimitError`] when the wait reached
+/// They are boxed, as pools require. The future gives a [`LimitError`] when the wait reached
 /// [`Limits::max_wait`](crate::Limits::max_wait) or the connect was abandoned, and otherwise the
 /// connector's own error.
 ///
@@ -119,7 +119,7 @@ pub struct ConnectionLimit<C> {
     origin: Option<Origin>,
 }
 
-/// What a pool takes as a connector's error.
+/// Error of a connector, in the form that pools require.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 // === impl ConnectionLimitLayer ===
@@ -193,7 +193,9 @@ impl<C: Clone> Clone for ConnectionLimit<C> {
     }
 }
 
-/// Records a 416.
+/// Records a 416, and logs the first one of a silence.
 pub(crate) fn refused(queue: &Queue<Connections>) {
-    queue.update_now(Connections::refused);
+    if queue.update_now(Connections::refused) {
+        events::connections_refused();
+    }
 }

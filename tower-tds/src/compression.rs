@@ -9,7 +9,6 @@ use http::Response;
 use hyper::body::Incoming;
 use tower::util::MapResponse;
 use tower_tds_errors::{Guard, GuardBody};
-use tower_tds_limits::{PermitBody, Track};
 #[cfg(feature = "compression")]
 use {
     http::{
@@ -35,8 +34,8 @@ pub(crate) enum Compression {
 }
 
 /// The client whose bodies are decoded: it counts them as they are on the wire.
-pub(crate) type Wire = Guard<Track<Http>>;
-pub(crate) type WireBody = GuardBody<PermitBody<Incoming>>;
+pub(crate) type Wire = Guard<Http>;
+pub(crate) type WireBody = GuardBody<Incoming>;
 
 /// One type for both settings.
 #[cfg(feature = "compression")]

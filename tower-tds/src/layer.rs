@@ -7,7 +7,7 @@ use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
 use tower_tds_errors::{
     Classify, ClassifyLayer, CloneBody, Deadline, Error, Guard, GuardLayer, Retry, RetryLayer,
 };
-use tower_tds_limits::{Detach, DetachLayer, Limiter, RequestLimit, RequestLimitLayer, Track};
+use tower_tds_limits::{Detach, DetachLayer, Limiter, RequestLimit, RequestLimitLayer};
 
 use crate::{
     Traced,
@@ -51,7 +51,7 @@ use crate::{
 /// use tower_tds::{
 ///     Credentials, Limiter, Limits, TdsLayer,
 ///     layers::{
-///         limits::{Background, ConnectionLimitLayer, RequestLimitLayer},
+///         limits::{ConnectionLimitLayer, RequestLimitLayer},
 ///         token::{Origin, TokenEndpoint, TokenSource},
 ///     },
 /// };
@@ -59,7 +59,7 @@ use crate::{
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = Limiter::new(Limits::default());
 /// let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new()); // TLS goes above
-/// let http = Client::builder(Background::new(TokioExecutor::new())).build(connector);
+/// let http = Client::builder(TokioExecutor::new()).build(connector);
 ///
 /// let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect")?;
 /// let counted = RequestLimitLayer::new(limiter.first_in_line()).layer(http.clone());
@@ -84,7 +84,7 @@ pub struct TdsLayer<P = CloneBody> {
 }
 
 /// What [`TdsLayer`] makes of a client.
-pub type TdsService<S, P = CloneBody> = Above<Guard<Classify<Track<S>>>, P>;
+pub type TdsService<S, P = CloneBody> = Above<Guard<Classify<S>>, P>;
 
 /// What stands above something that classifies.
 pub(crate) type Above<S, P> = Traced<Retry<Traced<Tokened<S>, Untranslated>, P>>;
@@ -183,7 +183,7 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
     type Service = TdsService<S, P>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let read = self.guard.layer(self.classify.layer(Track::new(inner)));
+        let read = self.guard.layer(self.classify.layer(inner));
         self.clone().above(read)
     }
 }

@@ -16,7 +16,7 @@
 //!     errors::{ClassifyLayer, RetryLayer},
 //!     into_error,
 //!     limits::{
-//!         Background, ConnectionLimitLayer, DetachLayer, Limiter, Limits, RequestLimitLayer, Track,
+//!         ConnectionLimitLayer, DetachLayer, Limiter, Limits, RequestLimitLayer,
 //!     },
 //!     token::{BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource},
 //! };
@@ -25,7 +25,7 @@
 //! let limiter = Limiter::new(Limits::default());
 //! let connector = HttpConnector::new(); // TLS is made above the limit: put yours around it
 //! let connector = ConnectionLimitLayer::new(limiter.clone()).layer(connector);
-//! let http = Client::builder(Background::new(TokioExecutor::new())).build(connector);
+//! let http = Client::builder(TokioExecutor::new()).build(connector);
 //!
 //! let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect")?;
 //! let first = RequestLimitLayer::new(limiter.first_in_line()); // token calls are counted, too
@@ -39,7 +39,6 @@
 //!     .layer(DetachLayer)
 //!     .layer(RequestLimitLayer::new(limiter).feedback(ReadError))
 //!     .layer(ClassifyLayer::new())
-//!     .layer_fn(Track::new) // error answers end below the limit
 //!     .service(http);
 //!
 //! // Says what is missing, where a call would only say that there is no `call`.

@@ -105,7 +105,6 @@ impl RequestPermit {
             (Some(rung), _) => events::clean_for_long(rung),
         }
         if outcome == Outcome::ConnectionsExceeded {
-            events::connections_refused();
             refused(&self.credential.connections);
             self.credential.account.update_now(Account::silence);
         }

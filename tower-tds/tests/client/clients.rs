@@ -16,10 +16,7 @@ use tds_sim::{Config, Server, Summary};
 use tokio::task::JoinSet;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::decompression::DecompressionLayer;
-use tower_tds::{
-    Client, Credentials, Error, Kind, Limits,
-    layers::limits::{Background, ConnectionLimitLayer},
-};
+use tower_tds::{Client, Credentials, Error, Kind, Limits, layers::limits::ConnectionLimitLayer};
 
 const PATH: &str = "/v1/live/bus";
 
@@ -110,7 +107,7 @@ async fn over_a_client_of_http2() {
     let server = start().await;
     let client = client(&server);
     let sockets = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
-    let http = legacy::Client::builder(Background::new(TokioExecutor::new()))
+    let http = legacy::Client::builder(TokioExecutor::new())
         .http2_only(true)
         .build(sockets);
     let service = ServiceBuilder::new().layer(client.layer()).service(http);
@@ -124,7 +121,7 @@ async fn over_tower_https_decompression() {
     let server = start().await;
     let client = client(&server);
     let sockets = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
-    let http = legacy::Client::builder(Background::new(TokioExecutor::new())).build(sockets);
+    let http = legacy::Client::builder(TokioExecutor::new()).build(sockets);
     let service = ServiceBuilder::new()
         .layer(client.layer())
         .layer(DecompressionLayer::new())

@@ -25,7 +25,7 @@ use tower_tds::{
     Client, Credentials, Kind, Limiter, Limits, RequestBody,
     layers::{
         errors,
-        limits::{self, Background, ConnectionLimitLayer, Feedback, Outcome, RequestLimitLayer},
+        limits::{self, ConnectionLimitLayer, Feedback, Outcome, RequestLimitLayer},
     },
 };
 
@@ -187,7 +187,7 @@ pub(crate) fn deaf(service: &Server, _: SocketAddr) -> impl Caller + use<> {
     let limiter = Limiter::new(Limits::default());
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
     let http: legacy::Client<_, RequestBody> =
-        legacy::Client::builder(Background::new(TokioExecutor::new())).build(connector);
+        legacy::Client::builder(TokioExecutor::new()).build(connector);
     let empty = |body: &RequestBody| body.is_end_stream().then(RequestBody::default);
     ServiceBuilder::new()
         .layer(errors::RetryLayer::new().replay(empty))
