@@ -14,7 +14,7 @@ use tower_tds::{
         ReadError,
         errors::{ClassifyLayer, Error, GuardLayer, RetryLayer},
         into_error,
-        limits::{DetachLayer, RequestLimitLayer, Track},
+        limits::{DetachLayer, RequestLimitLayer},
     },
 };
 
@@ -50,6 +50,5 @@ pub fn without(runtime: &Runtime) -> impl Service<Request<Full<Bytes>>, Error = 
         .layer(RequestLimitLayer::new(limiter()).feedback(ReadError))
         .layer(GuardLayer::new())
         .layer(ClassifyLayer::new())
-        .layer_fn(Track::new)
         .service(Echo::new())
 }

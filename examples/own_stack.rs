@@ -15,7 +15,7 @@ use tds_sim::{Config, Server};
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_tds::{
     Client, Credentials,
-    layers::limits::{Background, ConnectionLimitLayer},
+    layers::limits::ConnectionLimitLayer,
 };
 
 #[tokio::main]
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     // The connector holds a permit in each socket. A program that calls a real service puts TLS around it.
     let sockets = ConnectionLimitLayer::new(tds.limiter().clone());
     let connector = sockets.layer(HttpConnector::new());
-    let http = Http::builder(Background::new(TokioExecutor::new())).build(connector);
+    let http = Http::builder(TokioExecutor::new()).build(connector);
     let service = ServiceBuilder::new().layer(tds.layer()).service(http);
 
     for name in ["bus", "metro", "rail"] {

@@ -20,7 +20,7 @@ use self::{
     connect::{Wait, connect},
     sockets::ConnectionPermit,
 };
-use crate::{LimitError, Limiter, wait::Shared};
+use crate::{LimitError, Limiter, events, wait::Shared};
 
 /// Puts [`ConnectionLimit`] around a connector.
 ///
@@ -99,7 +99,7 @@ pub struct ConnectionLimitLayer {
 /// Clones share the limiter; a clone has no permit and no place in the queue.
 ///
 /// # Errors
-/// Boxed, as a pool asks of its connector. The future gives a [`LimitError`] when the wait reached
+/// They are boxed, as pools require. The future gives a [`LimitError`] when the wait reached
 /// [`Limits::max_wait`](crate::Limits::max_wait) or the connect was abandoned, and otherwise the
 /// connector's own error.
 ///
@@ -117,7 +117,7 @@ pub struct ConnectionLimit<C> {
     ready: Option<Result<ConnectionPermit, LimitError>>,
 }
 
-/// What a pool takes as a connector's error.
+/// Error of a connector, in the form that pools require.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 // === impl ConnectionLimitLayer ===
@@ -203,7 +203,9 @@ impl<C> Drop for ConnectionLimit<C> {
     }
 }
 
-/// Records a 416.
+/// Records a 416, and logs the first one of a silence.
 pub(crate) fn refused(shared: &Shared<Connections>) {
-    shared.update_now(Connections::refused);
+    if shared.update_now(Connections::refused) {
+        events::connections_refused();
+    }
 }

@@ -42,8 +42,6 @@
 //!   whatever was in flight during the interval.
 //! - Requests between their grant and the end of their bodies, and sockets from before `connect` until the
 //!   server has closed them (awaited for 30 s at most), never exceed their limits.
-//! - A connect that waits gets the place of an idle socket within a tenth of a second and the server's
-//!   close; a socket that carries a request is never cut for it ([`ConnectionLimit`]).
 //! - Waiters go first in, first out (but for [`Limiter::first_in_line`]); one that is dropped leaves
 //!   nothing behind, and one that does not look when it is its turn is passed over after 5 ms.
 //! - A call that is not polled costs its own place and nobody else's, and a readied service that is
@@ -67,7 +65,7 @@
 //! # If it is refused all the same
 //! Then the service is stricter than assumed, or somebody else uses the quota. A 423 means a second of
 //! silence for the address, and three with at most fifty answers between them lead one [`Rung`] down; a 416 a second
-//! of silence, and a sixth fewer sockets for ten minutes; a 429 pauses its credential ([`_design`], "What a refusal means"). [`Feedback`]
+//! of silence, and one socket fewer for ten minutes; a 429 pauses its credential ([`_design`], "What a refusal means"). [`Feedback`]
 //! reads that from responses, or from your errors; [`Limiter::snapshot`] and `tracing` events tell.
 //!
 //! What was sent is counted, whether or not somebody waits: [`DetachLayer`] around the limit sees dropped
@@ -77,8 +75,8 @@
 //! - Speed where arrivals are smoothed without any burst: only one request at a time is safe there
 //!   ([`Rung::Serial`]).
 //! - Limits that several processes share: [`Limits::shares`] divides them by hand.
-//! - Several hosts that share one connection limit: a host waits until another's socket is idle.
-//! - HTTP/2: a socket that carries it counts as one, and makes no room.
+//! - Several hosts that share one connection limit: a host waits for the idle timeout of another's sockets.
+//! - HTTP/2: a socket that carries it counts as one.
 
 mod account;
 mod clock;

@@ -22,7 +22,7 @@ use crate::{
     base::Base,
     client::Shared,
     compression::Compression,
-    limiters::SharedLimits,
+    limiters::{SharedLimits, longest_turn},
     proxy::Proxies,
     request::ReplayBytes,
     tls::Tls,
@@ -125,8 +125,7 @@ impl Builder {
 
     /// Keeps within other limits than the contract's.
     ///
-    /// Two of the connections are set aside for the token endpoint, or one of fewer than ten, of
-    /// which a server that falls silent can keep the next token call waiting for half a minute. No
+    /// One of the connections is set aside for the token endpoint, where there are at least two. No
     /// more data calls are in flight than there are others: further ones wait for their turn before
     /// they are sent. A token call waits for the quotas alone.
     ///
@@ -313,9 +312,8 @@ impl Builder {
     /// Puts the client together. Nothing is sent, and no runtime is needed yet.
     ///
     /// # Errors
-    /// If an address is not https (or loopback http where that is let through), if the limits
-    /// leave no connection beside the token's, if a certificate, a proxy or the user agent cannot be
-    /// used, or if there are no root certificates.
+    /// If an address is not https (or loopback http where that is let through), if a certificate, a
+    /// proxy or the user agent cannot be used, or if there are no root certificates.
     pub fn build(self) -> Result<Client, BuildError> {
         let base = self.base_url.0.parse::<Uri>().map_err(|error| {
             BuildError::because("the base URL is not usable: give https://host", error)
@@ -332,11 +330,12 @@ impl Builder {
         let user_agent = HeaderValue::try_from(&self.user_agent)
             .map_err(|error| BuildError::because("the user agent is no header's value", error))?;
 
-        let limiters = self.limits.limiters()?;
-        let longest_turn = limiters.longest_turn();
+        let data = self.limits.limiter();
+        let first = data.first_in_line();
+        let longest_turn = longest_turn(data.limits());
         let clients = match self.connector {
             Some(given) if self.tls.is_untouched() && self.proxies.is_none() => {
-                given.clients(&limiters)
+                given.clients(&data)
             }
             Some(_) => {
                 return Err(BuildError::new(
@@ -351,17 +350,15 @@ impl Builder {
                     let proxy = self.proxies.of(target);
                     proxy.map_err(|error| BuildError::because("the proxy is not usable", error))?;
                 }
-                clients(&limiters, |limiter| {
+                clients(&data, |limiter| {
                     connector(limiter, self.schemes, tls.clone(), self.proxies.clone())
                 })
             }
         };
-        let data = limiters.data;
-
         // A gateway before both counts both; and whoever waits for a permit may wait for a token.
         let token_http = ServiceBuilder::new()
             .map_err(unwrapped)
-            .layer(RequestLimitLayer::new(data.first_in_line()))
+            .layer(RequestLimitLayer::new(first))
             .service(clients.tokens);
         let Renewal(settings) = self.renewal;
         let tokens = TokenSource::builder(endpoint, self.credentials).readiness(longest_turn);

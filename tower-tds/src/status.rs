@@ -18,7 +18,7 @@ use crate::{calls::Calls, trace::Name};
 /// # async fn run(client: tower_tds::Client) {
 /// let status = client.status();
 /// println!("{status}");
-/// // 58 calls under way, 8 wait for a permit of the quota; token good for 19 h; 50 of 50 permits, 50 in flight, 50 of 58 sockets
+/// // 58 calls under way, 8 wait for a permit of the quota; token good for 19 h; 50 of 50 permits, 50 in flight, 50 of 60 sockets
 /// assert!(status.is_ready());
 /// # }
 /// ```

@@ -29,7 +29,7 @@ use tower::{BoxError, Layer, ServiceExt, timeout::Timeout, util::Oneshot};
 use tower_service::Service;
 use tower_tds_limits::{ConnectionLimitLayer, Limiter};
 
-use crate::{RequestBody, limiters::Limiters, proxy::Proxies};
+use crate::{RequestBody, proxy::Proxies};
 
 /// A client of hyper's, of any connector. It is behind one pointer, because the stack above is cloned for each call.
 pub(crate) struct Http<B = RequestBody>(Arc<dyn Fn(Request<B>) -> ResponseFuture + Send + Sync>);
@@ -50,9 +50,9 @@ pub(crate) struct Clients {
 /// A connector of the user's own, as what is made of it.
 pub(crate) struct Given(Box<MakeClients>);
 
-type MakeClients = dyn FnOnce(&Limiters) -> Clients + Send;
+type MakeClients = dyn FnOnce(&Limiter) -> Clients + Send;
 
-/// A connector with an end to its connecting. hyper clones one for each request: it is cloned for each connection.
+/// A connector with a bound. hyper clones it for each request; the connector is cloned for each connection.
 struct Bounded<C>(Arc<Timeout<C>>);
 
 // === impl Http ===
@@ -61,7 +61,7 @@ impl<B> Http<B>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
-    fn new<C>(connector: C) -> Self
+    fn new<C>(connector: C, idle: usize) -> Self
     where
         C: Connect + Clone + Send + Sync + 'static,
     {
@@ -71,6 +71,7 @@ where
             // Without a timer the pool never closes an idle socket, and idle ones count.
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(idle)
             .build(connector);
         Self(Arc::new(move |request| client.request(request)))
     }
@@ -120,7 +121,7 @@ where
     type Future = Pin<Box<Oneshot<Timeout<C>, Uri>>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // The wait is in the future, before what is bounded.
+        // The future waits, and the bound begins after the wait.
         Poll::Ready(Ok(()))
     }
 
@@ -141,15 +142,15 @@ impl Given {
             + 'static,
         C::Response: Read + Write + Connection + Send + Unpin + 'static,
     {
-        Self(Box::new(move |limiters| {
-            clients(limiters, |limiter| {
+        Self(Box::new(move |limiter| {
+            clients(limiter, |limiter| {
                 bounded(ConnectionLimitLayer::new(limiter).layer(connector.clone()))
             })
         }))
     }
 
-    pub(crate) fn clients(self, limiters: &Limiters) -> Clients {
-        (self.0)(limiters)
+    pub(crate) fn clients(self, limiter: &Limiter) -> Clients {
+        (self.0)(limiter)
     }
 }
 
@@ -160,18 +161,25 @@ impl fmt::Debug for Given {
 }
 
 /// The clients over connectors that are inside of a limiter's limit.
-pub(crate) fn clients<C>(limiters: &Limiters, connector: impl Fn(Limiter) -> C) -> Clients
+///
+/// A token call keeps no idle socket: there is about one a day. With one connection, data calls keep
+/// none either, because a token call would wait for the idle timeout.
+pub(crate) fn clients<C>(limiter: &Limiter, connector: impl Fn(Limiter) -> C) -> Clients
 where
     C: Connect + Clone + Send + Sync + 'static,
 {
+    let idle = match limiter.limits().connections.get() {
+        1 => 0,
+        _ => usize::MAX,
+    };
     Clients {
-        tokens: Http::new(connector(limiters.token_sockets.clone())),
-        data: Http::new(connector(limiters.data.clone())),
+        tokens: Http::new(connector(limiter.first_in_line()), 0),
+        data: Http::new(connector(limiter.clone()), idle),
     }
 }
 
-/// TLS over a proxy's tunnel over TCP. The permit is around the TCP connect, under TLS: what a server counts. It is seen
-/// to its end, whatever becomes of the handshake. The wait for it is nobody's connecting, and not timed.
+/// TLS over a proxy's tunnel over TCP. The permit is around the TCP connect, because a server counts
+/// those. The wait for it is in `poll_ready`, and not timed.
 pub(crate) fn connector(
     limiter: Limiter,
     schemes: Schemes,
@@ -197,8 +205,8 @@ pub(crate) fn connector(
     bounded(tls.enable_http1().wrap_connector(limited))
 }
 
-/// Without a bound nothing ends a handshake that goes on in the background, where a pool leaves it whose request has got
-/// another socket.
+/// Bounds the handshake. Without a bound it would go on for ever in a task of the pool, where the
+/// request has another socket.
 fn bounded<C>(connector: C) -> Bounded<C> {
     Bounded(Arc::new(Timeout::new(connector, HANDSHAKE_TIMEOUT)))
 }

@@ -17,7 +17,7 @@ use tokio::{runtime::Handle, time::timeout};
 
 use crate::connection::ConnectionPermit;
 
-/// A socket that holds its connection permit until the server has closed, too.
+/// A socket that holds its connection permit until the server has closed.
 ///
 /// It holds through upgrades.
 ///
@@ -125,8 +125,8 @@ where
     drop(runtime.spawn(async move {
         let closed = timeout(LONGEST_CLOSE, is_closed(&mut socket)).await;
         drop(socket);
-        // One that was cut meets a reset (RFC 1122, section 4.2.2.13), and no event shows when the
-        // server has seen it: its permit lingers.
+        // A server that was cut receives a reset (RFC 1122, section 4.2.2.13). No event shows when,
+        // so the permit lingers.
         if closed != Ok(false) {
             permit.release();
         }
@@ -157,6 +157,6 @@ async fn is_closed<T: Read + Write + Unpin>(socket: &mut T) -> bool {
 /// 0 of 100,000 connects, and with a bound of 5 s up to 22.
 const LONGEST_CLOSE: Duration = Duration::from_secs(30);
 
-/// What may still come from a server that ends as soon as it can: a tenth of a second at
-/// 20 Mbit/s. More is a download, which reading would pay for.
+/// Bytes that may still be on their way: a tenth of a second at 20 Mbit/s. A server that sends more
+/// goes on with a download.
 const ON_ITS_WAY: usize = 256 * 1024;

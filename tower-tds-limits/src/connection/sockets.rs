@@ -78,11 +78,11 @@ impl Connections {
         self.silent_until.filter(|until| now < *until)
     }
 
-    /// Records a 416 at `now`. One within the silence answers what was sent before it, and changes
-    /// nothing.
-    pub(super) fn refused(&mut self, now: Instant) {
+    /// Records a 416 at `now`, and returns whether a silence begins. One within a silence answers what
+    /// was sent before it, and changes nothing.
+    pub(super) fn refused(&mut self, now: Instant) -> bool {
         if self.silent_until(now).is_some() {
-            return;
+            return false;
         }
         self.silent_until = Some(now + SILENCE);
         self.lowered_until.retain(|until| now < *until);
@@ -91,6 +91,7 @@ impl Connections {
         if most > 1 && self.open(now) <= most {
             self.lowered_until.push_back(now + LOWERED);
         }
+        true
     }
 
     fn release(&mut self, line: Line) {
@@ -124,7 +125,7 @@ impl Limit for Connections {
         }
         let returns = self.lingering.front().map(|(at, _)| *at);
         let rises = self.lowered_until.iter().copied();
-        let times = [returns, rises.skip_while(|until| *until <= now).next()];
+        let times = [returns, rises.filter(|until| now < *until).min()];
         match times.into_iter().flatten().min() {
             Some(at) => Opens::At(at),
             None => Opens::OnReturn,

@@ -112,7 +112,6 @@ impl RequestPermit {
             (Some(rung), _) => events::clean_for_long(rung),
         }
         if outcome == Outcome::ConnectionsExceeded {
-            events::connections_refused();
             refused(&credential.connections);
             credential.account.update_now(Account::silence);
         }

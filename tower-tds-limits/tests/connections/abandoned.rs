@@ -102,10 +102,12 @@ async fn a_call_that_moves_to_another_task_without_a_connection_fails_and_is_not
     let mut call = get(net_client(&net, &limiter), slow.uri()).boxed();
     let call = tokio::spawn(async move {
         timeout(SECOND, &mut call).await.expect_err("it connects");
-        call
+        Some(call)
     });
     let call = call.await.expect("no panic");
-    let moved = tokio::spawn(call).await.expect("no panic");
+    let moved = tokio::spawn(call.expect("it was put there"))
+        .await
+        .expect("no panic");
     let error = moved.expect_err("the connect is taken for an abandoned one");
     assert!(error.contains("Connect"), "{error}");
     sleep(10 * SECOND).await;

@@ -1,4 +1,4 @@
-//! Downloads that nobody wants to the end.
+//! Cancelled downloads.
 
 use std::time::Duration;
 

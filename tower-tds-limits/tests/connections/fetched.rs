@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
-/// What its future comes to.
+/// A body of one frame, the output of a future.
 pub(crate) struct Fetched {
     fetch: Option<Pin<Box<dyn Future<Output = Bytes> + Send>>>,
 }

@@ -37,7 +37,7 @@ async fn after_a_thousand_waiting_requests_tasks_and_waiters_are_what_they_were(
     assert!(before.elapsed() < Duration::from_secs(1));
     let snapshot = limiter.snapshot();
     assert_eq!((snapshot.connections, snapshot.connects_waiting), (10, 0));
-    // Nothing is opened for nobody.
+    // No socket is opened without a request.
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!((a.opened_sockets(), tasks()), (10, 21));
     drop(client);
@@ -84,7 +84,7 @@ async fn calls_that_are_cancelled_at_random_leave_no_socket_and_no_permit() {
         let uri = server.at(["/", "/", "/held", "/late", "/until-close"][rng.usize(0..5)]);
         let call = hang_up(client.clone(), limiter.clone(), uri, rng.u32(0..12));
         calls.spawn(async move {
-            // Who waits for what never comes hangs up in time.
+            // A call without an answer is cancelled.
             let _late = tokio::time::timeout(Duration::from_millis(50), call).await;
         });
         if n % 50 == 0 {
@@ -115,7 +115,7 @@ async fn calls_that_are_cancelled_at_random_leave_no_socket_and_no_permit() {
         .iter()
         .sum();
     assert_eq!(open, 0);
-    // What keeps the time of those who wait ends with the limiter.
+    // The timer of the queue ends with the limiter.
     drop(limiter);
     tokio::task::yield_now().await;
     assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);

@@ -268,7 +268,7 @@ async fn a_server_that_is_slow_to_close_is_waited_for() {
     get(client(&limiter), server.uri())
         .await
         .expect("an answer");
-    // That client is gone; its socket has ended on this side only.
+    // The client is dropped. Its socket has ended on this side only.
     let next = tokio::spawn(get(client(&limiter), server.uri()));
     server.seen_ends(1).await;
     // Time enough for a permit that is given back too early.

@@ -1,5 +1,5 @@
-//! A server that resets instead of closing. The clock stands still while anything runs, so that
-//! nobody here waits for the end of a bound.
+//! A server that resets instead of closing. The clock is paused, so no test waits for a
+//! timeout.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn connections_after_a_while(limiter: &Limiter) -> u32 {
 async fn a_socket_that_is_reset_gives_its_permit_back_at_once() {
     let limiter = limiter(1);
     let (mut socket, server) = open(&limiter).await;
-    // What is closed with a byte unread is reset (RFC 1122, section 4.2.2.13).
+    // A close with a byte unread is a reset (RFC 1122, section 4.2.2.13).
     drop(server);
     let read = socket.read_u8().await.expect_err("it is reset");
     assert_eq!(read.kind(), std::io::ErrorKind::ConnectionReset);

@@ -35,7 +35,7 @@ struct Counts {
     lingering: watch::Sender<bool>,
     held: watch::Sender<bool>,
     barrier: watch::Sender<Barrier>,
-    /// Of those that it allows in all, somebody else's.
+    /// Connections of another client.
     strangers: AtomicU32,
     allows: Mutex<Option<Allows>>,
     /// Requests that are answered now.
@@ -43,12 +43,12 @@ struct Counts {
     refused: AtomicU32,
 }
 
-/// How a gateway counts up to [`ALLOWED`] connections.
+/// Which connections a gateway counts, up to [`ALLOWED`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Allows {
     /// Open ones, as `HAProxy` does, which refuses everybody when there are more.
     Open,
-    /// Those with a request in process, as nginx does.
+    /// Connections with a request in process, as nginx does.
     InProcess,
 }
 
@@ -88,8 +88,7 @@ impl Server {
         server
     }
 
-    /// Has no socket of its own: whoever connects is given one end of a pipe, so that a paused
-    /// clock works.
+    /// Has no socket. A client gets one end of a pipe, so a paused clock works.
     pub(crate) fn in_process(name: &str) -> Self {
         let counts = Arc::new(Counts {
             requests: AtomicU32::new(0),
@@ -130,7 +129,7 @@ impl Server {
         format!("http://{authority}{path}").parse().expect("a URI")
     }
 
-    /// Stops listening; gives the address where nobody listens now.
+    /// Stops listening. Returns the address, which now refuses connects.
     pub(crate) async fn stop(self) -> Uri {
         let accepting = self.accepting.and_then(Arc::into_inner);
         let accepting = accepting.expect("it listens");
@@ -142,10 +141,10 @@ impl Server {
 
     /// From now on refuses connections as a gateway.
     pub(crate) fn allow(&self, allows: Allows) {
-        *self.counts.allows.lock().expect("nobody panicked") = Some(allows);
+        *self.counts.allows.lock().expect("no panic") = Some(allows);
     }
 
-    /// So many connections are somebody else's now.
+    /// Sets the number of connections of another client.
     pub(crate) fn visit(&self, strangers: u32) {
         self.counts.strangers.store(strangers, SeqCst);
     }
@@ -223,7 +222,7 @@ impl Counts {
     /// Whether there are too many connections, with this one's request in process.
     fn is_over(&self) -> bool {
         let strangers = self.strangers.load(SeqCst);
-        let allows = *self.allows.lock().expect("nobody panicked");
+        let allows = *self.allows.lock().expect("no panic");
         match allows {
             None => false,
             Some(Allows::Open) => {
@@ -246,7 +245,7 @@ impl Counts {
             let mut lingering = counts.lingering.subscribe();
             let over = lingering.wait_for(|lingering| !lingering).await;
             drop(over.expect("the counts live as long as the server"));
-            // Forgotten no later than it says goodbye, as gateways do.
+            // It is counted until right before the close, as at gateways.
             counts.sockets.send_modify(|sockets| sockets.closed += 1);
             drop(socket);
         });

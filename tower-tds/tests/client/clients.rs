@@ -16,10 +16,7 @@ use tds_sim::{Config, Server, Summary};
 use tokio::task::JoinSet;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::decompression::DecompressionLayer;
-use tower_tds::{
-    Client, Credentials, Error, Kind, Limits,
-    layers::limits::ConnectionLimitLayer,
-};
+use tower_tds::{Client, Credentials, Error, Kind, Limits, layers::limits::ConnectionLimitLayer};
 
 const PATH: &str = "/v1/live/bus";
 

@@ -31,14 +31,17 @@ type Http = legacy::Client<<ConnectionLimitLayer as Layer<HttpConnector>>::Servi
 
 /// A layer for the simulated service, and hyper-util's client to put it around.
 async fn setup() -> (Server, TdsLayer, Http) {
-    within(Limits::default()).await
+    within(Limits::default(), usize::MAX).await
 }
 
-async fn within(limits: Limits) -> (Server, TdsLayer, Http) {
+/// With a client that keeps so many idle sockets.
+async fn within(limits: Limits, idle: usize) -> (Server, TdsLayer, Http) {
     let server = Server::start(Config::default()).await.expect("a free port");
     let limiter = Limiter::new(limits);
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
-    let http = legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let http = legacy::Client::builder(TokioExecutor::new())
+        .pool_max_idle_per_host(idle)
+        .build(connector);
     let endpoint = TokenEndpoint::keycloak(server.auth_url(), "ServiceConnect");
     let credentials = Credentials::new(server.client_id(), server.client_secret());
     let counted = RequestLimitLayer::new(limiter.first_in_line()).layer(http.clone());
@@ -127,7 +130,8 @@ async fn it_goes_over_any_service_of_requests() {
 #[tokio::test]
 async fn an_error_answer_leaves_its_socket_to_the_token() {
     let one = std::num::NonZeroU32::MIN;
-    let (server, tds, http) = within(Limits::default().connections(one).in_flight(one)).await;
+    let limits = Limits::default().connections(one).in_flight(one);
+    let (server, tds, http) = within(limits, 0).await;
     let service = ServiceBuilder::new().layer(tds).service(http);
     let call = || {
         let mut request = get(&server, "/v1/live/bus");

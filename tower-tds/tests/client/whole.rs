@@ -218,13 +218,18 @@ async fn one_of_a_few_allowed_sockets_is_the_tokens() {
     let failed = get_many(&client, std::iter::repeat_n(url, 20)).await;
     assert!(failed.is_empty(), "{failed:?}");
     assert_eq!(server.ledger().summary().peak_sockets, 4);
+}
 
-    let credentials = Credentials::new("id", "secret").expect("usable");
-    let error = Client::builder("https://a.example", "https://b.example", credentials)
-        .limits(Limits::default().connections(count(1)))
-        .build()
-        .expect_err("the token's socket would be the only one");
-    assert!(error.to_string().contains("at least two"), "{error}");
+#[tokio::test]
+async fn one_connection_serves_token_and_data_calls() {
+    let server = start(wide()).await;
+    let limits = Limits::new(Quota::per_second(count(1_000_000)));
+    let client = client(&server, limits.connections(count(1)));
+    let url = format!("{}/v1/history/day?bytes=2000", server.base_url());
+    let failed = get_many(&client, std::iter::repeat_n(url, 20)).await;
+    assert!(failed.is_empty(), "{failed:?}");
+    let summary = server.ledger().summary();
+    assert_eq!((summary.peak_sockets, summary.tokens_issued), (1, 1));
 }
 
 #[tokio::test]
