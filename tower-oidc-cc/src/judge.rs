@@ -40,10 +40,10 @@ mod tests;
 /// # Ok::<(), http::status::InvalidStatusCode>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot judge the outcomes of the service below the token layer",
+    message = "`{Self}` cannot judge what the service below the token layer answers",
     label = "no `Judge<{Res}, {E}>`",
     note = "the errors of `tower-tds` are read by `.judge(ReadError)`, others by a `Judge` of your own",
-    note = "check that the layers stand in the order that `{Self}` is made for"
+    note = "or see whether the layers stand in the order that `{Self}` is made for"
 )]
 pub trait Judge<Res, E> {
     /// Judges one outcome. It is called once per call and must not block.

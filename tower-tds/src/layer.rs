@@ -5,14 +5,15 @@ use std::{borrow::Cow, sync::Arc};
 use tower::{Layer, ServiceBuilder};
 use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
 use tower_tds_errors::{
-    Classify, ClassifyLayer, CloneBody, Deadline, Error, Guard, GuardLayer, Retry, RetryLayer,
+    Classify, ClassifyLayer, CloneBody, Deadline, DeadlineAt, Error, Guard, GuardLayer, Retry,
+    RetryLayer,
 };
 use tower_tds_limits::{Detach, DetachLayer, Limiter, RequestLimit, RequestLimitLayer, Track};
 
 use crate::{
     Traced,
     status::Waits,
-    trace::{Name, Of},
+    trace::{Name, Of, waited_for_token},
     translate::{ReadError, into_error},
 };
 
@@ -103,7 +104,9 @@ impl TdsLayer {
     ) -> Self {
         Self {
             retry: RetryLayer::new(),
-            bearer: BearerAuthLayer::new(tokens.clone(), origins).judge(ReadError),
+            bearer: BearerAuthLayer::new(tokens.clone(), origins)
+                .judge(ReadError)
+                .deadline_from(|extensions| Some(extensions.get::<DeadlineAt>()?.0)),
             tokens,
             limiter,
             guard: GuardLayer::new(),
@@ -168,11 +171,14 @@ impl<P> TdsLayer<P> {
     {
         let (tokens, limiter) = (self.tokens, self.limiter.clone());
         let name = || self.name.clone();
+        let of_wait = name();
+        let bearer = self.bearer;
+        let bearer = bearer.on_wait(move |waited| waited_for_token(&of_wait, waited));
         ServiceBuilder::new()
             .layer_fn(|calls| Traced::new(calls, Of::Calls, name(), |error| error))
             .layer(self.retry.waits_for(move || waiting(&tokens, &limiter)))
             .layer_fn(|attempts| Traced::new(attempts, Of::Attempts, name(), into_error))
-            .layer(self.bearer)
+            .layer(bearer)
             .layer(DetachLayer)
             .layer(RequestLimitLayer::new(self.limiter).feedback(ReadError))
             .service(classified)

@@ -11,7 +11,6 @@ use std::{
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tower_oidc_cc::TokenSource;
 use tower_service::Service;
 use tower_tds_errors::{Attempt, Error};
 use tower_tds_limits::WaitCause;
@@ -280,21 +279,20 @@ impl Watch {
         if self.of == Of::Attempts || (self.span.is_none() && !cfg!(feature = "metrics")) {
             return does();
         }
-        let ((done, token), heard) = WaitCause::heard(|| TokenSource::heard(does));
+        let (done, heard) = WaitCause::heard(does);
         drop(entered);
-        if !(heard.is_empty() && token.is_zero()) {
-            self.hear(token, heard);
+        if !heard.is_empty() {
+            self.hear(heard);
         }
         done
     }
 
     #[cold]
-    fn hear(&mut self, token: Duration, heard: Vec<(WaitCause, Duration)>) {
-        let token = (!token.is_zero()).then_some((TOKEN, token));
+    fn hear(&mut self, heard: Vec<(WaitCause, Duration)>) {
         let heard = heard
             .iter()
             .map(|(cause, waited)| (cause.as_str(), *waited));
-        for (cause, waited) in token.into_iter().chain(heard) {
+        for (cause, waited) in heard {
             self.begun.waited(cause, waited);
             match self.waited.iter_mut().find(|(before, _)| *before == cause) {
                 Some((_, before)) => *before += waited,
@@ -335,8 +333,11 @@ fn resent<B>(request: &Request<B>) -> Option<u32> {
     (before > 0).then_some(before)
 }
 
-/// What is waited for above the limits.
-const TOKEN: &str = "token";
+/// Records a wait for a token on the span of the current call, and as a metric.
+pub(crate) fn waited_for_token(name: &Name, waited: Duration) {
+    Span::current().record("tds.waited.token", waited.as_secs_f64());
+    Begun::now(name).waited("token", waited);
+}
 
 /// The kind of what nobody waited for to its end.
 pub(crate) const CANCELLED: &str = "cancelled";

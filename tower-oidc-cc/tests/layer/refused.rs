@@ -33,8 +33,11 @@ fn bare(body: &str) -> Response<String> {
     response
 }
 
+/// A name, and a 401.
+type Form = (&'static str, fn() -> Response<String>);
+
 /// Six forms of a 401 that refuses a token.
-const FORMS: [(&str, fn() -> Response<String>); 6] = [
+const FORMS: [Form; 6] = [
     ("challenge", dead),
     ("empty", empty),
     ("text", || bare("Unauthorized")),

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// What is wrong, its layers from the outside in, and what the compiler says.
-const WRONG: [(&str, &str, &[&str]); 9] = [
+const WRONG: [(&str, &str, &[&str]); 8] = [
     (
         "limits outside of the token layer: a permit would be held while a token is fetched",
         "[limit][token].service(typed)",
@@ -31,14 +31,6 @@ const WRONG: [(&str, &str, &[&str]); 9] = [
         &[
             "cannot read what the service below the limit answers",
             ".feedback(ReadError)",
-        ],
-    ),
-    (
-        "no word on how the token layer reads errors",
-        ".layer(BearerAuthLayer::new(tokens, []))[limit].service(typed)",
-        &[
-            "cannot judge what the service below the token layer",
-            ".judge(ReadError)",
         ],
     ),
     (
