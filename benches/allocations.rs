@@ -19,7 +19,6 @@ use http_body_util::Full;
 use tds_benches::{Echo, call, token, whole};
 use tower::{ServiceBuilder, util::MapRequest};
 use tower_layer::Layer;
-use tower_oidc_cc::HeadAlone;
 use tower_service::Service;
 use tower_tds_errors::{ClassifyLayer, Error, GuardLayer, Kind, RetryLayer};
 use tower_tds_limits::{Limiter, Limits, Quota, ReadResponse, RequestLimitLayer};
@@ -141,7 +140,7 @@ fn the_layers_together_allocate_for_the_copy_of_a_head_alone() {
         ServiceBuilder::new()
             .layer(RetryLayer::new())
             .map_err(|_| Error::new(Kind::Unrecognized, "a bench has no errors"))
-            .layer(token.judge(HeadAlone))
+            .layer(token)
             .layer(limits().feedback(ReadResponse))
             .layer(ClassifyLayer::new())
             .service(Echo::new())

@@ -17,7 +17,6 @@ use tds_benches::{
 };
 use tower::ServiceBuilder;
 use tower_layer::Layer;
-use tower_oidc_cc::HeadAlone;
 use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer};
 use tower_tds_limits::{Limiter, Limits, Quota, ReadResponse, RequestLimitLayer};
 
@@ -58,7 +57,7 @@ fn stack(c: &mut Criterion) {
     let mut service = ServiceBuilder::new()
         .layer(RetryLayer::new())
         .map_err(|_| Error::new(Kind::Unrecognized, "a bench has no errors"))
-        .layer(token::layer(&runtime).judge(HeadAlone))
+        .layer(token::layer(&runtime))
         .layer(limits().feedback(ReadResponse))
         .layer(ClassifyLayer::new())
         .service(Echo::new());

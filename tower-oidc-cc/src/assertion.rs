@@ -10,7 +10,7 @@ use base64::{
     prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
 };
 use jsonwebtoken::{Algorithm, EncodingKey, Header, crypto::aws_lc::DEFAULT_PROVIDER};
-use pkcs8::PrivateKeyInfo;
+use pkcs8::{ObjectIdentifier, PrivateKeyInfo};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
@@ -21,12 +21,15 @@ mod tests;
 
 /// Signs the statements by which a client proves that it holds a private key.
 ///
-/// Each token request carries a new one: it names the client, is meant for the token endpoint
-/// alone, lives a minute, and has a number that is never used twice, since servers accept each
-/// number once. The key stays here; the server knows its public half.
+/// Each token request carries a new one: it names the client and the token endpoint, lives a
+/// minute, and has a number that is never used twice. The key stays here; the server has its public
+/// half.
 ///
-/// `Debug` does not show the key, and its memory is wiped on drop; what signs leaves numbers of its
-/// own behind.
+/// All constructors read PEM: PKCS #8 (`BEGIN PRIVATE KEY`), and PKCS #1 for RSA. The file may hold
+/// certificates as well. Encrypted keys are refused.
+///
+/// `Debug` does not show the key, and its memory is wiped on drop. The signature library leaves
+/// numbers of its own behind.
 ///
 /// # Examples
 ///
@@ -56,39 +59,65 @@ struct Claims<'a> {
     exp: u64,
 }
 
+/// A private key that was read, by its type.
+enum Key {
+    /// PKCS #1.
+    Rsa(Zeroizing<Vec<u8>>),
+    /// PKCS #8, each.
+    P256(Zeroizing<Vec<u8>>),
+    P384(Zeroizing<Vec<u8>>),
+    Ed25519(Zeroizing<Vec<u8>>),
+}
+
 // === impl Assertion ===
 
 impl Assertion {
-    /// Takes an RSA key that signs with PKCS #1 v1.5 and SHA-256, in PEM.
+    /// Takes an RSA key that signs with PKCS #1 v1.5 and SHA-256.
     ///
     /// # Errors
     ///
-    /// If the text is no PEM of an RSA private key: PKCS #1 and PKCS #8 are read, encrypted keys
-    /// are not.
+    /// If the text holds no such key, or one of less than 2,048 bits. The error names the fault.
     pub fn rs256(pem: &[u8]) -> Result<Self, ConfigError> {
-        Self::new(rsa(pem), Algorithm::RS256, NOT_RSA)
+        Self::new(pem, Algorithm::RS256)
     }
 
-    /// Takes an RSA key that signs with PSS and SHA-256, in PEM.
+    /// Takes an RSA key that signs with PSS and SHA-256.
     ///
     /// # Errors
     ///
     /// Those of [`rs256`](Self::rs256).
     pub fn ps256(pem: &[u8]) -> Result<Self, ConfigError> {
-        Self::new(rsa(pem), Algorithm::PS256, NOT_RSA)
+        Self::new(pem, Algorithm::PS256)
     }
 
-    /// Takes an elliptic-curve key (P-256) that signs with ECDSA and SHA-256, in PEM.
+    /// Takes an elliptic-curve key (P-256) that signs with ECDSA and SHA-256.
     ///
     /// # Errors
     ///
-    /// If the text is no PEM of such a key in PKCS #8 (`BEGIN PRIVATE KEY`); `openssl pkcs8 -topk8
-    /// -nocrypt` makes one from other forms.
+    /// If the text holds no such key. The error names the fault.
     pub fn es256(pem: &[u8]) -> Result<Self, ConfigError> {
-        Self::new(ec(pem), Algorithm::ES256, NOT_EC)
+        Self::new(pem, Algorithm::ES256)
     }
 
-    /// Names the key in the header of each statement (`kid`), for servers that know several.
+    /// Takes an elliptic-curve key (P-384) that signs with ECDSA and SHA-384.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`es256`](Self::es256).
+    pub fn es384(pem: &[u8]) -> Result<Self, ConfigError> {
+        Self::new(pem, Algorithm::ES384)
+    }
+
+    /// Takes an Ed25519 key (`EdDSA` of RFC 8037).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`es256`](Self::es256).
+    pub fn ed25519(pem: &[u8]) -> Result<Self, ConfigError> {
+        Self::new(pem, Algorithm::EdDSA)
+    }
+
+    /// Names the key in the header of each statement (`kid`), for servers that hold several.
     #[must_use]
     pub fn key_id(mut self, key_id: impl Into<String>) -> Self {
         self.key_id = Some(key_id.into());
@@ -97,22 +126,18 @@ impl Assertion {
 
     /// Replaces the address of the token endpoint as the audience of each statement.
     ///
-    /// That is the address as it was configured, without its query and a default port.
-    /// Servers that follow the successor of RFC 7523 want their issuer here. Keycloak 26.5.0 takes
-    /// either.
+    /// The default is the address as configured, without its query and a default port. Servers that
+    /// follow the successor of RFC 7523 want their issuer. Keycloak 26.5.0 takes either.
     #[must_use]
     pub fn audience(mut self, audience: impl Into<String>) -> Self {
         self.audience = Some(audience.into());
         self
     }
 
-    fn new(
-        key: Option<EncodingKey>,
-        algorithm: Algorithm,
-        reason: &'static str,
-    ) -> Result<Self, ConfigError> {
+    fn new(pem: &[u8], algorithm: Algorithm) -> Result<Self, ConfigError> {
+        let key = Key::read(pem)?.encoding(algorithm)?;
         let assertion = Self {
-            key: key.ok_or_else(|| ConfigError::new(reason))?,
+            key,
             algorithm,
             key_id: None,
             audience: None,
@@ -120,7 +145,10 @@ impl Assertion {
         // A key that cannot sign is found here, and not by the first call of the day.
         match assertion.signature(b"") {
             Some(_) => Ok(assertion),
-            None => Err(ConfigError::new(reason)),
+            None => Err(ConfigError::new(
+                "the private key makes no signature: its content is damaged, or it is an RSA key of \
+                 less than 2048 bits",
+            )),
         }
     }
 
@@ -136,8 +164,7 @@ impl Assertion {
             iss: client_id,
             sub: client_id,
             aud: self.audience.as_deref().unwrap_or(endpoint),
-            // The time stands in it for those who are restored from one snapshot, and so draw the
-            // same number.
+            // With the time, because processes restored from one snapshot draw the same number.
             jti: format!("{:x}-{:032x}", now.as_nanos(), fastrand::u128(..)),
             iat: now.as_secs(),
             exp: now.as_secs() + LIFE,
@@ -148,15 +175,14 @@ impl Assertion {
         push_part(&mut statement, &serde_json::to_vec(&header).ok()?)?;
         statement.push(b".");
         push_part(&mut statement, &serde_json::to_vec(&claims).ok()?)?;
-        // Up to here it is no secret: the signature is what makes it worth stealing.
         let signature = Zeroizing::new(self.signature(statement.as_slice())?);
         statement.push(b".");
         push_part(&mut statement, &signature)?;
         statement.into_string()
     }
 
-    /// By this provider and not by the one of the process: `jsonwebtoken::encode` panics in a
-    /// program in which somebody else has turned on another one of its backends, too.
+    /// Signs by this provider, because `jsonwebtoken::encode` panics in a program that has enabled
+    /// another one of its backends, too.
     fn signature(&self, message: &[u8]) -> Option<Vec<u8>> {
         let signer = (DEFAULT_PROVIDER.signer_factory)(&self.algorithm, &self.key).ok()?;
         signer.try_sign(message).ok()
@@ -173,6 +199,86 @@ impl fmt::Debug for Assertion {
     }
 }
 
+// === impl Key ===
+
+// By hand, because other parsers of PEM free their copies of the key without wiping them.
+impl Key {
+    /// Reads the first private key of a PEM file, past certificates and parameters.
+    fn read(pem: &[u8]) -> Result<Self, ConfigError> {
+        let mut rest = pem;
+        while let Some((label, content, after)) = block(rest) {
+            match label {
+                b"RSA PRIVATE KEY" => return decoded(content).map(Self::Rsa).ok_or(DAMAGED),
+                b"PRIVATE KEY" => return Self::of_pkcs8(decoded(content).ok_or(DAMAGED)?),
+                b"EC PRIVATE KEY" => {
+                    return Err(ConfigError::new(
+                        "the private key is in SEC 1 form: convert it with `openssl pkcs8 -topk8 \
+                         -nocrypt`",
+                    ));
+                }
+                b"ENCRYPTED PRIVATE KEY" => {
+                    return Err(ConfigError::new(
+                        "the private key is encrypted: decrypt it with `openssl pkcs8`",
+                    ));
+                }
+                _ => rest = after,
+            }
+        }
+        Err(ConfigError::new(
+            "there is no private key in PEM: give the whole file, with its BEGIN and END lines",
+        ))
+    }
+
+    fn of_pkcs8(der: Zeroizing<Vec<u8>>) -> Result<Self, ConfigError> {
+        let (algorithm, curve, inner) = {
+            let key = PrivateKeyInfo::try_from(der.as_slice()).map_err(|_| DAMAGED)?;
+            let curve = key.algorithm.parameters_oid().ok();
+            (
+                key.algorithm.oid,
+                curve,
+                Zeroizing::new(key.private_key.to_vec()),
+            )
+        };
+        match (algorithm, curve) {
+            (RSA, _) => Ok(Self::Rsa(inner)),
+            (EC, Some(P256)) => Ok(Self::P256(der)),
+            (EC, Some(P384)) => Ok(Self::P384(der)),
+            (ED25519, _) => Ok(Self::Ed25519(der)),
+            _ => Err(ConfigError::new(
+                "the type of the private key is not supported: use RSA, P-256, P-384 or Ed25519",
+            )),
+        }
+    }
+
+    fn encoding(self, algorithm: Algorithm) -> Result<EncodingKey, ConfigError> {
+        Ok(match (self, algorithm) {
+            (Self::Rsa(der), Algorithm::RS256 | Algorithm::PS256) => {
+                if modulus_bits(&der).ok_or(DAMAGED)? < 2048 {
+                    return Err(ConfigError::new(
+                        "the RSA key has less than 2048 bits: make a longer one",
+                    ));
+                }
+                EncodingKey::from_rsa_der(&der)
+            }
+            (Self::P256(der), Algorithm::ES256) | (Self::P384(der), Algorithm::ES384) => {
+                EncodingKey::from_ec_der(&der)
+            }
+            (Self::Ed25519(der), Algorithm::EdDSA) => EncodingKey::from_ed_der(&der),
+            (key, _) => return Err(ConfigError::new(key.misfit())),
+        })
+    }
+
+    /// The text for a key that does not fit the algorithm.
+    fn misfit(&self) -> &'static str {
+        match self {
+            Self::Rsa(_) => "the private key is an RSA key: use `rs256` or `ps256`",
+            Self::P256(_) => "the private key is a P-256 key: use `es256`",
+            Self::P384(_) => "the private key is a P-384 key: use `es384`",
+            Self::Ed25519(_) => "the private key is an Ed25519 key: use `ed25519`",
+        }
+    }
+}
+
 fn push_part(statement: &mut Wiped, part: &[u8]) -> Option<()> {
     let mut digits = Zeroizing::new(vec![0; base64::encoded_len(part.len(), false)?]);
     BASE64_URL_SAFE_NO_PAD
@@ -182,38 +288,16 @@ fn push_part(statement: &mut Wiped, part: &[u8]) -> Option<()> {
     Some(())
 }
 
-// By hand: what parses PEM elsewhere, in jsonwebtoken for one, frees its copies of the key as they
-// are.
-
-/// An RSA key, in PKCS #1 or PKCS #8. Whether it is one turns out when it signs.
-fn rsa(pem: &[u8]) -> Option<EncodingKey> {
-    let (label, der) = first(pem)?;
-    match label {
-        b"RSA PRIVATE KEY" => Some(EncodingKey::from_rsa_der(&der)),
-        b"PRIVATE KEY" => {
-            let key = PrivateKeyInfo::try_from(der.as_slice()).ok()?;
-            Some(EncodingKey::from_rsa_der(key.private_key))
-        }
-        _ => None,
-    }
-}
-
-/// A key on an elliptic curve, in PKCS #8. Whether it is one turns out when it signs.
-fn ec(pem: &[u8]) -> Option<EncodingKey> {
-    let (label, der) = first(pem)?;
-    (label == b"PRIVATE KEY").then(|| EncodingKey::from_ec_der(&der))
-}
-
-/// The label and the content of the first block of a PEM file (RFC 7468, section 3). Whatever
-/// stands before it or after it is not looked at.
-fn first(pem: &[u8]) -> Option<(&[u8], Zeroizing<Vec<u8>>)> {
+/// The label and the content of the first block of a PEM file (RFC 7468, section 3), and the rest.
+fn block(pem: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let (_, rest) = split(pem, b"-----BEGIN ")?;
     let (label, rest) = split(rest, b"-----")?;
     let (content, rest) = split(rest, b"-----END ")?;
-    let (end, _) = split(rest, b"-----")?;
-    if end != label {
-        return None;
-    }
+    let (end, rest) = split(rest, b"-----")?;
+    (end == label).then_some((label, content, rest))
+}
+
+fn decoded(content: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let mut digits = Wiped::with_capacity(content.len());
     for word in content.split(u8::is_ascii_whitespace) {
         digits.push(word);
@@ -222,7 +306,30 @@ fn first(pem: &[u8]) -> Option<(&[u8], Zeroizing<Vec<u8>>)> {
     let mut der = Zeroizing::new(vec![0; base64::decoded_len_estimate(digits.len())]);
     let length = BASE64_STANDARD.decode_slice(digits, &mut der).ok()?;
     der.truncate(length);
-    Some((label, der))
+    Some(der)
+}
+
+/// The bits of the modulus of a PKCS #1 key, its second number after the version.
+fn modulus_bits(der: &[u8]) -> Option<usize> {
+    let (_, rest) = element(der)?;
+    let (version, rest) = element(rest)?;
+    let (length, rest) = element(rest.get(version..)?)?;
+    let modulus = rest.get(..length)?;
+    let zeros = modulus.iter().take_while(|byte| **byte == 0).count();
+    length.checked_sub(zeros)?.checked_mul(8)
+}
+
+/// The length of the content of a DER element, and the content with what follows it.
+fn element(der: &[u8]) -> Option<(usize, &[u8])> {
+    let [_, length, rest @ ..] = der else {
+        return None;
+    };
+    if *length < 0x80 {
+        return Some((usize::from(*length), rest));
+    }
+    let (digits, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
+    let add = |all: usize, digit: &u8| all.checked_mul(256)?.checked_add(usize::from(*digit));
+    Some((digits.iter().try_fold(0, add)?, rest))
 }
 
 fn split<'a>(text: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
@@ -231,10 +338,13 @@ fn split<'a>(text: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     Some((before, rest.strip_prefix(mark)?))
 }
 
-const NOT_RSA: &str = "the private key is no RSA key in unencrypted PEM: give the whole file, with \
-     its BEGIN and END lines";
-const NOT_EC: &str = "the private key is no P-256 key in unencrypted PKCS #8 PEM: convert it with \
-     `openssl pkcs8 -topk8 -nocrypt`";
-/// A minute: time for one request over a slow network, and for clocks that differ by less. Longer
-/// helps only whoever steals a statement on its way.
+const DAMAGED: ConfigError =
+    ConfigError::new("the private key is damaged: give the whole file as it was made");
+/// RFC 8017, appendix A.1; RFC 5480, section 2.1; RFC 8410, section 3.
+const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
+const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
+const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
+/// Time for one request over a slow network, and for clocks that differ by less than a minute.
 const LIFE: u64 = 60;

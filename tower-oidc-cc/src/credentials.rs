@@ -9,16 +9,15 @@ use http::{HeaderValue, header::InvalidHeaderValue};
 use zeroize::Zeroizing;
 
 #[cfg(feature = "private-key-jwt")]
-use crate::{Assertion, error::token::Kind};
+use crate::{Assertion, error::Kind};
 use crate::{ConfigError, TokenEndpoint, TokenError, request::Form, wiped::Wiped};
 
 #[cfg(test)]
 mod tests;
 
-/// Holds a client id and what proves it, checked on the way in.
+/// A client id and its proof, checked by the constructor.
 ///
-/// There are three ways to prove it, one constructor each; a request uses one of them and probes
-/// for no other.
+/// There are three methods, one constructor each. A request uses one of them and tries no other.
 ///
 /// | constructor | method | where the proof travels |
 /// |---|---|---|
@@ -26,8 +25,8 @@ mod tests;
 /// | [`basic`](Self::basic) | `client_secret_basic` | the secret, in the `Authorization` header |
 /// | `private_key_jwt` (feature `private-key-jwt`) | `private_key_jwt` | no secret: a new signed statement each time |
 ///
-/// White space around an id or a secret is cut off, since secrets come from files that end with a
-/// newline. `Debug` shows neither the secret nor its length, and the memory is wiped on drop.
+/// White space around an id or a secret is cut off, because files end with a newline. `Debug` shows
+/// neither the secret nor its length, and the memory is wiped on drop.
 ///
 /// # Examples
 ///
@@ -44,14 +43,13 @@ pub struct Credentials {
     proof: Proof,
 }
 
-/// What proves it. A method comes with all it needs and with nothing else, so there is no wrong
-/// combination to refuse.
+/// The proof of a client, by method.
 enum Proof {
     /// `client_secret_post`: the secret, in the form.
     Post(Zeroizing<String>),
     /// `client_secret_basic`: the header, made once.
     Basic(HeaderValue),
-    /// `private_key_jwt`: what signs a new statement for each attempt.
+    /// `private_key_jwt`: the signer of a new statement for each attempt.
     #[cfg(feature = "private-key-jwt")]
     Assertion(Assertion),
 }
@@ -61,13 +59,13 @@ enum Proof {
 impl Credentials {
     /// Checks and takes a client id, and a client secret that travels in the form.
     ///
-    /// RFC 6749 prefers the header, but Keycloak up to 18 does not decode its form-encoding, and
-    /// some later releases neither: where the server takes both, this is the safe one.
+    /// RFC 6749 prefers the header, but Keycloak up to 18 and some later releases do not decode its
+    /// form-encoding. Use this one where the server takes both.
     ///
     /// # Errors
     ///
-    /// If either is empty, or has white space or control characters inside: set what the server
-    /// issued, whole and alone.
+    /// If either is empty, or has a tab, a line end or another control character inside. Spaces inside
+    /// are allowed (RFC 6749, appendix A).
     pub fn new(
         client_id: impl Into<String>,
         client_secret: impl Into<String>,
@@ -103,7 +101,7 @@ impl Credentials {
     ///
     /// # Errors
     ///
-    /// If the id is empty, or has white space or control characters inside.
+    /// If the id is empty, or has control characters inside.
     #[cfg(feature = "private-key-jwt")]
     pub fn private_key_jwt(
         client_id: impl Into<String>,
@@ -190,19 +188,20 @@ fn checked(value: &str, reasons: &Reasons) -> Result<Zeroizing<String>, ConfigEr
     if value.is_empty() {
         return Err(ConfigError::new(reasons.empty));
     }
-    if value.contains(|c: char| blank(c) || c.is_control()) {
+    // RFC 6749, appendices A.1 and A.2, allow the space.
+    if value.contains(|c: char| c != ' ' && (blank(c) || c.is_control())) {
         return Err(ConfigError::new(reasons.spaced));
     }
     Ok(Zeroizing::new(value.into()))
 }
 
-/// White space, and what is pasted along and seen by nobody: a byte-order mark, zero-width spaces.
+/// White space, and invisible characters of a pasted text: a byte-order mark, zero-width spaces.
 fn blank(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200d}' | '\u{2060}')
 }
 
-/// Makes the sensitive header of a client: form-encoded first (RFC 6749, section 2.3.1). Its bytes
-/// are wiped with the last copy of it.
+/// Makes the sensitive header of a client, form-encoded first (RFC 6749, section 2.3.1). Its bytes
+/// are wiped with its last copy.
 fn basic(id: &str, secret: &str) -> Result<HeaderValue, InvalidHeaderValue> {
     let mut pair = Wiped::default();
     put(&mut pair, id);
@@ -212,7 +211,7 @@ fn basic(id: &str, secret: &str) -> Result<HeaderValue, InvalidHeaderValue> {
     let mut line = Zeroizing::new(vec![0; SCHEME.len() + digits]);
     let (scheme, rest) = line.split_at_mut(SCHEME.len());
     scheme.copy_from_slice(SCHEME);
-    // Into a slice: what encodes into a string does so by way of the stack.
+    // Into a slice, because an encoder into a string leaves copies on the stack.
     let encoded = BASE64_STANDARD.encode_slice(pair.as_slice(), rest);
     debug_assert_eq!(encoded, Ok(digits), "the line has room for all of it");
     let mut header = HeaderValue::from_maybe_shared(Bytes::from_owner(line))?;
@@ -233,11 +232,13 @@ struct Reasons {
 
 const ID: Reasons = Reasons {
     empty: "the client id is empty: set the one that the server issued",
-    spaced: "the client id has white space inside: set what the server issued and nothing else",
+    spaced: "the client id has a line end or another control character inside: set the one that the server \
+     issued and nothing else",
 };
 const SECRET: Reasons = Reasons {
     empty: "the client secret is empty: set the one that the server issued",
-    spaced: "the client secret has white space inside: set what the server issued and nothing else",
+    spaced: "the client secret has a line end or another control character inside: set the one that the \
+     server issued and nothing else",
 };
 const SCHEME: &[u8] = b"Basic ";
 /// RFC 7523, section 2.2.

@@ -6,24 +6,24 @@ use http::{Uri, response::Parts, uri::Scheme};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use crate::{ConfigError, Origin, TokenError, error::token::Kind, reply};
+use crate::{ConfigError, Origin, TokenError, error::Kind, reply};
 
 #[cfg(test)]
 mod tests;
 
-/// Names the token endpoint of an authorization server.
+/// The token endpoint of an authorization server.
 ///
 /// Its address is https; plain http is for a server on this machine, in development and tests:
 /// `localhost`, `127.0.0.0/8` and `[::1]`.
 ///
 /// # Replies
 ///
-/// | what the endpoint sends | what is made of it |
+/// | reply | result |
 /// |---|---|
-/// | a byte-order mark before the object | stepped over |
+/// | a byte-order mark before the object | skipped |
 /// | `expires_in` as `60`, `60.0`, `"60"`, `"60.0"` | 60 seconds; fractions are cut off |
 /// | `expires_in` absent or null | five minutes |
-/// | a member twice | the last one counts |
+/// | a member twice | transient: tried again |
 /// | `error` false, null or no text, beside a token | ignored |
 /// | unknown members, `refresh_token` | ignored |
 /// | `token_type` in any case of letters; another type than Bearer | taken; refused |
@@ -44,10 +44,10 @@ mod tests;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenEndpoint {
-    /// Of the endpoint, or of the document that names it.
+    /// The address of the endpoint, or of the discovery document.
     uri: Uri,
     origin: Origin,
-    /// Who that document has to say it is of, if there is one.
+    /// The issuer that the discovery document must name.
     issuer: Option<String>,
 }
 
@@ -87,14 +87,13 @@ impl TokenEndpoint {
         Self::new(keycloak(auth_url, realm)?)
     }
 
-    /// Looks the endpoint up in the issuer's configuration, by its address: the issuer's own,
-    /// or that of the document, which ends in `/.well-known/openid-configuration`.
+    /// Discovers the endpoint in the issuer's configuration. Takes the address of the issuer, or that
+    /// of the document, which ends in `/.well-known/openid-configuration`.
     ///
     /// The document is read before the first token request, and again after a failed one, unless the
-    /// credentials were refused; through the same HTTP client and within its bounds. It has to name
-    /// this issuer and a `token_endpoint` over https (plain http on this machine is for a document that
-    /// came that way); a handle that could not read it tries again as
-    /// it would a token request, after what a `Retry-After` says, too.
+    /// credentials were refused. It must name this issuer and a `token_endpoint` over https. Plain
+    /// http on this machine is allowed for a document that came that way. A failure is retried like
+    /// that of a token request.
     ///
     /// # Errors
     ///
@@ -122,7 +121,7 @@ impl TokenEndpoint {
         self.issuer.is_some()
     }
 
-    /// The endpoint that the document names.
+    /// The endpoint in the discovery document.
     pub(crate) fn found(
         &self,
         head: &Parts,
@@ -134,31 +133,30 @@ impl TokenEndpoint {
             return Err(reply::failure(head, None, now));
         }
         let document: Document = serde_json::from_slice(&body?)
-            .map_err(|_| malformed("the discovery document names no token_endpoint"))?;
+            .map_err(|_| malformed("it names no issuer and token_endpoint"))?;
         let same = self
             .issuer
             .as_deref()
             .map(|issuer| issuer.trim_end_matches('/'));
         if same != Some(document.issuer.trim_end_matches('/')) {
-            return Err(malformed("the discovery document is another issuer's"));
+            return Err(malformed("it is another issuer's"));
         }
         let uri = document.token_endpoint.parse().ok();
         let endpoint = uri.and_then(|uri| Self::new(uri).ok());
         // A document that came over https names no endpoint on this machine.
         let secure = |found: &Self| found.uri.scheme() != Some(&Scheme::HTTP);
         let endpoint = endpoint.filter(|found| secure(found) || !secure(self));
-        endpoint.ok_or_else(|| malformed("the discovered token_endpoint is no https address"))
+        endpoint.ok_or_else(|| malformed("its token_endpoint is no https address"))
     }
 
-    /// The address that token requests go to; of the document, where it has to be looked up.
+    /// The address of token requests, or of the discovery document.
     #[must_use]
     pub fn uri(&self) -> &Uri {
         &self.uri
     }
 
-    /// What a signed statement calls the endpoint: its address as the server sees it, with no query
-    /// and no port that goes without saying. Servers compare it, letter by letter, with the address
-    /// that they publish (RFC 7523, section 3, by RFC 3986, section 6.2.1).
+    /// The audience of a signed statement: the address without query and default port. Servers compare
+    /// it, letter by letter, with their own (RFC 7523, section 3; RFC 3986, section 6.2.1).
     #[cfg(feature = "private-key-jwt")]
     pub(crate) fn audience(&self) -> String {
         let scheme = self.uri.scheme_str().unwrap_or_default();
@@ -169,7 +167,7 @@ impl TokenEndpoint {
     }
 }
 
-/// Origin and path; a query is the operator's business and stays out of logs.
+/// Origin and path, without the query, which may hold a secret.
 impl fmt::Debug for TokenEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TokenEndpoint({}{})", self.origin, self.uri.path())

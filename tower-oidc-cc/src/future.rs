@@ -4,28 +4,32 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
+use http::Response;
 use pin_project_lite::pin_project;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::{
     Challenge, Error, Judge, Judgement, Rejection, TokenError,
-    source::{Outcome, Sent, Wait},
-    state::Complaint,
+    judge::Refresh,
+    service::Rules,
+    source::{Flight, Refused},
 };
 
 pin_project! {
-    /// Resolves to the response of the service below, or to the reason why nothing was sent.
+    /// Resolves to the response of the inner service, or to the reason why nothing was sent.
     ///
-    /// The answer to a call whose token was refused is held until the successor of that token is
-    /// there, or cannot be had, or the [judge](Judge::may_hold) holds it no longer. A caller that
-    /// sends the request again then has another token. No other call waits.
+    /// A refused call whose token is being replaced is held until the token request has a result,
+    /// until its deadline ([`deadline_from`](crate::BearerAuthLayer::deadline_from)), or for ten
+    /// seconds. A resend then sends the new token.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the call below, and with it only what the answer would have said about
-    /// the token.
+    /// Dropping it drops the call below. A token request goes on.
     pub struct ResponseFuture<F, J = Challenge>
     where
         F: Future,
@@ -44,25 +48,33 @@ pin_project! {
         Sent {
             #[pin]
             inner: F,
-            // `None` once the call is answered.
-            sent: Option<(Sent, J)>,
+            sent: Sent,
+            judge: J,
         },
+        // `None` once the call has ended.
         Held {
-            held: Option<Box<Held<F::Output, J>>>,
+            held: Option<Box<Held<F::Output>>>,
         },
-        Refused {
+        Failed {
             error: TokenError,
         },
     }
 }
 
-/// A refused call, whose answer waits for a successor of its token.
-struct Held<O, J> {
+/// What a call keeps until its answer.
+pub(crate) struct Sent {
+    pub(crate) rules: Arc<Rules>,
+    /// The number of the token that was sent.
+    pub(crate) generation: u64,
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// A refused call whose token is being replaced.
+struct Held<O> {
     outcome: O,
-    judge: J,
-    judgement: Judgement,
-    wait: Wait,
     sent: Sent,
+    flight: Flight,
+    timer: Pin<Box<Sleep>>,
 }
 
 // === impl ResponseFuture ===
@@ -70,120 +82,90 @@ struct Held<O, J> {
 impl<F: Future, J> ResponseFuture<F, J> {
     pub(crate) fn sent(inner: F, sent: Sent, judge: J) -> Self {
         Self {
-            state: State::Sent {
-                inner,
-                sent: Some((sent, judge)),
-            },
+            state: State::Sent { inner, sent, judge },
         }
     }
 
-    pub(crate) fn refused(error: TokenError) -> Self {
+    pub(crate) fn failed(error: TokenError) -> Self {
         Self {
-            state: State::Refused { error },
+            state: State::Failed { error },
         }
     }
 }
 
-impl<F, J, Res, E> Future for ResponseFuture<F, J>
+impl<F, J, R, E> Future for ResponseFuture<F, J>
 where
-    F: Future<Output = Result<Res, E>>,
-    J: Judge<Res, E>,
+    F: Future<Output = Result<Response<R>, E>>,
+    J: Judge<Response<R>, E>,
 {
-    type Output = Result<Res, Error<E>>;
+    type Output = Result<Response<R>, Error<E>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        match this.state.as_mut().project() {
-            // ## Sent => (Held | done)
-            StateProj::Sent { inner, sent } => {
-                // Judged where it lies, since the way of nearly all outcomes is to be moved once.
-                let polled = inner.poll(cx);
-                let Poll::Ready(outcome) = &polled else {
-                    return Poll::Pending;
-                };
-                let Some((sent, judge)) = sent.take() else {
+        loop {
+            match this.state.as_mut().project() {
+                // ## Sent => (Held | done)
+                StateProj::Sent { inner, sent, judge } => {
+                    let polled = inner.poll(cx);
+                    let Poll::Ready(outcome) = &polled else {
+                        return Poll::Pending;
+                    };
+                    match judge.judge(outcome.as_ref()) {
+                        Judgement::Accepted => sent.rules.source.accept(sent.generation),
+                        Judgement::Nothing => {}
+                        Judgement::Refused => {
+                            let outcome = ready!(polled);
+                            match sent.rules.source.refuse(sent.generation) {
+                                Refused::Replacing(flight) => {
+                                    let held = Some(Box::new(sent.hold(outcome, flight)));
+                                    this.state.set(State::Held { held });
+                                    continue;
+                                }
+                                Refused::Superseded => {
+                                    return Poll::Ready(refused(outcome, Refresh::Replaced));
+                                }
+                                Refused::Kept => {
+                                    return Poll::Ready(refused(outcome, Refresh::None));
+                                }
+                            }
+                        }
+                        judgement @ (Judgement::MissingRole | Judgement::NoHeader) => {
+                            let rejection = Rejection::new(judgement, Refresh::None);
+                            return Poll::Ready(rejected(ready!(polled), rejection));
+                        }
+                    }
                     return polled.map_err(Error::Inner);
-                };
-                let judgement = judge.judge(outcome.as_ref());
-                if judgement == Judgement::Accepted {
-                    sent.accept();
                 }
-                if matches!(judgement, Judgement::Accepted | Judgement::Nothing) {
-                    return polled.map_err(Error::Inner);
+                // ## Held => done
+                StateProj::Held { held } => {
+                    let Some(waiting) = held else {
+                        return Poll::Pending;
+                    };
+                    let has_ended = Pin::new(&mut waiting.flight).poll(cx).is_ready();
+                    if !has_ended {
+                        ready!(waiting.timer.as_mut().poll(cx));
+                    }
+                    let Some(ended) = held.take() else {
+                        return Poll::Pending;
+                    };
+                    let Held { outcome, sent, .. } = *ended;
+                    let source = &sent.rules.source;
+                    let refresh = if source.supersedes(sent.generation) {
+                        Refresh::Replaced
+                    } else if source.header().is_some() {
+                        Refresh::Requested
+                    } else {
+                        Refresh::None
+                    };
+                    return Poll::Ready(refused(outcome, refresh));
                 }
-                let outcome = ready!(polled);
-                let held = refuse(outcome, judge, judgement, sent);
-                this.state.set(State::Held { held: Some(held) });
-                poll_held(this.state, cx)
+                // ## Failed => done
+                StateProj::Failed { error } => {
+                    return Poll::Ready(Err(Error::Token(error.clone())));
+                }
             }
-            StateProj::Held { .. } => poll_held(this.state, cx),
-            // ## Refused => done
-            StateProj::Refused { error } => Poll::Ready(Err(Error::Token(error.clone()))),
         }
     }
-}
-
-/// Records what the answer says against the token.
-fn refuse<O, J>(outcome: O, judge: J, judgement: Judgement, sent: Sent) -> Box<Held<O, J>> {
-    let answer = match judgement {
-        Judgement::DeadToken => sent.complain(Complaint::Dead),
-        Judgement::Unexplained => sent.complain(|_| Complaint::Unexplained),
-        Judgement::MissingRole | Judgement::NoHeader | Judgement::Accepted | Judgement::Nothing => {
-            Outcome::Kept
-        }
-    };
-    Box::new(Held {
-        outcome,
-        judge,
-        judgement,
-        wait: match answer {
-            Outcome::Replacing(wait) => wait,
-            Outcome::Superseded => Wait::Over,
-            Outcome::Kept => Wait::Idle,
-        },
-        sent,
-    })
-}
-
-/// ## Held => done
-fn poll_held<F, J, Res, E>(
-    mut state: Pin<&mut State<F, J>>,
-    cx: &mut Context<'_>,
-) -> Poll<Result<Res, Error<E>>>
-where
-    F: Future<Output = Result<Res, E>>,
-    J: Judge<Res, E>,
-{
-    let StateProj::Held { held: slot } = state.as_mut().project() else {
-        return Poll::Pending;
-    };
-    // It is taken here alone, and this state ends here.
-    let Some(mut held) = slot.take() else {
-        return Poll::Pending;
-    };
-    let replaced = match held.sent.poll_successor(&mut held.wait, cx) {
-        Poll::Ready(replaced) => replaced,
-        Poll::Pending if held.judge.may_hold() => {
-            *slot = Some(held);
-            return Poll::Pending;
-        }
-        Poll::Pending => false,
-    };
-    let Held {
-        mut outcome,
-        judge,
-        judgement,
-        sent,
-        ..
-    } = *held;
-    let rejection = Rejection::new(judgement, replaced);
-    tracing::debug!(
-        generation = sent.generation,
-        ?rejection,
-        "the service refused a call"
-    );
-    judge.annotate(outcome.as_mut(), rejection);
-    Poll::Ready(outcome.map_err(Error::Inner))
 }
 
 impl<F: Future, J> fmt::Debug for ResponseFuture<F, J> {
@@ -191,10 +173,55 @@ impl<F: Future, J> fmt::Debug for ResponseFuture<F, J> {
         let state = match self.state {
             State::Sent { .. } => "sent",
             State::Held { .. } => "held",
-            State::Refused { .. } => "refused",
+            State::Failed { .. } => "failed",
         };
         f.debug_struct("ResponseFuture")
             .field("state", &state)
             .finish()
     }
 }
+
+// === impl Sent ===
+
+impl Sent {
+    fn hold<O>(&self, outcome: O, flight: Flight) -> Held<O> {
+        let longest = self.rules.source.now().steady + LONGEST;
+        let deadline = self.deadline.and_then(|it| it.checked_sub(HEADROOM));
+        Held {
+            outcome,
+            sent: Self {
+                rules: Arc::clone(&self.rules),
+                ..*self
+            },
+            flight,
+            timer: Box::pin(sleep_until(deadline.map_or(longest, |it| it.min(longest)))),
+        }
+    }
+}
+
+fn refused<R, E>(
+    outcome: Result<Response<R>, E>,
+    refresh: Refresh,
+) -> Result<Response<R>, Error<E>> {
+    rejected(outcome, Rejection::new(Judgement::Refused, refresh))
+}
+
+fn rejected<R, E>(
+    outcome: Result<Response<R>, E>,
+    rejection: Rejection,
+) -> Result<Response<R>, Error<E>> {
+    tracing::debug!(?rejection, "the service refused a call");
+    match outcome {
+        Ok(mut response) => {
+            response.extensions_mut().insert(rejection);
+            Ok(response)
+        }
+        Err(error) => Err(Error::Refused(error, rejection)),
+    }
+}
+
+/// A refusal is held for as long as a token request may take by default.
+const LONGEST: Duration = Duration::from_secs(10);
+/// A refusal is returned this long before the deadline: the timer of the deadline, in a layer above,
+/// may fire first otherwise. A timer of tokio is exact to one millisecond.
+const HEADROOM: Duration = Duration::from_millis(10);

@@ -1,18 +1,13 @@
-//! The state of the token at one moment, for health checks and metrics.
+//! The condition of the token at one moment, for health checks and metrics.
 
 use std::{fmt, time::Duration};
 
-use crate::{
-    TokenError,
-    state::{Phase, Reason},
-};
+use crate::{TokenError, state::Phase};
 
-/// Says how the token is: for a health endpoint, a metric, or a look by hand.
+/// The condition of the token, for a health endpoint or a metric.
 ///
-/// A snapshot of the moment at which [`TokenSource::health`](crate::TokenSource::health) made it.
-/// Making one takes a lock and reads the clocks: once a second is nothing, once a request is a
-/// waste. `Display` is one line for people, with the number of the token and the reason of the next
-/// request.
+/// A snapshot by [`TokenSource::health`](crate::TokenSource::health). Making one takes a lock and
+/// reads the clocks, so make one a second and not one a request. `Display` is one line for people.
 ///
 /// # Examples
 ///
@@ -24,22 +19,24 @@ pub struct Health {
     pub(crate) life_left: Option<Duration>,
     pub(crate) last_error: Option<TokenError>,
     pub(crate) next_attempt: Duration,
-    pub(crate) reason: Reason,
+    pub(crate) waiting_for: Option<Duration>,
     pub(crate) refused_for: Option<Duration>,
     pub(crate) last_success: Option<Duration>,
-    pub(crate) budget_left: u32,
+    pub(crate) endpoint: String,
 }
 
 // === impl Health ===
 
 impl Health {
-    /// Whether there is a valid token: calls go out and wait for nothing.
+    /// Whether there is a valid token, so that calls do not wait for one.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.life_left.is_some()
     }
 
-    /// For how long the service has been refusing tokens, if it does: an alarm where it grows.
+    /// For how long the service has been refusing tokens, the one in use among them.
+    ///
+    /// `None` if the token in use was not refused, or was accepted since.
     #[must_use]
     pub fn refused_for(&self) -> Option<Duration> {
         self.refused_for
@@ -51,31 +48,42 @@ impl Health {
         self.last_success
     }
 
-    /// How many tokens there have been: the number of the newest, zero before the first.
+    /// The number of tokens that came.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// How long the token in use still lives, if there is one.
+    /// The rest of the life of the token in use.
     #[must_use]
     pub fn life_left(&self) -> Option<Duration> {
         self.life_left
     }
 
-    /// Why the last token request failed, if none has succeeded since.
+    /// The last failure of a token request, if none has succeeded since.
     ///
-    /// While [`is_ready`](Self::is_ready) holds it is no trouble yet.
+    /// It is no failure of calls while [`is_ready`](Self::is_ready) is true.
     #[must_use]
     pub fn last_error(&self) -> Option<&TokenError> {
         self.last_error.as_ref()
     }
 
-    /// How long it is until the next token request: the renewal, the successor of a refused token,
-    /// or, with no token, the first that a call may cause.
+    /// How long it is until the next token request: the renewal, or the end of the backoff.
     #[must_use]
     pub fn next_attempt(&self) -> Duration {
         self.next_attempt
+    }
+
+    /// For how long the token request under way has been running, if there is one.
+    #[must_use]
+    pub fn waiting_for(&self) -> Option<Duration> {
+        self.waiting_for
+    }
+
+    /// The address of the token endpoint, or of the document that names it.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
     }
 }
 
@@ -86,7 +94,6 @@ impl fmt::Display for Health {
             Phase::Fresh => "fresh",
             Phase::Stale => "stale",
             Phase::Doubted => "doubted",
-            Phase::Refused => "refused",
             Phase::Expired => "expired",
         };
         write!(f, "token {} is {phase}", self.generation)?;
@@ -96,16 +103,19 @@ impl fmt::Display for Health {
         if let Some(time) = self.last_success {
             write!(f, "; the last one came {:.0} s ago", time.as_secs_f64())?;
         }
-        let wait = self.next_attempt.as_secs_f64();
-        let reason = match self.reason {
-            Reason::Start => "there is none",
-            Reason::Schedule => "it is renewed ahead of its end",
-            Reason::Expiry => "the last one has expired",
-            Reason::Refused => "the service refuses it",
-            Reason::Unexplained => "the service refused a call without a reason",
-        };
-        write!(f, "; the next is asked for in {wait:.0} s: {reason}")?;
-        write!(f, "; requests left: {}", self.budget_left)?;
+        match self.waiting_for {
+            Some(time) => write!(
+                f,
+                "; waiting for {} since {:.1} s",
+                self.endpoint,
+                time.as_secs_f64()
+            )?,
+            None => write!(
+                f,
+                "; next attempt in {:.0} s",
+                self.next_attempt.as_secs_f64()
+            )?,
+        }
         match &self.last_error {
             Some(error) => write!(f, "; {error}"),
             None => Ok(()),

@@ -1,23 +1,17 @@
 //! The judge: whether an answer refuses the token that was sent.
 
-use std::error::Error as StdError;
+use std::fmt;
 
 use http::{HeaderMap, Response, StatusCode, header};
-
-use crate::{Rejection, TokenError};
 
 #[cfg(test)]
 mod tests;
 
-/// Reads an outcome for what it says about the token.
+/// Reads an outcome of the inner service for what it says about the token.
 ///
-/// The service decides which of its answers mean a dead token, so this is a value that the layer
-/// is given ([`BearerAuthLayer::judge`](crate::BearerAuthLayer::judge)). The default, [`Challenge`], reads
-/// the head of a response, and what the causes of an error say. Implement it for services that say
-/// it elsewhere.
-///
-/// Say [`Judgement::DeadToken`] only where a new token can help: an authorization server that is
-/// down also shows as a 401 behind some gateways, and a refresh on each then storms it.
+/// The default, [`Challenge`], reads the status and the headers of responses. Implement this trait
+/// for a service that refuses tokens in another way, or over a layer that turns responses into
+/// errors. [`BearerAuthLayer::judge`](crate::BearerAuthLayer::judge) takes it.
 ///
 /// # Examples
 ///
@@ -25,14 +19,14 @@ mod tests;
 /// use http::{Response, StatusCode};
 /// use tower_oidc_cc::{Judge, Judgement};
 ///
-/// /// A service that answers 498 to an expired token.
+/// /// For a service that answers 498 to an expired token.
 /// #[derive(Clone)]
 /// struct By498;
 ///
 /// impl<B, E> Judge<Response<B>, E> for By498 {
 ///     fn judge(&self, outcome: Result<&Response<B>, &E>) -> Judgement {
 ///         match outcome {
-///             Ok(response) if response.status().as_u16() == 498 => Judgement::DeadToken,
+///             Ok(response) if response.status().as_u16() == 498 => Judgement::Refused,
 ///             Ok(response) if response.status().is_server_error() => Judgement::Nothing,
 ///             Ok(_) => Judgement::Accepted,
 ///             Err(_) => Judgement::Nothing,
@@ -42,103 +36,87 @@ mod tests;
 ///
 /// let mut response = Response::new(());
 /// *response.status_mut() = StatusCode::from_u16(498)?;
-/// assert_eq!(By498.judge(Ok::<_, &()>(&response)), Judgement::DeadToken);
+/// assert_eq!(By498.judge(Ok::<_, &()>(&response)), Judgement::Refused);
 /// # Ok::<(), http::status::InvalidStatusCode>(())
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot judge what the service below the token layer answers",
     label = "no `Judge<{Res}, {E}>`",
-    note = "these errors may be answers that a layer below has read: `.judge(HeadAlone)` takes none of them for one",
     note = "the errors of `tower-tds` are read by `.judge(ReadError)`, others by a `Judge` of your own",
     note = "or see whether the layers stand in the order that `{Self}` is made for"
 )]
 pub trait Judge<Res, E> {
-    /// Judges one outcome of the service below. It is called once per call, and must not block.
+    /// Judges one outcome. It is called once per call and must not block.
     fn judge(&self, outcome: Result<&Res, &E>) -> Judgement;
-
-    /// Leaves word in the outcome of what was found, for the caller to read; nothing by default.
-    ///
-    /// It is called after each judgement but [`Judgement::Accepted`] and [`Judgement::Nothing`].
-    fn annotate(&self, outcome: Result<&mut Res, &mut E>, finding: Rejection) {
-        drop((outcome, finding));
-    }
-
-    /// Whether an answer may still be held that waits for the successor of its token: asked at each poll
-    /// that finds none. It may, by default, for as long as its caller waits.
-    ///
-    /// For layers above with a deadline, at which the answer is better than none. It then comes with a
-    /// [`Rejection`] that knows no successor.
-    fn may_hold(&self) -> bool {
-        true
-    }
 }
 
-/// Says what an outcome means for the token.
+/// The meaning of an outcome for the token that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Judgement {
-    /// The token was accepted, whatever became of the call.
-    ///
-    /// It matters where tokens die early: one that was accepted and is then refused is replaced at
-    /// once, and one that is refused from the start is not, over and over.
+    /// The service accepted the token, whatever else it answered.
     Accepted,
-    /// The outcome says nothing about the token: a 503 of a gateway, or no answer at all.
+    /// The outcome says nothing about the token: a 503 of a gateway, or no answer.
     Nothing,
-    /// The token that was sent is dead. It stays in use until its successor is there, which is asked
-    /// for in the background.
-    DeadToken,
-    /// The call was refused without a reason, as behind a gateway whose own identity check fails.
-    /// The token stays; a new one is fetched, once an hour at most, and that call alone waits for it.
-    Unexplained,
-    /// The token is good, but lacks a role. It stays.
+    /// The service refused the token. The token is doubted, and may be replaced.
+    Refused,
+    /// The token is good and lacks a role. It stays in use.
     MissingRole,
     /// The service saw no `Authorization` header, though one was sent. No token can help.
     NoHeader,
 }
 
-/// Judges by the status and the `WWW-Authenticate` header, the default.
+/// Reads the status and the `WWW-Authenticate` header of responses, the default.
 ///
-/// A 401 is read by each challenge's `error`, in any case of letters; this is what it may say:
+/// | answer | judgement |
+/// |---|---|
+/// | 401 whose challenge has the error `insufficient_scope`, or `Missing required realm role` in it | missing role |
+/// | 401 whose challenge says that no header or no token was found | no header |
+/// | any other 401, whatever its text | refused |
+/// | 403 with one of the errors for a missing role | missing role |
+/// | 408, 416, 423, 429, 500 and above: a gateway may answer so before it looks at a token | nothing |
+/// | anything else | accepted |
 ///
-/// | judgement | RFC 6750, section 3.1 | lua-resty-openidc and other Kong plugins |
-/// |---|---|---|
-/// | dead token | `invalid_token` | `invalid token`, `invalid cached token`, `JWT expired` |
-/// | missing role | `insufficient_scope` | a text with `Missing required realm role` in it |
-/// | no header | | `no Authorization header found`, `no Bearer authorization header value found`, `no Bearer access token value found` |
-/// | nothing | | texts of a gateway that could not ask its identity server |
-/// | unexplained | any other | any other, or no challenge at all |
-///
-/// A 403, which is what RFC 6750 gives to a missing role, is read for that alone. A server's error,
-/// a 408, 416, 423 and 429 say nothing, since a gateway may answer so before it looks at a token.
-/// Whatever else is answered, the token was accepted. What is found goes into the response's
-/// extensions, as a [`Rejection`].
-///
-/// A layer below may have read the answer and made an error of it. Where a cause of an error reads
-/// `invalid_token`, `insufficient_scope` (the codes of RFC 6750) or `401 Unauthorized`, and nothing
-/// more, that is a dead token, a missing role, and a refusal that is not explained; other errors say
-/// nothing. The errors of `tower-tds-errors` have such causes. A boxed error has none that could be
-/// looked at: over one this does not compile, and [`HeadAlone`] says that it is meant so.
+/// It reads no error of the inner service: over a layer that turns responses into errors, give the
+/// token layer a [`Judge`] of those errors.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Challenge;
 
-/// Judges responses as [`Challenge`] does, and takes no error for an answer, of whatever type.
+/// The meaning of a refused call, and whether a resend can help.
+///
+/// It is in the extensions of a refused response, and in [`Error::Refused`](crate::Error::Refused).
+/// `Display` is advice for a log.
 ///
 /// # Examples
 ///
 /// ```
-/// use http::{Request, Response};
-/// use tower::{BoxError, Layer, ServiceExt, service_fn};
-/// use tower_oidc_cc::{BearerAuthLayer, HeadAlone, TokenSource};
+/// use http::Response;
+/// use tower_oidc_cc::{Judgement, Rejection};
 ///
-/// async fn call(tokens: TokenSource) -> Option<Response<()>> {
-///     let boxed = service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new(())));
-///     let service = BearerAuthLayer::new(tokens, []).judge(HeadAlone).layer(boxed);
-///     service.oneshot(Request::new(())).await.ok()
+/// fn lacks_a_role<B>(response: &Response<B>) -> bool {
+///     let rejection = response.extensions().get::<Rejection>();
+///     rejection.is_some_and(|rejection| rejection.judgement() == Judgement::MissingRole)
 /// }
+///
+/// assert!(!lacks_a_role(&Response::new(())));
 /// ```
-#[derive(Clone, Copy, Debug)]
-pub struct HeadAlone;
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    judgement: Judgement,
+    refresh: Refresh,
+}
+
+/// What became of the refused token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refresh {
+    /// It stays in use.
+    None,
+    /// A newer token was requested, and none has come.
+    Requested,
+    /// A newer token is in use.
+    Replaced,
+}
 
 /// Just enough of `WWW-Authenticate` (RFC 9110, section 11.6.1) to find each `error` parameter.
 struct Parameters<'a> {
@@ -147,24 +125,7 @@ struct Parameters<'a> {
 
 // === impl Challenge ===
 
-// The compiler names the judge then, and what to do, and not this bound.
-#[diagnostic::do_not_recommend]
-impl<B, E: StdError + 'static> Judge<Response<B>, E> for Challenge {
-    fn judge(&self, outcome: Result<&Response<B>, &E>) -> Judgement {
-        match outcome {
-            Err(error) => by_causes(error),
-            answered @ Ok(_) => HeadAlone.judge(answered),
-        }
-    }
-
-    fn annotate(&self, outcome: Result<&mut Response<B>, &mut E>, finding: Rejection) {
-        HeadAlone.annotate(outcome, finding);
-    }
-}
-
-// === impl HeadAlone ===
-
-impl<B, E> Judge<Response<B>, E> for HeadAlone {
+impl<B, E> Judge<Response<B>, E> for Challenge {
     fn judge(&self, outcome: Result<&Response<B>, &E>) -> Judgement {
         match outcome {
             Ok(response) if response.status().is_success() => Judgement::Accepted,
@@ -172,11 +133,59 @@ impl<B, E> Judge<Response<B>, E> for HeadAlone {
             Err(_) => Judgement::Nothing,
         }
     }
+}
 
-    fn annotate(&self, outcome: Result<&mut Response<B>, &mut E>, finding: Rejection) {
-        if let Ok(response) = outcome {
-            response.extensions_mut().insert(finding);
-        }
+// === impl Rejection ===
+
+impl Rejection {
+    pub(crate) fn new(judgement: Judgement, refresh: Refresh) -> Self {
+        Self { judgement, refresh }
+    }
+
+    /// The meaning of the outcome for the token.
+    #[must_use]
+    pub fn judgement(&self) -> Judgement {
+        self.judgement
+    }
+
+    /// Whether the next call sends a newer token than the refused one.
+    #[must_use]
+    pub fn is_replaced(&self) -> bool {
+        self.refresh == Refresh::Replaced
+    }
+
+    /// Whether one resend can help: a newer token exists or was requested for this call.
+    ///
+    /// A request may have failed, and the refusal may have been a single error of the service.
+    #[must_use]
+    pub fn is_worth_a_resend(&self) -> bool {
+        self.refresh != Refresh::None
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.judgement, self.refresh) {
+            (Judgement::Refused, Refresh::Replaced) => {
+                "the service refused the token, and a newer one is in use: call again"
+            }
+            (Judgement::Refused, Refresh::Requested) => {
+                "the service refused the token, and no newer one has come yet: call again once"
+            }
+            (Judgement::Refused, Refresh::None) => {
+                "the service refused the token, and refused others before it: check that it trusts \
+                 this authorization server, and its clock"
+            }
+            (Judgement::MissingRole, _) => {
+                "the token lacks a role that this call needs: ask an administrator for it; tokens \
+                 issued from then on carry it"
+            }
+            (Judgement::NoHeader, _) => {
+                "the service saw no Authorization header though one was sent: look for a layer \
+                 below the token layer, a redirect, or a proxy that drops it"
+            }
+            (Judgement::Accepted | Judgement::Nothing, _) => "the token was not refused",
+        })
     }
 }
 
@@ -215,76 +224,35 @@ impl<'a> Iterator for Parameters<'a> {
     }
 }
 
-/// What an error says that stands for an answer.
-fn by_causes(error: &(dyn StdError + 'static)) -> Judgement {
-    let mut next = Some(error);
-    for _ in 0..DEEPEST {
-        // What stands below an error of this crate was said of a token request, or by a token layer below.
-        let Some(cause) = next.filter(|cause| !cause.is::<TokenError>()) else {
-            break;
-        };
-        match by_code(&cause.to_string()) {
-            Some(judgement) => return judgement,
-            None => next = cause.source(),
-        }
-    }
-    Judgement::Nothing
-}
-
-/// Whether a cause says no more than what the answer means to this crate.
-pub(crate) fn is_code(text: &str) -> bool {
-    by_code(text).is_some()
-}
-
-fn by_code(text: &str) -> Option<Judgement> {
-    match text {
-        "invalid_token" => Some(Judgement::DeadToken),
-        "insufficient_scope" => Some(Judgement::MissingRole),
-        "401 Unauthorized" => Some(Judgement::Unexplained),
-        _ => None,
-    }
-}
-
 fn read(status: StatusCode, headers: &HeaderMap) -> Judgement {
-    let said = || {
+    let find = || {
         let challenges = headers.get_all(header::WWW_AUTHENTICATE).iter();
-        let errors = challenges.flat_map(|challenge| errors(challenge.as_bytes()));
-        errors.map(meaning)
+        let mut errors = challenges.flat_map(|challenge| errors(challenge.as_bytes()));
+        errors.find_map(meaning)
     };
     match status.as_u16() {
-        401 => {
-            let telling = said().find(|judgement| *judgement != Judgement::Unexplained);
-            telling.unwrap_or(Judgement::Unexplained)
-        }
-        403 => {
-            let role = said().find(|judgement| *judgement == Judgement::MissingRole);
-            role.unwrap_or(Judgement::Accepted)
-        }
+        401 => find().unwrap_or(Judgement::Refused),
+        403 if find() == Some(Judgement::MissingRole) => Judgement::MissingRole,
         408 | 416 | 423 | 429 | 500.. => Judgement::Nothing,
         _ => Judgement::Accepted,
     }
 }
 
-fn meaning(error: &[u8]) -> Judgement {
+/// The texts that no new token can help.
+fn meaning(error: &[u8]) -> Option<Judgement> {
     let is = |text: &&[u8]| error.eq_ignore_ascii_case(text);
-    if DEAD.iter().any(is) {
-        Judgement::DeadToken
-    } else if NO_HEADER.iter().any(is) {
-        Judgement::NoHeader
-    } else if is(&SCOPE) || contains(error, ROLE) {
-        Judgement::MissingRole
-    } else if OUTAGE.iter().any(|text| contains(error, text))
-        || error.starts_with(ASKED) && contains(error, FAILED)
-    {
-        Judgement::Nothing
+    let has_role = || {
+        error
+            .windows(ROLE.len())
+            .any(|it| it.eq_ignore_ascii_case(ROLE))
+    };
+    if NO_HEADER.iter().any(is) {
+        Some(Judgement::NoHeader)
+    } else if is(&SCOPE) || has_role() {
+        Some(Judgement::MissingRole)
     } else {
-        Judgement::Unexplained
+        None
     }
-}
-
-fn contains(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len())
-        .any(|w| w.eq_ignore_ascii_case(part))
 }
 
 /// The values of all parameters named `error`, as they stand between their quotes.
@@ -304,28 +272,13 @@ fn split(bytes: &[u8], ends: impl FnMut(u8) -> bool) -> Option<(&[u8], &[u8])> {
     Some((before, after.get(1..).unwrap_or_default()))
 }
 
-/// The deepest real chain seen has 6 links; this only bounds a chain that bites its tail.
-const DEEPEST: usize = 32;
-const DEAD: [&[u8]; 4] = [
-    b"invalid_token",
-    b"invalid token",
-    b"invalid cached token",
-    b"JWT expired",
-];
+/// Texts of lua-resty-openidc and other Kong plugins.
 const NO_HEADER: [&[u8]; 3] = [
     b"no Authorization header found",
     b"no Bearer authorization header value found",
     b"no Bearer access token value found",
 ];
+/// RFC 6750, section 3.1.
 const SCOPE: &[u8] = b"insufficient_scope";
+/// Text of the service in its contract; a plugin of Kong writes it.
 const ROLE: &[u8] = b"Missing required realm role";
-/// What lua-resty-openidc says where it could not ask (openidc.lua, lines 403, 413 and 530).
-const OUTAGE: [&[u8]; 4] = [
-    b"introspection endpoint",
-    b"response indicates failure",
-    b"JSON decoding failed",
-    b"discovery",
-];
-/// And so it begins where it could not have the keys, or any other document.
-const ASKED: &[u8] = b"accessing ";
-const FAILED: &[u8] = b" failed";

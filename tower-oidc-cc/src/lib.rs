@@ -1,16 +1,16 @@
-//! Puts an OIDC client-credentials bearer token on each request, as a Tower layer, or hands it out.
+//! A Tower layer that puts an OIDC client-credentials bearer token on each request.
 //!
 //! ```text
 //! request ---> BearerAuth -------------------------------> your HTTP client ---> service
 //!                |  poll_ready: a valid token first,             ^
 //!                |              then the service below           |
 //!                |  call:       one load, one header             |
-//!              TokenSource (shared) <--- one task --------> token endpoint
-//!                                        fetches, renews ahead of expiry, replaces what is refused
+//!              TokenSource (shared) <--- one flight ------> token endpoint
+//!                                        first token, renewal, successor of a refused token
 //! ```
 //!
-//! [`BearerAuthLayer`] wraps any `Service<http::Request<_>>`. [`TokenSource`] keeps the token; layers,
-//! clones, start-up probes and programs of another kind share one.
+//! [`BearerAuthLayer`] wraps any `Service<http::Request<_>>`. [`TokenSource`] keeps the token for
+//! layers, clones, start-up probes and programs without a layer.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -45,9 +45,8 @@
 //! # }
 //! ```
 //!
-//! Put it inside what retries, so that each attempt takes the token of its moment, and outside
-//! what limits, so that no permit is held while a token is fetched. Where there is no layer to put
-//! it on, [`TokenSource::token`] gives the token.
+//! Put it inside of a retry layer, so that each attempt sends the current token. Without a layer,
+//! [`TokenSource::token`] returns the token.
 //!
 //! # Features
 //!
@@ -58,42 +57,36 @@
 //!
 //! # Guarantees
 //!
-//! - **One request.** Any number of callers without a token make one token request. It belongs to
-//!   none of them: dropping a caller never cancels it.
-//! - **No worse than the token.** While a token is valid, nothing that the token endpoint does
-//!   changes the result of a call or makes it wait.
-//! - **A token that dies early is replaced at once.** A token that was accepted and is then refused
-//!   has a successor asked for at once. The refused call fails, and so do calls in flight, unless a
-//!   retry layer outside sends them again. The refused token stays in use until its successor is
-//!   there. A service that refuses all tokens, or one path of it, causes at most 16 token requests
-//!   an hour. A death beside such a path is mended within five minutes.
+//! - **One request.** Any number of callers without a token share one token request. Dropping a
+//!   caller never cancels it.
+//! - **Outages.** While a token is valid, no fault of the token endpoint fails a call. A token that
+//!   the service has refused delays a call by one second at most.
+//! - **Refused tokens.** A token that dies early is replaced, whatever the text of the 401. The
+//!   refused call is held until then, so that a retry layer outside sends it again with the new
+//!   token. Refusals cause 16 token requests an hour at most.
 //! - **No end state.** After any sequence of errors a healthy endpoint yields a token within one
-//!   backoff: half a minute, two after refused credentials, or what a `Retry-After` said, five at
-//!   most. The next token request uses the credentials of its moment.
+//!   backoff: half a minute, two after refused credentials, or a `Retry-After`, five at most.
 //! - **Fail closed.** No expired token is sent, and no request without a token. A token goes to the
 //!   listed origins alone. Plain http is for this machine alone. A redirect of the token request is
-//!   an error. Each call looks at the wall clock, and the task at both clocks.
+//!   an error.
 //! - **Silence.** No secret and no token is in any `Debug`, error, event or panic of this crate. Their
-//!   memory is wiped when its last holder is dropped; copies made elsewhere are not.
+//!   memory is wiped with the last holder.
 //!
 //! # Errors
 //!
-//! [`Error`] lists what you may see and what it asks of you, [`TokenSource`] what the token endpoint
-//! sees of you, [`TokenEndpoint`] how its replies are read.
-//! What happens is told to `tracing`: each change of state once, at info or warn; a failure that
-//! lasts, once a minute.
-//! [`TokenSource::health`] says how it is.
+//! [`Error`] lists the errors with the next step for each, [`TokenSource`] the load on the token
+//! endpoint, [`TokenEndpoint`] the replies that are read. [`TokenSource::health`] returns the
+//! condition of the token. Changes are logged by `tracing` at info or warn, each once.
 //!
 //! # Non-goals
 //!
-//! - Sending a refused request again. A retry layer outside does that.
-//! - Several runtimes for one source. Its task runs on the runtime of its first use. When that runtime
-//!   ends, the next use starts another; while it is kept and not driven, a wait ends with an error.
+//! - A resend of refused requests: a retry layer outside does that.
+//! - One source for several runtimes. Its task runs on the runtime of its first use. If that ends,
+//!   the next use spawns another one; a request that it cut off may end with an error.
+//! - Tokens that die more often than every five minutes.
 //! - Grants with a user, and refresh tokens.
-//! - Reading tokens: to a client they are opaque (RFC 9068, section 6).
-//! - Compressed token replies. No request asks for one.
-//! - Secrets from a pipe. A secret file is a regular file.
-//! - Other runtimes than tokio: its tasks, timers and clock are used as they are.
+//! - The content of tokens: they are opaque to a client (RFC 9068, section 6).
+//! - Compressed token replies, secrets from a pipe, and runtimes other than tokio.
 
 #[cfg(feature = "private-key-jwt")]
 pub use self::assertion::Assertion;
@@ -102,11 +95,10 @@ pub use self::{
     endpoint::TokenEndpoint,
     error::{ConfigError, Error, TokenError},
     health::Health,
-    judge::{Challenge, HeadAlone, Judge, Judgement},
+    judge::{Challenge, Judge, Judgement, Rejection},
     origin::Origin,
     parameters::Parameters,
     provider::Provider,
-    rejection::Rejection,
     service::{BearerAuth, BearerAuthLayer},
     source::{AccessToken, TokenSource, TokenSourceBuilder},
     state::RefreshPolicy,
@@ -125,7 +117,6 @@ mod judge;
 mod origin;
 mod parameters;
 mod provider;
-mod rejection;
 mod reply;
 mod request;
 mod service;
@@ -138,7 +129,7 @@ mod wiped;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// Terms, who owns what, and the obligations that tests carry in their names.
+/// Terms, ownership, and the obligations behind the tests.
 #[cfg(doc)]
 #[doc = include_str!("../DESIGN.md")]
 pub mod _design {}

@@ -1,10 +1,6 @@
 //! Origins (RFC 6454), and which requests get the token.
 
-use std::{
-    fmt,
-    hash::{DefaultHasher, Hash, Hasher},
-    net::IpAddr,
-};
+use std::{fmt, net::IpAddr};
 
 use http::{
     HeaderMap, HeaderValue, Uri,
@@ -12,12 +8,12 @@ use http::{
     uri::{Authority, Scheme},
 };
 
-use crate::{ConfigError, error::token::Kind, state::Call};
+use crate::{ConfigError, error::Kind};
 
 #[cfg(test)]
 mod tests;
 
-/// Names a server that may see the token: a scheme, a host and a port.
+/// A server that may see the token: a scheme, a host and a port.
 ///
 /// A request is let through only if all three are equal, the host in any case of letters and the
 /// port with the scheme's default filled in. Nothing is normalised beyond that: a trailing dot,
@@ -45,20 +41,19 @@ pub struct Origin {
 /// The origins whose requests get the token.
 #[derive(Clone, Debug)]
 pub(crate) enum Places {
-    /// To these; a request says where it goes.
+    /// These; a request names its own.
     Listed(Box<[Origin]>),
-    /// To this one, which is where requests go that do not say.
+    /// This one, also for requests that name none.
     One(Origin),
-    /// Wherever the connection leads.
+    /// All.
     Any,
 }
 
 // === impl Places ===
 
 impl Places {
-    /// The place that a request goes to, without its query: the same number for the same place. Or
-    /// why it may not have the token.
-    pub(crate) fn place(&self, uri: &Uri, headers: &HeaderMap) -> Result<Call, Kind> {
+    /// Checks that a request may carry the token.
+    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Kind> {
         let authority = uri.authority();
         let mut hosts = headers.get_all(HOST).iter();
         let host_fits = match self {
@@ -79,10 +74,7 @@ impl Places {
             }
             _ => {}
         }
-        let mut place = DefaultHasher::new();
-        authority.map(Authority::as_str).hash(&mut place);
-        uri.path().hash(&mut place);
-        Ok(place.finish())
+        Ok(())
     }
 }
 
@@ -157,14 +149,13 @@ impl Origin {
         uri.scheme() == Some(&self.scheme) && uri.authority().is_some_and(|it| self.is_spelt(it))
     }
 
-    /// The port, unless it goes without saying.
+    /// The port, unless it is the scheme's default.
     #[cfg(feature = "private-key-jwt")]
     pub(crate) fn port(&self) -> Option<u16> {
         (default_port(&self.scheme) != Some(self.port)).then_some(self.port)
     }
 
-    /// Whether `authority` is another spelling of this one: another case, a port that goes without
-    /// saying.
+    /// Whether `authority` is this one, in any case, with or without a default port.
     fn is_spelt(&self, authority: &Authority) -> bool {
         authority.host().eq_ignore_ascii_case(&self.host)
             && default_port(&self.scheme).and_then(|it| port(authority, it)) == Some(self.port)
@@ -195,7 +186,7 @@ impl fmt::Debug for Origin {
 }
 
 /// Whether a `Host` header names the authority of the address (RFC 9110, section 7.2), with or
-/// without the port that goes without saying.
+/// without a default port.
 fn names(host: &HeaderValue, uri: &Uri) -> bool {
     let (Ok(host), Some(authority)) = (Authority::try_from(host.as_bytes()), uri.authority())
     else {
@@ -216,8 +207,8 @@ fn default_port(scheme: &Scheme) -> Option<u16> {
 
 /// The port, if the authority is `host` or `host:port` and nothing else.
 ///
-/// `Authority::port` is `None` for a port that is no number as well as for none at all, and
-/// `host` steps over user information. Comparing lengths shuts both doors without a search.
+/// `Authority::port` is `None` for a port that is no number as well as for none at all, and `host`
+/// skips user information. A comparison of lengths finds both.
 fn port(authority: &Authority, default: u16) -> Option<u16> {
     let host = authority.host().len();
     match authority.port() {

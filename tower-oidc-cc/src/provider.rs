@@ -1,27 +1,26 @@
-//! Credential providers, asked before each token request.
+//! Credential providers, called before each token request.
 
 use std::{
     env,
     error::Error,
-    fmt,
+    fmt, fs,
     future::{Future, ready},
-    path::PathBuf,
+    io::{self, Read},
+    path::{Path, PathBuf},
     pin::Pin,
     sync::Arc,
 };
 
+use tokio::{sync::Mutex, task::spawn_blocking};
 use zeroize::Zeroizing;
 
-use self::file::File;
 use crate::Credentials;
 
-mod file;
-
-/// Yields credentials: fixed ones, or those of the moment from outside the program.
+/// Provides credentials: fixed ones, or the current ones from outside the program.
 ///
-/// It is asked before each token request, so a secret can be rotated without a restart: credentials
-/// that have changed are used by the next token request, which comes within two minutes of a refused
-/// one. The token in use serves meanwhile.
+/// It is called before each token request, so a secret can be rotated without a restart. After
+/// refused credentials the next token request follows within two minutes, and the token in use
+/// serves meanwhile.
 ///
 /// # Examples
 ///
@@ -39,7 +38,7 @@ pub struct Provider {
 
 /// Credentials, or why there are none.
 pub(crate) type Provided = Result<Arc<Credentials>, Box<dyn Error + Send + Sync>>;
-/// The answer on its way. The box is on the cold path, once per token request.
+/// Credentials on their way.
 pub(crate) type Providing = Pin<Box<dyn Future<Output = Provided> + Send>>;
 
 #[derive(Clone)]
@@ -49,6 +48,17 @@ enum Source {
     Env(Arc<str>, Arc<str>),
     File(Arc<File>),
     Function(Arc<dyn Fn() -> Providing + Send + Sync>),
+}
+
+/// A path, and the credentials that were read there last.
+#[derive(Debug)]
+struct File {
+    client_id: String,
+    path: PathBuf,
+    /// The mode bits that are refused.
+    refused: u32,
+    /// The last good credentials. A read holds the lock, so that reads that hang keep one thread.
+    good: Arc<Mutex<Option<Arc<Credentials>>>>,
 }
 
 // === impl Provider ===
@@ -64,15 +74,13 @@ impl Provider {
 
     /// Reads the secret of `client_id` from a file that holds it and nothing else.
     ///
-    /// A file that was replaced, by renaming another over it for one, is seen at the next token
-    /// request. One that is half written, unreadable or gone leaves the last good secret in use. It
-    /// has to be a regular file: a pipe is refused. On unix a file that others than its owner may
-    /// read or write is refused: `chmod 600` it, or see
-    /// [`readable_by_group`](Self::readable_by_group).
+    /// A file that was replaced is read by the next token request. One that is half written,
+    /// unreadable, too large or gone leaves the last good secret in use. It must be a regular file of
+    /// 16 KiB at most. On unix a file that users other than its owner may read or write is refused:
+    /// `chmod 600` it, or see [`readable_by_group`](Self::readable_by_group).
     ///
-    /// The file is read on a thread of the runtime's, for as long as a token request may take. A
-    /// network file system that hangs keeps that thread, and a runtime waits at its end for its
-    /// threads, if it is not told otherwise (`shutdown_timeout`).
+    /// The file is read on a blocking thread of the runtime. A network file system that hangs keeps
+    /// that thread.
     #[must_use]
     pub fn file(client_id: impl Into<String>, client_secret: impl Into<PathBuf>) -> Self {
         let file = File::new(client_id.into(), client_secret.into());
@@ -81,11 +89,11 @@ impl Provider {
         }
     }
 
-    /// Lets the group of a file read it, too; other providers have none.
+    /// Allows the group of a file to read it; other providers are not affected.
     ///
     /// Kubernetes makes 0440 of a secret's mode 0400 where the pod has an `fsGroup`: the file then
-    /// belongs to root, and the program may read it by its group alone. Where the group has other
-    /// members, they can read the secret; that is why it is not the default. Writing stays refused.
+    /// belongs to root, and the program reads it by its group. Other members of the group can read
+    /// the secret too, so it is not the default.
     #[must_use]
     pub fn readable_by_group(mut self) -> Self {
         if let Source::File(file) = &mut self.source {
@@ -94,9 +102,10 @@ impl Provider {
         self
     }
 
-    /// Asks an async function, such as the client of a vault.
+    /// Calls an async function, such as the client of a vault.
     ///
-    /// It is given the timeout of a token request for its answer.
+    /// It has the timeout of a token request. Of its error only the text is kept, without what may
+    /// be a secret: queries of URLs, values after a sign of equality, long words.
     #[must_use]
     pub fn from_fn<F, A, E>(function: F) -> Self
     where
@@ -113,7 +122,7 @@ impl Provider {
         }
     }
 
-    /// The credentials of this moment. A function runs when this is polled, and may panic then.
+    /// The current credentials. A function is called when this is polled, and may panic then.
     pub(crate) fn provide(&self) -> Providing {
         match &self.source {
             Source::Fixed(credentials) => Box::pin(ready(Ok(Arc::clone(credentials)))),
@@ -146,17 +155,105 @@ impl fmt::Debug for Provider {
     }
 }
 
+// === impl File ===
+
+impl File {
+    fn new(client_id: String, path: PathBuf) -> Self {
+        Self {
+            client_id,
+            path,
+            refused: 0o077,
+            good: Arc::default(),
+        }
+    }
+
+    fn readable_by_group(&self) -> Self {
+        Self {
+            refused: 0o037,
+            ..Self::new(self.client_id.clone(), self.path.clone())
+        }
+    }
+
+    /// Reads the file again, because it is small and token requests are rare. A watch would miss the
+    /// changes of a network file system.
+    fn provide(&self) -> Providing {
+        let (client_id, path, refused) = (self.client_id.clone(), self.path.clone(), self.refused);
+        let good = Arc::clone(&self.good);
+        Box::pin(async move {
+            let mut good = good.lock_owned().await;
+            let read = spawn_blocking(move || {
+                let read = read(&path, refused)
+                    .and_then(|text| Ok(Arc::new(Credentials::new(client_id, text.as_str())?)));
+                match (read, &*good) {
+                    (Ok(credentials), _) => *good = Some(credentials),
+                    (Err(error), Some(_)) => {
+                        tracing::warn!(
+                            error,
+                            "the secret's file is not usable, the last secret stays in use"
+                        );
+                    }
+                    (Err(error), None) => return Err(error),
+                }
+                good.clone().ok_or_else(|| "there is none".into())
+            });
+            read.await.unwrap_or_else(|error| Err(error.into()))
+        })
+    }
+}
+
 fn from_env(client_id: &str, client_secret: &str) -> Provided {
     let client_id = variable(client_id)?;
-    // The environment keeps its own copy, but there is no need for a second one.
     let secret = Zeroizing::new(variable(client_secret)?);
     Ok(Arc::new(Credentials::new(client_id, secret.as_str())?))
 }
 
-/// `VarError` quotes a value that is not Unicode, and that value may be the secret.
+/// `VarError` quotes a value that is not Unicode, which may be the secret.
 fn variable(name: &str) -> Result<String, String> {
     env::var(name).map_err(|error| match error {
         env::VarError::NotPresent => format!("the environment variable {name} is not set"),
-        env::VarError::NotUnicode(_) => format!("the environment variable {name} is no Unicode"),
+        env::VarError::NotUnicode(_) => format!("the environment variable {name} is not Unicode"),
     })
 }
+
+fn read(path: &Path, refused: u32) -> Result<Zeroizing<String>, Box<dyn Error + Send + Sync>> {
+    let named = |error: io::Error| format!("{}: {error}", path.display());
+    // Before it is opened, because opening a pipe waits for its writer.
+    if !fs::metadata(path).map_err(named)?.is_file() {
+        return Err(named(io::Error::other("it is not a regular file")).into());
+    }
+    let mut file = fs::File::open(path).map_err(named)?;
+    // Of the open file, because the path may lead to another one by now.
+    check_mode(&file.metadata().map_err(named)?, refused).map_err(named)?;
+    // With room for all of it from the start, no copy of the secret is left behind.
+    let mut text = Zeroizing::new(String::with_capacity(LARGEST + 1));
+    let limit = u64::try_from(LARGEST + 1).unwrap_or(u64::MAX);
+    let read = Read::by_ref(&mut file)
+        .take(limit)
+        .read_to_string(&mut text);
+    if read.map_err(named)? > LARGEST {
+        return Err(named(io::Error::other("it is larger than 16 KiB")).into());
+    }
+    Ok(text)
+}
+
+#[cfg(unix)]
+fn check_mode(metadata: &fs::Metadata, refused: u32) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+
+    if metadata.permissions().mode() & refused == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "users other than its owner may read or write the secret's file: chmod 600 it, or allow its \
+         group by `readable_by_group`",
+    ))
+}
+
+#[cfg(not(unix))]
+fn check_mode(_: &fs::Metadata, _: u32) -> io::Result<()> {
+    Ok(())
+}
+
+/// A secret of a Keycloak has 32 characters.
+const LARGEST: usize = 16 * 1024;

@@ -7,19 +7,15 @@
 
 use std::{
     borrow::Cow,
-    fmt,
     time::{Duration, SystemTime},
 };
 
 use http::{HeaderMap, StatusCode, header, response::Parts};
-use serde::{
-    Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
-};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use crate::{TokenError, error::token::Kind};
+use crate::{TokenError, error::Kind};
 
 #[cfg(test)]
 mod tests;
@@ -32,21 +28,21 @@ pub(crate) struct Token {
     pub(crate) life: Option<Duration>,
 }
 
-/// The members that count; unknown ones are ignored, and so is `refresh_token`: this grant needs
-/// none (RFC 6749, section 4.4.3). Of a member that is there twice the last one counts.
-#[derive(Default)]
+/// The members that count. Unknown ones are ignored, `refresh_token` among them: this grant needs
+/// none (RFC 6749, section 4.4.3).
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Reply<'a> {
-    access_token: Text<'a>,
-    token_type: Text<'a>,
+    #[serde(borrow, deserialize_with = "text")]
+    access_token: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    token_type: Option<Cow<'a, str>>,
     expires_in: Option<Value>,
-    error: Text<'a>,
+    #[serde(borrow, deserialize_with = "text")]
+    error: Option<Cow<'a, str>>,
 }
 
-/// A text, or none where something else stands: `"error": false`, say.
-#[derive(Default)]
-struct Text<'a>(Option<Cow<'a, str>>);
-
-/// Reads a whole reply. A body that could not be read only matters where it was needed.
+/// Reads a whole reply. An error of the body only matters where the body is needed.
 pub(crate) fn read(
     head: &Parts,
     body: Result<Zeroizing<Vec<u8>>, TokenError>,
@@ -58,13 +54,10 @@ pub(crate) fn read(
         let Some(reply) = parse(&body) else {
             return Err(TokenError::new(Kind::Malformed("it is no JSON object")));
         };
-        return match reply.access_token.0 {
+        return match reply.access_token {
             Some(token) => {
-                if !reply
-                    .token_type
-                    .0
-                    .is_some_and(|kind| kind.eq_ignore_ascii_case("bearer"))
-                {
+                let is_bearer = |kind: Cow<'_, str>| kind.eq_ignore_ascii_case("bearer");
+                if !reply.token_type.is_some_and(is_bearer) {
                     // RFC 6749, section 7.1: MUST NOT use a token of a type it does not understand.
                     return Err(TokenError::new(Kind::Unusable("its type is not Bearer")));
                 }
@@ -74,7 +67,7 @@ pub(crate) fn read(
                 Ok(Token { value, life })
             }
             None => Err(TokenError::new(
-                match reply.error.0.as_deref().and_then(known) {
+                match reply.error.as_deref().and_then(known) {
                     Some(code) => Kind::Rejected(status, code),
                     None => Kind::Malformed("it has no access_token"),
                 },
@@ -83,11 +76,11 @@ pub(crate) fn read(
     }
     let code = body
         .ok()
-        .and_then(|body| parse(&body).and_then(|reply| known(reply.error.0.as_deref()?)));
+        .and_then(|body| parse(&body).and_then(|reply| known(reply.error.as_deref()?)));
     Err(failure(head, code, now))
 }
 
-/// The error of an answer that is no success, with the time that its server asks for.
+/// The error of an answer that is no success, with its `Retry-After`.
 pub(crate) fn failure(head: &Parts, code: Option<&'static str>, now: SystemTime) -> TokenError {
     let error = TokenError::new(kind(head.status, code));
     match retry_after(&head.headers, now) {
@@ -96,8 +89,8 @@ pub(crate) fn failure(head: &Parts, code: Option<&'static str>, now: SystemTime)
     }
 }
 
-/// The class of a failure: by its code, and by its status where there is no code or where the
-/// status says that the server did not get as far as to look at the credentials.
+/// The kind of a failure: by its code, or by its status where there is no code, or where the server
+/// did not look at the credentials.
 fn kind(status: StatusCode, code: Option<&'static str>) -> Kind {
     let busy = [
         StatusCode::REQUEST_TIMEOUT,
@@ -113,21 +106,21 @@ fn kind(status: StatusCode, code: Option<&'static str>) -> Kind {
     }
 }
 
-/// `None` unless it is a JSON object. The parser's own error is dropped: it quotes the input.
+/// `None` unless it is a JSON object. The parser's own error is dropped, because it quotes the input.
 fn parse(body: &[u8]) -> Option<Reply<'_>> {
-    // RFC 8259, section 8.1, lets a parser step over it.
-    serde_json::from_slice(body.strip_prefix(BOM).unwrap_or(body)).ok()
+    // RFC 8259, section 8.1, lets a parser skip it.
+    let text = body.strip_prefix(BOM).unwrap_or(body).trim_ascii_start();
+    // A list would be read by position.
+    let object = text.starts_with(b"{").then_some(text)?;
+    serde_json::from_slice(object).ok()
 }
 
 fn known(code: &str) -> Option<&'static str> {
     REFUSALS.into_iter().find(|known| *known == code)
 }
 
-/// The lifetime of a token: whole seconds, as a number or, from some servers, as digits in a
-/// string. Fractions are cut off, those beyond all measure that JSON can
-/// show are cut down by [`Lifetime`].
-///
-/// [`Lifetime`]: crate::state::Lifetime
+/// The lifetime of a token: whole seconds, as a number or, from some servers, as digits in a string.
+/// Fractions are cut off, and [`Lifetime`](crate::state::Lifetime) bounds the rest.
 fn life(expires_in: Option<&Value>) -> Result<Option<Duration>, &'static str> {
     let secs = match expires_in {
         None | Some(Value::Null) => return Ok(None),
@@ -159,93 +152,60 @@ fn whole_seconds(text: &str) -> Option<u64> {
     (digits(whole) && digits(fraction)).then(|| whole.parse().unwrap_or(u64::MAX))
 }
 
-/// `Retry-After`, in seconds or as a date (RFC 9110, section 10.2.3).
-///
-/// A date is compared with the server's own `Date`, so that two clocks that disagree do no harm;
-/// without one, with the clock of this machine.
+/// The longest `Retry-After`, in seconds or as a date (RFC 9110, section 10.2.3).
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
-    let value = text(header::RETRY_AFTER)?;
-    if let Some(secs) = whole_seconds(value) {
-        // A fraction, which servers are seen to send, is rounded up.
-        let is_whole = value
-            .split_once('.')
-            .is_none_or(|(_, rest)| rest.bytes().all(|b| b == b'0'));
-        return Some(Duration::from_secs(
-            secs.saturating_add(u64::from(!is_whole)),
-        ));
-    }
-    let until = httpdate::parse_http_date(value).ok()?;
-    let date = text(header::DATE).and_then(|date| httpdate::parse_http_date(date).ok());
-    Some(
-        until
-            .duration_since(date.unwrap_or(now))
-            .unwrap_or_default(),
-    )
+    let date = headers
+        .get(header::DATE)
+        .and_then(|date| date.to_str().ok());
+    let date = date.and_then(|date| httpdate::parse_http_date(date.trim()).ok());
+    // Compared with the server's own `Date`, so that two clocks that disagree do no harm.
+    let now = date.unwrap_or(now);
+    let values = headers.get_all(header::RETRY_AFTER).iter();
+    let texts = values.filter_map(|value| value.to_str().ok());
+    texts.filter_map(|text| wait(text.trim(), now)).max()
 }
 
-// === impl Reply ===
-
-impl<'de> Deserialize<'de> for Reply<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-
-        impl<'de> Visitor<'de> for Members {
-            type Value = Reply<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Reply<'de>, A::Error> {
-                let mut reply = Reply::default();
-                while let Some(name) = map.next_key::<Cow<'de, str>>()? {
-                    match &*name {
-                        "access_token" => reply.access_token = map.next_value()?,
-                        "token_type" => reply.token_type = map.next_value()?,
-                        "expires_in" => reply.expires_in = Some(map.next_value()?),
-                        "error" => reply.error = map.next_value()?,
-                        _ => drop(map.next_value::<IgnoredAny>()?),
-                    }
-                }
-                Ok(reply)
-            }
-        }
-
-        deserializer.deserialize_map(Members)
+fn wait(text: &str, now: SystemTime) -> Option<Duration> {
+    if let Some(secs) = whole_seconds(text) {
+        // Some servers send a fraction, which is rounded up.
+        let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
+        let more = u64::from(fraction.bytes().any(|b| b != b'0'));
+        return Some(Duration::from_secs(secs.saturating_add(more)));
     }
+    let until = httpdate::parse_http_date(text).ok()?;
+    Some(until.duration_since(now).unwrap_or_default())
 }
 
-// === impl Text ===
-
-impl<'de> Deserialize<'de> for Text<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Member<'a> {
-            Text(#[serde(borrow)] Cow<'a, str>),
-            Other(IgnoredAny),
-        }
-
-        Ok(match Member::deserialize(deserializer)? {
-            Member::Text(text) => Self(Some(text)),
-            Member::Other(_) => Self(None),
-        })
+/// A text, or none where something else stands: `"error": false`, say.
+fn text<'de: 'a, 'a, D>(deserializer: D) -> Result<Option<Cow<'a, str>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Member<'a> {
+        Text(#[serde(borrow)] Cow<'a, str>),
+        Other(IgnoredAny),
     }
+
+    Ok(match Member::deserialize(deserializer)? {
+        Member::Text(text) => Some(text),
+        Member::Other(_) => None,
+    })
 }
 
-/// No token request asks for a compressed reply (RFC 9110, section 8.4), and none is read.
+/// Whether a reply is compressed. No token request accepts that (RFC 9110, section 8.4).
 pub(crate) fn is_compressed(headers: &HeaderMap) -> bool {
     let coding = headers.get(header::CONTENT_ENCODING);
     let coding = coding.map_or(&b""[..], |coding| coding.as_bytes().trim_ascii());
     !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity")
 }
 
-/// U+FEFF, which some editors and servers put before everything.
+/// U+FEFF, which some servers put before the text.
 const BOM: &[u8] = b"\xef\xbb\xbf";
-/// The codes that a person has to mend: RFC 6749, section 5.2, and `access_denied`, which
-/// Keycloak sends for a disabled realm. Any other code is an endpoint in trouble, such as
-/// `temporarily_unavailable`, `unknown_error`, or a realm that is still being imported.
+/// The codes that need a person: RFC 6749, section 5.2, and `access_denied`, which Keycloak sends for
+/// a disabled realm. Any other code is transient, such as `temporarily_unavailable`,
+/// `unknown_error`, or that of a realm that is still being imported.
 const REFUSALS: [&str; 7] = [
     "invalid_request",
     "invalid_client",

@@ -21,62 +21,61 @@ use zeroize::Zeroizing;
 use crate::{
     Credentials, Parameters, TokenEndpoint, TokenError,
     clock::{Clock, Timestamp},
-    error::token::Kind,
+    error::Kind,
     reply,
-    source::header as bearer,
+    source::header_of,
     wiped::Wiped,
 };
 
 #[cfg(test)]
 mod tests;
 
-/// One token request, as a value. The box is on the cold path, once per request.
-pub(crate) type Flight = Pin<Box<dyn Future<Output = Result<Issued, TokenError>> + Send>>;
+/// One token request.
+pub(crate) type Fetching = Pin<Box<dyn Future<Output = Result<Issued, TokenError>> + Send>>;
 
-/// Makes token requests; the type of the HTTP client ends here.
+/// Makes token requests; erases the type of the HTTP client.
 pub(crate) trait Grant: Send + Sync {
-    fn fetch(&self, credentials: Arc<Credentials>) -> Flight;
+    fn fetch(&self, credentials: Arc<Credentials>) -> Fetching;
 }
 
 /// A token on its way into the slot.
 #[derive(Clone)]
 pub(crate) struct Issued {
     pub(crate) header: HeaderValue,
-    /// When it was asked for: life counts from here, since the server began to count later.
+    /// When it was requested. Its life counts from here, because the server began to count later.
     pub(crate) sent: Timestamp,
     pub(crate) life: Duration,
-    /// Whether this process asked the endpoint for it; another did, and left it in the store.
-    pub(crate) own: bool,
+    /// Whether this process requested it; otherwise it comes from the store.
+    pub(crate) is_own: bool,
 }
 
-/// What is asked, and what is made of the answer.
+/// The terms of all requests of a source.
 pub(crate) struct Terms {
     pub(crate) parameters: Parameters,
-    /// For how long the client may be unready.
+    /// The time for the client's readiness.
     pub(crate) readiness: Duration,
-    /// For how long a request may take of a client that is ready.
+    /// The time for a request of a client that is ready.
     pub(crate) timeout: Duration,
     pub(crate) clock: Clock,
 }
 
 /// A grant that POSTs a form through `S`.
 pub(crate) struct Post<S, B> {
-    /// Guards nothing but the cloning: it makes `Post` shareable where `S` is not `Sync`.
+    /// Guards the cloning only: it makes `Post` shareable where `S` is not `Sync`.
     client: Mutex<S>,
-    question: Arc<Question>,
+    query: Arc<Query>,
     body: PhantomData<fn() -> B>,
 }
 
-/// Whom to ask, and for what.
-struct Question {
+/// The endpoint and the terms.
+struct Query {
     terms: Terms,
     endpoint: TokenEndpoint,
     /// Guards the endpoint that was discovered; nothing else happens under it.
     discovered: Mutex<Option<TokenEndpoint>>,
 }
 
-/// Collects fields as `application/x-www-form-urlencoded`, in memory that is wiped when the HTTP
-/// client is done with it.
+/// Collects fields as `application/x-www-form-urlencoded`, in memory that is wiped after the request.
 #[derive(Default)]
 pub(crate) struct Form {
     text: Wiped,
@@ -88,7 +87,7 @@ impl<S, B> Post<S, B> {
     pub(crate) fn new(client: S, endpoint: TokenEndpoint, terms: Terms) -> Self {
         Self {
             client: Mutex::new(client),
-            question: Arc::new(Question {
+            query: Arc::new(Query {
                 terms,
                 endpoint,
                 discovered: Mutex::default(),
@@ -108,16 +107,16 @@ where
     R::Data: Send,
     R::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    fn fetch(&self, credentials: Arc<Credentials>) -> Flight {
+    fn fetch(&self, credentials: Arc<Credentials>) -> Fetching {
         let client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         let mut client = client.clone();
-        let question = Arc::clone(&self.question);
+        let query = Arc::clone(&self.query);
         Box::pin(async move {
-            let endpoint = question.endpoint(&mut client).await?;
-            let asked = question.ask(&mut client, &endpoint, &credentials).await;
+            let endpoint = query.endpoint(&mut client).await?;
+            let asked = query.ask(&mut client, &endpoint, &credentials).await;
             asked.map_err(|error| {
                 if !error.is_rejected() {
-                    question.forget();
+                    query.forget();
                 }
                 error.at(endpoint.uri())
             })
@@ -125,10 +124,10 @@ where
     }
 }
 
-// === impl Question ===
+// === impl Query ===
 
-impl Question {
-    /// The endpoint, which may have to be looked up first.
+impl Query {
+    /// The endpoint, which may have to be discovered first.
     async fn endpoint<S, B, R>(&self, client: &mut S) -> Result<TokenEndpoint, TokenError>
     where
         S: Service<Request<B>, Response = Response<R>>,
@@ -150,13 +149,13 @@ impl Question {
                 .found(&head, body, self.terms.clock.now().wall),
             Err(error) => Err(error),
         };
-        let endpoint = found.map_err(|error| error.at(document))?;
+        let endpoint = found.map_err(|error| error.in_discovery().at(document))?;
         tracing::info!(?endpoint, "the token endpoint was discovered");
         *self.discovered() = Some(endpoint.clone());
         Ok(endpoint)
     }
 
-    /// What was looked up may have moved: the next request looks again.
+    /// Forgets the discovered endpoint, because it may have moved.
     fn forget(&self) {
         *self.discovered() = None;
     }
@@ -191,13 +190,13 @@ impl Question {
         let (head, body) = self.bounded(answered).await?;
         let token = reply::read(&head, body, terms.clock.now().wall)?;
         let header =
-            bearer(&token.value).map_err(|reason| TokenError::new(Kind::Unusable(reason)))?;
+            header_of(&token.value).map_err(|reason| TokenError::new(Kind::Unusable(reason)))?;
         let life = token.life.unwrap_or(UNSAID);
         Ok(Issued {
             header,
             sent,
             life,
-            own: true,
+            is_own: true,
         })
     }
 
@@ -219,7 +218,8 @@ impl Question {
         self.bounded(answered).await
     }
 
-    /// Bounded apart from the request: a client that waits for a permit has sent nothing yet.
+    /// Waits for the client. A client that waits for a permit has sent nothing yet, so this has a bound
+    /// of its own.
     async fn ready<S, B>(&self, client: &mut S) -> Result<(), TokenError>
     where
         S: Service<Request<B>>,
@@ -232,7 +232,7 @@ impl Question {
         }
     }
 
-    /// Awaits one answer, and reads it.
+    /// Awaits one answer and reads its body.
     async fn bounded<R, E>(
         &self,
         answer: impl Future<Output = Result<Response<R>, E>>,
@@ -282,10 +282,10 @@ impl Form {
     }
 }
 
-/// A head, and a body that may not have been readable, which only matters where it is needed.
+/// A head, and a body or its error.
 type Answer = (Parts, Result<Zeroizing<Vec<u8>>, TokenError>);
 
-/// The request as it is sent. Each attempt makes its own: a signed statement is good for one.
+/// The request as it is sent. Each attempt makes its own, because a signed statement is valid once.
 fn request_at<B: From<Bytes>>(
     now: SystemTime,
     endpoint: &TokenEndpoint,

@@ -1,34 +1,40 @@
-//! The layer, and its service: it waits for a token in `poll_ready`, and sends it in `call`.
+//! The layer and its service: a token in `poll_ready`, the header in `call`.
 
 use std::{
-    mem,
+    fmt, mem,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use http::{Request, header::AUTHORIZATION};
+use http::{Extensions, Request, Response, header::AUTHORIZATION};
+use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
-    Challenge, Error, Judge, Origin, TokenError, TokenSource, clock::Timestamp, error::token::Kind,
-    future::ResponseFuture, origin::Places, source::Wait,
+    Challenge, Error, Judge, Origin, TokenError, TokenSource,
+    clock::Timestamp,
+    error::Kind,
+    future::{ResponseFuture, Sent},
+    origin::Places,
+    source::Wait,
 };
 
 /// Puts a bearer token on each request to the listed origins, and refuses all other requests.
 ///
 /// An empty list refuses everything. A request must carry an absolute address, as those of the
-/// usual HTTP clients do, for its origin to be known.
+/// usual HTTP clients do.
 ///
-/// Redirects are to be followed above this layer, where each hop is a request of its own with its
-/// own look at the list. A client below that follows them by itself does so unseen.
+/// Follow redirects above this layer, where each hop is a request of its own and is compared with
+/// the list. The redirects of a client below are not compared.
 ///
 /// # Examples
 ///
 /// See the [crate's front page](crate).
 #[derive(Clone, Debug)]
 pub struct BearerAuthLayer<J = Challenge> {
-    bound: Arc<Bound>,
+    rules: Arc<Rules>,
     judge: J,
 }
 
@@ -36,22 +42,16 @@ pub struct BearerAuthLayer<J = Challenge> {
 ///
 /// # Backpressure
 ///
-/// A valid token is part of readiness and comes first: while there is none, the service below is
-/// not polled, and so no permit of a limiter below is held while a token is fetched. With a valid
-/// token `poll_ready` only forwards.
+/// A valid token is part of readiness and comes first: without one, the inner service is not
+/// polled. With a valid token `poll_ready` only forwards. A token that the service has refused
+/// delays readiness by one second at most, while its successor is requested.
 ///
-/// It never fails for want of a token. A failed token request is kept and returned by the future
-/// of the next `call`, which then leaves the service below alone; its readiness was not asked for
-/// either.
-///
-/// A token can expire between `poll_ready` and `call`; so can a request be meant for an origin
-/// that is not listed. Then the service below was made ready in vain and stays ready. Drop the
-/// service, as `oneshot` does, if token requests run under a limit that its readiness holds.
+/// `poll_ready` never fails for want of a token. A failed token request is kept and returned by the
+/// future of the next `call`, which then does not call the inner service.
 ///
 /// # Cancel safety
 ///
-/// Dropping the service while it waits, or the future that `call` returned, leaves the token
-/// request to those who still wait for it.
+/// Dropping the service or the future of a call leaves the token request to the other callers.
 ///
 /// # Clone
 ///
@@ -59,85 +59,135 @@ pub struct BearerAuthLayer<J = Challenge> {
 ///
 /// # Errors
 ///
-/// [`Error::Token`]: there was no token; the request was not sent.
-/// [`Error::Inner`]: the service below failed, in `poll_ready` or in its response.
+/// [`Error::Token`]: there was no token, and the request was not sent.
+/// [`Error::Inner`]: the inner service failed, in `poll_ready` or in its response.
+/// [`Error::Refused`]: the error of the inner service stands for a refused token.
 #[derive(Debug)]
 pub struct BearerAuth<S, J = Challenge> {
     inner: S,
-    bound: Arc<Bound>,
+    rules: Arc<Rules>,
     judge: J,
     phase: Phase,
 }
 
-/// What all services of a layer share, behind one count.
-#[derive(Clone, Debug)]
-pub(crate) struct Bound {
+/// What all services of a layer share.
+#[derive(Clone)]
+pub(crate) struct Rules {
     pub(crate) source: TokenSource,
-    pub(crate) places: Places,
+    places: Places,
+    deadline: Option<fn(&Extensions) -> Option<Instant>>,
+    on_wait: Option<Arc<dyn Fn(Duration) + Send + Sync>>,
 }
 
-/// How far readiness has come.
-#[derive(Debug, Default)]
+/// The progress of readiness.
+#[derive(Default)]
 enum Phase {
     /// No token has been seen since the last call.
     #[default]
     Token,
-    /// Nor is there one.
-    Waiting(Wait),
-    /// A token has been seen. From here there is no way back to waiting: the service below may
-    /// hold a permit by now, or a place in the queue for one.
+    /// A token is being waited for.
+    Waiting(Box<(Wait, Option<Lap>)>),
+    /// A token has been seen. There is no way back to waiting, because the inner service may hold a
+    /// permit by now.
     Inner,
-    /// There was no token then, and the next call says why.
+    /// There was no token at that time, and the next call returns the error.
     Failed(TokenError, Timestamp),
+}
+
+/// Measures one wait, to its end or to its drop.
+struct Lap {
+    rules: Arc<Rules>,
+    since: Instant,
 }
 
 // === impl BearerAuthLayer ===
 
 impl BearerAuthLayer {
-    /// Lets the token of `source` go to `origins` and nowhere else.
+    /// Sends tokens of `source` to `origins` and nowhere else.
     ///
-    /// Each request says where it goes, by an absolute address. For clients whose requests carry a
-    /// path alone there is [`for_origin`](Self::for_origin).
+    /// Requests must carry an absolute address. For clients whose requests carry a path alone there
+    /// is [`for_origin`](Self::for_origin).
     #[must_use]
     pub fn new(source: TokenSource, origins: impl IntoIterator<Item = Origin>) -> Self {
-        Self::bound(source, Places::Listed(origins.into_iter().collect()))
+        Self::with(source, Places::Listed(origins.into_iter().collect()))
     }
 
-    /// Lets the token of `source` go to `origin`, which is where requests go that carry a path alone.
+    /// Sends tokens of `source` to `origin`, the destination of requests that carry a path alone.
     ///
     /// For connections that lead to one place: those of hyper's `client::conn`, and the channels of
-    /// tonic's generated clients. An absolute address has to have this origin, and a `Host` header
-    /// has to name it.
+    /// tonic's generated clients. An absolute address must have this origin, and a `Host` header
+    /// must name it.
     #[must_use]
     pub fn for_origin(source: TokenSource, origin: Origin) -> Self {
-        Self::bound(source, Places::One(origin))
+        Self::with(source, Places::One(origin))
     }
 
-    /// Lets the token of `source` go wherever the connection below leads.
+    /// Sends tokens of `source` wherever the connection below leads.
     ///
-    /// Nothing is compared but a `Host` header with an absolute address: use it where the
-    /// connection itself was made to one place, over TLS, and follows no redirect.
+    /// Only a `Host` header is compared with an absolute address. Use it where the connection
+    /// itself was made to one place, over TLS, and follows no redirect.
     #[must_use]
     pub fn any_origin(source: TokenSource) -> Self {
-        Self::bound(source, Places::Any)
+        Self::with(source, Places::Any)
     }
 
-    fn bound(source: TokenSource, places: Places) -> Self {
+    fn with(source: TokenSource, places: Places) -> Self {
         Self {
-            bound: Arc::new(Bound { source, places }),
+            rules: Arc::new(Rules {
+                source,
+                places,
+                deadline: None,
+                on_wait: None,
+            }),
             judge: Challenge,
         }
     }
 }
 
 impl<J> BearerAuthLayer<J> {
-    /// Replaces what decides that a token is dead; [`Challenge`] by default.
+    /// Replaces the judge of outcomes; [`Challenge`] by default.
     #[must_use]
     pub fn judge<K>(self, judge: K) -> BearerAuthLayer<K> {
         BearerAuthLayer {
-            bound: self.bound,
+            rules: self.rules,
             judge,
         }
+    }
+
+    /// Reads the deadline of a call from the extensions of its request; none by default.
+    ///
+    /// A refused call is held until a newer token has come, for ten seconds at most. At the deadline
+    /// it returns the refusal, so that the caller gets that and no timeout.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tokio::time::Instant;
+    /// use tower_oidc_cc::{BearerAuthLayer, TokenSource};
+    ///
+    /// #[derive(Clone, Copy)]
+    /// struct DeadlineAt(Instant);
+    ///
+    /// fn layer(tokens: TokenSource) -> BearerAuthLayer {
+    ///     let layer = BearerAuthLayer::new(tokens, []);
+    ///     layer.deadline_from(|extensions| Some(extensions.get::<DeadlineAt>()?.0))
+    /// }
+    /// # let _ = layer;
+    /// ```
+    #[must_use]
+    pub fn deadline_from(mut self, deadline: fn(&Extensions) -> Option<Instant>) -> Self {
+        Arc::make_mut(&mut self.rules).deadline = Some(deadline);
+        self
+    }
+
+    /// Calls `on_wait` at the end of each wait for a token, with its length, for a metric or a span.
+    ///
+    /// A wait ends with a token, an error, or the drop of the call. It runs in the task that polls
+    /// or drops the service.
+    #[must_use]
+    pub fn on_wait(mut self, on_wait: impl Fn(Duration) + Send + Sync + 'static) -> Self {
+        Arc::make_mut(&mut self.rules).on_wait = Some(Arc::new(on_wait));
+        self
     }
 }
 
@@ -145,42 +195,41 @@ impl<S, J: Clone> Layer<S> for BearerAuthLayer<J> {
     type Service = BearerAuth<S, J>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        BearerAuth::new(inner, Arc::clone(&self.bound), self.judge.clone())
+        BearerAuth {
+            inner,
+            rules: Arc::clone(&self.rules),
+            judge: self.judge.clone(),
+            phase: Phase::Token,
+        }
     }
 }
 
 // === impl BearerAuth ===
 
 impl<S, J> BearerAuth<S, J> {
-    pub(crate) fn new(inner: S, bound: Arc<Bound>, judge: J) -> Self {
-        Self {
-            inner,
-            bound,
-            judge,
-            phase: Phase::default(),
-        }
-    }
-
-    /// Waits for the first token, or for the next one after an expiry.
-    fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Phase> {
-        let mut wait = match mem::take(&mut self.phase) {
-            Phase::Waiting(wait) => wait,
-            Phase::Token | Phase::Inner | Phase::Failed(..) => Wait::default(),
+    /// Waits for the first token, the next one after an expiry, or the successor of a refused one.
+    #[cold]
+    fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<Phase> {
+        let source = &self.rules.source;
+        let (mut wait, lap) = match mem::take(&mut self.phase) {
+            Phase::Waiting(waiting) => *waiting,
+            Phase::Token | Phase::Inner | Phase::Failed(..) => (Wait::default(), None),
         };
-        let found = self.bound.source.poll(&mut wait, cx);
-        if found.is_pending() {
-            self.phase = Phase::Waiting(wait);
+        match source.poll(&mut wait, cx) {
+            Poll::Ready(Ok(())) => Poll::Ready(Phase::Inner),
+            Poll::Ready(Err(error)) => Poll::Ready(Phase::Failed(error, source.now())),
+            Poll::Pending => {
+                let lap = lap.or_else(|| Some(Lap::new(&self.rules)));
+                self.phase = Phase::Waiting(Box::new((wait, lap)));
+                Poll::Pending
+            }
         }
-        found.map(|found| match found {
-            Ok(()) => Phase::Inner,
-            Err(error) => Phase::Failed(error, self.bound.source.now()),
-        })
     }
 }
 
-impl<S, J, B> Service<Request<B>> for BearerAuth<S, J>
+impl<S, J, B, R> Service<Request<B>> for BearerAuth<S, J>
 where
-    S: Service<Request<B>>,
+    S: Service<Request<B>, Response = Response<R>>,
     J: Judge<S::Response, S::Error> + Clone,
 {
     type Response = S::Response;
@@ -191,10 +240,10 @@ where
         match self.phase {
             // ## (Token | Waiting) => (Inner | Failed)
             Phase::Token | Phase::Waiting(_) => {
-                self.phase = if self.bound.source.is_fresh() {
+                self.phase = if self.rules.source.is_settled() {
                     Phase::Inner
                 } else {
-                    ready!(self.poll_first(cx))
+                    ready!(self.poll_token(cx))
                 };
             }
             Phase::Inner | Phase::Failed(..) => {}
@@ -206,35 +255,84 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // Called without readiness? The token may be there nevertheless.
-        let Bound { source, places } = &*self.bound;
+        let rules = &self.rules;
         if let Phase::Failed(error, then) = mem::take(&mut self.phase) {
-            return ResponseFuture::refused(if source.is_fresh() {
-                // That was long ago. The service below is not ready, so that call cannot be made.
+            return ResponseFuture::failed(if rules.source.is_settled() {
+                // A token has come since. The inner service is not ready, so this call cannot be made.
                 TokenError::new(Kind::Expired)
             } else {
-                error.later(then.age_at(source.now()))
+                error.later(then.age_at(rules.source.now()))
             });
         }
-        let call = match places.place(request.uri(), request.headers()) {
-            Ok(call) => call,
-            Err(kind) => return ResponseFuture::refused(TokenError::new(kind)),
+        if let Err(kind) = rules.places.check(request.uri(), request.headers()) {
+            return ResponseFuture::failed(TokenError::new(kind));
+        }
+        let Some((header, generation)) = rules.source.header() else {
+            return ResponseFuture::failed(TokenError::new(Kind::Expired));
         };
-        let Some((header, sent)) = source.lend(call) else {
-            return ResponseFuture::refused(TokenError::new(Kind::Expired));
-        };
+        let deadline = rules.deadline.and_then(|read| read(request.extensions()));
         // Insert replaces every value there was: a server that sees two takes either.
         request.headers_mut().insert(AUTHORIZATION, header);
+        let sent = Sent {
+            rules: Arc::clone(rules),
+            generation,
+            deadline,
+        };
         ResponseFuture::sent(self.inner.call(request), sent, self.judge.clone())
     }
 }
 
 impl<S: Clone, J: Clone> Clone for BearerAuth<S, J> {
     fn clone(&self) -> Self {
-        Self::new(
-            self.inner.clone(),
-            Arc::clone(&self.bound),
-            self.judge.clone(),
-        )
+        Self {
+            inner: self.inner.clone(),
+            rules: Arc::clone(&self.rules),
+            judge: self.judge.clone(),
+            phase: Phase::Token,
+        }
+    }
+}
+
+// === impl Rules ===
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules")
+            .field("source", &self.source)
+            .field("places", &self.places)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Phase ===
+
+impl fmt::Debug for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Token => "Token",
+            Self::Waiting(_) => "Waiting",
+            Self::Inner => "Inner",
+            Self::Failed(..) => "Failed",
+        })
+    }
+}
+
+// === impl Lap ===
+
+impl Lap {
+    fn new(rules: &Arc<Rules>) -> Self {
+        Self {
+            rules: Arc::clone(rules),
+            since: rules.source.now().steady,
+        }
+    }
+}
+
+impl Drop for Lap {
+    fn drop(&mut self) {
+        if let Some(on_wait) = &self.rules.on_wait {
+            let now = self.rules.source.now().steady;
+            on_wait(now.saturating_duration_since(self.since));
+        }
     }
 }

@@ -5,66 +5,63 @@ use std::{
     future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
+use bytes::Bytes;
 use http::HeaderValue;
+use zeroize::Zeroizing;
 
 pub use self::builder::TokenSourceBuilder;
 use self::shared::Shared;
 pub(crate) use self::{
-    shared::Outcome,
-    slot::{header, token},
-    wait::Wait,
+    flight::{Flight, Wait},
+    shared::Refused,
 };
-use crate::{
-    Health, Provider, TokenEndpoint, TokenError,
-    clock::{Clock, Timestamp},
-    state::{Call, Complaint},
-    store::Named,
-};
+use crate::{Health, Provider, TokenEndpoint, TokenError, clock::Timestamp};
 
 mod builder;
-mod refresh;
+mod flight;
 mod shared;
-mod slot;
-mod sync;
-#[cfg(test)]
-mod tests;
-mod wait;
 
 /// Keeps one valid token for everyone who holds a clone of this handle.
 ///
-/// The first use starts a task on the runtime of the caller. It fetches the token, renews it at 70
-/// to 80 % of its life and ends with the last handle, or with the token request that is then under
-/// way. A call under way is a handle. Building needs no runtime. One handle is one credential: give
-/// a second credential a second handle.
+/// The first use spawns a task on the current runtime, which renews the token at 70 to 80 % of its
+/// life and ends with the last handle, or with the token request that is then under way. One source
+/// has one credential: give a second credential a second source.
 ///
 /// # Load
 ///
-/// What the token endpoint sees of one handle, for tokens of 24 hours.
+/// The token requests of one source, for tokens of 24 hours.
 ///
-/// | what happens | token requests |
+/// | event | token requests |
 /// |---|---|
 /// | a day under [`RefreshPolicy::Ahead`](crate::RefreshPolicy::Ahead), the default; under [`RefreshPolicy::OnExpiry`](crate::RefreshPolicy::OnExpiry) | 2 |
 /// | a day under [`RefreshPolicy::Interval`](crate::RefreshPolicy::Interval) of 4 hours, of 6 | 7, 5 at most |
-/// | a thousand calls at once with no token, or with a token that is refused | 1 |
-/// | a day of any number of processes that share a [`TokenStore`](crate::TokenStore) | 2 |
-/// | the endpoint is down for an hour, under load | 240 in the mean, at growing distances |
-/// | the credentials are wrong | 1 in one to two minutes |
-/// | the service refuses all tokens, for an hour | 16 at most: at 0, 0, 1, 3, 7, 12, 17, ... min |
-/// | calls are refused without a reason | 1 an hour |
-/// | calls are refused for a missing role, or the gateway's own identity check fails | 0 |
-/// | tokens that work die early, ten seconds old or more | 1 for each life |
-/// | anything else, and all of these together | the [budget](crate::TokenSourceBuilder::budget): 240 an hour unless you say otherwise |
+/// | a thousand concurrent calls with no token, or with a refused one | 1 |
+/// | a day of any number of processes with one [`TokenStore`](crate::TokenStore) | 2 |
+/// | an hour without the endpoint, under load | 240 in the mean, at growing distances |
+/// | wrong credentials | 1 in one to two minutes |
+/// | an hour in which the service refuses all tokens, whatever the text of its 401 | 16 at most |
+/// | calls that are refused for a missing role | 0 |
+///
+/// # Refused tokens
+///
+/// A 401 casts doubt on the token: it may be a revoked token, a route that refuses all of them, or
+/// an error of the service. A refresh draws on a bucket of four that regains one every five minutes.
+/// With four, three, two, one left it takes 1, 2, 4, 16 refusals in a row, and 0, 20, 40, 80 seconds
+/// since the last one. A failed refresh stays owed: the next refusal after the backoff repeats it.
+///
+/// The refused call is held until the refresh has a result, so that a resend sends the new token.
+/// Other calls wait for one second at most and then send the doubted token.
+///
+/// No rule helps against tokens that die more often than every five minutes, nor against a service
+/// whose nodes refuse each new token for a minute.
 ///
 /// # Cancel safety
 ///
-/// A token request belongs to that task. Dropping a caller that waits, the one that caused the
-/// request too, only gives up its own wait. If its runtime is shut down, the next
-/// use starts a task on its own runtime, and a token that is still valid stays in use. If its runtime
-/// is kept but not driven, a wait for a token ends with an error after the time that a token request
-/// may take, the store and the provider included.
+/// Every caller that waits polls the token request, and so does that task. Dropping one of them
+/// gives up its own wait.
 ///
 /// # Clone
 ///
@@ -91,7 +88,7 @@ mod wait;
 /// // A start-up probe: fail before taking traffic, not after.
 /// tokens.ready().await?;
 ///
-/// // For whoever sends it without a layer: a WebSocket's handshake, another HTTP client.
+/// // For protocols without a layer: a WebSocket's handshake, another HTTP client.
 /// let token = tokens.token().await?;
 /// assert_eq!(token.header(), "Bearer abc");
 /// # Ok(())
@@ -102,7 +99,7 @@ pub struct TokenSource {
     shared: Arc<Shared>,
 }
 
-/// Holds one token, for whoever sends it without the layer.
+/// Holds one token, for programs that send it without the layer.
 ///
 /// `Debug` shows no token. The bytes of the header are wiped with its last copy.
 #[derive(Clone)]
@@ -111,34 +108,10 @@ pub struct AccessToken {
     expires_at: SystemTime,
 }
 
-/// What a call remembers of its token until it is answered.
-#[derive(Debug)]
-pub(crate) struct Sent {
-    shared: Arc<Shared>,
-    pub(crate) generation: u64,
-    call: Call,
-    /// Whether calls of its group were accepted with this token before it was made.
-    known: bool,
-}
-
-/// What the task that asks goes by.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) provider: Provider,
-    /// For how long one token request may take.
-    pub(crate) timeout: Duration,
-    /// For how long a process is given to get a token for all.
-    pub(crate) term: Duration,
-    /// For how long a caller waits for a task of which nothing is heard.
-    pub(crate) patience: Duration,
-    pub(crate) clock: Clock,
-    pub(crate) store: Option<Named>,
-}
-
 // === impl TokenSource ===
 
 impl TokenSource {
-    /// Starts with what cannot be defaulted: whom to ask, and as whom.
+    /// Starts with the token endpoint and the credentials.
     ///
     /// [`Credentials`](crate::Credentials) are a provider that never changes.
     #[must_use]
@@ -149,7 +122,7 @@ impl TokenSource {
         TokenSourceBuilder::new(endpoint, credentials.into())
     }
 
-    /// Waits until there is a valid token, and asks for one if need be.
+    /// Waits until there is a valid token, and requests one if there is none.
     ///
     /// # Cancel safety
     ///
@@ -157,19 +130,17 @@ impl TokenSource {
     ///
     /// # Errors
     ///
-    /// The error of the token request that was waited for, or of the last one if the endpoint is
-    /// being left alone: see [`TokenError::retry_after`].
+    /// The error of the token request, or of the last one during its backoff: see
+    /// [`TokenError::retry_after`].
     pub async fn ready(&self) -> Result<(), TokenError> {
         let mut wait = Wait::default();
         poll_fn(|cx| self.poll(&mut wait, cx)).await
     }
 
-    /// Gives the token of this moment, and waits for one if need be.
+    /// Returns the token in use, and waits for one if there is none.
     ///
-    /// It comes with the guarantees of the layer: never an expired one, one request for all who
-    /// wait, renewed ahead. Take it anew for each call, which costs a lock and a look at the clocks.
-    /// What the layer learns from answers is lost here: say so by [`invalidate`](Self::invalidate)
-    /// where a call was refused for its token.
+    /// It is never expired and it is renewed ahead, as that of the layer. Take it anew for each call.
+    /// A service's refusals are not seen here: report them by [`invalidate`](Self::invalidate).
     ///
     /// # Cancel safety
     ///
@@ -181,49 +152,40 @@ impl TokenSource {
     pub async fn token(&self) -> Result<AccessToken, TokenError> {
         loop {
             self.ready().await?;
-            if let Some(token) = self.try_token() {
+            if let Some(token) = self.current() {
                 return Ok(token);
             }
         }
     }
 
-    /// Gives the token of this moment if there is one, and waits for nothing: for interceptors that
-    /// cannot wait. Where there is none it is asked for, and a later look finds it. Where nothing renews
-    /// it any more, since that ended with its runtime, the caller's runtime does from here on.
+    /// Returns the token in use without a wait, for interceptors that cannot wait.
+    ///
+    /// If there is none, it starts a token request and returns `None`; a later call finds the token.
     #[must_use]
     pub fn try_token(&self) -> Option<AccessToken> {
-        let taken = self.shared.take();
-        // Without a token, or without a task that renews it: the slot is empty then.
-        if taken.is_none() || !self.is_fresh() {
-            // Whoever waits is told; nobody does.
+        if !self.is_settled() {
             drop(self.shared.enter());
         }
-        let (header, _, expires_at) = taken?;
-        Some(AccessToken {
-            header,
-            expires_at: expires_at.wall,
-        })
+        self.current()
     }
 
-    /// Says that a call was refused for this token: its successor is asked for in the background,
-    /// and the token stays in use until that is there.
+    /// Reports that a call was refused for this token.
     ///
-    /// The manual remedy, for calls that go without the layer. A token that was replaced since, or
-    /// is another handle's, says nothing. One that had served for a minute is replaced at once; where successors are
-    /// invalidated as soon as they come, the distance between requests grows, up to five minutes.
+    /// For calls without the layer. It counts as a 401 does there, see
+    /// [Refused tokens](Self#refused-tokens). A token that was replaced since, or is that of another
+    /// source, changes nothing.
     pub fn invalidate(&self, token: &AccessToken) {
-        if let Some(generation) = self.shared.generation_of(&token.header) {
-            drop(self.shared.complain(generation, Complaint::ByHand));
+        let current = self.shared.bearer();
+        if let Some(bearer) = current.filter(|it| it.header == token.header) {
+            drop(self.shared.refuse(bearer.generation));
         }
     }
 
-    /// Waits until no token request is under way: for a program that is about to end.
+    /// Waits until no token request is under way, for a program that is about to end.
     ///
     /// A request that is cut off may have cost the server a token, and the other processes of a
-    /// [`TokenStore`](crate::TokenStore) wait in vain for it until its lease is over. What has been
-    /// got is in the store by the time this resolves. It starts nothing and keeps nothing from
-    /// starting: let no more calls in first. A runtime that is kept but not driven never ends its
-    /// request, so bound this by a timeout.
+    /// [`TokenStore`](crate::TokenStore) wait for it until its lease is over. After this the token
+    /// is in the store. New calls may start another request, so stop them first.
     ///
     /// # Cancel safety
     ///
@@ -237,19 +199,18 @@ impl TokenSource {
     /// use tower_oidc_cc::TokenSource;
     ///
     /// async fn shut_down(tokens: TokenSource) {
-    ///     // A token request takes ten seconds at most of a client that is ready, by default.
+    ///     // A token request takes ten seconds at most, by default.
     ///     drop(timeout(Duration::from_secs(15), tokens.idle()).await);
     /// }
     /// # let _ = shut_down;
     /// ```
     pub async fn idle(&self) {
-        if let Some(mut over) = self.shared.request() {
-            // Nothing is ever sent: it ends when the request does.
-            while over.changed().await.is_ok() {}
+        while let Some(flight) = self.shared.flight() {
+            drop(flight.await);
         }
     }
 
-    /// Says how the token is at this moment. It asks for none, and waits for nothing.
+    /// Returns the condition of the token. It requests none, and waits for nothing.
     ///
     /// # Examples
     ///
@@ -257,7 +218,7 @@ impl TokenSource {
     /// use std::time::Duration;
     /// use tower_oidc_cc::TokenSource;
     ///
-    /// /// Worth a page: half an hour is left to mend the endpoint or the credentials.
+    /// /// Worth an alarm: half an hour is left to mend the endpoint or the credentials.
     /// fn is_worrying(tokens: &TokenSource) -> bool {
     ///     let health = tokens.health();
     ///     let short = health.life_left().is_none_or(|left| left < Duration::from_secs(1_800));
@@ -271,43 +232,33 @@ impl TokenSource {
         self.shared.health()
     }
 
-    /// Whether there is a token that may be sent at this moment, as far as a quick look says.
-    pub(crate) fn is_fresh(&self) -> bool {
-        self.shared.is_fresh()
+    /// Whether a call may send the token in use without a look at the state.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.shared.is_settled()
     }
 
-    /// The header of this moment, and what to remember until the call is answered.
-    pub(crate) fn lend(&self, call: Call) -> Option<(HeaderValue, Sent)> {
-        let (header, generation) = self.shared.header()?;
-        let sent = Sent {
-            shared: Arc::clone(&self.shared),
-            generation,
-            call,
-            known: self.shared.slot.is_heard(call),
-        };
-        Some((header, sent))
+    /// The header and the number of the token in use.
+    pub(crate) fn header(&self) -> Option<(HeaderValue, u64)> {
+        self.shared.header()
+    }
+
+    /// Records that a call with the token of this number was accepted.
+    pub(crate) fn accept(&self, generation: u64) {
+        self.shared.accept(generation);
+    }
+
+    /// Records that a call with the token of this number was refused.
+    pub(crate) fn refuse(&self, generation: u64) -> Refused {
+        self.shared.refuse(generation)
+    }
+
+    /// Whether a newer token than the one of this number has come.
+    pub(crate) fn supersedes(&self, generation: u64) -> bool {
+        self.shared.supersedes(generation)
     }
 
     pub(crate) fn now(&self) -> Timestamp {
         self.shared.now()
-    }
-
-    /// Does something, and gives for how long calls have waited for a token whose wait came to its end
-    /// by it, in this thread: by a token, by an error, or because whoever waited has gone.
-    ///
-    /// For who polls a call and wants to know what that has waited for, or drops one. It is the time of
-    /// all sources together. Of two who listen, one inside the other, the inner one hears.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tower_oidc_cc::TokenSource;
-    ///
-    /// let (done, waited) = TokenSource::heard(|| 1 + 1);
-    /// assert!(done == 2 && waited.is_zero());
-    /// ```
-    pub fn heard<T>(does: impl FnOnce() -> T) -> (T, Duration) {
-        wait::heard(does)
     }
 
     pub(crate) fn poll(
@@ -317,12 +268,20 @@ impl TokenSource {
     ) -> Poll<Result<(), TokenError>> {
         wait.poll(&self.shared, cx)
     }
+
+    fn current(&self) -> Option<AccessToken> {
+        let bearer = self.shared.bearer()?;
+        Some(AccessToken {
+            header: bearer.header.clone(),
+            expires_at: bearer.expires_at.wall,
+        })
+    }
 }
 
 impl fmt::Debug for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenSource")
-            .field("fresh", &self.is_fresh())
+            .field("is_settled", &self.is_settled())
             .finish_non_exhaustive()
     }
 }
@@ -336,13 +295,13 @@ impl AccessToken {
         &self.header
     }
 
-    /// The token alone, in clear: for protocols that carry it elsewhere.
+    /// The token alone, in clear, for protocols that carry it elsewhere.
     #[must_use]
     pub fn secret(&self) -> &str {
-        token(&self.header).unwrap_or_default()
+        token_of(&self.header).unwrap_or_default()
     }
 
-    /// When it expires, on the wall clock.
+    /// Its expiry on the wall clock.
     #[must_use]
     pub fn expires_at(&self) -> SystemTime {
         self.expires_at
@@ -358,23 +317,28 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-// === impl Sent ===
-
-impl Sent {
-    /// The token was accepted.
-    pub(crate) fn accept(&self) {
-        if !self.known {
-            self.shared.accept(self.generation, self.call);
-        }
+/// Makes the sensitive header of a token, or returns why it cannot be one.
+///
+/// The bytes are wiped with the last copy of the header, here or in the HTTP client.
+pub(crate) fn header_of(token: &str) -> Result<HeaderValue, &'static str> {
+    if token.is_empty() {
+        return Err("it is empty");
     }
-
-    /// Records a complaint about the token.
-    pub(crate) fn complain(&self, complaint: impl FnOnce(Call) -> Complaint) -> Outcome {
-        self.shared.complain(self.generation, complaint(self.call))
+    // RFC 6750, section 2.1, allows less still. A space or a line end would end the header for some
+    // readers.
+    if !token.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err("it is not visible ASCII");
     }
-
-    /// Resolves to whether there is a successor of the token.
-    pub(crate) fn poll_successor(&self, wait: &mut Wait, cx: &mut Context<'_>) -> Poll<bool> {
-        wait.poll_successor(&self.shared, self.generation, cx)
-    }
+    let line = Zeroizing::new([SCHEME, token.as_bytes()].concat());
+    let mut header = HeaderValue::from_maybe_shared(Bytes::from_owner(line))
+        .map_err(|_| "it is no header value")?;
+    header.set_sensitive(true);
+    Ok(header)
 }
+
+/// The token in a header that [`header_of`] made.
+pub(crate) fn token_of(header: &HeaderValue) -> Option<&str> {
+    std::str::from_utf8(header.as_bytes().strip_prefix(SCHEME)?).ok()
+}
+
+const SCHEME: &[u8] = b"Bearer ";

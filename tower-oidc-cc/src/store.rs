@@ -1,36 +1,48 @@
 //! Token stores: one token for several processes.
 
-use std::{error::Error, future::Future, time::Duration};
+#![cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
+
+use std::{
+    borrow::Cow,
+    error::Error,
+    fmt,
+    future::Future,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 #[cfg(feature = "file-store")]
 pub use self::file::File;
-pub(crate) use self::leases::{BOUND, Leases, Named, Wants};
-pub use self::stored::StoredToken;
+pub(crate) use self::leases::{BOUND, Leases, Named, PATIENCE};
+use crate::wiped::Wiped;
 
 #[cfg(feature = "file-store")]
 mod file;
 mod leases;
-mod stored;
 
 /// Keeps a token for other processes, so that a fleet makes one token request and not one each.
 ///
 /// Use it where many processes share one client: a file for those of one machine, Redis or Valkey
-/// for those of several. [`TokenSourceBuilder::store`](crate::TokenSourceBuilder::store) takes it. It is
-/// asked before each token request and told after one that succeeded, by the driver alone: no call
-/// that finds a valid token ever waits for it.
+/// for those of several. [`TokenSourceBuilder::store`](crate::TokenSourceBuilder::store) takes it.
+/// It is read before each token request and written after one that succeeded. A call that finds a
+/// valid token never waits for it.
 ///
-/// What is behind it may break. A store that fails, takes longer than two seconds, or holds what is
-/// no token, somebody else's, an expired or a dead one is as good as none: this process asks for
-/// itself, within its own [budget](crate::TokenSourceBuilder::budget). A store sees the token in clear: let nobody
-/// else read it, or encrypt what [`StoredToken::as_bytes`] gives.
+/// A store that fails, takes longer than two seconds, or holds no usable token is skipped: the
+/// process requests a token itself. A store holds the token in clear: restrict its readers, or
+/// encrypt the bytes of [`StoredToken::as_bytes`].
 ///
-/// A key names the endpoint, the client id and all that is asked for, each with its length. The
-/// secret is not in it, but the values of [`Parameters::extra`](crate::Parameters::extra) are.
+/// A key names the endpoint, the client id and all parameters, each with its length. The secret is
+/// not in it, but the values of [`Parameters::extra`](crate::Parameters::extra) are.
 ///
 /// # Cancel safety
 ///
-/// Each future is dropped if it takes too long. Half a write must leave the old entry or none: a
-/// file is written beside the old one and renamed over it.
+/// Each future is dropped if it takes too long. Half a write must leave the old entry or none: write
+/// a file beside the old one, and rename it.
 ///
 /// # Examples
 ///
@@ -39,7 +51,7 @@ mod stored;
 /// use tokio::time::Instant;
 /// use tower_oidc_cc::{StoredToken, TokenStore};
 ///
-/// /// For the handles of one process. In Redis: GET, SET PXAT with DEL of the lease, SET NX PX.
+/// /// For the sources of one process. In Redis: GET, SET PXAT with DEL of the lease, SET NX PX.
 /// #[derive(Default)]
 /// struct Memory(Mutex<HashMap<String, StoredToken>>, Mutex<HashMap<String, Instant>>);
 ///
@@ -78,54 +90,178 @@ mod stored;
 /// # }
 /// ```
 pub trait TokenStore: Send + Sync + 'static {
-    /// Gives what was saved last under this key, if anything is there.
+    /// Returns the token that was saved last under this key.
     ///
     /// # Errors
     ///
-    /// Whatever went wrong. It is told to `tracing` and to nobody else.
+    /// Any failure. It is logged, and the store is skipped.
     fn load(
         &self,
         key: &str,
     ) -> impl Future<Output = Result<Option<StoredToken>, Box<dyn Error + Send + Sync>>> + Send;
 
-    /// Puts a token under this key, in place of what is there, and ends the lease of the key.
+    /// Saves a token under this key, and ends the lease of the key.
     ///
-    /// It is worthless after [`StoredToken::expires_at`], by the wall clock.
+    /// The token is worthless after [`StoredToken::expires_at`], by the wall clock.
     ///
     /// # Errors
     ///
-    /// Whatever went wrong. It is told to `tracing` and to nobody else.
+    /// Any failure. It is logged, and the store is skipped.
     fn save(
         &self,
         key: &str,
         token: &StoredToken,
     ) -> impl Future<Output = Result<(), Box<dyn Error + Send + Sync>>> + Send;
 
-    /// Takes the right to ask for a token, for this long; says whether it was free.
+    /// Takes the lease of this key for `term`, and returns whether it was free.
     ///
-    /// It ends by itself, so that another process can take over when this one dies. One of them
-    /// at a time must be told `true`; if two are, two ask, and nothing else goes wrong.
+    /// It ends by itself, so that another process takes over when this one dies. If two processes
+    /// hold it, both request a token, and nothing else goes wrong.
     ///
     /// # Errors
     ///
-    /// Whatever went wrong: an unreachable store, and not one whose lease is taken.
+    /// Any failure of the store. A lease that is taken is none.
     fn lease(
         &self,
         key: &str,
         term: Duration,
     ) -> impl Future<Output = Result<bool, Box<dyn Error + Send + Sync>>> + Send;
 
-    /// Ends a lease that was taken here and brought no token, so that others need not wait for its
-    /// end; says whether it did. By default it does not, and the lease is kept for the next try.
+    /// Gives back a lease that brought no token, and returns whether it did; by default the lease
+    /// is kept for the next attempt.
     ///
-    /// A process that stood still meanwhile comes here after its term. Give each lease the mark of
-    /// its owner, a random value in Redis, and end it only while it has that: by then it may be
-    /// another's.
-    ///
-    /// It is called when a runtime is shut down, too, where nothing can be awaited: spawn what
-    /// takes time, and let the lease end by itself where that comes to nothing.
+    /// A process that was suspended may call it after its term, when the lease belongs to another
+    /// one. Mark each lease with its owner, such as a random value in Redis, and compare it. It is
+    /// also called from a `drop`, so spawn work that takes time.
     fn release(&self, key: &str) -> bool {
         let _ = key;
         false
     }
 }
+
+/// A token for a [`TokenStore`]: its bytes and its expiry.
+///
+/// `Debug` shows no token, and the memory is wiped on drop. Times are those of the wall clock, the
+/// only one that two machines share.
+#[derive(Clone)]
+pub struct StoredToken {
+    bytes: Zeroizing<Vec<u8>>,
+    expires_at: SystemTime,
+}
+
+/// The content of the bytes. Times are milliseconds since 1970.
+#[derive(Serialize, Deserialize)]
+struct Entry<'a> {
+    /// The key that it was saved under, against a store that mixes its entries up.
+    #[serde(borrow)]
+    key: Cow<'a, str>,
+    #[serde(borrow)]
+    token: Cow<'a, str>,
+    issued: u64,
+    /// As the endpoint returned it.
+    life: u64,
+}
+
+/// An entry that is valid at this moment.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Worth {
+    pub(crate) token: Zeroizing<String>,
+    pub(crate) age: Duration,
+    pub(crate) life: Duration,
+}
+
+// === impl StoredToken ===
+
+impl StoredToken {
+    /// Takes the bytes that a store was given earlier.
+    ///
+    /// They are parsed when they are used, so this does not fail.
+    #[must_use]
+    pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes = Zeroizing::new(bytes.into());
+        let expires_at = entry(&bytes)
+            .and_then(|entry| time(entry.issued.saturating_add(entry.life)))
+            .unwrap_or(UNIX_EPOCH);
+        Self { bytes, expires_at }
+    }
+
+    /// The bytes to keep. They hold the token in clear.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The expiry of the token on the wall clock; 1970 if these bytes are not this crate's.
+    #[must_use]
+    pub fn expires_at(&self) -> SystemTime {
+        self.expires_at
+    }
+
+    #[cfg(feature = "file-store")]
+    pub(crate) fn is_for(&self, key: &str) -> bool {
+        entry(&self.bytes).is_some_and(|entry| entry.key == key)
+    }
+
+    /// `None` for times that no clock can show.
+    pub(crate) fn new(key: &str, token: &str, issued: SystemTime, life: Duration) -> Option<Self> {
+        let life = life.min(LONGEST);
+        let expires_at = issued.checked_add(life)?;
+        let entry = Entry {
+            key: key.into(),
+            token: token.into(),
+            issued: millis(issued)?,
+            life: u64::try_from(life.as_millis()).ok()?,
+        };
+        let mut bytes = Wiped::default();
+        serde_json::to_writer(&mut bytes, &entry).ok()?;
+        Some(Self {
+            bytes: bytes.into_vec(),
+            expires_at,
+        })
+    }
+
+    /// `None` if it is no entry of this key, has expired, or is dated far in the future.
+    pub(crate) fn read_at(&self, now: SystemTime, key: &str) -> Option<Worth> {
+        let entry = entry(&self.bytes).filter(|entry| entry.key == key)?;
+        let (issued, life) = (time(entry.issued)?, Duration::from_millis(entry.life));
+        let age = match now.duration_since(issued) {
+            Ok(age) => age,
+            Err(ahead) if ahead.duration() <= SKEW => Duration::ZERO,
+            Err(_) => return None,
+        };
+        let life = life.min(LONGEST);
+        (age < life).then(|| Worth {
+            token: Zeroizing::new(entry.token.into_owned()),
+            age,
+            life,
+        })
+    }
+}
+
+impl fmt::Debug for StoredToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredToken")
+            .field("bytes", &"[redacted]")
+            .field("expires_at", &self.expires_at)
+            .finish()
+    }
+}
+
+fn entry(bytes: &[u8]) -> Option<Entry<'_>> {
+    serde_json::from_slice(bytes).ok()
+}
+
+fn millis(time: SystemTime) -> Option<u64> {
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis()).ok()
+}
+
+fn time(millis: u64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_millis(millis))
+}
+
+/// Two machines that keep time agree within milliseconds. The clock of one whose token comes from
+/// further in the future is wrong.
+const SKEW: Duration = Duration::from_secs(60);
+/// An entry that claims a longer life costs a request a day.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

@@ -80,6 +80,8 @@ pub(crate) struct Facts {
     pub(crate) expected: Option<u64>,
     /// What to do next, where the kind's own advice does not fit the place.
     pub(crate) next: Option<&'static str>,
+    /// Whether a newer token may help.
+    pub(crate) resends: bool,
 }
 
 // === impl Error ===
@@ -171,6 +173,12 @@ impl Error {
     /// ```
     pub fn set_kind(&mut self, kind: Kind) {
         self.facts_mut().set_kind(kind);
+    }
+
+    /// Marks a refused call that a newer token may help: a retry layer sends it once more, at once and
+    /// at no charge to its budget.
+    pub fn resend_once(&mut self) {
+        self.facts_mut().resends = true;
     }
 
     /// Forbids that it is retried: for a layer that knows that the next attempt would meet the same,
@@ -332,6 +340,9 @@ impl Error {
 
     /// How it is retried: as its kind is, unless its words were cut.
     pub(crate) fn advice(&self) -> Advice {
+        if self.facts().resends {
+            return Advice::Once;
+        }
         if self.kind() == Kind::Unauthorized && self.facts().is_cut {
             return Advice::Never;
         }

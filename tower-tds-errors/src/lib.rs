@@ -25,7 +25,7 @@ pub use self::guard::{Guard, GuardLayer};
 pub use self::kind::{Kind, Sent};
 pub use self::retry::context::may_hold;
 pub use self::retry::replay::{CloneBody, Replay};
-pub use self::retry::request::{Attempt, Deadline, Repeat};
+pub use self::retry::request::{Attempt, Deadline, DeadlineAt, Repeat};
 pub use self::retry::{Failure, Retry, RetryLayer};
 
 /// Terms, who owns what, and the obligations that tests carry in their names.

@@ -2,10 +2,13 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use http::Extensions;
+use tokio::time::Instant;
 use tower::{Layer, ServiceBuilder};
 use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
 use tower_tds_errors::{
-    Classify, ClassifyLayer, CloneBody, Deadline, Error, Guard, GuardLayer, Retry, RetryLayer,
+    Classify, ClassifyLayer, CloneBody, Deadline, DeadlineAt, Error, Guard, GuardLayer, Retry,
+    RetryLayer,
 };
 use tower_tds_limits::{Detached, Limiter, RequestLimit, RequestLimitLayer};
 
@@ -102,7 +105,9 @@ impl TdsLayer {
     ) -> Self {
         Self {
             retry: RetryLayer::new(),
-            bearer: BearerAuthLayer::new(tokens.clone(), origins).judge(ReadError),
+            bearer: BearerAuthLayer::new(tokens.clone(), origins)
+                .judge(ReadError)
+                .deadline_from(deadline),
             tokens,
             limiter,
             guard: GuardLayer::new(),
@@ -174,6 +179,7 @@ impl<P> TdsLayer<P> {
             .layer(
                 RequestLimitLayer::new(self.limiter)
                     .feedback(ReadError)
+                    .deadline_from(deadline)
                     .detached(),
             )
             .layer(self.bearer)
@@ -188,6 +194,11 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
         let read = self.guard.layer(self.classify.layer(inner));
         self.clone().above(read)
     }
+}
+
+/// The deadline that the retry layer has put on a request.
+fn deadline(extensions: &Extensions) -> Option<Instant> {
+    extensions.get::<DeadlineAt>().map(|deadline| deadline.0)
 }
 
 /// What a call waits for that is not let through, for the error by its deadline.

@@ -5,7 +5,7 @@ use std::{error::Error as _, time::Duration};
 use http::{Method, Response, StatusCode};
 use tower::BoxError;
 use tower_oidc_cc::{Judge, Judgement, Rejection, TokenError};
-use tower_tds_errors::{Error, Kind, Sent, may_hold};
+use tower_tds_errors::{Error, Kind, Sent};
 use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
 
 /// Tells the token layer and the limits what a typed error says.
@@ -28,7 +28,7 @@ impl<B> Feedback<Response<B>, BearerError> for ReadError {
     fn read(&self, outcome: Result<&Response<B>, &BearerError>) -> Outcome {
         let error = match outcome {
             Ok(_) => return Outcome::Answered,
-            Err(BearerError::Inner(error)) => error,
+            Err(BearerError::Inner(error) | BearerError::Refused(error, _)) => error,
             // Without a token nothing is sent.
             Err(BearerError::Token(_)) => return Outcome::Unsent,
         };
@@ -54,40 +54,16 @@ impl<B> Judge<Response<B>, Error> for ReadError {
             return Judgement::Accepted;
         };
         let kind = error.kind();
-        if kind == Kind::InvalidToken {
-            Judgement::DeadToken
-        } else if kind == Kind::MissingRole {
+        if kind == Kind::MissingRole {
             Judgement::MissingRole
         } else if kind == Kind::MissingCredentials {
             Judgement::NoHeader
-        } else if kind == Kind::Unauthorized && error.is_retryable() {
-            // What checks tokens may be down as well: the token layer asks once an hour for it.
-            Judgement::Unexplained
+        } else if kind == Kind::InvalidToken || error.status() == Some(StatusCode::UNAUTHORIZED) {
+            Judgement::Refused
         } else {
-            // A 404, too: a gateway that knows no such route says so before it looks at a token, and
-            // the contract does not name it.
+            // A gateway may answer 404 before it looks at a token.
             Judgement::Nothing
         }
-    }
-
-    /// A token that was refused and stays would be sent again by a retry: unless it is its deadline that
-    /// waits for no other, which ends the call anyhow.
-    fn annotate(&self, outcome: Result<&mut Response<B>, &mut Error>, finding: Rejection) {
-        let Err(error) = outcome else {
-            return;
-        };
-        let refused = matches!(
-            finding.judgement(),
-            Judgement::DeadToken | Judgement::Unexplained
-        );
-        if refused && !finding.is_replaced() && may_hold() {
-            error.forbid_retry();
-        }
-    }
-
-    /// Until the deadline of the retry above.
-    fn may_hold(&self) -> bool {
-        may_hold()
     }
 }
 
@@ -121,8 +97,24 @@ pub fn into_error(error: tower_tds_limits::Error<BearerError>) -> Error {
             Some(limit) => from_limits(limit),
             None => error,
         },
+        tower_tds_limits::Error::Inner(BearerError::Refused(error, rejection)) => {
+            from_refused(error, &rejection)
+        }
         tower_tds_limits::Error::Inner(BearerError::Token(error)) => from_token(error),
     }
+}
+
+/// A refused call is sent again only if a newer token exists or was requested for it. One that the
+/// gateway refused because it cannot check tokens is retried as in any outage.
+fn from_refused(mut error: Error, rejection: &Rejection) -> Error {
+    if matches!(error.kind(), Kind::InvalidToken | Kind::Unauthorized) {
+        if rejection.is_worth_a_resend() {
+            error.resend_once();
+        } else {
+            error.forbid_retry();
+        }
+    }
+    error
 }
 
 /// The limit's error in one that reads as a connector's: there was no permit for a socket in time.

@@ -12,7 +12,7 @@ use rsa::{
 };
 use serde::Deserialize;
 
-use super::{Assertion, first};
+use super::{Assertion, block, decoded};
 
 static RSA: LazyLock<RsaPrivateKey> =
     LazyLock::new(|| RsaPrivateKey::new(&mut OsRng, 2048).unwrap());
@@ -83,6 +83,25 @@ fn each_algorithm_is_verified_by_its_public_key() {
     let public = DecodingKey::from_ec_pem(pair.public_key_pem().as_bytes()).unwrap();
     let curve = Assertion::es256(pair.serialize_pem().as_bytes()).unwrap();
     seen(&curve, Algorithm::ES256, &public);
+
+    let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
+    let public = DecodingKey::from_ec_pem(pair.public_key_pem().as_bytes()).unwrap();
+    let curve = Assertion::es384(pair.serialize_pem().as_bytes()).unwrap();
+    seen(&curve, Algorithm::ES384, &public);
+
+    let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    let public = DecodingKey::from_ed_pem(pair.public_key_pem().as_bytes()).unwrap();
+    let edwards = Assertion::ed25519(pair.serialize_pem().as_bytes()).unwrap();
+    seen(&edwards, Algorithm::EdDSA, &public);
+}
+
+#[test]
+fn a_key_is_found_behind_its_certificate() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["client".to_owned()]).unwrap();
+    let certificate = certificate.self_signed(&key).unwrap();
+    let pem = format!("{}{}", certificate.pem(), key.serialize_pem());
+    assert!(Assertion::es256(pem.as_bytes()).is_ok());
 }
 
 #[test]
@@ -103,23 +122,40 @@ fn the_key_is_named_and_the_audience_replaced_on_request() {
 }
 
 #[test]
-fn what_is_no_private_key_of_the_kind_is_refused_without_being_quoted() {
-    let curve = rcgen::KeyPair::generate().unwrap().serialize_pem();
-    let broken = "-----BEGIN PRIVATE KEY-----\nY2FuYXJ5\n-----END PRIVATE KEY-----\n";
+fn a_key_that_does_not_fit_is_refused_by_name_and_not_quoted() {
+    let p256 = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    let p384 = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384);
+    let p384 = p384.unwrap().serialize_pem();
+    let edwards = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    let edwards = edwards.serialize_pem();
+    let short = RsaPrivateKey::new(&mut OsRng, 1024).unwrap();
+    let short = short.to_pkcs8_pem(LineEnding::LF).unwrap().to_string();
     let public = RSA.to_public_key().to_public_key_pem(LineEnding::LF);
-    for pem in ["", "canary", broken, &curve, &public.unwrap()] {
+    let block = |label: &str| format!("-----BEGIN {label}-----\nY2FuYXJ5\n-----END {label}-----\n");
+    for (pem, reason) in [
+        (String::new(), "no private key"),
+        ("canary".to_owned(), "no private key"),
+        (public.unwrap(), "no private key"),
+        (block("PRIVATE KEY"), "damaged"),
+        (block("ENCRYPTED PRIVATE KEY"), "encrypted"),
+        (block("EC PRIVATE KEY"), "SEC 1"),
+        (p256.clone(), "use `es256`"),
+        (p384, "use `es384`"),
+        (edwards, "use `ed25519`"),
+        (short, "less than 2048 bits"),
+    ] {
         for error in [
             Assertion::rs256(pem.as_bytes()).unwrap_err(),
             Assertion::ps256(pem.as_bytes()).unwrap_err(),
         ] {
             let text = format!("{error} {error:?}");
-            assert!(text.contains("RSA") && !text.contains("canary"), "{text}");
+            assert!(text.contains(reason) && !text.contains("canary"), "{text}");
         }
     }
-    for pem in ["", "canary", broken, &rsa_pem()] {
-        let text = Assertion::es256(pem.as_bytes()).unwrap_err().to_string();
-        assert!(text.contains("P-256"), "{text}");
-    }
+    let text = Assertion::es256(rsa_pem().as_bytes()).unwrap_err();
+    assert!(text.to_string().contains("use `rs256`"), "{text}");
+    let text = Assertion::es384(p256.as_bytes()).unwrap_err();
+    assert!(text.to_string().contains("use `es256`"), "{text}");
 }
 
 #[test]
@@ -141,7 +177,8 @@ fn the_first_block_is_read_whatever_surrounds_it() {
         "-----BEGIN KEY-----Y2FuYXJ5-----END KEY----- -----BEGIN CERT-----\nYQ==\n-----END CERT-----",
         "\u{feff}-----BEGIN KEY-----\n  Y2Fu YXJ5\n\n-----END KEY-----\n",
     ] {
-        let (label, content) = first(pem.as_bytes()).unwrap();
+        let (label, content, _) = block(pem.as_bytes()).unwrap();
+        let content = decoded(content).unwrap();
         assert_eq!(
             (label, &content[..]),
             (&b"KEY"[..], &b"canary"[..]),
@@ -161,6 +198,7 @@ fn what_is_no_whole_block_is_none() {
         "-----BEGIN KEY-----\nProc-Type: 4,ENCRYPTED\n\nY2FuYXJ5\n-----END KEY-----\n",
         "-----BEGIN KEY-----\nY2FuYXJ5\n-----END KEY",
     ] {
-        assert!(first(pem.as_bytes()).is_none(), "{pem}");
+        let whole = block(pem.as_bytes()).and_then(|(_, content, _)| decoded(content));
+        assert!(whole.is_none(), "{pem}");
     }
 }

@@ -14,18 +14,26 @@ fn the_refusal_names_the_field_and_the_reason() {
     for (id, secret, field, reason) in [
         ("", "s", "client id", "empty"),
         (" \n", "s", "client id", "empty"),
-        ("a b", "s", "client id", "white space"),
+        ("a\tb", "s", "client id", "control character"),
         ("id", "", "client secret", "empty"),
         ("id", "\t", "client secret", "empty"),
-        ("id", "two words", "client secret", "white space"),
-        ("id", "two\nlines", "client secret", "white space"),
-        ("id", "nul\0", "client secret", "white space"),
+        ("id", "two\nlines", "client secret", "control character"),
+        ("id", "nul\0", "client secret", "control character"),
     ] {
         for made in [Credentials::new(id, secret), Credentials::basic(id, secret)] {
             let text = made.unwrap_err().to_string();
             assert!(text.contains(field) && text.contains(reason), "{text}");
         }
     }
+}
+
+#[test]
+fn spaces_inside_are_part_of_id_and_secret() {
+    // RFC 6749, appendices A.1 and A.2.
+    let credentials = Credentials::new("an id", "three small words").unwrap();
+    assert_eq!(*credentials.client_id, "an id");
+    assert!(matches!(&credentials.proof, super::Proof::Post(s) if **s == "three small words"));
+    assert_eq!(pair("an id", "two words"), "an+id:two+words");
 }
 
 #[test]

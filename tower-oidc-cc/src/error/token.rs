@@ -1,32 +1,30 @@
-//! Why there is no token: what happened, where, since when, and what to do about it.
+//! Why there is no token: what happened, where, since when, and the next step.
 
 use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 
 use http::Uri;
 
-pub(crate) use self::kind::Kind;
-use crate::judge::is_code;
+use super::Kind;
 
-mod kind;
-
-/// Says why there is no token to send, and what to do next.
+/// Says why there is no token to send, and the next step.
 ///
-/// Whenever a call ends with this error, its request was **never sent** to the service below:
-/// sending it again cannot do anything twice. The error is one word wide and cheap to clone,
-/// since all the calls that waited for one token request share its outcome.
+/// A call that ends with this error was **never sent** to the inner service, so a retry cannot do
+/// anything twice. The error is one word wide and cheap to clone, because all calls that wait for
+/// one token request share its outcome.
 ///
-/// `Display` is one line that names the URL, what happened at the root, for how long, and what to
-/// do; it needs no walk along [`source`](std::error::Error::source). It holds nothing that a token
-/// endpoint wrote. `Debug` adds a second line for programmers.
+/// `Display` is one line: what happened, the URL, the cause at the root, for how long, and the next
+/// step. It holds no text of a token endpoint. `Debug` adds a second line for programmers.
 #[derive(Clone)]
 pub struct TokenError(Arc<Repr>);
 
 #[derive(Clone)]
 struct Repr {
     kind: Kind,
-    /// Where: scheme, host, port and path.
+    /// Whether it happened to the discovery document, and not to the token endpoint.
+    in_discovery: bool,
+    /// Scheme, host, port and path.
     place: Option<Arc<str>>,
-    /// What happened at the root.
+    /// The cause at the root.
     cause: Option<Arc<str>>,
     failing_for: Duration,
     retry_after: Option<Duration>,
@@ -39,6 +37,7 @@ impl TokenError {
     pub(crate) fn new(kind: Kind) -> Self {
         Self(Arc::new(Repr {
             kind,
+            in_discovery: false,
             place: None,
             cause: None,
             failing_for: Duration::ZERO,
@@ -56,12 +55,17 @@ impl TokenError {
         })
     }
 
-    /// The same error, which happened at this address. Its query stays out of logs.
+    /// The error of a provider. Its text is kept and not the error itself, because a provider may
+    /// put a secret into it, which a caller's log would print.
+    pub(crate) fn no_credentials(error: &(dyn Error + 'static)) -> Self {
+        let cause = root(error);
+        Self::new(Kind::NoCredentials).with(|repr| repr.cause = Some(cause.into()))
+    }
+
+    /// The same error, with its address. The query stays out of it.
     pub(crate) fn at(&self, uri: &Uri) -> Self {
-        let scheme = uri.scheme_str().unwrap_or_default();
-        let authority = uri.authority().map_or("", |authority| authority.as_str());
         self.with(|repr| {
-            repr.place = Some(format!("{scheme}://{authority}{}", uri.path()).into());
+            repr.place = Some(place(uri).into());
             if let Some(cause) = &repr.cause
                 && **cause == *NO_SUCH_HOST
             {
@@ -70,17 +74,22 @@ impl TokenError {
         })
     }
 
+    /// The same error, which happened to the discovery document.
+    pub(crate) fn in_discovery(&self) -> Self {
+        self.with(|repr| repr.in_discovery = true)
+    }
+
     /// The same error, after so long of failures.
     pub(crate) fn failing_for(&self, time: Duration) -> Self {
         self.with(|repr| repr.failing_for = time)
     }
 
-    /// The same error, handed out at another moment.
+    /// The same error, returned at another moment.
     pub(crate) fn with_retry_after(&self, retry_after: Duration) -> Self {
         self.with(|repr| repr.retry_after = Some(retry_after))
     }
 
-    /// The same error, handed out this much later.
+    /// The same error, returned this much later.
     pub(crate) fn later(&self, time: Duration) -> Self {
         self.with(|repr| {
             if let Some(wait) = &mut repr.retry_after {
@@ -96,48 +105,48 @@ impl TokenError {
         Self(Arc::new(repr))
     }
 
-    /// Whether asking again, after [`retry_after`](Self::retry_after), may help with nothing
-    /// changed by anyone: the endpoint is down, slow or broken, or the token expired just now.
+    /// Whether a retry, after [`retry_after`](Self::retry_after), may help without any change: the
+    /// endpoint is down, slow or broken, or the token expired just now.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.0.kind.is_transient()
     }
 
-    /// Whether the token endpoint refused the credentials or the grant: somebody has to correct
-    /// the client id, the secret, or the client's settings at the server.
+    /// Whether the token endpoint refused the credentials or the grant. The client id, the secret,
+    /// or the client's settings at the server need a correction.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
         matches!(self.0.kind, Kind::Rejected(..))
     }
 
-    /// Whether the [`Provider`](crate::Provider) had no credentials; nothing was asked.
+    /// Whether the [`Provider`](crate::Provider) had no credentials; nothing was sent.
     ///
-    /// It is tried again within half a minute.
+    /// The provider is called again within half a minute.
     #[must_use]
     pub fn is_missing_credentials(&self) -> bool {
         matches!(self.0.kind, Kind::NoCredentials)
     }
 
-    /// The address of the token endpoint, if it was asked or was to be: scheme, host, port and path.
+    /// The address of the token endpoint or the discovery document: scheme, host, port and path.
     #[must_use]
     pub fn endpoint(&self) -> Option<&str> {
         self.0.place.as_deref()
     }
 
-    /// What to do about it: what its text says last.
+    /// The next step, with which `Display` ends.
     #[must_use]
     pub fn advice(&self) -> &'static str {
         self.0.kind.advice()
     }
 
-    /// Whether the [budget](crate::TokenSourceBuilder::budget) is spent; nothing was asked.
+    /// Whether the [budget](crate::TokenSourceBuilder::budget) is spent; nothing was sent.
     #[must_use]
     pub fn is_over_budget(&self) -> bool {
         matches!(self.0.kind, Kind::OverBudget)
     }
 
-    /// Whether the request was meant for an origin that may not see the token, by its address or by
-    /// its `Host` header.
+    /// Whether the request goes to an origin that may not see the token, by its address or by its
+    /// `Host` header.
     #[must_use]
     pub fn is_foreign_origin(&self) -> bool {
         matches!(
@@ -146,9 +155,9 @@ impl TokenError {
         )
     }
 
-    /// How long the token endpoint is left alone: a call made earlier gets this error again.
+    /// The rest of the backoff: a call made earlier gets this error again.
     ///
-    /// Zero means at once. It counts from the moment this error was handed out.
+    /// It counts from the moment at which this error was returned.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if self.0.kind == Kind::Expired {
@@ -169,18 +178,19 @@ impl TokenError {
     }
 }
 
-/// What happened, where, why, since when, and what to do.
 impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Repr {
             kind,
+            in_discovery,
             place,
             cause,
             failing_for,
             retry_after,
             ..
         } = &*self.0;
-        kind.happened(f)?;
+        let subject = if *in_discovery { DOCUMENT } else { ENDPOINT };
+        kind.happened(subject, f)?;
         if let Some(place) = place {
             write!(f, " ({place})")?;
         }
@@ -191,13 +201,13 @@ impl fmt::Display for TokenError {
             write!(f, "; failing for {:.0} s", failing_for.as_secs_f64())?;
         }
         if let Some(wait) = retry_after {
-            write!(f, "; not asked again for {:.1} s", wait.as_secs_f64())?;
+            write!(f, "; next attempt in {:.1} s", wait.as_secs_f64())?;
         }
         write!(f, "; {}", kind.advice())
     }
 }
 
-/// Two lines, of which the first is for people.
+/// Two lines; the first one is `Display`.
 impl fmt::Debug for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, retry_after) = (self.0.kind, self.0.retry_after);
@@ -217,59 +227,88 @@ impl Error for TokenError {
     }
 }
 
-/// Finds the root of an error and says it in the words of the network, where it is one of it.
+/// An address without its query, which may hold a secret.
+pub(crate) fn place(uri: &Uri) -> String {
+    let scheme = uri.scheme_str().unwrap_or_default();
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    format!("{scheme}://{authority}{}", uri.path())
+}
+
+/// The text of a foreign error on one line, cut short, without what may be a secret: user
+/// information and queries of URLs, values after a sign of equality, and long words.
+pub(crate) fn redacted(text: &str) -> String {
+    let mut line = String::new();
+    let mut is_secret = false;
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
+        if word.is_empty() {
+            continue;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        let (scheme, rest) = word.split_at(word.find("://").map_or(0, |at| at + 3));
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let user = rest.get(..end).and_then(|authority| authority.rfind('@'));
+        let rest = rest.get(user.filter(|_| !scheme.is_empty()).map_or(0, |at| at + 1)..);
+        let rest = rest.unwrap_or_default();
+        let shown = rest.find(['?', '#', '=']).map_or(rest.len(), |at| at + 1);
+        let is_long = scheme.is_empty() && word.len() > LONGEST_WORD && !word.contains(['/', '.']);
+        if is_secret || is_long {
+            line.push_str(HIDDEN);
+        } else {
+            line.push_str(scheme);
+            line.push_str(rest.get(..shown).unwrap_or_default());
+            if shown < rest.len() {
+                line.push_str(HIDDEN);
+            }
+        }
+        is_secret = ["bearer", "basic"]
+            .iter()
+            .any(|it| word.eq_ignore_ascii_case(it));
+    }
+    line.chars().take(LONGEST).collect()
+}
+
+/// The root of an error, in the words of the network where it is a fault of it.
 ///
-/// HTTP clients wrap a name that is not found four times; whoever reads a log wants that name. A
-/// root that nothing is known of is quoted, cut short and on one line.
+/// HTTP clients wrap a host name that is not found four times, and a log needs that name.
 fn root(error: &(dyn Error + 'static)) -> String {
     let mut found = None;
     let mut next = Some(error);
     let mut last = error;
     while let Some(link) = next {
         found = found.or_else(|| network(link));
-        // A code for layers says less than the error that it is the cause of.
-        if !is_code(&link.to_string()) {
-            last = link;
-        }
+        last = link;
         next = link.source();
     }
-    found.unwrap_or_else(|| short(&last.to_string()))
+    found.unwrap_or_else(|| redacted(&last.to_string()))
 }
 
 fn network(link: &(dyn Error + 'static)) -> Option<String> {
     let text = link.to_string();
-    // hyper-util's connector says the first, the resolver the second.
+    // The first is hyper-util's connector, the second the resolver.
     if text == "dns error" || text.contains("failed to lookup address") {
         return Some(NO_SUCH_HOST.to_owned());
     }
     let io = link.downcast_ref::<io::Error>()?;
-    let says = [
-        (
-            io::ErrorKind::ConnectionRefused,
-            "connect: connection refused",
-        ),
-        (
-            io::ErrorKind::ConnectionReset,
-            "connection reset by the server",
-        ),
-        (io::ErrorKind::TimedOut, "it took too long"),
-    ];
-    if let Some((_, text)) = says.into_iter().find(|(kind, _)| *kind == io.kind()) {
-        return Some(text.to_owned());
+    match io.kind() {
+        io::ErrorKind::ConnectionRefused => Some("connect: connection refused".to_owned()),
+        io::ErrorKind::ConnectionReset => Some("connection reset by the server".to_owned()),
+        io::ErrorKind::TimedOut => Some("it took too long".to_owned()),
+        // rustls reports its own errors as one of these, with its error inside.
+        io::ErrorKind::InvalidData => {
+            let inner = io.get_ref()?;
+            Some(format!("tls: {}", redacted(&inner.to_string())))
+        }
+        _ => None,
     }
-    // What rustls finds wrong comes as such an error with its own inside.
-    let inner = io
-        .get_ref()
-        .filter(|_| io.kind() == io::ErrorKind::InvalidData)?;
-    Some(format!("tls: {}", short(&inner.to_string())))
 }
 
-/// One line of it, without anything that a terminal would act on.
-fn short(text: &str) -> String {
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    text.chars().map(plain).take(LONGEST).collect()
-}
-
+const ENDPOINT: &str = "the token endpoint";
+const DOCUMENT: &str = "the discovery document";
+const HIDDEN: &str = "[redacted]";
 /// The name is added where it is known.
 const NO_SUCH_HOST: &str = "dns: no such host";
 const LONGEST: usize = 160;
+/// Tokens and keys are longer, words of a sentence are not.
+const LONGEST_WORD: usize = 40;

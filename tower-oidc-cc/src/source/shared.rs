@@ -1,362 +1,370 @@
-//! The state that handles and the refresh task share: the slot, and the token's life behind one lock.
+//! What all clones of a source share: the slot that calls read, and the state behind one lock.
 
 use std::{
     fmt,
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, PoisonError, TryLockError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
-use http::HeaderValue;
-use tokio::{sync::watch, time::Instant};
-
-use super::{
-    Settings, Wait,
-    refresh::Refresh,
-    slot::{Bearer, Slot},
-    sync::{Handle, Mutex, MutexGuard, mpsc, oneshot},
+use arc_swap::ArcSwapOption;
+use http::{HeaderValue, Uri};
+use tokio::{
+    runtime::Handle,
+    sync::{Mutex as AsyncMutex, watch},
+    task::JoinHandle,
+    time::{Instant, timeout_at},
 };
+
+use super::flight::{self, Flight};
 use crate::{
-    Health, TokenError,
-    clock::Timestamp,
-    error::token::Kind,
+    Health, Provider, TokenError,
+    clock::{Clock, Timestamp},
+    error::{Kind, place},
     request::{Grant, Issued},
-    state::{Action, Call, Complaint, Event, Fetched, Life, Notice},
-    store::Wants,
+    state::{Action, Event, Fetched, Notice, State},
+    store::{Leases, Named},
 };
 
-/// One token, one task that asks, any number of readers.
+/// The token that calls send.
+pub(super) struct Bearer {
+    pub(super) generation: u64,
+    pub(super) header: HeaderValue,
+    pub(super) expires_at: Timestamp,
+    /// Until then a call sends the token without a look at the state.
+    settled_until: Timestamp,
+}
+
+/// One token, one flight at a time, any number of readers.
 pub(crate) struct Shared {
-    pub(super) slot: Slot,
-    /// Everything else. Whoever writes the slot holds this lock; it is never held across an
-    /// `.await`, nor while a task is spawned, an outcome sent or an event told.
-    state: Mutex<State>,
+    /// Full while the token is valid, not due for renewal, and not refused. Written under the lock.
+    slot: ArcSwapOption<Bearer>,
+    /// Held for arithmetic and for the start of a flight, never across an `.await`.
+    locked: Mutex<Locked>,
     pub(super) grant: Arc<dyn Grant>,
+    pub(super) leases: Arc<AsyncMutex<Leases>>,
     pub(super) settings: Settings,
     this: Weak<Self>,
 }
 
 /// What the lock guards.
-pub(super) struct State {
-    life: Life,
-    /// The header of the token that is in use; the slot may be empty meanwhile.
-    token: Option<Arc<Bearer>>,
-    /// Where the task listens; closed when it is gone.
-    demands: Option<mpsc::UnboundedSender<Waiter>>,
-    /// Closed when the last token request is over; `None` if there was none.
-    request: Option<watch::Receiver<()>>,
+struct Locked {
+    state: State,
+    bearer: Option<Arc<Bearer>>,
+    /// The last flight; it may have ended.
+    flight: Option<Flight>,
+    driver: Option<JoinHandle<()>>,
+    /// Wakes the driver; its end ends the driver.
+    wake: watch::Sender<()>,
 }
 
-/// The outcome of a token request, as each waiter gets it.
-pub(super) type Answer = Result<(), TokenError>;
-/// The way to one waiter.
-pub(super) type Waiter = oneshot::Sender<Answer>;
-/// Kept by the task for as long as its request lasts, for its drop: that is what those see who wait
-/// for the end of it, however it ends.
-pub(super) type UnderWay = watch::Sender<()>;
+/// What the flights of a source go by.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) provider: Provider,
+    /// The time for one token request.
+    pub(crate) timeout: Duration,
+    /// The time for a whole flight, with provider, store and request.
+    pub(crate) patience: Duration,
+    pub(crate) clock: Clock,
+    /// The address of the endpoint, or of the document that names it.
+    pub(crate) endpoint: Uri,
+}
 
-/// What a caller finds who looks for a token.
+/// The result of a look for a token.
 pub(super) enum Entry {
-    /// There is one.
+    /// The token in use may be sent.
     Fresh,
-    /// There is none, and this is why nobody asks for one now.
-    Refused(TokenError),
-    Waiting(oneshot::Receiver<Answer>),
+    /// There is no token, for this reason.
+    Failed(TokenError),
+    /// A flight is under way. With a moment: from then on the token in use may be sent.
+    Waiting(Flight, Option<Instant>),
 }
 
-/// What was made of a complaint about a token.
-pub(crate) enum Outcome {
-    /// Another has replaced it before.
+/// The result of a refused call.
+pub(crate) enum Refused {
+    /// A newer token is in use.
     Superseded,
-    /// It stays in use.
+    /// No token was requested.
     Kept,
-    /// It stays in use until its successor is there, which may be awaited.
-    Replacing(Wait),
-}
-
-/// What the task does next.
-pub(super) enum Next {
-    /// Ask for a token now.
-    Ask(UnderWay),
-    /// Look again then, or when somebody asks.
-    Sleep(Instant),
-    /// Nothing, until somebody asks.
-    Idle,
+    /// A flight is under way.
+    Replacing(Flight),
 }
 
 // === impl Shared ===
 
 impl Shared {
-    pub(super) fn new(life: Life, grant: Arc<dyn Grant>, settings: Settings) -> Arc<Self> {
+    pub(super) fn new(
+        state: State,
+        grant: Arc<dyn Grant>,
+        store: Option<Named>,
+        term: Duration,
+        settings: Settings,
+    ) -> Arc<Self> {
+        let leases = Leases::new(store, settings.clock.clone(), term);
         Arc::new_cyclic(|this| Self {
-            slot: Slot::new(),
-            state: Mutex::new(State {
-                life,
-                token: None,
-                demands: None,
-                request: None,
+            slot: ArcSwapOption::const_empty(),
+            locked: Mutex::new(Locked {
+                state,
+                bearer: None,
+                flight: None,
+                driver: None,
+                wake: watch::Sender::new(()),
             }),
             grant,
+            leases: Arc::new(AsyncMutex::new(leases)),
             settings,
             this: Weak::clone(this),
         })
     }
 
-    /// Whether there is a token that may be sent at this moment, as far as a quick look says.
-    pub(super) fn is_fresh(&self) -> bool {
-        let wall = self.settings.clock.wall();
-        let token = self.slot.load();
-        token.as_ref().is_some_and(|token| token.is_fresh_at(wall))
-    }
-
-    /// The header and the number of the token of this moment: from the slot, or else by both clocks.
-    pub(super) fn header(&self) -> Option<(HeaderValue, u64)> {
-        let wall = self.settings.clock.wall();
-        if let Some(token) = self.slot.load().as_ref()
-            && token.is_fresh_at(wall)
-        {
-            return Some((token.header.clone(), token.generation));
-        }
-        self.take()
-            .map(|(header, generation, _)| (header, generation))
-    }
-
-    /// The token with its number and its expiry, for those who send it themselves.
-    pub(super) fn take(&self) -> Option<(HeaderValue, u64, Timestamp)> {
+    /// Whether a call may send the token in use without a look at the state.
+    pub(super) fn is_settled(&self) -> bool {
         let now = self.now();
-        let state = self.lock();
-        let (generation, lifetime) = state.life.fresh_at(now)?;
-        let token = state.token.as_ref()?;
-        Some((token.header.clone(), generation, lifetime.expires_at))
+        let bearer = self.slot.load();
+        bearer
+            .as_ref()
+            .is_some_and(|bearer| !bearer.settled_until.has_come_at(now))
     }
 
-    /// Looks for a token, and joins or starts the request that brings one.
+    /// The header and the number of the token in use.
+    pub(super) fn header(&self) -> Option<(HeaderValue, u64)> {
+        let now = self.now();
+        if let Some(bearer) = self.slot.load().as_ref()
+            && !bearer.settled_until.has_come_at(now)
+        {
+            return Some((bearer.header.clone(), bearer.generation));
+        }
+        let bearer = self.bearer()?;
+        Some((bearer.header.clone(), bearer.generation))
+    }
+
+    /// The token in use, if it is valid.
+    pub(super) fn bearer(&self) -> Option<Arc<Bearer>> {
+        let now = self.now();
+        let bearer = self.lock().bearer.clone();
+        bearer.filter(|bearer| !bearer.expires_at.has_come_at(now))
+    }
+
+    /// Looks for a token, and starts or joins the flight that brings one.
     pub(super) fn enter(&self) -> Entry {
-        let (entry, spawn) = self.locked(|state, now| {
-            let action = state.life.on(Event::Asked, now);
-            state.tidy(&self.slot, now);
-            if let Action::Send = action {
-                // A task is wanted all the same, for the renewal.
-                return (Entry::Fresh, self.employ(state, None, now));
+        self.with(|locked, now| {
+            let action = locked.state.on(Event::Asked, now);
+            if let Action::Fail(error) = action {
+                return Entry::Failed(error);
             }
-            if let Some(error) = action.failure() {
-                return (Entry::Refused(error), None);
+            let is_fresh = matches!(action, Action::Send);
+            let flight = self.follow(locked, action);
+            if is_fresh {
+                // A driver that has ended with its runtime leaves the renewal to this call.
+                self.pump(locked, now);
+                return Entry::Fresh;
             }
-            let (waiter, receiver) = oneshot::channel();
-            let spawn = self.employ(state, Some(waiter), now);
-            if state.demands.is_none() {
-                return (Entry::Refused(TokenError::new(Kind::NoRuntime)), None);
-            }
-            (Entry::Waiting(receiver), spawn)
-        });
-        start(spawn);
-        entry
+            let Some((flight, until)) = flight else {
+                return Entry::Failed(TokenError::new(Kind::NoRuntime));
+            };
+            Entry::Waiting(flight, until)
+        })
     }
 
-    /// Acts on a complaint about the token of this number.
-    pub(super) fn complain(&self, generation: u64, complaint: Complaint) -> Outcome {
-        let (outcome, spawn) = self.locked(|state, now| {
-            let action = state.life.on(Event::Refused(generation, complaint), now);
+    /// Records that a call with the token of this number was accepted.
+    pub(super) fn accept(&self, generation: u64) {
+        // A full slot means that no refusal is on record.
+        if self.slot.load().is_none() {
+            self.with(|locked, now| locked.state.on(Event::Accepted(generation), now));
+        }
+    }
+
+    /// Records that a call with the token of this number was refused.
+    pub(super) fn refuse(&self, generation: u64) -> Refused {
+        self.with(|locked, now| {
+            let action = locked.state.on(Event::Refused(generation), now);
             if let Action::Superseded = action {
-                return (Outcome::Superseded, None);
+                return Refused::Superseded;
             }
-            if let Action::Wait = action {
-                let (waiter, receiver) = oneshot::channel();
-                let spawn = self.employ(state, Some(waiter), now);
-                if state.demands.is_some() {
-                    return (Outcome::Replacing(Wait::of(self, receiver)), spawn);
-                }
+            match self.follow(locked, action) {
+                Some((flight, _)) => Refused::Replacing(flight),
+                None => Refused::Kept,
             }
-            (Outcome::Kept, None)
-        });
-        start(spawn);
-        outcome
+        })
     }
 
-    /// The number of the token in use, if this is its header.
-    pub(super) fn generation_of(&self, header: &HeaderValue) -> Option<u64> {
-        let state = self.lock();
-        let token = state.token.as_ref().filter(|token| token.header == *header);
-        token.map(|token| token.generation)
-    }
-
-    /// Whether there is a newer token than the one of this number.
+    /// Whether a newer token than the one of this number has come.
     pub(super) fn supersedes(&self, generation: u64) -> bool {
-        let state = self.lock();
-        let token = state.token.as_ref();
-        token.is_some_and(|token| token.generation > generation)
-    }
-
-    /// A call was accepted. It waits for nobody: if the lock is taken, the next call may say so.
-    pub(super) fn accept(&self, generation: u64, call: Call) {
-        let state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(state)) => state.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
-        self.locked_by(state, |state, now| {
-            state.life.on(Event::Accepted(generation, call), now);
-        });
-    }
-
-    /// Brings the slot up to date, and says what is due. Only a running task may call this: it is
-    /// the promise that somebody empties the slot in time.
-    pub(super) fn attend(&self) -> Next {
-        self.locked(|state, now| {
-            let action = state.life.on(Event::Timer, now);
-            state.tidy(&self.slot, now);
-            if self.slot.is_empty()
-                && let Some(token) = &state.token
-            {
-                self.slot.fill(Arc::clone(token));
-            }
-            if let Action::Request = action {
-                let (under_way, request) = watch::channel(());
-                state.request = Some(request);
-                return Next::Ask(under_way);
-            }
-            // Beyond the end of time there is nothing to wait for.
-            let wait = action.wait().map(|wait| wait.min(BEAT));
-            let at = wait.and_then(|wait| now.steady.checked_add(wait));
-            at.map_or(Next::Idle, Next::Sleep)
-        })
-    }
-
-    /// Brings the slot up to date while the task is busy, and says when to look again.
-    pub(super) fn look(&self) -> Option<Instant> {
-        self.locked(|state, now| {
-            let wait = state.life.on(Event::Busy, now).wait();
-            state.tidy(&self.slot, now);
-            now.steady.checked_add(wait.unwrap_or(BEAT).min(BEAT))
-        })
+        self.lock().state.generation() > generation
     }
 
     /// Asks for leave to send one token request.
     pub(super) fn send(&self) -> Result<(), TokenError> {
-        let action = self.locked(|state, now| state.life.on(Event::Sending, now));
-        action.failure().map_or(Ok(()), Err)
+        match self.with(|locked, now| locked.state.on(Event::Sending, now)) {
+            Action::Fail(error) => Err(error),
+            _ => Ok(()),
+        }
     }
 
-    /// Records the outcome of a request and returns it with everyone who waits for it.
-    ///
-    /// The waiters are collected under the same lock as the record is made: whoever is not among
-    /// them enters later, and finds the record.
-    pub(super) fn settle(
-        &self,
-        outcome: Result<Issued, TokenError>,
-        demands: &mut mpsc::UnboundedReceiver<Waiter>,
-    ) -> (Answer, Vec<Waiter>) {
-        self.locked(|state, now| {
-            let (event, header) = match outcome {
-                Ok(issued) => (Event::Fetched(fetched(&issued)), Some(issued.header)),
-                Err(error) => (Event::Failed(error), None),
+    /// Whether a token from the store is better than the one in use.
+    pub(super) fn wants(&self, issued: &Issued) -> bool {
+        let now = self.now();
+        let locked = self.lock();
+        let is_other = locked
+            .bearer
+            .as_ref()
+            .is_none_or(|bearer| bearer.header != issued.header);
+        is_other && locked.state.wants_at(now, &issued.into())
+    }
+
+    /// Records the outcome of a flight.
+    pub(super) fn settle(&self, outcome: Result<Issued, TokenError>) -> Result<(), TokenError> {
+        self.with(|locked, now| {
+            let issued = match outcome {
+                Ok(issued) => issued,
+                Err(error) => return Self::failed(locked, error, now),
             };
-            let answer = match (state.life.on(event, now), header) {
-                (Action::Use(generation, lifetime), Some(header)) => {
-                    let token = Arc::new(Bearer {
+            match locked.state.on(Event::Fetched((&issued).into()), now) {
+                Action::Use(generation, lifetime) => {
+                    locked.bearer = Some(Arc::new(Bearer {
                         generation,
-                        header,
+                        header: issued.header,
                         expires_at: lifetime.expires_at,
-                    });
-                    state.token = Some(Arc::clone(&token));
-                    self.slot.fill(token);
+                        settled_until: lifetime.renew_at,
+                    }));
                     Ok(())
                 }
-                (Action::Fail(error), _) => Err(error),
+                Action::Fail(error) => Err(error),
                 _ => Ok(()),
-            };
-            let waiters = std::iter::from_fn(|| demands.try_recv().ok()).collect();
-            (answer, waiters)
+            }
         })
     }
 
-    /// The task is gone: from here on the token is used by the clocks, until there is another.
-    pub(super) fn abandon(
-        &self,
-        demands: &mut mpsc::UnboundedReceiver<Waiter>,
-        panicked: Option<&'static str>,
-    ) {
-        self.locked(|state, now| {
-            demands.close();
-            self.slot.empty();
-            // Those who wait ask anew at once; without a failure, a client that always panics would
-            // be called in a loop.
-            let event = panicked.map_or(Event::Abandoned, |who| {
-                Event::Failed(TokenError::new(Kind::Panicked(who)))
-            });
-            state.life.on(event, now);
-        });
+    /// Whether a flight has ended or has a driver.
+    pub(super) fn is_driven(&self, flight: &Flight) -> bool {
+        flight.has_ended() || self.lock().is_driven()
     }
 
-    pub(super) fn request(&self) -> Option<watch::Receiver<()>> {
-        self.lock().request.clone()
+    /// Gives up a flight that makes no progress, because its runtime is not driven any more.
+    pub(super) fn abandon(&self, flight: &Flight) -> TokenError {
+        let error = TokenError::new(Kind::Stalled).at(&self.settings.endpoint);
+        let abandoned = self.with(|locked, now| {
+            let abandoned = locked.flight.take_if(|it| it.is(flight));
+            if abandoned.is_some() {
+                locked.driver = None;
+                drop(Self::failed(locked, error.clone(), now));
+            }
+            abandoned
+        });
+        // Outside of the lock, because it drops the request of the HTTP client.
+        drop(abandoned);
+        error
+    }
+
+    /// The flight that is under way.
+    pub(super) fn flight(&self) -> Option<Flight> {
+        let locked = self.lock();
+        let flight = locked.flight.clone().filter(|_| locked.is_driven());
+        flight.filter(|flight| !flight.has_ended())
     }
 
     pub(super) fn health(&self) -> Health {
-        self.locked(|state, now| state.life.health_at(now))
+        let now = self.now();
+        let mut health = self.lock().state.health_at(now);
+        health.endpoint = place(&self.settings.endpoint);
+        health
     }
 
     pub(super) fn now(&self) -> Timestamp {
         self.settings.clock.now()
     }
 
-    /// Sees to it that there is a task, and gives it a waiter. Without a runtime there is none, and
-    /// nobody who listens. What this returns is to be started once the lock is given back: a
-    /// runtime that is shutting down drops a task at once, and the task's drop locks.
-    fn employ(
-        &self,
-        state: &mut State,
-        waiter: Option<Waiter>,
-        now: Timestamp,
-    ) -> Option<(Handle, Refresh)> {
-        let demands = state.demands.as_ref();
-        let spawn = if demands.is_none_or(mpsc::UnboundedSender::is_closed) {
-            state.demands = None;
-            let runtime = Handle::try_current().ok()?;
-            let (sender, demands) = mpsc::unbounded_channel();
-            state.demands = Some(sender);
-            // What the last one had under way is gone with it.
-            state.life.on(Event::Abandoned, now);
-            let refresh = Refresh::new(Weak::clone(&self.this), self, demands);
-            Some((runtime, refresh))
-        } else {
-            None
-        };
-        if let (Some(demands), Some(waiter)) = (&state.demands, waiter) {
-            // If the task has just gone, the waiter is dropped, and its receiver asks anew.
-            drop(demands.send(waiter));
+    fn failed(locked: &mut Locked, error: TokenError, now: Timestamp) -> Result<(), TokenError> {
+        match locked.state.on(Event::Failed(error), now) {
+            Action::Fail(error) => Err(error),
+            _ => Ok(()),
         }
-        spawn
     }
 
-    /// Does something under the lock, and tells of what came of it when that is given back.
-    fn locked<T>(&self, work: impl FnOnce(&mut State, Timestamp) -> T) -> T {
-        self.locked_by(self.lock(), work)
+    /// Starts or joins a flight where the state says so.
+    fn follow(&self, locked: &mut Locked, action: Action) -> Option<(Flight, Option<Instant>)> {
+        let until = match action {
+            Action::Request | Action::Join => None,
+            Action::JoinUntil(until) => Some(until),
+            _ => return None,
+        };
+        // A flight is bound to the runtime of its driver: another driver starts another flight.
+        if matches!(action, Action::Request) || !locked.is_driven() {
+            locked.flight = Some(self.begin());
+        }
+        if !self.drive(locked) {
+            return None;
+        }
+        locked.wake.send_replace(());
+        Some((locked.flight.clone()?, until))
     }
 
-    fn locked_by<T>(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        work: impl FnOnce(&mut State, Timestamp) -> T,
-    ) -> T {
-        let done = work(&mut state, self.now());
-        self.slot.hear(state.life.heard());
-        let notices = state.life.notices();
-        drop(state);
-        // Whoever listens may ask back, or take its time.
-        notices.into_iter().for_each(Notice::tell);
+    fn begin(&self) -> Flight {
+        Flight::new(flight::fetch(Weak::clone(&self.this)))
+    }
+
+    /// Starts the renewal if it is due.
+    fn pump(&self, locked: &mut Locked, now: Timestamp) {
+        self.drive(locked);
+        let action = locked.state.on(Event::Timer, now);
+        drop(self.follow(locked, action));
+    }
+
+    /// Spawns the driver if there is none. Outside of a runtime there is none.
+    fn drive(&self, locked: &mut Locked) -> bool {
+        if !locked.is_driven() {
+            let Ok(runtime) = Handle::try_current() else {
+                return false;
+            };
+            let (this, wake) = (Weak::clone(&self.this), locked.wake.subscribe());
+            locked.driver = Some(runtime.spawn(run(this, wake)));
+        }
+        true
+    }
+
+    /// The next step of the driver: a flight to poll, or the moment of the next look.
+    fn step(&self) -> Result<Flight, Option<Instant>> {
+        self.with(|locked, now| {
+            let action = locked.state.on(Event::Timer, now);
+            let wait = match action {
+                Action::Sleep(wait) => Some(wait),
+                _ => None,
+            };
+            if let Action::Request = action {
+                locked.flight = Some(self.begin());
+            }
+            match locked.flight.clone().filter(|flight| !flight.has_ended()) {
+                Some(flight) => Ok(flight),
+                None => Err(wait.and_then(|wait| now.steady.checked_add(wait))),
+            }
+        })
+    }
+
+    /// Runs `work` under the lock, brings the slot up to date, and emits the log lines afterwards:
+    /// a subscriber may call back.
+    fn with<T>(&self, work: impl FnOnce(&mut Locked, Timestamp) -> T) -> T {
+        let (mut locked, now) = (self.lock(), self.now());
+        let done = work(&mut locked, now);
+        if locked.state.fresh_at(now).is_none() {
+            locked.bearer = None;
+        }
+        let settled = locked.bearer.as_ref().filter(|_| locked.state.is_settled());
+        let is_stored = match (settled, &*self.slot.load()) {
+            (Some(bearer), Some(stored)) => bearer.generation == stored.generation,
+            (settled, stored) => settled.is_none() && stored.is_none(),
+        };
+        if !is_stored {
+            self.slot.store(settled.cloned());
+        }
+        let notices = locked.state.take_notices();
+        drop(locked);
+        notices.into_iter().for_each(Notice::emit);
         done
     }
 
     /// A panic under the lock leaves no half-made state, so poison is no reason to stop.
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Wants for Shared {
-    fn wants(&self, issued: &Issued) -> bool {
-        self.locked(|state, now| state.life.wants_at(now, &fetched(issued)))
+    fn lock(&self) -> MutexGuard<'_, Locked> {
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -366,37 +374,37 @@ impl fmt::Debug for Shared {
     }
 }
 
-// === impl State ===
+// === impl Locked ===
 
-impl State {
-    /// Drops a token that has expired.
-    fn tidy(&mut self, slot: &Slot, now: Timestamp) {
-        if self.token.is_some() && self.life.fresh_at(now).is_none() {
-            self.token = None;
-            slot.empty();
+impl Locked {
+    fn is_driven(&self) -> bool {
+        let driver = self.driver.as_ref();
+        driver.is_some_and(|driver| !driver.is_finished())
+    }
+}
+
+// === impl Fetched ===
+
+impl From<&Issued> for Fetched {
+    fn from(issued: &Issued) -> Self {
+        Self {
+            sent: issued.sent,
+            life: issued.life,
+            is_own: issued.is_own,
         }
     }
 }
 
-fn start(spawn: Option<(Handle, Refresh)>) {
-    if let Some((runtime, refresh)) = spawn {
-        drop(runtime.spawn(refresh.run()));
+/// The driver: polls flights to their end, and starts renewals in time.
+///
+/// It holds the shared state weakly and ends with the last handle, or with the flight that is then
+/// under way.
+async fn run(shared: Weak<Shared>, mut wake: watch::Receiver<()>) {
+    while let Some(step) = shared.upgrade().map(|shared| shared.step()) {
+        match step {
+            Ok(flight) => drop(flight.await),
+            Err(Some(until)) => drop(timeout_at(until, wake.changed()).await),
+            Err(None) => drop(wake.changed().await),
+        }
     }
 }
-
-fn fetched(issued: &Issued) -> Fetched {
-    // Of this process alone, and no secret: it tells tokens apart.
-    let mut fingerprint = DefaultHasher::new();
-    issued.header.as_bytes().hash(&mut fingerprint);
-    Fetched {
-        fingerprint: fingerprint.finish(),
-        sent: issued.sent,
-        life: issued.life,
-        own: issued.own,
-    }
-}
-
-/// How often the task looks at the clocks while a token is in use, or a request under way, which bounds how long the end
-/// of a suspension, or a step of the wall clock, goes unnoticed by a renewal. A look costs a
-/// microsecond.
-const BEAT: Duration = Duration::from_secs(5);

@@ -1,51 +1,45 @@
-//! Asking the other processes first, by a store within bounds of time: a token of theirs, or the
-//! lease to ask for one for all.
+//! The store within bounds of time: a token of another process, or the lease to request one.
 
 use std::{
     error::Error,
     fmt,
     future::Future,
     pin::Pin,
-    sync::{Arc, Weak},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{StoredToken, TokenStore, stored::Worth};
+use super::{StoredToken, TokenStore, Worth};
 use crate::{
     Credentials, Parameters, TokenEndpoint,
     clock::{Clock, Timestamp},
+    error::redacted,
     request::Issued,
-    source,
+    source::{header_of, token_of},
 };
 
 #[cfg(test)]
 mod tests;
 
-/// Who has what the others got.
-pub(crate) trait Wants {
-    /// Whether a token from the store is better than what is here.
-    fn wants(&self, issued: &Issued) -> bool;
-}
-
-/// Asks the others before a token request, and tells them of its token.
+/// Looks for a token of another process before a token request, and saves the own one after it.
 pub(crate) struct Leases {
     store: Option<Named>,
     clock: Clock,
-    /// For how long a process is given to get a token for all.
+    /// The length of a lease.
     term: Duration,
-    /// Under which the last token was asked for.
+    /// The key of the last request.
     key: String,
-    /// Until when this process holds the lease of that key.
+    /// The end of the lease of that key, while this process holds it.
     leased: Option<Instant>,
 }
 
-/// One operation. The box is on the cold path, a few for each flight.
+/// One operation.
 type Work<'a, T> =
     Pin<Box<dyn Future<Output = Result<T, Box<dyn Error + Send + Sync>>> + Send + 'a>>;
 
-/// A [`TokenStore`] whose type has ended.
+/// A [`TokenStore`] without its type.
 trait Erased: Send + Sync {
     fn load<'a>(&'a self, key: &'a str) -> Work<'a, Option<StoredToken>>;
     fn save<'a>(&'a self, key: &'a str, token: &'a StoredToken) -> Work<'a, ()>;
@@ -53,14 +47,14 @@ trait Erased: Send + Sync {
     fn release(&self, key: &str) -> bool;
 }
 
-/// The store, and the name of what is kept in it.
+/// The store, and the name of its kind of tokens.
 #[derive(Clone)]
 pub(crate) struct Named {
     store: Arc<dyn Erased>,
     kind: String,
 }
 
-/// The store cannot be used now, and has been told of; or the wall clock shows no time to store.
+/// The store failed, which was logged, or the wall clock shows no time that it can store.
 #[derive(Debug)]
 pub(crate) struct Broken;
 
@@ -95,14 +89,13 @@ impl Leases {
         }
     }
 
-    /// A token that another process got; `None` if it is on this one to ask for one.
+    /// A token of another process that is wanted; `None` if this process has to request one.
     ///
-    /// While another holds the lease, it is waited for, for one term at most: by then it has died,
-    /// or the store is not what it says.
-    pub(crate) async fn ask(
+    /// While another process holds the lease, this one waits for its token for `PATIENCE`.
+    pub(crate) async fn find(
         &mut self,
-        holder: &Weak<impl Wants>,
         credentials: &Credentials,
+        wants: impl Fn(&Issued) -> bool + Send,
     ) -> Option<Issued> {
         let store = self.store.clone()?;
         let key = store.key(credentials);
@@ -110,26 +103,23 @@ impl Leases {
             self.release();
             (self.key, self.leased) = (key, None);
         }
-        let give_up = self.clock.now().steady.checked_add(self.term)?;
-        let found = self.look(&store, give_up, holder).await;
-        found.unwrap_or_default()
+        let give_up = self.clock.now().steady.checked_add(PATIENCE)?;
+        self.look(&store, give_up, wants).await.unwrap_or_default()
     }
 
     async fn look(
         &mut self,
         store: &Named,
         give_up: Instant,
-        holder: &Weak<impl Wants>,
+        wants: impl Fn(&Issued) -> bool + Send,
     ) -> Result<Option<Issued>, Broken> {
         loop {
             let found = store.load(&self.key).await?;
-            // When the answer is here: a slow store makes no token younger.
+            // Read after the answer, because a slow store makes no token younger.
             let now = self.clock.now();
             let worth = found.and_then(|stored| stored.read_at(now.wall, &self.key));
             let issued = worth.and_then(|worth| issued_at(now, &worth));
-            if let Some(issued) = issued
-                && holder.upgrade().is_some_and(|holder| holder.wants(&issued))
-            {
+            if let Some(issued) = issued.filter(&wants) {
                 self.release();
                 return Ok(Some(issued));
             }
@@ -138,8 +128,8 @@ impl Leases {
                 return Ok(None);
             }
             if store.lease(&self.key, self.term).await? {
-                // From before it was asked for, so that it is not thought to last longer than it
-                // does. And another look: who had it before may have saved a token since ours.
+                // Counted from before the request, so that it is not thought to last longer than it
+                // does. The loop looks again, because the last holder may have saved a token since.
                 self.leased = now.checked_add(self.term);
             } else {
                 sleep(LOOK).await;
@@ -147,15 +137,13 @@ impl Leases {
         }
     }
 
-    /// Tells the others of a token that this process has asked for, after [`ask`](Self::ask); or
-    /// that it got none, so that another may try.
-    pub(crate) async fn tell(&mut self, issued: Option<&Issued>) {
+    /// Saves a token of this process, or gives back the lease if there is none.
+    pub(crate) async fn save(&mut self, issued: Option<Issued>) {
         let Some(store) = self.store.clone() else {
             return;
         };
-        // A failure has been told of, and the others can ask for themselves.
         if let Some(issued) = issued
-            && let Some(token) = source::token(&issued.header)
+            && let Some(token) = token_of(&issued.header)
         {
             let saved = store.save(&self.key, token, issued.sent.wall, issued.life);
             if saved.await.is_ok() {
@@ -166,14 +154,21 @@ impl Leases {
         self.release();
     }
 
-    /// Leaves the lease to others, if this process holds one.
-    pub(crate) fn release(&mut self) {
+    /// Gives back the lease, if this process holds one.
+    fn release(&mut self) {
         if let Some(store) = &self.store
             && self.leased.is_some()
             && store.release(&self.key)
         {
             self.leased = None;
         }
+    }
+}
+
+/// A lease that outlives its source would make other processes wait.
+impl Drop for Leases {
+    fn drop(&mut self) {
+        self.release();
     }
 }
 
@@ -187,7 +182,7 @@ impl Named {
         }
     }
 
-    /// For tokens of this endpoint that are asked for like this.
+    /// Names the tokens of this endpoint and these parameters.
     pub(crate) fn of_kind(self, endpoint: &TokenEndpoint, parameters: &Parameters) -> Self {
         let kind = kind(endpoint, parameters);
         Self { kind, ..self }
@@ -221,7 +216,7 @@ impl Named {
     }
 }
 
-/// The store is somebody else's code: what it would show is not asked for.
+/// The `Debug` of a foreign store may show secrets.
 impl fmt::Debug for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Named")
@@ -235,17 +230,20 @@ fn issued_at(now: Timestamp, worth: &Worth) -> Option<Issued> {
         None => (now, worth.life.saturating_sub(worth.age)),
     };
     Some(Issued {
-        header: source::header(&worth.token).ok()?,
+        header: header_of(&worth.token).ok()?,
         sent,
         life,
-        own: false,
+        is_own: false,
     })
 }
 
 async fn bounded<T>(operation: &str, work: Work<'_, T>) -> Result<T, Broken> {
     match timeout(BOUND, work).await {
         Ok(Ok(done)) => return Ok(done),
-        Ok(Err(error)) => tracing::warn!(operation, error, "the token store failed"),
+        Ok(Err(error)) => {
+            let error = redacted(&error.to_string());
+            tracing::warn!(operation, error, "the token store failed");
+        }
         Err(_) => tracing::warn!(operation, "the token store took too long"),
     }
     Err(Broken)
@@ -278,9 +276,11 @@ fn push(name: &mut String, part: &str) {
     name.push_str(part);
 }
 
-/// Between two looks for what another process is getting: fifty processes that wait make two
-/// hundred reads a second, which is nothing to a Redis.
+/// Between two looks for the token of another process: fifty waiting processes make two hundred
+/// reads a second, which a Redis does not notice.
 const LOOK: Duration = Duration::from_millis(250);
-/// For one operation. A store is there to save a token request; one that needs longer than this costs more
-/// than it saves. A machine on which fifty processes start at once stands still for half of it.
+/// The time for one operation. A slower store costs more than the token request that it saves.
 pub(crate) const BOUND: Duration = Duration::from_secs(2);
+/// The wait for a token of another process. A healthy endpoint answers sooner, and a process that
+/// was stopped with the lease costs the others this much and one token request each.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);

@@ -52,13 +52,13 @@ impl Data {
         Ok(response.status())
     }
 
-    /// One call, made again with another token if its own is found dead.
+    /// One call, sent once more if the layer says that this can help.
     pub(crate) async fn call_again(&self) -> Result<StatusCode, Failed> {
         let below = service_fn(|request| self.send(request));
         let service = self.layer.layer(below);
         let mut response = service.clone().oneshot(self.request()).await?;
         let finding = response.extensions().get::<Rejection>();
-        if finding.is_some_and(Rejection::is_replaced) {
+        if finding.is_some_and(Rejection::is_worth_a_resend) {
             response = service.oneshot(self.request()).await?;
         }
         Ok(response.status())

@@ -45,7 +45,7 @@ fn load_again(data: &Data) -> Load<String> {
 fn token_error(failure: Failed) -> TokenError {
     match failure {
         Error::Token(error) => error,
-        Error::Inner(error) => panic!("{error}"),
+        Error::Inner(error) | Error::Refused(error, _) => panic!("{error}"),
     }
 }
 

@@ -17,8 +17,8 @@ use std::{
 
 use http::{Request, Response, StatusCode};
 use support::{
-    Again, Body, DATA, Endpoint, HOUR, builder, dead, empty, endpoint::Reply, get, layer, secs,
-    seen, settle, timed,
+    Body, DATA, Endpoint, HOUR, builder, dead, endpoint::Reply, get, layer, secs, seen, settle,
+    timed,
 };
 use tokio::time::{Instant, advance, sleep, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -58,52 +58,6 @@ async fn status(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_that_says_yes_and_no_costs_sixteen_requests_an_hour() {
-    for life in [86_400, 30] {
-        for made_again in [false, true] {
-            let endpoint = Endpoint::always(Reply::token(life));
-            let tokens = builder().build(endpoint.clone());
-            let below = numbered(|number, request| said(number % 2 == 0, request));
-            let service = layer(&tokens).layer(below.clone());
-            let again = Again(layer(&tokens).layer(below));
-            let start = Instant::now();
-            while start.elapsed() < secs(HOUR - 5) {
-                if made_again {
-                    status(&again, DATA).await;
-                } else {
-                    status(&service, DATA).await;
-                }
-                sleep(Duration::from_millis(50)).await;
-            }
-            // Tokens of half a minute are renewed meanwhile, for themselves.
-            let most = if life == 30 { 16 + 200 } else { 16 };
-            assert!(endpoint.count() <= most, "{life}: {}", endpoint.count());
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn places_with_a_number_in_them_that_refuse_all_tokens_cost_sixteen_requests_an_hour() {
-    let endpoint = Endpoint::default();
-    let tokens = builder().build(endpoint.clone());
-    let below = service_fn(async |request: Request<Body>| {
-        let bad = request.uri().path().contains("/orders/");
-        Ok::<_, Infallible>(said(!bad, &request).await)
-    });
-    let service = layer(&tokens).layer(below);
-    for call in 0..20 * HOUR {
-        let uri = match call % 10 {
-            3 => format!("{DATA}/orders/{call}"),
-            other => format!("{DATA}/{other}"),
-        };
-        let answered = status(&service, &uri).await;
-        assert_eq!(answered == StatusCode::OK, call % 10 != 3);
-        sleep(Duration::from_millis(50)).await;
-    }
-    assert!(endpoint.count() <= 16, "{}", endpoint.count());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_refused_call_is_answered_although_others_were_accepted_meanwhile() {
     let endpoint = Endpoint::default();
     let tokens = builder().build(endpoint.clone());
@@ -119,23 +73,6 @@ async fn a_refused_call_is_answered_although_others_were_accepted_meanwhile() {
     assert_eq!(one.unwrap().status(), 401);
     assert_eq!(other.unwrap().status(), 200);
     assert!(start.elapsed() < secs(1), "{:?}", start.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_is_refused_without_a_reason_waits_for_no_request_of_later() {
-    let endpoint = Endpoint::default();
-    let tokens = builder().build(endpoint.clone());
-    let below = service_fn(async |request: Request<Body>| {
-        let all = request.uri().path().ends_with("/a");
-        Ok::<_, Infallible>(if all { dead() } else { empty() })
-    });
-    let service = layer(&tokens).layer(below);
-    for _ in 0..2 {
-        status(&service, &format!("{DATA}/a")).await;
-    }
-    let start = Instant::now();
-    assert_eq!(status(&service, &format!("{DATA}/b")).await, 401);
-    assert!(start.elapsed() < secs(6), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -339,27 +276,4 @@ async fn a_service_that_was_kept_does_not_tell_an_error_of_long_ago() {
         Some(Duration::ZERO),
         "it can be made now"
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_same_token_once_more_is_no_successor() {
-    let endpoint = Endpoint::always(Reply::body(
-        200,
-        r#"{"access_token":"canary-token-1","token_type":"Bearer","expires_in":86400}"#,
-    ));
-    let calls = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&calls);
-    let below = service_fn(move |_: Request<Body>| {
-        count.fetch_add(1, Ordering::SeqCst);
-        async { Ok::<_, Infallible>(dead()) }
-    });
-    let service = Again(layer(&builder().build(endpoint.clone())).layer(below));
-    status(&service, DATA).await;
-    assert_eq!(calls.load(Ordering::SeqCst), 1, "it would be refused again");
-    let start = Instant::now();
-    while start.elapsed() < secs(HOUR - 1) {
-        status(&service, DATA).await;
-        sleep(secs(1)).await;
-    }
-    assert!(endpoint.count() <= 16, "{}", endpoint.count());
 }

@@ -17,8 +17,8 @@ use http::{Request, Response};
 use support::{Body, DATA, Endpoint, echo, endpoint::Reply, get, layer, tokens};
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_oidc_cc::{
-    Assertion, BearerAuth, BearerAuthLayer, Challenge, ConfigError, Credentials, Error, HeadAlone,
-    Judgement, Origin, Parameters, TokenEndpoint, TokenError, TokenSource, TokenSourceBuilder,
+    Assertion, BearerAuth, BearerAuthLayer, Challenge, ConfigError, Credentials, Error, Judgement,
+    Origin, Parameters, TokenEndpoint, TokenError, TokenSource, TokenSourceBuilder,
     future::ResponseFuture,
 };
 
@@ -107,7 +107,7 @@ fn errors_print_once_and_lead_to_their_cause() {
 async fn the_layer_fits_under_and_over_a_timeout() {
     let below = tower::timeout::Timeout::new(echo(), std::time::Duration::from_secs(1));
     let layer = layer(&tokens(&Endpoint::default()));
-    let service = layer.judge(HeadAlone).layer(below);
+    let service = layer.layer(below);
     let above = tower::timeout::Timeout::new(service, std::time::Duration::from_secs(1));
     let response = above.oneshot(get(DATA)).await.unwrap();
     assert_eq!(response.into_body(), "Bearer canary-token-1");

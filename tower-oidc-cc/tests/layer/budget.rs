@@ -4,7 +4,7 @@
 
 use crate::support;
 
-use std::{num::NonZeroU32, time::Duration};
+use std::num::NonZeroU32;
 
 use http::Request;
 use support::{Body, DATA, Endpoint, builder, dead, echo, endpoint::Reply, get, layer, secs};
@@ -111,32 +111,4 @@ async fn a_valid_token_serves_while_the_budget_is_spent() {
         sleep(secs(1)).await;
     }
     assert_eq!(endpoint.count(), 1);
-}
-
-/// Calls at this pace with tokens of this life, for two hours; counts those that got none.
-async fn starved_by(life: u64, pace: Duration) -> (usize, usize) {
-    let endpoint = Endpoint::always(Reply::token(life));
-    let service = layer(&builder().build(endpoint.clone())).layer(echo());
-    let (mut starved, start) = (0, Instant::now());
-    while start.elapsed() < secs(2 * 3_600) {
-        starved += usize::from(service.clone().oneshot(get(DATA)).await.is_err());
-        sleep(pace).await;
-    }
-    (starved, most_in_an_hour(&endpoint))
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_usual_budget_starves_no_call_however_short_tokens_live() {
-    for life in [3, 5, 30, 60] {
-        let (starved, most) = starved_by(life, secs(1)).await;
-        assert_eq!(starved, 0, "tokens of {life} s");
-        let lives = 3_600 / usize::try_from(life).unwrap();
-        assert!(most <= lives * 3 / 2 + 2, "tokens of {life} s: {most}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn tokens_that_live_a_second_cost_one_request_a_second_at_most() {
-    let (_, most) = starved_by(1, Duration::from_millis(300)).await;
-    assert!(most <= 3_600, "{most}");
 }

@@ -25,7 +25,7 @@ use tower::{
     load_shed::LoadShed,
     service_fn,
 };
-use tower_oidc_cc::{BearerAuthLayer, Error, HeadAlone, Origin};
+use tower_oidc_cc::{BearerAuthLayer, Error, Origin};
 
 #[tokio::test(start_paused = true)]
 async fn the_service_that_was_readied_is_the_one_called() {
@@ -143,9 +143,7 @@ async fn requests_to_other_origins_are_refused_before_they_are_sent() {
 #[tokio::test(start_paused = true)]
 async fn it_works_over_a_buffer_and_under_one() {
     let tokens = tokens(&Endpoint::default());
-    let over = layer(&tokens)
-        .judge(HeadAlone)
-        .layer(Buffer::new(Probe::default(), 4));
+    let over = layer(&tokens).layer(Buffer::new(Probe::default(), 4));
     let under = Buffer::new(over.map_err(tower::BoxError::from), 4);
     for _ in 0..3 {
         let response = under.clone().oneshot(get(DATA)).await.unwrap();
@@ -163,7 +161,7 @@ async fn it_works_over_a_concurrency_limit_of_one_and_over_load_shed() {
     }
     assert!(calls.join_all().await.iter().all(Result::is_ok));
 
-    let mut shed = layer(&tokens).judge(HeadAlone).layer(LoadShed::new(echo()));
+    let mut shed = layer(&tokens).layer(LoadShed::new(echo()));
     for _ in 0..3 {
         drop(shed.ready().await.unwrap().call(get(DATA)).await.unwrap());
     }

@@ -158,7 +158,7 @@ async fn a_program_that_ends_at_once_has_saved_its_token() {
 }
 
 #[test]
-fn a_task_that_ends_with_its_runtime_leaves_its_lease_to_others() {
+fn a_source_that_is_dropped_in_a_request_leaves_its_lease_to_others() {
     let (dir, endpoint) = (Dir::new("ended"), Endpoint::always(Reply::hang()));
     let source = process(&dir, &endpoint);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -178,8 +178,8 @@ fn a_task_that_ends_with_its_runtime_leaves_its_lease_to_others() {
         assert!(!lock(), "it is held while the request is under way");
     });
     drop(runtime);
-    assert!(lock());
     drop(source);
+    assert!(lock());
 }
 
 #[tokio::test]

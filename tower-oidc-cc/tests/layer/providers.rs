@@ -5,7 +5,6 @@
 use crate::support;
 
 use std::{
-    error::Error as _,
     fs,
     path::{Path, PathBuf},
     sync::{
@@ -155,12 +154,12 @@ async fn a_torn_file_leaves_the_last_good_secret_and_none_at_the_start_heals() {
     let endpoint = Endpoint::always(Reply::token(100));
     let tokens = tokens(Provider::file("client", dir.secret()), &endpoint);
     let error = tokens.ready().await.unwrap_err();
-    assert!(error.is_missing_credentials() && error.source().is_some());
+    assert!(error.is_missing_credentials(), "{error}");
     assert_eq!(endpoint.count(), 0);
     dir.swap("good");
     sleep(secs(31)).await;
     tokens.ready().await.unwrap();
-    for torn in ["", "two words", "\u{0}"] {
+    for torn in ["", "two\nlines", "\u{0}"] {
         dir.swap(torn);
         sleep(secs(80)).await;
     }
@@ -183,7 +182,7 @@ async fn a_file_that_others_may_read_is_refused_with_that_reason() {
         let endpoint = Endpoint::default();
         let tokens = tokens(Provider::file("client", dir.secret()), &endpoint);
         let error = tokens.ready().await.unwrap_err();
-        let reason = error.source().expect("a reason").to_string();
+        let reason = error.to_string();
         assert!(reason.contains("chmod 600"), "{reason}");
         assert_eq!(endpoint.count(), 0);
         set_mode(&dir.secret(), 0o600);
@@ -205,7 +204,7 @@ async fn the_environment_is_read_at_each_request() {
     );
     let unset = Provider::env("CARGO_PKG_NAME", "NO_SUCH_VARIABLE");
     let error = tokens(unset, &endpoint).ready().await.unwrap_err();
-    let reason = error.source().unwrap().to_string();
+    let reason = error.to_string();
     assert!(reason.contains("NO_SUCH_VARIABLE is not set"), "{reason}");
 }
 
@@ -256,7 +255,7 @@ async fn a_pipe_is_refused_and_leaves_the_last_good_secret() {
     assert_eq!(secrets(&endpoint), ["good"; 2]);
     let first = tokens(Provider::file("client", dir.secret()), &endpoint);
     let error = first.ready().await.unwrap_err().to_string();
-    assert!(error.contains("no regular file"), "{error}");
+    assert!(error.contains("not a regular file"), "{error}");
 }
 
 /// A provider that hangs from the time on at which it is told to, and a handle over it whose tokens
@@ -317,8 +316,40 @@ async fn pasted_white_space_is_cut_off_or_refused_with_that_reason() {
     let file = || Provider::file(" client ", dir.secret());
     tokens(file(), &endpoint).ready().await.unwrap();
     assert_eq!(secrets(&endpoint), ["secret"]);
-    dir.swap("sec ret");
+    dir.swap("sec\tret");
     let error = tokens(file(), &endpoint).ready().await.unwrap_err();
-    let reason = error.source().unwrap().to_string();
-    assert!(reason.contains("white space"), "{reason}");
+    assert!(error.to_string().contains("control character"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_is_too_large_is_refused_and_not_cut() {
+    let dir = Dir::new("large");
+    dir.swap(&"s".repeat(16 * 1024 + 1));
+    let endpoint = Endpoint::default();
+    let error = tokens(Provider::file("client", dir.secret()), &endpoint)
+        .ready()
+        .await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("larger than 16 KiB"), "{error}");
+    assert_eq!(endpoint.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_secret_in_the_error_of_a_provider_is_shown() {
+    let provider = Provider::from_fn(async || {
+        let error = "GET https://me:canary@vault.example.com/v1/secret?token=canary#canary failed: \
+                     x-vault-token=canary, Bearer canary";
+        Err::<Credentials, _>(error)
+    });
+    let error = tokens(provider, &Endpoint::default())
+        .ready()
+        .await
+        .unwrap_err();
+    let source = std::error::Error::source(&error).map(ToString::to_string);
+    let text = format!("{error} {error:?} {error:#?} {source:?}");
+    assert!(!text.contains("canary"), "{text}");
+    assert!(
+        text.contains("https://vault.example.com/v1/secret"),
+        "{text}"
+    );
 }

@@ -63,7 +63,7 @@ async fn a_shutdown_is_over_when_a_request_fails_or_hangs_to_its_timeout() {
         (Reply::panic(), secs(0)),
     ] {
         let tokens = tokens(&Endpoint::always(reply));
-        assert!(poll_once(pin!(tokens.ready())).is_none());
+        drop(poll_once(pin!(tokens.ready())));
         settle().await;
         let start = Instant::now();
         tokens.idle().await;

@@ -128,11 +128,11 @@ async fn no_lease_lasts_longer_than_five_minutes() {
         settle().await;
         assert_eq!(store.leased_for(), [secs(300)], "{longest:?}");
         asked.abort();
-        // And no lease of another is waited for longer, whatever its store says.
+        // A process that was stopped with the lease delays others for five seconds.
         endpoint.set(Reply::default());
         store.hold(&key, secs(2 * DAY));
         let took = ready(&process()).await;
-        assert!((secs(300)..=secs(301)).contains(&took), "{took:?}");
+        assert!((secs(5)..=secs(6)).contains(&took), "{took:?}");
     }
 }
 
@@ -413,26 +413,6 @@ async fn a_stored_token_shows_no_token() {
         expires,
         SystemTime::UNIX_EPOCH + secs(1_700_000_000 + 86_400)
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_token_of_another_process_neither_costs_nor_pays_anything() {
-    let (store, endpoint) = (Store::default(), Endpoint::scripted([Reply::down()]));
-    endpoint.set(Reply::token(5));
-    let tokens = process(&store, &endpoint);
-    let error = tokens.ready().await.unwrap_err();
-    store.clear_leases();
-    ready(&process(&store, &endpoint)).await;
-    settle().await;
-    sleep(error.retry_after().unwrap()).await;
-    let left = |tokens: &TokenSource| {
-        let text = tokens.health().to_string();
-        text.split_once("requests left: ").unwrap().1[..3].to_owned()
-    };
-    let before = left(&tokens);
-    ready(&tokens).await;
-    assert_eq!(endpoint.count(), 2, "it takes what the other one got");
-    assert_eq!(left(&tokens), before);
 }
 
 #[tokio::test(start_paused = true)]

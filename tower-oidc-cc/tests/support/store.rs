@@ -87,10 +87,6 @@ impl Store {
         state.leases.values().map(|until| *until - now).collect()
     }
 
-    pub(crate) fn clear_leases(&self) {
-        self.state.lock().unwrap().leases.clear();
-    }
-
     async fn fault(&self, op: Op) -> Result<(), Box<dyn Error + Send + Sync>> {
         let fault = self.state.lock().unwrap().faults.get(&op).copied();
         match fault {

@@ -111,7 +111,7 @@ pub(crate) fn unauthorized(error: &str) -> Response<String> {
     response
 }
 
-/// Makes a call again that was refused for its token, if there is another: what a retry layer does.
+/// Sends a refused call once more, if the layer says that this can help: what a retry layer does.
 #[derive(Clone)]
 pub(crate) struct Again<S>(pub(crate) S);
 
@@ -134,7 +134,7 @@ where
         Box::pin(async move {
             let response = call.await?;
             let finding = response.extensions().get::<Rejection>();
-            if finding.is_some_and(Rejection::is_replaced) {
+            if finding.is_some_and(Rejection::is_worth_a_resend) {
                 return again.oneshot(copy).await;
             }
             Ok(response)
@@ -146,7 +146,9 @@ where
 pub(crate) fn token_error<E: std::fmt::Debug>(error: tower_oidc_cc::Error<E>) -> TokenError {
     match error {
         tower_oidc_cc::Error::Token(error) => error,
-        tower_oidc_cc::Error::Inner(error) => panic!("{error:?}"),
+        tower_oidc_cc::Error::Inner(error) | tower_oidc_cc::Error::Refused(error, _) => {
+            panic!("{error:?}")
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::Shared;
 use super::context::Known;
 use super::replay::Replay;
-use super::request::{Attempt, Due, Until};
+use super::request::{Attempt, DeadlineAt, Due, Until};
 use super::state::{Repeats, RetryState};
 use crate::classify::asked::Asked;
 use crate::classify::{error_of, is_success};
@@ -105,6 +105,9 @@ impl<B, P> Call<B, P> {
             let until = known.map_or(own, |known| known.0.min(own));
             request.extensions_mut().insert(Until(until));
         }
+        if let Some(deadline) = self.deadline_at() {
+            request.extensions_mut().insert(deadline);
+        }
         let settings = &self.shared.settings;
         let replay = (settings.attempts.get() > 1).then_some(&self.shared.replay);
         let (head, body) = request.into_parts();
@@ -120,6 +123,7 @@ impl<B, P> Call<B, P> {
     where
         P: Replay<B>,
     {
+        let deadline = self.deadline_at();
         let (Some(past), Some(copy)) = (&mut self.past, &mut self.copy) else {
             return Err(self.give_up(GiveUp::NotReplayable));
         };
@@ -127,10 +131,24 @@ impl<B, P> Call<B, P> {
         // One more than the attempts, for the one that is not counted.
         let more = attempt.number <= self.shared.settings.attempts.get();
         let replay = more.then_some(&self.shared.replay);
-        let Some(request) = copy.request(attempt, replay) else {
+        let Some(mut request) = copy.request(attempt, replay) else {
             return Err(self.give_up(GiveUp::NotReplayable));
         };
+        if let Some(deadline) = deadline {
+            request.extensions_mut().insert(deadline);
+        }
         Ok(call(request))
+    }
+
+    /// The end of the attempt that begins now, where it may come before a held answer.
+    #[inline]
+    fn deadline_at(&mut self) -> Option<DeadlineAt> {
+        let attempt = self.shared.settings.attempt;
+        let is_near = self.due.is_set || attempt.is_some_and(|attempt| attempt < LONGEST_HOLD);
+        is_near
+            .then(|| self.attempt_end())
+            .flatten()
+            .map(DeadlineAt)
     }
 
     /// Whether the response is all that there is to say: most are.
@@ -392,3 +410,6 @@ impl Past {
         }
     }
 }
+
+/// A token layer holds a refused call for this long at most.
+const LONGEST_HOLD: Duration = Duration::from_secs(10);

@@ -49,6 +49,12 @@ pub(crate) struct Due {
 #[derive(Clone, Copy)]
 pub(crate) struct Until(pub(crate) Instant);
 
+/// When an attempt is cut off: an extension of its request, for layers below that hold an answer.
+///
+/// It is there where a call has a deadline, or its attempts a timeout below ten seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadlineAt(pub Instant);
+
 /// Whether a request may be sent more than once, where its caller knows better than its method: an
 /// extension of the request.
 ///

@@ -211,7 +211,9 @@ impl RetryState {
 
 /// What another attempt costs after this failure.
 fn costs(error: &Error) -> Costs {
-    if error.kind() == Kind::InvalidToken {
+    if error.facts().resends {
+        Costs::Nothing
+    } else if error.kind() == Kind::InvalidToken {
         Costs::Cure
     } else if error.sent() == Sent::Never {
         Costs::Nothing

@@ -66,10 +66,10 @@ fn a_challenge_means_the_same_to_all_who_read_one() {
         };
         let (kind, judgement) = match meaning.trim() {
             "no header" => (Kind::MissingCredentials, Judgement::NoHeader),
-            "dead token" => (Kind::InvalidToken, Judgement::DeadToken),
+            "dead token" => (Kind::InvalidToken, Judgement::Refused),
             "missing role" => (Kind::MissingRole, Judgement::MissingRole),
-            "outage" => (Kind::Unavailable, Judgement::Nothing),
-            _ => (Kind::Unauthorized, Judgement::Unexplained),
+            "outage" => (Kind::Unavailable, Judgement::Refused),
+            _ => (Kind::Unauthorized, Judgement::Refused),
         };
         let mut headers = HeaderMap::new();
         headers.insert("www-authenticate", value(challenge.trim()));

@@ -22,12 +22,12 @@ use tower_tds::{
     layers::{
         errors::{ClassifyLayer, GuardLayer, RetryLayer},
         limits::{ReadResponse, RequestLimitLayer},
-        token::{BearerAuthLayer, Credentials, HeadAlone, Origin, TokenEndpoint, TokenSource},
+        token::{BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource},
     },
 };
 
 /// The service, and what puts its token on requests.
-fn service() -> (Sim, BearerAuthLayer<HeadAlone>) {
+fn service() -> (Sim, BearerAuthLayer) {
     let sim = Sim::new(Config::default());
     let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
     let credentials = Credentials::new(sim.client_id(), sim.client_secret()).expect("usable");
@@ -36,7 +36,7 @@ fn service() -> (Sim, BearerAuthLayer<HeadAlone>) {
     let tokens = tokens.build(MapRequest::new(sim.clone(), same));
     let origin = Origin::from_uri(&"https://data.example.org".parse().expect("a URL"));
     let bearer = BearerAuthLayer::new(tokens, [origin.expect("an origin")]);
-    (sim, bearer.judge(HeadAlone))
+    (sim, bearer)
 }
 
 /// Limits that read heads.

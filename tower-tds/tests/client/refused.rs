@@ -21,7 +21,7 @@ use tower_tds::{
     Client, Credentials, Error, Kind, Limiter, Limits, RequestBody, TdsLayer,
     layers::{
         errors::{ClassifyLayer, GiveUp, GuardBody, GuardLayer, RetryLayer},
-        token::{self, BearerAuthLayer, HeadAlone, Judge, Origin, TokenEndpoint, TokenSource},
+        token::{self, BearerAuthLayer, Judge, Judgement, Origin, TokenEndpoint, TokenSource},
     },
 };
 
@@ -57,8 +57,8 @@ async fn a_401_brings_one_new_token_and_one_more_attempt_whether_it_says_why_or_
         let client = client(&server);
         let error = refused(&client, &server).await;
         assert_eq!((error.kind(), error.attempts()), (kind, 2), "{body}");
-        // The next token would be refused within a minute of this one: no call asks for it, and
-        // none is made again with the one that is there.
+        // The next refresh takes two refusals in a row and twenty seconds: no call requests it, and
+        // none is sent again.
         for _ in 0..3 {
             let error = refused(&client, &server).await;
             assert_eq!((error.kind(), error.attempts()), (kind, 1), "{body}");
@@ -73,21 +73,29 @@ async fn a_401_brings_one_new_token_and_one_more_attempt_whether_it_says_why_or_
 }
 
 #[tokio::test]
-async fn a_401_that_no_token_can_help_brings_none() {
-    for (body, kind, attempts) in [
-        ("no Authorization header found", Kind::MissingCredentials, 1),
-        ("Missing required realm role", Kind::MissingRole, 1),
+async fn a_401_for_a_role_or_a_header_brings_no_token() {
+    for (body, kind, attempts, posts) in [
+        (
+            "no Authorization header found",
+            Kind::MissingCredentials,
+            1,
+            1,
+        ),
+        ("Missing required realm role", Kind::MissingRole, 1, 1),
+        // Any other 401 may be about the token, and this one is retried as an outage.
         (
             "accessing introspection endpoint failed",
             Kind::Unavailable,
             3,
+            2,
         ),
     ] {
         let server = Server::start(&answer(body)).await;
         let error = refused(&client(&server), &server).await;
         assert_eq!((error.kind(), error.attempts()), (kind, attempts), "{body}");
-        let posts = server.seen().iter().filter(|seen| *seen == "POST").count();
-        assert_eq!(posts, 1, "{body}");
+        let seen = server.seen();
+        let requests = seen.iter().filter(|seen| *seen == "POST").count();
+        assert_eq!(requests, posts, "{body}");
     }
 }
 
@@ -107,7 +115,7 @@ where
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())
         .map_err(|error| match error {
-            token::Error::Inner(error) => error,
+            token::Error::Inner(error) | token::Error::Refused(error, _) => error,
             token::Error::Token(error) => Error::new(Kind::TokenUnavailable, error),
         })
         .layer(judge(BearerAuthLayer::new(
@@ -133,12 +141,27 @@ where
     (healed, sim.ledger().summary().token_posts)
 }
 
+/// Takes each error with a 401 for a refusal.
+#[derive(Clone)]
+struct ByStatus;
+
+impl<B> Judge<Response<B>, Error> for ByStatus {
+    fn judge(&self, outcome: Result<&Response<B>, &Error>) -> Judgement {
+        match outcome {
+            Err(error) if error.status() == Some(http::StatusCode::UNAUTHORIZED) => {
+                Judgement::Refused
+            }
+            _ => Judgement::Nothing,
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn layers_by_hand_that_name_no_judge_heal_when_their_token_is_revoked() {
-    assert_eq!(after_a_revocation(|layer| layer).await, (true, 2));
-    // Who is told to look at responses alone sees none.
-    let head_alone = after_a_revocation(|layer| layer.judge(HeadAlone)).await;
-    assert_eq!(head_alone, (false, 1));
+async fn layers_by_hand_heal_when_their_token_is_revoked() {
+    let judged = after_a_revocation(|layer| layer.judge(ByStatus)).await;
+    assert_eq!(judged, (true, 2));
+    // The default reads responses alone.
+    assert_eq!(after_a_revocation(|layer| layer).await, (false, 1));
 }
 
 /// The whole layer over this, whose token client reads answers as the data calls do.

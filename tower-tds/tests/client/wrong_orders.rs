@@ -8,7 +8,7 @@ use std::{
 };
 
 /// What is wrong, its layers from the outside in, and what the compiler says.
-const WRONG: [(&str, &str, &[&str]); 9] = [
+const WRONG: [(&str, &str, &[&str]); 8] = [
     (
         "the token layer outside of the limits: its header could be stale when it is sent",
         "[token][limit].service(typed)",
@@ -31,14 +31,6 @@ const WRONG: [(&str, &str, &[&str]); 9] = [
         &[
             "cannot read what the service below the limit answers",
             ".feedback(ReadError)",
-        ],
-    ),
-    (
-        "no word on how the token layer reads errors",
-        "[limit].layer(BearerAuthLayer::new(tokens, [])).service(typed)",
-        &[
-            "cannot judge what the service below the token layer",
-            ".judge(ReadError)",
         ],
     ),
     (

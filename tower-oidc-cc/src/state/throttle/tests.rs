@@ -22,10 +22,8 @@ fn spend(account: &mut Account, now: Instant, need: Need) -> bool {
 fn half_comes_at_once_and_a_spent_budget_is_no_silence() {
     let start = Instant::now();
     let mut account = account(10);
-    assert_eq!(account.left_at(start), 5);
-    for left in (0..5).rev() {
+    for _ in 0..5 {
         assert!(spend(&mut account, start, Need::Token));
-        assert_eq!(account.left_at(start), left);
     }
     assert!(!spend(&mut account, start, Need::Token));
     let wait = account.wait_at(start, Need::Token);
@@ -45,14 +43,6 @@ fn a_renewal_leaves_one_request_for_when_there_is_no_token() {
         let mut account = self::account(per_hour);
         assert!(spend(&mut account, start, Need::Renewal), "{per_hour}");
     }
-}
-
-#[test]
-fn a_spent_default_still_brings_a_request_within_the_cap_of_the_backoff() {
-    let start = Instant::now();
-    let mut account = Account::new(Budget::default());
-    while spend(&mut account, start, Need::Token) {}
-    assert!(account.wait_at(start, Need::Token) <= Duration::from_secs(30));
 }
 
 proptest! {
@@ -76,38 +66,6 @@ proptest! {
             prop_assert!(account.wait_at(now, need) <= HOUR + Duration::from_nanos(1));
         }
     }
-}
-
-#[test]
-fn by_default_a_token_costs_half_its_life_and_a_failure_its_full_price() {
-    let start = Instant::now();
-    let usual = || Account::new(Budget::default());
-    let (mut failed, mut short, mut long) = (usual(), usual(), usual());
-    for account in [&mut failed, &mut short, &mut long] {
-        account.spend_at(start);
-    }
-    short.refund(Duration::from_secs(5));
-    long.refund(Duration::from_secs(86_400));
-    let paid = Duration::from_millis(2_500);
-    assert_eq!(short.left_at(start + paid), 120);
-    assert_eq!(short.left_at(start + paid - Duration::from_millis(1)), 119);
-    for account in [&failed, &long] {
-        assert_eq!(account.left_at(start + Duration::from_secs(29)), 119);
-    }
-    // The shortest of lives is no free ride.
-    let mut shortest = usual();
-    shortest.spend_at(start);
-    shortest.refund(Duration::from_secs(1));
-    assert_eq!(shortest.left_at(start + Duration::from_secs(1)), 119);
-}
-
-#[test]
-fn a_bound_of_ones_own_is_hard() {
-    let start = Instant::now();
-    let mut account = account(240);
-    account.spend_at(start);
-    account.refund(Duration::from_secs(5));
-    assert_eq!(account.left_at(start + Duration::from_secs(5)), 119);
 }
 
 const ALMOST: f64 = 1.0 - f64::EPSILON;

@@ -4,53 +4,53 @@ use std::fmt;
 
 use http::StatusCode;
 
-/// The text of a kind is fixed or a number: nothing that a server wrote is ever printed, since a
-/// server may echo the secret.
+/// The kind of a token error. Its text is fixed or a number: no text of a server is printed, because
+/// a server may echo the secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The HTTP client failed.
     Transport,
-    /// The token request's own timeout passed.
+    /// The timeout of the token request passed.
     Timeout,
-    /// The HTTP client was not ready to take the token request for as long as it may be.
+    /// The HTTP client was not ready in time.
     NotReady,
-    /// The endpoint answered that it cannot answer now.
+    /// A status without an OAuth error code.
     Unavailable(StatusCode),
     /// The endpoint refused the credentials or the grant, with an OAuth error code.
     Rejected(StatusCode, &'static str),
-    /// The endpoint wants the request elsewhere; credentials do not follow redirects.
+    /// A redirect, which credentials do not follow.
     Redirected(StatusCode),
-    /// The reply is no token reply, or a broken one; the next may be whole.
+    /// The reply is malformed; the next may be whole.
     Malformed(&'static str),
     /// The reply is whole, but its token cannot be sent as a bearer token.
     Unusable(&'static str),
     /// The provider has no credentials.
     NoCredentials,
-    /// The caller's own bound on token requests is reached.
+    /// The caller's own cap on token requests is reached.
     OverBudget,
-    /// The private key made no signature, though it did when it was taken.
+    /// The private key made no signature, though it did when it was checked.
     #[cfg(feature = "private-key-jwt")]
     Unsigned,
-    /// Somebody else's code has panicked.
-    Panicked(&'static str),
+    /// Code of the caller has panicked during the token request.
+    Panicked,
     /// The token expired between `poll_ready` and `call`.
     Expired,
     /// The request goes to an origin that may not see the token.
     ForeignOrigin,
-    /// The address of the request is a path, and the layer was not told where that leads.
+    /// The address of the request is a path, and the layer was not built for that.
     NoOrigin,
-    /// The `Host` header names another than the address.
+    /// The `Host` header names another host than the address.
     OtherHost,
-    /// There is no tokio runtime to ask for a token on.
+    /// There is no tokio runtime.
     NoRuntime,
-    /// The runtime that asked went away, twice.
-    Vanished,
+    /// The runtime of the token request does not run any more.
+    Stalled,
 }
 
 // === impl Kind ===
 
 impl Kind {
-    /// Whether asking again may help with nothing changed by anyone.
+    /// Whether a retry may help without any change.
     pub(crate) fn is_transient(self) -> bool {
         match self {
             Self::Transport
@@ -59,9 +59,9 @@ impl Kind {
             | Self::Unavailable(_)
             | Self::Malformed(_)
             | Self::OverBudget
-            | Self::Panicked(_)
+            | Self::Panicked
             | Self::Expired
-            | Self::Vanished => true,
+            | Self::Stalled => true,
             Self::Rejected(..)
             | Self::Redirected(_)
             | Self::Unusable(_)
@@ -75,46 +75,35 @@ impl Kind {
         }
     }
 
-    /// What happened.
-    pub(crate) fn happened(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Writes what happened. The subject is the token endpoint or the discovery document.
+    pub(crate) fn happened(self, subject: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Transport => f.write_str("the token endpoint cannot be reached"),
-            Self::Timeout => f.write_str("the token endpoint did not answer in time"),
+            Self::Transport => write!(f, "{subject} cannot be reached"),
+            Self::Timeout => write!(f, "{subject} did not answer in time"),
             Self::NotReady => f.write_str(
                 "the HTTP client was not ready for the token request in time, nothing was sent",
             ),
-            Self::Unavailable(status) if is_refusal(status) => {
-                write!(
-                    f,
-                    "what is at the token endpoint's address does not answer as one: {status}"
-                )
-            }
-            Self::Unavailable(status) => {
-                write!(f, "the token endpoint cannot answer now: {status}")
-            }
+            Self::Unavailable(status) => write!(f, "{subject} answered {status}"),
             Self::Rejected(status, code) => write!(
                 f,
-                "the token endpoint refused the credentials or the grant: {status}, {code}"
+                "{subject} refused the credentials or the grant: {status}, {code}"
             ),
             Self::Redirected(status) => write!(
                 f,
-                "the token endpoint answered with a redirect, which credentials do not follow: \
-                 {status}"
+                "{subject} answered with a redirect, which credentials do not follow: {status}"
             ),
-            Self::Malformed(what) => {
-                write!(f, "the token endpoint's reply is no token reply: {what}")
-            }
+            Self::Malformed(what) => write!(f, "the reply of {subject} is malformed: {what}"),
             Self::Unusable(what) => write!(
                 f,
-                "the token endpoint's token cannot be sent as a bearer token: {what}"
+                "the token of {subject} cannot be sent as a bearer token: {what}"
             ),
-            Self::NoCredentials => f.write_str("there are no credentials to ask for a token with"),
+            Self::NoCredentials => f.write_str("there are no credentials for a token request"),
             Self::OverBudget => f.write_str("no token request is left in the budget"),
             #[cfg(feature = "private-key-jwt")]
             Self::Unsigned => {
                 f.write_str("the client's private key made no signature, nothing was sent")
             }
-            Self::Panicked(who) => write!(f, "{who} panicked while a token was asked for"),
+            Self::Panicked => f.write_str("the HTTP client or the token store panicked"),
             Self::Expired => f.write_str(
                 "the token expired between readiness and call, the request was not sent",
             ),
@@ -122,16 +111,15 @@ impl Kind {
                 f.write_str("the request goes to an origin that may not see the token")
             }
             Self::NoOrigin => f.write_str(
-                "the address of the request is a path alone, and the layer was not told where \
-                 that leads",
+                "the address of the request is a path alone, and the layer does not know its origin",
             ),
             Self::OtherHost => f.write_str("the Host header names another host than the address"),
-            Self::NoRuntime => f.write_str("no tokio runtime to ask for a token on"),
-            Self::Vanished => f.write_str("the runtime that asked for a token is gone"),
+            Self::NoRuntime => f.write_str("there is no tokio runtime for a token request"),
+            Self::Stalled => f.write_str("the runtime of the token request does not run any more"),
         }
     }
 
-    /// What to do.
+    /// The next step.
     pub(crate) fn advice(self) -> &'static str {
         match self {
             Self::Transport => "check the address, its certificate and the network",
@@ -145,13 +133,13 @@ impl Kind {
                 "check the client id, the secret and the client's settings at the server"
             }
             Self::Redirected(_) => "configure the final address",
-            Self::Malformed(_) => "try later, and check that the address is a token endpoint's",
+            Self::Malformed(_) => "try later, and check the address",
             Self::Unusable(_) => "check the client's settings at the server",
-            Self::NoCredentials => "set right what the credentials are read from",
+            Self::NoCredentials => "correct the source of the credentials",
             Self::OverBudget => "try later, find out what spends them, or allow more",
             #[cfg(feature = "private-key-jwt")]
             Self::Unsigned => "check the key",
-            Self::Panicked(_) => "mend it: its message went to the panic hook",
+            Self::Panicked => "its message went to the panic hook",
             Self::Expired => "call again",
             Self::ForeignOrigin => {
                 "add the origin to the layer's list, or send the request without the layer"
@@ -161,7 +149,7 @@ impl Kind {
             }
             Self::OtherHost => "leave the Host header to the HTTP client",
             Self::NoRuntime => "poll the service inside one",
-            Self::Vanished => "call again on a running one",
+            Self::Stalled => "call again on a running one",
         }
     }
 }

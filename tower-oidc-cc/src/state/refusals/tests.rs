@@ -1,0 +1,411 @@
+//! The rule by itself, and a simulation of services, call rates and faults that judges it.
+
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    time::{Duration, SystemTime},
+};
+
+use http::StatusCode;
+use tokio::time::Instant;
+
+use super::Refusals;
+use crate::{
+    TokenError,
+    clock::Timestamp,
+    error::Kind,
+    state::{Action, Event, Fetched, RefreshPolicy, State},
+};
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn start() -> Timestamp {
+    Timestamp {
+        steady: Instant::now(),
+        wall: SystemTime::UNIX_EPOCH + secs(1_000_000_000),
+    }
+}
+
+/// Refuses once a second from second `from`, each refresh succeeds, and returns the seconds of the
+/// refreshes.
+fn refreshes(seconds: u64) -> Vec<u64> {
+    let (start, mut rule) = (start(), Refusals::default());
+    let refused = |second: &u64| {
+        let now = start.checked_add(secs(*second)).unwrap();
+        let begins = rule.refused_at(now);
+        if begins {
+            rule.charge_at(now);
+            rule.replaced();
+        }
+        begins
+    };
+    (0..seconds).filter(refused).collect()
+}
+
+#[test]
+fn constant_refusals_spread_refreshes_over_the_hour() {
+    let hour = refreshes(3_600);
+    assert_eq!(hour.get(..4), Some(&[0, 20, 60, 140][..]));
+    assert!(hour.len() <= 16, "{hour:?}");
+    let long = refreshes(12 * 3_600);
+    for (at, second) in long.iter().enumerate() {
+        let in_hour = long.iter().skip(at).take_while(|it| **it < second + 3_600);
+        assert!(in_hour.count() <= 16, "{second}");
+    }
+}
+
+#[test]
+fn an_emptier_bucket_takes_more_refusals_in_a_row() {
+    let (start, mut rule) = (start(), Refusals::default());
+    let mut needed = Vec::new();
+    for turn in 0..4_u64 {
+        // Far enough apart for the distance, too near for a regained refresh.
+        let now = start.checked_add(secs(turn * 85)).unwrap();
+        let mut count = 1;
+        while !rule.refused_at(now) {
+            count += 1;
+        }
+        needed.push(count);
+        rule.charge_at(now);
+        rule.replaced();
+    }
+    assert_eq!(needed, [1, 2, 4, 16]);
+}
+
+#[test]
+fn an_acceptance_starts_the_count_again() {
+    let (now, mut rule) = (start(), Refusals::default());
+    assert!(rule.refused_at(now));
+    rule.charge_at(now);
+    rule.replaced();
+    let later = now.checked_add(secs(30)).unwrap();
+    for _ in 0..10 {
+        assert!(!rule.refused_at(later));
+        assert!(rule.is_doubted());
+        assert!(rule.accepted_at(later).is_some());
+        assert!(!rule.is_doubted());
+    }
+}
+
+#[test]
+fn a_failed_refresh_is_repeated_at_no_charge_until_an_acceptance() {
+    let (start, mut rule) = (start(), Refusals::default());
+    let at = |second| start.checked_add(secs(second)).unwrap();
+    assert!(rule.refused_at(at(0)));
+    rule.charge_at(at(0));
+    for second in 1..100 {
+        assert!(rule.refused_at(at(second)), "{second}");
+        rule.charge_at(at(second));
+    }
+    assert_eq!(rule.left_at(at(100)), 3);
+    rule.accepted_at(at(100));
+    assert!(!rule.refused_at(at(101)));
+}
+
+/// A service, as the share of calls that go to a route which refuses all tokens, and a verdict on
+/// the rest.
+struct Service {
+    bad_route: f64,
+    /// The distance of single refusals.
+    stray: Duration,
+    /// By the time since the start, the issue of the token, and a number in `0.0..1.0`.
+    accepts: fn(Duration, Duration, f64) -> bool,
+}
+
+/// A token endpoint, by the time since the start of the request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Endpoint {
+    Up,
+    Down,
+    Hangs,
+    /// Down for a minute after the first hour.
+    Restarts,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Score {
+    /// Calls to good routes that failed, with one resend where the layer says so.
+    failed: u32,
+    calls: u32,
+    requests: Vec<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    FlightEnds(bool),
+    Call { is_bad: bool, is_resend: bool },
+}
+
+// === impl Score ===
+
+impl Score {
+    fn most_in_an_hour(&self) -> usize {
+        let from = |at: usize, begin: Duration| {
+            let rest = self.requests.iter().skip(at);
+            rest.take_while(|it| **it < begin + secs(3_600)).count()
+        };
+        let counts = self.requests.iter().enumerate();
+        counts
+            .map(|(at, begin)| from(at, *begin))
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// Runs three hours of calls, one each `pace`.
+fn run(service: &Service, endpoint: Endpoint, pace: Duration, seed: u64) -> Score {
+    let mut chance = fastrand::Rng::with_seed(seed);
+    let (start, mut score) = (start(), Score::default());
+    let mut state = State::new(RefreshPolicy::Ahead, None, fastrand::f64);
+    state.on(Event::Fetched(token(start)), start);
+    let (mut issued, mut flight_ends) = (Duration::ZERO, Duration::ZERO);
+    let mut held = Vec::new();
+    let mut queue = BinaryHeap::new();
+    let (mut at, mut stray) = (pace, service.stray);
+    while at < HOURS {
+        let is_bad = chance.f64() < service.bad_route;
+        let call = Due::Call {
+            is_bad,
+            is_resend: false,
+        };
+        queue.push(Reverse((at, call)));
+        at += pace.mul_f64(0.5 + chance.f64());
+    }
+    while let Some(Reverse((at, due))) = queue.pop() {
+        let now = start.checked_add(at).unwrap();
+        match due {
+            Due::FlightEnds(succeeds) => {
+                if succeeds {
+                    state.on(Event::Fetched(token(now)), now);
+                    issued = at;
+                } else {
+                    let down = Kind::Unavailable(StatusCode::SERVICE_UNAVAILABLE);
+                    state.on(Event::Failed(TokenError::new(down)), now);
+                }
+                for is_bad in held.drain(..) {
+                    let call = Due::Call {
+                        is_bad,
+                        is_resend: true,
+                    };
+                    queue.push(Reverse((at, call)));
+                }
+            }
+            Due::Call { is_bad, is_resend } => {
+                if let Action::JoinUntil(until) = state.on(Event::Asked, now) {
+                    let wait = until.saturating_duration_since(now.steady);
+                    let at = (at + wait).min(flight_ends.max(at));
+                    queue.push(Reverse((at + Duration::from_micros(1), due)));
+                    continue;
+                }
+                score.calls += u32::from(!is_resend && !is_bad);
+                let generation = state.generation();
+                let is_stray = !is_resend && at >= stray;
+                if is_stray {
+                    stray += service.stray;
+                }
+                let accepts = (service.accepts)(at, issued, chance.f64());
+                if !is_bad && accepts && !is_stray {
+                    state.on(Event::Accepted(generation), now);
+                    continue;
+                }
+                let action = state.on(Event::Refused(generation), now);
+                if let Action::Request = action {
+                    score.requests.push(at);
+                    let (after, succeeds) = endpoint.answer(at);
+                    flight_ends = at + after;
+                    queue.push(Reverse((flight_ends, Due::FlightEnds(succeeds))));
+                }
+                match action {
+                    Action::Request | Action::Join if !is_resend => {
+                        // It is held for ten seconds at most, which is when a hanging request ends.
+                        held.push(is_bad);
+                    }
+                    _ => score.failed += u32::from(!is_bad),
+                }
+            }
+        }
+    }
+    score
+}
+
+// === impl Endpoint ===
+
+impl Endpoint {
+    fn answer(self, at: Duration) -> (Duration, bool) {
+        match self {
+            Self::Up => (Duration::from_millis(50), true),
+            Self::Down => (Duration::from_millis(5), false),
+            Self::Hangs => (secs(10), false),
+            Self::Restarts => (
+                Duration::from_millis(50),
+                !(secs(3_600)..secs(3_660)).contains(&at),
+            ),
+        }
+    }
+}
+
+fn token(now: Timestamp) -> Fetched {
+    Fetched {
+        sent: now,
+        life: secs(86_400),
+        is_own: true,
+    }
+}
+
+const HOURS: Duration = secs(3 * 3_600);
+/// 0.2, 2 and 20 calls a second.
+const PACES: [Duration; 3] = [
+    secs(5),
+    Duration::from_millis(500),
+    Duration::from_millis(50),
+];
+
+/// The worst score of the three paces and of several seeds, by failed calls.
+fn worst(service: &Service, endpoint: Endpoint) -> Score {
+    let runs = PACES
+        .into_iter()
+        .flat_map(|pace| (0..3).map(move |seed| (pace, seed)));
+    let scores = runs.map(|(pace, seed)| {
+        let score = run(service, endpoint, pace, seed);
+        assert!(
+            score.most_in_an_hour() <= 16 || endpoint != Endpoint::Up,
+            "{score:?}"
+        );
+        score
+    });
+    scores.max_by_key(|score| score.failed).unwrap()
+}
+
+/// A service whose tokens live this long, whatever they claim.
+macro_rules! lasting {
+    ($secs:expr) => {
+        Service {
+            bad_route: 0.0,
+            stray: HOURS,
+            accepts: |at, issued, _| at < issued + secs($secs),
+        }
+    };
+}
+
+#[test]
+fn tokens_that_die_every_five_minutes_or_later_fail_no_call() {
+    for service in [
+        lasting!(330),
+        lasting!(20 * 60),
+        lasting!(45 * 60),
+        lasting!(70 * 60),
+    ] {
+        assert_eq!(worst(&service, Endpoint::Up).failed, 0);
+    }
+}
+
+#[test]
+fn tokens_that_die_sooner_cost_sixteen_requests_an_hour() {
+    for service in [lasting!(15), lasting!(60), lasting!(200)] {
+        let score = worst(&service, Endpoint::Up);
+        assert!(score.most_in_an_hour() <= 16, "{}", score.most_in_an_hour());
+    }
+}
+
+#[test]
+fn stray_refusals_fail_no_call_whatever_the_endpoint_does() {
+    for stray in [secs(310), secs(1_000)] {
+        let service = Service {
+            bad_route: 0.0,
+            stray,
+            accepts: |_, _, _| true,
+        };
+        for endpoint in [Endpoint::Up, Endpoint::Down, Endpoint::Hangs] {
+            let score = worst(&service, endpoint);
+            assert_eq!(score.failed, 0, "{endpoint:?} {:?}", score.requests);
+        }
+    }
+}
+
+#[test]
+fn constant_refusals_cost_sixteen_requests_an_hour() {
+    let service = Service {
+        bad_route: 0.0,
+        stray: HOURS,
+        accepts: |_, _, _| false,
+    };
+    let score = worst(&service, Endpoint::Up);
+    let first = score
+        .requests
+        .iter()
+        .filter(|at| **at < secs(3_600))
+        .count();
+    assert!((12..=16).contains(&first), "{first}");
+}
+
+#[test]
+fn a_route_that_always_refuses_fails_no_call_to_another() {
+    for bad_route in [0.01, 0.1, 0.5, 0.9] {
+        let service = Service {
+            bad_route,
+            stray: HOURS,
+            accepts: |_, _, _| true,
+        };
+        let score = worst(&service, Endpoint::Up);
+        assert_eq!(score.failed, 0, "{bad_route}");
+    }
+}
+
+#[test]
+fn a_revocation_beside_a_bad_route_fails_fifteen_calls_at_most() {
+    let mut table = Vec::new();
+    for bad_route in [0.01, 0.1, 0.5] {
+        let service = Service {
+            bad_route,
+            stray: HOURS,
+            accepts: |at, issued, _| at < REVOKED || issued >= REVOKED,
+        };
+        let score = worst(&service, Endpoint::Up);
+        table.push((bad_route, score.failed));
+    }
+    println!("failed calls by share of the bad route: {table:?}");
+    assert!(table.iter().all(|(_, failed)| *failed <= 15), "{table:?}");
+}
+
+#[test]
+fn a_restart_of_the_identity_server_costs_the_outage_and_one_backoff() {
+    let service = Service {
+        bad_route: 0.0,
+        stray: HOURS,
+        accepts: |at, issued, _| at < secs(3_600) || issued >= secs(3_600),
+    };
+    for pace in PACES {
+        let score = run(&service, Endpoint::Restarts, pace, 7);
+        // The outage lasts a minute, and the backoff half of one.
+        let most = secs(95).as_nanos().div_ceil(pace.as_nanos());
+        assert!(
+            u128::from(score.failed) <= most,
+            "{pace:?}: {}",
+            score.failed
+        );
+        assert!(score.failed > 0);
+    }
+}
+
+#[test]
+fn nodes_that_refuse_a_new_token_for_a_minute_cost_sixteen_requests_an_hour() {
+    let service = Service {
+        bad_route: 0.0,
+        stray: HOURS,
+        accepts: |at, issued, draw| {
+            let is_young = at < issued + secs(60) && issued > Duration::ZERO;
+            (at < REVOKED || issued >= REVOKED) && !(is_young && draw < 0.33)
+        },
+    };
+    let score = worst(&service, Endpoint::Up);
+    println!(
+        "failed calls beside nodes that lag: {} of {}",
+        score.failed, score.calls
+    );
+    assert!(score.most_in_an_hour() <= 16);
+}
+
+/// In the middle of the second hour.
+const REVOKED: Duration = secs(5_000);

@@ -1,0 +1,748 @@
+//! Refused tokens: the rule, the held call, the resend.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use crate::support;
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use http::{Request, Response, StatusCode, Uri};
+use support::{
+    Again, Body, DATA, DAY, Endpoint, HOUR, builder, dead, echo, empty, endpoint::Reply, get,
+    layer, secs, seen, settle, tokens, unauthorized,
+};
+use tokio::{
+    sync::Barrier,
+    task::JoinSet,
+    time::{Instant, advance, sleep},
+};
+use tower::{Layer, Service, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
+use tower_oidc_cc::{BearerAuthLayer, Judge, Judgement, Origin, RefreshPolicy, Rejection};
+
+/// The 401 of a service with this body.
+fn bare(body: &str) -> Response<String> {
+    let mut response = empty();
+    body.clone_into(response.body_mut());
+    response
+}
+
+/// A name, and a 401.
+type Form = (&'static str, fn() -> Response<String>);
+
+/// Six forms of a 401 that refuses a token.
+const FORMS: [Form; 6] = [
+    ("challenge", dead),
+    ("empty", empty),
+    ("text", || bare("Unauthorized")),
+    ("JSON", || bare(r#"{"message":"Unauthorized"}"#)),
+    ("HTML", || bare("<html><body>401</body></html>")),
+    ("OData", || bare(r#"{"odata.error":{"code":"401"}}"#)),
+];
+
+/// A service that refuses the first `refused` tokens as dead, and counts its calls.
+fn revoking(
+    refused: usize,
+) -> (
+    impl Service<Request<Body>, Response = Response<String>, Error = Infallible, Future: Send>
+    + Clone
+    + Send,
+    Arc<AtomicUsize>,
+) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&calls);
+    let service = service_fn(move |request: Request<Body>| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        let token = seen(&request);
+        let number = token.rsplit_once('-').unwrap().1;
+        let number: usize = number.parse().unwrap();
+        async move {
+            Ok(if number <= refused {
+                dead()
+            } else {
+                Response::new(token)
+            })
+        }
+    });
+    (service, calls)
+}
+
+/// A service that says the same to everyone.
+fn always(
+    error: &'static str,
+) -> impl Service<Request<Body>, Response = Response<String>, Error = Infallible, Future: Send>
++ Clone
++ Send {
+    service_fn(move |_: Request<Body>| async move { Ok(unauthorized(error)) })
+}
+
+fn found(response: &Response<String>) -> &Rejection {
+    response.extensions().get().unwrap()
+}
+
+/// A service whose tokens die at this age, whatever the endpoint claims.
+fn lasting(
+    endpoint: &Endpoint,
+    life: Duration,
+    form: fn() -> Response<String>,
+) -> impl Service<Request<Body>, Response = Response<String>, Error = Infallible, Future: Send>
++ Clone
++ Send
++ 'static {
+    let endpoint = endpoint.clone();
+    service_fn(move |request: Request<Body>| {
+        let token = seen(&request);
+        let refused = endpoint.age(&token) >= life;
+        async move {
+            Ok(if refused {
+                form()
+            } else {
+                Response::new(token)
+            })
+        }
+    })
+}
+
+/// Calls at this pace for so long; gives how many were refused.
+async fn refused(
+    service: &(impl Service<Request<Body>, Response = Response<String>, Error: std::fmt::Debug> + Clone),
+    pace: Duration,
+    time: Duration,
+) -> usize {
+    let (mut refused, start) = (0, Instant::now());
+    while start.elapsed() < time {
+        let response = service.clone().oneshot(get(DATA)).await.unwrap();
+        refused += usize::from(response.status() != StatusCode::OK);
+        sleep(pace).await;
+    }
+    refused
+}
+
+/// Each form of a 401, at real lives of 5, 20 and 45 minutes of a token that claims 24 hours, over
+/// a day with one call a second.
+#[tokio::test(start_paused = true)]
+async fn a_token_that_dies_early_fails_no_call_under_a_retry_whatever_the_401_says() {
+    println!("form, life, failed alone, failed with a resend, token requests an hour");
+    for (name, form) in FORMS {
+        for minutes in [5, 20, 45] {
+            let endpoint = Endpoint::default();
+            let tokens = builder().build(endpoint.clone());
+            let below = lasting(&endpoint, secs(60 * minutes), form);
+            let alone = layer(&tokens).layer(below.clone());
+            let failed = refused(&alone, secs(1), secs(DAY)).await;
+            let requests = endpoint.count();
+            assert!(
+                failed <= requests,
+                "{name}, {minutes} min: {failed} of {requests}"
+            );
+
+            let endpoint = Endpoint::default();
+            let tokens = builder().build(endpoint.clone());
+            let below = lasting(&endpoint, secs(60 * minutes), form);
+            let resent = refused(&Again(layer(&tokens).layer(below)), secs(1), secs(DAY)).await;
+            let hourly = endpoint.count() as f64 / 24.0;
+            println!("{name}, {minutes} min, {failed}, {resent}, {hourly:.1}");
+            assert_eq!(resent, 0, "{name}, {minutes} min");
+            assert!(
+                hourly <= 60.0 / minutes as f64 + 0.2,
+                "{name}, {minutes} min: {hourly}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_says_doubted_within_one_call() {
+    for (name, form) in FORMS {
+        let endpoint = Endpoint::scripted([Reply::default()]);
+        endpoint.set(Reply::down());
+        let tokens = builder().build(endpoint);
+        let below = service_fn(move |_: Request<Body>| async move { Ok::<_, Infallible>(form()) });
+        drop(layer(&tokens).layer(below).oneshot(get(DATA)).await);
+        let health = tokens.health();
+        assert!(
+            health.to_string().contains("token 1 is doubted"),
+            "{name}: {health}"
+        );
+        assert!(
+            health.refused_for().is_some() && health.is_ready(),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_constant_refusal_costs_sixteen_requests() {
+    for again in [false, true] {
+        let endpoint = Endpoint::default();
+        let tokens = builder().build(endpoint.clone());
+        let below = service_fn(async |_: Request<Body>| Ok::<_, Infallible>(empty()));
+        let mut calls = JoinSet::new();
+        for number in 0..20 {
+            let tokens = tokens.clone();
+            calls.spawn(async move {
+                let start = Instant::now();
+                let uri = format!("{DATA}/{number}");
+                while start.elapsed() < secs(HOUR - 1) {
+                    let response = if again {
+                        Again(layer(&tokens).layer(below)).oneshot(get(&uri)).await
+                    } else {
+                        layer(&tokens).layer(below).oneshot(get(&uri)).await
+                    };
+                    assert_eq!(response.unwrap().status(), StatusCode::UNAUTHORIZED);
+                    sleep(secs(1)).await;
+                }
+            });
+        }
+        calls.join_all().await;
+        // The first token, and sixteen successors.
+        assert!(
+            (13..=17).contains(&endpoint.count()),
+            "{}",
+            endpoint.count()
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_always_refuses_fails_no_other_call() {
+    for again in [false, true] {
+        let endpoint = Endpoint::default();
+        let tokens = builder().build(endpoint.clone());
+        let below = service_fn(async |request: Request<Body>| {
+            let bad = request.uri().path().contains("/orders/");
+            Ok::<_, Infallible>(if bad {
+                empty()
+            } else {
+                Response::new(seen(&request))
+            })
+        });
+        for call in 0..20 * HOUR {
+            let request = match call % 10 {
+                3 => get(&format!("{DATA}/orders/{call}")),
+                other => get(&format!("{DATA}/{other}")),
+            };
+            let response = if again {
+                let service = Again(layer(&tokens).layer(below));
+                service.oneshot(request).await.unwrap()
+            } else {
+                layer(&tokens).layer(below).oneshot(request).await.unwrap()
+            };
+            assert_eq!(response.status() == StatusCode::OK, call % 10 != 3);
+            sleep(Duration::from_millis(50)).await;
+        }
+        assert!(endpoint.count() <= 17, "{}", endpoint.count());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_death_beside_a_route_that_always_refuses_fails_fifteen_calls_at_most() {
+    let endpoint = Endpoint::default();
+    let tokens = builder().build(endpoint.clone());
+    let issued = endpoint.clone();
+    let start = Instant::now();
+    let below = service_fn(move |request: Request<Body>| {
+        let token = seen(&request);
+        let is_revoked =
+            start.elapsed() > secs(HOUR) && issued.age(&token) > start.elapsed() - secs(HOUR);
+        let bad = request.uri().path().ends_with("/3") || is_revoked;
+        async move { Ok::<_, Infallible>(if bad { empty() } else { Response::new(token) }) }
+    });
+    let service = Again(layer(&tokens).layer(below));
+    let mut failed = 0;
+    for call in 0..2 * HOUR {
+        let request = get(&format!("{DATA}/{}", call % 10));
+        let response = service.clone().oneshot(request).await.unwrap();
+        let is_bad = call % 10 == 3;
+        failed += usize::from(response.status() != StatusCode::OK && !is_bad);
+        sleep(secs(1)).await;
+    }
+    assert!(failed <= 15, "{failed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_stray_401_fails_no_call_with_a_resend_whatever_the_endpoint_does() {
+    for reply in [Reply::default(), Reply::down(), Reply::hang()] {
+        let endpoint = Endpoint::scripted([Reply::default()]);
+        endpoint.set(reply);
+        let refuse = Arc::new(AtomicBool::new(true));
+        let below = service_fn(move |request: Request<Body>| {
+            let refuse = refuse.swap(false, Ordering::SeqCst);
+            async move {
+                Ok::<_, Infallible>(if refuse {
+                    empty()
+                } else {
+                    Response::new(seen(&request))
+                })
+            }
+        });
+        let service = Again(layer(&builder().build(endpoint)).layer(below));
+        assert_eq!(refused(&service, secs(1), secs(HOUR)).await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_token_in_an_outage_is_replaced_within_one_backoff_of_its_end() {
+    let endpoint = Endpoint::scripted([Reply::default()]);
+    endpoint.set(Reply::down());
+    let (below, _) = revoking(1);
+    let service = Again(layer(&builder().build(endpoint.clone())).layer(below));
+    assert_eq!(refused(&service, secs(1), secs(600)).await, 600);
+    // Each is a request at the end of a backoff, and none is charged to the bucket.
+    assert!(
+        (20..100).contains(&endpoint.count()),
+        "{}",
+        endpoint.count()
+    );
+    endpoint.heal();
+    let failed = refused(&service, secs(1), secs(600)).await;
+    assert!(failed <= 31, "{failed}");
+}
+
+/// The deadline of a call, as a layer above would write it.
+#[derive(Clone, Copy)]
+struct DeadlineAt(Instant);
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_held_until_the_result_the_deadline_or_ten_seconds() {
+    for (delay, deadline, held, replaced) in [
+        (2, None, 2, true),
+        (2, Some(5), 2, true),
+        (8, Some(5), 5, false),
+        (60, None, 10, false),
+        (60, Some(30), 10, false),
+    ] {
+        let endpoint = Endpoint::scripted([Reply::default()]);
+        endpoint.set(Reply::default().after(secs(delay)));
+        let tokens = builder().timeout(secs(100)).build(endpoint);
+        tokens.ready().await.unwrap();
+        let (below, _) = revoking(1);
+        let read = |extensions: &http::Extensions| extensions.get().map(|it: &DeadlineAt| it.0);
+        let service = layer(&tokens).deadline_from(read).layer(below);
+        let (start, mut request) = (Instant::now(), get(DATA));
+        if let Some(deadline) = deadline {
+            request
+                .extensions_mut()
+                .insert(DeadlineAt(start + secs(deadline)));
+        }
+        let response = service.oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+        let took = start.elapsed();
+        let most = secs(held);
+        assert!(
+            took <= most && took + secs(1) > most,
+            "{delay} {deadline:?}: {took:?}"
+        );
+        assert_eq!(found(&response).is_replaced(), replaced, "{delay}");
+        assert!(found(&response).is_worth_a_resend());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_refusal_comes_before_the_timeout_of_a_layer_above() {
+    let endpoint = Endpoint::scripted([Reply::default()]);
+    endpoint.set(Reply::hang());
+    let tokens = tokens(&endpoint);
+    tokens.ready().await.unwrap();
+    let (below, _) = revoking(1);
+    let read = |extensions: &http::Extensions| extensions.get().map(|it: &DeadlineAt| it.0);
+    let service = layer(&tokens).deadline_from(read).layer(below);
+    let mut request = get(DATA);
+    let deadline = DeadlineAt(Instant::now() + secs(2));
+    request.extensions_mut().insert(deadline);
+    let call = tokio::time::timeout(secs(2), service.oneshot(request));
+    assert_eq!(call.await.unwrap().unwrap().status(), 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_doubted_token_delays_other_calls_by_one_second_at_most() {
+    for (reply, most, token) in [
+        (Reply::hang(), secs(1), 1),
+        (Reply::default().after(secs(3)), secs(1), 1),
+        (
+            Reply::default().after(Duration::from_millis(200)),
+            Duration::from_millis(200),
+            2,
+        ),
+    ] {
+        let endpoint = Endpoint::scripted([Reply::default()]);
+        endpoint.set(reply);
+        let below = service_fn(async |request: Request<Body>| {
+            Ok::<_, Infallible>(if request.uri().path().ends_with("bad") {
+                dead()
+            } else {
+                Response::new(seen(&request))
+            })
+        });
+        let service = layer(&builder().build(endpoint)).layer(below);
+        drop(service.clone().oneshot(get(DATA)).await.unwrap());
+        let refused = tokio::spawn(service.clone().oneshot(get(&format!("{DATA}/bad"))));
+        settle().await;
+        let start = Instant::now();
+        for _ in 0..100 {
+            let response = service.clone().oneshot(get(DATA)).await.unwrap();
+            assert_eq!(response.into_body(), format!("Bearer canary-token-{token}"));
+        }
+        assert!(
+            start.elapsed() <= most + Duration::from_millis(2),
+            "{:?}",
+            start.elapsed()
+        );
+        assert_eq!(refused.await.unwrap().unwrap().status(), 401);
+    }
+}
+
+/// Takes an error of the inner service for a refusal.
+#[derive(Clone)]
+struct ByError;
+
+impl Judge<Response<String>, &'static str> for ByError {
+    fn judge(&self, outcome: Result<&Response<String>, &&'static str>) -> Judgement {
+        match outcome {
+            Err(&"dead") => Judgement::Refused,
+            _ => Judgement::Accepted,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_judge_of_ones_own_reads_typed_errors() {
+    let endpoint = Endpoint::default();
+    let service = layer(&tokens(&endpoint)).judge(ByError).layer(service_fn(
+        |request: Request<Body>| async move {
+            match &*seen(&request) {
+                "Bearer canary-token-1" => Err("dead"),
+                token => Ok(Response::new(token.to_owned())),
+            }
+        },
+    ));
+    let error = service.clone().oneshot(get(DATA)).await.unwrap_err();
+    let tower_oidc_cc::Error::Refused("dead", rejection) = error else {
+        panic!("{error:?}");
+    };
+    assert!(rejection.is_replaced());
+    let body = service.oneshot(get(DATA)).await.unwrap().into_body();
+    assert_eq!(body, "Bearer canary-token-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_refused_calls_are_made_again_after_one_request() {
+    let endpoint = Endpoint::always(Reply::token(86_400).after(secs(1)));
+    let barrier = Arc::new(Barrier::new(1_000));
+    let below = service_fn(move |request: Request<Body>| {
+        let barrier = Arc::clone(&barrier);
+        async move {
+            let token = seen(&request);
+            if token != "Bearer canary-token-1" {
+                return Ok::<_, Infallible>(Response::new(token));
+            }
+            barrier.wait().await;
+            Ok(dead())
+        }
+    });
+    let service = Again(layer(&tokens(&endpoint)).layer(below));
+    let mut calls = JoinSet::new();
+    for _ in 0..1_000 {
+        calls.spawn(service.clone().oneshot(get(DATA)));
+    }
+    for response in calls.join_all().await {
+        assert_eq!(response.unwrap().into_body(), "Bearer canary-token-2");
+    }
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_refusal_under_a_limit_of_one_is_no_deadlock() {
+    let endpoint = Endpoint::default();
+    let (below, _) = revoking(1);
+    let limit = GlobalConcurrencyLimitLayer::new(1);
+    let service = Again(layer(&tokens(&endpoint)).layer(limit.layer(below)));
+    let mut calls = JoinSet::new();
+    for _ in 0..20 {
+        calls.spawn(service.clone().oneshot(get(DATA)));
+    }
+    for response in calls.join_all().await {
+        assert_eq!(response.unwrap().into_body(), "Bearer canary-token-2");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_refusal_leaves_the_refresh_to_the_others() {
+    let endpoint = Endpoint::always(Reply::token(60).after(secs(2)));
+    let tokens = tokens(&endpoint);
+    tokens.ready().await.unwrap();
+    let (below, _) = revoking(1);
+    let service = Again(layer(&tokens).layer(below));
+    let call = tokio::spawn(service.clone().oneshot(get(DATA)));
+    settle().await;
+    assert_eq!(endpoint.count(), 2);
+    call.abort();
+    sleep(secs(3)).await;
+    let response = service.oneshot(get(DATA)).await.unwrap();
+    assert_eq!(response.into_body(), "Bearer canary-token-2");
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_role_is_found_and_costs_no_request() {
+    let role = "Access token does not have the required scope/role: Missing required realm role";
+    let endpoint = Endpoint::default();
+    let service = layer(&tokens(&endpoint)).layer(always(role));
+    for _ in 0..100 {
+        let response = service.clone().oneshot(get(DATA)).await.unwrap();
+        let finding = found(&response);
+        assert_eq!(finding.judgement(), Judgement::MissingRole);
+        assert!(!finding.is_replaced());
+        assert!(finding.to_string().contains("administrator"), "{finding}");
+        advance(secs(60)).await;
+        settle().await;
+    }
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_header_is_diagnosed_and_costs_no_request() {
+    let endpoint = Endpoint::default();
+    let service = layer(&tokens(&endpoint)).layer(always("no Authorization header found"));
+    for _ in 0..100 {
+        let response = service.clone().oneshot(get(DATA)).await.unwrap();
+        let finding = found(&response);
+        assert_eq!(finding.judgement(), Judgement::NoHeader);
+        assert!(finding.to_string().contains("proxy"), "{finding}");
+        advance(secs(60)).await;
+    }
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_existing_header_is_replaced_and_never_doubled() {
+    let tokens = tokens(&Endpoint::default());
+    let with_header = || {
+        let mut request = get(DATA);
+        for old in ["Basic eA==", "Bearer old"] {
+            let old = old.parse().unwrap();
+            request.headers_mut().append("authorization", old);
+        }
+        request
+    };
+    let call = |request| layer(&tokens).layer(echo()).oneshot(request);
+    for request in [get(DATA), with_header()] {
+        let response = call(request).await.unwrap();
+        assert_eq!(response.into_body(), "Bearer canary-token-1");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_a_token_that_is_gone_comes_back_where_there_is_no_other() {
+    // Nobody has asked for another, or the endpoint is left alone already.
+    for (policy, then, is_replaced) in [
+        (RefreshPolicy::OnExpiry, Reply::default(), true),
+        (RefreshPolicy::OnExpiry, Reply::down(), false),
+        (RefreshPolicy::Ahead, Reply::down(), false),
+    ] {
+        let endpoint = Endpoint::scripted([Reply::token(60)]);
+        endpoint.set(then.after(secs(1)));
+        let tokens = builder().policy(policy).build(endpoint.clone());
+        let below = service_fn(async |request: Request<Body>| {
+            let token = seen(&request);
+            if token != "Bearer canary-token-1" {
+                return Ok::<_, Infallible>(Response::new(token));
+            }
+            sleep(secs(61)).await;
+            Ok(dead())
+        });
+        let service = Again(layer(&tokens).layer(below));
+        let response = service.oneshot(get(DATA)).await.unwrap();
+        if is_replaced {
+            assert_eq!(response.into_body(), "Bearer canary-token-2");
+        } else {
+            assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{policy:?}");
+            assert!(!found(&response).is_replaced(), "{policy:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_refusal_of_an_old_token_does_nothing() {
+    let endpoint = Endpoint::default();
+    let (release, held) = tokio::sync::watch::channel(false);
+    let service = layer(&tokens(&endpoint)).layer(service_fn(move |request: Request<Body>| {
+        let mut held = held.clone();
+        async move {
+            let token = seen(&request);
+            if token != "Bearer canary-token-1" {
+                return Ok::<_, Infallible>(Response::new(token));
+            }
+            if request.uri().query() == Some("late") {
+                held.wait_for(|go| *go).await.unwrap();
+            }
+            Ok(dead())
+        }
+    }));
+    let late = tokio::spawn(service.clone().oneshot(get(&format!("{DATA}?late"))));
+    settle().await;
+    drop(service.clone().oneshot(get(DATA)).await.unwrap());
+    let body = service
+        .clone()
+        .oneshot(get(DATA))
+        .await
+        .unwrap()
+        .into_body();
+    assert_eq!(body, "Bearer canary-token-2");
+    // Long after, so that it is the number of the token that protects, and not the gap.
+    advance(secs(3_700)).await;
+    release.send(true).unwrap();
+    assert_eq!(
+        late.await.unwrap().unwrap().status(),
+        StatusCode::UNAUTHORIZED
+    );
+    let body = service.oneshot(get(DATA)).await.unwrap().into_body();
+    assert_eq!(body, "Bearer canary-token-2");
+    assert_eq!(endpoint.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_refusals_leave_the_token_alone() {
+    let endpoint = Endpoint::default();
+    let service =
+        layer(&tokens(&endpoint)).layer(service_fn(|request: Request<Body>| async move {
+            let status: u16 = request.uri().query().unwrap().parse().unwrap();
+            let mut response = Response::new(String::new());
+            *response.status_mut() = StatusCode::from_u16(status).unwrap();
+            Ok::<_, Infallible>(response)
+        }));
+    for status in [403, 416, 423, 429, 500, 503] {
+        drop(
+            service
+                .clone()
+                .oneshot(get(&format!("{DATA}?{status}")))
+                .await
+                .unwrap(),
+        );
+    }
+    assert_eq!(endpoint.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_whose_clock_is_ahead_costs_no_call_that_is_made_again() {
+    for ahead in [30, 90] {
+        for policy in [RefreshPolicy::Ahead, RefreshPolicy::OnExpiry] {
+            let endpoint = Endpoint::always(Reply::token(600));
+            let tokens = builder().policy(policy).build(endpoint.clone());
+            let below = lasting(&endpoint, secs(600 - ahead), dead);
+            let service = Again(layer(&tokens).layer(below));
+            let failed = refused(&service, secs(1), secs(6 * HOUR)).await;
+            assert_eq!(failed, 0, "{ahead} s ahead, {policy:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_401_of_one_origin_takes_the_token_from_no_other() {
+    let endpoint = Endpoint::scripted([Reply::default()]);
+    endpoint.set(Reply::down());
+    let tokens = builder().build(endpoint.clone());
+    let origins = ["https://one.example.com", "https://two.example.com"];
+    let origins = origins.map(|uri| Origin::from_uri(&Uri::from_static(uri)).unwrap());
+    let below = service_fn(async |request: Request<Body>| {
+        let refused = request.uri().host() == Some("one.example.com");
+        Ok::<_, Infallible>(if refused {
+            dead()
+        } else {
+            Response::new(seen(&request))
+        })
+    });
+    let service = BearerAuthLayer::new(tokens, origins).layer(below);
+    for _ in 0..HOUR {
+        for (uri, status) in [
+            ("https://one.example.com/", 401),
+            ("https://two.example.com/", 200),
+        ] {
+            let response = service.clone().oneshot(get(uri)).await.unwrap();
+            assert_eq!(response.status(), status);
+        }
+        sleep(secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_tokens_that_were_refused_turn_good_the_next_call_succeeds() {
+    let endpoint = Endpoint::default();
+    let well = Arc::new(AtomicBool::new(false));
+    let says = Arc::clone(&well);
+    let below = service_fn(move |request: Request<Body>| {
+        let well = says.load(Ordering::SeqCst);
+        async move {
+            Ok::<_, Infallible>(if well {
+                Response::new(seen(&request))
+            } else {
+                dead()
+            })
+        }
+    });
+    let service = layer(&builder().build(endpoint.clone())).layer(below);
+    for minutes in [1, 2, 10, 30] {
+        well.store(false, Ordering::SeqCst);
+        refused(&service, secs(1), secs(60 * minutes)).await;
+        well.store(true, Ordering::SeqCst);
+        let before = endpoint.count();
+        let response = service.clone().oneshot(get(DATA)).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(endpoint.count(), before, "the token in use is sent");
+        sleep(secs(2 * HOUR)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_only_newer_tokens_are_good_calls_succeed_within_five_minutes() {
+    for incident in [60, 120, 700, 2_000] {
+        let endpoint = Endpoint::default();
+        let from = Arc::new(Mutex::new(None::<Instant>));
+        let (issued, good_from) = (endpoint.clone(), Arc::clone(&from));
+        let below = service_fn(move |request: Request<Body>| {
+            let token = seen(&request);
+            let from = *good_from.lock().unwrap();
+            let good = from.is_some_and(|from| issued.age(&token) < from.elapsed());
+            async move { Ok::<_, Infallible>(if good { Response::new(token) } else { dead() }) }
+        });
+        let service = layer(&builder().build(endpoint.clone())).layer(below);
+        refused(&service, secs(1), secs(incident)).await;
+        *from.lock().unwrap() = Some(Instant::now());
+        let failed = refused(&service, secs(1), secs(HOUR)).await;
+        assert!(failed <= 301, "after {incident} s: {failed}");
+    }
+}
+
+#[test]
+fn a_token_that_expired_while_nobody_drove_the_runtime_is_not_sent() {
+    let endpoint = Endpoint::always(Reply::token(60));
+    let wall = Arc::new(Mutex::new(SystemTime::UNIX_EPOCH + secs(1_700_000_000)));
+    let clock = Arc::clone(&wall);
+    let tokens = builder()
+        .wall_clock(move || *clock.lock().unwrap())
+        .build(endpoint.clone());
+    let below = service_fn(async |request: Request<Body>| Ok::<_, Infallible>(seen(&request)));
+    let below = below.map_response(Response::new);
+    let mut service = layer(&tokens).layer(below);
+    let paused = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().start_paused(true).build().unwrap()
+    };
+    let runtime = paused();
+    let mut call = || {
+        let call = async { service.ready().await.unwrap().call(get(DATA)).await };
+        runtime.block_on(call).unwrap().into_body()
+    };
+    assert_eq!(call(), "Bearer canary-token-1");
+    // A program that does other things between two calls, or a laptop that sleeps.
+    *wall.lock().unwrap() += secs(61);
+    assert_eq!(call(), "Bearer canary-token-2");
+    *wall.lock().unwrap() += secs(61);
+    assert_eq!(call(), "Bearer canary-token-3");
+}
