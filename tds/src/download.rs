@@ -191,7 +191,8 @@ async fn attempt(
     if whole.is_some_and(|whole| length != whole) {
         part.discard().await?;
         let why = "what follows the part is not as long as its range says";
-        let error = Error::new(Kind::Truncated, why).answered();
+        let error =
+            Error::new(Kind::Truncated, why).with_sent(tower_tds::layers::errors::Sent::Answered);
         return Err(answer::named(error, target).into());
     }
     if !response.into_http().body().is_verifiable() {

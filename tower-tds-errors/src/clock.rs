@@ -5,55 +5,43 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
-use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-pin_project! {
-    /// Not set until something has to be waited for: an answer that is there at once costs no timer.
-    ///
-    /// Outside a runtime it wakes nothing: then it is looked at and no more.
-    pub(crate) struct Timer {
-        at: Option<Instant>,
-        #[pin]
-        sleep: Option<Sleep>,
-    }
+/// A timer that is not set until a wait begins: a response that is there at once costs none.
+///
+/// Outside a runtime it wakes no task. It is compared with the clock at each poll then.
+#[derive(Debug, Default)]
+pub(crate) struct Timer {
+    at: Option<Instant>,
+    sleep: Option<Pin<Box<Sleep>>>,
 }
 
 // === impl Timer ===
 
 impl Timer {
-    pub(crate) const fn new() -> Self {
-        Self {
-            at: None,
-            sleep: None,
-        }
-    }
-
     pub(crate) const fn is_set(&self) -> bool {
         self.at.is_some()
     }
 
-    /// Whether somebody wakes who waits for it.
+    /// Whether it wakes the task that polls it.
     pub(crate) const fn has_clock(&self) -> bool {
         self.sleep.is_some()
     }
 
-    pub(crate) fn set(self: Pin<&mut Self>, at: Option<Instant>) {
-        let mut this = self.project();
-        *this.at = at;
+    pub(crate) fn set(&mut self, at: Option<Instant>) {
+        self.at = at;
         let awaited = at.filter(|_| Handle::try_current().is_ok());
-        match (this.sleep.as_mut().as_pin_mut(), awaited) {
-            (Some(sleep), Some(at)) => sleep.reset(at),
-            (_, awaited) => this.sleep.set(awaited.map(sleep_until)),
+        match (&mut self.sleep, awaited) {
+            (Some(sleep), Some(at)) => sleep.as_mut().reset(at),
+            (sleep, awaited) => *sleep = awaited.map(|at| Box::pin(sleep_until(at))),
         }
     }
 
-    /// Whether the time it is set to has come. It never does if it is not set.
-    pub(crate) fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let at = self.at;
-        match (self.project().sleep.as_pin_mut(), at) {
-            (Some(sleep), _) => sleep.poll(cx),
+    /// Whether its time has come. One that is not set stays pending.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match (&mut self.sleep, self.at) {
+            (Some(sleep), _) => sleep.as_mut().poll(cx),
             (None, Some(at)) if at <= now() => Poll::Ready(()),
             (None, _) => Poll::Pending,
         }

@@ -133,10 +133,17 @@ impl Error {
         self
     }
 
-    /// Notes that the service had answered, so that the request was [sent](Self::sent).
+    /// Sets whether the request was sent, where the kind alone does not decide it.
     #[must_use]
-    pub fn answered(mut self) -> Self {
-        self.facts_mut().sent = Sent::Answered;
+    pub fn with_sent(mut self, sent: Sent) -> Self {
+        self.facts_mut().sent = sent;
+        self
+    }
+
+    /// Sets what the call [waited for](Self::waited_for) when it ended.
+    #[must_use]
+    pub fn with_waited_for(mut self, cause: impl Into<Cow<'static, str>>) -> Self {
+        self.facts_mut().waited_for = Some(cause.into());
         self
     }
 

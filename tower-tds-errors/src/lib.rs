@@ -23,7 +23,6 @@ pub use self::give_up::GiveUp;
 pub use self::guard::body::GuardBody;
 pub use self::guard::{Guard, GuardLayer};
 pub use self::kind::{Kind, Sent};
-pub use self::retry::context::may_hold;
 pub use self::retry::replay::{CloneBody, Replay};
 pub use self::retry::request::{Attempt, Deadline, DeadlineAt, Repeat};
 pub use self::retry::{Failure, Retry, RetryLayer};

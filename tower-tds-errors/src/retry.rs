@@ -1,6 +1,5 @@
 //! Sends again what may succeed then: the layer, which is data, and the service.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -17,14 +16,13 @@ use self::budget::Budget;
 use self::call::Call;
 use self::future::RetryFuture;
 use self::replay::{CloneBody, Replay};
-use self::request::{Deadline, Due};
+use self::request::{Deadline, DeadlineAt, Due};
 use crate::clock;
 use crate::error::Error;
 
 pub(crate) mod backoff;
 pub(crate) mod budget;
 mod call;
-pub(crate) mod context;
 pub(crate) mod future;
 pub(crate) mod replay;
 pub(crate) mod request;
@@ -44,14 +42,13 @@ pub(crate) mod state;
 /// |---|---|
 /// | [`deadline`](Self::deadline), from `call` until the head, or the end of the body by [`Deadline::whole`] | 120 s |
 /// | [`attempts`](Self::attempts) | 3, and once more at once for a GET whose kept connection was closed |
-/// | [`attempt_timeout`](Self::attempt_timeout) | 60 s |
 /// | [`longest_wait`](Self::longest_wait) | 30 s |
 /// | [`budget`](Self::budget), for all calls together | 10 retries for 100 requests and one a second, counted over ten seconds |
 ///
 /// # Allocations
 ///
-/// A first attempt that succeeds allocates for the copy of the request's headers and extensions alone, unless its body
-/// is waited for, or its deadline counts until the end of the body.
+/// A first attempt that succeeds allocates for the copy of the request's head, and for its deadline. A call that
+/// is pending has a timer.
 ///
 /// # Examples
 ///
@@ -130,11 +127,9 @@ struct Settings {
     deadline: Option<Deadline>,
     /// Whether the deadline is the user's own.
     is_set: bool,
-    attempt: Option<Duration>,
     longest_wait: Duration,
     backoff: Backoff,
     budget: Budget,
-    waits: Option<Arc<dyn Fn() -> Cow<'static, str> + Send + Sync>>,
 }
 
 /// What a retry can be told by: whatever is `Into<Error>`.
@@ -155,7 +150,7 @@ impl<E: Into<Error>> Failure for E {}
 // === impl RetryLayer ===
 
 impl RetryLayer {
-    /// Three attempts of up to a minute each, two minutes for all, waits of up to 30 s, and bodies
+    /// Three attempts, two minutes for all, waits of up to 30 s, and bodies
     /// that are cloned.
     #[must_use]
     pub fn new() -> Self {
@@ -189,15 +184,6 @@ impl<P> RetryLayer<P> {
     pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
         self.settings.deadline = Some(deadline.into());
         self.settings.is_set = true;
-        self
-    }
-
-    /// Bounds each attempt, which is cut off as a [`Timeout`](crate::Kind::Timeout) and tried again
-    /// like one, unless its status is known. An attempt never has more than is left to the deadline.
-    /// `Duration::MAX`, here and for the [deadline](Self::deadline), cuts nothing off.
-    #[must_use]
-    pub const fn attempt_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.attempt = Some(timeout);
         self
     }
 
@@ -250,17 +236,6 @@ impl<P> RetryLayer<P> {
     #[must_use]
     pub fn budget(mut self, budget: impl Into<Option<Arc<TpsBudget>>>) -> Self {
         self.settings.budget = Budget::new(budget.into());
-        self
-    }
-
-    /// Names what the services below wait for while they are not ready, as in "a permit". It is asked
-    /// when a deadline has passed, for [`Error::waited_for`].
-    #[must_use]
-    pub fn waits_for(
-        mut self,
-        name: impl Fn() -> Cow<'static, str> + Send + Sync + 'static,
-    ) -> Self {
-        self.settings.waits = Some(Arc::new(name));
         self
     }
 
@@ -348,23 +323,20 @@ impl<S: fmt::Debug, P> fmt::Debug for Retry<S, P> {
 // === impl Settings ===
 
 impl Settings {
-    /// When a call that is made now is given up, if anybody has set that. The layer's own default
-    /// counts from the call's first wait: one that waits for nothing reads no clock.
+    /// The deadlines of a call that is made now.
     #[inline]
     fn due<B>(&self, request: &Request<B>) -> Due {
         let own = request.extensions().get::<Deadline>().copied();
+        let outer = request.extensions().get::<DeadlineAt>();
         let mut due = Due {
-            is_set: self.is_set || own.is_some(),
-            ..Due::default()
+            call: clock::now(),
+            head: outer.map(|outer| outer.0),
+            body: None,
         };
-        if due.is_set {
-            let call = clock::now();
-            due.call = Some(call);
-            // The default is for who set none.
-            let layers = self.deadline.filter(|_| self.is_set);
-            for deadline in [layers, own].into_iter().flatten() {
-                due.add(deadline, call);
-            }
+        // The default is for calls without a deadline of their own.
+        let layers = self.deadline.filter(|_| self.is_set || own.is_none());
+        for deadline in [layers, own].into_iter().flatten() {
+            due.add(deadline);
         }
         due
     }
@@ -376,11 +348,9 @@ impl Default for Settings {
             attempts: THREE,
             deadline: Some(Deadline::after(DEADLINE)),
             is_set: false,
-            attempt: Some(ATTEMPT),
             longest_wait: LONGEST_WAIT,
             backoff: Backoff::default(),
             budget: Budget::default(),
-            waits: None,
         }
     }
 }
@@ -390,7 +360,6 @@ impl fmt::Debug for Settings {
         let mut f = f.debug_struct("Settings");
         f.field("attempts", &self.attempts);
         f.field("deadline", &self.deadline);
-        f.field("attempt", &self.attempt);
         f.field("longest_wait", &self.longest_wait);
         f.field("backoff", &self.backoff);
         f.field("budget", &self.budget).finish_non_exhaustive()
@@ -406,10 +375,6 @@ const THREE: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
 
 /// Twice the longest wait that is slept through, and as long again for the attempts.
 const DEADLINE: Duration = Duration::from_secs(120);
-
-/// What proxies wait for a head by default (nginx, `proxy_read_timeout`; Kong, `read_timeout`):
-/// after that the gateway has given up, and what is waited for is a connection that is dead.
-const ATTEMPT: Duration = Duration::from_secs(60);
 
 /// What a caller can be made to wait without being asked; a window of a minute is above it.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);

@@ -38,6 +38,8 @@ pub struct LimitError {
 enum Kind {
     /// After so long.
     TimedOut(Duration),
+    /// After so long.
+    Deadline(Duration),
     /// For so long, where that is known.
     Rejected(Option<Duration>),
     Abandoned,
@@ -66,10 +68,19 @@ impl LimitError {
         }
     }
 
+    /// A wait that the call's deadline ended after `waited`.
+    pub(crate) fn deadline(cause: WaitCause, waited: Duration) -> Self {
+        Self {
+            kind: Kind::Deadline(waited),
+            cause,
+            was_sent: false,
+        }
+    }
+
     /// A call without a response in time.
     pub(crate) fn unanswered(was_sent: bool, waited: Duration) -> Self {
         Self {
-            kind: Kind::TimedOut(waited),
+            kind: Kind::Deadline(waited),
             cause: if was_sent {
                 WaitCause::Response
             } else {
@@ -96,7 +107,14 @@ impl LimitError {
     /// Whether the wait reached its bound.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(self.kind, Kind::TimedOut(_))
+        matches!(self.kind, Kind::TimedOut(_) | Kind::Deadline(_))
+    }
+
+    /// Whether the call was ended by its deadline or by its time for a response, and not by the
+    /// longest wait.
+    #[must_use]
+    pub fn is_deadline(&self) -> bool {
+        matches!(self.kind, Kind::Deadline(_))
     }
 
     /// Whether the call would have had to wait, and may not.
@@ -118,7 +136,7 @@ impl LimitError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {
             Kind::Rejected(wait) => wait,
-            Kind::TimedOut(_) | Kind::Abandoned => None,
+            Kind::TimedOut(_) | Kind::Deadline(_) | Kind::Abandoned => None,
         }
     }
 }
@@ -127,7 +145,7 @@ impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cause = self.cause;
         match &self.kind {
-            Kind::TimedOut(waited) => {
+            Kind::TimedOut(waited) | Kind::Deadline(waited) => {
                 write!(f, "timed out after {waited:?} waiting for {cause}; ")?;
                 f.write_str(if self.was_sent {
                     "the request was sent"

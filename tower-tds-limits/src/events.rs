@@ -56,8 +56,7 @@ pub(crate) fn waited(cause: WaitCause, waited: Duration) {
         tracing::debug!(cause = cause.as_str(), ?waited, "waited for {cause}");
     }
     #[cfg(feature = "metrics")]
-    metrics::histogram!("tds_wait_seconds", "cause" => cause.as_str())
-        .record(waited.as_secs_f64());
+    metrics::histogram!("tds_wait_seconds", "cause" => cause.as_str()).record(waited.as_secs_f64());
 }
 
 /// Waits of this length are logged: as long as many quick responses take.

@@ -55,7 +55,7 @@ impl fmt::Display for WaitCause {
             Self::Silence => "the end of the silence after a refusal",
             Self::Pause => "the end of the pause after a 429",
             Self::Connection => "a connection",
-            Self::Response => "the response",
+            Self::Response => "a response",
         })
     }
 }

@@ -11,7 +11,7 @@ use futures_core::Stream;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use pin_project_lite::pin_project;
-use tower_tds_errors::{Error, Kind};
+use tower_tds_errors::{Error, Kind, Sent};
 use tower_tds_limits::PermitBody;
 
 use crate::compression::{DecodedBody, WireBody};
@@ -198,7 +198,7 @@ fn undecoded(error: tower::BoxError, body: &Layered) -> Error {
     let mut error = if error.is::<Error>() || error.is::<std::io::Error>() {
         Error::from(error)
     } else {
-        Error::new(Kind::Malformed, error).answered()
+        Error::new(Kind::Malformed, error).with_sent(Sent::Answered)
     };
     if error.received().is_none() {
         wire(body).note(&mut error);
@@ -207,7 +207,7 @@ fn undecoded(error: tower::BoxError, body: &Layered) -> Error {
 }
 
 fn too_large() -> Error {
-    let error = Error::new(Kind::InvalidRequest, TOO_LARGE).answered();
+    let error = Error::new(Kind::InvalidRequest, TOO_LARGE).with_sent(Sent::Answered);
     error.with_advice("read it by `chunk`")
 }
 

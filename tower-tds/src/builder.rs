@@ -4,6 +4,7 @@ use std::{
     env::{self, VarError},
     fmt,
     sync::Arc,
+    time::Duration,
 };
 
 use http::{HeaderValue, Uri, uri::Scheme};
@@ -52,6 +53,7 @@ pub struct Builder {
     renewal: Renewal,
     limits: SharedLimits,
     retry: RetryLayer,
+    answer_timeout: Option<Duration>,
     deadline: Option<Deadline>,
     guard: GuardLayer,
     schemes: Schemes,
@@ -80,6 +82,7 @@ impl Builder {
             renewal: Renewal(Box::new(|tokens| tokens)),
             limits: Limits::default().into(),
             retry: RetryLayer::new(),
+            answer_timeout: None,
             deadline: None,
             guard: GuardLayer::new(),
             schemes: Schemes::HttpsOnly,
@@ -171,6 +174,14 @@ impl Builder {
     #[must_use]
     pub fn retry(mut self, retry: RetryLayer) -> Self {
         self.retry = retry;
+        self
+    }
+
+    /// Bounds the time from the sending of a request to its response head, for each attempt. The
+    /// default is 60 s. The waits for a token, a permit and a connection do not count.
+    #[must_use]
+    pub fn answer_timeout(mut self, timeout: Duration) -> Self {
+        self.answer_timeout = Some(timeout);
         self
     }
 
@@ -358,10 +369,11 @@ impl Builder {
         // A gateway before both counts both; and whoever waits for a permit may wait for a token.
         let token_http = ServiceBuilder::new()
             .map_err(unwrapped)
-            .layer(RequestLimitLayer::new(first))
+            .layer(RequestLimitLayer::new(first).answer_timeout(TOKEN_ANSWER))
             .service(clients.tokens);
         let Renewal(settings) = self.renewal;
-        let tokens = TokenSource::builder(endpoint, self.credentials).readiness(longest_turn);
+        let tokens = TokenSource::builder(endpoint, self.credentials)
+            .timeout(longest_turn.saturating_add(TOKEN_ANSWER));
         let tokens = settings(tokens).build(token_http);
         let retry = match self.deadline {
             Some(deadline) => self.retry.deadline(deadline),
@@ -371,8 +383,12 @@ impl Builder {
         let classified = ClassifyLayer::new().layer(self.compression.around(wire));
         let stack = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
             .retry(retry.replay(ReplayBytes))
-            .named(self.name.clone())
-            .above(classified);
+            .named(self.name.clone());
+        let stack = match self.answer_timeout {
+            Some(timeout) => stack.answer_timeout(timeout),
+            None => stack,
+        };
+        let stack = stack.above(classified);
         Ok(Client::new(Shared {
             stack,
             name: self.name,
@@ -441,6 +457,9 @@ fn variable(name: &'static str) -> Result<String, BuildError> {
         Err(VarError::NotUnicode(_)) => Err(BuildError::unreadable(name)),
     }
 }
+
+/// Long for a token endpoint, which answers within milliseconds, and short against a caller's patience.
+const TOKEN_ANSWER: Duration = Duration::from_secs(10);
 
 const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 

@@ -1,6 +1,6 @@
 //! The whole stack as one layer, for any client.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{sync::Arc, time::Duration};
 
 use http::Extensions;
 use tokio::time::Instant;
@@ -14,7 +14,6 @@ use tower_tds_limits::{Detached, Limiter, RequestLimit, RequestLimitLayer};
 
 use crate::{
     Traced,
-    status::Waits,
     trace::{Name, Of},
     translate::{ReadError, into_error},
 };
@@ -77,11 +76,11 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct TdsLayer<P = CloneBody> {
     retry: RetryLayer<P>,
-    tokens: TokenSource,
     bearer: BearerAuthLayer<ReadError>,
     limiter: Limiter,
     guard: GuardLayer,
     classify: ClassifyLayer,
+    answer_timeout: Duration,
     name: Name,
 }
 
@@ -105,13 +104,13 @@ impl TdsLayer {
     ) -> Self {
         Self {
             retry: RetryLayer::new(),
-            bearer: BearerAuthLayer::new(tokens.clone(), origins)
+            bearer: BearerAuthLayer::new(tokens, origins)
                 .judge(ReadError)
                 .deadline_from(deadline),
-            tokens,
             limiter,
             guard: GuardLayer::new(),
             classify: ClassifyLayer::new(),
+            answer_timeout: ANSWER_TIMEOUT,
             name: None,
         }
     }
@@ -123,11 +122,11 @@ impl<P> TdsLayer<P> {
     pub fn retry<Q>(self, retry: RetryLayer<Q>) -> TdsLayer<Q> {
         TdsLayer {
             retry,
-            tokens: self.tokens,
             bearer: self.bearer,
             limiter: self.limiter,
             guard: self.guard,
             classify: self.classify,
+            answer_timeout: self.answer_timeout,
             name: self.name,
         }
     }
@@ -136,6 +135,16 @@ impl<P> TdsLayer<P> {
     #[must_use]
     pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
         self.retry = self.retry.deadline(deadline);
+        self
+    }
+
+    /// Bounds the time from the sending of a request to its response head, for each attempt. The
+    /// default is 60 s.
+    ///
+    /// The waits for a token, a permit and a connection do not count.
+    #[must_use]
+    pub fn answer_timeout(mut self, timeout: Duration) -> Self {
+        self.answer_timeout = timeout;
         self
     }
 
@@ -170,16 +179,16 @@ impl<P> TdsLayer<P> {
     where
         P: Clone,
     {
-        let (tokens, limiter) = (self.tokens, self.limiter.clone());
         let name = || self.name.clone();
         ServiceBuilder::new()
             .layer_fn(|calls| Traced::new(calls, Of::Calls, name(), |error| error))
-            .layer(self.retry.waits_for(move || waiting(&tokens, &limiter)))
+            .layer(self.retry)
             .layer_fn(|attempts| Traced::new(attempts, Of::Attempts, name(), into_error))
             .layer(
                 RequestLimitLayer::new(self.limiter)
                     .feedback(ReadError)
                     .deadline_from(deadline)
+                    .answer_timeout(self.answer_timeout)
                     .detached(),
             )
             .layer(self.bearer)
@@ -201,9 +210,6 @@ fn deadline(extensions: &Extensions) -> Option<Instant> {
     extensions.get::<DeadlineAt>().map(|deadline| deadline.0)
 }
 
-/// What a call waits for that is not let through, for the error by its deadline.
-fn waiting(tokens: &TokenSource, limiter: &Limiter) -> Cow<'static, str> {
-    let in_flight = limiter.limits().in_flight.get();
-    let waits = Waits::of(&tokens.health(), &limiter.snapshot(), in_flight);
-    Cow::Owned(waits.to_string())
-}
+/// The time that proxies wait for a head by default (nginx, `proxy_read_timeout`; Kong, `read_timeout`).
+/// After it a gateway has given up.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);

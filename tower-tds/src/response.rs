@@ -69,7 +69,8 @@ impl Response {
     pub async fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, Error> {
         let bytes = self.bytes().await?;
         serde_json::from_slice(&bytes).map_err(|error| {
-            let error = Error::new(tower_tds_errors::Kind::Malformed, error).answered();
+            let error = Error::new(tower_tds_errors::Kind::Malformed, error)
+                .with_sent(tower_tds_errors::Sent::Answered);
             error.with_advice("compare it with the type that it is read into")
         })
     }

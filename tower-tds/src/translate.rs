@@ -110,6 +110,7 @@ fn from_refused(mut error: Error, rejection: &Rejection) -> Error {
     if matches!(error.kind(), Kind::InvalidToken | Kind::Unauthorized) {
         if rejection.is_worth_a_resend() {
             error.resend_once();
+            error = error.with_waited_for("another token");
         } else {
             error.forbid_retry();
         }
@@ -130,15 +131,28 @@ fn kept_back(error: &Error) -> Option<LimitError> {
 }
 
 fn from_limits(error: LimitError) -> Error {
-    let wait = error.retry_after();
-    let kind = if !(error.is_rejected() && error.cause() == WaitCause::Pause) {
+    let (wait, cause) = (error.retry_after(), error.cause());
+    let kind = if error.is_deadline() {
+        Kind::Timeout
+    } else if !(error.is_rejected() && cause == WaitCause::Pause) {
         Kind::LimitTimeout
     } else if wait > Some(SHORT_QUOTA) {
         Kind::QuotaExhausted
     } else {
         Kind::Throttled
     };
-    let error = Error::new(kind, error);
+    let sent = if error.was_sent() {
+        Sent::Unknown
+    } else {
+        Sent::Never
+    };
+    let waited_for = match cause {
+        WaitCause::Readiness => "a token".to_owned(),
+        cause => cause.to_string(),
+    };
+    let error = Error::new(kind, error)
+        .with_sent(sent)
+        .with_waited_for(waited_for);
     match wait {
         Some(wait) => error.with_retry_after(wait),
         None => error,

@@ -10,6 +10,7 @@ use bytes::{Buf, BufMut};
 use http::{Method, Response, Uri, response};
 use http_body::Body;
 use pin_project_lite::pin_project;
+use tokio::time::Instant;
 use tower::BoxError;
 
 use super::asked::Asked;
@@ -17,7 +18,6 @@ use super::{error_of, is_success, is_unasked};
 use crate::clock::{self, Timer};
 use crate::error::Error;
 use crate::kind::Kind;
-use crate::retry::context::{self, Known};
 
 pin_project! {
     /// The future of [`Classify`](crate::Classify).
@@ -57,8 +57,8 @@ pin_project! {
         head: response::Parts,
         #[pin]
         body: R,
-        #[pin]
         bound: Timer,
+        deadline: Option<Instant>,
         left: usize,
         bytes: Vec<u8>,
     }
@@ -69,6 +69,8 @@ pub(super) struct Noted {
     pub(super) asked: Asked,
     pub(super) method: Method,
     pub(super) uri: Uri,
+    /// When the read of an error's body ends.
+    pub(super) deadline: Option<Instant>,
 }
 
 // === impl ClassifyFuture ===
@@ -115,7 +117,7 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         let mut this = self.as_mut().project();
         match outcome {
             Ok(response) => {
-                let drain = Box::pin(Drain::new(response));
+                let drain = Box::pin(Drain::new(response, this.noted.deadline));
                 this.state.set(State::Draining { drain });
                 self.poll_draining(cx)
             }
@@ -136,16 +138,7 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         let StateProj::Draining { drain } = this.state.project() else {
             return Poll::Pending;
         };
-        // Who has no more time gets what is there: the status is known.
-        let polled = drain.as_mut().poll(cx);
-        let is_whole = match polled {
-            Poll::Ready(is_whole) => is_whole,
-            Poll::Pending if context::is_last_poll() => false,
-            Poll::Pending => {
-                context::say(Known::Answer);
-                return Poll::Pending;
-            }
-        };
+        let is_whole = ready!(drain.as_mut().poll(cx));
         let drain = drain.as_mut().project();
         let head = &*drain.head;
         // A success never comes here; if it did, its status would say so.
@@ -166,12 +159,13 @@ impl<F, R> fmt::Debug for ClassifyFuture<F, R> {
 // === impl Drain ===
 
 impl<R: Body> Drain<R> {
-    fn new(response: Response<R>) -> Self {
+    fn new(response: Response<R>, deadline: Option<Instant>) -> Self {
         let (head, body) = response.into_parts();
         Self {
             head,
             body,
-            bound: Timer::new(),
+            bound: Timer::default(),
+            deadline,
             left: MOST_BYTES,
             bytes: Vec::new(),
         }
@@ -184,11 +178,16 @@ impl<R: Body> Drain<R> {
             let Poll::Ready(frame) = this.body.as_mut().poll_frame(cx) else {
                 if !this.bound.is_set() {
                     let bound = clock::now().checked_add(LONGEST);
-                    this.bound.as_mut().set(bound);
+                    this.bound
+                        .set(bound.into_iter().chain(*this.deadline).min());
                 }
-                // Without a runtime there is no time to wait for.
-                if this.bound.has_clock() {
-                    ready!(this.bound.as_mut().poll(cx));
+                // Without a runtime there is no time to wait for. The clock counts as well as the timer,
+                // which may wake after that of the layer above.
+                let is_over = this
+                    .deadline
+                    .is_some_and(|deadline| deadline <= clock::now());
+                if this.bound.has_clock() && !is_over {
+                    ready!(this.bound.poll(cx));
                 }
                 return Poll::Ready(false);
             };

@@ -11,6 +11,7 @@ use tower_service::Service;
 use super::asked::Asked;
 use super::future::{ClassifyFuture, Noted};
 use crate::error::Error;
+use crate::retry::request::DeadlineAt;
 
 /// Turns every answer but a success into a typed [`Error`].
 ///
@@ -44,8 +45,8 @@ pub struct ClassifyLayer {}
 /// A 2xx or a 304 passes as it came, and so does an upgrade (101) that was asked for: the same body type, not
 /// polled, and nothing allocated. The one exception is a page for people, `text/html`, where the request
 /// accepts JSON or XML only. Of every other answer the body is read within 16 KiB and a second, and
-/// to its end where that is within the bounds, so that the connection can be used again. Whatever cuts the read
-/// short, a [`Retry`](crate::Retry) above included, costs text and not the kind.
+/// to its end where that is within the bounds, so that the connection can be used again. The read ends at the call's
+/// [`DeadlineAt`](crate::DeadlineAt) as well. A read that is cut short costs text and not the kind.
 ///
 /// A compressed body gives no message, and the status decides. Put a decompression layer below, where answers may be
 /// compressed.
@@ -116,6 +117,7 @@ where
             asked: Asked::of(request.headers()),
             method: request.method().clone(),
             uri: request.uri().clone(),
+            deadline: request.extensions().get::<DeadlineAt>().map(|at| at.0),
         };
         ClassifyFuture::new(self.inner.call(request), noted)
     }

@@ -17,7 +17,7 @@ use tower::BoxError;
 use crate::clock::{self, Timer};
 use crate::error::Error;
 use crate::give_up::GiveUp;
-use crate::kind::Kind;
+use crate::kind::{Kind, Sent};
 
 pin_project! {
     /// The body of a success that says how far it came when it breaks off.
@@ -38,7 +38,7 @@ pin_project! {
         inner: Option<R>,
         // Boxed, so that a body that needs no pinning needs none with this around it, and since bodies are
         // moved. Made by the first wait, and used again by the others.
-        timer: Option<Pin<Box<Timer>>>,
+        timer: Option<Box<Timer>>,
         // Whether the wait is going on that the timer is set for.
         is_waiting: bool,
         idle: Duration,
@@ -152,14 +152,14 @@ impl<R> GuardBody<R> {
     /// Resolves when nothing more is waited for.
     fn poll_late(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Error> {
         let this = self.project();
-        let timer = this.timer.get_or_insert_with(|| Box::pin(Timer::new()));
+        let timer = this.timer.get_or_insert_with(|| Box::<Timer>::default());
         if !*this.is_waiting {
             *this.is_waiting = true;
             let silent = clock::now().checked_add(*this.idle);
             let end = silent.into_iter().chain(*this.until).min();
-            timer.as_mut().set(end);
+            timer.set(end);
         }
-        ready!(timer.as_mut().poll(cx));
+        ready!(timer.poll(cx));
         let is_over = this.until.is_some_and(|until| until <= clock::now());
         Poll::Ready(if is_over { overdue() } else { silent() })
     }
@@ -252,7 +252,7 @@ fn silent() -> Error {
 }
 
 fn overdue() -> Error {
-    let mut error = Error::from_kind(Kind::Timeout).answered();
+    let mut error = Error::from_kind(Kind::Timeout).with_sent(Sent::Answered);
     let facts = error.facts_mut();
     facts.gave_up = Some(GiveUp::Deadline);
     facts.waited_for = Some("the rest of the body".into());

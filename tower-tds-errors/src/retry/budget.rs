@@ -1,7 +1,6 @@
 //! The budget of retries that the services of a layer share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tower::retry::budget::{Budget as _, TpsBudget};
@@ -12,18 +11,13 @@ use super::state::Costs;
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     retries: Option<Arc<TpsBudget>>,
-    /// Whether the last cure was tried in vain.
-    cures_fail: Arc<AtomicBool>,
 }
 
 // === impl Budget ===
 
 impl Budget {
     pub(super) fn new(retries: Option<Arc<TpsBudget>>) -> Self {
-        Self {
-            retries,
-            cures_fail: Arc::default(),
-        }
+        Self { retries }
     }
 
     /// Notes a request, which earns a share of a retry.
@@ -34,22 +28,10 @@ impl Budget {
         }
     }
 
-    /// Whether a retry is free or paid for.
-    ///
-    /// Cures are free while they help: all calls whose token was revoked are cured, however many they are. A cure
-    /// that failed makes the next ones cost as much as any retry, so that a service that refuses every token is
-    /// sent its load and the budget.
+    /// Whether a retry is free, or could be paid for.
     pub(super) fn pay(&self, costs: Costs) -> bool {
-        let is_cure = costs == Costs::Cure && !self.cures_fail.load(Ordering::Relaxed);
-        let is_free = costs == Costs::Nothing || is_cure;
-        let retries = self.retries.as_ref().filter(|_| !is_free);
+        let retries = self.retries.as_ref().filter(|_| costs == Costs::Paid);
         retries.is_none_or(|retries| retries.withdraw())
-    }
-
-    /// Notes whether a cure has helped.
-    pub(super) fn note_cure(&self, helped: bool) {
-        // Relaxed, like the load: the flag orders no other memory, and a call that misses it is one free retry.
-        self.cures_fail.store(!helped, Ordering::Relaxed);
     }
 }
 

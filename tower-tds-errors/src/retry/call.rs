@@ -8,7 +8,6 @@ use http::{Request, Response, request};
 use tokio::time::Instant;
 
 use super::Shared;
-use super::context::Known;
 use super::replay::Replay;
 use super::request::{Attempt, DeadlineAt, Due, Until};
 use super::state::{Repeats, RetryState};
@@ -44,14 +43,11 @@ struct Past {
     answer: Option<Error>,
 }
 
-/// Where a call is.
-#[derive(Clone, Copy, Debug)]
+/// Where a call is at its deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum At {
     Readying,
     Calling,
-    /// Its attempt holds an answer until there is another token.
-    Holding,
-    Sleeping,
 }
 
 // === impl Call ===
@@ -67,23 +63,9 @@ impl<B, P> Call<B, P> {
         }
     }
 
-    /// When the call is given up, as far as it is known from its first wait on.
-    pub(super) fn due(&mut self) -> Due {
-        if self.due.call.is_none() {
-            let call = clock::now();
-            self.due.call = Some(call);
-            if let Some(deadline) = self.shared.settings.deadline {
-                self.due.add(deadline, call);
-            }
-        }
-        self.due
-    }
-
-    /// Whether time may have passed since the call: there was a wait, or its caller may have waited
-    /// with the first poll, and has set a deadline.
-    #[inline]
-    pub(super) const fn may_be_over(&self) -> bool {
-        self.due.is_set || self.due.call.is_some()
+    /// When the call ends at the latest.
+    pub(super) const fn deadline(&self) -> Option<Instant> {
+        self.due.head
     }
 
     /// Makes the attempt that is due: the first after a copy for the next one.
@@ -105,8 +87,8 @@ impl<B, P> Call<B, P> {
             let until = known.map_or(own, |known| known.0.min(own));
             request.extensions_mut().insert(Until(until));
         }
-        if let Some(deadline) = self.deadline_at() {
-            request.extensions_mut().insert(deadline);
+        if let Some(deadline) = self.due.head {
+            request.extensions_mut().insert(DeadlineAt(deadline));
         }
         let settings = &self.shared.settings;
         let replay = (settings.attempts.get() > 1).then_some(&self.shared.replay);
@@ -123,7 +105,6 @@ impl<B, P> Call<B, P> {
     where
         P: Replay<B>,
     {
-        let deadline = self.deadline_at();
         let (Some(past), Some(copy)) = (&mut self.past, &mut self.copy) else {
             return Err(self.give_up(GiveUp::NotReplayable));
         };
@@ -131,24 +112,11 @@ impl<B, P> Call<B, P> {
         // One more than the attempts, for the one that is not counted.
         let more = attempt.number <= self.shared.settings.attempts.get();
         let replay = more.then_some(&self.shared.replay);
-        let Some(mut request) = copy.request(attempt, replay) else {
+        // The deadline is in the copied extensions.
+        let Some(request) = copy.request(attempt, replay) else {
             return Err(self.give_up(GiveUp::NotReplayable));
         };
-        if let Some(deadline) = deadline {
-            request.extensions_mut().insert(deadline);
-        }
         Ok(call(request))
-    }
-
-    /// The end of the attempt that begins now, where it may come before a held answer.
-    #[inline]
-    fn deadline_at(&mut self) -> Option<DeadlineAt> {
-        let attempt = self.shared.settings.attempt;
-        let is_near = self.due.is_set || attempt.is_some_and(|attempt| attempt < LONGEST_HOLD);
-        is_near
-            .then(|| self.attempt_end())
-            .flatten()
-            .map(DeadlineAt)
     }
 
     /// Whether the response is all that there is to say: most are.
@@ -168,8 +136,7 @@ impl<B, P> Call<B, P> {
                 return Err(error);
             }
         }
-        if let Some(past) = &mut self.past {
-            past.state.succeeded(&self.shared.settings);
+        if let Some(past) = &self.past {
             let attempt = past.attempt();
             tracing::debug!(attempts = attempt.number, "request succeeded");
             response.extensions_mut().insert(attempt);
@@ -178,9 +145,9 @@ impl<B, P> Call<B, P> {
     }
 
     /// When the wait for the next attempt is over, or the error to end with.
-    pub(super) fn failed(&mut self, mut error: Error, at: At) -> Result<Option<Instant>, Error> {
-        // A layer below has forbidden it at this very attempt: what the call took is still to be said.
-        // Any other was settled by a retry below; twice the layers are not twice the attempts.
+    pub(super) fn failed(&mut self, error: Error) -> Result<Option<Instant>, Error> {
+        // A layer below has forbidden it at this very attempt: what the call took is still to be added.
+        // Any other was settled by a retry below; two layers do not multiply attempts.
         if error
             .gave_up()
             .is_some_and(|settled| settled != GiveUp::Forbidden || error.elapsed().is_some())
@@ -197,20 +164,40 @@ impl<B, P> Call<B, P> {
                 }
                 Ok(end)
             }
-            Err(stop) => {
-                if stop == GiveUp::Deadline && self.is_over() {
-                    error.facts_mut().waited_for = Some(self.waited_for(at));
-                }
-                Err(self.note(error, stop))
-            }
+            Err(GiveUp::Deadline) if self.is_over() => Err(self.ended(error)),
+            Err(stop) => Err(self.note(error, stop)),
         }
     }
 
+    /// The error of a call that a layer below has ended by the deadline. An earlier attempt that was
+    /// answered is worth more than a wait without a status.
+    fn ended(&mut self, error: Error) -> Error {
+        let answer = self.past.as_mut().and_then(|past| {
+            let failure = past
+                .failure
+                .take()
+                .filter(|before| before.status().is_some());
+            failure.or(past.answer.take())
+        });
+        let mut ended = match answer {
+            Some(mut answer) if error.status().is_none() => {
+                let facts = answer.facts_mut();
+                facts.waited_for.clone_from(&error.facts().waited_for);
+                if error.sent() != Sent::Never {
+                    facts.sent = error.sent();
+                }
+                answer
+            }
+            _ => error,
+        };
+        let facts = ended.facts_mut();
+        facts.waited_for.get_or_insert(At::Calling.waits_for());
+        self.note(ended, GiveUp::Deadline)
+    }
+
     fn after(&mut self, error: &Error, now: Instant) -> Result<Option<Instant>, GiveUp> {
-        let left = self
-            .due()
-            .head
-            .map(|end| end.saturating_duration_since(now));
+        let left = self.due.head;
+        let left = left.map(|end| end.saturating_duration_since(now));
         let settings = &self.shared.settings;
         let copy = self.copy.as_ref().ok_or(GiveUp::NotReplayable)?;
         let past = self
@@ -229,29 +216,13 @@ impl<B, P> Call<B, P> {
         Ok((!wait.is_zero()).then_some(end))
     }
 
-    /// When the attempt that begins now is cut off.
-    pub(super) fn attempt_end(&mut self) -> Option<Instant> {
-        let head = self.due().head;
-        let attempt = self.shared.settings.attempt;
-        let attempt = attempt.and_then(|attempt| clock::now().checked_add(attempt));
-        attempt.into_iter().chain(head).min()
-    }
-
-    pub(super) fn is_over(&mut self) -> bool {
-        self.due().head.is_some_and(|end| end <= clock::now())
-    }
-
-    /// What follows from the end of an attempt's time, where no answer has come.
-    pub(super) fn cut_off(&mut self, at: At) -> Result<Option<Instant>, Error> {
-        if self.is_over() {
-            return Err(self.late(at));
-        }
-        self.failed(Error::from_kind(Kind::Timeout), at)
+    pub(super) fn is_over(&self) -> bool {
+        self.due.head.is_some_and(|end| end <= clock::now())
     }
 
     /// The error of a call whose deadline has passed.
     pub(super) fn late(&mut self, at: At) -> Error {
-        let is_under_way = matches!(at, At::Calling | At::Holding);
+        let is_under_way = at == At::Calling;
         let failure = if is_under_way {
             self.past.as_mut().and_then(|past| past.failure.take())
         } else {
@@ -272,18 +243,8 @@ impl<B, P> Call<B, P> {
         if is_under_way {
             facts.sent = Sent::Unknown;
         }
-        facts.waited_for = Some(self.waited_for(at));
+        facts.waited_for = Some(at.waits_for());
         self.note(error, GiveUp::Deadline)
-    }
-
-    fn waited_for(&self, at: At) -> Cow<'static, str> {
-        match (at, &self.shared.settings.waits) {
-            (At::Calling, _) => "an answer".into(),
-            (At::Holding, _) => "another token".into(),
-            (At::Sleeping, _) => "another attempt".into(),
-            (At::Readying, Some(waits)) => waits(),
-            (At::Readying, None) => "a token, a permit, or another layer below".into(),
-        }
     }
 
     /// The error for a service that did not become ready.
@@ -300,23 +261,6 @@ impl<B, P> Call<B, P> {
         let failure = self.unmended();
         let error = failure.unwrap_or_else(|| Error::from_kind(Kind::InvalidRequest));
         self.note(error, stop)
-    }
-
-    /// What has failed, for a retry above that has no more time.
-    #[cold]
-    pub(super) fn known_at_the_last(&mut self, at: At) -> Option<Error> {
-        self.past.as_ref()?.failure.as_ref()?;
-        Some(self.late(at))
-    }
-
-    /// The error of an attempt that has ended when a retry above has no more time.
-    #[cold]
-    pub(super) fn ended_at_the_last(&mut self, mut error: Error, at: At) -> Error {
-        if error.gave_up().is_some() {
-            return error;
-        }
-        error.facts_mut().waited_for = Some(self.waited_for(at));
-        self.note(error, GiveUp::Deadline)
     }
 
     /// The failure that no attempt has followed after all.
@@ -351,22 +295,20 @@ impl<B, P> Call<B, P> {
         error
     }
 
-    fn elapsed(&mut self) -> Duration {
-        let call = self.due().call;
-        let now = clock::now();
-        now.saturating_duration_since(call.unwrap_or(now))
+    fn elapsed(&self) -> Duration {
+        clock::now().saturating_duration_since(self.due.call)
     }
 }
 
 // === impl At ===
 
 impl At {
-    /// Where a call is whose attempt is pending.
-    pub(super) const fn of(known: Known) -> Self {
-        match known {
-            Known::Nothing | Known::Answer | Known::Retry => Self::Calling,
-            Known::Held => Self::Holding,
-        }
+    /// What the call waits for, where no layer below has named it.
+    fn waits_for(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Readying => "the service below to be ready",
+            Self::Calling => "a response",
+        })
     }
 }
 
@@ -410,6 +352,3 @@ impl Past {
         }
     }
 }
-
-/// A token layer holds a refused call for this long at most.
-const LONGEST_HOLD: Duration = Duration::from_secs(10);

@@ -33,25 +33,24 @@ pub struct Deadline {
 }
 
 /// The deadlines of one call, as times. None is one that the clock cannot reach.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Due {
-    /// When the call was made, if the clock was read.
-    pub(crate) call: Option<Instant>,
-    /// For the head of the answer.
+    /// When the call was made.
+    pub(crate) call: Instant,
+    /// For the head of the response.
     pub(crate) head: Option<Instant>,
     /// For the end of its body.
     pub(crate) body: Option<Instant>,
-    /// Whether somebody set one, and it is not the layer's own default.
-    pub(crate) is_set: bool,
 }
 
 /// Until when a body may be read: from a retry to the [`Guard`](crate::Guard) below it.
 #[derive(Clone, Copy)]
 pub(crate) struct Until(pub(crate) Instant);
 
-/// When an attempt is cut off: an extension of its request, for layers below that hold an answer.
+/// The deadline of a call: an extension of its requests, for layers below a retry layer.
 ///
-/// It is there where a call has a deadline, or its attempts a timeout below ten seconds.
+/// A layer that reads it ends with the cause of its wait, or with the status that it has. A
+/// [`Retry`](crate::Retry) below another ends by it as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadlineAt(pub Instant);
 
@@ -131,8 +130,8 @@ impl From<Duration> for Deadline {
 
 impl Due {
     /// The earliest of each.
-    pub(super) fn add(&mut self, deadline: Deadline, call: Instant) {
-        let at = call.checked_add(deadline.after);
+    pub(super) fn add(&mut self, deadline: Deadline) {
+        let at = self.call.checked_add(deadline.after);
         let earliest = |before: Option<Instant>| before.into_iter().chain(at).min();
         self.head = earliest(self.head);
         if deadline.is_whole {

@@ -27,8 +27,6 @@ pub(super) struct RetryState {
     counted: u32,
     /// Whether an attempt before has had its one cure.
     is_cured: bool,
-    /// Whether the attempt that is under way follows a refused token.
-    is_cure: bool,
     /// Whether the one retry for a connection that was closed while idle is still to be had.
     may_be_idle: bool,
     /// How the last failure was sent that was, in case the one that the call ends with was not.
@@ -59,10 +57,8 @@ pub(super) struct Again {
 /// What another attempt costs the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Costs {
-    /// The service has had no work with the attempt before.
+    /// The service has had no work with the attempt before, or a newer token may help it.
     Nothing,
-    /// A new token cures it, once a call. Free while such cures help.
-    Cure,
     /// Any other.
     Paid,
 }
@@ -79,7 +75,6 @@ impl RetryState {
             is_cured: false,
             may_be_idle: repeat.is_safe,
             sent: Sent::Never,
-            is_cure: false,
             rng: Rng::new(),
         }
     }
@@ -104,23 +99,12 @@ impl RetryState {
         is_replayable: bool,
         left: Option<Duration>,
     ) -> Result<Duration, GiveUp> {
-        let costs = costs(error);
-        if self.is_cure && costs == Costs::Cure {
-            settings.budget.note_cure(false);
-        }
         let again = self.after(error, settings, is_replayable, left)?;
         if !settings.budget.pay(again.costs) {
             return Err(GiveUp::Budget);
         }
         self.note(error, again);
         Ok(again.wait)
-    }
-
-    /// Notes that the attempt that is under way succeeded.
-    pub(super) fn succeeded(&self, settings: &Settings) {
-        if self.is_cure {
-            settings.budget.note_cure(true);
-        }
     }
 
     /// What follows a failure. Nothing is noted yet: who gives up after all has made no attempt.
@@ -182,7 +166,6 @@ impl RetryState {
     /// Notes that another attempt follows a failure.
     pub(super) fn note(&mut self, error: &Error, again: Again) {
         self.is_cured |= error.advice().is_once();
-        self.is_cure = again.costs == Costs::Cure;
         self.may_be_idle &= again.is_counted;
         if error.sent() != Sent::Never {
             self.sent = error.sent();
@@ -211,11 +194,7 @@ impl RetryState {
 
 /// What another attempt costs after this failure.
 fn costs(error: &Error) -> Costs {
-    if error.facts().resends {
-        Costs::Nothing
-    } else if error.kind() == Kind::InvalidToken {
-        Costs::Cure
-    } else if error.sent() == Sent::Never {
+    if error.facts().resends || error.sent() == Sent::Never {
         Costs::Nothing
     } else {
         Costs::Paid

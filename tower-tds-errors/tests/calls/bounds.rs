@@ -48,39 +48,6 @@ fn slow(latency: Duration) -> Probe {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_is_cut_off_at_its_timeout_and_tried_again() {
-    let probe = slow(secs(10));
-    let start = Instant::now();
-    let layer = RetryLayer::new().attempt_timeout(secs(3));
-    let error = send(&layer, &probe, get("/")).await.unwrap_err();
-    assert_eq!((error.kind(), error.sent()), (Kind::Timeout, Sent::Unknown));
-    assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
-    assert_eq!(probe.seen().len(), 3);
-    assert!(start.elapsed() >= secs(9) && start.elapsed() < secs(10));
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_attempt_of_a_method_with_effects_that_times_out_is_not_tried_again() {
-    let probe = slow(secs(10));
-    let layer = RetryLayer::new().attempt_timeout(secs(3));
-    let mut request = get("/");
-    *request.method_mut() = Method::POST;
-    let error = send(&layer, &probe, request).await.unwrap_err();
-    assert_eq!(error.gave_up(), Some(GiveUp::NotIdempotent));
-    assert_eq!(probe.seen().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_attempt_has_no_more_than_is_left_to_the_deadline() {
-    let probe = slow(secs(10));
-    let start = Instant::now();
-    let layer = RetryLayer::new().attempt_timeout(secs(3)).deadline(secs(5));
-    let error = send(&layer, &probe, get("/")).await.unwrap_err();
-    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
-    assert_eq!((start.elapsed(), probe.seen().len()), (secs(5), 2));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_service_that_hangs_is_given_up_after_two_minutes_by_default() {
     let probe = slow(secs(100_000));
     let start = Instant::now();
@@ -88,9 +55,8 @@ async fn a_service_that_hangs_is_given_up_after_two_minutes_by_default() {
         .await
         .unwrap_err();
     assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
-    assert_eq!((start.elapsed(), probe.seen().len()), (secs(120), 2));
+    assert_eq!((start.elapsed(), probe.seen().len()), (secs(120), 1));
     let endless = RetryLayer::new().deadline(Duration::MAX);
-    let endless = endless.attempt_timeout(Duration::MAX);
     send(&endless, &probe, get("/")).await.unwrap();
 }
 

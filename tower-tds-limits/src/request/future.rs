@@ -157,7 +157,12 @@ where
                     watch,
                     called_at,
                 } => {
-                    if let Poll::Ready(response) = call.poll(cx) {
+                    // Nothing is sent after the deadline: a request that waits for its connection is
+                    // not polled then.
+                    let is_late = this.timer.is_some()
+                        && this.deadline.is_some_and(|deadline| deadline <= clock::now())
+                        && watch.sent_at().is_none();
+                    if !is_late && let Poll::Ready(response) = call.poll(cx) {
                         return Poll::Ready(response);
                     }
                     // A request that is not sent yet is looked at again one timeout later, when it
@@ -204,7 +209,9 @@ impl<S, R> Waiting<S, Request<R>> {
         S: Service<Request<R>>,
     {
         if deadline.is_some_and(|deadline| deadline <= now) {
-            return Poll::Ready(Err(self.ended(now, bounds)));
+            let cause = self.reason(now).cause;
+            let error = LimitError::deadline(cause, self.wait.length(now));
+            return Poll::Ready(Err(Error::Limit(error)));
         }
         let polled = match self.inner.poll_ready(cx) {
             Poll::Ready(Ok(())) => {
@@ -293,6 +300,10 @@ fn poll_timer(
     let Some(ends) = ends else {
         return Poll::Pending;
     };
+    // The clock decides, because the timer of a layer above may fire before this one.
+    if ends <= clock::now() {
+        return Poll::Ready(());
+    }
     let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(ends)));
     if timer.deadline() != ends {
         timer.as_mut().reset(ends);

@@ -106,7 +106,10 @@ async fn the_span_of_an_attempt_has_its_wait() {
     };
     assert!(!first.contains("tds.wait"), "{first}");
     let waited = wait("window", &format!("{took:?}"));
-    assert!(took >= 2.0 && second.contains(&waited), "{waited}: {second}");
+    assert!(
+        took >= 2.0 && second.contains(&waited),
+        "{waited}: {second}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,7 +136,11 @@ async fn a_wait_for_a_token_is_in_the_span_of_its_attempt() {
     assert_eq!(attempts.len(), waits.len(), "{attempts:?}");
     for (attempt, seconds) in attempts.iter().zip(waits) {
         let waited = wait("readiness", seconds);
-        assert_eq!(attempt.contains(&waited), !seconds.is_empty(), "{waited}: {attempt}");
+        assert_eq!(
+            attempt.contains(&waited),
+            !seconds.is_empty(),
+            "{waited}: {attempt}"
+        );
     }
 }
 

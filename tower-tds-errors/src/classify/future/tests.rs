@@ -49,7 +49,7 @@ impl Body for Drip {
 }
 
 async fn read<B: Body>(body: B) -> (Vec<u8>, bool) {
-    let mut drain = Box::pin(Drain::new(Response::new(body)));
+    let mut drain = Box::pin(Drain::new(Response::new(body), None));
     let is_whole = std::future::poll_fn(|cx| drain.as_mut().poll(cx)).await;
     (std::mem::take(drain.as_mut().project().bytes), is_whole)
 }

@@ -171,15 +171,14 @@ fn a_connection_that_may_have_been_idle_is_met_once_and_not_counted() {
 }
 
 #[test]
-fn what_never_left_costs_nothing_and_a_new_token_is_a_cure() {
+fn a_request_that_was_never_sent_costs_nothing() {
     for kind in Kind::ALL
         .iter()
         .filter(|kind| kind.row().advice != Advice::Never)
     {
         let again = after(&mut put(7, 1), &failed(*kind), None);
-        let costs = match (kind.row().sent, kind) {
-            (_, Kind::InvalidToken) => Costs::Cure,
-            (Sent::Never, _) => Costs::Nothing,
+        let costs = match kind.row().sent {
+            Sent::Never => Costs::Nothing,
             _ => Costs::Paid,
         };
         assert_eq!(again.map(|again| again.costs), Ok(costs), "{kind}");
