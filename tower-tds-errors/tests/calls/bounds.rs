@@ -8,12 +8,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::{Instant, advance, timeout};
 use tower::retry::budget::TpsBudget;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{Attempt, ClassifyLayer, Error, GiveUp, Kind, RetryLayer, Sent};
+use tower_tds_errors::{Attempt, ClassifyLayer, Error, GiveUp, Kind, RetryLayer};
 
 use crate::probe::{self, Probe, get, status_of};
 

@@ -1,6 +1,5 @@
 //! A status, a hint and whether a request was sent stay known once they are.
 
-use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
