@@ -12,8 +12,8 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use tokio::time::Instant;
 
-use self::ladder::Ladder;
 pub use self::ladder::Rung;
+use self::ladder::{Crowd, Ladder};
 use crate::{
     Limits, Outcome, Proof, Quota, WaitCause,
     clock::{Epoch, Tick, nanos},
@@ -48,6 +48,12 @@ pub(crate) struct Account {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Grant {
     at: Tick,
+    /// What was in its way: how long the bucket drained, in units of 2^10 ns, ...
+    drains: u32,
+    /// ... how many took places in it beside that, ...
+    unproven: u16,
+    /// ... and how many were live.
+    live: u16,
 }
 
 /// What an answer came to.
@@ -65,21 +71,23 @@ impl Account {
         let ladder = Ladder::new(limits.start);
         let rule = |quota: &Quota| {
             let (quota, rules) = ladder.keeps(*quota, limits.rules);
-            Rule::new(quota, rules)
+            Rule::new(quota, limits.rules_of(&quota, rules))
         };
         let mut account = Self {
             epoch: Epoch::default(),
             seen: Tick::ZERO,
             in_flight: 0,
             rules: limits.quotas().iter().map(rule).collect(),
-            ladder,
             pending: BinaryHeap::new(),
             granted: 0,
             held: 0,
             held_since: Tick::ZERO,
             revoked_before: Tick::ZERO,
             limits: limits.clone(),
+            ladder,
         };
+        let overlaps = account.ladder.overlaps();
+        account.each(|rule| rule.overlap(overlaps));
         if limits.drained {
             account.each(Rule::drain);
         }
@@ -275,22 +283,36 @@ impl Account {
     /// What an answer says about the limits. Gives the new rung if it led to another.
     #[inline]
     fn hear(&mut self, now: Tick, grant: Grant, outcome: Outcome) -> Option<Rung> {
-        let rung = if outcome == Outcome::Answered {
+        let stepped = if outcome == Outcome::Answered {
             self.ladder.accept(now)
         } else if outcome == Outcome::RateExceeded {
-            let rung = self.ladder.refuse(now, grant.at);
-            self.hush(now);
-            rung
+            self.refuse(now, grant)
         } else {
-            None
+            false
         };
-        if rung.is_some() {
+        if stepped {
             for (rule, quota) in self.rules.iter_mut().zip(self.limits.quotas()) {
-                let (quota, rules) = self.ladder.keeps(*quota, self.limits.rules);
-                rule.keep(quota, rules);
+                let (kept, rules) = self.ladder.keeps(*quota, self.limits.rules);
+                rule.keep(kept, self.limits.rules_of(quota, rules), now);
+                rule.overlap(self.ladder.overlaps());
             }
         }
-        rung
+        stepped.then(|| self.ladder.rung())
+    }
+
+    #[cold]
+    fn refuse(&mut self, now: Tick, grant: Grant) -> bool {
+        self.hush(now);
+        let Some(quota) = self.limits.quotas().first().copied() else {
+            return false;
+        };
+        let (kept, _) = self.ladder.keeps(quota, self.limits.rules);
+        let level = (u64::from(grant.drains) << 10).div_ceil(nanos(kept.spacing()));
+        let crowd = Crowd {
+            bunched: u64::from(grant.unproven) + level,
+            live: u64::from(grant.live),
+        };
+        self.ladder.refuse(now, grant.at, crowd, quota)
     }
 
     /// Nothing is sent for a second: as far as can be told there are too many connections.
@@ -305,6 +327,18 @@ impl Account {
     #[cold]
     fn hush(&mut self, now: Tick) {
         self.revoke(now.plus(1));
+    }
+
+    /// A grant at `now`, with what is in its way by the first quota.
+    #[inline]
+    fn crowded(&self, now: Tick) -> Grant {
+        let (unproven, drains, live) = self.rules.first().map_or((0, 0, 0), |rule| rule.crowd(now));
+        Grant {
+            at: now,
+            drains: u32::try_from(drains >> 10).unwrap_or(u32::MAX),
+            unproven: u16::try_from(unproven).unwrap_or(u16::MAX),
+            live: u16::try_from(live).unwrap_or(u16::MAX),
+        }
     }
 
     /// How long after a gateway's own answer a request may be counted behind it.
@@ -324,10 +358,9 @@ impl Account {
     /// The granted request is proven to have been counted by `now`.
     #[inline]
     fn prove(&mut self, now: Tick, grant: Grant) {
-        let took = now.since(grant.at);
         self.each(|rule| {
             rule.prove(now, grant.at);
-            rule.answered(grant.at, took);
+            rule.answered(now, grant.at);
         });
     }
 
@@ -337,8 +370,9 @@ impl Account {
     fn may_open_at(&self, cause: WaitCause) -> Tick {
         let leased = self.revokes_at();
         let ages = if cause == WaitCause::Bucket {
-            let ages = self.rules.iter().map(Rule::ages_at).min();
-            ages.unwrap_or(Tick::NEVER).max(self.seen.plus(1))
+            let seen = self.seen;
+            let ages = self.rules.iter().map(|rule| rule.probes_at(seen)).min();
+            ages.unwrap_or(Tick::NEVER)
         } else {
             Tick::NEVER
         };
@@ -382,8 +416,9 @@ impl Limit for Account {
             self.held_since = seen;
         }
         self.held += 1;
+        let grant = self.crowded(seen);
         self.each(|rule| rule.grant(seen));
-        Grant { at: seen }
+        grant
     }
 
     /// The request was granted and never sent.
@@ -394,9 +429,7 @@ impl Limit for Account {
     }
 
     fn changes_at(&self) -> Option<Instant> {
-        let ages = self.rules.iter().map(Rule::ages_at);
-        let ages = ages.filter(|at| *at > self.seen).min();
-        self.instant(self.revokes_at().min(ages.unwrap_or(Tick::NEVER)))
+        self.instant(self.revokes_at())
     }
 
     fn is_idle(&self) -> bool {

@@ -66,9 +66,6 @@ impl Limits {
             let burst = part(at_once).get() - 1;
             share.rules = share.rules.bucket(Burst::Of(burst));
         }
-        if let Some(burst) = self.rules.pace {
-            share.rules = share.rules.pace(part(burst));
-        }
         share
     }
 
@@ -90,7 +87,7 @@ impl Limits {
 }
 
 /// The part with this number of a whole in so many; the first ones are larger by one where it
-/// does not come out even. At least one, which only a pace needs: it is checked of the rest.
+/// does not come out even.
 fn part(whole: NonZeroU32, number: u32, of: NonZeroU32) -> NonZeroU32 {
     let even = whole.get() / of.get();
     let left = whole.get() % of.get();

@@ -516,7 +516,7 @@ fn assert_waited(limiter: &Limiter, cause: WaitCause, waits: &[u64]) {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_waited_for_is_counted_by_its_cause() {
-    use WaitCause::{Bucket, InFlight, Pace, Pause, Silence, Window};
+    use WaitCause::{Bucket, InFlight, Pause, Silence, Window};
     let two = NonZeroU32::new(2).expect("2 is not zero");
     let rate = |rules| Limits::new(Quota::per_second(two)).rules(rules);
     let quick = || Scripted::new(ms(200), |_| Answer::ok());
@@ -537,8 +537,6 @@ async fn what_was_waited_for_is_counted_by_its_cause() {
     waited(Window, limits, quick(), &[5], &[1_202, 1_202, 2_404]).await;
     let limits = rate(Rules::window().bucket(Burst::Of(0)));
     waited(Bucket, limits, quick(), &[2], &[702]).await;
-    let limits = rate(Rules::window().pace(NonZeroU32::MIN));
-    waited(Pace, limits, quick(), &[2], &[500]).await;
     let (limits, pausing) = (Limits::default(), Scripted::pausing(3));
     waited(Pause, limits, pausing, &[1, 3], &[3_000, 3_020, 3_020]).await;
     let refusing = Scripted::refusing(ms(20), 1, Answer::status(423));
