@@ -8,14 +8,14 @@
 
 mod ladder;
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{cmp::Reverse, collections::BinaryHeap, mem};
 
 use tokio::time::Instant;
 
 pub use self::ladder::Rung;
 use self::ladder::{Crowd, Ladder};
 use crate::{
-    Limits, Outcome, Proof, Quota, WaitCause,
+    Burst, Limits, Outcome, Proof, Quota, Rules, Share, WaitCause,
     clock::{Epoch, Tick, nanos},
     queue::{Limit, Line, Opens},
     rule::{Rule, later},
@@ -32,6 +32,9 @@ pub(crate) struct Account {
     /// One for each quota.
     rules: Vec<Rule>,
     ladder: Ladder,
+    share: Option<Share>,
+    /// Nothing is granted from then on.
+    closes_at: Tick,
     /// Those that no proof will come of, by when they can no longer be counted.
     pending: BinaryHeap<Reverse<(Tick, Grant)>>,
     /// Granted so far.
@@ -68,26 +71,27 @@ pub(crate) struct Answer {
 
 impl Account {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let ladder = Ladder::new(limits.start);
-        let rule = |quota: &Quota| {
-            let (quota, rules) = ladder.keeps(*quota, limits.rules);
-            Rule::new(quota, limits.rules_of(&quota, rules))
-        };
         let mut account = Self {
             epoch: Epoch::default(),
             seen: Tick::ZERO,
             in_flight: 0,
-            rules: limits.quotas().iter().map(rule).collect(),
+            rules: Vec::new(),
             pending: BinaryHeap::new(),
             granted: 0,
             held: 0,
             held_since: Tick::ZERO,
             revoked_before: Tick::ZERO,
             limits: limits.clone(),
-            ladder,
+            ladder: Ladder::new(limits.start),
+            share: None,
+            closes_at: Tick::NEVER,
         };
-        let overlaps = account.ladder.overlaps();
-        account.each(|rule| rule.overlap(overlaps));
+        let rules = limits.quotas().iter().map(|quota| {
+            let (kept, rules) = account.keeps(*quota);
+            Rule::new(kept, rules)
+        });
+        account.rules = rules.collect();
+        account.overlap();
         if limits.drained {
             account.each(Rule::drain);
         }
@@ -260,6 +264,7 @@ impl Account {
         let seen = self.seen;
         (self.has_room() || line == Line::Front)
             && self.ladder.silent_until() <= seen
+            && seen < self.closes_at
             && self.rules.iter_mut().all(|rule| rule.is_open(seen))
     }
 
@@ -291,13 +296,68 @@ impl Account {
             false
         };
         if stepped {
-            for (rule, quota) in self.rules.iter_mut().zip(self.limits.quotas()) {
-                let (kept, rules) = self.ladder.keeps(*quota, self.limits.rules);
-                rule.keep(kept, self.limits.rules_of(quota, rules), now);
-                rule.overlap(self.ladder.overlaps());
-            }
+            self.keep(now);
         }
         stepped.then(|| self.ladder.rung())
+    }
+
+    /// Keeps within a share of the limits, and grants nothing after `until`.
+    pub(crate) fn set_share(&mut self, share: Share, until: Instant, now: Instant) {
+        let now = self.see(now);
+        let until = if share.is_empty(self.limits.quotas()) {
+            now
+        } else {
+            self.epoch.tick(until)
+        };
+        self.closes_at = until;
+        self.share = Some(share);
+        self.keep(now);
+    }
+
+    /// The smallest share in which every rule fits, without a new request.
+    pub(crate) fn held(&mut self, now: Instant) -> Share {
+        let now = self.see(now);
+        let first = self.limits.quotas().first().map(Quota::requests);
+        let first = first.map_or(0, |first| u64::from(first.get()));
+        let mut held = Share::default();
+        for (rule, quota) in self.rules.iter().zip(self.limits.quotas()) {
+            let (requests, places) = rule.held(now);
+            let requests = (requests * first).div_ceil(quota.requests().get().into());
+            held.requests = held
+                .requests
+                .max(u32::try_from(requests).unwrap_or(u32::MAX));
+            held.places = held.places.max(u32::try_from(places).unwrap_or(u32::MAX));
+        }
+        held
+    }
+
+    /// What is kept of one of the quotas: its share, on the ladder's rung.
+    fn keeps(&self, quota: Quota) -> (Quota, Rules) {
+        let (mut rules, mut part) = (self.limits.rules, quota);
+        if let (Some(share), Some(first)) = (self.share, self.limits.quotas().first()) {
+            part = share.of(quota, *first);
+            rules.bucket = rules.bucket.map(|burst| match burst {
+                Burst::Of(burst) => Burst::Of(burst.min(share.places.saturating_sub(1))),
+                Burst::Auto => Burst::Of(share.places.saturating_sub(1)),
+            });
+        }
+        let (kept, rules) = self.ladder.keeps(part, rules);
+        (kept, self.limits.rules_of(&quota, rules))
+    }
+
+    fn keep(&mut self, now: Tick) {
+        let mut rules = mem::take(&mut self.rules);
+        for (rule, quota) in rules.iter_mut().zip(self.limits.quotas()) {
+            let (kept, rules) = self.keeps(*quota);
+            rule.keep(kept, rules, now);
+        }
+        self.rules = rules;
+        self.overlap();
+    }
+
+    fn overlap(&mut self) {
+        let overlaps = self.ladder.overlaps(self.limits.rules);
+        self.each(|rule| rule.overlap(overlaps));
     }
 
     #[cold]
@@ -306,7 +366,7 @@ impl Account {
         let Some(quota) = self.limits.quotas().first().copied() else {
             return false;
         };
-        let (kept, _) = self.ladder.keeps(quota, self.limits.rules);
+        let (kept, _) = self.keeps(quota);
         let level = (u64::from(grant.drains) << 10).div_ceil(nanos(kept.spacing()));
         let crowd = Crowd {
             bunched: u64::from(grant.unproven) + level,
@@ -403,7 +463,9 @@ impl Limit for Account {
             return Opens::Now;
         }
         let (at, cause) = self.opens_at(line);
-        let at = self.instant(at.unwrap_or_else(|| self.may_open_at(cause)));
+        let at = at.unwrap_or_else(|| self.may_open_at(cause));
+        let closed = self.seen.max(at) >= self.closes_at;
+        let at = self.instant(if closed { Tick::NEVER } else { at });
         at.map_or(Opens::OnReturn, Opens::At)
     }
 

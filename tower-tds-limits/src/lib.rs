@@ -101,7 +101,7 @@ pub use self::{
     connection::{Background, ConnectionLimit, ConnectionLimitLayer, LimitedIo, Track},
     error::{Error, LimitError},
     limiter::{Limiter, Snapshot},
-    limits::{Limits, Proof},
+    limits::{Limits, Proof, Share},
     quota::Quota,
     request::{
         Detach, DetachLayer, Feedback, Outcome, PermitBody, ReadResponse, ReadStatus, RequestLimit,

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    Limits, Rung, WaitCause, Waited, clock,
+    Limits, Rung, Share, WaitCause, Waited, clock,
     credential::Credential,
     queue::{Limit, Line},
     waits::ByCause,
@@ -125,6 +125,28 @@ impl Limiter {
     /// Dropping it loses nothing.
     pub async fn idle(&self) {
         self.credential.account.idle().await;
+    }
+
+    /// Keeps within a share of the limits from now on, and grants nothing after `until`.
+    ///
+    /// A share that grows is usable at once. One that shrinks holds at once for new requests: what
+    /// is under way keeps its place until it is proven. An empty share grants nothing.
+    pub fn set_share(&self, share: Share, until: Instant) {
+        let account = &self.credential.account;
+        account.update_now(|account, now| account.set_share(share, until, now));
+    }
+
+    /// The smallest share in which all that was sent fits, without a new request.
+    #[must_use]
+    pub fn held(&self) -> Share {
+        let connections = &self.credential.connections;
+        let connections = connections.read(|connections| connections.open());
+        let account = &self.credential.account;
+        let held = account.read(|account| account.held(clock::now()));
+        Share {
+            connections,
+            ..held
+        }
     }
 
     /// The limits kept.

@@ -4,6 +4,7 @@ mod shares;
 
 use std::{num::NonZeroU32, time::Duration};
 
+pub use self::shares::Share;
 use crate::{Burst, Quota, Rules, Rung};
 
 /// The limits a [`Limiter`](crate::Limiter) keeps, as one value.

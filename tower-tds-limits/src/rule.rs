@@ -147,6 +147,15 @@ impl Rule {
         (unproven, drains, self.window.live())
     }
 
+    /// The smallest quota and the smallest number of places in which all that was sent fits.
+    pub(crate) fn held(&self, now: Tick) -> (u64, u64) {
+        let counted = |_: &Counter| counter::largest_sum(&self.window, now);
+        let counted = self.counter.as_ref().map_or(0, counted);
+        let bucket = self.bucket.as_ref();
+        let (rate, places) = bucket.map_or((0, 0), |bucket| bucket.held(now));
+        (self.window.live().max(counted).max(rate), places)
+    }
+
     /// Permits that are live, as far as the clock was seen.
     pub(crate) fn live(&self) -> u64 {
         self.window.live()

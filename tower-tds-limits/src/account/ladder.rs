@@ -197,9 +197,10 @@ impl Ladder {
         self.silent_until
     }
 
-    /// Whether one request at a time may overlap with the one before.
-    pub(crate) fn overlaps(&self) -> bool {
-        self.step.bursts == Bursts::None
+    /// Whether one request at a time may overlap with the one before. A burst of zero that was chosen
+    /// holds by proof.
+    pub(crate) fn overlaps(&self, rules: Rules) -> bool {
+        self.step.bursts == Bursts::None && rules.bucket != Some(Burst::Of(0))
     }
 
     /// Nothing is granted for a second from `now`.
@@ -226,7 +227,7 @@ impl Ladder {
             let fewer = fewer.filter(|_| above.slowed < self.step.slowed);
             match fewer.filter(|_| !self.share.is_part_of(share, 2)) {
                 Some(step) => self.go(now, step),
-                None => self.take_back(now, above),
+                None => self.take_back(now, above, share),
             }
             return true;
         }
@@ -280,7 +281,7 @@ impl Ladder {
     }
 
     /// The rung on trial did not help.
-    fn take_back(&mut self, now: Tick, above: Step) {
+    fn take_back(&mut self, now: Tick, above: Step, share: Share) {
         let fewer = usize::from(above.slowed != self.step.slowed);
         if let Some((at, wait)) = self.tries.get_mut(fewer) {
             *at = now.plus(*wait);
@@ -288,6 +289,7 @@ impl Ladder {
         }
         self.above = None;
         self.go(now, above);
+        self.share = share;
     }
 
     fn go(&mut self, now: Tick, step: Step) {
@@ -319,10 +321,10 @@ impl Ladder {
             return false;
         };
         self.climbed += 1;
-        self.above = self.above.filter(|(above, _)| *above != step);
+        let above = self.above.take_if(|(above, _)| *above == step);
         let half = self.clean.checked_shr(self.climbed).unwrap_or_default();
         self.step = step;
-        self.share = Share::default();
+        self.share = above.map_or(Share::default(), |(_, share)| share);
         let wait = match step.up() {
             None => self.clean,
             Some(_) => half.max(SHORTEST_CLEAN),

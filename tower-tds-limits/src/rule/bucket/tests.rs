@@ -94,6 +94,7 @@ fn a_level_is_kept_as_a_number_of_requests() {
     }
     let ten = Quota::per_second(NonZeroU32::new(10).expect("10 is not zero"));
     bucket.keep(ten, Burst::Of(4), START);
+    assert_eq!(bucket.held(START), (1, 10));
     // Ten have fallen and six must drain, at ten a second.
     let drained = START + Duration::from_micros(100_200) * 6;
     assert_eq!(bucket.opens_at(START), Some(drained));
@@ -102,7 +103,7 @@ fn a_level_is_kept_as_a_number_of_requests() {
 #[test]
 fn an_answer_is_evidence_for_what_was_granted_a_margin_before_it() {
     let mut bucket = bucket(Burst::Auto);
-    let margin = Duration::from_millis(100);
+    let margin = Duration::from_millis(150);
     assert_eq!(fill(&mut bucket, START), 10);
     let early = START + Duration::from_millis(60);
     answer(&mut bucket, early, START);
