@@ -37,10 +37,10 @@ pub enum Burst {
     /// As many as it says, by proof: what is unproven takes its place for as long as that lasts, so
     /// one slow answer leaves one place fewer, and as many as this and one more stop everybody.
     Of(u32),
-    /// 9 where answers are quick, so that buckets of ten hold, and more where they are so slow that
-    /// ten unproven requests would hold back the rate: the proof is given up then, before the
-    /// throughput is. What has been unproven for a second and for eight usual answers, and was
-    /// overtaken by an answer, is counted no more.
+    /// Nine places, by evidence: what was granted before a quick answer leaves its place at that
+    /// answer, so slow calls cost the others nothing. A bucket of ten may refuse where the network
+    /// stands still for longer than three seconds, or in one direction only. Kept for quotas of at
+    /// most a second.
     Auto,
 }
 

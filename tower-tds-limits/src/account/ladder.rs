@@ -70,7 +70,7 @@ pub(crate) struct Ladder {
     tries: [(Tick, u64); 2],
 }
 
-/// What is kept: smaller bursts, and fewer requests.
+/// Smaller bursts and fewer requests than the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Step {
     bursts: Bursts,

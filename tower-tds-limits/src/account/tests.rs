@@ -75,6 +75,30 @@ fn of_several_quotas_the_tightest_decides() {
     assert_eq!(account.opens(Line::Back, second), Opens::At(minute));
 }
 
+/// Reproducer for L7: 10,000 an hour beside 50 a second.
+#[test]
+fn a_long_quota_does_not_spread_the_first_minute_over_its_interval() {
+    let hour = Quota::new(count(10_000), Duration::from_secs(3_600)).expect("an hour");
+    let limits = Limits::default().also(hour).in_flight(count(500));
+    let (counted, _) = counted_within(&limits, 2_800, 1, |_, _| (ms(10), ms(90)));
+    let first = counted.partition_point(|at| *at < Duration::from_secs(60));
+    assert!(first >= 2_500, "{first} in the first minute");
+}
+
+/// Reproducer for L6: three calls in ten take a second.
+#[test]
+fn a_third_of_slow_calls_costs_what_the_window_costs() {
+    let rate = |rules| {
+        let limits = Limits::default().rules(rules);
+        let (counted, last) = counted_within(&limits, 5_000, 1, |rng, _| {
+            (ms(0), ms(if rng.u8(..10) < 3 { 1_000 } else { 80 }))
+        });
+        counted.len() as f64 / last.as_secs_f64()
+    };
+    let (window, all) = (rate(Rules::window()), rate(Rules::default()));
+    assert!(all >= 0.93 * window, "{all} of {window}");
+}
+
 #[test]
 fn a_lost_request_stays_counted_for_as_long_as_it_may_be() {
     let start = Instant::now();

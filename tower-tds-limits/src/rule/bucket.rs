@@ -15,8 +15,8 @@ use crate::{
 /// An automatic burst takes evidence for proof. A quick answer shows that the network moves, so the
 /// requests that were granted a [margin](Times::margin) before it have been counted: they fall at
 /// that answer, whenever their own answers come. Time alone is no evidence: while nothing is
-/// answered, all requests since the last answer keep their places. One more may then be sent, as a
-/// probe, which a bucket of ten takes: its answer tells a few slow calls from a stall.
+/// answered, all requests since the last answer keep their places. A bucket of ten
+/// takes one more, which may then be sent as a probe. Its answer tells slow calls from a stall.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     /// The time in which the level falls by one.
