@@ -233,8 +233,6 @@ impl Ladder {
         }
         if bursts.is_none() && fewer.is_none() && !slower {
             // No rung would have withheld it, so this is not about ours.
-            self.evidence = 0;
-            self.least = Crowd::MOST;
             return false;
         }
         self.evidence += REFUSED;
