@@ -1,21 +1,19 @@
 //! The account of a limiter's requests: what is granted, sent, proven and lost. Arithmetic on
 //! `now`, no clock, no lock.
 //!
-//! A request is *granted*, *sent*, and *proven* by its answer; or it is withdrawn, never sent; or it
-//! is *pending*, when no answer will prove it, until the time that is stated for that. A grant that is
-//! not used for [`LEASE`] is withdrawn, and whoever held it asks for another when it sends: kept
-//! unsent, it would stop everybody else.
+//! A request is *granted* and sent at once. It is *proven* by its response. It is *pending* when no
+//! response will prove it, until the time that is stated for that. Or it was never sent after all.
 
 mod ladder;
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{cmp::Reverse, collections::BinaryHeap, mem};
 
 use tokio::time::Instant;
 
-use self::ladder::Ladder;
 pub use self::ladder::Rung;
+use self::ladder::{Crowd, Ladder};
 use crate::{
-    Limits, Outcome, Proof, Quota, WaitCause,
+    Burst, Limits, Outcome, Proof, Quota, Rules, Share, WaitCause,
     clock::{Epoch, Tick, nanos},
     rule::{Rule, later},
     wait::{Limit, Line, Opens},
@@ -32,10 +30,15 @@ pub(crate) struct Account {
     /// One for each quota.
     rules: Vec<Rule>,
     ladder: Ladder,
+    share: Option<Share>,
+    /// Nothing is granted from then on.
+    closes_at: Tick,
     /// Those that no proof will come of, by when they can no longer be counted.
     pending: BinaryHeap<Reverse<(Tick, Grant)>>,
     /// Granted so far.
     granted: u64,
+    /// The most requests in flight after a 416, and until when.
+    lowered: Option<(u32, Tick)>,
     /// When every place in flight has been taken for too long, if one is waited for.
     stalls_at: Option<Tick>,
 }
@@ -44,6 +47,12 @@ pub(crate) struct Account {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Grant {
     at: Tick,
+    /// What was in its way: how long the bucket drained, in units of 2^10 ns, ...
+    drains: u32,
+    /// ... how many took places in it beside that, ...
+    unproven: u16,
+    /// ... and how many were live.
+    live: u16,
 }
 
 /// What an answer came to.
@@ -58,22 +67,26 @@ pub(crate) struct Answer {
 
 impl Account {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let ladder = Ladder::new(limits.start);
-        let rule = |quota: &Quota| {
-            let (quota, rules) = ladder.keeps(*quota, limits.rules);
-            Rule::new(quota, rules)
-        };
         let mut account = Self {
             epoch: Epoch::default(),
             seen: Tick::ZERO,
             in_flight: 0,
-            rules: limits.quotas().iter().map(rule).collect(),
-            ladder,
+            rules: Vec::new(),
             pending: BinaryHeap::new(),
             granted: 0,
+            lowered: None,
             stalls_at: None,
             limits: limits.clone(),
+            ladder: Ladder::new(limits.start),
+            share: None,
+            closes_at: Tick::NEVER,
         };
+        let rules = limits.quotas().iter().map(|quota| {
+            let (kept, rules) = account.keeps(*quota);
+            Rule::new(kept, rules)
+        });
+        account.rules = rules.collect();
+        account.overlap();
         if limits.drained {
             account.each(Rule::drain);
         }
@@ -213,7 +226,9 @@ impl Account {
 
     #[inline]
     fn has_room(&self) -> bool {
-        self.in_flight < self.limits.in_flight.get()
+        let lowered = self.lowered.filter(|(_, until)| self.seen < *until);
+        let most = lowered.map_or(u32::MAX, |(most, _)| most);
+        self.in_flight < self.limits.in_flight.get().min(most)
     }
 
     /// Whether one more may be granted, as far as the clock was seen.
@@ -222,6 +237,7 @@ impl Account {
         let seen = self.seen;
         (self.has_room() || line == Line::Front)
             && self.ladder.silent_until() <= seen
+            && seen < self.closes_at
             && self.rules.iter_mut().all(|rule| rule.is_open(seen))
     }
 
@@ -245,27 +261,112 @@ impl Account {
     /// What an answer says about the limits. Gives the new rung if it led to another.
     #[inline]
     fn hear(&mut self, now: Tick, grant: Grant, outcome: Outcome) -> Option<Rung> {
-        let rung = if outcome == Outcome::Answered {
+        let stepped = if outcome == Outcome::Answered {
             self.ladder.accept(now)
         } else if outcome == Outcome::RateExceeded {
-            self.ladder.refuse(now, grant.at)
+            self.refuse(now, grant)
         } else {
-            None
+            false
         };
-        if rung.is_some() {
-            for (rule, quota) in self.rules.iter_mut().zip(self.limits.quotas()) {
-                let (quota, rules) = self.ladder.keeps(*quota, self.limits.rules);
-                rule.keep(quota, rules);
-            }
+        if stepped {
+            self.keep(now);
         }
-        rung
+        stepped.then(|| self.ladder.rung())
     }
 
-    /// Nothing is sent for a second: as far as can be told there are too many connections.
+    /// Keeps within a share of the limits, and grants nothing after `until`.
+    pub(crate) fn set_share(&mut self, share: Share, until: Instant, now: Instant) {
+        let now = self.see(now);
+        let until = if share.is_empty(self.limits.quotas()) {
+            now
+        } else {
+            self.epoch.tick(until)
+        };
+        self.closes_at = until;
+        self.share = Some(share);
+        self.keep(now);
+    }
+
+    /// The smallest share in which every rule fits, without a new request.
+    pub(crate) fn held(&mut self, now: Instant) -> Share {
+        let now = self.see(now);
+        let first = self.limits.quotas().first().map(Quota::requests);
+        let first = first.map_or(0, |first| u64::from(first.get()));
+        let mut held = Share::default();
+        for (rule, quota) in self.rules.iter().zip(self.limits.quotas()) {
+            let (requests, places) = rule.held(now);
+            let requests = (requests * first).div_ceil(quota.requests().get().into());
+            held.requests = held
+                .requests
+                .max(u32::try_from(requests).unwrap_or(u32::MAX));
+            held.places = held.places.max(u32::try_from(places).unwrap_or(u32::MAX));
+        }
+        held
+    }
+
+    /// What is kept of one of the quotas: its share, on the ladder's rung.
+    fn keeps(&self, quota: Quota) -> (Quota, Rules) {
+        let (mut rules, mut part) = (self.limits.rules, quota);
+        if let (Some(share), Some(first)) = (self.share, self.limits.quotas().first()) {
+            part = share.of(quota, *first);
+            rules.bucket = rules.bucket.map(|burst| match burst {
+                Burst::Of(burst) => Burst::Of(burst.min(share.places.saturating_sub(1))),
+                Burst::Auto => Burst::Of(share.places.saturating_sub(1)),
+            });
+        }
+        let (kept, rules) = self.ladder.keeps(part, rules);
+        (kept, self.limits.rules_of(&quota, rules))
+    }
+
+    fn keep(&mut self, now: Tick) {
+        let mut rules = mem::take(&mut self.rules);
+        for (rule, quota) in rules.iter_mut().zip(self.limits.quotas()) {
+            let (kept, rules) = self.keeps(*quota);
+            rule.keep(kept, rules, now);
+        }
+        self.rules = rules;
+        self.overlap();
+    }
+
+    fn overlap(&mut self) {
+        let overlaps = self.ladder.overlaps(self.limits.rules);
+        self.each(|rule| rule.overlap(overlaps));
+    }
+
     #[cold]
-    pub(crate) fn silence(&mut self, now: Instant) {
+    fn refuse(&mut self, now: Tick, grant: Grant) -> bool {
+        self.ladder.hush(now);
+        let Some(quota) = self.limits.quotas().first().copied() else {
+            return false;
+        };
+        let (kept, _) = self.keeps(quota);
+        let level = (u64::from(grant.drains) << 10).div_ceil(nanos(kept.spacing()));
+        let crowd = Crowd {
+            bunched: u64::from(grant.unproven) + level,
+            live: u64::from(grant.live),
+        };
+        self.ladder.refuse(now, grant.at, crowd, quota)
+    }
+
+    /// The service counts too many connections: nothing is sent for a second, and at most `most`
+    /// requests are in flight for ten minutes.
+    #[cold]
+    pub(crate) fn lower_in_flight(&mut self, now: Instant, most: u32) {
         let now = self.see(now);
         self.ladder.hush(now);
+        self.lowered = Some((most, now.plus(LOWERED)));
+    }
+
+    /// A grant at `now`, with what is in its way by the first quota.
+    #[inline]
+    fn crowded(&self, now: Tick) -> Grant {
+        let (unproven, drains, live) = self.rules.first().map_or((0, 0, 0), |rule| rule.crowd(now));
+        Grant {
+            at: now,
+            drains: u32::try_from(drains >> 10).unwrap_or(u32::MAX),
+            unproven: u16::try_from(unproven).unwrap_or(u16::MAX),
+            live: u16::try_from(live).unwrap_or(u16::MAX),
+        }
     }
 
     /// How long after a gateway's own answer a request may be counted behind it.
@@ -285,10 +386,9 @@ impl Account {
     /// The granted request is proven to have been counted by `now`.
     #[inline]
     fn prove(&mut self, now: Tick, grant: Grant) {
-        let took = now.since(grant.at);
         self.each(|rule| {
             rule.prove(now, grant.at);
-            rule.answered(grant.at, took);
+            rule.answered(now, grant.at);
         });
     }
 
@@ -297,8 +397,9 @@ impl Account {
     #[cold]
     fn may_open_at(&self, cause: WaitCause) -> Tick {
         let ages = if cause == WaitCause::Bucket {
-            let ages = self.rules.iter().map(Rule::ages_at).min();
-            ages.unwrap_or(Tick::NEVER).max(self.seen.plus(1))
+            let seen = self.seen;
+            let ages = self.rules.iter().map(|rule| rule.probes_at(seen)).min();
+            ages.unwrap_or(Tick::NEVER)
         } else {
             Tick::NEVER
         };
@@ -323,13 +424,15 @@ impl Limit for Account {
         if cause == WaitCause::InFlight && self.stalls_at.is_none() {
             self.stalls_at = Some(self.seen.plus(STALL));
         }
-        let at = self.instant(at.unwrap_or_else(|| self.may_open_at(cause)));
+        let at = at.unwrap_or_else(|| self.may_open_at(cause));
+        let closed = self.seen.max(at) >= self.closes_at;
+        let at = self.instant(if closed { Tick::NEVER } else { at });
         at.map_or(Opens::OnReturn, Opens::At)
     }
 
     fn changes_at(&self) -> Option<Instant> {
-        let ages = self.rules.iter().map(Rule::ages_at);
-        let times = ages.chain(self.stalls_at);
+        let rises_at = self.lowered.map(|(_, until)| until);
+        let times = self.stalls_at.into_iter().chain(rises_at);
         let next = times.filter(|at| *at > self.seen).min()?;
         self.instant(next)
     }
@@ -339,8 +442,9 @@ impl Limit for Account {
         self.in_flight += 1;
         self.granted += 1;
         let seen = self.seen;
+        let grant = self.crowded(seen);
         self.each(|rule| rule.grant(seen));
-        Grant { at: seen }
+        grant
     }
 
     fn is_idle(&self) -> bool {
@@ -366,6 +470,10 @@ impl Limit for Account {
 /// Quick responses end within milliseconds. A program that holds every place for this long, and waits
 /// for another, may wait for itself.
 const STALL: u64 = 5_000_000_000;
+
+/// As long as the limit of connections is lower: longer than a packet filter counts a half-closed
+/// connection.
+const LOWERED: u64 = 600_000_000_000;
 
 #[cfg(test)]
 mod tests;

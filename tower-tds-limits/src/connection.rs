@@ -81,8 +81,9 @@ pub struct ConnectionLimitLayer {
 /// has no connection yet. That failure is a connect error: the request was not sent, and a retry helps.
 ///
 /// # After a 416
-/// No connect begins for a second, and the limit is one lower for ten minutes. Each further 416 lowers
-/// it by one more for ten minutes, to one connection at least. Two do not: a 416 within the second,
+/// No connect begins for a second. For ten minutes the limit is a sixth lower, and as many requests may be in
+/// flight as data connections may be open. Each further 416 lowers it by a sixth of the rest, to one
+/// connection at least. Two do not: a 416 within the second,
 /// because its request was sent before, and one while more sockets are open than the lowered limit
 /// allows. Sockets that are open stay open.
 ///
@@ -203,9 +204,15 @@ impl<C> Drop for ConnectionLimit<C> {
     }
 }
 
-/// Records a 416, and logs the first one of a silence.
-pub(crate) fn refused(shared: &Shared<Connections>) {
-    if shared.update_now(Connections::refused) {
+/// Records a 416, and logs the first one of a silence. Returns how many data connections there may
+/// be.
+pub(crate) fn refused(shared: &Shared<Connections>) -> u32 {
+    let (begins, most) = shared.update_now(|connections, now| {
+        let begins = connections.refused(now);
+        (begins, connections.most_at(now))
+    });
+    if begins {
         events::connections_refused();
     }
+    most.saturating_sub(1).max(1)
 }

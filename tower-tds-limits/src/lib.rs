@@ -100,7 +100,7 @@ pub use self::{
     error::{Error, LimitError},
     events::{WAIT_CAUSE_FIELD, WAIT_SECONDS_FIELD},
     limiter::{Limiter, Snapshot},
-    limits::{Limits, Proof},
+    limits::{Limits, Proof, Share},
     quota::Quota,
     request::{
         Attached, Detached, Feedback, Outcome, PermitBody, ReadResponse, ReadStatus, RequestLimit,

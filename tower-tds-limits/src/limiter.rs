@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    Limits, Rung, WaitCause, clock,
+    Limits, Rung, Share, WaitCause, clock,
     credential::Credential,
     wait::{Limit as _, Line},
 };
@@ -123,6 +123,30 @@ impl Limiter {
     /// Dropping it loses nothing.
     pub async fn idle(&self) {
         self.credential.account.idle().await;
+    }
+
+    /// Keeps within a share of the limits from now on, and grants nothing after `until`.
+    ///
+    /// A share that grows is usable at once. One that shrinks holds at once for new requests: what
+    /// is under way keeps its place until it is proven. An empty share grants nothing.
+    pub fn set_share(&self, share: Share, until: Instant) {
+        let account = &self.credential.account;
+        account.update_now(|account, now| account.set_share(share, until, now));
+        let connections = &self.credential.connections;
+        connections.update(|connections| connections.set_share(share.connections, until));
+    }
+
+    /// The smallest share in which all that was sent fits, without a new request.
+    #[must_use]
+    pub fn held(&self) -> Share {
+        let connections = &self.credential.connections;
+        let connections = connections.read(|connections, _| connections.open(clock::now()));
+        let account = &self.credential.account;
+        let held = account.read(|account, _| account.held(clock::now()));
+        Share {
+            connections,
+            ..held
+        }
     }
 
     /// The limits kept.

@@ -4,7 +4,8 @@ mod shares;
 
 use std::{num::NonZeroU32, time::Duration};
 
-use crate::{Quota, Rules, Rung};
+pub use self::shares::Share;
+use crate::{Burst, Quota, Rules, Rung};
 
 /// The limits a [`Limiter`](crate::Limiter) keeps, as one value.
 ///
@@ -76,11 +77,11 @@ impl Limits {
         }
     }
 
-    /// Keeps within a further quota as well, and by the same [`rules`](Self::rules).
+    /// Keeps within a further quota as well, by the same window and counter.
     ///
-    /// The default's bucket and its even spacing are kept for each: beside 10,000 an hour calls go at 2.8
-    /// a second after a burst. Where a long quota may be spent at once, take
-    /// `rules(Rules::window())`, which proves every quota all the same.
+    /// A bucket belongs to quotas of at most a second: beside 10,000 an hour the first calls go at
+    /// the full rate. A burst that is [chosen](crate::Burst::Of) also belongs to the quota with the
+    /// shortest interval.
     pub fn also(mut self, quota: Quota) -> Self {
         self.quotas.push(quota);
         self
@@ -162,6 +163,16 @@ impl Limits {
     #[must_use]
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
+    }
+
+    /// The rules for one of the quotas.
+    pub(crate) fn rules_of(&self, quota: &Quota, mut rules: Rules) -> Rules {
+        let shortest = self.quotas.iter().all(|other| quota.per() <= other.per());
+        let chosen = shortest && rules.bucket != Some(Burst::Auto);
+        if quota.per() > Duration::from_secs(1) && !chosen {
+            rules.bucket = None;
+        }
+        rules
     }
 
     /// How long after a gateway's 504 a request may be counted.

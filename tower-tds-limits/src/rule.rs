@@ -6,10 +6,9 @@
 
 mod bucket;
 mod counter;
-mod pace;
 mod window;
 
-use self::{bucket::Bucket, counter::Counter, pace::Pace, window::Window};
+use self::{bucket::Bucket, counter::Counter, window::Window};
 use crate::{Quota, Rules, WaitCause, clock::Tick};
 
 /// The rules for one quota.
@@ -18,52 +17,49 @@ pub(crate) struct Rule {
     window: Window,
     counter: Option<Counter>,
     bucket: Option<Bucket>,
-    pace: Option<Pace>,
 }
 
 // === impl Rule ===
 
 impl Rule {
-    /// What `rules` names, for `quota`.
+    /// The rules that `rules` names, for `quota`.
     pub(crate) fn new(quota: Quota, rules: Rules) -> Self {
         Self {
             window: Window::new(quota),
             counter: rules.counter.then(Counter::new),
             bucket: rules.bucket.map(|burst| Bucket::new(quota, burst)),
-            pace: rules.pace.map(|burst| Pace::new(quota, burst)),
         }
     }
 
-    /// Keeps within other rules from now on, with all that is known of the past.
-    pub(crate) fn keep(&mut self, quota: Quota, rules: Rules) {
+    /// Keeps other rules from `now` on. Nothing is replayed: what a new bucket does not know
+    /// counts as full.
+    pub(crate) fn keep(&mut self, quota: Quota, rules: Rules, now: Tick) {
         self.window.limit_to(quota);
-        // What it knows is of the proofs alone, and not of the number.
+        // A counter knows the proofs alone, and not the number.
         let counter = self.counter.take();
         self.counter = rules.counter.then(|| counter.unwrap_or_else(Counter::new));
-        self.bucket = rules.bucket.map(|burst| {
-            let mut bucket = Bucket::new(quota, burst);
-            for _ in 0..self.window.unproven() {
-                bucket.grant();
+        let bucket = self.bucket.take();
+        self.bucket = rules.bucket.map(|burst| match bucket {
+            Some(mut bucket) => {
+                bucket.keep(quota, burst, now);
+                bucket
             }
-            let mut before = self.window.forgotten();
-            for run in self.window.runs() {
-                for _ in before..run.until {
-                    bucket.grant();
-                    bucket.prove(run.at, Tick::ZERO);
-                }
-                before = run.until;
-            }
-            bucket.begin_carefully();
-            bucket
+            None => Bucket::filled(quota, burst, now, self.window.unproven()),
         });
-        self.pace = rules.pace.map(|burst| Pace::new(quota, burst));
+    }
+
+    /// Whether one request at a time may overlap with the one before.
+    pub(crate) fn overlap(&mut self, overlaps: bool) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.overlap(overlaps);
+        }
     }
 
     /// Begins as if the whole quota had been used up at the beginning.
     pub(crate) fn drain(&mut self) {
         self.window.drain();
         if let Some(bucket) = &mut self.bucket {
-            bucket.drain();
+            bucket.drain(Tick::ZERO);
         }
     }
 
@@ -71,19 +67,15 @@ impl Rule {
     #[inline]
     pub(crate) fn see(&mut self, now: Tick) {
         self.window.see(now);
-        if let Some(bucket) = &mut self.bucket {
-            bucket.see(now);
-        }
     }
 
     /// Whether one more may be granted, as far as the clock was seen.
     #[inline]
     pub(crate) fn is_open(&mut self, seen: Tick) -> bool {
-        let (pace, bucket) = (self.pace.as_ref(), self.bucket.as_ref());
-        // The counter's say costs most, and is worth asking for only if all the others agree.
+        let bucket = self.bucket.as_ref();
+        // The counter costs most, and is asked last.
         self.window.is_open()
-            && pace.is_none_or(|pace| pace.opens_at() <= seen)
-            && bucket.is_none_or(|bucket| bucket.is_open(seen))
+            && bucket.is_none_or(|bucket| bucket.opens_at(seen).is_some_and(|at| at <= seen))
             && self.counter_opens_at(seen) <= seen
     }
 
@@ -94,7 +86,7 @@ impl Rule {
         counter.map_or(Tick::ZERO, |counter| counter.opens_at(window, seen))
     }
 
-    /// From when on one more may be granted, as far as the clock was seen, and what decides that.
+    /// From when on one more may be granted, as far as the clock was seen, and which rule decides.
     #[cold]
     pub(crate) fn opens_at(&mut self, seen: Tick) -> (Option<Tick>, WaitCause) {
         let window = (self.window.opens_at(), WaitCause::Window);
@@ -102,30 +94,27 @@ impl Rule {
             return window;
         }
         let counter = (Some(self.counter_opens_at(seen)), WaitCause::Counter);
-        let pace = self.pace.as_ref().map_or(Tick::ZERO, Pace::opens_at);
         let bucket = self.bucket.as_ref();
-        let bucket = bucket.map_or(Some(Tick::ZERO), Bucket::opens_at);
-        let spaced = later((Some(pace), WaitCause::Bucket), (bucket, WaitCause::Bucket));
-        later(later(window, counter), spaced)
+        let bucket = bucket.map_or(Some(Tick::ZERO), |bucket| bucket.opens_at(seen));
+        later(later(window, counter), (bucket, WaitCause::Bucket))
     }
 
-    /// When an unproven request may be old enough that a bucket counts it no more.
-    pub(crate) fn ages_at(&self) -> Tick {
-        self.bucket.as_ref().map_or(Tick::NEVER, Bucket::ages_at)
+    /// When a bucket allows another probe though nothing is answered; in the future.
+    pub(crate) fn probes_at(&self, seen: Tick) -> Tick {
+        let bucket = self.bucket.as_ref();
+        bucket.map_or(Tick::NEVER, |bucket| bucket.probes_at(seen))
     }
 
     #[inline]
     pub(crate) fn grant(&mut self, now: Tick) {
         self.window.grant();
         if let Some(bucket) = &mut self.bucket {
-            bucket.grant();
-        }
-        if let Some(pace) = &mut self.pace {
-            pace.grant(now);
+            bucket.grant(now);
         }
     }
 
-    /// A granted request is proven to have been counted no later than `at`, which is not before any earlier proof.
+    /// A granted request is proven to have been counted no later than `at`, which is not before any
+    /// earlier proof.
     #[inline]
     pub(crate) fn prove(&mut self, at: Tick, granted: Tick) {
         self.window.prove(at);
@@ -134,12 +123,11 @@ impl Rule {
         }
     }
 
-    /// A request that was granted at `granted` was answered, so many nanoseconds later.
+    /// A request that was granted at `granted` was answered at `now`.
     #[inline]
-    pub(crate) fn answered(&mut self, granted: Tick, took: u64) {
+    pub(crate) fn answered(&mut self, now: Tick, granted: Tick) {
         if let Some(bucket) = &mut self.bucket {
-            bucket.answered(granted);
-            bucket.learn(took);
+            bucket.answered(now, granted);
         }
     }
 
@@ -149,9 +137,23 @@ impl Rule {
         if let Some(bucket) = &mut self.bucket {
             bucket.withdraw(granted);
         }
-        if let Some(pace) = &mut self.pace {
-            pace.withdraw();
-        }
+    }
+
+    /// How many take places of a bucket, for how long the others drain, and how many are live.
+    #[inline]
+    pub(crate) fn crowd(&self, now: Tick) -> (u64, u64, u64) {
+        let bucket = self.bucket.as_ref();
+        let (unproven, drains) = bucket.map_or((self.window.unproven(), 0), |b| b.filling(now));
+        (unproven, drains, self.window.live())
+    }
+
+    /// The smallest quota and the smallest number of places in which all that was sent fits.
+    pub(crate) fn held(&self, now: Tick) -> (u64, u64) {
+        let counted = |_: &Counter| counter::largest_sum(&self.window, now);
+        let counted = self.counter.as_ref().map_or(0, counted);
+        let bucket = self.bucket.as_ref();
+        let (rate, places) = bucket.map_or((0, 0), |bucket| bucket.held(now));
+        (self.window.live().max(counted).max(rate), places)
     }
 
     /// Permits that are live, as far as the clock was seen.
@@ -165,7 +167,7 @@ impl Rule {
     }
 }
 
-/// Of two, the one that opens later; what nobody knows is later than all.
+/// The one of two that opens later; an unknown time is later than all.
 pub(crate) fn later(
     one: (Option<Tick>, WaitCause),
     other: (Option<Tick>, WaitCause),

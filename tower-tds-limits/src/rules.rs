@@ -1,7 +1,5 @@
 //! The set of counting rules that a limiter is safe against.
 
-use std::num::NonZeroU32;
-
 /// The ways of counting that a limiter is safe against, as one value.
 ///
 /// Nobody says how a service counts its "50 per second", so the default is safe against every
@@ -13,7 +11,6 @@ use std::num::NonZeroU32;
 /// | [`Rules::window`] | fixed windows, sliding logs, full token buckets | 45 |
 /// | and [`counter`](Self::counter) | sliding-window counters (HAProxy, CDNs), any alignment | 42 |
 /// | and [`bucket`](Self::bucket) | leaky buckets with that burst (nginx `limit_req`) | 42 |
-/// | and [`pace`](Self::pace) | (smooths bursts; proves nothing by itself) | 42 |
 ///
 /// # Examples
 /// ```
@@ -31,8 +28,6 @@ pub struct Rules {
     pub counter: bool,
     /// The burst of the leaky buckets that are kept within, if any are.
     pub bucket: Option<Burst>,
-    /// How many may go at once before requests are spaced evenly, if they are.
-    pub pace: Option<NonZeroU32>,
 }
 
 /// How many requests beyond its steady rate a leaky bucket takes at once.
@@ -42,10 +37,10 @@ pub enum Burst {
     /// As many as it says, by proof: what is unproven takes its place for as long as that lasts, so
     /// one slow answer leaves one place fewer, and as many as this and one more stop everybody.
     Of(u32),
-    /// 9 where answers are quick, so that buckets of ten hold, and more where they are so slow that
-    /// ten unproven requests would hold back the rate: the proof is given up then, before the
-    /// throughput is. What has been unproven for a second and for eight usual answers, and was
-    /// overtaken by an answer, is counted no more.
+    /// Nine places, by evidence: what was granted before a quick answer leaves its place at that
+    /// answer, so slow calls cost the others nothing. A bucket of ten may refuse where the network
+    /// stands still for longer than three seconds, or in one direction only. Kept for quotas of at
+    /// most a second.
     Auto,
 }
 
@@ -57,7 +52,6 @@ impl Rules {
         Self {
             counter: false,
             bucket: None,
-            pace: None,
         }
     }
 
@@ -72,20 +66,11 @@ impl Rules {
         self.bucket = Some(burst);
         self
     }
-
-    /// Spaces requests evenly after the first `burst`.
-    pub const fn pace(mut self, burst: NonZeroU32) -> Self {
-        self.pace = Some(burst);
-        self
-    }
 }
 
-/// All of them, with an automatic burst, paced in groups of ten.
+/// All of them, with an automatic burst.
 impl Default for Rules {
     fn default() -> Self {
-        Self::window()
-            .counter()
-            .bucket(Burst::Auto)
-            .pace(NonZeroU32::MIN.saturating_add(10 - 1))
+        Self::window().counter().bucket(Burst::Auto)
     }
 }

@@ -1,18 +1,19 @@
-//! The ladder: how careful a limiter is after what it was refused.
+//! The ladder: the rules that a limiter keeps after refusals.
 
 use std::num::NonZeroU32;
 
 use crate::{Burst, Quota, Rules, clock::Tick};
 
-/// A step of the ladder that a limiter climbs down when it is refused all the same.
+/// A step of the ladder that a limiter climbs down after refusals.
 ///
 /// By the proof a refusal for the rate means that the service keeps a stricter rule than
-/// [`Rules`](crate::Rules) names, that somebody else uses the quota, or that the answer means
-/// something else (423 stands for a lock in RFC 4918). The limiter is silent for a second. Three
-/// refusals with at most fifty answers between them take it one rung down; rarer ones do not, because a stricter
-/// service would refuse more often. Ten minutes without a step down take it one up again, and one
-/// more each time after half as long, a minute at least: half an hour leads up all of it. If that
-/// leads down, the next try comes after twice as long as the first did.
+/// [`Rules`](crate::Rules) names, that another client uses the quota, or that the answer means
+/// something else (423 stands for a lock in RFC 4918). Each refusal means a second of silence.
+/// Three refusals with at most fifty answers between them lead to a lower rung, if that rung would
+/// have withheld the refused requests. A rung that does not halve the share of refusals is left
+/// again, and is not tried for ten minutes, then twenty, and so on. Ten minutes without a step lead
+/// one rung up, and each next one takes half as long. If that fails, the next try comes after twice
+/// as long.
 ///
 /// # Examples
 /// ```
@@ -25,58 +26,147 @@ use crate::{Burst, Quota, Rules, clock::Tick};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum Rung {
-    /// What [`Limits::rules`](crate::Limits::rules) says. The default start.
+    /// The rules of [`Limits::rules`](crate::Limits::rules). The default start.
     #[default]
     Proven,
-    /// Those, sliding-window counters, and leaky buckets with a burst of ten.
+    /// These, sliding-window counters, and leaky buckets with a burst of five.
     Strict,
     /// One request at a time, spaced evenly: right even for leaky buckets without any burst.
     Serial,
-    /// As before, with four fifths of the quota for each time that it was refused there.
+    /// Four fifths of the quota, applied so many times, by the rules of the rung before it. As a
+    /// start: by those of [`Rung::Serial`].
     Slowed(u8),
 }
 
-/// On which rung a limiter stands, and until when it is silent.
+/// The permits of ours that were in the way of a request when it was granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Crowd {
+    /// How many took places of a leaky bucket.
+    pub(crate) bunched: u64,
+    /// How many were live in the window.
+    pub(crate) live: u64,
+}
+
+/// The rung of a limiter, and until when it is silent.
 #[derive(Debug)]
 pub(crate) struct Ladder {
-    rung: Rung,
-    /// What speaks for a stricter service: a refusal raises it, an accepted request lowers it.
+    step: Step,
+    /// The step above and its share of refusals, while the one below is on trial.
+    above: Option<(Step, Share)>,
+    share: Share,
+    /// Refusals lately: each counts as [`REFUSED`] answers.
     evidence: u32,
-    /// When the last step led down. What was granted by then and is refused after it belongs to
-    /// that step.
-    led_down: Option<Tick>,
+    /// The smallest crowds of them.
+    least: Crowd,
+    /// When the step was taken. The refusals of what was granted before are no news.
+    since: Tick,
     silent_until: Tick,
-    /// When an accepted request leads one rung up.
     climbs_at: Tick,
     /// How long after a step down.
     clean: u64,
     /// Steps up since the last one down.
     climbed: u32,
+    /// When each way down may be tried again, and how long after its next failure.
+    tries: [(Tick, u64); 2],
 }
 
-// === impl Rung ===
+/// Smaller bursts and fewer requests than the limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Step {
+    bursts: Bursts,
+    slowed: u8,
+}
 
-impl Rung {
-    /// One rung down; there is always a slower one, up to a fortieth of the quota.
-    const fn down(self) -> Self {
-        match self {
-            Self::Proven => Self::Strict,
-            Self::Strict => Self::Serial,
-            Self::Serial => Self::Slowed(1),
-            Self::Slowed(times) if times < SLOWEST => Self::Slowed(times + 1),
-            Self::Slowed(_) => Self::Slowed(SLOWEST),
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Bursts {
+    Given,
+    Small,
+    None,
+}
+
+/// Refusals among answers.
+#[derive(Debug, Clone, Copy, Default)]
+struct Share {
+    refused: u32,
+    answered: u32,
+}
+
+// === impl Step ===
+
+impl Step {
+    const fn of(rung: Rung) -> Self {
+        let (bursts, slowed) = match rung {
+            Rung::Proven => (Bursts::Given, 0),
+            Rung::Strict => (Bursts::Small, 0),
+            Rung::Serial => (Bursts::None, 0),
+            Rung::Slowed(times) => (Bursts::None, times),
+        };
+        Self { bursts, slowed }
+    }
+
+    const fn rung(self) -> Rung {
+        match (self.slowed, self.bursts) {
+            (0, Bursts::Given) => Rung::Proven,
+            (0, Bursts::Small) => Rung::Strict,
+            (0, Bursts::None) => Rung::Serial,
+            (times, _) => Rung::Slowed(times),
         }
     }
 
-    /// One rung up; `None` on the highest.
+    /// One step up; `None` on the highest.
     const fn up(self) -> Option<Self> {
-        match self {
-            Self::Proven => None,
-            Self::Strict => Some(Self::Proven),
-            Self::Serial => Some(Self::Strict),
-            Self::Slowed(0 | 1) => Some(Self::Serial),
-            Self::Slowed(times) => Some(Self::Slowed(times - 1)),
+        let (bursts, slowed) = match (self.bursts, self.slowed) {
+            (Bursts::Given, 0) => return None,
+            (Bursts::Small, 0) => (Bursts::Given, 0),
+            (Bursts::None, 0) => (Bursts::Small, 0),
+            (bursts, slowed) => (bursts, slowed / 2),
+        };
+        Some(Self { bursts, slowed })
+    }
+
+    /// The first step down with smaller bursts that would have withheld such a request.
+    fn smaller_bursts(self, crowd: Crowd) -> Option<Self> {
+        let next = match self.bursts {
+            Bursts::Given if crowd.bunched > SMALL_BURST.into() => Bursts::Small,
+            Bursts::Given | Bursts::Small if crowd.bunched > 0 => Bursts::None,
+            _ => return None,
+        };
+        Some(Self {
+            bursts: next,
+            ..self
+        })
+    }
+
+    /// The first step down with fewer requests that would have withheld such a request.
+    fn fewer_requests(self, crowd: Crowd, quota: Quota) -> Option<Self> {
+        let withholds =
+            |times: &u8| u64::from(slowed(quota, *times).requests().get()) <= crowd.live;
+        let slowed = (self.slowed + 1..=SLOWEST).find(withholds)?;
+        (crowd.live >= FEW).then_some(Self { slowed, ..self })
+    }
+}
+
+// === impl Share ===
+
+impl Share {
+    #[inline]
+    const fn add(&mut self, refused: u32) {
+        self.refused += refused;
+        self.answered += 1;
+        if self.answered >= MEMORY {
+            self.answered /= 2;
+            self.refused = self.refused.div_ceil(2);
         }
+    }
+
+    /// Whether more than one in eight was refused.
+    const fn is_heavy(self) -> bool {
+        self.refused >= 2 && 8 * self.refused > self.answered
+    }
+
+    /// Whether two refusals or more are such a part of another share at least.
+    const fn is_part_of(self, other: Self, part: u32) -> bool {
+        self.refused >= 2 && part * self.refused * other.answered >= other.refused * self.answered
     }
 }
 
@@ -85,22 +175,32 @@ impl Rung {
 impl Ladder {
     pub(crate) fn new(start: Rung) -> Self {
         Self {
-            rung: start,
+            step: Step::of(start),
+            above: None,
+            share: Share::default(),
             evidence: 0,
-            led_down: None,
+            least: Crowd::MOST,
+            since: Tick::ZERO,
             silent_until: Tick::ZERO,
             climbs_at: Tick::ZERO.plus(CLEAN),
             clean: CLEAN,
             climbed: 0,
+            tries: [(Tick::ZERO, CLEAN); 2],
         }
     }
 
     pub(crate) fn rung(&self) -> Rung {
-        self.rung
+        self.step.rung()
     }
 
     pub(crate) fn silent_until(&self) -> Tick {
         self.silent_until
+    }
+
+    /// Whether one request at a time may overlap with the one before. A burst of zero that was chosen
+    /// holds by proof.
+    pub(crate) fn overlaps(&self, rules: Rules) -> bool {
+        self.step.bursts == Bursts::None && rules.bucket != Some(Burst::Of(0))
     }
 
     /// Nothing is granted for a second from `now`.
@@ -108,76 +208,161 @@ impl Ladder {
         self.silent_until = self.silent_until.max(now.plus(SILENCE));
     }
 
-    /// A request that was not granted before `granted` was refused for the rate. Gives the new
-    /// rung if that led down.
-    pub(crate) fn refuse(&mut self, now: Tick, granted: Tick) -> Option<Rung> {
+    /// A request that was granted at `granted` in this crowd was refused for the rate. Returns
+    /// whether that led to another rung.
+    pub(crate) fn refuse(&mut self, now: Tick, granted: Tick, crowd: Crowd, quota: Quota) -> bool {
         self.hush(now);
-        if self.led_down.is_some_and(|step| granted <= step) {
-            return None;
+        if granted <= self.since && self.since > Tick::ZERO {
+            return false;
+        }
+        self.share.add(1);
+        let bursts = self.step.smaller_bursts(crowd);
+        let fewer = self.step.fewer_requests(crowd, quota);
+        let slower = self.step.bursts == Bursts::None && crowd.live > 0 && self.share.is_heavy();
+        if let Some((above, share)) = self.above
+            && self.share.is_part_of(share, 4)
+            && !(self.step.bursts == Bursts::Small && bursts.is_some())
+            && !slower
+        {
+            let fewer = fewer.filter(|_| above.slowed < self.step.slowed);
+            match fewer.filter(|_| !self.share.is_part_of(share, 2)) {
+                Some(step) => self.go(now, step),
+                None => self.take_back(now, above, share),
+            }
+            return true;
+        }
+        if bursts.is_none() && fewer.is_none() && !slower {
+            // No rung would have withheld it, so this is not about ours.
+            return false;
         }
         self.evidence += REFUSED;
+        self.least = self.least.least(crowd);
         if self.evidence < ENOUGH {
-            return None;
+            return false;
         }
+        self.evidence = ENOUGH;
+        let Some(step) = self.lower(now, quota, slower) else {
+            return false;
+        };
+        self.above.get_or_insert((self.step, self.share));
         self.clean = if self.climbed > 0 {
             (self.clean * 2).min(LONGEST_CLEAN)
         } else {
             CLEAN
         };
-        self.evidence = 0;
         self.climbed = 0;
-        self.led_down = Some(now);
-        self.climbs_at = now.plus(self.clean);
-        self.rung = self.rung.down();
-        Some(self.rung)
+        self.go(now, step);
+        true
     }
 
-    /// A request was accepted. Gives the new rung if that led up.
-    #[inline]
-    pub(crate) fn accept(&mut self, now: Tick) -> Option<Rung> {
-        self.evidence = self.evidence.saturating_sub(1);
-        if now < self.climbs_at {
-            return None;
+    /// The way down that would have withheld all the refusals lately.
+    fn lower(&self, now: Tick, quota: Quota, slower: bool) -> Option<Step> {
+        let [(bursts, _), (fewer, _)] = self.tries;
+        let bursts = Some(bursts).filter(|at| *at <= now);
+        let bursts = bursts.and_then(|_| self.step.smaller_bursts(self.least));
+        let fewer = Some(fewer).filter(|at| *at <= now);
+        let fewer = fewer.and_then(|_| self.step.fewer_requests(self.least, quota));
+        if slower && fewer.is_none() && self.step.slowed < SLOWEST {
+            let slowed = self.step.slowed + 1;
+            return Some(Step {
+                slowed,
+                ..self.step
+            });
         }
-        let Some(rung) = self.rung.up() else {
-            // It has held there for as long as a try may take to fail: the next refusals are about something else.
+        // A small burst would have been met before so many were live.
+        let late = self.least.live >= 2 * (self.least.bunched + 1);
+        if late {
+            fewer.or(bursts)
+        } else {
+            bursts.or(fewer)
+        }
+    }
+
+    /// The rung on trial did not help.
+    fn take_back(&mut self, now: Tick, above: Step, share: Share) {
+        let fewer = usize::from(above.slowed != self.step.slowed);
+        if let Some((at, wait)) = self.tries.get_mut(fewer) {
+            *at = now.plus(*wait);
+            *wait = (*wait * 2).min(LONGEST_CLEAN);
+        }
+        self.above = None;
+        self.go(now, above);
+        self.share = share;
+    }
+
+    fn go(&mut self, now: Tick, step: Step) {
+        self.step = step;
+        self.share = Share::default();
+        self.evidence = 0;
+        self.least = Crowd::MOST;
+        self.since = now;
+        self.climbs_at = now.plus(self.clean);
+    }
+
+    /// A request was accepted. Returns whether that led to another rung.
+    #[inline]
+    pub(crate) fn accept(&mut self, now: Tick) -> bool {
+        self.evidence = self.evidence.saturating_sub(1);
+        if self.evidence == 0 {
+            self.least = Crowd::MOST;
+        }
+        self.share.add(0);
+        now >= self.climbs_at && self.climb(now)
+    }
+
+    #[cold]
+    fn climb(&mut self, now: Tick) -> bool {
+        let Some(step) = self.step.up() else {
+            // The rung has held for as long as a try may take to fail.
             self.climbed = 0;
             self.climbs_at = now.plus(self.clean);
-            return None;
+            return false;
         };
-        self.rung = rung;
         self.climbed += 1;
+        let above = self.above.take_if(|(above, _)| *above == step);
         let half = self.clean.checked_shr(self.climbed).unwrap_or_default();
-        let wait = match rung {
-            Rung::Proven => self.clean,
-            Rung::Strict | Rung::Serial | Rung::Slowed(_) => half.max(SHORTEST_CLEAN),
+        self.step = step;
+        self.share = above.map_or(Share::default(), |(_, share)| share);
+        let wait = match step.up() {
+            None => self.clean,
+            Some(_) => half.max(SHORTEST_CLEAN),
         };
         self.climbs_at = now.plus(wait);
-        Some(rung)
+        true
     }
 
-    /// What is kept within on this rung, where `quota` and `rules` are the highest one's.
+    /// The quota and the rules of this rung, where `quota` and `rules` are those of the highest.
     pub(crate) fn keeps(&self, quota: Quota, rules: Rules) -> (Quota, Rules) {
-        match self.rung {
-            Rung::Proven => (quota, rules),
-            Rung::Strict => (quota, strict(rules)),
-            Rung::Serial => (quota, serial()),
-            Rung::Slowed(times) => (slowed(quota, times), serial()),
+        let rules = match self.step.bursts {
+            Bursts::Given => rules,
+            Bursts::Small => {
+                let burst = match rules.bucket {
+                    Some(Burst::Of(burst)) => burst.min(SMALL_BURST),
+                    Some(Burst::Auto) | None => SMALL_BURST,
+                };
+                rules.counter().bucket(Burst::Of(burst))
+            }
+            // The counter stays: of even spacing it may see one more than the quota.
+            Bursts::None => Rules::window().counter().bucket(Burst::Of(0)),
+        };
+        (slowed(quota, self.step.slowed), rules)
+    }
+}
+
+// === impl Crowd ===
+
+impl Crowd {
+    const MOST: Self = Self {
+        bunched: u64::MAX,
+        live: u64::MAX,
+    };
+
+    fn least(self, other: Self) -> Self {
+        Self {
+            bunched: self.bunched.min(other.bunched),
+            live: self.live.min(other.live),
         }
     }
-}
-
-fn strict(rules: Rules) -> Rules {
-    let burst = match rules.bucket {
-        Some(Burst::Of(burst)) => burst.min(STRICT_BURST),
-        Some(Burst::Auto) | None => STRICT_BURST,
-    };
-    rules.counter().bucket(Burst::Of(burst))
-}
-
-/// The counter rule stays: of even spacing a weighing counter sees up to one more than the quota.
-const fn serial() -> Rules {
-    Rules::window().counter().bucket(Burst::Of(0))
 }
 
 fn slowed(quota: Quota, times: u8) -> Quota {
@@ -192,19 +377,24 @@ fn slowed(quota: Quota, times: u8) -> Quota {
 /// `0.8^16` is about a fortieth.
 const SLOWEST: u8 = 16;
 
-/// A refusal counts as much as a hundred accepted requests: a service whose limit is a fiftieth
+/// Fewer live permits than these are no crowd.
+const FEW: u64 = 3;
+
+/// A refusal counts as a hundred accepted requests: a service whose limit is a fiftieth
 /// below ours refuses one in fifty, and is found; one in 1,000, for whatever reason, is not.
 const REFUSED: u32 = 100;
 
-/// Three refusals with no more than fifty accepted requests between them. Of refusals that come by
-/// chance, one in 1,000, that is one in 800.
+/// Three refusals with at most fifty accepted requests between them.
 const ENOUGH: u32 = 250;
 
-/// The burst of the strict rung: what nginx's own examples are configured with.
-const STRICT_BURST: u32 = 10;
+/// So many answers are remembered, and half of them at least.
+const MEMORY: u32 = 1024;
 
-/// Where the refused count too, whoever goes on is refused for ever (the study behind this crate:
-/// 50-74 % of the requests); after a second without any, all such windows are empty.
+/// The burst of the first example in nginx's documentation of `limit_req`.
+const SMALL_BURST: u32 = 5;
+
+/// Where the refused count too, a client that goes on is refused for ever (the study behind this
+/// crate: 50-74 % of the requests). After a second without any, all such windows are empty.
 const SILENCE: u64 = 1_002_000_000;
 
 /// Ten minutes: three refused requests in 30,000 at the full rate.

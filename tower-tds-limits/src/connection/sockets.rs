@@ -20,8 +20,10 @@ pub(crate) struct Connections {
     lingering: VecDeque<(Instant, Line)>,
     /// No connect begins before.
     silent_until: Option<Instant>,
-    /// One connection fewer until each of these, in order.
-    lowered_until: VecDeque<Instant>,
+    /// The limit after a 416, and until when.
+    lowered: Option<(u32, Instant)>,
+    /// When the share of a fleet's limits ends.
+    closes_at: Option<Instant>,
 }
 
 /// A permit of one socket.
@@ -45,14 +47,16 @@ impl Connections {
             tokens: 0,
             lingering: VecDeque::new(),
             silent_until: None,
-            lowered_until: VecDeque::new(),
+            lowered: None,
+            closes_at: None,
         }
     }
 
-    /// Changes the limit. Open sockets stay, and new ones are opened below it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for a share that changes"))]
-    pub(crate) fn limit_to(&mut self, most: u32) {
+    /// Changes the limit, and opens nothing from `until` on. Open sockets stay, and new ones are opened
+    /// below it.
+    pub(crate) fn set_share(&mut self, most: u32, until: Instant) {
         self.most = most;
+        self.closes_at = Some(until);
     }
 
     /// How many sockets have a permit at `now`.
@@ -68,9 +72,8 @@ impl Connections {
 
     /// How many may be open at `now`.
     pub(crate) fn most_at(&self, now: Instant) -> u32 {
-        let fewer = self.lowered_until.iter().filter(|until| now < **until);
-        let fewer = u32::try_from(fewer.count()).unwrap_or(u32::MAX);
-        self.most.saturating_sub(fewer).max(self.most.min(1))
+        let lowered = self.lowered.filter(|(_, until)| now < *until);
+        lowered.map_or(self.most, |(most, _)| most.min(self.most))
     }
 
     /// When connects begin again, if a 416 has stopped them.
@@ -85,11 +88,10 @@ impl Connections {
             return false;
         }
         self.silent_until = Some(now + SILENCE);
-        self.lowered_until.retain(|until| now < *until);
         let most = self.most_at(now);
         // While more are open than that, a lower limit avoids nothing.
         if most > 1 && self.open(now) <= most {
-            self.lowered_until.push_back(now + LOWERED);
+            self.lowered = Some((most - most.div_ceil(6), now + LOWERED));
         }
         true
     }
@@ -114,6 +116,9 @@ impl Limit for Connections {
     type Grant = Line;
 
     fn opens(&mut self, line: Line, now: Instant) -> Opens {
+        if self.closes_at.is_some_and(|closes_at| closes_at <= now) {
+            return Opens::OnReturn;
+        }
         if let Some(until) = self.silent_until(now) {
             return Opens::At(until);
         }
@@ -124,8 +129,8 @@ impl Limit for Connections {
             return Opens::Now;
         }
         let returns = self.lingering.front().map(|(at, _)| *at);
-        let rises = self.lowered_until.iter().copied();
-        let times = [returns, rises.filter(|until| now < *until).min()];
+        let rises = self.lowered.map(|(_, until)| until);
+        let times = [returns, rises.filter(|until| now < *until)];
         match times.into_iter().flatten().min() {
             Some(at) => Opens::At(at),
             None => Opens::OnReturn,

@@ -5,6 +5,44 @@ use std::num::NonZeroU32;
 use super::Limits;
 use crate::{Burst, Quota};
 
+/// The part of the limits that one of several processes may use.
+///
+/// Set by [`Limiter::set_share`](crate::Limiter::set_share). If the sum over all processes of each
+/// one's share, or of what it [holds](crate::Limiter::held) where that is more, never exceeds the
+/// limits, all together keep within them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Share {
+    /// Requests of the first quota. Each other quota is divided in proportion.
+    pub requests: u32,
+    /// Requests that a leaky bucket takes at once: its burst and one more.
+    pub places: u32,
+    /// Sockets.
+    pub connections: u32,
+}
+
+// === impl Share ===
+
+impl Share {
+    /// Whether some rule grants nothing.
+    pub(crate) fn is_empty(self, quotas: &[Quota]) -> bool {
+        let first = quotas
+            .first()
+            .map_or(1, |first| u64::from(first.requests().get()));
+        let part = |quota: &Quota| u64::from(quota.requests().get()) * u64::from(self.requests);
+        self.places == 0 || quotas.iter().any(|quota| part(quota) < first)
+    }
+
+    /// The part of a quota, where `first` is the whole first quota; one request at least, by which
+    /// what was sent drains while nothing is granted.
+    pub(crate) fn of(self, quota: Quota, first: Quota) -> Quota {
+        let (whole, first) = (quota.requests().get(), first.requests().get());
+        let part = u64::from(whole) * u64::from(self.requests) / u64::from(first);
+        let part = u32::try_from(part).unwrap_or(u32::MAX);
+        let part = NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN);
+        Quota::new(part, quota.per()).unwrap_or(quota)
+    }
+}
+
 // === impl Limits ===
 
 impl Limits {
@@ -66,9 +104,6 @@ impl Limits {
             let burst = part(at_once).get() - 1;
             share.rules = share.rules.bucket(Burst::Of(burst));
         }
-        if let Some(burst) = self.rules.pace {
-            share.rules = share.rules.pace(part(burst));
-        }
         share
     }
 
@@ -90,7 +125,7 @@ impl Limits {
 }
 
 /// The part with this number of a whole in so many; the first ones are larger by one where it
-/// does not come out even. At least one, which only a pace needs: it is checked of the rest.
+/// does not come out even.
 fn part(whole: NonZeroU32, number: u32, of: NonZeroU32) -> NonZeroU32 {
     let even = whole.get() / of.get();
     let left = whole.get() % of.get();

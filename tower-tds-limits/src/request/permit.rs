@@ -112,8 +112,10 @@ impl RequestPermit {
             (Some(rung), _) => events::clean_for_long(rung),
         }
         if outcome == Outcome::ConnectionsExceeded {
-            refused(&credential.connections);
-            credential.account.update_now(Account::silence);
+            let most = refused(&credential.connections);
+            credential
+                .account
+                .update_now(|account, now| account.lower_in_flight(now, most));
         }
         credential.learn(outcome, self.probe.take());
     }

@@ -144,6 +144,24 @@ impl Counter {
     }
 }
 
+/// The largest sum of any alignment at `now`, without a new request. It rises with the begin of the
+/// windows up to the next proof, and to a moment before a period after one.
+pub(super) fn largest_sum(window: &Window, now: Tick) -> u64 {
+    let period = window.hold();
+    let sum = |begins: Tick| {
+        let before = window.before_time(begins);
+        let weighed = before - window.before_time(begins.minus(period));
+        let left = period - now.since(begins).min(period);
+        let weighed = u128::from(weighed * left).div_ceil(period.into());
+        window.granted() - before + u64::try_from(weighed).unwrap_or(u64::MAX)
+    };
+    let proofs = (window.first()..).map(|number| window.run(number));
+    let proofs = proofs.take_while(|at| *at < Tick::NEVER);
+    let begins = proofs.flat_map(|at| [at, at.plus(period - 1)]).chain([now]);
+    let begins = begins.filter(|at| *at <= now && at.plus(period) > now);
+    begins.map(sum).max().unwrap_or_default()
+}
+
 // === impl Chord ===
 
 impl Chord {

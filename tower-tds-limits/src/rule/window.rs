@@ -45,10 +45,10 @@ pub(crate) struct Window {
 
 /// Requests proven at one time.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run {
-    pub(super) at: Tick,
+struct Run {
+    at: Tick,
     /// Proofs so far, these among them.
-    pub(super) until: u64,
+    until: u64,
 }
 
 // === impl Window ===
@@ -205,11 +205,6 @@ impl Window {
         self.forgotten
     }
 
-    /// Runs of proofs, in order, for the last two holds at least.
-    pub(super) fn runs(&self) -> &VecDeque<Run> {
-        &self.runs
-    }
-
     /// The number of the first run that is not forgotten.
     pub(super) fn first(&self) -> u64 {
         self.first
@@ -226,6 +221,15 @@ impl Window {
     #[inline]
     pub(super) fn before(&self, number: u64) -> u64 {
         self.before_place(self.place_of(number))
+    }
+
+    /// Proofs before a time; all that are forgotten are before any.
+    pub(super) fn before_time(&self, at: Tick) -> u64 {
+        self.before_place(self.runs.partition_point(|run| run.at < at))
+    }
+
+    pub(super) fn granted(&self) -> u64 {
+        self.granted
     }
 
     fn before_place(&self, place: usize) -> u64 {

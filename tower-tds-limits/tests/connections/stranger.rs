@@ -85,7 +85,6 @@ impl Run {
     }
 }
 
-#[ignore = "a 416 has to lower the requests in flight: sockets alone leave the idle ones open"]
 #[tokio::test(start_paused = true)]
 async fn a_stranger_who_comes_for_six_seconds_while_all_sockets_idle_costs_two_refusals_at_most() {
     for allows in [Allows::Open, Allows::InProcess] {
@@ -112,7 +111,6 @@ async fn a_stranger_who_comes_for_six_seconds_while_all_sockets_idle_costs_two_r
     }
 }
 
-#[ignore = "a 416 has to lower the requests in flight: sockets alone leave the idle ones open"]
 #[tokio::test(start_paused = true)]
 async fn a_stranger_who_holds_half_of_them_for_ten_minutes_costs_thirty_refusals_at_most() {
     for allows in [Allows::Open, Allows::InProcess] {

@@ -157,18 +157,25 @@ async fn a_wait_is_recorded_in_the_current_span() {
 async fn refusals_are_told_and_what_goes_well_is_not() {
     let heard = Heard::begin();
     let limited = Limited::before(Scripted::new(ms(20), |n| match n {
-        100..=102 => Answer::status(423),
-        103 => Answer::status(429).retry_after(3),
-        104 => Answer::status(416),
+        100..=103 => Answer::status(423),
+        104 => Answer::status(429).retry_after(3),
+        105 => Answer::status(416),
         _ => Answer::ok(),
     }));
     let told = || heard.lines(false);
     limited.calls(100).await;
     assert_eq!(told(), Vec::<String>::new());
+    // The first was alone, and fewer of ours would have avoided the others.
+    limited.calls(4).await;
+    let lines = told();
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.contains("silent for 1 s"))
+    );
+    assert!(lines[3].contains("then stricter"), "{lines:?}");
     for (what, text) in [
-        ("WARN", "silent for 1 s"),
-        ("WARN", "silent for 1 s"),
-        ("WARN", "silent for 1 s, then stricter"),
         ("WARN", "calls of this credential wait wait=3s"),
         ("WARN", "too many connections"),
     ] {
@@ -181,13 +188,13 @@ async fn refusals_are_told_and_what_goes_well_is_not() {
         assert!(line.contains(what) && line.contains(text), "{line}");
     }
     assert!(
-        told()[2].contains("rung=Strict certificate=50"),
+        told()[3].contains("rung=Serial certificate=50"),
         "{}",
-        told()[2]
+        told()[3]
     );
     advance(secs(700)).await;
     limited.calls(1).await;
-    assert!(told()[5].contains("INFO") && told()[5].contains("rung=Proven"));
+    assert!(told()[6].contains("INFO") && told()[6].contains("rung=Strict"));
 }
 
 /// It is asked whether it hears of an event, too.

@@ -28,19 +28,41 @@ async fn a_423_means_a_second_of_silence_for_all_and_no_rung() {
 async fn the_423s_of_those_in_flight_are_one_step_down() {
     let limited = Limited::before(Scripted::refusing(ms(500), 8, Answer::status(423)));
     limited.calls(8).await;
-    assert_eq!(limited.limiter.snapshot().rung, Rung::Strict);
+    assert_eq!(limited.limiter.snapshot().rung, Rung::Serial);
 }
 
 #[tokio::test(start_paused = true)]
 async fn ten_clean_minutes_lead_back_up() {
-    let limited = Limited::before(Scripted::refusing(ms(20), 3, Answer::status(423)));
-    limited.calls(4).await;
+    let limited = Limited::before(Scripted::refusing(ms(20), 4, Answer::status(423)));
+    limited.calls(5).await;
     advance(secs(590)).await;
     limited.calls(1).await;
-    assert_eq!(limited.limiter.snapshot().rung, Rung::Strict);
-    advance(secs(20)).await;
-    limited.calls(1).await;
+    assert_eq!(limited.limiter.snapshot().rung, Rung::Serial);
+    for rung in [Rung::Strict, Rung::Proven] {
+        advance(secs(320)).await;
+        limited.calls(1).await;
+        assert_eq!(limited.limiter.snapshot().rung, rung);
+    }
+}
+
+/// Reproducer for L4: a locked resource is refused whatever else is sent.
+#[tokio::test(start_paused = true)]
+async fn a_423_of_a_call_that_was_alone_leads_nowhere() {
+    let limited = Limited::before(Scripted::new(ms(20), |n| {
+        if n % 10 == 0 && n < 1_000 {
+            Answer::status(423)
+        } else {
+            Answer::ok()
+        }
+    }));
+    for _ in 0..1_000 {
+        limited.calls(1).await;
+        advance(ms(1_100)).await;
+    }
     assert_eq!(limited.limiter.snapshot().rung, Rung::Proven);
+    let begin = Instant::now();
+    limited.calls(60).await;
+    assert!(begin.elapsed() < secs(2), "{:?}", begin.elapsed());
 }
 
 /// A gateway that takes no burst: 20 ms between any two that it accepts, and 423 for the others.

@@ -303,7 +303,6 @@ async fn a_companys_authority_and_proxy_take_two_lines() {
     );
 }
 
-#[ignore = "needs the guard in the request's extensions: a dropped call goes on through its handshake"]
 #[tokio::test]
 async fn what_has_no_connection_yet_is_not_sent_after_its_deadline_or_its_caller() {
     let mut config = Config::default();

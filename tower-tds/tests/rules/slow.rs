@@ -15,19 +15,14 @@ fn slow(jitter: &str) -> Network {
     Network::new("10ms", jitter, "lognormal:300ms:960ms")
 }
 
-/// The study had 79 of 100,000 under stalls. One in 770 leads no rung down, as a refusal that is so
-/// rare is as likely to be about something else: 99 of 100,000 were seen (26 of the first 20,000), each with its
-/// second of silence.
+/// The burst is no proof there, and evidence suffices.
 #[tokio::test(start_paused = true)]
-async fn an_automatic_burst_is_refused_by_a_bucket_of_ten_under_stalls_alone_and_rarely() {
-    for (jitter, in_100_000) in [(WAYS[0], 0), (WAYS[1], 0), (WAYS[2], 150)] {
+async fn an_automatic_burst_is_refused_by_no_bucket_of_ten_where_answers_are_slow() {
+    for jitter in WAYS {
         let counting = [Counting::of_50(Rule::LeakyBucket { burst: 10 })];
-        let least = if in_100_000 == 0 { 5_000 } else { 20_000 };
-        let calls = calls().max(least);
+        let calls = calls().max(20_000);
         let seen = run(&counting, slow(jitter), Limits::default(), calls).await;
-        let most = u64::from(calls) * in_100_000 / 100_000;
-        assert!(seen.refused <= most, "{jitter}: {seen:?}");
-        assert_eq!(seen.refused > 0, in_100_000 > 0, "{jitter}: {seen:?}");
+        assert_eq!(seen.refused, 0, "{jitter}: {seen:?}");
     }
 }
 

@@ -6,34 +6,78 @@ const SECOND: u64 = 1_000_000_000;
 
 const MINUTES: u64 = 60 * SECOND;
 
+/// All of a burst, of which a small burst would have withheld the request.
+const BURST: Crowd = Crowd {
+    bunched: 9,
+    live: 9,
+};
+
 fn at(nanos: u64) -> Tick {
     Tick::ZERO.plus(nanos)
 }
 
-/// Three refusals at once; gives the rung that the third led to.
-fn refuse(ladder: &mut Ladder, now: Tick) -> Option<Rung> {
-    assert_eq!(ladder.refuse(now, now), None);
-    assert_eq!(ladder.refuse(now, now), None);
-    ladder.refuse(now, now)
+fn fifty() -> Quota {
+    Quota::per_second(NonZeroU32::new(50).expect("50 is not zero"))
+}
+
+/// Whether a request that was granted in this crowd, and refused at once, leads to another rung.
+fn refuse(ladder: &mut Ladder, now: Tick, crowd: Crowd) -> bool {
+    ladder.refuse(now, now, crowd, fifty())
+}
+
+/// Three refusals at once; gives the rung that they lead to.
+fn refuse_three(ladder: &mut Ladder, now: Tick, crowd: Crowd) -> Rung {
+    let led = [(); 3].map(|()| refuse(ladder, now, crowd));
+    assert_eq!(led, [false, false, true], "{crowd:?}");
+    ladder.rung()
+}
+
+fn accept(ladder: &mut Ladder, now: Tick, times: u32) {
+    for _ in 0..times {
+        ladder.accept(now);
+    }
 }
 
 #[test]
 fn three_refusals_lead_one_rung_down_and_each_means_a_second_of_silence() {
     let mut ladder = Ladder::new(Rung::Proven);
-    let now = at(5 * SECOND);
-    assert_eq!(ladder.refuse(now, now), None);
-    assert_eq!(ladder.silent_until(), now.plus(SILENCE));
-    let now = now.plus(3 * SECOND);
-    assert_eq!(ladder.refuse(now, now), None);
-    assert_eq!(ladder.silent_until(), now.plus(SILENCE));
-    assert_eq!(ladder.refuse(now, now), Some(Rung::Strict));
-    for (step, rung) in [Rung::Serial, Rung::Slowed(1), Rung::Slowed(2)]
-        .into_iter()
-        .enumerate()
-    {
-        let step = u64::try_from(step).expect("few steps");
-        let now = now.plus((step + 1) * 2 * SECOND);
-        assert_eq!(refuse(&mut ladder, now), Some(rung));
+    for seconds in [5, 8, 11] {
+        let now = at(seconds * SECOND);
+        assert_eq!(ladder.rung(), Rung::Proven);
+        refuse(&mut ladder, now, BURST);
+        assert_eq!(ladder.silent_until(), now.plus(SILENCE));
+    }
+    assert_eq!(ladder.rung(), Rung::Strict);
+}
+
+#[test]
+fn the_first_rung_that_would_have_withheld_the_refused_is_taken() {
+    let crowd = |bunched, live| Crowd { bunched, live };
+    for (crowd, rung) in [
+        // A small burst would have withheld it; only one at a time would have; fewer in a second.
+        (crowd(6, 8), Rung::Strict),
+        (crowd(5, 8), Rung::Serial),
+        (crowd(1, 1), Rung::Serial),
+        (crowd(4, 40), Rung::Slowed(1)),
+        (crowd(6, 39), Rung::Slowed(2)),
+        (crowd(0, 10), Rung::Slowed(7)),
+    ] {
+        let mut ladder = Ladder::new(Rung::Proven);
+        assert_eq!(refuse_three(&mut ladder, at(SECOND), crowd), rung);
+    }
+}
+
+/// Reproducer for L4: a locked resource beside one call a second.
+#[test]
+fn a_refusal_that_no_rung_would_have_withheld_leads_nowhere() {
+    let mut ladder = Ladder::new(Rung::Proven);
+    for minute in 1..500 {
+        let alone = Crowd {
+            bunched: 0,
+            live: 1,
+        };
+        assert!(!refuse(&mut ladder, at(minute * MINUTES), alone));
+        accept(&mut ladder, at(minute * MINUTES), 59);
     }
 }
 
@@ -42,85 +86,140 @@ fn refusals_that_are_rare_among_the_accepted_lead_nowhere() {
     let mut ladder = Ladder::new(Rung::Proven);
     for n in 1..1_000 {
         let now = at(n * 30 * SECOND);
-        assert_eq!(ladder.refuse(now, now), None);
-        for _ in 0..100 {
-            assert_eq!(ladder.accept(now), None);
-        }
+        assert!(!refuse(&mut ladder, now, BURST));
+        accept(&mut ladder, now, 100);
     }
+    assert_eq!(ladder.rung(), Rung::Proven);
 }
 
 #[test]
 fn a_service_that_refuses_one_in_forty_is_found_by_four() {
     let mut ladder = Ladder::new(Rung::Proven);
-    let mut refused = 0;
-    let found = (1..100).find_map(|n| {
+    let found = (1..100).find(|n| {
         let now = at(n * 2 * SECOND);
-        for _ in 0..40 {
-            ladder.accept(now);
-        }
-        refused += 1;
-        ladder.refuse(now, now)
+        accept(&mut ladder, now, 40);
+        refuse(&mut ladder, now, BURST)
     });
-    assert_eq!((found, refused), (Some(Rung::Strict), 4));
+    assert_eq!((found, ladder.rung()), (Some(4), Rung::Strict));
 }
 
 #[test]
 fn refusals_of_those_already_in_flight_count_as_one_step_and_prolong_the_silence() {
     let mut ladder = Ladder::new(Rung::Proven);
-    let before = at(1);
-    assert_eq!(refuse(&mut ladder, at(SECOND)), Some(Rung::Strict));
+    refuse_three(&mut ladder, at(SECOND), BURST);
     for late in 1..=40 {
         let now = at(SECOND + late * 20_000_000);
-        assert_eq!(ladder.refuse(now, before), None);
+        assert!(!ladder.refuse(now, at(1), BURST, fifty()));
         assert_eq!(ladder.silent_until(), now.plus(SILENCE));
     }
     assert_eq!(ladder.rung(), Rung::Strict);
+}
+
+/// Reproducer for L4: refusals that are about something else come at every rung.
+#[test]
+fn a_rung_that_does_not_help_is_left_and_tried_again_after_a_time_that_doubles() {
+    let mut ladder = Ladder::new(Rung::Proven);
+    let mut now = at(SECOND);
+    let alone = Crowd {
+        bunched: 0,
+        live: 0,
+    };
+    for minutes in [10, 20, 40, 80] {
+        let crowd = Crowd {
+            bunched: 2,
+            live: 2,
+        };
+        assert_eq!(refuse_three(&mut ladder, now, crowd), Rung::Serial);
+        now = now.plus(SECOND);
+        refuse(&mut ladder, now, alone);
+        assert_eq!(ladder.rung(), Rung::Serial);
+        now = now.plus(SECOND);
+        assert!(refuse(&mut ladder, now, alone));
+        assert_eq!(ladder.rung(), Rung::Proven);
+        for _ in 0..10 {
+            assert!(!refuse(&mut ladder, now.plus(minutes * MINUTES - 1), crowd));
+        }
+        now = now.plus(minutes * MINUTES);
+        accept(&mut ladder, now, 1_000);
+    }
+}
+
+#[test]
+fn a_rung_on_which_a_quarter_of_the_refusals_is_left_is_kept() {
+    for (answers, kept) in [(100, false), (2_000, true)] {
+        let mut ladder = Ladder::new(Rung::Proven);
+        accept(&mut ladder, at(SECOND), 50);
+        assert_eq!(refuse_three(&mut ladder, at(SECOND), BURST), Rung::Strict);
+        let mut now = at(2 * SECOND);
+        for _ in 0..3 {
+            now = now.plus(SECOND);
+            accept(&mut ladder, now, answers / 3);
+            let alone = Crowd {
+                bunched: 0,
+                live: 5,
+            };
+            refuse(&mut ladder, now, alone);
+        }
+        assert_eq!(ladder.rung() == Rung::Strict, kept, "{answers}");
+    }
+}
+
+#[test]
+fn a_bucket_without_a_burst_that_is_slower_too_is_found_step_by_step() {
+    let mut ladder = Ladder::new(Rung::Serial);
+    let mut now = at(SECOND);
+    let one = Crowd {
+        bunched: 0,
+        live: 1,
+    };
+    for times in 1..=SLOWEST {
+        for _ in 0..6 {
+            now = now.plus(SECOND);
+            if refuse(&mut ladder, now, one) {
+                break;
+            }
+        }
+        assert_eq!(ladder.rung(), Rung::Slowed(times));
+    }
 }
 
 #[test]
 fn ten_clean_minutes_lead_one_rung_up_and_a_failed_try_doubles_them() {
     let mut ladder = Ladder::new(Rung::Proven);
     let mut now = at(SECOND);
-    refuse(&mut ladder, now);
+    refuse_three(&mut ladder, now, BURST);
     for minutes in [10, 20, 40, 80] {
-        let early = now.plus(minutes * MINUTES - 1);
-        assert_eq!(ladder.accept(early), None, "{minutes}");
+        assert!(!ladder.accept(now.plus(minutes * MINUTES - 1)), "{minutes}");
         now = now.plus(minutes * MINUTES);
-        assert_eq!(ladder.accept(now), Some(Rung::Proven), "{minutes}");
+        assert!(ladder.accept(now), "{minutes}");
+        assert_eq!(ladder.rung(), Rung::Proven);
         now = now.plus(SECOND);
-        assert_eq!(refuse(&mut ladder, now), Some(Rung::Strict));
+        assert_eq!(refuse_three(&mut ladder, now, BURST), Rung::Strict);
     }
-    // Down once more without a try in between: ten minutes again.
-    now = now.plus(SECOND);
-    assert_eq!(refuse(&mut ladder, now), Some(Rung::Serial));
-    assert_eq!(ladder.accept(now.plus(10 * MINUTES)), Some(Rung::Strict));
 }
 
-/// A stranger behind the address who sends more than the rate for a minute, say.
+/// For example a stranger behind the address who sends more than the rate for a minute.
 #[test]
 fn a_storm_of_refusals_is_over_after_half_an_hour() {
-    let mut ladder = Ladder::new(Rung::Proven);
-    let mut now = at(SECOND);
-    while ladder.rung() != Rung::Slowed(SLOWEST) {
-        now = now.plus(SECOND);
-        refuse(&mut ladder, now);
-    }
-    let storm = now;
+    let mut ladder = Ladder::new(Rung::Slowed(SLOWEST));
+    let storm = at(SECOND);
+    ladder.go(storm, ladder.step);
+    let mut now = storm;
     while ladder.rung() != Rung::Proven {
         now = now.plus(SECOND);
         ladder.accept(now);
     }
     let minutes = now.since(storm) / MINUTES;
-    assert!((30..35).contains(&minutes), "{minutes}");
-    // What comes soon is a try that failed, and what comes later is another storm.
+    assert!((20..35).contains(&minutes), "{minutes}");
+    // A refusal soon after is a try that failed, and a later one is another storm.
     let soon = now.plus(9 * MINUTES);
     let later = now.plus(10 * MINUTES);
     for (at, minutes) in [(soon, 20), (later, 10)] {
         let mut ladder = Ladder { ..ladder };
         ladder.accept(at);
-        refuse(&mut ladder, at);
-        assert_eq!(ladder.accept(at.plus(minutes * MINUTES - 1)), None);
-        assert!(ladder.accept(at.plus(minutes * MINUTES)).is_some());
+        refuse_three(&mut ladder, at, BURST);
+        assert!(!ladder.accept(at.plus(minutes * MINUTES - 1)));
+        assert!(ladder.accept(at.plus(minutes * MINUTES)));
     }
 }
 
@@ -128,10 +227,10 @@ fn a_storm_of_refusals_is_over_after_half_an_hour() {
 fn a_rare_refusal_puts_off_no_climb() {
     let mut ladder = Ladder::new(Rung::Proven);
     let now = at(SECOND);
-    refuse(&mut ladder, now);
-    let later = now.plus(9 * MINUTES);
-    assert_eq!(ladder.refuse(later, later), None);
-    assert_eq!(ladder.accept(now.plus(10 * MINUTES)), Some(Rung::Proven));
+    refuse_three(&mut ladder, now, BURST);
+    assert!(!refuse(&mut ladder, now.plus(9 * MINUTES), BURST));
+    assert!(ladder.accept(now.plus(10 * MINUTES)));
+    assert_eq!(ladder.rung(), Rung::Proven);
 }
 
 #[test]
@@ -139,44 +238,41 @@ fn the_tries_are_never_more_than_a_day_apart() {
     let mut ladder = Ladder::new(Rung::Proven);
     let mut now = at(SECOND);
     for _ in 0..40 {
-        refuse(&mut ladder, now);
+        refuse_three(&mut ladder, now, BURST);
         now = now.plus(24 * 60 * MINUTES);
-        assert_eq!(ladder.accept(now), Some(Rung::Proven));
+        assert!(ladder.accept(now));
+        assert_eq!(ladder.rung(), Rung::Proven);
     }
 }
 
 #[test]
 fn the_highest_rung_leads_nowhere() {
     let mut ladder = Ladder::new(Rung::Proven);
-    assert_eq!(ladder.accept(at(100_000 * MINUTES)), None);
+    assert!(!ladder.accept(at(100_000 * MINUTES)));
     let mut careful = Ladder::new(Rung::Strict);
-    assert_eq!(careful.accept(at(10 * MINUTES)), Some(Rung::Proven));
-    assert_eq!(careful.accept(at(100_000 * MINUTES)), None);
+    assert!(careful.accept(at(10 * MINUTES)));
+    assert_eq!(careful.rung(), Rung::Proven);
+    assert!(!careful.accept(at(100_000 * MINUTES)));
 }
 
 #[test]
 fn each_rung_keeps_within_what_the_one_above_does() {
-    let quota = Quota::per_second(NonZeroU32::new(50).expect("50 is not zero"));
-    let mut ladder = Ladder::new(Rung::Proven);
     let rules = Rules::window();
-    assert_eq!(ladder.keeps(quota, rules), (quota, rules));
-    refuse(&mut ladder, at(1));
-    let ten = rules.counter().bucket(Burst::Of(10));
-    assert_eq!(ladder.keeps(quota, rules), (quota, ten));
-    refuse(&mut ladder, at(2));
+    let keeps = |rung| Ladder::new(rung).keeps(fifty(), rules);
+    assert_eq!(keeps(Rung::Proven), (fifty(), rules));
+    let small = rules.counter().bucket(Burst::Of(5));
+    assert_eq!(keeps(Rung::Strict), (fifty(), small));
     let one_by_one = rules.counter().bucket(Burst::Of(0));
-    assert_eq!(ladder.keeps(quota, rules), (quota, one_by_one));
-    let mut requests = Vec::new();
-    for later in 3..31 {
-        refuse(&mut ladder, at(later));
-        requests.push(ladder.keeps(quota, rules).0.requests().get());
-    }
-    assert_eq!(requests[..4], [40, 32, 25, 20]);
-    assert_eq!(requests.last(), Some(&1));
+    assert_eq!(keeps(Rung::Serial), (fifty(), one_by_one));
+    let slowed = (1..=SLOWEST).map(|times| keeps(Rung::Slowed(times)).0.requests().get());
+    let slowed: Vec<u32> = slowed.collect();
+    assert_eq!(slowed[..4], [40, 32, 25, 20]);
+    assert_eq!(slowed.last(), Some(&1));
 }
 
 #[test]
 fn a_burst_that_was_chosen_smaller_stays_smaller() {
     let rules = Rules::window().bucket(Burst::Of(3));
-    assert_eq!(strict(rules).bucket, Some(Burst::Of(3)));
+    let (_, kept) = Ladder::new(Rung::Strict).keeps(fifty(), rules);
+    assert_eq!(kept.bucket, Some(Burst::Of(3)));
 }

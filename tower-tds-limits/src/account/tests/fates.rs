@@ -46,24 +46,16 @@ fn any_rules() -> impl Strategy<Value = Rules> {
         2 => (0_u32..6).prop_map(Burst::Of),
         1 => Just(Burst::Auto),
     ];
-    (
-        any::<bool>(),
-        prop::option::of(burst),
-        prop::option::of(1_u32..6),
-    )
-        .prop_map(|(counter, bucket, pace)| {
-            let mut rules = Rules::window();
-            if counter {
-                rules = rules.counter();
-            }
-            if let Some(burst) = bucket {
-                rules = rules.bucket(burst);
-            }
-            if let Some(burst) = pace {
-                rules = rules.pace(count(burst));
-            }
-            rules
-        })
+    (any::<bool>(), prop::option::of(burst)).prop_map(|(counter, bucket)| {
+        let mut rules = Rules::window();
+        if counter {
+            rules = rules.counter();
+        }
+        if let Some(burst) = bucket {
+            rules = rules.bucket(burst);
+        }
+        rules
+    })
 }
 
 fn any_rung() -> impl Strategy<Value = Rung> {

@@ -45,3 +45,142 @@ fn four_busy_processes_are_nearly_as_fast_as_one_and_one_of_four_has_a_quarter()
         assert!(rate.abs_diff(expected) <= 1, "{rates:?}");
     }
 }
+
+/// Members whose shares move: a share is given away when nothing in it is held any more.
+struct Fleet {
+    members: Vec<Account>,
+    shares: Vec<Share>,
+}
+
+impl Fleet {
+    /// What is taken by all: of each member its share, or what it holds where that is more.
+    fn taken(&mut self, now: Instant) -> Share {
+        let mut taken = Share::default();
+        for (member, share) in self.members.iter_mut().zip(&self.shares) {
+            let held = member.held(now);
+            taken.requests += held.requests.max(share.requests);
+            taken.places += held.places.max(share.places);
+        }
+        taken
+    }
+
+    fn set(&mut self, member: usize, share: Share, now: Instant) {
+        self.shares[member] = share;
+        self.members[member].set_share(share, now + ms(600_000), now);
+    }
+}
+
+#[test]
+fn shares_that_move_are_together_within_every_rule_under_any_delays() {
+    for (name, delays) in DELAYS {
+        for seed in 1..=2 {
+            let counted = counted_while_shares_move(seed, delays);
+            assert!(counted.len() > 1_200, "{name}: {}", counted.len());
+            let second = largest_second(&counted);
+            assert!(second <= 50, "{name}: {second} in a second");
+            let level = largest_level(&counted);
+            assert!(level <= 10.0 + 1e-6, "{name}: {level}");
+            let weighted = largest_weighted_second(&counted[..1_200]);
+            assert!(weighted <= 50.0 + 1e-6, "{name}: {weighted}");
+        }
+    }
+}
+
+/// Three members, always backlogged for two minutes; every 100 ms a random one shrinks, and another
+/// one takes what is free.
+fn counted_while_shares_move(seed: u64, delays: Delays) -> Vec<Duration> {
+    let start = Instant::now();
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let whole = Share {
+        requests: 50,
+        places: 11,
+        connections: 0,
+    };
+    let limits = Limits::default().in_flight(count(500));
+    let mut fleet = Fleet {
+        members: (0..3).map(|_| Account::new(&limits)).collect(),
+        shares: vec![Share::default(); 3],
+    };
+    for member in 0..3 {
+        fleet.set(member, Share::default(), start);
+    }
+    let mut answers: BinaryHeap<Reverse<(Duration, usize, Grant)>> = BinaryHeap::new();
+    let mut counted = Vec::new();
+    for tick in 0..120_000 {
+        let at = ms(tick);
+        let now = start + at;
+        while let Some(Reverse((answer, member, grant))) = answers.peek().copied()
+            && answer <= at
+        {
+            answers.pop();
+            fleet.members[member].answer(start + answer, grant, Outcome::Answered, true);
+        }
+        if tick % 100 == 0 {
+            let shrinks = rng.usize(..3);
+            let mut share = fleet.shares[shrinks];
+            share.requests = rng.u32(..=share.requests);
+            share.places = rng.u32(..=share.places);
+            fleet.set(shrinks, share, now);
+            let grows = rng.usize(..3);
+            let taken = fleet.taken(now);
+            // A holder may claim more than it has for a moment: what is rounded is rounded up.
+            let free = (
+                whole.requests.saturating_sub(taken.requests),
+                whole.places.saturating_sub(taken.places),
+            );
+            let mut share = fleet.shares[grows];
+            let held = fleet.members[grows].held(now);
+            share.requests = share.requests.max(held.requests) + free.0;
+            share.places = share.places.max(held.places) + free.1;
+            fleet.set(grows, share, now);
+        }
+        for member in 0..3 {
+            while fleet.members[member].opens(Line::Back, now) == Opens::Now {
+                let grant = granted(&mut fleet.members[member], now);
+                let (there, back) = delays(&mut rng, at);
+                counted.push(at + there);
+                answers.push(Reverse((at + there + back, member, grant)));
+            }
+        }
+    }
+    counted.sort_unstable();
+    counted
+}
+
+#[test]
+fn an_empty_share_grants_nothing_and_none_grants_after_its_time() {
+    let now = Instant::now();
+    let until = now + ms(500);
+    let mut account = Account::new(&Limits::default());
+    let empty = |requests, places| Share {
+        requests,
+        places,
+        connections: 5,
+    };
+    for share in [empty(0, 5), empty(5, 0)] {
+        account.set_share(share, until, now);
+        assert_eq!(account.opens(Line::Front, now), Opens::OnReturn);
+    }
+    account.set_share(empty(2, 2), until, now);
+    for _ in 0..2 {
+        assert_eq!(account.opens(Line::Back, now), Opens::Now);
+        let grant = granted(&mut account, now);
+        account.answer(now, grant, Outcome::Answered, true);
+    }
+    assert_eq!(
+        account.held(now),
+        Share {
+            requests: 2,
+            places: 2,
+            connections: 0
+        }
+    );
+    // The next permit would be back after the share's end.
+    assert_eq!(account.opens(Line::Back, now), Opens::OnReturn);
+    account.set_share(empty(3, 11), until, now);
+    assert_eq!(account.opens(Line::Back, now), Opens::Now);
+    assert_eq!(account.opens(Line::Back, until), Opens::OnReturn);
+    let later = now + ms(2_100);
+    let held = account.held(later);
+    assert_eq!((held.requests, held.places), (0, 0));
+}

@@ -81,35 +81,37 @@ fn a_lower_limit_leaves_open_sockets_and_a_higher_one_opens_at_once() {
     let now = Instant::now();
     let mut connections = connections(4);
     assert_eq!(fill(&mut connections, now), 3);
-    connections.limit_to(0);
+    connections.set_share(0, now + SECOND);
     assert_eq!(connections.open(now), 3);
     assert_eq!(connections.opens(Line::Front, now), Opens::OnReturn);
     for _ in 0..3 {
         connections.release(Line::Back);
     }
     assert_eq!(connections.opens(Line::Front, now), Opens::OnReturn);
-    connections.limit_to(2);
+    connections.set_share(2, now + SECOND);
     assert_eq!(fill(&mut connections, now), 1);
+    connections.set_share(4, now + SECOND);
+    assert_eq!(fill(&mut connections, now + SECOND), 0, "the share has ended");
 }
 
 #[test]
-fn a_416_silences_for_a_second_and_lowers_the_limit_by_one_for_ten_minutes() {
+fn a_416_silences_for_a_second_and_lowers_the_limit_by_a_sixth_for_ten_minutes() {
     let start = Instant::now();
     let mut connections = connections(60);
     connections.refused(start);
     let again = start + SECOND;
     assert_eq!(connections.opens(Line::Back, start), Opens::At(again));
     assert_eq!(connections.cause(Line::Back, start), WaitCause::Silence);
-    assert_eq!(connections.most_at(again), 59);
-    assert_eq!(fill(&mut connections, again), 58);
+    assert_eq!(connections.most_at(again), 50);
+    assert_eq!(fill(&mut connections, again), 49);
     let restored = start + 10 * MINUTE;
     assert_eq!(connections.opens(Line::Back, again), Opens::At(restored));
     assert_eq!(connections.cause(Line::Back, again), WaitCause::Connection);
-    assert_eq!(fill(&mut connections, restored), 1);
+    assert_eq!(fill(&mut connections, restored), 10);
 }
 
 #[test]
-fn each_further_416_lowers_the_limit_by_one_more() {
+fn each_further_416_lowers_the_limit_again() {
     let start = Instant::now();
     let mut connections = connections(3);
     connections.refused(start);
@@ -121,7 +123,7 @@ fn each_further_416_lowers_the_limit_by_one_more() {
     assert_eq!(connections.most_at(later), 1);
     connections.refused(later + SECOND);
     assert_eq!(connections.most_at(later + SECOND), 1, "one is left");
-    assert_eq!(connections.most_at(start + 10 * MINUTE), 2);
+    assert_eq!(connections.most_at(start + 10 * MINUTE), 1);
     assert_eq!(connections.most_at(start + 19 * MINUTE), 3);
 }
 
@@ -134,7 +136,7 @@ fn a_416_does_not_lower_a_limit_that_more_open_sockets_exceed() {
         assert!(connections.refused(now));
         now += SECOND;
     }
-    assert_eq!(connections.most_at(now), 58);
+    assert_eq!(connections.most_at(now), 50);
 }
 
 proptest! {

@@ -12,7 +12,25 @@ fn bucket(burst: Burst) -> Bucket {
 }
 
 fn open(bucket: &Bucket, now: Tick) -> bool {
-    bucket.opens_at().is_some_and(|at| at <= now)
+    bucket.opens_at(now).is_some_and(|at| at <= now)
+}
+
+/// Grants as many as may go at `now`.
+fn fill(bucket: &mut Bucket, now: Tick) -> usize {
+    (0..100)
+        .take_while(|_| {
+            let open = open(bucket, now);
+            if open {
+                bucket.grant(now);
+            }
+            open
+        })
+        .count()
+}
+
+fn answer(bucket: &mut Bucket, now: Tick, granted: Tick) {
+    bucket.prove(now, granted);
+    bucket.answered(now, granted);
 }
 
 /// A fiftieth of 1.002 s.
@@ -29,9 +47,9 @@ fn a_burst_and_one_pass_and_the_rest_wait_for_proofs() {
     let mut bucket = bucket(Burst::Of(10));
     for _ in 0..11 {
         assert!(open(&bucket, now));
-        bucket.grant();
+        bucket.grant(now);
     }
-    assert_eq!(bucket.opens_at(), None);
+    assert_eq!(bucket.opens_at(now), None);
 }
 
 #[test]
@@ -39,188 +57,154 @@ fn proven_requests_drain_one_by_one() {
     let now = START;
     let mut bucket = bucket(Burst::Of(10));
     for _ in 0..11 {
-        bucket.grant();
-        bucket.prove(now, START);
+        bucket.grant(now);
+        bucket.prove(now, now);
     }
-    assert_eq!(bucket.opens_at(), Some(now + SPACING));
+    assert_eq!(bucket.opens_at(now), Some(now + SPACING));
     assert!(open(&bucket, now + SPACING));
-    bucket.grant();
-    assert_eq!(bucket.opens_at(), Some(now + SPACING * 2));
+    bucket.grant(now);
+    assert_eq!(bucket.opens_at(now), Some(now + SPACING * 2));
 }
 
 #[test]
 fn without_a_burst_there_is_one_request_at_a_time() {
     let now = START;
     let mut bucket = bucket(Burst::Of(0));
-    bucket.grant();
-    assert_eq!(bucket.opens_at(), None);
+    bucket.grant(now);
+    assert_eq!(bucket.opens_at(now), None);
     let proof = now + Duration::from_millis(300);
-    bucket.prove(proof, START);
-    assert_eq!(bucket.opens_at(), Some(proof + SPACING + TICK));
+    bucket.prove(proof, now);
+    assert_eq!(bucket.opens_at(now), Some(proof + SPACING + TICK));
 }
 
 #[test]
 fn a_burst_is_never_more_than_the_quota() {
-    assert_eq!(bucket(Burst::Of(1_000)).burst(), 49);
+    assert_eq!(fill(&mut bucket(Burst::Of(1_000)), START), 50);
     let five = NonZeroU32::new(5).expect("5 is not zero");
-    let bucket = Bucket::new(Quota::per_minute(five), Burst::Auto);
-    assert_eq!(bucket.burst(), 4);
+    let mut bucket = Bucket::new(Quota::per_minute(five), Burst::Auto);
+    assert_eq!(fill(&mut bucket, START), 5);
 }
 
 #[test]
-fn the_automatic_burst_follows_the_usual_time_to_the_proof() {
-    let now = START;
-    let mut bucket = bucket(Burst::Auto);
-    assert_eq!(bucket.burst(), 9);
-    let prove = |bucket: &mut Bucket, took: Duration| {
-        bucket.grant();
-        bucket.prove(now + took, START);
-        bucket.learn(nanos(took));
-    };
-    for _ in 0..500 {
-        prove(&mut bucket, Duration::from_millis(400));
-    }
-    assert_eq!(bucket.burst(), 24, "400 ms are 19 spacings, and 5 more");
-    for _ in 0..500 {
-        prove(&mut bucket, Duration::from_millis(50));
-    }
-    assert_eq!(bucket.burst(), 9);
-}
-
-#[test]
-fn a_careful_beginning_allows_larger_bursts_as_answers_come() {
-    let mut bucket = bucket(Burst::Auto);
-    // Three are in flight and say nothing about what comes after.
-    for _ in 0..3 {
-        bucket.grant();
-    }
-    bucket.begin_carefully();
-    let mut bursts = Vec::new();
-    for proofs in 0..45 {
-        if (proofs + 7) % 10 == 0 || proofs == 0 {
-            bursts.push(bucket.burst());
-        }
-        bucket.grant();
+fn a_level_is_kept_as_a_number_of_requests() {
+    let mut bucket = bucket(Burst::Of(10));
+    for _ in 0..10 {
+        bucket.grant(START);
         bucket.prove(START, START);
     }
-    assert_eq!(bursts, [0, 0, 1, 2, 9, 9]);
-    bucket.learn(nanos(Duration::from_secs(3)));
-    for _ in 0..500 {
-        bucket.learn(nanos(Duration::from_secs(3)));
-    }
-    assert_eq!(bucket.burst(), 49, "and then as large as it is");
+    let ten = Quota::per_second(NonZeroU32::new(10).expect("10 is not zero"));
+    bucket.keep(ten, Burst::Of(4), START);
+    assert_eq!(bucket.held(START), (1, 10));
+    // Ten have fallen and six must drain, at ten a second.
+    let drained = START + Duration::from_micros(100_200) * 6;
+    assert_eq!(bucket.opens_at(START), Some(drained));
 }
 
 #[test]
-fn what_is_unproven_for_long_leaves_an_automatic_burst_and_no_other() {
-    let second = Duration::from_secs(1);
-    for (burst, leaves) in [(Burst::Auto, true), (Burst::Of(9), false)] {
-        let mut bucket = bucket(burst);
-        bucket.see(START);
-        for _ in 0..10 {
-            bucket.grant();
-        }
-        let mut now = START;
-        while now < START + Duration::from_millis(900) {
-            now = now + Duration::from_millis(10);
-            bucket.see(now);
-            assert_eq!(bucket.opens_at(), None, "a stall is no long time");
-        }
-        let until = |bucket: &mut Bucket, now: &mut Tick, until: Tick| {
-            while *now < until {
-                *now = *now + Duration::from_millis(10);
-                bucket.see(*now);
+fn an_answer_is_evidence_for_what_was_granted_a_margin_before_it() {
+    let mut bucket = bucket(Burst::Auto);
+    let margin = Duration::from_millis(150);
+    assert_eq!(fill(&mut bucket, START), 10);
+    let early = START + Duration::from_millis(60);
+    answer(&mut bucket, early, START);
+    // Granted too late for that answer.
+    assert_eq!(fill(&mut bucket, early + SPACING), 1);
+    answer(&mut bucket, START + margin, START);
+    // Ten have fallen by then, two of them proven, and the last one is unseen.
+    assert_eq!(bucket.unseen_count, 1);
+    assert_eq!(fill(&mut bucket, START + margin), 0);
+    assert_eq!(fill(&mut bucket, START + margin + SPACING * 5), 5);
+    // The proofs of what has fallen change nothing.
+    let opens = bucket.opens_at(START + margin * 2);
+    for _ in 0..8 {
+        bucket.prove(START + margin * 2, START);
+    }
+    assert_eq!(bucket.opens_at(START + margin * 2), opens);
+    assert_eq!(bucket.unproven, 6);
+}
+
+/// Reproducer for L1: an idle time is no age of the requests that follow it.
+#[test]
+fn without_an_answer_eleven_are_sent_within_three_seconds_whatever_came_before() {
+    for light in [0_u64, 20, 300] {
+        for idle in [50, 300, 1_000, 5_000, 60_000] {
+            let mut bucket = bucket(Burst::Auto);
+            let mut now = START;
+            for _ in 0..8 {
+                assert!(fill(&mut bucket, now) > 0);
+                now = now + Duration::from_millis(light);
+                while let Some(unseen) = bucket.unseen.front().copied() {
+                    answer(&mut bucket, now, unseen.at);
+                }
+                now = now + Duration::from_millis(100);
             }
-        };
-        until(&mut bucket, &mut now, START + second * 5 / 4);
-        // Nothing is answered: one more may find out whether anything is.
-        assert_eq!(bucket.opens_at().is_some(), leaves);
-        if leaves {
-            let sent = now;
-            bucket.grant();
-            until(&mut bucket, &mut now, START + second * 7 / 2);
-            assert_eq!(bucket.opens_at(), None, "a network that stands still");
-            bucket.prove(now, sent);
-            bucket.answered(sent);
-            assert!(
-                bucket.opens_at().is_some(),
-                "and then it is found out again"
-            );
-            let sent = now;
-            bucket.grant();
-            until(&mut bucket, &mut now, START + second * 37 / 10);
-            bucket.prove(now, sent);
-            bucket.answered(sent);
-            until(&mut bucket, &mut now, START + second * 9 / 2);
-            assert_eq!(bucket.young.old, 10);
-            assert!(bucket.opens_at().is_some());
+            now = now + Duration::from_millis(idle.max(200));
+            assert_eq!(fill(&mut bucket, now), 10);
+            let mut probes = 0;
+            for _ in 0..300 {
+                let due = bucket.probes_at(now);
+                assert!(due > now, "a due time lies in the future");
+                now = now + Duration::from_millis(10);
+                probes += fill(&mut bucket, now);
+            }
+            assert_eq!(probes, 1, "{light} {idle}");
+            // A few slow calls are told from a stall in the end.
+            for _ in 0..600 {
+                now = now + Duration::from_millis(10);
+                probes += fill(&mut bucket, now);
+            }
+            assert!(probes > 20, "{light} {idle}: {probes}");
         }
-        // Its proofs come all the same, and are of the old.
-        for _ in 0..10 {
-            bucket.prove(now, START);
-        }
-        assert_eq!(bucket.unproven, 0);
-        assert_eq!(bucket.young.old, 0);
     }
 }
 
 #[test]
-fn what_is_usually_slow_is_not_long() {
+fn slow_answers_put_the_probes_off() {
     let mut bucket = bucket(Burst::Auto);
-    for _ in 0..2_000 {
-        bucket.learn(nanos(Duration::from_secs(2)));
-    }
-    bucket.answered(START + Duration::from_secs(60));
-    bucket.see(START);
-    for _ in 0..50 {
-        bucket.grant();
-    }
-    let mut now = START;
-    while now < START + Duration::from_secs(15) {
-        now = now + Duration::from_millis(50);
-        bucket.see(now);
-        assert_eq!(bucket.opens_at(), None);
-    }
+    bucket.grant(START);
+    let answered = START + Duration::from_secs(2);
+    answer(&mut bucket, answered, START);
+    let later = answered + Duration::from_secs(1);
+    assert_eq!(fill(&mut bucket, later), 10);
+    let probe = later + Duration::from_secs(16);
+    assert_eq!(bucket.probes_at(later), probe);
+    assert!(!open(&bucket, probe.minus(1)));
+    assert!(open(&bucket, probe));
 }
 
 #[test]
-fn grants_that_are_withdrawn_leave_the_generations_as_many_as_are_unproven() {
-    let mut bucket = bucket(Burst::Auto);
-    let mut now = START;
+fn the_unseen_are_never_more_than_the_unproven_and_memory_is_bounded() {
     let mut rng = fastrand::Rng::with_seed(11);
-    let mut under_way = Vec::new();
-    for _ in 0..20_000 {
-        now = now.plus(rng.u64(0..60_000_000));
-        bucket.see(now);
-        match rng.u32(0..4) {
-            0 | 1 => {
-                bucket.grant();
-                under_way.push(now);
+    for burst in [Burst::Auto, Burst::Of(10)] {
+        let mut bucket = bucket(burst);
+        let mut now = START;
+        let mut under_way = Vec::new();
+        for step in 0..40_000 {
+            now = now.plus(rng.u64(0..60_000_000));
+            match rng.u32(0..4) {
+                0 | 1 if under_way.len() < 60 => {
+                    bucket.grant(now);
+                    under_way.push(now);
+                }
+                2 if !under_way.is_empty() && step < 20_000 => {
+                    let granted = under_way.swap_remove(rng.usize(..under_way.len()));
+                    answer(&mut bucket, now, granted);
+                }
+                // Later none is answered.
+                2 | 3 if !under_way.is_empty() => {
+                    let granted = under_way.swap_remove(rng.usize(..under_way.len()));
+                    bucket.withdraw(granted);
+                }
+                _ => {}
             }
-            2 if !under_way.is_empty() => {
-                let granted = under_way.swap_remove(rng.usize(..under_way.len()));
-                bucket.prove(now, granted);
-                bucket.answered(granted);
-            }
-            3 if under_way.len() > 1 => {
-                // Two are lost, and both are taken for the older one's.
-                let first = under_way.remove(0);
-                under_way.remove(0);
-                bucket.withdraw(first);
-                bucket.withdraw(first);
-            }
-            _ => {}
+            let unseen: u64 = bucket.unseen.iter().map(|unseen| unseen.count).sum();
+            assert_eq!(unseen, bucket.unseen_count);
+            assert!(unseen <= bucket.unproven);
+            assert_eq!(
+                bucket.unproven,
+                u64::try_from(under_way.len()).expect("few")
+            );
         }
-        let young: u64 = bucket
-            .young
-            .generations
-            .iter()
-            .map(|(_, count)| count)
-            .sum();
-        assert_eq!(young + bucket.young.old, bucket.unproven);
-        assert_eq!(
-            bucket.unproven,
-            u64::try_from(under_way.len()).expect("few")
-        );
+        assert!(bucket.unseen.len() < 10_000, "{}", bucket.unseen.len());
     }
 }

@@ -7,15 +7,15 @@ use super::*;
 /// What comes after so many milliseconds.
 #[derive(Debug, Clone, Copy)]
 enum Event {
-    /// The request that was granted so many grants ago is refused.
-    Refused(usize),
+    /// The request that was granted so many grants ago, in such a crowd, is refused.
+    Refused(usize, u64),
     Accepted,
 }
 
 fn event() -> impl Strategy<Value = (u64, Event)> {
     let after = prop_oneof![4 => 0_u64..2_000, 1 => 0_u64..2_000_000];
     let event = prop_oneof![
-        1 => (0_usize..6).prop_map(Event::Refused),
+        1 => (0_usize..6, 0_u64..20).prop_map(|(ago, bunched)| Event::Refused(ago, bunched)),
         2 => Just(Event::Accepted),
     ];
     (after, event)
@@ -27,59 +27,52 @@ fn any_rung() -> impl Strategy<Value = Rung> {
 
 proptest! {
     /// One request is granted before each event, unless there is silence. Each refusal means a
-    /// second of silence; three that are news lead down if nothing else comes between, and what was
-    /// granted before the last step down is no news; and up it goes by one rung, when no step led
-    /// down for ten minutes, and for a minute at least after each other one.
+    /// second of silence. Only news leads to another rung: three in a row lead down or back, two
+    /// lead back at least. Time leads up by one rung, after ten minutes on the first and one minute
+    /// on each other.
     #[test]
-    fn three_that_are_news_lead_down_and_silence_lasts_a_second(
+    fn three_that_are_news_lead_to_another_rung_and_silence_lasts_a_second(
         start in any_rung(),
         events in prop::collection::vec(event(), 1..200),
     ) {
         let mut ladder = Ladder::new(start);
         let mut now = Tick::ZERO;
-        let mut stepped = Tick::ZERO;
-        let mut is_first = true;
+        let (mut stepped, mut is_first) = (Tick::ZERO, true);
         let mut refused = Tick::ZERO;
-        // When each request was granted, and after how many steps down.
+        // When each request was granted, and after how many steps.
         let mut granted = vec![(Tick::ZERO, 0)];
-        let mut steps_down = 0;
-        let (mut news, mut in_a_row) = (0, 0);
+        let (mut steps, mut news) = (0, 0);
         for (after, event) in events {
             now = now.plus(after * 1_000_000);
             if ladder.silent_until() <= now {
-                granted.push((now, steps_down));
+                granted.push((now, steps));
             }
-            let before = ladder.rung();
+            let before = ladder.step;
             match event {
-                Event::Refused(ago) => {
+                Event::Refused(ago, bunched) => {
                     let number = granted.len().saturating_sub(ago + 1);
-                    let (at, steps) = granted[number];
-                    let led = ladder.refuse(now, at);
-                    if steps == steps_down {
-                        news += 1;
-                        in_a_row += 1;
-                    }
-                    prop_assert!(led.is_none() || (steps == steps_down && news >= 3));
-                    prop_assert!(led.is_some() || in_a_row < 3);
-                    prop_assert_eq!(led.unwrap_or(before), ladder.rung());
-                    if led.is_some() {
-                        (news, in_a_row) = (0, 0);
-                        steps_down += 1;
+                    let (at, of) = granted[number];
+                    let crowd = Crowd { bunched, live: 2 * bunched };
+                    let led = ladder.refuse(now, at, crowd, fifty());
+                    news += u32::from(of == steps);
+                    prop_assert!(!led || (of == steps && news >= 2));
+                    prop_assert_eq!(led, ladder.step != before);
+                    if led {
+                        news = 0;
+                        steps += 1;
                         (stepped, is_first) = (now, true);
-                        prop_assert_eq!(ladder.rung(), before.down());
                     }
                     refused = now;
                     prop_assert!(ladder.silent_until() >= now.plus(SECOND));
                 }
                 Event::Accepted => {
-                    in_a_row = 0;
-                    if let Some(rung) = ladder.accept(now) {
-                        prop_assert_eq!(before.up(), Some(rung));
+                    if ladder.accept(now) {
+                        prop_assert_eq!(before.up(), Some(ladder.step));
                         let least = if is_first { 10 * MINUTES } else { MINUTES };
                         prop_assert!(now.since(stepped) >= least);
                         (stepped, is_first) = (now, false);
                     } else {
-                        prop_assert_eq!(ladder.rung(), before);
+                        prop_assert_eq!(ladder.step, before);
                     }
                 }
             }
