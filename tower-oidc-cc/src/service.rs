@@ -95,7 +95,7 @@ enum Phase {
 }
 
 /// Measures one wait, to its end or to its drop.
-struct Lap {
+pub(crate) struct Lap {
     rules: Arc<Rules>,
     since: Instant,
 }
@@ -182,8 +182,8 @@ impl<J> BearerAuthLayer<J> {
 
     /// Calls `on_wait` at the end of each wait for a token, with its length, for a metric or a span.
     ///
-    /// A wait ends with a token, an error, or the drop of the call. It runs in the task that polls
-    /// or drops the service.
+    /// A wait ends with a token, an error, or the drop of the call. The time for which a refused call
+    /// is held is one, too. It runs in the task that polls or drops the call.
     #[must_use]
     pub fn on_wait(mut self, on_wait: impl Fn(Duration) + Send + Sync + 'static) -> Self {
         Arc::make_mut(&mut self.rules).on_wait = Some(Arc::new(on_wait));
@@ -320,7 +320,7 @@ impl fmt::Debug for Phase {
 // === impl Lap ===
 
 impl Lap {
-    fn new(rules: &Arc<Rules>) -> Self {
+    pub(crate) fn new(rules: &Arc<Rules>) -> Self {
         Self {
             rules: Arc::clone(rules),
             since: rules.source.now().steady,

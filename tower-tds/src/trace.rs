@@ -151,6 +151,7 @@ impl<S, E> Traced<S, E> {
                 url.path = request.uri().path(),
                 http.response.status_code = Empty,
                 error.type = Empty,
+                tds.waited.token = Empty,
             ),
         };
         Watch {

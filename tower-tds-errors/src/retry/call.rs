@@ -198,7 +198,9 @@ impl<B, P> Call<B, P> {
                 Ok(end)
             }
             Err(stop) => {
-                if stop == GiveUp::Deadline && self.is_over() {
+                if stop == GiveUp::Deadline && error.facts().resends {
+                    error.facts_mut().waited_for = Some(self.waited_for(At::Holding));
+                } else if stop == GiveUp::Deadline && self.is_over() {
                     error.facts_mut().waited_for = Some(self.waited_for(at));
                 }
                 Err(self.note(error, stop))

@@ -237,9 +237,14 @@ async fn a_401_that_waits_for_another_token_is_a_401_at_the_deadline() {
     for (over, outcome) in at_once(&stack, 20, || get("/v1/live/bus")).await {
         let error = outcome.map(drop).expect_err("there is no other token");
         assert_eq!(
-            (over, error.kind(), error.gave_up()),
-            (TWO, Kind::InvalidToken, Some(GiveUp::Deadline)),
+            (error.kind(), error.gave_up()),
+            (Kind::InvalidToken, Some(GiveUp::Deadline)),
             "{error}"
+        );
+        // A refusal is returned just before the deadline.
+        assert!(
+            over <= TWO && over + Duration::from_millis(20) > TWO,
+            "{over:?}"
         );
         assert_eq!(error.status().map(|status| status.as_u16()), Some(401));
         let waited = error.waited_for().expect("it waited");
@@ -251,11 +256,11 @@ async fn a_401_that_waits_for_another_token_is_a_401_at_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_waits_for_another_token_is_not_cut_off_for_it() {
+async fn an_attempt_that_waits_for_another_token_ends_with_it_within_its_timeout() {
     let sim = Sim::new(Config::default());
     let retry = RetryLayer::new().attempt_timeout(TWO);
     let stack = stack!(sim, default_limits(), retry);
-    revoked(&stack, &sim, Duration::from_secs(5)).await;
+    revoked(&stack, &sim, Duration::from_millis(1_500)).await;
     for (_, outcome) in at_once(&stack, 20, || get("/v1/live/bus")).await {
         outcome.map(drop).expect("the next token");
     }

@@ -119,14 +119,21 @@ async fn a_wait_for_a_token_is_in_the_span_of_its_call() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     sim.revoke_all();
     call(&sim, &layer, |_| {}).await.expect("data");
-    let waited = ["1.0", "2.0", "", "3.0"];
+    let waited = ["1.0", "2.0", "", ""];
     let calls = calls(&log);
     assert_eq!(calls.len(), waited.len(), "{calls:?}");
     for (call, waited) in calls.iter().zip(waited) {
-        let field = format!(" tds.waited.token={waited}}}");
+        let field = format!(" tds.waited.token={waited}");
         assert_eq!(call.contains(&field), !waited.is_empty(), "{field}: {call}");
         assert_eq!(call.contains("tds.waited"), !waited.is_empty(), "{call}");
     }
+    // The last one is refused, and its first attempt is held until the token comes.
+    let text = log.text();
+    let mut attempts = text.lines().filter(|line| line.contains("tds.attempt{"));
+    assert!(
+        attempts.any(|line| line.contains("tds.waited.token=3.0")),
+        "{text}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
