@@ -28,7 +28,6 @@ mod token;
 /// | [`TokenError::is_transient`](crate::TokenError::is_transient) | nothing was sent: call again after [`TokenError::retry_after`](crate::TokenError::retry_after) |
 /// | [`TokenError::is_rejected`](crate::TokenError::is_rejected) | correct the client id, the secret or the client's settings; a [`Provider`](crate::Provider) is called before each token request |
 /// | [`TokenError::is_missing_credentials`](crate::TokenError::is_missing_credentials) | correct the file, the variable or the vault that the text names |
-/// | [`TokenError::is_over_budget`](crate::TokenError::is_over_budget) | wait; find out what spends the requests; allow more |
 /// | [`TokenError::is_foreign_origin`](crate::TokenError::is_foreign_origin) | list the origin, send the request without the layer, or see [`BearerAuthLayer::for_origin`](crate::BearerAuthLayer::for_origin) |
 /// | [`Error::Inner`] | it is the HTTP client's own |
 /// | [`Error::Refused`], or a response with a [`Rejection`] | see its `Display`; call again once if [`Rejection::is_worth_a_resend`] |

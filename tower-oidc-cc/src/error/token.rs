@@ -139,12 +139,6 @@ impl TokenError {
         self.0.kind.advice()
     }
 
-    /// Whether the [budget](crate::TokenSourceBuilder::budget) is spent; nothing was sent.
-    #[must_use]
-    pub fn is_over_budget(&self) -> bool {
-        matches!(self.0.kind, Kind::OverBudget)
-    }
-
     /// Whether the request goes to an origin that may not see the token, by its address or by its
     /// `Host` header.
     #[must_use]

@@ -193,14 +193,6 @@ impl Shared {
         self.lock().state.generation() > generation
     }
 
-    /// Asks for leave to send one token request.
-    pub(super) fn send(&self) -> Result<(), TokenError> {
-        match self.with(|locked, now| locked.state.on(Event::Sending, now)) {
-            Action::Fail(error) => Err(error),
-            _ => Ok(()),
-        }
-    }
-
     /// Whether a token from the store is better than the one in use.
     pub(super) fn wants(&self, issued: &Issued) -> bool {
         let now = self.now();
@@ -235,9 +227,11 @@ impl Shared {
         })
     }
 
-    /// Whether a flight has ended or has a driver.
+    /// Whether a flight has ended, or is the current one and has a driver.
     pub(super) fn is_driven(&self, flight: &Flight) -> bool {
-        flight.has_ended() || self.lock().is_driven()
+        let locked = self.lock();
+        let is_current = || locked.flight.as_ref().is_some_and(|it| it.is(flight));
+        flight.has_ended() || locked.is_driven() && is_current()
     }
 
     /// Gives up a flight that makes no progress, because its runtime is not driven any more.
@@ -365,6 +359,20 @@ impl Shared {
     /// A panic under the lock leaves no half-made state, so poison is no reason to stop.
     fn lock(&self) -> MutexGuard<'_, Locked> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+impl Shared {
+    /// Ends the driver, as the end of its runtime does.
+    pub(super) fn stop_driver(&self) {
+        if let Some(driver) = &self.lock().driver {
+            driver.abort();
+        }
+    }
+
+    pub(super) fn hold_lock(&self) -> impl Drop + '_ {
+        self.lock()
     }
 }
 
