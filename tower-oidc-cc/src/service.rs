@@ -91,7 +91,7 @@ enum Phase {
     /// permit by now.
     Inner,
     /// There was no token at that time, and the next call returns the error.
-    Failed(TokenError, Timestamp),
+    Failed(Box<(TokenError, Timestamp)>),
 }
 
 /// Measures one wait, to its end or to its drop.
@@ -217,7 +217,7 @@ impl<S, J> BearerAuth<S, J> {
         };
         match source.poll(&mut wait, cx) {
             Poll::Ready(Ok(())) => Poll::Ready(Phase::Inner),
-            Poll::Ready(Err(error)) => Poll::Ready(Phase::Failed(error, source.now())),
+            Poll::Ready(Err(error)) => Poll::Ready(Phase::Failed(Box::new((error, source.now())))),
             Poll::Pending => {
                 let lap = lap.or_else(|| Some(Lap::new(&self.rules)));
                 self.phase = Phase::Waiting(Box::new((wait, lap)));
@@ -256,7 +256,8 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let rules = &self.rules;
-        if let Phase::Failed(error, then) = mem::take(&mut self.phase) {
+        if let Phase::Failed(failed) = mem::take(&mut self.phase) {
+            let (error, then) = *failed;
             return ResponseFuture::failed(if rules.source.is_settled() {
                 // A token has come since. The inner service is not ready, so this call cannot be made.
                 TokenError::new(Kind::Expired)

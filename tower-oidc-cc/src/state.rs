@@ -222,7 +222,12 @@ impl State {
 
     /// Whether calls may send the token without a look at this state.
     pub(crate) fn is_settled(&self) -> bool {
-        self.token.is_some() && !self.refusals.awaits_acceptance()
+        self.token.is_some() && !self.is_refused()
+    }
+
+    /// Whether a refusal is on record that no acceptance has followed.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refusals.awaits_acceptance()
     }
 
     /// Whether a token from a store is better than the one in use.

@@ -197,6 +197,13 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
 /// What a call waits for that is not let through, for the error by its deadline.
 fn waiting(tokens: &TokenSource, limiter: &Limiter) -> Cow<'static, str> {
     let in_flight = limiter.limits().in_flight.get();
-    let waits = Waits::of(&tokens.health(), &limiter.snapshot(), in_flight);
-    Cow::Owned(waits.to_string())
+    let token = tokens.health();
+    let waits = Waits::of(&token, &limiter.snapshot(), in_flight);
+    if waits != Waits::Token {
+        return Cow::Owned(waits.to_string());
+    }
+    // A token endpoint that hangs has no error yet, so its address is named here.
+    let failed = token.last_error().map(|error| format!(": {error}"));
+    let failed = failed.unwrap_or_default();
+    Cow::Owned(format!("a token from {}{failed}", token.endpoint()))
 }

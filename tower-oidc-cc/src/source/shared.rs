@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -38,6 +41,9 @@ pub(super) struct Bearer {
 pub(crate) struct Shared {
     /// Full while the token is valid, not due for renewal, and not refused. Written under the lock.
     slot: ArcSwapOption<Bearer>,
+    /// Whether the next acceptance is news. Relaxed: it orders no other memory, and a call that misses
+    /// a change has a next one.
+    is_refused: AtomicBool,
     /// Held for arithmetic and for the start of a flight, never across an `.await`.
     locked: Mutex<Locked>,
     pub(super) grant: Arc<dyn Grant>,
@@ -103,6 +109,7 @@ impl Shared {
         let leases = Leases::new(store, settings.clock.clone(), term);
         Arc::new_cyclic(|this| Self {
             slot: ArcSwapOption::const_empty(),
+            is_refused: AtomicBool::new(false),
             locked: Mutex::new(Locked {
                 state,
                 bearer: None,
@@ -127,10 +134,12 @@ impl Shared {
     }
 
     /// The header and the number of the token in use.
+    ///
+    /// Readiness has read both clocks. The wall clock shows a token that expired since, also during a
+    /// suspension.
     pub(super) fn header(&self) -> Option<(HeaderValue, u64)> {
-        let now = self.now();
         if let Some(bearer) = self.slot.load().as_ref()
-            && !bearer.settled_until.has_come_at(now)
+            && self.settings.clock.wall() < bearer.settled_until.wall
         {
             return Some((bearer.header.clone(), bearer.generation));
         }
@@ -168,8 +177,7 @@ impl Shared {
 
     /// Records that a call with the token of this number was accepted.
     pub(super) fn accept(&self, generation: u64) {
-        // A full slot means that no refusal is on record.
-        if self.slot.load().is_none() {
+        if self.is_refused.load(Ordering::Relaxed) {
             self.with(|locked, now| locked.state.on(Event::Accepted(generation), now));
         }
     }
@@ -350,6 +358,8 @@ impl Shared {
         if !is_stored {
             self.slot.store(settled.cloned());
         }
+        let is_refused = locked.state.is_refused();
+        self.is_refused.store(is_refused, Ordering::Relaxed);
         let notices = locked.state.take_notices();
         drop(locked);
         notices.into_iter().for_each(Notice::emit);
