@@ -85,7 +85,7 @@ impl Assertion {
     ///
     /// # Errors
     ///
-    /// Those of [`rs256`](Self::rs256).
+    /// As for [`rs256`](Self::rs256).
     pub fn ps256(pem: &[u8]) -> Result<Self, ConfigError> {
         Self::new(pem, Algorithm::PS256)
     }
@@ -103,7 +103,7 @@ impl Assertion {
     ///
     /// # Errors
     ///
-    /// Those of [`es256`](Self::es256).
+    /// As for [`es256`](Self::es256).
     pub fn es384(pem: &[u8]) -> Result<Self, ConfigError> {
         Self::new(pem, Algorithm::ES384)
     }
@@ -112,7 +112,7 @@ impl Assertion {
     ///
     /// # Errors
     ///
-    /// Those of [`es256`](Self::es256).
+    /// As for [`es256`](Self::es256).
     pub fn ed25519(pem: &[u8]) -> Result<Self, ConfigError> {
         Self::new(pem, Algorithm::EdDSA)
     }
@@ -181,8 +181,8 @@ impl Assertion {
         statement.into_string()
     }
 
-    /// Signs by this provider, because `jsonwebtoken::encode` panics in a program that has enabled
-    /// another one of its backends, too.
+    /// Signs by this provider. `jsonwebtoken::encode` panics in a program that enables two of its
+    /// backends.
     fn signature(&self, message: &[u8]) -> Option<Vec<u8>> {
         let signer = (DEFAULT_PROVIDER.signer_factory)(&self.algorithm, &self.key).ok()?;
         signer.try_sign(message).ok()

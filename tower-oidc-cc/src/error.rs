@@ -12,7 +12,7 @@ use crate::Rejection;
 mod kind;
 mod token;
 
-/// Says whether a call failed for want of a token, for a refused token, or in the inner service.
+/// The error of a call: no token, a refused token, or a failure of the inner service.
 ///
 /// These are all the ways in which a [`BearerAuth`](crate::BearerAuth) service fails, so the enum is
 /// exhaustive: the error of the inner service is there, with no downcast.
@@ -58,7 +58,7 @@ pub enum Error<E> {
     Refused(E, Rejection),
 }
 
-/// Says why credentials, an endpoint or an origin are not usable, and what to use instead.
+/// The reason why credentials, an endpoint or an origin are not usable, and the correction.
 ///
 /// It never repeats the value, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]

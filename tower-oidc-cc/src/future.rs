@@ -61,7 +61,7 @@ pin_project! {
     }
 }
 
-/// What a call keeps until its answer.
+/// The state of a call until its answer.
 pub(crate) struct Sent {
     pub(crate) rules: Arc<Rules>,
     /// The number of the token that was sent.

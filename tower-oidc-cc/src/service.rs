@@ -70,7 +70,7 @@ pub struct BearerAuth<S, J = Challenge> {
     phase: Phase,
 }
 
-/// What all services of a layer share.
+/// The settings that all services of a layer share.
 #[derive(Clone)]
 pub(crate) struct Rules {
     pub(crate) source: TokenSource,
@@ -182,8 +182,8 @@ impl<J> BearerAuthLayer<J> {
 
     /// Calls `on_wait` at the end of each wait for a token, with its length, for a metric or a span.
     ///
-    /// A wait ends with a token, an error, or the drop of the call. The time for which a refused call
-    /// is held is one, too. It runs in the task that polls or drops the call.
+    /// A wait ends with a token, an error, or the drop of the call. The hold of a refused call is a
+    /// wait as well. It runs in the task that polls or drops the call.
     #[must_use]
     pub fn on_wait(mut self, on_wait: impl Fn(Duration) + Send + Sync + 'static) -> Self {
         Arc::make_mut(&mut self.rules).on_wait = Some(Arc::new(on_wait));

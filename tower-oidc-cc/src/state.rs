@@ -105,7 +105,7 @@ pub(crate) struct Fetched {
     pub(crate) is_own: bool,
 }
 
-/// What happens to a token source.
+/// An event of a token source.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A call needs a token.
@@ -122,7 +122,7 @@ pub(crate) enum Event {
     Refused(u64),
 }
 
-/// What follows from an event.
+/// The consequence of an event.
 #[derive(Debug)]
 pub(crate) enum Action {
     /// Send the token in use.

@@ -149,8 +149,8 @@ impl Kind {
     }
 }
 
-/// Whether a status without an OAuth error is more likely a wrong path than a bad moment. It is
-/// transient all the same: a server that is being deployed answers so for a while.
+/// Whether a status without an OAuth error is more likely a wrong path than an outage. It counts as
+/// transient, because a server that is being deployed answers like this for a while.
 fn is_refusal(status: StatusCode) -> bool {
     status.is_client_error()
         && status != StatusCode::TOO_MANY_REQUESTS

@@ -6,7 +6,7 @@ use http::Uri;
 
 use super::Kind;
 
-/// Says why there is no token to send, and the next step.
+/// The reason why there is no token to send, and the next step.
 ///
 /// A call that ends with this error was **never sent** to the inner service, so a retry cannot do
 /// anything twice. The error is one word wide and cheap to clone, because all calls that wait for

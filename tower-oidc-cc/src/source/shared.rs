@@ -1,4 +1,4 @@
-//! What all clones of a source share: the slot that calls read, and the state behind one lock.
+//! The shared part of a source: the slot that calls read, and the state behind one lock.
 
 use std::{
     fmt,
@@ -52,7 +52,7 @@ pub(crate) struct Shared {
     this: Weak<Self>,
 }
 
-/// What the lock guards.
+/// The part behind the lock.
 struct Locked {
     state: State,
     bearer: Option<Arc<Bearer>>,
@@ -63,7 +63,7 @@ struct Locked {
     wake: watch::Sender<()>,
 }
 
-/// What the flights of a source go by.
+/// The settings of all flights of a source.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) provider: Provider,
@@ -283,7 +283,7 @@ impl Shared {
         }
     }
 
-    /// Starts or joins a flight where the state says so.
+    /// Starts or joins a flight, as the action requires.
     fn follow(&self, locked: &mut Locked, action: Action) -> Option<(Flight, Option<Instant>)> {
         let until = match action {
             Action::Request | Action::Join => None,
