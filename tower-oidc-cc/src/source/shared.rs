@@ -134,12 +134,10 @@ impl Shared {
     }
 
     /// The header and the number of the token in use.
-    ///
-    /// Readiness has read both clocks. The wall clock shows a token that expired since, also during a
-    /// suspension.
     pub(super) fn header(&self) -> Option<(HeaderValue, u64)> {
+        let now = self.now();
         if let Some(bearer) = self.slot.load().as_ref()
-            && self.settings.clock.wall() < bearer.settled_until.wall
+            && !bearer.settled_until.has_come_at(now)
         {
             return Some((bearer.header.clone(), bearer.generation));
         }
