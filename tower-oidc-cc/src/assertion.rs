@@ -85,7 +85,7 @@ impl Assertion {
     ///
     /// # Errors
     ///
-    /// Those of [`rs256`](Self::rs256).
+    /// As for [`rs256`](Self::rs256).
     pub fn ps256(pem: &[u8]) -> Result<Self, ConfigError> {
         Self::new(pem, Algorithm::PS256)
     }
@@ -103,7 +103,7 @@ impl Assertion {
     ///
     /// # Errors
     ///
-    /// Those of [`es256`](Self::es256).
+    /// As for [`es256`](Self::es256).
     pub fn es384(pem: &[u8]) -> Result<Self, ConfigError> {
         Self::new(pem, Algorithm::ES384)
     }
@@ -112,7 +112,7 @@ impl Assertion {
     ///
     /// # Errors
     ///
-    /// Those of [`es256`](Self::es256).
+    /// As for [`es256`](Self::es256).
     pub fn ed25519(pem: &[u8]) -> Result<Self, ConfigError> {
         Self::new(pem, Algorithm::EdDSA)
     }
@@ -181,8 +181,8 @@ impl Assertion {
         statement.into_string()
     }
 
-    /// Signs by this provider, because `jsonwebtoken::encode` panics in a program that has enabled
-    /// another one of its backends, too.
+    /// Signs by this provider. `jsonwebtoken::encode` panics in a program that enables two of its
+    /// backends.
     fn signature(&self, message: &[u8]) -> Option<Vec<u8>> {
         let signer = (DEFAULT_PROVIDER.signer_factory)(&self.algorithm, &self.key).ok()?;
         signer.try_sign(message).ok()
@@ -253,11 +253,6 @@ impl Key {
     fn encoding(self, algorithm: Algorithm) -> Result<EncodingKey, ConfigError> {
         Ok(match (self, algorithm) {
             (Self::Rsa(der), Algorithm::RS256 | Algorithm::PS256) => {
-                if modulus_bits(&der).ok_or(DAMAGED)? < 2048 {
-                    return Err(ConfigError::new(
-                        "the RSA key has less than 2048 bits: make a longer one",
-                    ));
-                }
                 EncodingKey::from_rsa_der(&der)
             }
             (Self::P256(der), Algorithm::ES256) | (Self::P384(der), Algorithm::ES384) => {
@@ -307,29 +302,6 @@ fn decoded(content: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let length = BASE64_STANDARD.decode_slice(digits, &mut der).ok()?;
     der.truncate(length);
     Some(der)
-}
-
-/// The bits of the modulus of a PKCS #1 key, its second number after the version.
-fn modulus_bits(der: &[u8]) -> Option<usize> {
-    let (_, rest) = element(der)?;
-    let (version, rest) = element(rest)?;
-    let (length, rest) = element(rest.get(version..)?)?;
-    let modulus = rest.get(..length)?;
-    let zeros = modulus.iter().take_while(|byte| **byte == 0).count();
-    length.checked_sub(zeros)?.checked_mul(8)
-}
-
-/// The length of the content of a DER element, and the content with what follows it.
-fn element(der: &[u8]) -> Option<(usize, &[u8])> {
-    let [_, length, rest @ ..] = der else {
-        return None;
-    };
-    if *length < 0x80 {
-        return Some((usize::from(*length), rest));
-    }
-    let (digits, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
-    let add = |all: usize, digit: &u8| all.checked_mul(256)?.checked_add(usize::from(*digit));
-    Some((digits.iter().try_fold(0, add)?, rest))
 }
 
 fn split<'a>(text: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {

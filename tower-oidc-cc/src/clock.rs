@@ -22,11 +22,11 @@ pub(crate) struct Clock {
     wall: Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>,
 }
 
-/// What both clocks showed, or will show.
+/// A moment on both clocks.
 ///
-/// The steady clock may stop while a machine is suspended; the wall clock may be set. A timestamp
-/// has come as soon as either clock has reached it: a token is then dropped too early at worst,
-/// which costs a token request, and never too late.
+/// The steady clock may stop while a machine is suspended, and the wall clock may be set. A timestamp
+/// has come when either clock has reached it. So a token is dropped too early at worst, which costs
+/// one token request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timestamp {
     pub(crate) steady: Instant,
@@ -85,14 +85,14 @@ impl Timestamp {
         })
     }
 
-    /// How long it is until this timestamp, by the clock that gets there first; zero if it has come.
+    /// The time until this timestamp, by the clock that reaches it first; zero if it has come.
     pub(crate) fn left_at(self, now: Self) -> Duration {
         let steady = self.steady.saturating_duration_since(now.steady);
         let wall = self.wall.duration_since(now.wall).unwrap_or_default();
         steady.min(wall)
     }
 
-    /// How long ago this timestamp was, by the clock that says more.
+    /// The age of this timestamp, by the clock that shows more.
     pub(crate) fn age_at(self, now: Self) -> Duration {
         let steady = now.steady.saturating_duration_since(self.steady);
         let wall = now.wall.duration_since(self.wall).unwrap_or_default();
@@ -100,6 +100,6 @@ impl Timestamp {
     }
 
     pub(crate) fn has_come_at(self, now: Self) -> bool {
-        self.left_at(now).is_zero()
+        self.steady <= now.steady || self.wall <= now.wall
     }
 }

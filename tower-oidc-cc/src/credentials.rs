@@ -83,7 +83,7 @@ impl Credentials {
     ///
     /// # Errors
     ///
-    /// Those of [`new`](Self::new).
+    /// As for [`new`](Self::new).
     pub fn basic(
         client_id: impl Into<String>,
         client_secret: impl Into<String>,
@@ -142,7 +142,7 @@ impl Credentials {
                 let statement = assertion
                     .sign_at(now, &self.client_id, &endpoint.audience())
                     .ok_or_else(|| TokenError::new(Kind::Unsigned))?;
-                // The statement names the client, too, but some servers look here first.
+                // The statement names the client, but some servers read this field first.
                 form.append("client_id", &self.client_id);
                 form.append("client_assertion_type", ASSERTION_TYPE);
                 form.append("client_assertion", &statement);

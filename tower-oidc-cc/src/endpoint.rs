@@ -181,7 +181,7 @@ fn keycloak(auth_url: &str, realm: &str) -> Result<Uri, ConfigError> {
             "the auth URL has a query or a fragment: use the part before it",
         ));
     }
-    // A host may have that name, too.
+    // A host may have that name.
     let named = base.split_once("://").map_or(base, |(_, named)| named);
     if named.ends_with("/auth") || named.contains("/realms/") {
         return Err(ConfigError::new(

@@ -12,7 +12,7 @@ use crate::Rejection;
 mod kind;
 mod token;
 
-/// Says whether a call failed for want of a token, for a refused token, or in the inner service.
+/// The error of a call: no token, a refused token, or a failure of the inner service.
 ///
 /// These are all the ways in which a [`BearerAuth`](crate::BearerAuth) service fails, so the enum is
 /// exhaustive: the error of the inner service is there, with no downcast.
@@ -28,7 +28,6 @@ mod token;
 /// | [`TokenError::is_transient`](crate::TokenError::is_transient) | nothing was sent: call again after [`TokenError::retry_after`](crate::TokenError::retry_after) |
 /// | [`TokenError::is_rejected`](crate::TokenError::is_rejected) | correct the client id, the secret or the client's settings; a [`Provider`](crate::Provider) is called before each token request |
 /// | [`TokenError::is_missing_credentials`](crate::TokenError::is_missing_credentials) | correct the file, the variable or the vault that the text names |
-/// | [`TokenError::is_over_budget`](crate::TokenError::is_over_budget) | wait; find out what spends the requests; allow more |
 /// | [`TokenError::is_foreign_origin`](crate::TokenError::is_foreign_origin) | list the origin, send the request without the layer, or see [`BearerAuthLayer::for_origin`](crate::BearerAuthLayer::for_origin) |
 /// | [`Error::Inner`] | it is the HTTP client's own |
 /// | [`Error::Refused`], or a response with a [`Rejection`] | see its `Display`; call again once if [`Rejection::is_worth_a_resend`] |
@@ -59,7 +58,7 @@ pub enum Error<E> {
     Refused(E, Rejection),
 }
 
-/// Says why credentials, an endpoint or an origin are not usable, and what to use instead.
+/// The reason why credentials, an endpoint or an origin are not usable, and the correction.
 ///
 /// It never repeats the value, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::{
     Challenge, Error, Judge, Judgement, Rejection, TokenError,
     judge::Refresh,
-    service::Rules,
+    service::{Lap, Rules},
     source::{Flight, Refused},
 };
 
@@ -61,7 +61,7 @@ pin_project! {
     }
 }
 
-/// What a call keeps until its answer.
+/// The state of a call until its answer.
 pub(crate) struct Sent {
     pub(crate) rules: Arc<Rules>,
     /// The number of the token that was sent.
@@ -75,6 +75,8 @@ struct Held<O> {
     sent: Sent,
     flight: Flight,
     timer: Pin<Box<Sleep>>,
+    /// Kept for its drop, which reports the wait.
+    _lap: Lap,
 }
 
 // === impl ResponseFuture ===
@@ -195,6 +197,7 @@ impl Sent {
             },
             flight,
             timer: Box::pin(sleep_until(deadline.map_or(longest, |it| it.min(longest)))),
+            _lap: Lap::new(&self.rules),
         }
     }
 }

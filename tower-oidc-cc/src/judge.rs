@@ -7,7 +7,7 @@ use http::{HeaderMap, Response, StatusCode, header};
 #[cfg(test)]
 mod tests;
 
-/// Reads an outcome of the inner service for what it says about the token.
+/// Decides whether an outcome of the inner service accepts or refuses the token.
 ///
 /// The default, [`Challenge`], reads the status and the headers of responses. Implement this trait
 /// for a service that refuses tokens in another way, or over a layer that turns responses into
@@ -46,7 +46,7 @@ mod tests;
     note = "or see whether the layers stand in the order that `{Self}` is made for"
 )]
 pub trait Judge<Res, E> {
-    /// Judges one outcome. It is called once per call and must not block.
+    /// Returns the meaning of one outcome. It is called once per call and must not block.
     fn judge(&self, outcome: Result<&Res, &E>) -> Judgement;
 }
 
@@ -56,7 +56,7 @@ pub trait Judge<Res, E> {
 pub enum Judgement {
     /// The service accepted the token, whatever else it answered.
     Accepted,
-    /// The outcome says nothing about the token: a 503 of a gateway, or no answer.
+    /// The outcome is not about the token: a 503 of a gateway, or no answer.
     Nothing,
     /// The service refused the token. The token is doubted, and may be replaced.
     Refused,
@@ -71,7 +71,7 @@ pub enum Judgement {
 /// | answer | judgement |
 /// |---|---|
 /// | 401 whose challenge has the error `insufficient_scope`, or `Missing required realm role` in it | missing role |
-/// | 401 whose challenge says that no header or no token was found | no header |
+/// | 401 whose challenge names a missing header or token | no header |
 /// | any other 401, whatever its text | refused |
 /// | 403 with one of the errors for a missing role | missing role |
 /// | 408, 416, 423, 429, 500 and above: a gateway may answer so before it looks at a token | nothing |
@@ -107,7 +107,7 @@ pub struct Rejection {
     refresh: Refresh,
 }
 
-/// What became of the refused token.
+/// The state of the refused token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refresh {
     /// It stays in use.

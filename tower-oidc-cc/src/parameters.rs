@@ -7,9 +7,9 @@ use crate::{ConfigError, request::Form};
 #[cfg(test)]
 mod tests;
 
-/// Collects what a token request asks for: scope, and what a server wants beyond it. Nothing in particular by default.
+/// The parameters of a token request: a scope, and the fields of one server. None by default.
 ///
-/// One handle makes one kind of token: whatever differs here wants its own
+/// One source has one kind of token. Give other parameters another
 /// [`TokenSource`](crate::TokenSource).
 ///
 /// # Examples
@@ -31,7 +31,7 @@ pub struct Parameters {
 // === impl Parameters ===
 
 impl Parameters {
-    /// Asks for these scopes, in place of those asked for before (RFC 6749, section 3.3).
+    /// Requests these scopes, and replaces those of an earlier call (RFC 6749, section 3.3).
     ///
     /// # Errors
     ///

@@ -24,7 +24,7 @@ mod tests;
 #[derive(Debug)]
 pub(crate) struct Token {
     pub(crate) value: Zeroizing<String>,
-    /// `None` if the reply does not say.
+    /// `None` if the reply has none.
     pub(crate) life: Option<Duration>,
 }
 
@@ -139,7 +139,7 @@ fn life(expires_in: Option<&Value>) -> Result<Option<Duration>, &'static str> {
         }
     };
     if secs == 0 {
-        // Keycloak says so when the session ends before the token would (keycloak #24936).
+        // Keycloak sends this when the session ends before the token (keycloak #24936).
         return Err("its token was expired from the start");
     }
     Ok(Some(Duration::from_secs(secs)))
@@ -176,7 +176,7 @@ fn wait(text: &str, now: SystemTime) -> Option<Duration> {
     Some(until.duration_since(now).unwrap_or_default())
 }
 
-/// A text, or none where something else stands: `"error": false`, say.
+/// A text; any other value, such as `"error": false`, is none.
 fn text<'de: 'a, 'a, D>(deserializer: D) -> Result<Option<Cow<'a, str>>, D::Error>
 where
     D: Deserializer<'de>,

@@ -2,16 +2,17 @@
 
 use std::{
     error::Error,
-    future::{Future, poll_fn},
+    future::poll_fn,
     marker::PhantomData,
-    pin::{Pin, pin},
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 
 use bytes::{Buf, Bytes};
 use form_urlencoded::byte_serialize;
-use http::{HeaderValue, Method, Request, Response, Uri, header, response::Parts};
+use futures_util::future::BoxFuture;
+use http::{HeaderValue, Method, Request, Response, header, response::Parts};
 use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::timeout;
@@ -31,7 +32,7 @@ use crate::{
 mod tests;
 
 /// One token request.
-pub(crate) type Fetching = Pin<Box<dyn Future<Output = Result<Issued, TokenError>> + Send>>;
+pub(crate) type Fetching = BoxFuture<'static, Result<Issued, TokenError>>;
 
 /// Makes token requests; erases the type of the HTTP client.
 pub(crate) trait Grant: Send + Sync {
@@ -59,21 +60,31 @@ pub(crate) struct Terms {
     pub(crate) clock: Clock,
 }
 
-/// A grant that POSTs a form through `S`.
-pub(crate) struct Post<S, B> {
-    /// Guards the cloning only: it makes `Post` shareable where `S` is not `Sync`.
-    client: Mutex<S>,
+/// A grant that POSTs a form.
+pub(crate) struct Post {
     query: Arc<Query>,
-    body: PhantomData<fn() -> B>,
 }
 
-/// The endpoint and the terms.
+/// The endpoint, the terms and the client.
 struct Query {
+    client: Box<dyn Exchange>,
     terms: Terms,
     endpoint: TokenEndpoint,
     /// Guards the endpoint that was discovered; nothing else happens under it.
     discovered: Mutex<Option<TokenEndpoint>>,
 }
+
+/// Sends one request and reads its answer; erases the type of the HTTP client.
+trait Exchange: Send + Sync {
+    /// Makes the request when the client is ready, so that a signed statement is not old.
+    fn exchange<'a>(&'a self, terms: &'a Terms, make: Make<'a>) -> BoxFuture<'a, Exchanged>;
+}
+
+type Make<'a> = Box<dyn FnOnce(Timestamp) -> Result<Request<Bytes>, TokenError> + Send + 'a>;
+type Exchanged = Result<(Timestamp, Answer), TokenError>;
+
+/// Guards the cloning only: it makes the client shareable where `S` is not `Sync`.
+struct Client<S, B>(Mutex<S>, PhantomData<fn() -> B>);
 
 /// Collects fields as `application/x-www-form-urlencoded`, in memory that is wiped after the request.
 #[derive(Default)]
@@ -83,38 +94,35 @@ pub(crate) struct Form {
 
 // === impl Post ===
 
-impl<S, B> Post<S, B> {
-    pub(crate) fn new(client: S, endpoint: TokenEndpoint, terms: Terms) -> Self {
+impl Post {
+    pub(crate) fn new<S, B, R>(client: S, endpoint: TokenEndpoint, terms: Terms) -> Self
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+        S::Error: Into<Box<dyn Error + Send + Sync>>,
+        S::Future: Send,
+        B: From<Bytes> + 'static,
+        R: Body + Send + 'static,
+        R::Data: Send,
+        R::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let query = Query {
+            client: Box::new(Client(Mutex::new(client), PhantomData)),
+            terms,
+            endpoint,
+            discovered: Mutex::default(),
+        };
         Self {
-            client: Mutex::new(client),
-            query: Arc::new(Query {
-                terms,
-                endpoint,
-                discovered: Mutex::default(),
-            }),
-            body: PhantomData,
+            query: Arc::new(query),
         }
     }
 }
 
-impl<S, B, R> Grant for Post<S, B>
-where
-    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-    S::Error: Into<Box<dyn Error + Send + Sync>>,
-    S::Future: Send,
-    B: From<Bytes> + 'static,
-    R: Body + Send + 'static,
-    R::Data: Send,
-    R::Error: Into<Box<dyn Error + Send + Sync>>,
-{
+impl Grant for Post {
     fn fetch(&self, credentials: Arc<Credentials>) -> Fetching {
-        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut client = client.clone();
         let query = Arc::clone(&self.query);
         Box::pin(async move {
-            let endpoint = query.endpoint(&mut client).await?;
-            let asked = query.ask(&mut client, &endpoint, &credentials).await;
-            asked.map_err(|error| {
+            let endpoint = query.endpoint().await?;
+            query.ask(&endpoint, &credentials).await.map_err(|error| {
                 if !error.is_rejected() {
                     query.forget();
                 }
@@ -128,14 +136,7 @@ where
 
 impl Query {
     /// The endpoint, which may have to be discovered first.
-    async fn endpoint<S, B, R>(&self, client: &mut S) -> Result<TokenEndpoint, TokenError>
-    where
-        S: Service<Request<B>, Response = Response<R>>,
-        S::Error: Into<Box<dyn Error + Send + Sync>>,
-        B: From<Bytes>,
-        R: Body,
-        R::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
+    async fn endpoint(&self) -> Result<TokenEndpoint, TokenError> {
         if !self.endpoint.is_discovered() {
             return Ok(self.endpoint.clone());
         }
@@ -143,10 +144,17 @@ impl Query {
             return Ok(endpoint.clone());
         }
         let document = self.endpoint.uri();
-        let found = match self.read(client, document).await {
-            Ok((head, body)) => self
-                .endpoint
-                .found(&head, body, self.terms.clock.now().wall),
+        let make: Make<'_> = Box::new(|_| {
+            let mut request = Request::new(Bytes::new());
+            *request.uri_mut() = document.clone();
+            request.headers_mut().insert(header::ACCEPT, JSON);
+            Ok(request)
+        });
+        let found = match self.client.exchange(&self.terms, make).await {
+            Ok((_, (head, body))) => {
+                let now = self.terms.clock.now().wall;
+                self.endpoint.found(&head, body, now)
+            }
             Err(error) => Err(error),
         };
         let endpoint = found.map_err(|error| error.in_discovery().at(document))?;
@@ -166,96 +174,63 @@ impl Query {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn ask<S, B, R>(
+    async fn ask(
         &self,
-        client: &mut S,
         endpoint: &TokenEndpoint,
         credentials: &Credentials,
-    ) -> Result<Issued, TokenError>
-    where
-        S: Service<Request<B>, Response = Response<R>>,
-        S::Error: Into<Box<dyn Error + Send + Sync>>,
-        B: From<Bytes>,
-        R: Body,
-        R::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
-        let terms = &self.terms;
-        self.ready(client).await?;
-        // After the wait for readiness, so that a signed statement is not old when it is sent.
-        let sent = terms.clock.now();
-        let answered = {
-            let request = request_at(sent.wall, endpoint, credentials, &terms.parameters)?;
-            client.call(request)
-        };
-        let (head, body) = self.bounded(answered).await?;
-        let token = reply::read(&head, body, terms.clock.now().wall)?;
+    ) -> Result<Issued, TokenError> {
+        let parameters = &self.terms.parameters;
+        let make: Make<'_> =
+            Box::new(|now| request_at(now.wall, endpoint, credentials, parameters));
+        let (sent, (head, body)) = self.client.exchange(&self.terms, make).await?;
+        let token = reply::read(&head, body, self.terms.clock.now().wall)?;
         let header =
             header_of(&token.value).map_err(|reason| TokenError::new(Kind::Unusable(reason)))?;
-        let life = token.life.unwrap_or(UNSAID);
         Ok(Issued {
             header,
             sent,
-            life,
+            life: token.life.unwrap_or(UNSAID),
             is_own: true,
         })
     }
+}
 
-    async fn read<S, B, R>(&self, client: &mut S, document: &Uri) -> Result<Answer, TokenError>
-    where
-        S: Service<Request<B>, Response = Response<R>>,
-        S::Error: Into<Box<dyn Error + Send + Sync>>,
-        B: From<Bytes>,
-        R: Body,
-        R::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
-        self.ready(client).await?;
-        let answered = {
-            let mut request = Request::new(B::from(Bytes::new()));
-            *request.uri_mut() = document.clone();
-            request.headers_mut().insert(header::ACCEPT, JSON);
-            client.call(request)
-        };
-        self.bounded(answered).await
-    }
+// === impl Client ===
 
-    /// Waits for the client. A client that waits for a permit has sent nothing yet, so this has a bound
-    /// of its own.
-    async fn ready<S, B>(&self, client: &mut S) -> Result<(), TokenError>
-    where
-        S: Service<Request<B>>,
-        S::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
-        let ready = timeout(self.terms.readiness, poll_fn(|cx| client.poll_ready(cx))).await;
-        match ready {
-            Ok(ready) => ready.map_err(|e| TokenError::with_source(Kind::Transport, e)),
-            Err(_) => Err(TokenError::new(Kind::NotReady)),
-        }
-    }
-
-    /// Awaits one answer and reads its body.
-    async fn bounded<R, E>(
-        &self,
-        answer: impl Future<Output = Result<Response<R>, E>>,
-    ) -> Result<Answer, TokenError>
-    where
-        E: Into<Box<dyn Error + Send + Sync>>,
-        R: Body,
-        R::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
-        let exchange = async {
-            let answered = answer.await;
-            let response = answered.map_err(|e| TokenError::with_source(Kind::Transport, e))?;
-            let (head, body) = response.into_parts();
-            let body = if reply::is_compressed(&head.headers) {
-                Err(TokenError::new(Kind::Malformed(COMPRESSED)))
-            } else {
-                collect(body).await
+impl<S, B, R> Exchange for Client<S, B>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    S::Future: Send,
+    B: From<Bytes> + 'static,
+    R: Body + Send + 'static,
+    R::Data: Send,
+    R::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    fn exchange<'a>(&'a self, terms: &'a Terms, make: Make<'a>) -> BoxFuture<'a, Exchanged> {
+        let client = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut client = client.clone();
+        Box::pin(async move {
+            // A client that waits for a permit has sent nothing yet, so this has a bound of its own.
+            let ready = timeout(terms.readiness, poll_fn(|cx| client.poll_ready(cx))).await;
+            let ready = ready.map_err(|_| TokenError::new(Kind::NotReady))?;
+            ready.map_err(|e| TokenError::with_source(Kind::Transport, e))?;
+            let sent = terms.clock.now();
+            let answered = client.call(make(sent)?.map(B::from));
+            let exchange = async {
+                let answered = answered.await;
+                let response = answered.map_err(|e| TokenError::with_source(Kind::Transport, e))?;
+                let (head, body) = response.into_parts();
+                let body = if reply::is_compressed(&head.headers) {
+                    Err(TokenError::new(Kind::Malformed(COMPRESSED)))
+                } else {
+                    collect(body).await
+                };
+                Ok((sent, (head, body)))
             };
-            Ok((head, body))
-        };
-        timeout(self.terms.timeout, exchange)
-            .await
-            .unwrap_or_else(|_| Err(TokenError::new(Kind::Timeout)))
+            let answer = timeout(terms.timeout, exchange).await;
+            answer.unwrap_or_else(|_| Err(TokenError::new(Kind::Timeout)))
+        })
     }
 }
 
@@ -286,18 +261,18 @@ impl Form {
 type Answer = (Parts, Result<Zeroizing<Vec<u8>>, TokenError>);
 
 /// The request as it is sent. Each attempt makes its own, because a signed statement is valid once.
-fn request_at<B: From<Bytes>>(
+fn request_at(
     now: SystemTime,
     endpoint: &TokenEndpoint,
     credentials: &Credentials,
     parameters: &Parameters,
-) -> Result<Request<B>, TokenError> {
+) -> Result<Request<Bytes>, TokenError> {
     let mut form = Form::default();
     form.append("grant_type", "client_credentials");
     let proof = credentials.prove_at(now, endpoint, &mut form)?;
     parameters.append_to(&mut form);
 
-    let mut request = Request::new(B::from(form.into_bytes()));
+    let mut request = Request::new(form.into_bytes());
     *request.method_mut() = Method::POST;
     *request.uri_mut() = endpoint.uri().clone();
     let headers = request.headers_mut();

@@ -70,7 +70,7 @@ pub struct BearerAuth<S, J = Challenge> {
     phase: Phase,
 }
 
-/// What all services of a layer share.
+/// The settings that all services of a layer share.
 #[derive(Clone)]
 pub(crate) struct Rules {
     pub(crate) source: TokenSource,
@@ -91,11 +91,11 @@ enum Phase {
     /// permit by now.
     Inner,
     /// There was no token at that time, and the next call returns the error.
-    Failed(TokenError, Timestamp),
+    Failed(Box<(TokenError, Timestamp)>),
 }
 
 /// Measures one wait, to its end or to its drop.
-struct Lap {
+pub(crate) struct Lap {
     rules: Arc<Rules>,
     since: Instant,
 }
@@ -182,8 +182,8 @@ impl<J> BearerAuthLayer<J> {
 
     /// Calls `on_wait` at the end of each wait for a token, with its length, for a metric or a span.
     ///
-    /// A wait ends with a token, an error, or the drop of the call. It runs in the task that polls
-    /// or drops the service.
+    /// A wait ends with a token, an error, or the drop of the call. The hold of a refused call is a
+    /// wait as well. It runs in the task that polls or drops the call.
     #[must_use]
     pub fn on_wait(mut self, on_wait: impl Fn(Duration) + Send + Sync + 'static) -> Self {
         Arc::make_mut(&mut self.rules).on_wait = Some(Arc::new(on_wait));
@@ -217,7 +217,7 @@ impl<S, J> BearerAuth<S, J> {
         };
         match source.poll(&mut wait, cx) {
             Poll::Ready(Ok(())) => Poll::Ready(Phase::Inner),
-            Poll::Ready(Err(error)) => Poll::Ready(Phase::Failed(error, source.now())),
+            Poll::Ready(Err(error)) => Poll::Ready(Phase::Failed(Box::new((error, source.now())))),
             Poll::Pending => {
                 let lap = lap.or_else(|| Some(Lap::new(&self.rules)));
                 self.phase = Phase::Waiting(Box::new((wait, lap)));
@@ -256,7 +256,8 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let rules = &self.rules;
-        if let Phase::Failed(error, then) = mem::take(&mut self.phase) {
+        if let Phase::Failed(failed) = mem::take(&mut self.phase) {
+            let (error, then) = *failed;
             return ResponseFuture::failed(if rules.source.is_settled() {
                 // A token has come since. The inner service is not ready, so this call cannot be made.
                 TokenError::new(Kind::Expired)
@@ -320,7 +321,7 @@ impl fmt::Debug for Phase {
 // === impl Lap ===
 
 impl Lap {
-    fn new(rules: &Arc<Rules>) -> Self {
+    pub(crate) fn new(rules: &Arc<Rules>) -> Self {
         Self {
             rules: Arc::clone(rules),
             since: rules.source.now().steady,

@@ -55,8 +55,8 @@ mod shared;
 /// The refused call is held until the refresh has a result, so that a resend sends the new token.
 /// Other calls wait for one second at most and then send the doubted token.
 ///
-/// No rule helps against tokens that die more often than every five minutes, nor against a service
-/// whose nodes refuse each new token for a minute.
+/// No rule helps against tokens that die more often than every five minutes. It does not help either
+/// if the nodes of a service refuse each new token for a minute.
 ///
 /// # Cancel safety
 ///
@@ -148,7 +148,7 @@ impl TokenSource {
     ///
     /// # Errors
     ///
-    /// Those of [`ready`](Self::ready).
+    /// As for [`ready`](Self::ready).
     pub async fn token(&self) -> Result<AccessToken, TokenError> {
         loop {
             self.ready().await?;

@@ -6,19 +6,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub(crate) use self::lifetime::Lifetime;
 pub use self::lifetime::RefreshPolicy;
-pub(crate) use self::{lifetime::Lifetime, throttle::Budget};
-use self::{
-    refusals::Refusals,
-    throttle::{Account, Backoff, Need},
-};
+use self::{backoff::Backoff, refusals::Refusals};
 use crate::{Health, TokenError, clock::Timestamp, error::Kind};
 
+mod backoff;
 mod lifetime;
 mod refusals;
 #[cfg(test)]
 mod tests;
-mod throttle;
 
 /// The state of one token source.
 #[derive(Debug)]
@@ -34,8 +31,6 @@ pub(crate) struct State {
     under_way: Option<(Reason, Timestamp)>,
     failure: Option<Failure>,
     backoff: Backoff,
-    /// The caller's own cap on token requests.
-    account: Option<Account>,
     refusals: Refusals,
     /// When the last token came.
     succeeded_at: Option<Timestamp>,
@@ -110,15 +105,13 @@ pub(crate) struct Fetched {
     pub(crate) is_own: bool,
 }
 
-/// What happens to a token source.
+/// An event of a token source.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A call needs a token.
     Asked,
     /// Time has passed.
     Timer,
-    /// A request is about to be sent to the endpoint.
-    Sending,
     /// A request has brought a token.
     Fetched(Fetched),
     /// A request has failed.
@@ -129,7 +122,7 @@ pub(crate) enum Event {
     Refused(u64),
 }
 
-/// What follows from an event.
+/// The consequence of an event.
 #[derive(Debug)]
 pub(crate) enum Action {
     /// Send the token in use.
@@ -184,7 +177,7 @@ impl Notice {
 // === impl State ===
 
 impl State {
-    pub(crate) fn new(policy: RefreshPolicy, budget: Option<Budget>, draw: fn() -> f64) -> Self {
+    pub(crate) fn new(policy: RefreshPolicy, draw: fn() -> f64) -> Self {
         Self {
             policy,
             draw,
@@ -193,7 +186,6 @@ impl State {
             under_way: None,
             failure: None,
             backoff: Backoff::default(),
-            account: budget.map(Account::new),
             refusals: Refusals::default(),
             succeeded_at: None,
             notices: Vec::new(),
@@ -205,7 +197,6 @@ impl State {
         match event {
             Event::Asked => self.asked(now),
             Event::Timer => self.timer(now),
-            Event::Sending => self.sending(now),
             Event::Fetched(token) => self.fetched(token, now),
             Event::Failed(error) => self.failed(&error, now),
             Event::Accepted(generation) => self.accepted(generation, now),
@@ -231,7 +222,12 @@ impl State {
 
     /// Whether calls may send the token without a look at this state.
     pub(crate) fn is_settled(&self) -> bool {
-        self.token.is_some() && !self.refusals.awaits_acceptance()
+        self.token.is_some() && !self.is_refused()
+    }
+
+    /// Whether a refusal is on record that no acceptance has followed.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refusals.awaits_acceptance()
     }
 
     /// Whether a token from a store is better than the one in use.
@@ -338,19 +334,6 @@ impl State {
         Action::Request
     }
 
-    fn sending(&mut self, now: Timestamp) -> Action {
-        let need = self.need();
-        let Some(account) = &mut self.account else {
-            return Action::Request;
-        };
-        let wait = account.wait_at(now.steady, need);
-        if wait.is_zero() {
-            account.spend_at(now.steady);
-            return Action::Request;
-        }
-        Action::Fail(TokenError::new(Kind::OverBudget).with_retry_after(wait))
-    }
-
     fn fetched(&mut self, fetched: Fetched, now: Timestamp) -> Action {
         let draw = (self.draw)();
         let planned = Lifetime::plan_at(now, fetched.sent, fetched.life, self.policy, draw);
@@ -387,15 +370,11 @@ impl State {
         let under_way = self.under_way.take();
         let reason = under_way.map_or(Reason::Start, |(reason, _)| reason);
         let before = self.failure.take();
-        let wait = if error.is_over_budget() {
-            // Nothing was sent, so the backoff does not grow.
-            error.retry_after().unwrap_or_default()
-        } else {
-            // Without credentials nothing was sent either, and they may be there soon.
-            let is_short = error.is_transient() || error.is_missing_credentials();
-            self.backoff
-                .fail(is_short, error.retry_after(), (self.draw)())
-        };
+        // Without credentials nothing was sent, and they may be there soon.
+        let is_short = error.is_transient() || error.is_missing_credentials();
+        let wait = self
+            .backoff
+            .fail(is_short, error.retry_after(), (self.draw)());
         let since = before.as_ref().map_or(now, |before| before.since);
         let error = error.failing_for(since.age_at(now)).with_retry_after(wait);
         let logged_at = before.filter(|before| {
@@ -457,15 +436,12 @@ impl State {
         Action::Request
     }
 
-    /// How long it is until a token request may be sent.
+    /// The rest of the backoff.
     fn quiet_at(&self, now: Timestamp) -> Duration {
         let failure = self.failure.as_ref();
-        let backoff = failure.map_or(Duration::ZERO, |failure| {
+        failure.map_or(Duration::ZERO, |failure| {
             failure.until.saturating_duration_since(now.steady)
-        });
-        let account = self.account.as_ref();
-        let budget = account.map(|account| account.wait_at(now.steady, self.need()));
-        backoff.max(budget.unwrap_or_default())
+        })
     }
 
     /// The last error, while its backoff lasts.
@@ -474,14 +450,6 @@ impl State {
         let wait = failure.until.checked_duration_since(now.steady)?;
         let error = failure.error.failing_for(failure.since.age_at(now));
         (!wait.is_zero()).then(|| error.with_retry_after(wait))
-    }
-
-    /// While a token works, one request of the budget is kept for the time without one.
-    fn need(&self) -> Need {
-        match &self.token {
-            Some(_) if !self.refusals.is_doubted() => Need::Renewal,
-            Some(_) | None => Need::Token,
-        }
     }
 
     fn expire(&mut self, now: Timestamp) {

@@ -39,6 +39,8 @@ pub(crate) struct Account {
     granted: u64,
     /// The most requests in flight after a 416, and until when.
     lowered: Option<(u32, Tick)>,
+    /// Until when requests close their sockets, because open ones are too many.
+    closes_sockets_until: Tick,
     /// When every place in flight has been taken for too long, if one is waited for.
     stalls_at: Option<Tick>,
 }
@@ -53,6 +55,8 @@ pub(crate) struct Grant {
     unproven: u16,
     /// ... and how many were live.
     live: u16,
+    /// Whether the request is to close its socket, after a 416.
+    pub(crate) closes_socket: bool,
 }
 
 /// What an answer came to.
@@ -75,6 +79,7 @@ impl Account {
             pending: BinaryHeap::new(),
             granted: 0,
             lowered: None,
+            closes_sockets_until: Tick::ZERO,
             stalls_at: None,
             limits: limits.clone(),
             ladder: Ladder::new(limits.start),
@@ -355,6 +360,7 @@ impl Account {
         let now = self.see(now);
         self.ladder.hush(now);
         self.lowered = Some((most, now.plus(LOWERED)));
+        self.closes_sockets_until = now.plus(CLOSING);
     }
 
     /// A grant at `now`, with what is in its way by the first quota.
@@ -366,6 +372,7 @@ impl Account {
             drains: u32::try_from(drains >> 10).unwrap_or(u32::MAX),
             unproven: u16::try_from(unproven).unwrap_or(u16::MAX),
             live: u16::try_from(live).unwrap_or(u16::MAX),
+            closes_socket: now < self.closes_sockets_until,
         }
     }
 
@@ -470,6 +477,9 @@ impl Limit for Account {
 /// Quick responses end within milliseconds. A program that holds every place for this long, and waits
 /// for another, may wait for itself.
 const STALL: u64 = 5_000_000_000;
+
+/// Long enough for each socket of a busy pool to carry a request after the silence of a second.
+const CLOSING: u64 = 3_000_000_000;
 
 /// As long as the limit of connections is lower: longer than a packet filter counts a half-closed
 /// connection.

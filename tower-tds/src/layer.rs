@@ -2,19 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::Extensions;
-use tokio::time::Instant;
 use tower::{Layer, ServiceBuilder};
 use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
 use tower_tds_errors::{
     Classify, ClassifyLayer, CloneBody, Deadline, DeadlineAt, Error, Guard, GuardLayer, Retry,
     RetryLayer,
 };
-use tower_tds_limits::{Detached, Limiter, RequestLimit, RequestLimitLayer};
+use tower_tds_limits::{Detached, Limiter, RequestLimit, RequestLimitLayer, WaitCause};
 
 use crate::{
     Traced,
-    trace::{Name, Of},
+    trace::{Name, Of, Read},
     translate::{ReadError, into_error},
 };
 
@@ -76,6 +74,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct TdsLayer<P = CloneBody> {
     retry: RetryLayer<P>,
+    tokens: TokenSource,
     bearer: BearerAuthLayer<ReadError>,
     limiter: Limiter,
     guard: GuardLayer,
@@ -104,9 +103,10 @@ impl TdsLayer {
     ) -> Self {
         Self {
             retry: RetryLayer::new(),
-            bearer: BearerAuthLayer::new(tokens, origins)
+            bearer: BearerAuthLayer::new(tokens.clone(), origins)
                 .judge(ReadError)
-                .deadline_from(deadline),
+                .deadline_from(DeadlineAt::of),
+            tokens,
             limiter,
             guard: GuardLayer::new(),
             classify: ClassifyLayer::new(),
@@ -122,6 +122,7 @@ impl<P> TdsLayer<P> {
     pub fn retry<Q>(self, retry: RetryLayer<Q>) -> TdsLayer<Q> {
         TdsLayer {
             retry,
+            tokens: self.tokens,
             bearer: self.bearer,
             limiter: self.limiter,
             guard: self.guard,
@@ -179,15 +180,16 @@ impl<P> TdsLayer<P> {
     where
         P: Clone,
     {
-        let name = || self.name.clone();
+        let (name, tokens) = (|| self.name.clone(), self.tokens.clone());
+        let read: Read<Untranslated> = Arc::new(move |error| read(error, &tokens));
         ServiceBuilder::new()
-            .layer_fn(|calls| Traced::new(calls, Of::Calls, name(), |error| error))
+            .layer_fn(|calls| Traced::new(calls, Of::Calls, name(), Arc::new(|error| error)))
             .layer(self.retry)
-            .layer_fn(|attempts| Traced::new(attempts, Of::Attempts, name(), into_error))
+            .layer_fn(|attempts| Traced::new(attempts, Of::Attempts, name(), Arc::clone(&read)))
             .layer(
                 RequestLimitLayer::new(self.limiter)
                     .feedback(ReadError)
-                    .deadline_from(deadline)
+                    .deadline_from(DeadlineAt::of)
                     .answer_timeout(self.answer_timeout)
                     .detached(),
             )
@@ -205,9 +207,20 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
     }
 }
 
-/// The deadline that the retry layer has put on a request.
-fn deadline(extensions: &Extensions) -> Option<Instant> {
-    extensions.get::<DeadlineAt>().map(|deadline| deadline.0)
+/// One error type out of those of the layers. A wait for a token names the endpoint and its last error.
+fn read(error: Untranslated, tokens: &TokenSource) -> Error {
+    let waited_for_token = matches!(
+        &error,
+        Untranslated::Limit(limit) if limit.cause() == WaitCause::Readiness
+    );
+    let error = into_error(error);
+    if !waited_for_token {
+        return error;
+    }
+    let health = tokens.health();
+    let failed = health.last_error().map(|error| format!(": {error}"));
+    let failed = failed.unwrap_or_default();
+    error.with_waited_for(format!("a token from {}{failed}", health.endpoint()))
 }
 
 /// The time that proxies wait for a head by default (nginx, `proxy_read_timeout`; Kong, `read_timeout`).

@@ -42,9 +42,9 @@ pub struct Status {
 }
 
 /// What calls wait for that are not let through.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waits {
-    Token(String),
+    Token,
     Pause(Duration),
     Silence(Duration),
     Limit(WaitCause),
@@ -125,8 +125,8 @@ impl Status {
 
     fn waits(&self) -> Option<Waits> {
         let waits = Waits::of(&self.token, &self.limits, self.in_flight);
-        let is_held = match &waits {
-            Waits::Token(_) => self.calls > 0,
+        let is_held = match waits {
+            Waits::Token => self.calls > 0,
             Waits::Pause(_) | Waits::Silence(_) => true,
             Waits::Limit(_) | Waits::Below => self.limits.waiting > 0,
         };
@@ -150,7 +150,7 @@ impl fmt::Display for Status {
             f.write_str(", no more are taken")?;
         }
         match self.waits() {
-            Some(Waits::Token(_)) => f.write_str(", what is not sent waits for a token")?,
+            Some(Waits::Token) => f.write_str(", what is not sent waits for a token")?,
             Some(waits) => write!(f, ", {waiting} wait for {waits}")?,
             None => {}
         }
@@ -187,7 +187,7 @@ impl fmt::Display for Status {
 impl Waits {
     pub(crate) fn of(token: &Health, limits: &Snapshot, in_flight: u32) -> Self {
         if !token.is_ready() {
-            Self::Token(token.endpoint().to_owned())
+            Self::Token
         } else if let Some(wait) = limits.paused_for {
             Self::Pause(wait)
         } else if let Some(wait) = limits.silent_for {
@@ -205,7 +205,7 @@ impl Waits {
 impl fmt::Display for Waits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Token(endpoint) => write!(f, "a token from {endpoint}"),
+            Self::Token => f.write_str("a token"),
             Self::Pause(wait) => write!(f, "the end of the pause after a 429, {}", Rough(*wait)),
             Self::Silence(wait) => {
                 write!(

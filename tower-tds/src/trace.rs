@@ -32,7 +32,6 @@ use crate::metrics::Begun;
 ///
 /// `url.path` is the path as it was sent: where one has a secret in it, a key or a signed link, say, filter the field, or
 /// the spans. The texts of [`Error`] replace such segments.
-#[derive(Debug)]
 pub struct Traced<S, E = Error> {
     inner: S,
     of: Of,
@@ -41,7 +40,7 @@ pub struct Traced<S, E = Error> {
 }
 
 /// What an inner error is in this crate's terms.
-type Read<E> = fn(E) -> Error;
+pub(crate) type Read<E> = Arc<dyn Fn(E) -> Error + Send + Sync>;
 
 /// What a client is called.
 pub(crate) type Name = Option<Arc<str>>;
@@ -102,7 +101,7 @@ impl Begun {
 // === impl Traced ===
 
 impl<S, E> Traced<S, E> {
-    pub(crate) const fn new(inner: S, of: Of, name: Name, read: Read<E>) -> Self {
+    pub(crate) fn new(inner: S, of: Of, name: Name, read: Read<E>) -> Self {
         Self {
             inner,
             of,
@@ -150,6 +149,14 @@ impl<S, E> Traced<S, E> {
     }
 }
 
+impl<S: fmt::Debug, E> fmt::Debug for Traced<S, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Traced")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<S: Clone, E> Clone for Traced<S, E> {
     #[inline]
     fn clone(&self) -> Self {
@@ -157,7 +164,7 @@ impl<S: Clone, E> Clone for Traced<S, E> {
             inner: self.inner.clone(),
             of: self.of,
             name: self.name.clone(),
-            read: self.read,
+            read: Arc::clone(&self.read),
         }
     }
 }
@@ -172,7 +179,7 @@ where
 
     #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.inner.poll_ready(cx).map_err(self.read)
+        self.inner.poll_ready(cx).map_err(&*self.read)
     }
 
     #[inline]
@@ -184,7 +191,7 @@ where
                 let _entered = watch.span.enter();
                 self.inner.call(request)
             }),
-            read: self.read,
+            read: Arc::clone(&self.read),
             watch,
         }
     }
@@ -202,7 +209,7 @@ where
 
     #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        (&self.inner).poll_ready(cx).map_err(self.read)
+        (&self.inner).poll_ready(cx).map_err(&*self.read)
     }
 
     #[inline]
@@ -213,7 +220,7 @@ where
                 let _entered = watch.span.enter();
                 (&self.inner).call(request)
             }),
-            read: self.read,
+            read: Arc::clone(&self.read),
             watch,
         }
     }
@@ -230,7 +237,7 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let (mut inner, read) = (this.inner, *this.read);
+        let (mut inner, read) = (this.inner, &**this.read);
         let polled = this.watch.sees(|| {
             let Some(called) = inner.as_mut().as_pin_mut() else {
                 // Polled after it was ready, which a future's contract leaves open.

@@ -26,8 +26,6 @@ pub(crate) enum Kind {
     Unusable(&'static str),
     /// The provider has no credentials.
     NoCredentials,
-    /// The caller's own cap on token requests is reached.
-    OverBudget,
     /// The private key made no signature, though it did when it was checked.
     #[cfg(feature = "private-key-jwt")]
     Unsigned,
@@ -58,7 +56,6 @@ impl Kind {
             | Self::NotReady
             | Self::Unavailable(_)
             | Self::Malformed(_)
-            | Self::OverBudget
             | Self::Panicked
             | Self::Expired
             | Self::Stalled => true,
@@ -98,7 +95,6 @@ impl Kind {
                 "the token of {subject} cannot be sent as a bearer token: {what}"
             ),
             Self::NoCredentials => f.write_str("there are no credentials for a token request"),
-            Self::OverBudget => f.write_str("no token request is left in the budget"),
             #[cfg(feature = "private-key-jwt")]
             Self::Unsigned => {
                 f.write_str("the client's private key made no signature, nothing was sent")
@@ -136,7 +132,6 @@ impl Kind {
             Self::Malformed(_) => "try later, and check the address",
             Self::Unusable(_) => "check the client's settings at the server",
             Self::NoCredentials => "correct the source of the credentials",
-            Self::OverBudget => "try later, find out what spends them, or allow more",
             #[cfg(feature = "private-key-jwt")]
             Self::Unsigned => "check the key",
             Self::Panicked => "its message went to the panic hook",
@@ -154,8 +149,8 @@ impl Kind {
     }
 }
 
-/// Whether a status without an OAuth error is more likely a wrong path than a bad moment. It is
-/// transient all the same: a server that is being deployed answers so for a while.
+/// Whether a status without an OAuth error is more likely a wrong path than an outage. It counts as
+/// transient, because a server that is being deployed answers like this for a while.
 fn is_refusal(status: StatusCode) -> bool {
     status.is_client_error()
         && status != StatusCode::TOO_MANY_REQUESTS

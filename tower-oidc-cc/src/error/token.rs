@@ -6,7 +6,7 @@ use http::Uri;
 
 use super::Kind;
 
-/// Says why there is no token to send, and the next step.
+/// The reason why there is no token to send, and the next step.
 ///
 /// A call that ends with this error was **never sent** to the inner service, so a retry cannot do
 /// anything twice. The error is one word wide and cheap to clone, because all calls that wait for
@@ -137,12 +137,6 @@ impl TokenError {
     #[must_use]
     pub fn advice(&self) -> &'static str {
         self.0.kind.advice()
-    }
-
-    /// Whether the [budget](crate::TokenSourceBuilder::budget) is spent; nothing was sent.
-    #[must_use]
-    pub fn is_over_budget(&self) -> bool {
-        matches!(self.0.kind, Kind::OverBudget)
     }
 
     /// Whether the request goes to an origin that may not see the token, by its address or by its

@@ -2,7 +2,6 @@
 
 use std::{
     error::Error,
-    num::NonZeroU32,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -20,7 +19,7 @@ use crate::{
     Parameters, Provider, RefreshPolicy, TokenEndpoint, TokenStore,
     clock::Clock,
     request::{Post, Terms},
-    state::{Budget, State},
+    state::State,
     store::{BOUND, Named, PATIENCE},
 };
 
@@ -34,7 +33,6 @@ pub struct TokenSourceBuilder {
     /// As long as `timeout` if there is none.
     readiness: Option<Duration>,
     policy: RefreshPolicy,
-    budget: Option<Budget>,
     clock: Clock,
     store: Option<Named>,
 }
@@ -50,7 +48,6 @@ impl TokenSourceBuilder {
             timeout: TIMEOUT,
             readiness: None,
             policy: RefreshPolicy::default(),
-            budget: None,
             clock: Clock::default(),
             store: None,
         }
@@ -89,19 +86,6 @@ impl TokenSourceBuilder {
         self
     }
 
-    /// Caps the token requests in any hour; there is no cap by default.
-    ///
-    /// The backoff, the rule for refused tokens and the policies are gentler by themselves. Half of
-    /// the requests may come at once, the rest is spread over the hour, and while a token works,
-    /// one request is kept for the time without one. A call that finds the budget spent gets an
-    /// error with the time to wait: [`TokenError::is_over_budget`](crate::TokenError::is_over_budget).
-    /// Allow two requests for each life of tokens that live less than an hour.
-    #[must_use]
-    pub fn budget(mut self, per_hour: NonZeroU32) -> Self {
-        self.budget = Some(Budget::per_hour(per_hour));
-        self
-    }
-
     /// Shares the token with other processes that use the same store; none by default.
     ///
     /// A process without a token waits up to five seconds while another one requests it, and then
@@ -124,8 +108,8 @@ impl TokenSourceBuilder {
 
     /// Builds the source over the HTTP client that carries the token requests.
     ///
-    /// Any `Service` over `http` types is a client. It should not follow redirects, which would take
-    /// the secret to another place, nor log bodies, which hold it. Nothing is sent yet. The first use
+    /// Any `Service` over `http` types is a client. It must not follow redirects, which would take
+    /// the secret to another place. It must not log bodies, which hold the secret. Nothing is sent yet. The first use
     /// needs a tokio runtime with its timer enabled.
     #[must_use]
     pub fn build<S, B, R>(mut self, client: S) -> TokenSource
@@ -161,7 +145,7 @@ impl TokenSourceBuilder {
             timeout: self.timeout,
             clock: self.clock,
         };
-        let state = State::new(self.policy, self.budget, fastrand::f64);
+        let state = State::new(self.policy, fastrand::f64);
         let post = Arc::new(Post::new(client, self.endpoint, terms));
         let term = request.saturating_add(operations).min(LONGEST_TERM);
         TokenSource {

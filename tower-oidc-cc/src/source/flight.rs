@@ -18,6 +18,9 @@ use tokio::time::{Sleep, sleep_until, timeout};
 use super::shared::{Entry, Shared};
 use crate::{TokenError, error::Kind, request::Issued};
 
+#[cfg(test)]
+mod tests;
+
 /// A token request under way. Every clone polls it, so dropping one changes nothing.
 #[derive(Clone)]
 pub(crate) struct Flight(future::Shared<BoxFuture<'static, Result<(), TokenError>>>);
@@ -142,7 +145,6 @@ async fn request(weak: &Weak<Shared>) -> Result<Issued, TokenError> {
         return Ok(issued);
     }
     let shared = alive(weak)?;
-    shared.send()?;
     let request = shared.grant.fetch(credentials);
     drop(shared);
     request.await

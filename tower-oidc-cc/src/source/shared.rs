@@ -1,8 +1,11 @@
-//! What all clones of a source share: the slot that calls read, and the state behind one lock.
+//! The shared part of a source: the slot that calls read, and the state behind one lock.
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -38,6 +41,9 @@ pub(super) struct Bearer {
 pub(crate) struct Shared {
     /// Full while the token is valid, not due for renewal, and not refused. Written under the lock.
     slot: ArcSwapOption<Bearer>,
+    /// Whether the next acceptance is news. Relaxed: it orders no other memory, and a call that misses
+    /// a change has a next one.
+    is_refused: AtomicBool,
     /// Held for arithmetic and for the start of a flight, never across an `.await`.
     locked: Mutex<Locked>,
     pub(super) grant: Arc<dyn Grant>,
@@ -46,7 +52,7 @@ pub(crate) struct Shared {
     this: Weak<Self>,
 }
 
-/// What the lock guards.
+/// The part behind the lock.
 struct Locked {
     state: State,
     bearer: Option<Arc<Bearer>>,
@@ -57,7 +63,7 @@ struct Locked {
     wake: watch::Sender<()>,
 }
 
-/// What the flights of a source go by.
+/// The settings of all flights of a source.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) provider: Provider,
@@ -103,6 +109,7 @@ impl Shared {
         let leases = Leases::new(store, settings.clock.clone(), term);
         Arc::new_cyclic(|this| Self {
             slot: ArcSwapOption::const_empty(),
+            is_refused: AtomicBool::new(false),
             locked: Mutex::new(Locked {
                 state,
                 bearer: None,
@@ -168,8 +175,7 @@ impl Shared {
 
     /// Records that a call with the token of this number was accepted.
     pub(super) fn accept(&self, generation: u64) {
-        // A full slot means that no refusal is on record.
-        if self.slot.load().is_none() {
+        if self.is_refused.load(Ordering::Relaxed) {
             self.with(|locked, now| locked.state.on(Event::Accepted(generation), now));
         }
     }
@@ -191,14 +197,6 @@ impl Shared {
     /// Whether a newer token than the one of this number has come.
     pub(super) fn supersedes(&self, generation: u64) -> bool {
         self.lock().state.generation() > generation
-    }
-
-    /// Asks for leave to send one token request.
-    pub(super) fn send(&self) -> Result<(), TokenError> {
-        match self.with(|locked, now| locked.state.on(Event::Sending, now)) {
-            Action::Fail(error) => Err(error),
-            _ => Ok(()),
-        }
     }
 
     /// Whether a token from the store is better than the one in use.
@@ -235,9 +233,11 @@ impl Shared {
         })
     }
 
-    /// Whether a flight has ended or has a driver.
+    /// Whether a flight has ended, or is the current one and has a driver.
     pub(super) fn is_driven(&self, flight: &Flight) -> bool {
-        flight.has_ended() || self.lock().is_driven()
+        let locked = self.lock();
+        let is_current = || locked.flight.as_ref().is_some_and(|it| it.is(flight));
+        flight.has_ended() || locked.is_driven() && is_current()
     }
 
     /// Gives up a flight that makes no progress, because its runtime is not driven any more.
@@ -281,7 +281,7 @@ impl Shared {
         }
     }
 
-    /// Starts or joins a flight where the state says so.
+    /// Starts or joins a flight, as the action requires.
     fn follow(&self, locked: &mut Locked, action: Action) -> Option<(Flight, Option<Instant>)> {
         let until = match action {
             Action::Request | Action::Join => None,
@@ -356,6 +356,8 @@ impl Shared {
         if !is_stored {
             self.slot.store(settled.cloned());
         }
+        let is_refused = locked.state.is_refused();
+        self.is_refused.store(is_refused, Ordering::Relaxed);
         let notices = locked.state.take_notices();
         drop(locked);
         notices.into_iter().for_each(Notice::emit);
@@ -365,6 +367,20 @@ impl Shared {
     /// A panic under the lock leaves no half-made state, so poison is no reason to stop.
     fn lock(&self) -> MutexGuard<'_, Locked> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+impl Shared {
+    /// Ends the driver, as the end of its runtime does.
+    pub(super) fn stop_driver(&self) {
+        if let Some(driver) = &self.lock().driver {
+            driver.abort();
+        }
+    }
+
+    pub(super) fn hold_lock(&self) -> impl Drop + '_ {
+        self.lock()
     }
 }
 

@@ -12,12 +12,10 @@ use crate::clock::Timestamp;
 #[cfg(test)]
 mod tests;
 
-/// Says when the next token is fetched: a value that [`TokenSourceBuilder::policy`] takes.
+/// The time of the next renewal, for [`TokenSourceBuilder::policy`].
 ///
-/// Under every policy the first token is fetched by the first use, a dead one is replaced at once,
-/// and an expired one is never sent. The policies differ in who waits and in what a day costs; the
-/// figures are for tokens of 24 hours, the default of the service that this crate was made for,
-/// and count the one at the start.
+/// Under every policy the first use fetches the first token, and an expired one is never sent. The
+/// figures are token requests a day for tokens of 24 hours, and include the first one.
 ///
 /// [`TokenSourceBuilder::policy`]: crate::TokenSourceBuilder::policy
 ///
@@ -35,19 +33,18 @@ mod tests;
 pub enum RefreshPolicy {
     /// At 70 to 80 % of a token's life, at a random moment: 2 requests a day, and no call waits.
     ///
-    /// A token that comes later than that, from a [store](crate::TokenStore), serves for half a minute
-    /// first: programs that end sooner renew it when it has expired.
+    /// A token from a [store](crate::TokenStore) that is older than that is renewed after half a
+    /// minute. Programs that end sooner renew it when it has expired.
     #[default]
     Ahead,
     /// On a fixed schedule, such as every 4 or 6 hours: 7 or 5 requests a day, and no call waits.
     ///
-    /// Each turn comes up to a tenth early, at random, so that processes started together drift
-    /// apart. A token that lives too short for the schedule is renewed as by [`Ahead`](Self::Ahead).
-    /// Less than a minute counts as a minute.
+    /// Each renewal comes up to a tenth early, at random, so that processes started together drift
+    /// apart. A token with a shorter life is renewed as by [`Ahead`](Self::Ahead). An interval of less
+    /// than a minute counts as a minute.
     Interval(Duration),
-    /// When a call finds the token expired: 2 requests a day at most and none while nobody calls,
-    /// but that call waits, and all that come with it, and there is no token while the endpoint is
-    /// down.
+    /// When a call finds the token expired: 2 requests a day at most, and none without calls. That call
+    /// waits, and an outage of the endpoint at that time fails it.
     OnExpiry,
 }
 
@@ -61,8 +58,8 @@ pub(crate) struct Lifetime {
 // === impl RefreshPolicy ===
 
 impl RefreshPolicy {
-    /// How old a token of this life grows before it is renewed; `draw`, in `0.0..1.0`, is the
-    /// jitter and only ever makes it younger.
+    /// The age at which a token of this life is renewed. `draw`, in `0.0..1.0`, is the jitter, which
+    /// makes it younger.
     pub(crate) fn age(self, life: Duration, draw: f64) -> Duration {
         let ahead = life.mul_f64(RENEW - EARLIER * draw);
         match self {
@@ -79,7 +76,7 @@ impl RefreshPolicy {
 // === impl Lifetime ===
 
 impl Lifetime {
-    /// Plans the life of a token that was asked for at `sent` and has arrived at `now`.
+    /// Plans the life of a token that was requested at `sent` and arrived at `now`.
     ///
     /// Life counts from `sent`: the server began to count after that and before `now`, so the
     /// local expiry is never later than the server's. `draw`, in `0.0..1.0`, is the jitter; it is
@@ -124,7 +121,7 @@ const RENEW: f64 = 0.8;
 /// started at once to one renewal in nine seconds. Of an interval it is the same share: six turns
 /// of 4 h then fit 24 h, and a seventh does not (6 * 4 h * 0.9 is 21.6 h, 7 * 3.6 h is 25.2 h).
 const EARLIER: f64 = 0.1;
-/// A schedule in seconds is a unit that somebody forgot.
+/// An interval in seconds is more likely a mistake about the unit.
 const SHORTEST: Duration = Duration::from_secs(60);
 /// The least distance between two requests that a policy's schedule makes, where life allows it;
 /// a policy's own schedules are longer.

@@ -19,7 +19,7 @@ fn start() -> Timestamp {
 }
 
 fn state() -> State {
-    State::new(RefreshPolicy::Ahead, None, || 0.5)
+    State::new(RefreshPolicy::Ahead, || 0.5)
 }
 
 fn token(sent: Timestamp, life: u64) -> Event {

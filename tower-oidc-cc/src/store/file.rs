@@ -16,17 +16,16 @@ use tokio::task::spawn_blocking;
 
 use super::{StoredToken, TokenStore};
 
-/// Keeps one token in one file, so that a program that is started ten times asks for one.
+/// Keeps one token in one file, so that ten starts of a program make one token request.
 ///
-/// The file is for its owner alone (0600), is written beside and renamed into place, and its lease
-/// is a lock on a second file beside it, `NAME.lock`, which ends with the process that holds it.
-/// Whatever is wrong, with the file, its folder or what is in it, leads to a new token and to one
-/// warning: a folder that cannot be written to serves, too, and shares nothing. One file holds one
-/// token: give each client, endpoint and scope its own, in a folder that nobody else may write to:
-/// whoever may can hold the lock.
+/// The file is for its owner alone (0600). It is written beside the old one and renamed. The lease is
+/// a lock on a second file, `NAME.lock`, which ends with the process that holds it. Any fault of the
+/// file or its folder leads to a new token and one warning. One file holds one token: give each
+/// client, endpoint and scope its own. Other users must not be able to write to the folder, because
+/// they could hold the lock.
 ///
-/// A token from a file serves for half a minute before it is renewed: programs that end sooner renew it
-/// when it has expired, whatever the [policy](crate::RefreshPolicy), and the first one then waits.
+/// A token from a file is renewed after half a minute at the earliest. Programs that end sooner renew
+/// it when it has expired, whatever the [policy](crate::RefreshPolicy).
 ///
 /// # Examples
 ///
@@ -55,7 +54,7 @@ struct Paths {
 // === impl File ===
 
 impl File {
-    /// Names the file; its folder has to be there.
+    /// Names the file. Its folder must exist.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let token = path.into();
@@ -71,7 +70,7 @@ impl File {
         }
     }
 
-    /// Does what touches the disk.
+    /// Runs work on the disk on a blocking thread.
     async fn on_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Paths) -> io::Result<T> + Send + 'static,
@@ -107,10 +106,10 @@ impl TokenStore for File {
     }
 
     async fn save(&self, _: &str, token: &StoredToken) -> Result<(), Box<dyn Error + Send + Sync>> {
-        // The lock ends with the write, whoever still waits for it.
+        // The lock ends with the write.
         let (token, lock) = (token.clone(), self.leased().take());
         let write = move |paths: &Paths| {
-            // Who has the lock is alone, and tidies up after one who was killed in mid-write.
+            // The holder of the lock removes what a killed process left behind.
             let beside = match &lock {
                 Some(_) => String::from(".new"),
                 None => format!(".{:x}", fastrand::u64(..)),
@@ -130,7 +129,6 @@ impl TokenStore for File {
         match self.on_disk(|paths| lock(&paths.lock)).await {
             Some(Some(file)) => *self.leased() = Some(file),
             Some(None) => return Ok(false),
-            // Alone, then.
             None => {}
         }
         Ok(true)
@@ -155,7 +153,7 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// A token that others could have put there is not believed, nor one that they can read.
+/// Refuses a file that other users could have written or can read.
 #[cfg(unix)]
 fn check_owner(metadata: &fs::Metadata) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt as _;
@@ -175,7 +173,7 @@ fn check_owner(_: &fs::Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Beside the old one, and then in its place.
+/// Writes beside the old file and renames.
 fn write(path: &Path, suffix: &str, bytes: &[u8]) -> io::Result<()> {
     let mut beside = path.to_path_buf().into_os_string();
     beside.push(suffix);
@@ -207,5 +205,5 @@ fn private(path: &PathBuf, new: bool) -> io::Result<fs::File> {
     options.open(path)
 }
 
-/// A token of 64 KiB, and what stands around it.
+/// A token of 64 KiB and its entry.
 const LARGEST: usize = 128 * 1024;

@@ -76,7 +76,7 @@ async fn a_refused_call_is_answered_although_others_were_accepted_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_only_looks_for_a_token_has_one_again_after_an_expiry() {
+async fn a_look_for_a_token_requests_one_after_an_expiry() {
     let endpoint = Endpoint::always(Reply::token(300));
     let tokens = timed().build(endpoint.clone());
     tokens.ready().await.unwrap();
@@ -135,7 +135,7 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Asks {
 }
 
 #[test]
-fn whoever_hears_an_event_may_ask_for_the_health() {
+fn a_subscriber_may_read_the_health_at_each_event() {
     use tracing_subscriber::layer::SubscriberExt as _;
     let asks = Asks::default();
     let heard = Arc::clone(&asks.heard);

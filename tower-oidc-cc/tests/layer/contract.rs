@@ -229,7 +229,7 @@ async fn no_permit_is_held_while_a_token_is_fetched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_queued_for_a_permit_never_goes_back_to_waiting_for_a_token() {
+async fn a_place_in_a_queue_for_a_permit_is_never_given_up_for_a_token() {
     let endpoint = Endpoint::scripted([Reply::token(60)]);
     endpoint.set(Reply::hang());
     let limit = GlobalConcurrencyLimitLayer::new(1);

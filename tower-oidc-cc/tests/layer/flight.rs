@@ -93,7 +93,7 @@ async fn dropped_starter_does_not_cancel_the_flight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flight_that_nobody_waits_for_still_serves_the_next_call() {
+async fn a_flight_without_waiters_serves_the_next_call() {
     let endpoint = Endpoint::always(Reply::token(60).after(secs(2)));
     let tokens = tokens(&endpoint);
     let start = Instant::now();
@@ -198,7 +198,7 @@ fn a_token_outlives_the_runtime_that_fetched_it() {
 }
 
 #[test]
-fn a_token_that_nobody_attends_to_still_expires() {
+fn a_token_without_a_driver_expires() {
     let endpoint = Endpoint::always(Reply::token(60));
     let tokens = tokens(&endpoint);
     let service = layer(&tokens).layer(echo());
@@ -214,7 +214,7 @@ fn a_token_that_nobody_attends_to_still_expires() {
 }
 
 #[test]
-fn whoever_only_looks_for_a_token_has_it_renewed_again() {
+fn a_look_for_a_token_renews_it_after_the_end_of_a_runtime() {
     // By a runtime that is gone, and by a client that panics while the token is valid.
     let endpoint = Endpoint::scripted([Reply::token(100), Reply::panic()]);
     endpoint.set(Reply::token(100));
@@ -311,7 +311,7 @@ async fn no_order_of_errors_is_the_end_of_a_handle() {
 }
 
 #[test]
-fn a_wait_for_a_runtime_that_nobody_drives_ends_with_an_error() {
+fn a_wait_for_a_runtime_that_is_not_driven_ends_with_an_error() {
     let endpoint = Endpoint::scripted([Reply::hang()]);
     let tokens = tokens(&endpoint);
     let still = paused();

@@ -5,7 +5,6 @@ mod support;
 
 mod adverse;
 mod api;
-mod budget;
 mod client_auth;
 mod clocks;
 mod contract;

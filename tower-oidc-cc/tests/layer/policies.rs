@@ -56,7 +56,7 @@ async fn a_day_on_expiry_costs_two_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_expiry_nothing_is_fetched_for_nobody() {
+async fn on_expiry_no_token_is_fetched_without_calls() {
     let endpoint = Endpoint::default();
     let tokens = with(RefreshPolicy::OnExpiry, &endpoint);
     tokens.ready().await.unwrap();

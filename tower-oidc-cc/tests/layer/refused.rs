@@ -720,7 +720,7 @@ async fn when_only_newer_tokens_are_good_calls_succeed_within_five_minutes() {
 }
 
 #[test]
-fn a_token_that_expired_while_nobody_drove_the_runtime_is_not_sent() {
+fn a_token_that_expired_during_a_suspension_is_not_sent() {
     let endpoint = Endpoint::always(Reply::token(60));
     let wall = Arc::new(Mutex::new(SystemTime::UNIX_EPOCH + secs(1_700_000_000)));
     let clock = Arc::clone(&wall);

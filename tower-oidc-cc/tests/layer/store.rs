@@ -137,7 +137,7 @@ async fn no_lease_lasts_longer_than_five_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_holds_the_lease_keeps_it_for_its_own_next_try() {
+async fn the_holder_of_a_lease_keeps_it_for_its_next_attempt() {
     let store = Store::default();
     let endpoint = Endpoint::scripted([Reply::down()]);
     let tokens = process(&store, &endpoint);

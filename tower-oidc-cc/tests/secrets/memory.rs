@@ -185,7 +185,7 @@ fn the_process_that_is_looked_at() {
         }),
         "refused" => {
             let mut secret = unmasked("SECRET");
-            secret.push_str(" x");
+            secret.push_str("\tx");
             Credentials::new("client", secret.as_str()).unwrap_err();
             drop(secret);
             stop("refused");

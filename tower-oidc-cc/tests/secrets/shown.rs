@@ -77,7 +77,7 @@ async fn no_secret_and_no_token_shows_anywhere() {
     show(&mut text, &TokenSource::builder(uri, credentials));
     show_error(
         &mut text,
-        &Credentials::new(SECRET, format!("{SECRET} {SECRET}")).unwrap_err(),
+        &Credentials::new(SECRET, format!("{SECRET}\t{SECRET}")).unwrap_err(),
     );
 
     let echoes = format!(r#"{{"error":"{SECRET}","error_description":"{SECRET}"}}"#);

@@ -56,8 +56,8 @@ impl StdError for Error {
     }
 }
 
-/// What was refused, for layers that know no type of this crate: the code of RFC 6750 for it, or
-/// the status. It is the last of the causes of such an answer.
+/// The status of a refusal, for layers that know no type of this crate. It is the last of the causes
+/// of such an answer.
 #[derive(Debug)]
 struct Refusal(&'static str);
 
@@ -74,10 +74,6 @@ impl StdError for Refusal {}
 impl Error {
     fn refusal(&self) -> Option<&(dyn StdError + 'static)> {
         match self.kind() {
-            Kind::InvalidToken => Some(&Refusal("invalid_token")),
-            Kind::MissingRole => Some(&Refusal("insufficient_scope")),
-            // One whose words were cut may have had its reason in them.
-            Kind::Unauthorized if self.is_retryable() => Some(&Refusal("401 Unauthorized")),
             Kind::RateExceeded => Some(&Refusal("423 Locked")),
             Kind::Throttled | Kind::QuotaExhausted => Some(&Refusal("429 Too Many Requests")),
             Kind::ConnectionLimit => Some(&Refusal("416 Range Not Satisfiable")),

@@ -126,6 +126,16 @@ impl From<Duration> for Deadline {
     }
 }
 
+// === impl DeadlineAt ===
+
+impl DeadlineAt {
+    /// The deadline of the request with these extensions: for `deadline_from` of layers below.
+    #[must_use]
+    pub fn of(extensions: &Extensions) -> Option<Instant> {
+        extensions.get::<Self>().map(|deadline| deadline.0)
+    }
+}
+
 // === impl Due ===
 
 impl Due {

@@ -138,6 +138,10 @@ impl RetryState {
         if !is_replayable {
             return Err(GiveUp::NotReplayable);
         }
+        // The newer token would come after the deadline.
+        if error.facts().resends && left.is_some_and(|left| left <= HEADROOM) {
+            return Err(GiveUp::Deadline);
+        }
         let floor = error.retry_after().unwrap_or_default().max(least(error));
         let longest = settings.longest_wait.max(least(error));
         if floor > longest {
@@ -222,6 +226,9 @@ fn least(error: &Error) -> Duration {
         _ => Duration::ZERO,
     }
 }
+
+/// A token layer returns a refusal this long before the deadline.
+const HEADROOM: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests;

@@ -249,7 +249,7 @@ async fn an_attempt_is_cut_off_at_the_deadline_and_keeps_the_failure_before() {
         (Kind::Unavailable, Sent::Unknown)
     );
     assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
-    assert_eq!(error.waited_for(), Some("an answer"));
+    assert_eq!(error.waited_for(), Some("a response"));
     assert!(error.is_timeout());
     assert_eq!((start.elapsed(), error.elapsed()), (secs(6), Some(secs(6))));
     assert_eq!((error.attempts(), probe.seen().len()), (2, 2));

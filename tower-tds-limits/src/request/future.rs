@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use http::{Extensions, Request, Response};
+use http::{
+    Extensions, Request, Response,
+    header::{CONNECTION, HeaderValue},
+};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -129,6 +132,11 @@ where
                             let Some(mut call) = waiting.take() else {
                                 return Poll::Pending;
                             };
+                            if permit.closes_socket() {
+                                // RFC 9112, section 9.6: the connection ends with this response.
+                                let close = HeaderValue::from_static("close");
+                                call.request.headers_mut().insert(CONNECTION, close);
+                            }
                             let watch = Watch::insert(call.request.extensions_mut());
                             let response = call.inner.call(call.request);
                             let settings = Arc::clone(this.settings);
@@ -160,7 +168,9 @@ where
                     // Nothing is sent after the deadline: a request that waits for its connection is
                     // not polled then.
                     let is_late = this.timer.is_some()
-                        && this.deadline.is_some_and(|deadline| deadline <= clock::now())
+                        && this
+                            .deadline
+                            .is_some_and(|deadline| deadline <= clock::now())
                         && watch.sent_at().is_none();
                     if !is_late && let Poll::Ready(response) = call.poll(cx) {
                         return Poll::Ready(response);

@@ -45,6 +45,12 @@ impl RequestPermit {
         }
     }
 
+    /// Whether the request is to close its socket: the service has too many connections.
+    #[inline]
+    pub(super) fn closes_socket(&self) -> bool {
+        self.grant.closes_socket
+    }
+
     /// Reads an outcome, of a response whose body `is_whole` or of an error. Returns the permit if
     /// the body has to hold it.
     #[inline]

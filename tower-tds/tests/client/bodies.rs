@@ -152,12 +152,8 @@ async fn crowded(
 #[tokio::test]
 async fn a_call_beyond_the_sockets_waits_for_a_download_to_end_if_it_has_time() {
     let server = Server::start(LENGTH.as_bytes()).await;
-    let (client, mut held, call) = crowded(
-        &server,
-        RetryLayer::new()
-            .deadline(Duration::MAX),
-    )
-    .await;
+    let (client, mut held, call) =
+        crowded(&server, RetryLayer::new().deadline(Duration::MAX)).await;
     pause();
     sleep(Duration::from_secs(600)).await;
     assert!(!call.is_finished());

@@ -16,7 +16,9 @@ use tower_tds::{
     Client, Credentials, Kind, RequestBody, TdsLayer,
     layers::{
         ReadError,
-        errors::{ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, RetryLayer, Sent},
+        errors::{
+            ClassifyLayer, Deadline, DeadlineAt, Error, GiveUp, GuardLayer, RetryLayer, Sent,
+        },
         into_error,
         limits::{Limiter, Limits, Quota, RequestLimitLayer},
         token::{BearerAuthLayer, Origin, TokenEndpoint, TokenSource},
@@ -39,6 +41,7 @@ macro_rules! stack {
             .layer(
                 RequestLimitLayer::new(Limiter::new($limits))
                     .feedback(ReadError)
+                    .deadline_from(DeadlineAt::of)
                     .detached(),
             )
             .layer(
@@ -46,7 +49,8 @@ macro_rules! stack {
                     tokens.build(tower::util::MapRequest::new(sim.clone(), same)),
                     [Origin::from_uri(&origin).expect("an origin")],
                 )
-                .judge(ReadError),
+                .judge(ReadError)
+                .deadline_from(DeadlineAt::of),
             )
             .layer(GuardLayer::new())
             .layer(ClassifyLayer::new())
@@ -163,6 +167,29 @@ async fn a_silent_token_endpoint_costs_two_seconds_and_no_data_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_error_for_a_silent_token_endpoint_names_its_address() {
+    let mut config = Config::default();
+    let silent = TokenFault::Slow(Duration::from_secs(100_000));
+    let always = Scripted::new(silent, When::Always);
+    config.faults.token.push(always);
+    let sim = Sim::new(config);
+    let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
+    let credentials = Credentials::new(sim.client_id(), sim.client_secret());
+    let tokens = TokenSource::builder(endpoint.expect("a URL"), credentials.expect("usable"));
+    let tokens = tokens.build(tower::util::MapRequest::new(sim.clone(), same));
+    let origin = "https://data.example.org".parse().expect("a URL");
+    let origin = Origin::from_uri(&origin).expect("an origin");
+    let layer = TdsLayer::new(tokens, [origin], Limiter::new(default_limits())).deadline(TWO);
+    let stack = ServiceBuilder::new()
+        .layer(layer)
+        .map_future(Box::pin)
+        .service(sim);
+    let error = stack.oneshot(get("/v1/live/bus")).await.map(drop);
+    let error = error.expect_err("there is no token").to_string();
+    assert!(error.contains("https://auth.example.org/auth/"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn bodies_that_drip_and_hold_all_places_cost_two_seconds() {
     let mut config = Config::default();
     let drip = DataFault::Drip(Duration::from_secs(29));
@@ -240,9 +267,14 @@ async fn a_401_that_waits_for_another_token_is_a_401_at_the_deadline() {
     for (over, outcome) in at_once(&stack, 20, || get("/v1/live/bus")).await {
         let error = outcome.map(drop).expect_err("there is no other token");
         assert_eq!(
-            (over, error.kind(), error.gave_up()),
-            (TWO, Kind::InvalidToken, Some(GiveUp::Deadline)),
+            (error.kind(), error.gave_up()),
+            (Kind::InvalidToken, Some(GiveUp::Deadline)),
             "{error}"
+        );
+        // A refusal is returned just before the deadline.
+        assert!(
+            over <= TWO && over + Duration::from_millis(20) > TWO,
+            "{over:?}"
         );
         assert_eq!(error.status().map(|status| status.as_u16()), Some(401));
         let waited = error.waited_for().expect("it waited");
@@ -254,15 +286,15 @@ async fn a_401_that_waits_for_another_token_is_a_401_at_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_waits_for_another_token_is_not_cut_off_for_it() {
+async fn an_attempt_that_waits_for_another_token_ends_with_it_within_its_timeout() {
     let sim = Sim::new(Config::default());
     let stack = stack!(sim, default_limits(), RetryLayer::new());
-    revoked(&stack, &sim, Duration::from_secs(5)).await;
+    revoked(&stack, &sim, Duration::from_millis(1_500)).await;
     for (_, outcome) in at_once(&stack, 20, || get("/v1/live/bus")).await {
         outcome.map(drop).expect("the next token");
     }
     let seen = sim.ledger().summary();
-    assert_eq!((seen.data_calls, seen.token_posts), (41, 2), "{seen:?}");
+    assert!(seen.data_calls <= 41 && seen.token_posts == 2, "{seen:?}");
 }
 
 #[tokio::test]

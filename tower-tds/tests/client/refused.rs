@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -16,7 +16,9 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
-use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{
+    BoxError, Layer, Service, ServiceBuilder, ServiceExt, retry::budget::TpsBudget, service_fn,
+};
 use tower_tds::{
     Client, Credentials, Error, Kind, Limiter, Limits, RequestBody, TdsLayer,
     layers::{
@@ -187,12 +189,15 @@ where
     let tokens = TokenSource::builder(endpoint.expect("a URL"), credentials);
     let tokens = tokens.build(ClassifyLayer::new().layer(service.clone()));
     let origin = Origin::from_uri(&"https://data.example.org".parse().expect("a URL"));
+    let layer = TdsLayer::new(
+        tokens,
+        [origin.expect("an origin")],
+        Limiter::new(Limits::default()),
+    );
+    // No retry is paid for: a resend after a refused token is free.
+    let broke = TpsBudget::new(Duration::from_secs(10), 0, 0.0);
     ServiceBuilder::new()
-        .layer(TdsLayer::new(
-            tokens,
-            [origin.expect("an origin")],
-            Limiter::new(Limits::default()),
-        ))
+        .layer(layer.retry(RetryLayer::new().budget(Arc::new(broke))))
         .map_future(Box::pin)
         .service(service)
 }
@@ -265,4 +270,53 @@ async fn a_service_that_refuses_every_fresh_token_sees_the_calls_that_are_made_a
     assert!(posts <= 16 * hours, "{posts}");
     // Each new token is tried by those whose calls are under way.
     assert!(calls <= 12_000 + 20 * posts, "{calls}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_that_die_early_fail_no_call_whatever_the_401_says() {
+    for body in [
+        "invalid token",
+        "",
+        "Unauthorized",
+        "<html>401</html>",
+        "{}",
+    ] {
+        for minutes in [5, 20] {
+            let issued = Arc::new(Mutex::new(Vec::new()));
+            let service = service_fn(move |request: Request<Full<Bytes>>| {
+                let mut issued = issued.lock().expect("no panic");
+                let answer = if request.method() == "POST" {
+                    issued.push(Instant::now());
+                    let number = issued.len() - 1;
+                    let token = format!(
+                        r#"{{"access_token":"t-{number}","expires_in":86400,"token_type":"Bearer"}}"#
+                    );
+                    Ok(Response::new(Full::from(token)))
+                } else {
+                    let token = request.headers()["authorization"].to_str().expect("ASCII");
+                    let (_, number) = token.split_once("t-").expect("a number");
+                    let number: usize = number.parse().expect("a number");
+                    if issued[number].elapsed() < Duration::from_secs(60 * minutes) {
+                        status(200, "data")
+                    } else {
+                        status(401, body)
+                    }
+                };
+                std::future::ready(answer)
+            });
+            let stack = whole(service);
+            let mut callers = JoinSet::new();
+            for _ in 0..20 {
+                let stack = stack.clone();
+                callers.spawn(async move {
+                    for _ in 0..3_600 {
+                        let answered = stack.clone().oneshot(data()).await.map(drop);
+                        answered.unwrap_or_else(|error| panic!("{body}, {minutes} min: {error}"));
+                        sleep(Duration::from_secs(2)).await;
+                    }
+                });
+            }
+            callers.join_all().await;
+        }
+    }
 }

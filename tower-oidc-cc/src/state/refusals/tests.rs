@@ -158,7 +158,7 @@ impl Score {
 fn run(service: &Service, endpoint: Endpoint, pace: Duration, seed: u64) -> Score {
     let mut chance = fastrand::Rng::with_seed(seed);
     let (start, mut score) = (start(), Score::default());
-    let mut state = State::new(RefreshPolicy::Ahead, None, fastrand::f64);
+    let mut state = State::new(RefreshPolicy::Ahead, fastrand::f64);
     state.on(Event::Fetched(token(start)), start);
     let (mut issued, mut flight_ends) = (Duration::ZERO, Duration::ZERO);
     let mut held = Vec::new();

@@ -91,7 +91,11 @@ fn a_lower_limit_leaves_open_sockets_and_a_higher_one_opens_at_once() {
     connections.set_share(2, now + SECOND);
     assert_eq!(fill(&mut connections, now), 1);
     connections.set_share(4, now + SECOND);
-    assert_eq!(fill(&mut connections, now + SECOND), 0, "the share has ended");
+    assert_eq!(
+        fill(&mut connections, now + SECOND),
+        0,
+        "the share has ended"
+    );
 }
 
 #[test]

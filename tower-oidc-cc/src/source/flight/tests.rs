@@ -1,0 +1,164 @@
+//! The points at which a driver, a caller or a runtime ends, by name. The cell is
+//! `futures_util::future::Shared`, whose locks loom cannot see, so a paused clock and real threads
+//! stand in for a model.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::{JoinHandle, yield_now},
+    time::sleep,
+};
+
+use crate::{Credentials, TokenEndpoint, TokenError, TokenSource};
+
+type Body = Full<Bytes>;
+
+/// A source whose endpoint takes a second, and the count of its token requests.
+fn source() -> (TokenSource, Arc<AtomicUsize>) {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
+    let client = tower::service_fn(move |_: Request<Body>| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async {
+            sleep(Duration::from_secs(1)).await;
+            let reply = r#"{"access_token":"t","token_type":"Bearer","expires_in":86400}"#;
+            Ok::<_, Infallible>(Response::new(Body::from(reply)))
+        }
+    });
+    let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+    let credentials = Credentials::new("client", "secret").unwrap();
+    let source = TokenSource::builder(endpoint, credentials).build(client);
+    (source, requests)
+}
+
+fn waiter(source: &TokenSource) -> JoinHandle<Result<(), TokenError>> {
+    let source = source.clone();
+    tokio::spawn(async move { source.ready().await })
+}
+
+fn paused() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_time().start_paused(true).build().unwrap()
+}
+
+/// Lets the tasks run for so many turns.
+async fn turns(count: usize) {
+    for _ in 0..count {
+        yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_driver_leaves_two_waiters_a_token() {
+    // Before its first poll, during the request, and after the token has come.
+    for turns_before in [0, 1, 5, 20] {
+        let (source, requests) = source();
+        let waiters = [waiter(&source), waiter(&source)];
+        turns(turns_before).await;
+        source.shared.stop_driver();
+        for waiter in waiters {
+            waiter.await.unwrap().unwrap();
+        }
+        // Another driver starts another request, and one alone.
+        assert!(requests.load(Ordering::SeqCst) <= 2, "{turns_before}");
+        assert_eq!(source.health().generation(), 1, "{turns_before}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_alone_ends_a_flight_whose_waiters_are_dropped() {
+    for turns_before in [1, 5, 20] {
+        let (source, requests) = source();
+        let waiters = [waiter(&source), waiter(&source)];
+        turns(turns_before).await;
+        for waiter in waiters {
+            waiter.abort();
+        }
+        sleep(Duration::from_secs(2)).await;
+        assert!(source.health().is_ready(), "{turns_before}");
+        assert_eq!(requests.load(Ordering::SeqCst), 1, "{turns_before}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_dropped_leaves_the_other_its_token() {
+    let (source, requests) = source();
+    let (first, second) = (waiter(&source), waiter(&source));
+    turns(5).await;
+    first.abort();
+    second.await.unwrap().unwrap();
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_runtime_that_ends_leaves_the_next_one_a_token() {
+    let (source, requests) = source();
+    let first = paused();
+    first.block_on(async {
+        drop(waiter(&source));
+        turns(5).await;
+    });
+    drop(first);
+    paused().block_on(source.ready()).unwrap();
+    assert_eq!(requests.load(Ordering::SeqCst), 2);
+    assert_eq!(source.health().generation(), 1);
+}
+
+#[test]
+fn two_waiters_and_a_driver_on_threads_share_one_request() {
+    for _ in 0..50 {
+        let mut runtime = Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(3).enable_time().build().unwrap();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&requests);
+        let client = tower::service_fn(move |_: Request<Body>| {
+            count.fetch_add(1, Ordering::SeqCst);
+            async {
+                yield_now().await;
+                let reply = r#"{"access_token":"t","token_type":"Bearer","expires_in":86400}"#;
+                Ok::<_, Infallible>(Response::new(Body::from(reply)))
+            }
+        });
+        let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+        let credentials = Credentials::new("client", "secret").unwrap();
+        let source = TokenSource::builder(endpoint, credentials).build(client);
+        runtime.block_on(async {
+            let waiters = [waiter(&source), waiter(&source), waiter(&source)];
+            for waiter in waiters {
+                waiter.await.unwrap().unwrap();
+            }
+        });
+        assert_eq!(requests.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_with_a_settled_token_takes_no_lock() {
+    let (source, _) = source();
+    source.ready().await.unwrap();
+    let held = source.shared.hold_lock();
+    // On a thread of its own, so that a call that waits for the lock is noticed.
+    let (done, ended) = std::sync::mpsc::channel();
+    let call = source.clone();
+    let caller = std::thread::spawn(move || {
+        assert!(call.is_settled());
+        let (header, generation) = call.header().unwrap();
+        assert_eq!((header.as_bytes(), generation), (&b"Bearer t"[..], 1));
+        call.accept(generation);
+        done.send(()).unwrap();
+    });
+    ended.recv_timeout(Duration::from_secs(30)).unwrap();
+    drop(held);
+    caller.join().unwrap();
+}
