@@ -52,15 +52,7 @@ struct Shown {
     tokens: u64,
     token_age_seconds: Option<f64>,
     token_next_seconds: f64,
-    waits: Vec<Wait>,
     refusals: Vec<Refused>,
-}
-
-#[derive(Serialize)]
-struct Wait {
-    cause: String,
-    count: u64,
-    seconds: f64,
 }
 
 #[derive(Serialize)]
@@ -92,11 +84,6 @@ impl Board {
     fn shown(&self) -> Shown {
         let status = self.client.status();
         let (token, limits) = (status.token(), *status.limits());
-        let waits = limits.waits().map(|(cause, waited)| Wait {
-            cause: cause.to_string(),
-            count: waited.count,
-            seconds: waited.total.as_secs_f64(),
-        });
         Shown {
             at_seconds: self.begun.elapsed().as_secs_f64(),
             granted: limits.granted,
@@ -104,7 +91,6 @@ impl Board {
             tokens: token.generation(),
             token_age_seconds: token.last_success().map(|age| age.as_secs_f64()),
             token_next_seconds: token.next_attempt().as_secs_f64(),
-            waits: waits.filter(|wait| wait.count > 0).collect(),
             refusals: self.failures.shown(),
             status,
         }
