@@ -99,7 +99,8 @@ fn paused() -> Runtime {
 
 /// A connect that waits beside so many sockets is polled so often.
 fn waits(sockets: u32, count: u64) {
-    let most = NonZeroU32::new(sockets).expect("there are some");
+    // One more place, because the last one is kept for token requests.
+    let most = NonZeroU32::MIN.saturating_add(sockets);
     let limiter = Limiter::new(Limits::default().connections(most));
     let empty = |_: Uri| ready(io::Result::Ok(TokioIo::new(tokio::io::empty())));
     let connector = ConnectionLimitLayer::new(limiter).layer(service_fn(empty));
