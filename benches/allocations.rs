@@ -31,7 +31,7 @@ const CALLS: u64 = 100;
 /// Of Retry, which keeps a copy of the request's head: the two tables of its header map.
 const COPY: u64 = 2;
 
-/// Of RequestLimit, whose guard shows whether a dropped request was sent: its shared state, and in the
+/// Of `RequestLimit`, whose guard shows whether a dropped request was sent: its shared state, and in the
 /// request's extensions the map, the map's table and the boxed guard.
 const GUARD: u64 = 4;
 

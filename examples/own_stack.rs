@@ -13,10 +13,7 @@ use hyper_util::{
 };
 use tds_sim::{Config, Server};
 use tower::{Layer, ServiceBuilder, ServiceExt};
-use tower_tds::{
-    Client, Credentials,
-    layers::limits::ConnectionLimitLayer,
-};
+use tower_tds::{Client, Credentials, layers::limits::ConnectionLimitLayer};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {

@@ -40,7 +40,7 @@ pub struct Status {
     in_flight: u32,
 }
 
-/// What the calls that were not sent wait for.
+/// The cause for which unsent calls wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Waits {
     Token(String),
@@ -116,7 +116,7 @@ impl Status {
         self.quota
     }
 
-    /// What calls wait for, in words, if any call waits. A pause and a silence have their length.
+    /// The cause of waits in words, if any call waits, with the length of a pause or a silence.
     #[must_use]
     pub fn waits_for(&self) -> Option<String> {
         Some(match self.waits()? {
