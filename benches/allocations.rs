@@ -1,10 +1,10 @@
-//! Allocations of a call that succeeds in our layers: those for the copy of a request's head that a retry keeps.
+//! Allocations of a call that succeeds, in each layer and in all of them.
 //!
 //! `cargo test -p tds-benches --test allocations`
 //!
-//! The requests have headers already, as those of programs do, and room for another: a map that is
-//! empty allocates for its first header, whoever puts it in. What a layer makes once and keeps, such
-//! as room for the requests of a window, is made in a first round that is not counted.
+//! The requests have headers and room for more, because an empty map allocates for its first header. A
+//! first round is not counted: it makes what a layer makes once and keeps, such as room for the requests
+//! of a window.
 
 #![expect(
     clippy::expect_used,
@@ -28,8 +28,12 @@ type Body = Full<Bytes>;
 /// Calls in a round.
 const CALLS: u64 = 100;
 
-/// For the two tables of a header map that the retry keeps of a request.
+/// Of Retry, which keeps a copy of the request's head: the two tables of its header map.
 const COPY: u64 = 2;
+
+/// Of `RequestLimit`, whose guard shows whether a dropped request was sent: its shared state, and in the
+/// request's extensions the map, the map's table and the boxed guard.
+const GUARD: u64 = 4;
 
 fn request() -> Request<Body> {
     let mut request = token::request();
@@ -48,9 +52,9 @@ fn limits() -> RequestLimitLayer {
     RequestLimitLayer::new(Limiter::new(Limits::new(wide)))
 }
 
-/// The allocations of a round of calls, after a round that may make what is kept.
+/// Counts the allocations of a round of calls, after a round that is not counted.
 ///
-/// Time is paused, so that what a window holds is the same in every round.
+/// Time is paused, so that a window holds the same number of permits in every round.
 fn allocations<S>(make: impl FnOnce() -> S) -> u64
 where
     S: Service<Request<Body>>,
@@ -80,7 +84,7 @@ where
 }
 
 #[test]
-fn one_allocation_a_call_is_seen() {
+fn one_allocation_a_call_is_counted() {
     let boxing = MapRequest::new(Echo::new(), |request: Request<Body>| {
         black_box(Box::new(0_u8));
         request
@@ -101,8 +105,14 @@ fn a_token_allocates_nothing() {
 }
 
 #[test]
-fn a_place_within_the_limits_allocates_nothing() {
-    assert_eq!(allocations(|| limits().layer(Echo::new())), 0);
+fn a_request_within_the_limits_allocates_for_its_guard_alone() {
+    assert_eq!(allocations(|| limits().layer(Echo::new())), GUARD * CALLS);
+}
+
+#[test]
+fn a_detached_request_allocates_for_its_guard_alone() {
+    let service = || limits().detached().layer(Echo::new());
+    assert_eq!(allocations(service), GUARD * CALLS);
 }
 
 #[test]
@@ -117,7 +127,7 @@ fn a_first_attempt_that_succeeds_allocates_for_the_copy_of_its_head_alone() {
 }
 
 #[test]
-fn a_body_that_is_read_by_another_thread_allocates_nothing() {
+fn a_body_that_another_thread_drops_allocates_nothing() {
     let mut service = GuardLayer::new().layer(ClassifyLayer::new().layer(Echo::new()));
     let mut round = || {
         let (mut count, mut answers) = (0, Vec::with_capacity(100));
@@ -133,27 +143,27 @@ fn a_body_that_is_read_by_another_thread_allocates_nothing() {
 }
 
 #[test]
-fn the_layers_together_allocate_for_the_copy_of_a_head_alone() {
+fn all_layers_together_allocate_for_the_copy_of_the_head_and_the_guard_alone() {
     let runtime = token::runtime();
     let token = token::layer(&runtime);
     let service = || {
         ServiceBuilder::new()
             .layer(RetryLayer::new())
             .map_err(|_| Error::new(Kind::Unrecognized, "a bench has no errors"))
-            .layer(token)
             .layer(limits().feedback(ReadResponse))
+            .layer(token)
             .layer(ClassifyLayer::new())
             .service(Echo::new())
     };
-    assert_eq!(allocations(service), COPY * CALLS);
+    assert_eq!(allocations(service), (COPY + GUARD) * CALLS);
 }
 
-// The metrics of tower-tds allocate their labels, and the programs of the workspace have that feature: this
-// one is run with the benches alone.
+// The programs of the workspace turn on the feature `metrics` of tower-tds, whose labels allocate. Run this
+// test with `cargo test -p tds-benches --test allocations -- --ignored`.
 #[test]
-#[ignore = "the workspace's features are not its own"]
-fn spans_that_nobody_hears_allocate_nothing_more() {
+#[ignore = "the workspace turns on other features"]
+fn spans_without_a_subscriber_allocate_nothing_more() {
     let runtime = token::runtime();
     let service = whole::with_spans(&runtime);
-    assert_eq!(allocations(|| service), COPY * CALLS);
+    assert_eq!(allocations(|| service), (COPY + GUARD) * CALLS);
 }

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p tds-benches --bench errors`
 //!
-//! Who wants one of them alone, or no call to be sent again, has rows too.
+//! There are rows for each layer alone, and for Retry without replay and without budget.
 
 use std::convert::Infallible;
 

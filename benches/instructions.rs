@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit fed full waits-60 waits-6000 classify guard retry whole whole-without-spans; do
+//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit limit-detached fed full waits-60 waits-6000 classify guard retry whole whole-without-spans; do
 //!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
 //! done; done
 //! ```
 //!
-//! The figure is the difference of two counts of calls, divided by it, less the same of `bare`; that of `full`,
-//! a limit of 50 that is, less that of `fed`, the bare service with the same clock.
-//! `waits` is one look of a connect that waits beside so many sockets. What is cloned for each call, as
-//! `oneshot` wants it, is compared with `bare-cloned`. The requests have headers
-//! and room for more, so that no layer pays for the map's first allocation.
+//! A figure is the difference of two runs, divided by the difference of their calls, less the same of `bare`.
+//! `full` is a full window of 50; it is compared with `fed`, the bare service with the same clock. The services
+//! that are cloned for each call, as `oneshot` does, are compared with `bare-cloned`. `waits` is one poll of a
+//! connect that waits beside so many sockets. The requests have headers and room for more, so that no layer
+//! pays for the map's first allocation.
 
 #![expect(
     clippy::expect_used,
@@ -50,7 +50,7 @@ fn main() {
     let count = arguments.next().and_then(|count| count.parse().ok());
     let count: u64 = count.expect("how many calls");
     let runtime = token::runtime();
-    // All are set up whichever is run, so that only the calls differ.
+    // All are set up in each run, so that only the calls differ.
     let layer = token::layer(&runtime);
     let fixed = AddAuthorizationLayer::bearer(&"x".repeat(1_400));
     match &*which {
@@ -60,6 +60,7 @@ fn main() {
         "token-cloned" => run(Cloned::new(layer.layer(Echo::new())), count),
         "static-cloned" => run(Cloned::new(fixed.layer(Echo::new())), count),
         "limit" => run(limit().layer(Echo::new()), count),
+        "limit-detached" => run(limit().detached().layer(Echo::new()), count),
         "fed" => fed(Echo::new(), count),
         "full" => fed(full().layer(Echo::new()), count),
         "waits-60" => waits(60, count),
@@ -79,7 +80,7 @@ fn main() {
     }
 }
 
-/// Too large to bind; permits come back after 2.5 ms, so that few are kept.
+/// A limit that never binds. Permits come back after 2.5 ms, so that few are kept.
 fn limit() -> RequestLimitLayer {
     let wide = Quota::new(NonZeroU32::MAX, Duration::from_millis(1));
     let wide = wide.expect("a millisecond is an interval");
@@ -96,9 +97,10 @@ fn paused() -> Runtime {
     runtime.expect("a runtime")
 }
 
-/// A connect looks so often whether there is room beside so many sockets.
+/// A connect that waits beside so many sockets is polled so often.
 fn waits(sockets: u32, count: u64) {
-    let most = NonZeroU32::new(sockets).expect("there are some");
+    // One more place, because the last one is kept for token requests.
+    let most = NonZeroU32::MIN.saturating_add(sockets);
     let limiter = Limiter::new(Limits::default().connections(most));
     let empty = |_: Uri| ready(io::Result::Ok(TokioIo::new(tokio::io::empty())));
     let connector = ConnectionLimitLayer::new(limiter).layer(service_fn(empty));
@@ -116,7 +118,7 @@ fn waits(sockets: u32, count: u64) {
     });
 }
 
-/// With a clock that moves on by 20.5 ms for each call, so that the window of 50 is always full.
+/// Calls under a clock that moves by 20.5 ms for each, so that the window of 50 is always full.
 fn fed<S>(mut service: S, count: u64)
 where
     S: Service<Request<Full<Bytes>>>,

@@ -2,14 +2,16 @@
 //!
 //! `cargo bench -p tds-benches --bench limits`
 //!
-//! The fed clock needs tokio's `test-util`, with which a look at the real clock costs a few
-//! nanoseconds more than in a program without it.
+//! The paused clock needs tokio's `test-util`, which adds a few nanoseconds to each reading of the real
+//! clock.
 
 use std::{
+    collections::VecDeque,
     hint::black_box,
     num::NonZeroU32,
+    pin::Pin,
     sync::{Arc, Mutex},
-    task::{Context, Waker},
+    task::{Context, Poll, Waker},
     thread,
     time::Duration,
 };
@@ -17,7 +19,7 @@ use std::{
 use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
 use governor::RateLimiter;
-use http::{Request, Response};
+use http::Request;
 use http_body_util::{Empty, Full};
 use tds_benches::{Echo, call};
 use tokio::{
@@ -28,9 +30,10 @@ use tower::{
     Layer, Service, ServiceBuilder, ServiceExt,
     limit::{ConcurrencyLimit, RateLimit, rate::Rate},
 };
-use tower_tds_limits::{
-    Limiter, Limits, PermitBody, Quota, RequestLimit, RequestLimitLayer, Rules,
-};
+use tower_tds_limits::{Limiter, Limits, Quota, RequestLimit, RequestLimitLayer, Rules};
+
+/// The response future of one call.
+type Call = <RequestLimit<Echo> as Service<Request<Full<Bytes>>>>::Future;
 
 fn request() -> Request<Empty<Bytes>> {
     Request::new(Empty::new())
@@ -81,11 +84,11 @@ fn uncontended(c: &mut Criterion) {
     group.finish();
 }
 
-/// What a limit cannot be without: a look at the clock for the proof, and a lock for the grant and
+/// The parts that no limit is without: a reading of the clock for the proof, and a lock for the grant and
 /// for the answer.
 fn floors(c: &mut Criterion) {
     let mut group = c.benchmark_group("limits/floors");
-    group.bench_function("a look at the clock", |b| b.iter(Instant::now));
+    group.bench_function("a reading of the clock", |b| b.iter(Instant::now));
     let lock = Mutex::new(0_u64);
     group.bench_function("a lock, taken and given back", |b| {
         b.iter(|| drop(black_box(black_box(&lock).lock())));
@@ -132,8 +135,8 @@ fn through_a_runtime(c: &mut Criterion) {
     group.finish();
 }
 
-/// At the limit: each call comes as soon as the window lets it. The clock is fed, and moving it is
-/// part of every row, the bare one's too.
+/// A full window: each call comes as soon as a permit is free. The clock is paused, and moving it is part of
+/// every row, the bare one too.
 fn at_the_limit(c: &mut Criterion) {
     let Ok(runtime) = Builder::new_current_thread()
         .enable_time()
@@ -165,11 +168,10 @@ fn call_at_the_limit(runtime: &Runtime, service: &mut RequestLimit<Echo>, step: 
     let mut cx = Context::from_waker(Waker::noop());
     runtime.block_on(async {
         advance(step).await;
-        while Service::<Request<Empty<Bytes>>>::poll_ready(service, &mut cx).is_pending() {
+        let mut response = std::pin::pin!(service.call(request()));
+        while black_box(response.as_mut().poll(&mut cx)).is_pending() {
             advance(step).await;
         }
-        let mut response = std::pin::pin!(service.call(request()));
-        drop(black_box(response.as_mut().poll(&mut cx)));
     });
 }
 
@@ -219,9 +221,10 @@ fn two_threads(c: &mut Criterion) {
     group.finish();
 }
 
-/// A hundred thousand wait; each grant goes to the one in front.
+/// Up to 100,000 calls wait for one place in flight. Each round frees the place, gives it to the call in
+/// front, and queues one more call.
 fn waiters(c: &mut Criterion) {
-    // A permit that is kept has its time, which whoever waits for it has to be woken by.
+    // The queue's timer needs a runtime.
     let Ok(runtime) = Builder::new_current_thread().enable_time().build() else {
         return;
     };
@@ -229,35 +232,37 @@ fn waiters(c: &mut Criterion) {
     let mut group = c.benchmark_group("limits/waiters");
     let mut cx = Context::from_waker(Waker::noop());
     for n in [1, 100_000] {
-        let limiter = Limiter::new(wide().in_flight(NonZeroU32::MIN));
-        let service = RequestLimitLayer::new(limiter).layer(Echo::new());
-        let unread = taken(&service);
-        let mut waiting: std::collections::VecDeque<_> = (0..n).map(|_| service.clone()).collect();
-        for waiter in &mut waiting {
-            let pending = Service::<Request<Empty<Bytes>>>::poll_ready(waiter, &mut cx);
-            debug_assert!(pending.is_pending());
-        }
-        drop(unread);
-        let mut holder = service.clone();
+        let mut service = limited(wide().in_flight(NonZeroU32::MIN));
+        let mut unread = Some(call(&mut service, unread_request()));
+        let mut waiting: VecDeque<_> = (0..n).map(|_| wait(&mut service, &mut cx)).collect();
         group.bench_function(format!("grant with {n} waiting"), |b| {
             b.iter(|| {
-                // The front one gets the permit, and its holder queues up behind the others.
+                drop(unread.take());
                 let Some(mut next) = waiting.pop_front() else {
                     return;
                 };
-                let granted = {
-                    drop(std::mem::replace(&mut holder, service.clone()));
-                    Service::<Request<Empty<Bytes>>>::poll_ready(&mut next, &mut cx)
-                };
-                let queued = Service::<Request<Empty<Bytes>>>::poll_ready(&mut holder, &mut cx);
-                debug_assert!(granted.is_ready());
-                // On a machine that stood still meanwhile the permit would be another's already.
-                black_box(queued.is_pending());
-                waiting.push_back(std::mem::replace(&mut holder, next));
+                if let Poll::Ready(Ok(response)) = Pin::new(&mut next).poll(&mut cx) {
+                    unread = Some(response);
+                }
+                debug_assert!(unread.is_some());
+                waiting.push_back(wait(&mut service, &mut cx));
             });
         });
     }
     group.finish();
+}
+
+/// A call that waits.
+fn wait(service: &mut RequestLimit<Echo>, cx: &mut Context<'_>) -> Call {
+    let mut call = service.call(unread_request());
+    let polled = Pin::new(&mut call).poll(cx);
+    debug_assert!(polled.is_pending());
+    call
+}
+
+/// A request whose response has a body: it holds its place in flight until it is dropped.
+fn unread_request() -> Request<Full<Bytes>> {
+    Request::new(Full::from("unread"))
 }
 
 criterion_group!(
@@ -331,21 +336,14 @@ fn two_threads_through_a_runtime(c: &mut Criterion) {
     group.finish();
 }
 
-/// An answer that nobody reads: it keeps its place for as long as it is there, where a permit that is
-/// only readied is another's after some milliseconds.
-fn taken(service: &RequestLimit<Echo>) -> Response<PermitBody<Full<Bytes>>> {
-    let request = Request::new(Full::from("unread"));
-    call(&mut service.clone(), request)
-}
-
-/// What each of a hundred thousand that wait costs: the service itself, and what it has on the
-/// heap, by what the process has more of (Linux tells in `/proc/self/statm`, in pages of 4 KiB).
+/// The memory of each of 100,000 calls that wait: its future, and its share of the heap. The heap is the
+/// growth of the process (on Linux, from `/proc/self/statm`, in pages of 4 KiB).
 #[expect(
     clippy::print_stderr,
     reason = "criterion has no place for a figure that is no time"
 )]
 fn memory_of_waiters(_: &mut Criterion) {
-    // A permit that is kept has its time, which whoever waits for it has to be woken by.
+    // The queue's timer needs a runtime.
     let Ok(runtime) = Builder::new_current_thread().enable_time().build() else {
         return;
     };
@@ -361,23 +359,20 @@ fn memory_of_waiters(_: &mut Criterion) {
             .checked_mul(4_096)
     }
     let mut cx = Context::from_waker(Waker::noop());
-    let service = limited(wide().in_flight(NonZeroU32::MIN));
-    let unread = taken(&service);
+    let mut service = limited(wide().in_flight(NonZeroU32::MIN));
+    let unread = call(&mut service, unread_request());
     let mut waiting = Vec::with_capacity(WAITERS);
     let before = resident();
     for _ in 0..WAITERS {
-        let mut waiter = service.clone();
-        let pending = Service::<Request<Empty<Bytes>>>::poll_ready(&mut waiter, &mut cx);
-        debug_assert!(pending.is_pending());
-        waiting.push(waiter);
+        waiting.push(wait(&mut service, &mut cx));
     }
-    let own = size_of::<RequestLimit<Echo>>();
+    let own = size_of::<Call>();
     let grown = resident().zip(before);
     let whole = grown.and_then(|(now, before)| now.saturating_sub(before).checked_div(WAITERS));
     let heap = whole.map_or_else(
-        || String::from("nobody tells here what it has on the heap"),
+        || String::from("heap unknown"),
         |whole| format!("{} on the heap", whole.saturating_sub(own)),
     );
     drop(unread);
-    eprintln!("limits/waiters: {own} bytes for each that waits, {heap}");
+    eprintln!("limits/waiters: {own} bytes for each call that waits, {heap}");
 }

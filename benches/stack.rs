@@ -20,7 +20,7 @@ use tower_layer::Layer;
 use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer};
 use tower_tds_limits::{Limiter, Limits, Quota, ReadResponse, RequestLimitLayer};
 
-/// Permits come back after 2.5 ms, so the window holds what was sent in that time.
+/// A limit that never binds. Permits come back after 2.5 ms, so that few are kept.
 fn limits() -> RequestLimitLayer {
     let wide = Quota::new(NonZeroU32::MAX, Duration::from_millis(1));
     let wide = wide.expect("a millisecond is an interval");
@@ -57,8 +57,8 @@ fn stack(c: &mut Criterion) {
     let mut service = ServiceBuilder::new()
         .layer(RetryLayer::new())
         .map_err(|_| Error::new(Kind::Unrecognized, "a bench has no errors"))
-        .layer(token::layer(&runtime))
         .layer(limits().feedback(ReadResponse))
+        .layer(token::layer(&runtime))
         .layer(ClassifyLayer::new())
         .service(Echo::new());
     group.bench_function("all", |b| {

@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use tower::service_fn;
 use tower_oidc_cc::{BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource};
 
-/// A request as a client makes it, with nothing in it.
+/// A request without headers.
 #[must_use]
 pub fn request() -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::default());
@@ -30,10 +30,10 @@ pub fn request_with_headers() -> Request<Full<Bytes>> {
     request
 }
 
-/// A runtime for the driver. It needs to be kept, but not to be driven.
+/// A runtime for the source's task. The task needs it to exist, not to run.
 ///
 /// # Panics
-/// If there is none to be had.
+/// If the runtime cannot be built.
 #[must_use]
 #[expect(
     clippy::expect_used,
@@ -44,10 +44,10 @@ pub fn runtime() -> Runtime {
     runtime.enable_time().build().expect("a runtime")
 }
 
-/// A token of the size that a Keycloak gives, and where it may go.
+/// A source with a token of Keycloak's size, and the origin of the requests.
 ///
 /// # Panics
-/// If the token is not to be had.
+/// If there is no token.
 #[must_use]
 #[expect(
     clippy::expect_used,

@@ -63,7 +63,7 @@ fn all(mut rows: Rows<'_, Make>, runtime: &Runtime) {
     let fixed = AddAuthorizationLayer::bearer(&"x".repeat(1_400));
     rows.row("static (tower-http)", fixed.layer(Echo::new()));
     rows.row("BearerAuth", token::layer(runtime).layer(Echo::new()));
-    // As `oneshot` wants it, and as the documentation tells people to use it.
+    // `oneshot` clones the service for each call.
     let fixed = Cloned::new(fixed.layer(Echo::new()));
     rows.row("static (tower-http), cloned for each call", fixed);
     let cloned = Cloned::new(token::layer(runtime).layer(Echo::new()));

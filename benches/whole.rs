@@ -14,13 +14,13 @@ use tower_tds::{
         ReadError,
         errors::{ClassifyLayer, Error, GuardLayer, RetryLayer},
         into_error,
-        limits::{DetachLayer, RequestLimitLayer},
+        limits::RequestLimitLayer,
     },
 };
 
 use crate::{Echo, token};
 
-/// Too large to bind; permits come back after 2.5 ms, so that few are kept.
+/// A limit that never binds. Permits come back after 2.5 ms, so that few are kept.
 #[expect(
     clippy::expect_used,
     reason = "a bench that cannot be set up must not go on"
@@ -30,7 +30,7 @@ fn limiter() -> Limiter {
     Limiter::new(Limits::new(wide.expect("a millisecond is an interval")))
 }
 
-/// As it is.
+/// The stack as [`TdsLayer`] makes it.
 #[must_use]
 pub fn with_spans(runtime: &Runtime) -> impl Service<Request<Full<Bytes>>, Error = Error> + Clone {
     let (tokens, origin) = token::source(runtime);
@@ -39,15 +39,18 @@ pub fn with_spans(runtime: &Runtime) -> impl Service<Request<Full<Bytes>>, Error
         .service(Echo::new())
 }
 
-/// The same layers by hand.
+/// The same layers, made by hand without spans.
 #[must_use]
 pub fn without(runtime: &Runtime) -> impl Service<Request<Full<Bytes>>, Error = Error> + Clone {
     ServiceBuilder::new()
         .layer(RetryLayer::new())
         .map_err(into_error)
+        .layer(
+            RequestLimitLayer::new(limiter())
+                .feedback(ReadError)
+                .detached(),
+        )
         .layer(token::layer(runtime).judge(ReadError))
-        .layer(DetachLayer)
-        .layer(RequestLimitLayer::new(limiter()).feedback(ReadError))
         .layer(GuardLayer::new())
         .layer(ClassifyLayer::new())
         .service(Echo::new())

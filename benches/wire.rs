@@ -1,5 +1,5 @@
-//! A whole call over a loopback socket, beside the clients that it is measured by: the time that the caller's
-//! thread computes. The server has a thread of its own.
+//! CPU time of the caller's thread for a whole call over a loopback socket, beside hyper-util and reqwest.
+//! The server runs on another thread.
 //!
 //! `cargo bench -p tds-benches --bench wire`
 
@@ -24,7 +24,7 @@ use tds_sim::{Config, Server};
 use tokio::{net::TcpListener, runtime};
 use tower_tds::{Client, Credentials, Limits, Quota};
 
-/// What each call answers.
+/// The body of each response.
 const BODY: &[u8] = &[b'x'; 1_024];
 
 const PATH: &str = "/v1/live/bus";
@@ -34,7 +34,7 @@ fn runtime() -> runtime::Runtime {
     runtime.expect("a runtime")
 }
 
-/// Answers whatever it is asked, for as long as this process lives.
+/// A server that answers all requests until the process ends.
 fn server() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.set_nonblocking(true).expect("a socket");
@@ -46,7 +46,7 @@ fn server() -> SocketAddr {
         let listener = TcpListener::from_std(listener).expect("a socket");
         while let Ok((io, _)) = listener.accept().await {
             let connection = http1::Builder::new().serve_connection(TokioIo::new(io), answer);
-            // A client that goes is no error.
+            // A client may close its connection at any time.
             tokio::spawn(async { drop(connection.await) });
         }
     };
@@ -54,7 +54,7 @@ fn server() -> SocketAddr {
     addr
 }
 
-/// What this thread has computed.
+/// CPU time of this thread.
 fn computed() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).expect("it began after the start of the machine")
@@ -72,7 +72,7 @@ fn measure(b: &mut Bencher<'_>, runtime: &runtime::Runtime, call: impl AsyncFn()
     });
 }
 
-/// No limit is met, and the token is there.
+/// A client with a token, far from its limits.
 fn client(runtime: &runtime::Runtime, sim: &Server, addr: SocketAddr) -> Client {
     let wide = Quota::new(NonZeroU32::MAX, Duration::from_millis(1));
     let limits = Limits::new(wide.expect("a millisecond is an interval"));

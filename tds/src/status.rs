@@ -1,4 +1,4 @@
-//! `--status`: a page for people that shows how it goes, and its numbers as JSON, on a listener of its own.
+//! `--status`: a page with the condition of the job, and its numbers as JSON, on another listener.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ use tower_tds::{Client, Error, Kind, Status};
 
 use crate::access::Access;
 
-/// What the page is made of. All but the failures is the client's own state, read when somebody looks.
+/// The sources of the page: the client's state, read at each request, and the failures.
 #[derive(Debug, Clone)]
 pub(crate) struct Board {
     client: Client,
@@ -32,7 +32,7 @@ pub(crate) struct Board {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Failures(Arc<Mutex<VecDeque<Failed>>>);
 
-/// One of them, without what it was about: neither a path nor a key is on the page.
+/// A failed call. Neither its path nor a key is on the page.
 #[derive(Debug, Clone, Copy)]
 struct Failed {
     at: Instant,
@@ -40,27 +40,19 @@ struct Failed {
     status: Option<u16>,
 }
 
-/// What `/status.json` says.
+/// The content of `/status.json`.
 #[derive(Serialize)]
 struct Shown {
     #[serde(flatten)]
     status: Status,
-    /// Since the start: two answers and the permits granted between them are a rate.
+    /// Time since the start. Two readings, with the permits granted between them, give a rate.
     at_seconds: f64,
     granted: u64,
     most_in_a_second: u64,
     tokens: u64,
     token_age_seconds: Option<f64>,
     token_next_seconds: f64,
-    waits: Vec<Wait>,
     refusals: Vec<Refused>,
-}
-
-#[derive(Serialize)]
-struct Wait {
-    cause: String,
-    count: u64,
-    seconds: f64,
 }
 
 #[derive(Serialize)]
@@ -92,11 +84,6 @@ impl Board {
     fn shown(&self) -> Shown {
         let status = self.client.status();
         let (token, limits) = (status.token(), *status.limits());
-        let waits = limits.waits().map(|(cause, waited)| Wait {
-            cause: cause.to_string(),
-            count: waited.count,
-            seconds: waited.total.as_secs_f64(),
-        });
         Shown {
             at_seconds: self.begun.elapsed().as_secs_f64(),
             granted: limits.granted,
@@ -104,7 +91,6 @@ impl Board {
             tokens: token.generation(),
             token_age_seconds: token.last_success().map(|age| age.as_secs_f64()),
             token_next_seconds: token.next_attempt().as_secs_f64(),
-            waits: waits.filter(|wait| wait.count > 0).collect(),
             refusals: self.failures.shown(),
             status,
         }
@@ -114,7 +100,7 @@ impl Board {
 // === impl Failures ===
 
 impl Failures {
-    /// Notes it, unless it is its caller's own slip.
+    /// Keeps a failure, unless it is a mistake of the caller.
     pub(crate) fn note(&self, error: &Error) {
         let own = [Kind::NotFound, Kind::Rejected, Kind::InvalidRequest];
         if own.contains(&error.kind()) {
@@ -168,7 +154,7 @@ async fn json(State(board): State<Board>, request: Request) -> Response {
 
 const PAGE: &str = include_str!("status.html");
 
-/// All that the page needs is in it, but for its numbers.
+/// The page loads nothing but its numbers.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

@@ -17,11 +17,11 @@ pub(crate) fn refused_for_the_rate() {
 }
 
 /// `certificate` is the most requests that the service can have counted in one interval.
-pub(crate) fn stricter(rung: Rung, certificate: u64) {
+pub(crate) fn stepped(rung: Rung, certificate: u64) {
     tracing::warn!(
         ?rung,
         certificate,
-        "rate refused (423): silent for 1 s, then stricter"
+        "rate refused (423): silent for 1 s, then on another rung"
     );
 }
 

@@ -74,7 +74,7 @@ impl Status {
     /// | `tds_permits_live`, `tds_permits_quota` | gauge | | granted and not yet back, of how many |
     /// | `tds_in_flight` | gauge | | from the grant to the end of the body |
     /// | `tds_sockets`, `tds_sockets_most` | gauge | | open, and how many there may be |
-    /// | `tds_wait_seconds` | histogram | `cause` | ended waits of attempts for a token, a permit or the end of a pause; all clients of the process together |
+    /// | `tds_wait_seconds` | histogram | `cause` | ended waits of attempts, of all clients of the process, by [cause](tower_tds_limits::WaitCause): `readiness` (such as the token), `window`, `counter`, `bucket`, `in_flight`, `silence`, `pause`, `connection`, `response` |
     /// | `tds_granted_total` | counter | | requests granted |
     /// | `tds_certificate` | gauge | | the most that can have been counted in any interval of the first quota |
     /// | `tds_rung` | gauge | | 0: as set; 1: stricter rules; 2: one at a time; 3: slower still |

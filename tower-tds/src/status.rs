@@ -7,18 +7,17 @@ use tower_tds_limits::{Limiter, Snapshot, WaitCause};
 
 use crate::{calls::Calls, trace::Name};
 
-/// Says why nothing is moving, or that all is well: for a health endpoint, a log, or a look by hand.
+/// The condition of a client at one instant: for a health endpoint, a log or an operator.
 ///
-/// `Display` is one line. A snapshot of the moment at which [`Client::status`](crate::Client::status) made it, which
-/// takes some locks: once a second is nothing, once a call is a waste. With the feature `serde` it is serialized as
-/// what [`waits_for`](Self::waits_for) and the numbers of the line say.
+/// `Display` prints one line. [`Client::status`](crate::Client::status) takes some locks: call it once a second, and
+/// not once a call. With the feature `serde` the same numbers are serialized.
 ///
 /// # Examples
 /// ```no_run
 /// # async fn run(client: tower_tds::Client) {
 /// let status = client.status();
 /// println!("{status}");
-/// // 58 calls under way, 8 wait for a permit of the quota; token good for 19 h; 50 of 50 permits, 50 in flight, 50 of 60 sockets
+/// // 58 calls under way, 8 waiting for the rate limit; token good for 19 h; 50 of 50 permits, 50 in flight, 50 of 60 sockets
 /// assert!(status.is_ready());
 /// # }
 /// ```
@@ -29,27 +28,27 @@ pub struct Status {
         expect(dead_code, reason = "a label of metrics")
     )]
     name: Name,
-    /// The calls whose callers wait for a head.
+    /// Calls without a response head.
     calls: usize,
     is_closed: bool,
     /// How long ago the last call failed, and what its error prints.
     failure: Option<(Duration, String)>,
     token: Health,
     limits: Snapshot,
-    /// Of the first quota.
+    /// The permits of the first quota.
     quota: u64,
     in_flight: u32,
 }
 
-/// What calls wait for that are not let through.
+/// The cause for which unsent calls wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waits {
     Token,
     Pause(Duration),
     Silence(Duration),
     Limit(WaitCause),
-    /// The client below is not ready.
-    Below,
+    /// The HTTP client is not ready.
+    Client,
 }
 
 // === impl Status ===
@@ -73,22 +72,22 @@ impl Status {
         }
     }
 
-    /// Whether a call goes out that needs nothing but what is there: a token, and no pause or silence. Before the first
-    /// token it is false, and [`Client::tokens`](crate::Client::tokens) gets one; after a shutdown it is false for good.
+    /// Whether there is a token, no pause and no silence. It is false before the first token, which
+    /// [`Client::tokens`](crate::Client::tokens) can fetch, and after a shutdown.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let held = self.limits.paused_for.is_some() || self.limits.silent_for.is_some();
         self.token.is_ready() && !held && !self.is_closed
     }
 
-    /// How many calls are under way: from the call to the head of its answer.
+    /// The number of calls without a response head.
     #[must_use]
     pub const fn calls(&self) -> usize {
         self.calls
     }
 
-    /// How long ago the last call failed, within ten minutes, and what its error prints. What is its caller's own fault does not count: a
-    /// path that is not there, say.
+    /// How long ago the last call failed, within ten minutes, and what its error prints. Mistakes of the caller do not
+    /// count, such as a path that does not exist.
     #[must_use]
     pub fn last_failure(&self) -> Option<(Duration, &str)> {
         let (ago, line) = self.failure.as_ref()?;
@@ -117,10 +116,14 @@ impl Status {
         self.quota
     }
 
-    /// What calls wait for, if any does: in words, with how long at least where that is known.
+    /// The cause of waits in words, if any call waits, with the length of a pause or a silence.
     #[must_use]
     pub fn waits_for(&self) -> Option<String> {
-        Some(self.waits()?.to_string())
+        Some(match self.waits()? {
+            // The endpoint is left out: with it the text does not fit into a line of a terminal.
+            Waits::Token => String::from("a token"),
+            waits => waits.to_string(),
+        })
     }
 
     fn waits(&self) -> Option<Waits> {
@@ -128,7 +131,7 @@ impl Status {
         let is_held = match waits {
             Waits::Token => self.calls > 0,
             Waits::Pause(_) | Waits::Silence(_) => true,
-            Waits::Limit(_) | Waits::Below => self.limits.waiting > 0,
+            Waits::Limit(_) | Waits::Client => self.limits.waiting > 0,
         };
         is_held.then_some(waits)
     }
@@ -147,15 +150,15 @@ impl fmt::Display for Status {
         } = self.limits;
         write!(f, "{} calls under way", self.calls)?;
         if self.is_closed {
-            f.write_str(", no more are taken")?;
+            f.write_str(", shut down")?;
         }
         match self.waits() {
-            Some(Waits::Token) => f.write_str(", what is not sent waits for a token")?,
-            Some(waits) => write!(f, ", {waiting} wait for {waits}")?,
+            Some(Waits::Token) => f.write_str(", waiting for a token")?,
+            Some(waits) => write!(f, ", {waiting} waiting for {waits}")?,
             None => {}
         }
         if connects_waiting > 0 {
-            write!(f, ", {connects_waiting} wait for a socket")?;
+            write!(f, ", {connects_waiting} waiting for a socket")?;
         }
         match (self.token.refused_for(), self.token.life_left()) {
             (Some(refused), _) => write!(f, "; token refused for {}", Rough(refused))?,
@@ -168,15 +171,15 @@ impl fmt::Display for Status {
         let quota = self.quota;
         write!(f, "; {live} of {quota} permits")?;
         if in_flight > 0 {
-            // Heads that are waited for, and bodies that are not read to their end.
+            // Requests without a head, and bodies that were not read to their end.
             write!(f, ", {in_flight} in flight")?;
         }
         write!(f, ", {connections} of {most_connections} sockets")?;
         if let Some(wait) = self.limits.no_connect_for {
-            write!(f, ", none is opened for {}", Rough(wait))?;
+            write!(f, ", no connects for {}", Rough(wait))?;
         }
         match &self.failure {
-            Some((ago, line)) => write!(f, "; {} ago a call failed: {line}", Rough(*ago)),
+            Some((ago, line)) => write!(f, "; last failure {} ago: {line}", Rough(*ago)),
             None => Ok(()),
         }
     }
@@ -197,7 +200,7 @@ impl Waits {
         } else if limits.in_flight >= in_flight {
             Self::Limit(WaitCause::InFlight)
         } else {
-            Self::Below
+            Self::Client
         }
     }
 }
@@ -215,15 +218,15 @@ impl fmt::Display for Waits {
                 )
             }
             Self::Limit(WaitCause::InFlight) => {
-                f.write_str("a place in flight: answers are slow, or bodies are not read")
+                f.write_str("a place in flight: responses are slow, or bodies are not read")
             }
             Self::Limit(cause) => cause.fmt(f),
-            Self::Below => f.write_str("the http client to be ready"),
+            Self::Client => f.write_str("the HTTP client"),
         }
     }
 }
 
-/// A time as somebody says it who is asked at night.
+/// A length of time, rounded for people.
 struct Rough(Duration);
 
 impl fmt::Display for Rough {
@@ -268,3 +271,6 @@ impl serde::Serialize for Status {
         map.end()
     }
 }
+
+#[cfg(test)]
+mod tests;

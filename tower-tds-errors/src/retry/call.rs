@@ -192,7 +192,14 @@ impl<B, P> Call<B, P> {
         };
         let facts = ended.facts_mut();
         facts.waited_for.get_or_insert(At::Calling.waits_for());
-        self.note(ended, GiveUp::Deadline)
+        let was_sent = facts.sent != Sent::Never;
+        let mut ended = self.note(ended, GiveUp::Deadline);
+        if !was_sent {
+            // The last attempt waited, and sent nothing.
+            let attempts = ended.attempts().saturating_sub(1);
+            ended.facts_mut().attempts = attempts;
+        }
+        ended
     }
 
     fn after(&mut self, error: &Error, now: Instant) -> Result<Option<Instant>, GiveUp> {

@@ -113,7 +113,7 @@ impl RequestPermit {
             (None, _) => {}
             (Some(rung), Outcome::RateExceeded) => {
                 let certificate = credential.account.read(|account, _| account.certificate());
-                events::stricter(rung, certificate);
+                events::stepped(rung, certificate);
             }
             (Some(rung), _) => events::clean_for_long(rung),
         }

@@ -170,7 +170,7 @@ async fn refusals_are_told_and_what_goes_well_is_not() {
     let lines = told();
     assert_eq!(lines.len(), 4, "{lines:?}");
     assert!(lines.iter().all(|line| line.contains("silent for 1 s")));
-    assert!(lines[3].contains("then stricter"), "{lines:?}");
+    assert!(lines[3].contains("then on another rung"), "{lines:?}");
     for (what, text) in [
         ("WARN", "calls of this credential wait wait=3s"),
         ("WARN", "too many connections"),
