@@ -14,7 +14,12 @@ pub(crate) fn plain(call: Call) -> Call {
 
 /// All of a 200 for `target`.
 pub(crate) async fn whole(response: Response, target: &str) -> Result<Bytes, Error> {
-    let refused = |kind, what: &str| named(Error::new(kind, what).answered(), target);
+    let refused = |kind, what: &str| {
+        named(
+            Error::new(kind, what).with_sent(tower_tds::layers::errors::Sent::Answered),
+            target,
+        )
+    };
     let status = response.status();
     if status != StatusCode::OK {
         let other = format!("a success, but no 200 (status {status})");

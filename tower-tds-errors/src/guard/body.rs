@@ -152,7 +152,7 @@ impl<R> GuardBody<R> {
     /// Resolves when nothing more is waited for.
     fn poll_late(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Error> {
         let this = self.project();
-        let timer = this.timer.get_or_insert_with(|| Box::<Timer>::default());
+        let timer = this.timer.get_or_insert_with(Box::<Timer>::default);
         if !*this.is_waiting {
             *this.is_waiting = true;
             let silent = clock::now().checked_add(*this.idle);

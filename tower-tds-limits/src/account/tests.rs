@@ -20,8 +20,7 @@ fn ms(ms: u64) -> Duration {
 /// Granted to somebody who sends at once.
 fn granted(account: &mut Account, now: Instant) -> Grant {
     account.opens(Line::Back, now);
-    let grant = account.admit(Line::Back, now);
-    grant
+    account.admit(Line::Back, now)
 }
 
 #[test]

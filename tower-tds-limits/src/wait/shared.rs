@@ -1,4 +1,4 @@
-use std::{fmt, mem, sync::PoisonError, task::Waker};
+use std::{fmt, mem, ops::ControlFlow, sync::PoisonError, task::Waker};
 
 use tokio::{sync::Notify, time::Instant};
 
@@ -192,18 +192,22 @@ impl<L: Limit> Shared<L> {
         timer.number
     }
 
-    /// The timer's task is polled. Returns when it is due next, or `None` if it ends.
-    pub(super) fn poll_timer(&self, number: u64, waker: &Waker) -> Option<Option<Instant>> {
+    /// The timer's task is polled. It goes on with the time that it is due next, if one is known.
+    pub(super) fn poll_timer(
+        &self,
+        number: u64,
+        waker: &Waker,
+    ) -> ControlFlow<(), Option<Instant>> {
         let mut state = self.lock();
         if state.timer.number != number {
-            return None;
+            return ControlFlow::Break(());
         }
         // Without a waker while the state settles, or the task would wake itself.
         let replaced = state.timer.waker.take();
         state.timer.due = None;
         if state.queue.waiting() == 0 {
             state.timer.is_running = false;
-            return None;
+            return ControlFlow::Break(());
         }
         let mut after = state.settle(clock::now());
         after.replaced = replaced;
@@ -211,7 +215,7 @@ impl<L: Limit> Shared<L> {
         state.timer.waker = Some(waker.clone());
         drop(state);
         self.run(after);
-        Some(due)
+        ControlFlow::Continue(due)
     }
 
     /// The timer's task is dropped, with its runtime if waiters are left: they start another.

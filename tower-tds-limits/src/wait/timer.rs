@@ -1,5 +1,6 @@
 use std::{
     future::Future,
+    ops::ControlFlow,
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll},
@@ -53,7 +54,7 @@ impl<L: Limit> Future for Timer<L> {
             let Some(shared) = self.shared.upgrade() else {
                 return Poll::Ready(());
             };
-            let Some(due) = shared.poll_timer(self.number, cx.waker()) else {
+            let ControlFlow::Continue(due) = shared.poll_timer(self.number, cx.waker()) else {
                 return Poll::Ready(());
             };
             let (Some(due), Some(sleep)) = (due, &mut self.sleep) else {
