@@ -57,6 +57,8 @@ pub(crate) struct Grant {
     live: u16,
     /// Whether the request is to close its socket, after a 416.
     pub(crate) closes_socket: bool,
+    /// Whether it is a token request, whose time for an answer shows nothing about the others'.
+    is_front: bool,
 }
 
 /// What an answer came to.
@@ -365,7 +367,7 @@ impl Account {
 
     /// A grant at `now`, with what is in its way by the first quota.
     #[inline]
-    fn crowded(&self, now: Tick) -> Grant {
+    fn crowded(&self, line: Line, now: Tick) -> Grant {
         let (unproven, drains, live) = self.rules.first().map_or((0, 0, 0), |rule| rule.crowd(now));
         Grant {
             at: now,
@@ -373,6 +375,7 @@ impl Account {
             unproven: u16::try_from(unproven).unwrap_or(u16::MAX),
             live: u16::try_from(live).unwrap_or(u16::MAX),
             closes_socket: now < self.closes_sockets_until,
+            is_front: line == Line::Front,
         }
     }
 
@@ -395,12 +398,14 @@ impl Account {
     fn prove(&mut self, now: Tick, grant: Grant) {
         self.each(|rule| {
             rule.prove(now, grant.at);
-            rule.answered(now, grant.at);
+            if !grant.is_front {
+                rule.answered(now, grant.at);
+            }
         });
     }
 
-    /// Nobody can tell when an answer comes, but what is pending is settled at its time, a grant that
-    /// nobody uses is withdrawn, and the unproven grow old.
+    /// When the limit may open though no answer comes: what is pending is settled at its time, and a
+    /// bucket allows probes.
     #[cold]
     fn may_open_at(&self, cause: WaitCause) -> Tick {
         let ages = if cause == WaitCause::Bucket {
@@ -445,11 +450,11 @@ impl Limit for Account {
     }
 
     #[inline]
-    fn admit(&mut self, _line: Line, _now: Instant) -> Grant {
+    fn admit(&mut self, line: Line, _now: Instant) -> Grant {
         self.in_flight += 1;
         self.granted += 1;
         let seen = self.seen;
-        let grant = self.crowded(seen);
+        let grant = self.crowded(line, seen);
         self.each(|rule| rule.grant(seen));
         grant
     }
