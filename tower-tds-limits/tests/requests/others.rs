@@ -39,10 +39,6 @@ impl Arrivals {
         arrivals.push(Instant::now());
     }
 
-    fn count(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
     /// How many came in each second from `begin` on.
     fn by_second(&self, begin: Instant, seconds: usize) -> Vec<usize> {
         let arrivals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
