@@ -1,14 +1,13 @@
 //! Token, limits and errors for a public transport data service, over hyper and rustls.
 //!
 //! ```text
-//! request -> Retry -> Token -> Detach, RequestLimit -> Classify -> Decompression -> Guard -> hyper client
-//!         -> TLS -> ConnectionLimit -> TCP
+//! request -> Retry -> RequestLimit -> BearerAuth -> Classify -> hyper client -> TLS -> ConnectionLimit -> TCP
 //! ```
 //!
-//! [`Client`] is a [`tower_service::Service`] that always has a valid token, stays inside the
-//! service's limits whatever the network does, and answers with success or with one typed error
-//! that says what to do next. The layers come from [`tower_oidc_cc`], [`tower_tds_limits`] and
-//! [`tower_tds_errors`], which can each be used alone; this crate only puts them in order.
+//! [`Client`] is a [`tower_service::Service`] that always has a valid token and stays inside the
+//! service's limits, whatever the network does. It returns a success or one typed error with the next
+//! step. The layers come from [`tower_oidc_cc`], [`tower_tds_limits`] and [`tower_tds_errors`], which
+//! work alone; this crate puts them in order.
 //!
 //! ```no_run
 //! use tower_tds::Client;
@@ -22,9 +21,9 @@
 //! # }
 //! ```
 //!
-//! A path is put under the base URL byte for byte. [`Client::request`] sends any request with any
-//! [`RequestBody`]; a [`Response`] gives its bytes, text, JSON or pieces; [`Call::deadline`] bounds one
-//! call, and [`Builder::deadline`] all. The client is a `Service`, too, for stacks and fakes of one's own:
+//! A path is appended to the base URL byte for byte. [`Client::request`] sends any request with any
+//! [`RequestBody`]. A [`Response`] has its bytes, text, JSON or pieces. [`Call::deadline`] bounds one
+//! call, and [`Builder::deadline`] all. Code that is generic over the `Service` takes a fake in a test:
 //!
 //! ```
 //! use tower::{Service, ServiceExt, service_fn};
@@ -51,13 +50,13 @@
 //! ```
 //!
 //! # Guarantees
-//! - One token call serves all clones; it is renewed ahead of expiry, off the request path.
+//! - One token request serves all clones. The token is renewed ahead of expiry, off the request path.
 //! - At most 50 requests are counted in any second and 60 sockets are open, by the argument on
 //!   the front page of [`tower_tds_limits`]. Retries and token calls stay within it too, and so do
 //!   several clients ([`SharedLimits`]).
-//! - A response is a success (2xx or 304). Everything else is an [`Error`], and so is a body that
-//!   breaks off or goes silent: it ends by one, with the bytes received and expected. Of one without length and
-//!   chunks nobody knows: [`ResponseBody::is_verifiable`].
+//! - A response is a success (2xx or 304). Everything else is an [`Error`]. A body that breaks off or goes
+//!   silent ends by one, with the bytes received and expected. A body with neither a length nor chunks may
+//!   be incomplete: [`ResponseBody::is_verifiable`].
 //!
 //! # Features
 //! | feature | default | adds |
@@ -69,15 +68,15 @@
 //! | `serde` | no | [`Status`] can be serialized |
 //! | `metrics` | no | calls, attempts and waits are counted for the `metrics` facade, and `Status::record` sets the rest |
 //!
-//! The rest is the whole. [`TdsLayer`] is the same around any other client, in one line, and [`layers`] has
-//! the parts for another order.
+//! [`TdsLayer`] is the same stack around any other client, in one line. [`layers`] has the parts for
+//! another order.
 //!
 //! # Non-goals
 //! - A mode without certificate checks.
-//! - Knowing the service's data: paths, queries and payloads are the caller's.
-//! - Reading the environment's proxies unasked: see [`Builder::proxy`] and [`Builder::env_proxies`].
+//! - The service's data: paths, queries and payloads are the caller's.
+//! - The environment's proxies by default: see [`Builder::proxy`] and [`Builder::env_proxies`].
 //! - HTTP/2, reqwest and `traceparent` in [`Client`]: `COOKBOOK.md` has a recipe for each.
-//! - Another connection after a 421: it is retried as any other answer that may pass.
+//! - Another connection after a 421: it is retried as any other temporary refusal.
 
 mod base;
 mod body;
