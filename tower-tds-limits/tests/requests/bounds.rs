@@ -1,11 +1,22 @@
 //! What ends a call early: its deadline, the time for its response, and the bounds of its wait.
 
-use std::{convert::Infallible, future::pending, num::NonZeroU32, time::Duration};
+use std::{
+    convert::Infallible,
+    future::{pending, poll_fn},
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Extensions, Request, Response};
 use http_body_util::Empty;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, advance, sleep, timeout};
+use tokio_test::{assert_pending, assert_ready, task};
 use tower::{Layer, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_tds_limits::{Error, LimitError, Limiter, Limits, Quota, RequestLimitLayer, WaitCause};
 
@@ -125,6 +136,34 @@ async fn a_deadline_while_the_client_connects_sends_nothing() {
     );
     let snapshot = limiter.snapshot();
     assert_eq!((snapshot.in_flight, snapshot.live), (0, 0));
+}
+
+/// Sends at its second poll, as a client whose connection was made meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_polled_after_its_deadline_sends_nothing() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&sent);
+    let connects = service_fn(move |request: Request<Empty<Bytes>>| {
+        let (mut request, mut polls, count) = (Some(request), 0, Arc::clone(&count));
+        poll_fn(move |_| {
+            polls += 1;
+            if polls == 1 {
+                return Poll::Pending;
+            }
+            drop(request.take());
+            count.fetch_add(1, Ordering::Relaxed);
+            Poll::Ready(Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())))
+        })
+    });
+    let service = layer(&Limiter::new(Limits::default())).layer(connects);
+    let call = service.oneshot(request_until(Instant::now() + secs(1)));
+    let mut call = task::spawn(call);
+    assert_pending!(call.poll());
+    // Its task has other work, or the machine sleeps.
+    advance(secs(3)).await;
+    let error = unsent(assert_ready!(call.poll())).expect("its deadline");
+    assert!(error.is_deadline() && !error.was_sent(), "{error}");
+    assert_eq!(sent.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test(start_paused = true)]
