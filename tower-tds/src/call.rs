@@ -58,9 +58,8 @@ impl Call {
     /// [`whole`](Deadline::whole) until the end of the body. It covers whatever a call waits for.
     ///
     /// Without one, and without [`Builder::deadline`](crate::Builder::deadline), a call has two minutes. Of the
-    /// two the earlier counts. Each attempt has a minute of it:
-    /// [`RetryLayer::attempt_timeout`](crate::layers::errors::RetryLayer::attempt_timeout) gives heads more that
-    /// take longer.
+    /// two the earlier counts. Each attempt has a minute from its sending to the head of its response:
+    /// [`Builder::answer_timeout`](crate::Builder::answer_timeout) changes that.
     ///
     /// # Examples
     /// ```no_run
