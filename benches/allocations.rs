@@ -31,9 +31,16 @@ const CALLS: u64 = 100;
 /// Of Retry, which keeps a copy of the request's head: the two tables of its header map.
 const COPY: u64 = 2;
 
+/// Of Retry, which puts the deadline on each request: the map of its extensions, the map's table, and the boxed
+/// value.
+const DEADLINE: u64 = 3;
+
 /// Of `RequestLimit`, whose guard shows whether a dropped request was sent: its shared state, and in the
 /// request's extensions the map, the map's table and the boxed guard.
 const GUARD: u64 = 4;
+
+/// What the map of a request's extensions takes, once.
+const MAP: u64 = 2;
 
 fn request() -> Request<Body> {
     let mut request = token::request();
@@ -121,9 +128,9 @@ fn a_success_is_classified_without_an_allocation() {
 }
 
 #[test]
-fn a_first_attempt_that_succeeds_allocates_for_the_copy_of_its_head_alone() {
+fn a_first_attempt_that_succeeds_allocates_for_the_copy_of_its_head_and_its_deadline() {
     let service = || RetryLayer::new().layer(ClassifyLayer::new().layer(Echo::new()));
-    assert_eq!(allocations(service), COPY * CALLS);
+    assert_eq!(allocations(service), (COPY + DEADLINE) * CALLS);
 }
 
 #[test]
@@ -143,7 +150,7 @@ fn a_body_that_another_thread_drops_allocates_nothing() {
 }
 
 #[test]
-fn all_layers_together_allocate_for_the_copy_of_the_head_and_the_guard_alone() {
+fn all_layers_together_allocate_for_the_head_the_deadline_and_the_guard_alone() {
     let runtime = token::runtime();
     let token = token::layer(&runtime);
     let service = || {
@@ -155,7 +162,7 @@ fn all_layers_together_allocate_for_the_copy_of_the_head_and_the_guard_alone() {
             .layer(ClassifyLayer::new())
             .service(Echo::new())
     };
-    assert_eq!(allocations(service), (COPY + GUARD) * CALLS);
+    assert_eq!(allocations(service), (COPY + DEADLINE + GUARD - MAP) * CALLS);
 }
 
 // The programs of the workspace turn on the feature `metrics` of tower-tds, whose labels allocate. Run this

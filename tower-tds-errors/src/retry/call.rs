@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::replay::Replay;
-use super::request::{Attempt, DeadlineAt, Due, Until};
+use super::request::{Attempt, Due};
 use super::state::{Repeats, RetryState};
 use crate::classify::asked::Asked;
 use crate::classify::{error_of, is_success};
@@ -78,18 +78,9 @@ impl<B, P> Call<B, P> {
     where
         P: Replay<B>,
     {
-        let Some(mut request) = first.take() else {
+        let Some(request) = first.take() else {
             return self.send_again(call);
         };
-        if let Some(own) = self.due.body {
-            // A retry above may have an earlier one.
-            let known = request.extensions().get::<Until>();
-            let until = known.map_or(own, |known| known.0.min(own));
-            request.extensions_mut().insert(Until(until));
-        }
-        if let Some(deadline) = self.due.head {
-            request.extensions_mut().insert(DeadlineAt(deadline));
-        }
         let settings = &self.shared.settings;
         let replay = (settings.attempts.get() > 1).then_some(&self.shared.replay);
         let (head, body) = request.into_parts();
@@ -97,7 +88,7 @@ impl<B, P> Call<B, P> {
             head: head.clone(),
             body: replay.and_then(|replay| replay.replay(&body)),
         });
-        Ok(call(Request::from_parts(head, body)))
+        Ok(call(self.due.mark(Request::from_parts(head, body))))
     }
 
     #[cold]
@@ -112,11 +103,10 @@ impl<B, P> Call<B, P> {
         // One more than the attempts, for the one that is not counted.
         let more = attempt.number <= self.shared.settings.attempts.get();
         let replay = more.then_some(&self.shared.replay);
-        // The deadline is in the copied extensions.
         let Some(request) = copy.request(attempt, replay) else {
             return Err(self.give_up(GiveUp::NotReplayable));
         };
-        Ok(call(request))
+        Ok(call(self.due.mark(request)))
     }
 
     /// Whether the response is all that there is to say: most are.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::Extensions;
+use http::{Extensions, Request};
 use tokio::time::Instant;
 
 use crate::kind::Kind;
@@ -139,6 +139,21 @@ impl DeadlineAt {
 // === impl Due ===
 
 impl Due {
+    /// Puts the deadlines on a request, for the layers below.
+    #[inline]
+    pub(super) fn mark<B>(&self, mut request: Request<B>) -> Request<B> {
+        if let Some(head) = self.head {
+            request.extensions_mut().insert(DeadlineAt(head));
+        }
+        if let Some(body) = self.body {
+            // A retry above may have an earlier one.
+            let outer = request.extensions().get::<Until>();
+            let until = outer.map_or(body, |outer| outer.0.min(body));
+            request.extensions_mut().insert(Until(until));
+        }
+        request
+    }
+
     /// The earliest of each.
     pub(super) fn add(&mut self, deadline: Deadline) {
         let at = self.call.checked_add(deadline.after);
