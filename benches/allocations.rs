@@ -162,7 +162,10 @@ fn all_layers_together_allocate_for_the_head_the_deadline_and_the_guard_alone() 
             .layer(ClassifyLayer::new())
             .service(Echo::new())
     };
-    assert_eq!(allocations(service), (COPY + DEADLINE + GUARD - MAP) * CALLS);
+    assert_eq!(
+        allocations(service),
+        (COPY + DEADLINE + GUARD - MAP) * CALLS
+    );
 }
 
 // The programs of the workspace turn on the feature `metrics` of tower-tds, whose labels allocate. Run this

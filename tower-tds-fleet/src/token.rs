@@ -302,7 +302,8 @@ const END: &str = "
 /// For a connection, and for an answer: both fit into the two seconds that tower-oidc-cc gives an
 /// operation, so that a store that hangs says of itself what is wrong.
 const BOUND: Duration = Duration::from_millis(900);
-/// Who waits for another's token looks four times a second; between two flights lie hours.
-const KEPT: Duration = Duration::from_secs(5);
+/// A member that waits for another's token reads four times a second. Between two flights lie hours, in
+/// which a store may be restarted.
+const KEPT: Duration = Duration::from_secs(1);
 /// The last byte that is read: 128 KiB are a token of 64 KiB and what stands around it.
 const LARGEST: usize = 128 * 1024 - 1;

@@ -281,6 +281,6 @@ fn push(name: &mut String, part: &str) {
 const LOOK: Duration = Duration::from_millis(250);
 /// The time for one operation. A slower store costs more than the token request that it saves.
 pub(crate) const BOUND: Duration = Duration::from_secs(2);
-/// The wait for a token of another process. A healthy endpoint answers sooner, and a process that
-/// was stopped with the lease costs the others this much and one token request each.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// The wait for a token of another process: two leases and a healthy answer. When a process that was
+/// stopped with the lease loses it, one other process takes over.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(12);

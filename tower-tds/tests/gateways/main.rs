@@ -224,7 +224,8 @@ async fn visited_while_idle() -> Vec<Visited> {
 async fn a_stranger_at_idle_sockets_costs_one_or_two() {
     for seen in visited_while_idle().await {
         // On a machine that stands still when the stranger comes, all ten come together.
-        assert!(seen.log.count(416) <= 10, "{seen}");
+        // Each of the ten sockets that have to close may meet one, and one more by the time they have.
+        assert!(seen.log.count(416) <= 12, "{seen}");
     }
 }
 
