@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tower_service::Service;
 
 use super::{PermitBody, RequestPermit, SentCall, Settings, guard::Watch, turn::Turn};
-use crate::{Error, LimitError, WaitCause, clock, events, wait::Refusal};
+use crate::{Error, LimitError, WaitCause, clock, credential::Credential, events, wait::Refusal};
 
 pin_project! {
     /// The response of a [`RequestLimit`](crate::RequestLimit).
@@ -38,7 +38,7 @@ pin_project! {
     #[project = StateProjection]
     enum State<S, R, C> {
         // ## Waiting => (Sent | Done)
-        Waiting { call: Option<Waiting<S, R>> },
+        Waiting { call: Waiting<S, R> },
         // ## Sent => Done
         Sent {
             #[pin]
@@ -54,7 +54,8 @@ pin_project! {
 struct Waiting<S, R> {
     inner: S,
     is_inner_ready: bool,
-    request: R,
+    /// `None` once it is sent.
+    request: Option<R>,
     turn: Turn,
     wait: Wait,
 }
@@ -93,13 +94,13 @@ impl<S, R, F, C> ResponseFuture<S, Request<R>, F, C> {
         let deadline = deadline.and_then(|from| from(request.extensions()));
         let call = Waiting {
             inner,
-            request,
+            request: Some(request),
             is_inner_ready: false,
             turn: Turn::new(&settings.limiter.credential),
             wait: Wait(None),
         };
         Self {
-            state: State::Waiting { call: Some(call) },
+            state: State::Waiting { call },
             settings: Arc::clone(settings),
             deadline,
             timer: None,
@@ -119,27 +120,25 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let bounds = &this.settings.bounds;
+        let settings = &*this.settings;
+        let bounds = &settings.bounds;
         loop {
             match this.state.as_mut().project() {
-                StateProjection::Waiting { call: waiting } => {
-                    let Some(call) = waiting else {
-                        return Poll::Pending;
-                    };
+                StateProjection::Waiting { call } => {
                     let called_at = clock::now();
-                    match call.poll(cx, called_at, bounds, *this.deadline) {
+                    match call.poll(cx, called_at, settings, *this.deadline) {
                         Poll::Ready(Ok(permit)) => {
-                            let Some(mut call) = waiting.take() else {
+                            let Some(mut request) = call.request.take() else {
                                 return Poll::Pending;
                             };
                             if permit.closes_socket() {
                                 // RFC 9112, section 9.6: the connection ends with this response.
                                 let close = HeaderValue::from_static("close");
-                                call.request.headers_mut().insert(CONNECTION, close);
+                                request.headers_mut().insert(CONNECTION, close);
                             }
-                            let watch = Watch::insert(call.request.extensions_mut());
-                            let response = call.inner.call(call.request);
-                            let settings = Arc::clone(this.settings);
+                            let watch = Watch::insert(request.extensions_mut());
+                            let response = call.inner.call(request);
+                            let settings = Arc::clone(settings);
                             let sent = SentCall::new(response, permit, watch.clone(), settings);
                             let call = C::from(sent);
                             this.state.set(State::Sent {
@@ -208,25 +207,27 @@ impl<S, R, F, C> fmt::Debug for ResponseFuture<S, R, F, C> {
 impl<S, R> Waiting<S, Request<R>> {
     /// Waits for the inner service and for a permit.
     #[inline]
-    fn poll(
+    fn poll<F>(
         &mut self,
         cx: &mut Context<'_>,
         now: Instant,
-        bounds: &Bounds,
+        settings: &Settings<F>,
         deadline: Option<Instant>,
     ) -> Poll<Result<RequestPermit, Error<S::Error>>>
     where
         S: Service<Request<R>>,
     {
+        let (bounds, credential) = (&settings.bounds, &settings.limiter.credential);
         if deadline.is_some_and(|deadline| deadline <= now) {
-            let cause = self.reason(now).cause;
+            let cause = self.reason(credential, now).cause;
             let error = LimitError::deadline(cause, self.wait.length(now));
             return Poll::Ready(Err(Error::Limit(error)));
         }
         let polled = match self.inner.poll_ready(cx) {
             Poll::Ready(Ok(())) => {
                 self.is_inner_ready = true;
-                self.turn.poll_permit(cx, now, bounds.max_waiting)
+                self.turn
+                    .poll_permit(credential, cx, now, bounds.max_waiting)
             }
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::Inner(error))),
             Poll::Pending => {
@@ -241,18 +242,18 @@ impl<S, R> Waiting<S, Request<R>> {
             return Poll::Ready(permit.map_err(Error::Limit));
         }
         if self.wait.0.is_none() {
-            self.wait.0 = Some((now, self.reason(now).cause));
+            self.wait.0 = Some((now, self.reason(credential, now).cause));
         }
         if self.wait.ends(bounds).is_some_and(|ends| ends <= now) {
-            return Poll::Ready(Err(self.ended(now, bounds)));
+            return Poll::Ready(Err(self.ended(credential, now, bounds)));
         }
         Poll::Pending
     }
 
     /// The error of a wait that reached its bound.
     #[cold]
-    fn ended<E>(&self, now: Instant, bounds: &Bounds) -> Error<E> {
-        let Refusal { cause, wait } = self.reason(now);
+    fn ended<E>(&self, credential: &Credential, now: Instant, bounds: &Bounds) -> Error<E> {
+        let Refusal { cause, wait } = self.reason(credential, now);
         Error::Limit(if bounds.max_wait == Some(Duration::ZERO) {
             LimitError::rejected(cause, wait)
         } else {
@@ -261,9 +262,9 @@ impl<S, R> Waiting<S, Request<R>> {
     }
 
     /// What it waits for.
-    fn reason(&self, now: Instant) -> Refusal {
+    fn reason(&self, credential: &Credential, now: Instant) -> Refusal {
         if self.is_inner_ready {
-            self.turn.wait(now)
+            self.turn.wait(credential, now)
         } else {
             let cause = WaitCause::Readiness;
             Refusal { cause, wait: None }

@@ -68,7 +68,7 @@ impl Watch {
     fn end(&self) {
         let mut head = self.head();
         if let Head::Held { dropped_by } = *head {
-            *head = if dropped_by == Some(thread::current().id()) {
+            *head = if dropped_by.is_some_and(|by| by == thread::current().id()) {
                 Head::Unsent
             } else {
                 Head::Sent(clock::now())

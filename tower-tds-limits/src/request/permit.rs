@@ -51,20 +51,17 @@ impl RequestPermit {
         self.grant.closes_socket
     }
 
-    /// Reads an outcome, of a response whose body `is_whole` or of an error. Returns the permit if
-    /// the body has to hold it.
+    /// Reads an outcome, of a response whose body `is_whole` or of an error. Returns whether the body
+    /// has to hold the permit. It is to be dropped otherwise.
     #[inline]
-    pub(super) fn read(mut self, outcome: Outcome, is_whole: bool) -> Option<Self> {
+    pub(super) fn read(&mut self, outcome: Outcome, is_whole: bool) -> bool {
         match outcome {
             Outcome::Unsent => self.unsent(),
             // Neither the head nor the end of the body is a proof.
-            Outcome::Lost => drop(self),
-            outcome => {
-                self.answered(outcome, is_whole);
-                return (self.stage != Stage::Over).then_some(self);
-            }
+            Outcome::Lost => return false,
+            outcome => self.answered(outcome, is_whole),
         }
-        None
+        self.stage != Stage::Over
     }
 
     /// The response body has ended.
@@ -79,7 +76,7 @@ impl RequestPermit {
     }
 
     /// The request never reached the wire.
-    pub(super) fn unsent(mut self) {
+    pub(super) fn unsent(&mut self) {
         let grant = self.grant;
         self.credential
             .account

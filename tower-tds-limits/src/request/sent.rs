@@ -31,7 +31,7 @@ pin_project! {
     impl<S, F> PinnedDrop for SentCall<S, F> {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
-            let Some(permit) = this.permit.take() else {
+            let Some(mut permit) = this.permit.take() else {
                 return;
             };
             if this.watch.drop_call(|| this.response.set(None)) {
@@ -81,18 +81,17 @@ where
         };
         let response = ready!(response.poll(cx));
         let outcome = this.settings.feedback.read(response.as_ref());
-        let permit = this.permit.take();
-        match response {
-            Ok(response) => {
-                let is_whole = response.body().is_end_stream();
-                let permit = permit.and_then(|permit| permit.read(outcome, is_whole));
-                Poll::Ready(Ok(response.map(|body| PermitBody::new(body, permit))))
-            }
-            Err(error) => {
-                drop(permit.and_then(|permit| permit.read(outcome, true)));
-                Poll::Ready(Err(Error::Inner(error)))
-            }
-        }
+        let is_whole = response
+            .as_ref()
+            .map_or(true, |response| response.body().is_end_stream());
+        drop(
+            this.permit
+                .take_if(|permit| !permit.read(outcome, is_whole)),
+        );
+        Poll::Ready(match response {
+            Ok(response) => Ok(response.map(|body| PermitBody::new(body, this.permit.take()))),
+            Err(error) => Err(Error::Inner(error)),
+        })
     }
 }
 

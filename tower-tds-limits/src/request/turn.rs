@@ -16,7 +16,6 @@ use crate::{
 /// One call's wait for its permit: after any pause of its credential, in the order of the queue.
 #[derive(Debug)]
 pub(super) struct Turn {
-    credential: Arc<Credential>,
     account: Waiter<Account>,
     /// Set while it waits for the end of a pause.
     pause: Option<Box<Waiter<Pause>>>,
@@ -30,7 +29,6 @@ impl Turn {
     #[inline]
     pub(super) fn new(credential: &Arc<Credential>) -> Self {
         Self {
-            credential: Arc::clone(credential),
             account: Waiter::new(&credential.account, credential.line),
             pause: None,
             probe: None,
@@ -48,25 +46,26 @@ impl Turn {
         skipped.map_err(|_full| LimitError::rejected(WaitCause::Readiness, None))
     }
 
-    /// Waits until the request may be sent.
+    /// Waits until the request of `credential` may be sent.
     ///
     /// # Errors
     /// If too many wait, or if the pause is too long to wait for.
     #[inline]
     pub(super) fn poll_permit(
         &mut self,
+        credential: &Arc<Credential>,
         cx: &mut Context<'_>,
         now: Instant,
         most_waiting: usize,
     ) -> Poll<Result<RequestPermit, LimitError>> {
-        if self.pause.is_some() || self.credential.must_pause(self.probe.as_ref()) {
-            ready!(self.poll_pause(cx, now, most_waiting))?;
+        if self.pause.is_some() || credential.must_pause(self.probe.as_ref()) {
+            ready!(self.poll_pause(credential, cx, now, most_waiting))?;
         }
         let passed = ready!(self.account.poll_pass(cx, now, most_waiting));
         Poll::Ready(match passed {
             Ok(grant) => {
                 let probe = self.probe.take();
-                Ok(RequestPermit::new(&self.credential, grant, probe))
+                Ok(RequestPermit::new(credential, grant, probe))
             }
             Err(_full) => {
                 let Refusal { cause, wait } = self.account.wait(now);
@@ -78,11 +77,11 @@ impl Turn {
     #[cold]
     fn poll_pause(
         &mut self,
+        credential: &Arc<Credential>,
         cx: &mut Context<'_>,
         now: Instant,
         most_waiting: usize,
     ) -> Poll<Result<(), LimitError>> {
-        let credential = &self.credential;
         if self.account.skip(most_waiting).is_err() {
             return Poll::Ready(Err(credential.rejection(now)));
         }
@@ -100,9 +99,9 @@ impl Turn {
     }
 
     /// What it waits for while its inner service is ready.
-    pub(super) fn wait(&self, now: Instant) -> Refusal {
+    pub(super) fn wait(&self, credential: &Credential, now: Instant) -> Refusal {
         if self.pause.is_some() {
-            self.credential.wait(now)
+            credential.wait(now)
         } else {
             self.account.wait(now)
         }
