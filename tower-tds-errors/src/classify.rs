@@ -1,4 +1,4 @@
-//! Classification of answers: a table of statuses, refined by texts.
+//! Classification of responses: a table of statuses, refined by texts.
 
 use http::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, LOCATION, RETRY_AFTER,
@@ -21,15 +21,17 @@ mod refusals;
 pub(crate) mod service;
 pub(crate) mod transport;
 
-/// Judges an answer that was read by other means than [`Classify`](crate::Classify): a success, 2xx,
-/// 304 and an upgrade (101) that was asked for, is `Ok`.
+/// Classifies a response that was read without [`Classify`](crate::Classify).
 ///
-/// `asked` is what the request asked for; `headers` are the answer's. `body` is what was read of it,
-/// complete or not. A coded body gives no message: undo its coding first.
+/// A success is `Ok`: 2xx, 304 and a requested upgrade (101).
+///
+/// Pass the properties of the request first. `headers` are the response's. `body`
+/// is the part that was read, complete or not. A compressed body gives no message: decompress it
+/// first.
 ///
 /// # Errors
 ///
-/// The [`Error`] that the answer means. It has no method, URI or source.
+/// The [`Error`] of the response. It has no method, URI or source.
 ///
 /// # Examples
 ///
@@ -54,8 +56,7 @@ pub fn classify(
     error.map_or(Ok(()), Err)
 }
 
-/// What an answer means, or `None` for a success: with its message, the wait it asks for, and the id
-/// to quote.
+/// Returns the error of a response, or `None` for a success.
 pub(crate) fn error_of(
     asked: Asked,
     status: StatusCode,
@@ -74,7 +75,7 @@ pub(crate) fn error_of(
     let coding = coding(headers);
     let text = message::text(body).filter(|text| coding.is_none() || is_plain(text));
     let said = text.map_or_else(Vec::new, message::candidates);
-    // The header comes whole where the body may be cut, generic or translated.
+    // The header is complete, and the body may be cut, generic or translated.
     let challenges = challenge::errors(headers);
     let refined = challenges.iter().chain(&said).find_map(|text| {
         let kind = refusals::refine(status, text)?;
@@ -84,7 +85,8 @@ pub(crate) fn error_of(
         refined.unwrap_or_else(|| (kind, said.into_iter().chain(challenges).next()));
 
     let mut facts = Facts::new(kind);
-    // A proxy's own refusal (407) too: of a tunnel no such answer comes, and a service may say the same.
+    // A 407 counts as answered: a tunnel's 407 does not reach this code, and a service may also
+    // send one.
     facts.sent = Sent::Answered;
     facts.status = Some(status);
     facts.message = message.and_then(|message| {
@@ -99,7 +101,7 @@ pub(crate) fn error_of(
         .filter(|_| text.is_none() && !body.is_empty())
         .and_then(shown);
     facts.request_id = request_id(headers);
-    // No more than is read of the wire: an error may be held through a long wait.
+    // The same bound as for reads from the wire, because an error may live through a long wait.
     let kept = body.get(..future::MOST_BYTES).unwrap_or(body);
     facts.is_cut = kept.len() < body.len();
     facts.body = kept.to_vec().into();
@@ -113,9 +115,9 @@ pub(crate) fn error_of(
     Some(Error::build(facts, None))
 }
 
-/// What the head means, or `None` for a success.
+/// The kind of a response head, or `None` for a success.
 ///
-/// A status that nobody registered is read as the first of its class (RFC 9110, section 15).
+/// An unregistered status is read as the first of its class (RFC 9110, section 15).
 fn by_head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Option<Kind> {
     if is_success(status) {
         return is_unasked(status, headers, asked).then_some(Kind::UnexpectedAnswer);
@@ -126,9 +128,9 @@ fn by_head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Option<Kind
         401 => Kind::Unauthorized,
         404 | 410 => Kind::NotFound,
         408 | 425 => Kind::Unavailable,
-        // For a while only, says its hint (RFC 9110, section 15.5.14).
+        // A hint means that the condition is temporary (RFC 9110, section 15.5.14).
         413 if headers.contains_key(RETRY_AFTER) => Kind::Unavailable,
-        // This one and 423 are the service's own, and mean nothing like it in RFC 9110 and RFC 4918.
+        // The service gives 416 and 423 meanings of its own, unlike RFC 9110 and RFC 4918.
         416 if !asked.part => Kind::ConnectionLimit,
         416 if !ranged => Kind::RangeUnclear,
         421 => Kind::Misdirected,
@@ -141,8 +143,10 @@ fn by_head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Option<Kind
     })
 }
 
-/// Whether the caller gets the answer as it is, if it [is asked for](is_unasked): 2xx, what a cache asks for, and an
-/// upgrade (RFC 9110, section 15.2.2), which is the connection's own from here on.
+/// Whether the response passes unchanged, if it [was requested](is_unasked).
+///
+/// These are 2xx, 304, and an upgrade (RFC 9110, section 15.2.2), after which the connection leaves
+/// HTTP.
 #[inline]
 pub(crate) fn is_success(status: StatusCode) -> bool {
     status.is_success()
@@ -150,8 +154,8 @@ pub(crate) fn is_success(status: StatusCode) -> bool {
         || status == StatusCode::SWITCHING_PROTOCOLS
 }
 
-/// Whether a success is none for who asked: an upgrade that was not asked for, or a page for people where only
-/// data is accepted. One without content has none, whatever type its head names.
+/// Whether a success is not what the request accepts: an unrequested upgrade, or an HTML page in
+/// place of data. A response without content is never a page.
 #[inline]
 pub(crate) fn is_unasked(status: StatusCode, headers: &HeaderMap, asked: Asked) -> bool {
     let is_page =
@@ -174,7 +178,7 @@ fn is_html(headers: &HeaderMap) -> bool {
         && matches!(kind.get(9), None | Some(b';' | b' ' | b'\t'))
 }
 
-/// Whether an error body is a lock's: the conditions of RFC 4918, section 16, that a 423 comes with.
+/// Whether an error body names a lock: the conditions of RFC 4918, section 16, for a 423.
 fn is_lock(body: &[u8]) -> bool {
     let has = |name: &[u8]| body.windows(name.len()).any(|part| part == name);
     has(b"lock-token-submitted") || has(b"no-conflicting-lock")
@@ -188,8 +192,8 @@ fn coding(headers: &HeaderMap) -> Option<&str> {
     codings.find(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
 }
 
-/// Whether a body is text although a coding is declared: servers declare codings that they did not apply. A coded
-/// body has control characters.
+/// Whether a body is plain text. Some servers declare codings that they did not apply. A coded body
+/// has control characters.
 fn is_plain(text: &str) -> bool {
     !text.contains(|c: char| c.is_control() && !c.is_whitespace())
 }

@@ -1,4 +1,4 @@
-//! The one place that reads a clock, and the one timer.
+//! The crate's only clock, and its only timer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,9 +8,9 @@ use std::time::SystemTime;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A timer that is not set until a wait begins: a response that is there at once costs none.
+/// A timer that is created when a wait begins, so an immediate response costs none.
 ///
-/// Outside a runtime it wakes no task. It is compared with the clock at each poll then.
+/// Outside a runtime it wakes no task. Each poll then compares it with the clock.
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     at: Option<Instant>,
@@ -24,7 +24,7 @@ impl Timer {
         self.at.is_some()
     }
 
-    /// Whether it wakes the task that polls it.
+    /// Whether the timer wakes the task that polls it.
     pub(crate) const fn has_clock(&self) -> bool {
         self.sleep.is_some()
     }
@@ -38,7 +38,7 @@ impl Timer {
         }
     }
 
-    /// Whether its time has come. One that is not set stays pending.
+    /// Polls the timer. One that is not set stays pending.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match (&mut self.sleep, self.at) {
             (Some(sleep), _) => sleep.as_mut().poll(cx),
@@ -53,7 +53,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// The wall clock, for what leaves the process: `retry_at`, and dates that no `Date` goes with.
+/// The wall clock, for `retry_at` and for dates without a `Date` header.
 pub(crate) fn wall() -> SystemTime {
     #[cfg(test)]
     if let Some(set) = tests::set() {

@@ -17,14 +17,14 @@ mod display;
 pub(crate) mod redact;
 pub(crate) mod source;
 
-/// Says what went wrong with a request, whether to try again, and when.
+/// The failure of a request: what went wrong, whether to try again, and when.
 ///
 /// [`Display`](std::fmt::Display) is one line of at most 300 characters: the URL that failed, what
 /// happened, why, and what to do next. `{:#}` adds the chain of causes. `Debug` is that line with
-/// kind, status and attempts. None of them has a token, a secret or the query of a URL.
+/// kind, status and attempts. None of them contains a token, a secret or the query of a URL.
 ///
-/// Layers of other crates become part of the picture by [`new`](Self::new): the retry layer treats
-/// their failures like its own. What an error of this type inside `source` knows stays known.
+/// Wrap the errors of other layers with [`new`](Self::new): the retry layer treats them like its
+/// own. The facts of an error of this type inside `source` are kept.
 ///
 /// # Examples
 ///
@@ -49,11 +49,11 @@ struct Inner {
     source: Option<BoxError>,
 }
 
-/// What is known of a failure, besides its cause.
+/// The facts of a failure, besides its cause.
 #[derive(Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) kind: Kind,
-    /// Known from what happened, and not changed with the kind.
+    /// A change of the kind does not change it.
     pub(crate) sent: Sent,
     pub(crate) status: Option<StatusCode>,
     /// The service's words, scrubbed.
@@ -64,7 +64,7 @@ pub(crate) struct Facts {
     /// Where a redirect leads, redacted.
     pub(crate) location: Option<Box<str>>,
     pub(crate) body: Bytes,
-    /// Whether there was more of the body than was read.
+    /// Whether the body was longer than what was read.
     pub(crate) is_cut: bool,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) retry_at: Option<SystemTime>,
@@ -73,12 +73,12 @@ pub(crate) struct Facts {
     pub(crate) attempts: u32,
     pub(crate) elapsed: Option<Duration>,
     pub(crate) gave_up: Option<GiveUp>,
-    /// What the deadline found the call waiting for.
+    /// The wait that the deadline ended.
     pub(crate) waited_for: Option<Cow<'static, str>>,
-    /// Bytes of a success that came before it broke off, and how many were announced.
+    /// The received and the announced bytes of a success that ended early.
     pub(crate) received: Option<u64>,
     pub(crate) expected: Option<u64>,
-    /// What to do next, where the kind's own advice does not fit the place.
+    /// Advice in place of the kind's own.
     pub(crate) next: Option<&'static str>,
     /// Whether a newer token may help.
     pub(crate) resends: bool,
@@ -87,11 +87,11 @@ pub(crate) struct Facts {
 // === impl Error ===
 
 impl Error {
-    /// An error of `kind`, caused by `source`.
+    /// Creates an error of `kind`, caused by `source`.
     ///
-    /// If `source` wraps an error of this type, its status, its hint and its attempts are this one's
-    /// too, and so is whether the request was sent, unless it never was: then `kind` says it. Of any other
-    /// source nothing is asked, and `kind` alone says it: [`Kind::Connect`] says that nothing was sent.
+    /// If `source` wraps an error of this type, this one keeps its status, hint and attempts. It
+    /// also keeps [`sent`](Self::sent), unless that is [`Sent::Never`]: then `kind` decides. With
+    /// any other source `kind` alone decides: [`Kind::Connect`] means that nothing was sent.
     #[must_use]
     pub fn new(kind: Kind, source: impl Into<BoxError>) -> Self {
         let source = source.into();
@@ -117,7 +117,7 @@ impl Error {
         self
     }
 
-    /// Names the request that failed, where it is not the caller's own: that for a token, say.
+    /// Sets the request that failed, if it is not the caller's own, such as a token request.
     #[must_use]
     pub fn with_request(mut self, method: Method, uri: &Uri) -> Self {
         let facts = self.facts_mut();
@@ -126,14 +126,14 @@ impl Error {
         self
     }
 
-    /// Says what to do next, where the advice of the kind does not fit.
+    /// Sets the advice for what to do next, in place of the kind's own.
     #[must_use]
     pub fn with_advice(mut self, next: &'static str) -> Self {
         self.facts_mut().next = Some(next);
         self
     }
 
-    /// Sets whether the request was sent, where the kind alone does not decide it.
+    /// Sets whether the request was sent, if the kind alone does not decide it.
     #[must_use]
     pub fn with_sent(mut self, sent: Sent) -> Self {
         self.facts_mut().sent = sent;
@@ -147,7 +147,7 @@ impl Error {
         self
     }
 
-    /// Changes what the failure means. Whether the request was sent stays what it is.
+    /// Changes the kind. [`sent`](Self::sent) does not change.
     ///
     /// # Examples
     ///
@@ -182,14 +182,17 @@ impl Error {
         self.facts_mut().set_kind(kind);
     }
 
-    /// Marks a refused call that a newer token may help: a retry layer sends it once more, at once and
-    /// at no charge to its budget.
+    /// Marks a refused call that a newer token may help.
+    ///
+    /// A retry layer sends it once more, at once and without a charge to its budget.
     pub fn resend_once(&mut self) {
         self.facts_mut().resends = true;
     }
 
-    /// Forbids that it is retried: for a layer that knows that the next attempt would meet the same,
-    /// say with the same token.
+    /// Forbids a retry.
+    ///
+    /// Use it in a layer where the next attempt would fail in the same way, for example with the
+    /// same token.
     pub fn forbid_retry(&mut self) {
         self.facts_mut().gave_up = Some(GiveUp::Forbidden);
     }
@@ -200,24 +203,26 @@ impl Error {
         source::find(error)
     }
 
-    /// What went wrong.
+    /// The kind of the failure.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.facts().kind
     }
 
-    /// Whether the same request, sent again, may succeed.
+    /// Whether a retry of the same request may succeed.
     ///
-    /// It stays true when the attempts are used up; [`gave_up`](Self::gave_up) says that. What
-    /// forbids it makes it false, and so does a [`Kind::Unauthorized`] whose body was cut: what came
-    /// of it may have left out the reason.
+    /// It stays true when the attempts are used up, which [`gave_up`](Self::gave_up) shows. It is
+    /// false if a layer forbids a retry, and for a [`Kind::Unauthorized`] whose body was cut,
+    /// because the rest may hold the reason.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.advice() != Advice::Never && self.gave_up() != Some(GiveUp::Forbidden)
     }
 
-    /// Whether all other calls of the same job will fail by the same: a quota that is gone for longer
-    /// than a minute, credentials or a certificate that somebody has to change.
+    /// Whether all other calls of the same job will fail for the same reason.
+    ///
+    /// The reasons are a quota that is used up for longer than a minute, wrong credentials, and a
+    /// wrong certificate.
     ///
     /// # Examples
     ///
@@ -235,10 +240,10 @@ impl Error {
         )
     }
 
-    /// Whether no root certificate vouches for the server's: its CA has to be added to them.
+    /// Whether the server's certificate has an unknown issuer: add its CA to the root certificates.
     #[must_use]
     pub fn is_unknown_issuer(&self) -> bool {
-        // rustls says so.
+        // The text of rustls.
         let unknown = |error: &(dyn StdError + 'static)| {
             let text = error.to_string();
             text.contains("UnknownIssuer") || text.contains("unknown issuer")
@@ -268,84 +273,88 @@ impl Error {
         self.facts().status
     }
 
-    /// The service's own words: at most 200 characters, control characters escaped, and whatever
-    /// may be a secret taken out.
+    /// The message of the service: at most 200 characters, control characters escaped, and possible
+    /// secrets removed.
     #[must_use]
     pub fn message(&self) -> Option<&str> {
         self.facts().message.as_deref()
     }
 
-    /// What was read of the answer's body, as it came: at most 16 KiB of it.
+    /// The part of the response body that was read, unchanged: at most 16 KiB.
     ///
-    /// It may hold what the service echoed of the request. So it is in no text of this error.
+    /// The service may echo parts of the request in it, so no text of this error contains it.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.facts().body
     }
 
-    /// Where a redirect leads: scheme, host, port and path, as far as they may be shown.
+    /// The target of a redirect: scheme, host, port and path, redacted.
     #[must_use]
     pub fn location(&self) -> Option<&str> {
         self.facts().location.as_deref()
     }
 
-    /// The least wait before another attempt, counted from when the error came: what the service
-    /// asks for, and never less than a second after [`Kind::RateExceeded`](crate::Kind::RateExceeded).
+    /// The least wait before another attempt, counted from the error.
+    ///
+    /// It is the wait that the service requests, and at least a second after
+    /// [`Kind::RateExceeded`](crate::Kind::RateExceeded).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.facts().retry_after
     }
 
-    /// When that wait ends, on this machine's wall clock.
+    /// The end of [`retry_after`](Self::retry_after), on the wall clock.
     #[must_use]
     pub fn retry_at(&self) -> Option<SystemTime> {
         self.facts().retry_at
     }
 
-    /// The id to quote to the service's owner, if it is one of hexadecimal digits.
+    /// The request id for the service's owner, if it consists of hexadecimal digits.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
         self.facts().request_id.as_deref()
     }
 
-    /// The URI of the request that failed: scheme, host, port and path, as far as they may be shown.
+    /// The URI of the request that failed: scheme, host, port and path, redacted.
     #[must_use]
     pub fn uri(&self) -> Option<&str> {
         self.facts().uri.as_deref()
     }
 
-    /// How many attempts were made: none, if the request never got as far.
+    /// The number of attempts; zero if none began.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.facts().attempts
     }
 
-    /// How long the call took, attempts and waits together, if a retry layer watched.
+    /// The length of the call with all attempts and waits, if there was a retry layer.
     #[must_use]
     pub fn elapsed(&self) -> Option<Duration> {
         self.facts().elapsed
     }
 
-    /// Why the retry layer gave up, if there was one. An outer retry layer leaves such an error
-    /// alone, so that nesting does not multiply requests.
+    /// Why the retry layer gave up, if there was one.
+    ///
+    /// An outer retry layer does not retry such an error, so nesting does not multiply requests.
     #[must_use]
     pub fn gave_up(&self) -> Option<GiveUp> {
         self.facts().gave_up
     }
 
-    /// What the deadline found the call waiting for.
+    /// The wait that the deadline ended.
     #[must_use]
     pub fn waited_for(&self) -> Option<&str> {
         self.facts().waited_for.as_deref()
     }
 
-    /// How many bytes of a success came before it broke off, told by [`Guard`](crate::Guard).
+    /// The bytes of a success that arrived before it ended early, counted by
+    /// [`Guard`](crate::Guard).
     #[must_use]
     pub fn received(&self) -> Option<u64> {
         self.facts().received
     }
 
-    /// How it is retried: as its kind is, unless its words were cut.
+    /// The retry rule: the kind's own, unless the body was cut.
     pub(crate) fn advice(&self) -> Advice {
         if self.facts().resends {
             return Advice::Once;
@@ -356,8 +365,10 @@ impl Error {
         self.kind().row().advice
     }
 
-    /// Whether any method may be sent again after it: nothing was processed, or RFC 9110 says so (401
-    /// in 15.5.2, 408 in 15.5.9, 413 with a hint in 15.5.14, 421 in 15.5.20; 425 in RFC 8470, 5.2).
+    /// Whether a retry is safe for every method.
+    ///
+    /// Nothing was processed, or RFC 9110 allows it (401 in 15.5.2, 408 in 15.5.9, 413 with a hint
+    /// in 15.5.14, 421 in 15.5.20; 425 in RFC 8470, 5.2).
     pub(crate) fn repeats_any_method(&self) -> bool {
         let told = [401, 408, 413, 421, 425];
         self.sent() == Sent::Never || self.status().is_some_and(|s| told.contains(&s.as_u16()))
@@ -393,7 +404,7 @@ impl Facts {
         }
     }
 
-    /// Makes it another kind, with the wait that the kind has at least.
+    /// Changes the kind, and raises the wait to the kind's least.
     pub(crate) fn set_kind(&mut self, kind: Kind) {
         self.kind = kind;
         if kind.row().advice == Advice::Silence && self.retry_after < Some(SILENCE) {
@@ -403,11 +414,11 @@ impl Facts {
 
     pub(crate) fn set_retry_after(&mut self, wait: Duration) {
         self.retry_after = Some(wait);
-        // None if the calendar ends before.
+        // `None` if the time overflows.
         self.retry_at = clock::wall().checked_add(wait);
     }
 
-    /// Notes the request, unless a layer nearer to the failure has.
+    /// Records the request, unless a layer nearer to the failure has done so.
     pub(crate) fn note_request(&mut self, method: &Method, uri: &Uri) {
         if self.method.is_none() {
             self.method = Some(method.clone());

@@ -1,18 +1,20 @@
-//! The reasons why no further attempt is made.
+//! The reasons against a further attempt.
 
 use std::fmt;
 
-/// Says why the retry layer made no further attempt. Its text is a stable name, for logs and metrics.
+/// The reason why the retry layer made no further attempt.
+///
+/// Its text is a stable name, for logs and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GiveUp {
-    /// Another attempt cannot help, or the one cure was tried: a second refused token.
+    /// Another attempt cannot help, or the one remedy failed: a second refused token.
     Fatal,
     /// The attempts are used up.
     Attempts,
     /// The deadline has passed, or leaves no time for the next wait.
     Deadline,
-    /// The service asks for a longer wait than the layer would sleep; see
+    /// The service requests a longer wait than the layer allows; see
     /// [`Error::retry_at`](crate::Error::retry_at).
     HintTooLong,
     /// The budget of retries is used up.
@@ -24,14 +26,14 @@ pub enum GiveUp {
     NotIdempotent,
     /// The service below failed to become ready again, or there is no runtime to wait in.
     NotReady,
-    /// A layer below or the request itself forbids it.
+    /// A layer below or the request itself forbids a retry.
     Forbidden,
 }
 
 // === impl GiveUp ===
 
 impl GiveUp {
-    /// The same for people; that a fatal failure was not retried goes without saying.
+    /// The phrase of a message; empty for a fatal failure.
     pub(crate) const fn phrase(self) -> &'static str {
         self.row().1
     }

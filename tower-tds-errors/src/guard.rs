@@ -1,4 +1,4 @@
-//! Watches the body of a success: that it goes on, that it comes whole, and that it ends in time.
+//! The guard of a success's body: it bounds stalls, detects a cut, and applies the deadline.
 
 use std::fmt;
 use std::future::Future;
@@ -18,11 +18,11 @@ use crate::retry::request::Until;
 
 pub(crate) mod body;
 
-/// Watches the bodies of successes, whose errors become this crate's.
+/// Guards the bodies of successes, whose errors become this crate's.
 ///
-/// Use it right over [`Classify`](crate::Classify), below decompression: what is counted are the
-/// bytes that the service announced. Without it a body's errors are the client's own, and a body
-/// that stalls is waited for without end.
+/// Use it right over [`Classify`](crate::Classify), below decompression, because it counts the
+/// bytes that the service announced. Without it a body's errors are the client's own, and the wait
+/// for a stalled body has no bound.
 ///
 /// # Examples
 ///
@@ -52,11 +52,11 @@ pub(crate) mod body;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct GuardLayer {
-    /// The longest silence of a body that is waited for.
+    /// The longest wait for a body's next bytes.
     idle: Duration,
 }
 
-/// Watches the bodies of successes.
+/// Guards the bodies of successes.
 ///
 /// # Backpressure
 ///
@@ -68,11 +68,11 @@ pub struct GuardLayer {
 ///
 /// # Clone
 ///
-/// As the inner service's.
+/// Clones the inner service.
 ///
 /// # Errors
 ///
-/// The inner service's own. Those of the body say what came of it: [`GuardBody`].
+/// The inner service's own. For those of the body see [`GuardBody`].
 #[derive(Clone, Debug)]
 pub struct Guard<S> {
     inner: S,
@@ -90,7 +90,7 @@ pin_project! {
         inner: F,
         idle: Duration,
         until: Option<Instant>,
-        // Until there is a body, which takes it for its errors.
+        // Moved into the body, whose errors need it.
         asked: Option<(Method, Uri)>,
     }
 }
@@ -98,13 +98,13 @@ pin_project! {
 // === impl GuardLayer ===
 
 impl GuardLayer {
-    /// Bodies may say nothing for 30 s, and be as slow as they like.
+    /// Allows stalls of up to 30 s, and bodies of any length.
     #[must_use]
     pub const fn new() -> Self {
         Self { idle: IDLE }
     }
 
-    /// Sets how long a body may say nothing while it is waited for.
+    /// Sets the longest wait for a body's next bytes.
     #[must_use]
     pub const fn idle(mut self, idle: Duration) -> Self {
         self.idle = idle;
@@ -178,6 +178,6 @@ impl<F> fmt::Debug for GuardFuture<F> {
     }
 }
 
-/// Half of what gateways wait for the next bytes of a server (nginx, `proxy_read_timeout`): who
-/// waits longer waits for a connection that is dead.
+/// Half of the time that gateways wait for the next bytes of a server (nginx,
+/// `proxy_read_timeout`). A longer wait is a wait for a dead connection.
 const IDLE: Duration = Duration::from_secs(30);

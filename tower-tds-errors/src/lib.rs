@@ -27,7 +27,7 @@ pub use self::retry::replay::{CloneBody, Replay};
 pub use self::retry::request::{Attempt, Deadline, DeadlineAt, Repeat};
 pub use self::retry::{Failure, Retry, RetryLayer};
 
-/// Terms, who owns what, and the obligations that tests carry in their names.
+/// Terms, ownership, and the obligations that tests are named after.
 #[cfg(doc)]
 #[doc = include_str!("../DESIGN.md")]
 pub mod _design {}

@@ -1,4 +1,4 @@
-//! Sends again what may succeed then: the layer, which is data, and the service.
+//! The retry layer, which holds the settings, and its service.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -28,27 +28,28 @@ pub(crate) mod replay;
 pub(crate) mod request;
 pub(crate) mod state;
 
-/// Sends a request again if that can help, a few times, after waits that the service asks for or
-/// that are drawn at random, all within one deadline.
+/// Retries failed requests within one deadline.
 ///
-/// Use it outermost: each attempt then takes the current token, a new permit and, if need be, a
-/// new connection. Which failures are retried, and how, stands on the crate's front page.
+/// The wait before a retry is the one that the service requests, or a random one.
 ///
-/// The service below has to fail with a [`Failure`].
+/// Use it outermost: each attempt then takes the current token, a new permit and, if necessary, a
+/// new connection. The crate's front page has the table of retried failures.
+///
+/// The error of the service below must be a [`Failure`].
 ///
 /// # What bounds a call
 ///
-/// | bound | where nobody sets it |
+/// | bound | default |
 /// |---|---|
 /// | [`deadline`](Self::deadline), from `call` until the head, or the end of the body by [`Deadline::whole`] | 120 s |
-/// | [`attempts`](Self::attempts) | 3, and once more at once for a GET whose kept connection was closed |
+/// | [`attempts`](Self::attempts) | 3, and one more at once for a GET whose idle connection was closed |
 /// | [`longest_wait`](Self::longest_wait) | 30 s |
 /// | [`budget`](Self::budget), for all calls together | 10 retries for 100 requests and one a second, counted over ten seconds |
 ///
 /// # Allocations
 ///
-/// A first attempt that succeeds allocates for the copy of the request's head, and for its deadline. A call that
-/// is pending has a timer.
+/// A first attempt that succeeds allocates for the copy of the request's head, and for its
+/// deadline. A pending call has a timer.
 ///
 /// # Examples
 ///
@@ -78,25 +79,23 @@ pub struct RetryLayer<P = CloneBody> {
     replay: P,
 }
 
-/// Sends a request again if that can help.
+/// Retries failed requests.
 ///
 /// # Backpressure
 ///
-/// It is always ready, and backpressure ends here: the wait for the service below is part of the
-/// call, and counts towards its [`Deadline`]. A `LoadShed` or a `Buffer` above it never sees that
-/// the service is busy: put a `LoadShed` below it, where what it sheds is retried within the
-/// deadline, and bound the calls that wait by a `ConcurrencyLimit` above it. A `Buffer` goes below it, too,
-/// where its queue is waited for as readiness; above it, it shares one service among tasks and bounds nothing.
+/// `poll_ready` is always ready, and backpressure ends here: the wait for the service below is part
+/// of the call, and counts towards its [`Deadline`]. Bound the waiting calls with a
+/// `ConcurrencyLimit` above it. Put a `LoadShed` below it, where a shed call is retried within the
+/// deadline. Put a `Buffer` below it as well: above it, a `Buffer` never fills.
 ///
-/// Nothing is sent before the future is polled; `call` itself counts the request and pays its part
-/// into the budget. Each call is made by a clone of the inner service, which is made
-/// ready for each attempt.
+/// Nothing is sent before the first poll of the future. `call` itself deposits into the budget.
+/// Each call uses a clone of the inner service, which is polled ready for each attempt.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future drops the wait or the attempt that is under way, and nothing is sent after.
-/// During a wait it holds the request's copy and the last error: no response, no permit of a layer
-/// below.
+/// Dropping the future drops the wait or the attempt in flight, and nothing is sent after it.
+/// During a wait it holds the request's copy and the last error, and no response or permit of a
+/// layer below.
 ///
 /// # Clone
 ///
@@ -105,16 +104,16 @@ pub struct RetryLayer<P = CloneBody> {
 /// # Errors
 ///
 /// The last attempt's error, with [`attempts`](Error::attempts), [`elapsed`](Error::elapsed) and
-/// [`gave_up`](Error::gave_up). One by the deadline says what was [waited
-/// for](Error::waited_for), and is of the kind of the last answer, if there was one. A response that
-/// is no success, from a service below that is not classified, is an error by its status.
+/// [`gave_up`](Error::gave_up). The error of a call that reached its deadline has
+/// [`waited_for`](Error::waited_for), and the kind of the last response, if there was one. If the
+/// service below is not classified, a response without success becomes an error by its status.
 #[derive(Clone)]
 pub struct Retry<S, P = CloneBody> {
     inner: S,
     shared: Arc<Shared<P>>,
 }
 
-/// What a layer's clones, their services and their futures share.
+/// The state that a layer's clones, services and futures share.
 #[derive(Debug)]
 struct Shared<P> {
     settings: Settings,
@@ -125,17 +124,17 @@ struct Shared<P> {
 struct Settings {
     attempts: NonZeroU32,
     deadline: Option<Deadline>,
-    /// Whether the deadline is the user's own.
+    /// Whether the user set the deadline.
     is_set: bool,
     longest_wait: Duration,
     backoff: Backoff,
     budget: Budget,
 }
 
-/// What a retry can be told by: whatever is `Into<Error>`.
+/// An error that the retry layer can read: every `Into<Error>`.
 ///
-/// Put [`ClassifyLayer`](crate::ClassifyLayer) below, and make the errors of what is in between into [`Error`] by
-/// `map_err` and [`Error::new`].
+/// Put [`ClassifyLayer`](crate::ClassifyLayer) below, and convert the errors of layers in between
+/// with `map_err` and [`Error::new`].
 #[diagnostic::on_unimplemented(
     message = "the retry layer cannot read the error of the service below it",
     label = "no `Failure`: `{Self}`",
@@ -150,8 +149,7 @@ impl<E: Into<Error>> Failure for E {}
 // === impl RetryLayer ===
 
 impl RetryLayer {
-    /// Three attempts, two minutes for all, waits of up to 30 s, and bodies
-    /// that are cloned.
+    /// Allows three attempts, two minutes in total and waits of up to 30 s, and clones bodies.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -168,18 +166,20 @@ impl Default for RetryLayer {
 }
 
 impl<P> RetryLayer<P> {
-    /// Sets how often a request is sent at most, the first time included.
+    /// Sets the most attempts, the first one included.
     ///
-    /// Not counted is one more for a safe method whose kept connection the server had closed: a
-    /// [`Reset`](crate::Kind::Reset), once a call, and none where there is one attempt alone.
+    /// One more attempt is not counted: after a [`Reset`](crate::Kind::Reset) of a safe method,
+    /// whose idle connection the server had closed. It happens once per call, and not if only one
+    /// attempt is allowed.
     #[must_use]
     pub const fn attempts(mut self, attempts: NonZeroU32) -> Self {
         self.settings.attempts = attempts;
         self
     }
 
-    /// Sets the deadline of calls that bring none that is earlier: see [`Deadline`]. Without it they
-    /// have two minutes, unless they bring a deadline at all.
+    /// Sets the latest deadline of all calls: see [`Deadline`].
+    ///
+    /// By default it is two minutes, for calls without a deadline of their own.
     #[must_use]
     pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
         self.settings.deadline = Some(deadline.into());
@@ -187,12 +187,12 @@ impl<P> RetryLayer<P> {
         self
     }
 
-    /// Sets the waits before retries of transient failures: 100 ms and 10 s where nobody does.
+    /// Sets the waits before retries of transient failures. The default is 100 ms and 10 s.
     ///
     /// The wait before retry `n`, counted from 0, is drawn evenly from nothing to `base * 2^n`, and
     /// never above the cap: full jitter, so that the first retries of many requests that failed
-    /// together do not meet again. The draws are those of [`fastrand`] in the thread of the call's first
-    /// failure, so that a test repeats them by `fastrand::seed`.
+    /// together spread. The thread's [`fastrand`] generator draws them, so a test repeats them with
+    /// `fastrand::seed`.
     #[must_use]
     pub const fn backoff(mut self, base: Duration, cap: Duration) -> Self {
         self.settings.backoff = Backoff::new(base, cap);
@@ -201,21 +201,22 @@ impl<P> RetryLayer<P> {
 
     /// Sets the longest wait, jitter included.
     ///
-    /// If the service asks for more, the error comes at once, with
-    /// [`retry_at`](crate::Error::retry_at): a shorter wait would come too early, and a quota of a day
-    /// is not slept through. The second after a 423, or after a 429 that says nothing of its end, is kept
-    /// also where this is shorter.
+    /// If the service requests a longer wait, the call fails at once with
+    /// [`retry_at`](crate::Error::retry_at), because a retry after a shorter wait would fail. The
+    /// second after a 423, or after a 429 without a hint, is kept even if this bound is shorter.
     #[must_use]
     pub const fn longest_wait(mut self, longest: Duration) -> Self {
         self.settings.longest_wait = longest;
         self
     }
 
-    /// Sets the budget of retries. The services of this layer and of its clones share it, and so do all hosts that
-    /// they send to: where one host fails, it may use up the retries of another. Several layers share a budget if
-    /// they are given the same one.
+    /// Sets the budget of retries.
     ///
-    /// `None` retries whatever load that makes: for a service that has this one client, or for tests.
+    /// All services of this layer and of its clones share it, for all hosts: one failing host may
+    /// use up the retries of another. Several layers share a budget if they get the same one.
+    ///
+    /// `None` retries without a bound on the load: for a service with this one client, or for
+    /// tests.
     ///
     /// [`TpsBudget::new`] panics unless its time is between 1 and 60 s. It reads tokio's clock at each request and
     /// at each retry.
@@ -239,8 +240,8 @@ impl<P> RetryLayer<P> {
         self
     }
 
-    /// Sets how bodies are sent twice: by a closure that names the type of the body, as in
-    /// `|body: &Full<Bytes>| ..`, or `|_: &Incoming| None` for streams; see [`Replay`](crate::Replay).
+    /// Sets how bodies are copied: by a closure with an explicit body type, as in `|body:
+    /// &Full<Bytes>| ..`, or `|_: &Incoming| None` for streams; see [`Replay`](crate::Replay).
     #[must_use]
     pub fn replay<Q>(self, replay: Q) -> RetryLayer<Q> {
         RetryLayer {
@@ -287,7 +288,7 @@ where
     }
 }
 
-/// A call clones what is below and nothing else, so that a shared one is called as it is.
+/// A call clones only the service below, so a shared reference can be called.
 impl<S, P, B, R> Service<Request<B>> for &Retry<S, P>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
@@ -323,7 +324,7 @@ impl<S: fmt::Debug, P> fmt::Debug for Retry<S, P> {
 // === impl Settings ===
 
 impl Settings {
-    /// The deadlines of a call that is made now.
+    /// The deadlines of a call that begins now.
     #[inline]
     fn due<B>(&self, request: &Request<B>) -> Due {
         let own = request.extensions().get::<Deadline>().copied();
@@ -366,15 +367,15 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// The least wait after a 423. Each counter of the service forgets within a second, and a request
-/// inside it may count as one more, refused or not.
+/// The least wait after a 423. Each counter of the service forgets within a second. A request in
+/// that second may count, even if it is refused.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 
 /// The SRE book's rule for one level of retries ("Handling Overload").
 const THREE: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
 
-/// Twice the longest wait that is slept through, and as long again for the attempts.
+/// Twice the longest wait between attempts, and as long again for the attempts.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// What a caller can be made to wait without being asked; a window of a minute is above it.
+/// The longest acceptable wait without the caller's consent. A window of a minute is longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);

@@ -1,8 +1,8 @@
 //! The account of a limiter's requests: what is granted, sent, proven and lost. Arithmetic on
-//! `now`, no clock, no lock.
+//! `now`, without a clock or a lock.
 //!
 //! A request is *granted* and sent at once. It is *proven* by its response. It is *pending* when no
-//! response will prove it, until the time that is stated for that. Or it was never sent after all.
+//! response will prove it, until its stated bound. It is *unsent* if it never reached the wire.
 
 mod ladder;
 
@@ -24,48 +24,49 @@ use crate::{
 pub(crate) struct Account {
     limits: Limits,
     epoch: Epoch,
-    /// When an event last had a time.
+    /// The time of the last event.
     seen: Tick,
     in_flight: u32,
-    /// One for each quota.
+    /// One rule for each quota.
     rules: Vec<Rule>,
     ladder: Ladder,
     share: Option<Share>,
-    /// Nothing is granted from then on.
+    /// The end of all grants.
     closes_at: Tick,
-    /// Those that no proof will come of, by when they can no longer be counted.
+    /// Requests that no response will prove, ordered by the end of the time in which they can be
+    /// counted.
     pending: BinaryHeap<Reverse<(Tick, Grant)>>,
-    /// Granted so far.
+    /// The number of grants so far.
     granted: u64,
     /// The most requests in flight after a 416, and until when.
     lowered: Option<(u32, Tick)>,
-    /// Until when requests close their sockets, because open ones are too many.
+    /// The end of the time in which requests close their sockets after a 416.
     closes_sockets_until: Tick,
-    /// When every place in flight has been taken for too long, if one is waited for.
+    /// When a warning is due: all places in flight are taken, and a request waits for one.
     stalls_at: Option<Tick>,
 }
 
-/// A grant as its holder remembers it.
+/// One grant: its time, and what was in its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Grant {
     at: Tick,
-    /// What was in its way: how long the bucket drained, in units of 2^10 ns, ...
+    /// Time until the bucket was empty, in units of 2^10 ns.
     drains: u32,
-    /// ... how many took places in it beside that, ...
+    /// Unproven requests that took places in the bucket.
     unproven: u16,
-    /// ... and how many were live.
+    /// Live permits of the window.
     live: u16,
     /// Whether the request is to close its socket, after a 416.
     pub(crate) closes_socket: bool,
-    /// Whether it is a token request, whose time for an answer shows nothing about the others'.
+    /// Whether it is a token request. Its response time is no evidence about data requests.
     is_front: bool,
 }
 
-/// What an answer came to.
+/// The effect of a response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answer {
     pub(crate) proven: bool,
-    /// The new rung, if it led to another.
+    /// The new rung, if the response changed it.
     pub(crate) rung: Option<Rung>,
 }
 
@@ -108,7 +109,7 @@ impl Account {
         self.granted
     }
 
-    /// The fullest window's live permits at `now`.
+    /// Live permits of the fullest window at `now`.
     pub(crate) fn live_at(&mut self, now: Instant) -> u64 {
         self.see(now);
         self.rules.iter().map(Rule::live).max().unwrap_or_default()
@@ -123,13 +124,13 @@ impl Account {
         self.ladder.rung()
     }
 
-    /// Until when nothing is granted after a refusal, if that is not over at `now`.
+    /// The end of the silence after a refusal, if it is after `now`.
     pub(crate) fn silent_until(&self, now: Instant) -> Option<Instant> {
         let until = self.epoch.instant(self.ladder.silent_until())?;
         (until > now).then_some(until)
     }
 
-    /// An answer is there: what it says about the limits, and whether it is the proof.
+    /// Records a response: its effect on the ladder, and its proof.
     #[inline]
     pub(crate) fn answer(
         &mut self,
@@ -145,7 +146,7 @@ impl Account {
             if ends {
                 lag
             } else {
-                // What is in flight behind the gateway may be so for as long as anything that is lost.
+                // A request behind the gateway can be in flight for as long as a lost one.
                 lag + nanos(self.limits.lost_after)
             }
         });
@@ -162,35 +163,37 @@ impl Account {
         Answer { proven, rung }
     }
 
-    /// The response body has ended, and with it whatever was not proven.
+    /// Records the end of a response body, which proves an unproven request.
     pub(crate) fn prove_by_end(&mut self, now: Instant, grant: Grant) {
         let now = self.see(now);
         self.prove(now, grant);
         self.end();
     }
 
-    /// The request was sent and no proof will come: it may be counted for some time yet.
+    /// Records a sent request without a response: the service may count it until `lost_after`.
     pub(crate) fn lose(&mut self, now: Instant, grant: Grant) {
         let now = self.see(now);
         let until = now.plus(nanos(self.limits.lost_after));
         self.pending.push(Reverse((until, grant)));
     }
 
-    /// The request was taken for sent, and never was.
+    /// Takes back the grant of a request that never reached the wire.
     pub(crate) fn unsend(&mut self, grant: Grant) {
         self.each(|rule| rule.withdraw(grant.at));
         self.end();
     }
 
-    /// The request is no longer in flight.
+    /// Frees one place in flight.
     #[inline]
     pub(crate) fn end(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.stalls_at = None;
     }
 
-    /// The clock says `now`, or said so a moment ago: whoever has looked may be overtaken by
-    /// another before the lock is theirs, and comes with that one then.
+    /// Moves the account to `now`.
+    ///
+    /// Time never runs back: a caller that read the clock before another one took the lock gets the
+    /// later time.
     #[inline]
     fn see(&mut self, now: Instant) -> Tick {
         let now = self.epoch.tick(now).max(self.seen);
@@ -205,21 +208,21 @@ impl Account {
         now
     }
 
-    /// When the next of the pending can no longer be counted.
+    /// When the next pending request can no longer be counted.
     #[inline]
     fn settles_at(&self) -> Tick {
         let next = self.pending.peek();
         next.map_or(Tick::NEVER, |Reverse((at, _))| *at)
     }
 
-    /// What no proof came of can no longer be counted.
+    /// Proves the pending requests whose time is over.
     #[cold]
     fn settle(&mut self, now: Tick) {
         while self.settles_at() <= now
             && let Some(Reverse((at, grant))) = self.pending.pop()
         {
             self.each(|rule| {
-                // Nothing is learned from it: how long an answer would have taken is not known.
+                // The response time is unknown, so the bucket gets no evidence.
                 rule.see(at);
                 rule.prove(at, grant.at);
             });
@@ -238,7 +241,7 @@ impl Account {
         self.in_flight < self.limits.in_flight.get().min(most)
     }
 
-    /// Whether one more may be granted, as far as the clock was seen.
+    /// Whether one more may be granted at the last time seen.
     #[inline]
     fn is_open(&mut self, line: Line) -> bool {
         let seen = self.seen;
@@ -248,12 +251,12 @@ impl Account {
             && self.rules.iter_mut().all(|rule| rule.is_open(seen))
     }
 
-    /// From when on one more may be granted, as far as the clock was seen, and what decides that;
-    /// no time while that depends on something to come.
+    /// The first time at which one more may be granted, and the cause of the wait. The time is
+    /// `None` while it depends on an event.
     #[cold]
     fn opens_at(&mut self, line: Line) -> (Option<Tick>, WaitCause) {
-        // Whatever is in flight may itself depend on those who come to the front, and they are
-        // few: they keep within the quotas alone.
+        // Requests in flight may depend on a token request. Token requests are few, so only the
+        // quotas bound them.
         if !self.has_room() && line != Line::Front {
             return (None, WaitCause::InFlight);
         }
@@ -265,7 +268,7 @@ impl Account {
             .map_or(silence, |rules| later(rules, silence))
     }
 
-    /// What an answer says about the limits. Gives the new rung if it led to another.
+    /// Passes an outcome to the ladder. Returns the new rung if it changed.
     #[inline]
     fn hear(&mut self, now: Tick, grant: Grant, outcome: Outcome) -> Option<Rung> {
         let stepped = if outcome == Outcome::Answered {
@@ -281,7 +284,7 @@ impl Account {
         stepped.then(|| self.ladder.rung())
     }
 
-    /// Keeps within a share of the limits, and grants nothing after `until`.
+    /// Applies a share of the limits, and grants nothing after `until`.
     pub(crate) fn set_share(&mut self, share: Share, until: Instant, now: Instant) {
         let now = self.see(now);
         let until = if share.is_empty(self.limits.quotas()) {
@@ -294,7 +297,7 @@ impl Account {
         self.keep(now);
     }
 
-    /// The smallest share in which every rule fits, without a new request.
+    /// The smallest share that holds all requests sent so far.
     pub(crate) fn held(&mut self, now: Instant) -> Share {
         let now = self.see(now);
         let first = self.limits.quotas().first().map(Quota::requests);
@@ -311,7 +314,7 @@ impl Account {
         held
     }
 
-    /// What is kept of one of the quotas: its share, on the ladder's rung.
+    /// The effective quota and rules: the share of `quota`, on the ladder's rung.
     fn keeps(&self, quota: Quota) -> (Quota, Rules) {
         let (mut rules, mut part) = (self.limits.rules, quota);
         if let (Some(share), Some(first)) = (self.share, self.limits.quotas().first()) {
@@ -355,8 +358,7 @@ impl Account {
         self.ladder.refuse(now, grant.at, crowd, quota)
     }
 
-    /// The service counts too many connections: nothing is sent for a second, and at most `most`
-    /// requests are in flight for ten minutes.
+    /// Records a 416: silence for a second, and at most `most` requests in flight for ten minutes.
     #[cold]
     pub(crate) fn lower_in_flight(&mut self, now: Instant, most: u32) {
         let now = self.see(now);
@@ -365,7 +367,7 @@ impl Account {
         self.closes_sockets_until = now.plus(CLOSING);
     }
 
-    /// A grant at `now`, with what is in its way by the first quota.
+    /// A grant at `now`, with the crowd of the first quota.
     #[inline]
     fn crowded(&self, line: Line, now: Tick) -> Grant {
         let (unproven, drains, live) = self.rules.first().map_or((0, 0, 0), |rule| rule.crowd(now));
@@ -379,7 +381,7 @@ impl Account {
         }
     }
 
-    /// How long after a gateway's own answer a request may be counted behind it.
+    /// How long after a gateway's own response a request may be counted behind it.
     #[inline]
     fn lag(&self, outcome: Outcome) -> Option<u64> {
         if outcome == Outcome::GatewayTimedOut {
@@ -393,7 +395,7 @@ impl Account {
         }
     }
 
-    /// The granted request is proven to have been counted by `now`.
+    /// Records the proof that the request was counted by `now`.
     #[inline]
     fn prove(&mut self, now: Tick, grant: Grant) {
         self.each(|rule| {
@@ -404,8 +406,8 @@ impl Account {
         });
     }
 
-    /// When the limit may open though no answer comes: what is pending is settled at its time, and a
-    /// bucket allows probes.
+    /// When the limit may open without a response: a pending request expires, or a bucket allows a
+    /// probe.
     #[cold]
     fn may_open_at(&self, cause: WaitCause) -> Tick {
         let ages = if cause == WaitCause::Bucket {
@@ -486,8 +488,8 @@ const STALL: u64 = 5_000_000_000;
 /// Long enough for each socket of a busy pool to carry a request after the silence of a second.
 const CLOSING: u64 = 3_000_000_000;
 
-/// As long as the limit of connections is lower: longer than a packet filter counts a half-closed
-/// connection.
+/// As long as the connection limit is lowered. A packet filter counts a half-closed connection for
+/// less time.
 const LOWERED: u64 = 600_000_000_000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The one place that reads a clock, so that tests can pause it; and time as the rules count it.
+//! The crate's only clock, which tests can pause, and the time unit of the rules.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,31 +8,31 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// The time of day, for hints that are dates. Nothing is proved with it.
+/// The time of day, for hints that are dates. No proof depends on it.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads it")]
 pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
 }
 
-/// Nanoseconds since a limiter's first event: good for 584 years, and arithmetic on it is an
-/// instruction where an `Instant` takes ten.
+/// Nanoseconds since a limiter's first event. They last for 584 years, and arithmetic on them is
+/// one instruction where an `Instant` takes ten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Tick(u64);
 
 /// Turns instants into ticks and back.
 #[derive(Debug, Default)]
 pub(crate) struct Epoch {
-    /// Set by the first event and not by the limiter's making, which may happen outside the
-    /// runtime whose clock counts.
+    /// Set by the first event, because a limiter may be created outside the runtime whose clock is
+    /// used.
     first: Option<Instant>,
 }
 
 // === impl Tick ===
 
 impl Tick {
-    /// Before everything.
+    /// The earliest time.
     pub(crate) const ZERO: Self = Self(0);
-    /// After everything.
+    /// The time that never comes.
     pub(crate) const NEVER: Self = Self(u64::MAX);
 
     pub(crate) const fn plus(self, nanos: u64) -> Self {
@@ -43,7 +43,7 @@ impl Tick {
         Self(self.0.saturating_sub(nanos))
     }
 
-    /// The next multiple of `step`, or this one itself.
+    /// Rounds up to a multiple of `step`.
     pub(crate) const fn round_up(self, step: u64) -> Self {
         match self.0.checked_next_multiple_of(step) {
             Some(at) => Self(at),
@@ -51,7 +51,7 @@ impl Tick {
         }
     }
 
-    /// Nanoseconds from `earlier` to here.
+    /// Nanoseconds since `earlier`.
     pub(crate) const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -66,7 +66,7 @@ impl Epoch {
         Tick(nanos(at.saturating_duration_since(first)))
     }
 
-    /// The instant of a tick; `None` only for one that no clock reaches.
+    /// The instant of a tick, or `None` for one that no clock reaches.
     pub(crate) fn instant(&self, tick: Tick) -> Option<Instant> {
         self.first?.checked_add(Duration::from_nanos(tick.0))
     }

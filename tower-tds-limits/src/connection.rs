@@ -124,7 +124,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 // === impl ConnectionLimitLayer ===
 
 impl ConnectionLimitLayer {
-    /// Limits by `limiter`.
+    /// Limits sockets by `limiter`.
     #[must_use]
     pub fn new(limiter: Limiter) -> Self {
         Self { limiter }
@@ -197,15 +197,14 @@ impl<C: Clone> Clone for ConnectionLimit<C> {
 
 impl<C> Drop for ConnectionLimit<C> {
     fn drop(&mut self) {
-        // It was not used for a connect, which would keep it for a second.
+        // A permit without a connect goes back at once, not after a second.
         if let Some(Ok(permit)) = self.ready.take() {
             permit.release();
         }
     }
 }
 
-/// Records a 416, and logs the first one of a silence. Returns how many data connections there may
-/// be.
+/// Records a 416, and logs the first one of a silence. Returns the most data connections.
 pub(crate) fn refused(shared: &Shared<Connections>) -> u32 {
     let (begins, most) = shared.update_now(|connections, now| {
         let begins = connections.refused(now);

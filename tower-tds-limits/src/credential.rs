@@ -1,4 +1,4 @@
-//! One credential among those that share an IP address: its pause after a 429.
+//! Pause of one credential after a 429.
 
 mod pause;
 
@@ -32,8 +32,8 @@ pub(crate) struct Credential {
     pub(crate) pause: Arc<Shared<Pause>>,
 }
 
-/// The request that finds out whether a pause is over. Dropped before its response, it lets another
-/// request find out.
+/// The request that tests whether a pause is over. If it is dropped before its response, another
+/// request may test.
 #[derive(Debug)]
 pub(crate) struct Probe {
     credential: Arc<Credential>,
@@ -76,12 +76,12 @@ impl Credential {
                 .is_some_and(|probe| self.pause.read(|pause, _| pause.is_tried_by(probe.number)))
     }
 
-    /// Until when it pauses, if it does.
+    /// The end of the pause, if there is one.
     pub(crate) fn paused_until(&self) -> Option<Instant> {
         self.pause.read(|pause, _| pause.told().max(pause.until()))
     }
 
-    /// Learns from a response, which may be that of a probe.
+    /// Records the outcome of a response, which may be a probe's.
     pub(crate) fn learn(&self, outcome: Outcome, probe: Option<Probe>) {
         let tried = probe.map(Probe::answered);
         if let Outcome::QuotaExceeded(hint) = outcome {
@@ -110,7 +110,7 @@ impl Credential {
         }
     }
 
-    /// How a call leaves the pause.
+    /// Turns the result of the wait into a probe, or into nothing where there is no pause.
     ///
     /// # Errors
     /// When the service has announced a pause that is too long to wait for.

@@ -40,7 +40,7 @@ enum Kind {
     TimedOut(Duration),
     /// After so long.
     Deadline(Duration),
-    /// For so long, where that is known.
+    /// The wait until the limit opens, if it is known.
     Rejected(Option<Duration>),
     Abandoned,
 }
@@ -98,7 +98,7 @@ impl LimitError {
         }
     }
 
-    /// What was waited for.
+    /// The cause of the wait.
     #[must_use]
     pub fn cause(&self) -> WaitCause {
         self.cause
@@ -110,8 +110,7 @@ impl LimitError {
         matches!(self.kind, Kind::TimedOut(_) | Kind::Deadline(_))
     }
 
-    /// Whether the call was ended by its deadline or by its time for a response, and not by the
-    /// longest wait.
+    /// Whether the deadline or the response timeout ended the call, and not the longest wait.
     #[must_use]
     pub fn is_deadline(&self) -> bool {
         matches!(self.kind, Kind::Deadline(_))
@@ -130,8 +129,7 @@ impl LimitError {
         self.was_sent
     }
 
-    /// How long the wait of a rejected call would have been at least, where that was known, in whole
-    /// milliseconds.
+    /// The least wait of a rejected call, if it was known, in whole milliseconds.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {
@@ -171,7 +169,7 @@ impl fmt::Display for LimitError {
 
 impl error::Error for LimitError {}
 
-/// A length of time as people write it.
+/// A duration rounded for a message.
 struct Rough(Duration);
 
 impl fmt::Display for Rough {

@@ -44,7 +44,7 @@ pub(crate) fn bodies_are_held() {
     );
 }
 
-/// A call's wait has ended, in a permit or given up.
+/// Records the end of a call's wait, with a permit or without one.
 #[cold]
 pub(crate) fn waited(cause: WaitCause, waited: Duration) {
     let span = Span::current();
@@ -59,5 +59,5 @@ pub(crate) fn waited(cause: WaitCause, waited: Duration) {
     metrics::histogram!("tds_wait_seconds", "cause" => cause.as_str()).record(waited.as_secs_f64());
 }
 
-/// Waits of this length are logged: as long as many quick responses take.
+/// The shortest wait that is logged: as long as many quick responses take.
 const LONG: Duration = Duration::from_millis(100);

@@ -37,9 +37,9 @@
 //! - In any interval of a quota's length the service counts at most the quota: fixed windows of
 //!   any phase, sliding logs, sliding-window counters, and leaky buckets of a given burst
 //!   ([`Burst::Of`]). With [`Proof::End`] also services that count what is in flight.
-//! - [`Burst::Auto`], the default, is not a proof for leaky buckets. It takes evidence for proof: of
-//!   100,000 calls none was refused by a bucket of ten while responses were quick, and at most 213 were
-//!   in the worst case of slow responses under stalls (`cargo test -p tower-tds --test rules slow`).
+//! - [`Burst::Auto`], the default, is not a proof for leaky buckets. It relies on evidence. A
+//!   bucket of ten refused 0 of 100,000 calls while responses were quick, and at most 213 in the
+//!   worst case of slow responses under stalls (`cargo test -p tower-tds --test rules slow`).
 //! - Requests from their sending to the end of their bodies, and sockets from before `connect` until the
 //!   server has closed them, stay within their limits.
 //! - Calls are first in, first out, except [`Limiter::first_in_line`]. A slow, lost, cancelled or

@@ -1,4 +1,4 @@
-//! The object that layers, clients and clones share.
+//! The limits that layers, clients and clones share.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -10,11 +10,11 @@ use crate::{
     wait::{Limit as _, Line},
 };
 
-/// Keeps whatever shares it inside one set of limits.
+/// Keeps all layers and clients that share it inside one set of limits.
 ///
-/// Give clones to as many layers and clients as share an IP address. It can be made outside a
-/// runtime. Once a call has had to wait it has one small task in that runtime, which keeps the time
-/// and ends with that or with the limiter.
+/// Give a clone to each layer and client behind the same IP address. A limiter can be created
+/// outside a runtime. The first call that has to wait spawns a small timer task on its runtime. The
+/// task ends when no call waits.
 ///
 /// # Clone
 /// Clones share everything.
@@ -31,37 +31,35 @@ pub struct Limiter {
     pub(crate) credential: Arc<Credential>,
 }
 
-/// What a [`Limiter`] holds at one instant.
+/// The state of a [`Limiter`] at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// Requests between their grant and the end of their bodies; more than
-    /// [`Limits::in_flight`] allows only by those that are
-    /// [first in line](Limiter::first_in_line).
+    /// Requests between their grant and the end of their bodies. Only requests [first in
+    /// line](Limiter::first_in_line) can exceed [`Limits::in_flight`].
     pub in_flight: u32,
     /// Permits of the fullest quota that are live: granted and not yet back.
     pub live: u64,
     /// Requests that wait for a permit, or for the end of this credential's pause.
     pub waiting: usize,
-    /// What the first request that waits for a permit waits for.
+    /// The cause of the first waiter's wait for a permit.
     pub waits_for: Option<WaitCause>,
     /// Sockets between the permit before `connect` and their close.
     pub connections: u32,
-    /// How many sockets there may be: [`Limits::connections`], or fewer for a while after the
-    /// service has answered 416.
+    /// The most sockets: [`Limits::connections`], or fewer for a while after a 416.
     pub most_connections: u32,
-    /// How long it is until connects begin again, if the service has just answered 416.
+    /// The time until connects begin again after a 416.
     pub no_connect_for: Option<Duration>,
     /// Connects that wait for a permit.
     pub connects_waiting: usize,
-    /// How careful the limiter is after what it was refused.
+    /// The rung of the ladder that refusals led to.
     pub rung: Rung,
-    /// For how long nothing is sent after a refusal that concerns the IP address.
+    /// The rest of the silence after a refusal of the IP address.
     pub silent_for: Option<Duration>,
-    /// For how long nothing is sent for this credential after a 429, but for one that tries.
+    /// The rest of this credential's pause after a 429, in which only probes are sent.
     pub paused_for: Option<Duration>,
-    /// The most requests that can have been counted in any interval of the first quota so far,
-    /// by what was sent when and proven when. By the proof it is never more than the quota.
+    /// The most requests that the service can have counted in any interval of the first quota so
+    /// far. It is computed from the times of grants and proofs, and is never more than the quota.
     pub certificate: u64,
     /// Permits granted so far.
     pub granted: u64,
@@ -78,21 +76,18 @@ impl Limiter {
         }
     }
 
-    /// The same limits for another credential: whatever concerns the IP address is shared, and
-    /// only the pause after a 429 is each credential's own.
+    /// Returns the same limits for another credential. Only the pause after a 429 is separate.
     #[must_use]
     pub fn another_credential(&self) -> Self {
         self.another(self.credential.line)
     }
 
-    /// The same limits for requests that go before whoever waits for a permit, with a pause of
-    /// their own after a 429.
+    /// Returns the same limits for token requests, which go before all waiters.
     ///
-    /// Meant for the few requests that the others depend on: a token call that stood at the end
-    /// of the queue would come after those that it is for. It waits for a permit of each quota as
-    /// they do, and not for a place in flight, which a download may hold for long: it takes one
-    /// also where none is free. What bounds such requests is the sockets they have. Of several the
-    /// last to come is the first.
+    /// Use it for the few requests that all others depend on. They have a pause of their own after
+    /// a 429. They wait for a permit of each quota, and not for a place in flight, which a download
+    /// may hold for long. Their sockets bound their number. Several of them are first in, first
+    /// out.
     ///
     /// # Examples
     /// ```
@@ -114,10 +109,10 @@ impl Limiter {
         }
     }
 
-    /// Waits until no request is in flight, of any credential, whether its caller waits for it or
-    /// it was detached. What has only been waiting for a permit is not in flight.
+    /// Waits until no request of any credential is in flight, detached ones included. A call that
+    /// waits for a permit is not in flight.
     ///
-    /// For a shutdown: stop calling, wait for this, and nothing is lost.
+    /// Use it for a graceful shutdown: stop calling, then wait for it.
     ///
     /// # Cancel safety
     /// Dropping it loses nothing.
@@ -125,10 +120,10 @@ impl Limiter {
         self.credential.account.idle().await;
     }
 
-    /// Keeps within a share of the limits from now on, and grants nothing after `until`.
+    /// Applies a share of the limits from now on, and grants nothing after `until`.
     ///
-    /// A share that grows is usable at once. One that shrinks holds at once for new requests: what
-    /// is under way keeps its place until it is proven. An empty share grants nothing.
+    /// A share that grows is usable at once. One that shrinks holds at once for new requests, and
+    /// requests in flight keep their places until their proof. An empty share grants nothing.
     pub fn set_share(&self, share: Share, until: Instant) {
         let account = &self.credential.account;
         account.update_now(|account, now| account.set_share(share, until, now));
@@ -136,7 +131,7 @@ impl Limiter {
         connections.update(|connections| connections.set_share(share.connections, until));
     }
 
-    /// The smallest share in which all that was sent fits, without a new request.
+    /// The smallest share that holds all requests sent so far.
     #[must_use]
     pub fn held(&self) -> Share {
         let connections = &self.credential.connections;
@@ -154,7 +149,8 @@ impl Limiter {
         &self.credential.limits
     }
 
-    /// What is held now. Takes the locks in turn; meant for gauges and tests.
+    /// Reads the current state. It takes the locks one after another, and is meant for gauges and
+    /// tests.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let now = clock::now();

@@ -9,8 +9,8 @@ use crate::{Burst, Quota, Rules, Rung};
 
 /// The limits a [`Limiter`](crate::Limiter) keeps, as one value.
 ///
-/// The default is what the transport data service asks of each IP address: 50 requests in any
-/// second and 60 parallel connections.
+/// The default is the transport data service's limit for each IP address: 50 requests in any second
+/// and 60 parallel connections.
 ///
 /// # Examples
 /// ```
@@ -31,19 +31,19 @@ pub struct Limits {
     pub in_flight: NonZeroU32,
     /// The most sockets at once.
     pub connections: NonZeroU32,
-    /// The ways of counting that are kept within.
+    /// The ways of counting that the limiter is safe against.
     pub rules: Rules,
     /// The rung to begin on.
     pub start: Rung,
     pub(crate) proof: Proof,
     pub(crate) lost_after: Duration,
-    /// How long after an answer that a gateway made by itself a request may be counted behind it.
+    /// How long after a gateway's own response a request may be counted behind it.
     pub(crate) behind: Option<Duration>,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) drained: bool,
 }
 
-/// What proves that the service has counted a request.
+/// The event that proves that the service has counted a request.
 ///
 /// A permit for the rate is live until the proof has been seen and the interval has passed
 /// since. A later proof is safe against more ways of counting and costs throughput.
@@ -127,22 +127,22 @@ impl Limits {
         self
     }
 
-    /// Says that requests are counted behind the gateway that answers, and for how long after an
-    /// answer that the gateway makes by itself (502, 504). A 503 of its own is read as any answer.
+    /// Sets how long a request may be counted behind a gateway after its own 502 or 504.
     ///
-    /// By default whoever answers is who counts: a 502 proves the count when it comes, and a 504 a
-    /// second later.
+    /// Use it where a service behind the gateway counts. A gateway's own 503 is read as any other
+    /// response.
+    ///
+    /// By default the server that responds also counts: a 502 proves the count when it comes, and a
+    /// 504 a second later.
     pub fn counted_behind(mut self, within: Duration) -> Self {
         self.behind = Some(within.min(LONGEST_LOST));
         self
     }
 
-    /// Begins with every permit of the quotas live for one interval, as if they had all just been
-    /// used.
+    /// Begins with every permit of the quotas live for one interval, as if it had just been used.
     ///
-    /// For a process that comes up within an interval of its predecessor's end, and cannot know what
-    /// that one has sent. It costs the first interval, which begins
-    /// with the first call.
+    /// Use it for a process that starts within an interval of its predecessor's end, whose requests
+    /// it cannot know. It costs the first interval, which begins with the first call.
     pub fn drained(mut self) -> Self {
         self.drained = true;
         self
@@ -152,8 +152,8 @@ impl Limits {
     ///
     /// Each [`RequestLimitLayer`](crate::RequestLimitLayer) can have a bound of its own.
     ///
-    /// A wait that reaches the bound ends in a [`LimitError`](crate::LimitError) that the
-    /// response future gives: nothing was sent, and the call can be made again.
+    /// A wait that reaches the bound ends in a [`LimitError`](crate::LimitError) of the response
+    /// future. The request was not sent, so the call can be made again.
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = Some(wait);
         self
@@ -190,8 +190,8 @@ impl Default for Limits {
 /// Contract, "Limits": 50 parallel requests per second, beyond which the service answers 423.
 const REQUESTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(50 - 1);
 
-/// A gateway that has waited for long enough answers 504, and what it waited for may take up the
-/// request a moment after that: a second, stated and not proven.
+/// The service behind a gateway may begin a request a moment after the gateway's 504. The second is
+/// an assumption, not a proof.
 const TIMED_OUT: Duration = Duration::from_secs(1);
 
 /// Contract, "Limits": 60 parallel connections per IP address, beyond which it answers 416.

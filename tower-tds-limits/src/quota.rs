@@ -1,4 +1,4 @@
-//! A quota: so many requests in an interval.
+//! Quotas: a number of requests in an interval.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -28,7 +28,7 @@ pub struct Quota {
 impl Quota {
     /// Allows `requests` in any interval of the length `per`.
     ///
-    /// Gives `None` when `per` is zero or longer than 366 days: there is no such limit to keep.
+    /// Returns `None` if `per` is zero or longer than 366 days.
     #[must_use]
     pub const fn new(requests: NonZeroU32, per: Duration) -> Option<Self> {
         if per.is_zero() || per.as_secs() > LONGEST.as_secs() {
@@ -56,7 +56,7 @@ impl Quota {
         }
     }
 
-    /// How many requests the interval allows.
+    /// The number of requests that an interval allows.
     #[must_use]
     pub const fn requests(&self) -> NonZeroU32 {
         self.requests
@@ -91,7 +91,7 @@ const TICK_GUARD: Duration = Duration::from_micros(1_500);
 /// One part in 2,000: clocks may run 500 ppm apart, the most that NTP corrects by slewing.
 const RATE_GUARD: u32 = 2_000;
 
-/// Longer than any plan is counted for, and far from overflowing an instant.
+/// Longer than the interval of any plan, and far from overflowing an instant.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 #[cfg(test)]

@@ -67,10 +67,10 @@ pub struct RequestLimitLayer<F = ReadStatus, M = Attached> {
 /// Retry -> RequestLimit -> BearerAuth -> Classify -> http client
 /// ```
 ///
-/// The response future takes a place in the queue at its first poll, first in, first out. In each
-/// poll it asks the inner service for readiness and, in the same poll, the limiter for a permit. If
-/// it has both, it sends at once. While the inner service is not ready, later calls pass, and the
-/// call keeps its place.
+/// The response future takes a place in the queue at its first poll, first in, first out. Each poll
+/// polls the inner service's readiness and, if it is ready, takes a permit. With both, the request
+/// is sent in the same poll. While the inner service is not ready, later calls pass, and the call
+/// keeps its place.
 ///
 /// # Backpressure
 /// `poll_ready` is always ready and reserves nothing: a readied service that is not called costs
@@ -119,7 +119,7 @@ pub enum Attached {}
 #[derive(Debug, Clone, Copy)]
 pub enum Detached {}
 
-/// What all services of a layer share.
+/// The settings that all services of a layer share.
 pub(crate) struct Settings<F> {
     limiter: Limiter,
     feedback: F,
@@ -129,7 +129,7 @@ pub(crate) struct Settings<F> {
 // === impl RequestLimitLayer ===
 
 impl RequestLimitLayer {
-    /// Limits by `limiter`, and reads responses by [`ReadStatus`].
+    /// Limits requests by `limiter`, and reads responses with [`ReadStatus`].
     pub fn new(limiter: Limiter) -> Self {
         let bounds = Bounds::new(limiter.limits().max_wait);
         Self {
@@ -142,7 +142,7 @@ impl RequestLimitLayer {
 }
 
 impl<F, M> RequestLimitLayer<F, M> {
-    /// Reads outcomes by `feedback`, where errors can show whether a request was answered or sent.
+    /// Reads outcomes with `feedback`, for errors that show whether a request was answered or sent.
     pub fn feedback<G>(self, feedback: G) -> RequestLimitLayer<G, M> {
         RequestLimitLayer {
             limiter: self.limiter,

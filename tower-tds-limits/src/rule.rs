@@ -1,8 +1,8 @@
-//! One quota, and the ways of counting that requests are to be safe against.
+//! The rules of one quota, one for each way of counting.
 //!
-//! All of them rest on the same thought. A service counts a request at some time between its
-//! grant and its proof. Put each proven request at its proof and each unproven one at now: if the
-//! service would accept one more then, it accepts it whenever the others were really counted.
+//! All rules rest on one argument. A service counts a request between its grant and its proof. Put
+//! each proven request at its proof and each unproven one at now. If the service would accept one
+//! more then, it accepts one for all real times of counting.
 
 mod bucket;
 mod counter;
@@ -31,11 +31,10 @@ impl Rule {
         }
     }
 
-    /// Keeps other rules from `now` on. Nothing is replayed: what a new bucket does not know
-    /// counts as full.
+    /// Keeps other rules from `now` on. No event is replayed, so a new bucket begins full.
     pub(crate) fn keep(&mut self, quota: Quota, rules: Rules, now: Tick) {
         self.window.limit_to(quota);
-        // A counter knows the proofs alone, and not the number.
+        // A counter holds proofs alone, and works with any number.
         let counter = self.counter.take();
         self.counter = rules.counter.then(|| counter.unwrap_or_else(Counter::new));
         let bucket = self.bucket.take();
@@ -55,7 +54,7 @@ impl Rule {
         }
     }
 
-    /// Begins as if the whole quota had been used up at the beginning.
+    /// Begins with the whole quota used up.
     pub(crate) fn drain(&mut self) {
         self.window.drain();
         if let Some(bucket) = &mut self.bucket {
@@ -63,17 +62,17 @@ impl Rule {
         }
     }
 
-    /// The clock was seen at `now`.
+    /// Moves the rules to `now`.
     #[inline]
     pub(crate) fn see(&mut self, now: Tick) {
         self.window.see(now);
     }
 
-    /// Whether one more may be granted, as far as the clock was seen.
+    /// Whether one more may be granted at `seen`.
     #[inline]
     pub(crate) fn is_open(&mut self, seen: Tick) -> bool {
         let bucket = self.bucket.as_ref();
-        // The counter costs most, and is asked last.
+        // The counter is the most expensive check, so it is last.
         self.window.is_open()
             && bucket.is_none_or(|bucket| bucket.opens_at(seen).is_some_and(|at| at <= seen))
             && self.counter_opens_at(seen) <= seen
@@ -86,7 +85,7 @@ impl Rule {
         counter.map_or(Tick::ZERO, |counter| counter.opens_at(window, seen))
     }
 
-    /// From when on one more may be granted, as far as the clock was seen, and which rule decides.
+    /// The first time at which one more may be granted, and the rule that decides.
     #[cold]
     pub(crate) fn opens_at(&mut self, seen: Tick) -> (Option<Tick>, WaitCause) {
         let window = (self.window.opens_at(), WaitCause::Window);
@@ -99,7 +98,7 @@ impl Rule {
         later(later(window, counter), (bucket, WaitCause::Bucket))
     }
 
-    /// When a bucket allows another probe though nothing is answered; in the future.
+    /// When a bucket allows another probe without a response, after `seen`.
     pub(crate) fn probes_at(&self, seen: Tick) -> Tick {
         let bucket = self.bucket.as_ref();
         bucket.map_or(Tick::NEVER, |bucket| bucket.probes_at(seen))
@@ -113,8 +112,7 @@ impl Rule {
         }
     }
 
-    /// A granted request is proven to have been counted no later than `at`, which is not before any
-    /// earlier proof.
+    /// Records the proof that a request was counted no later than `at`. Proofs come in order.
     #[inline]
     pub(crate) fn prove(&mut self, at: Tick, granted: Tick) {
         self.window.prove(at);
@@ -123,7 +121,7 @@ impl Rule {
         }
     }
 
-    /// A request that was granted at `granted` was answered at `now`.
+    /// Records the response at `now` to a request granted at `granted`.
     #[inline]
     pub(crate) fn answered(&mut self, now: Tick, granted: Tick) {
         if let Some(bucket) = &mut self.bucket {
@@ -131,7 +129,7 @@ impl Rule {
         }
     }
 
-    /// A request that was granted at `granted` was never sent.
+    /// Takes back the grant at `granted` of a request that was never sent.
     pub(crate) fn withdraw(&mut self, granted: Tick) {
         self.window.withdraw();
         if let Some(bucket) = &mut self.bucket {
@@ -139,7 +137,8 @@ impl Rule {
         }
     }
 
-    /// How many take places of a bucket, for how long the others drain, and how many are live.
+    /// The requests with places in the bucket, the time until the others have drained, and the live
+    /// permits.
     #[inline]
     pub(crate) fn crowd(&self, now: Tick) -> (u64, u64, u64) {
         let bucket = self.bucket.as_ref();
@@ -147,7 +146,7 @@ impl Rule {
         (unproven, drains, self.window.live())
     }
 
-    /// The smallest quota and the smallest number of places in which all that was sent fits.
+    /// The smallest quota and the smallest number of places that hold all requests sent so far.
     pub(crate) fn held(&self, now: Tick) -> (u64, u64) {
         let counted = |_: &Counter| counter::largest_sum(&self.window, now);
         let counted = self.counter.as_ref().map_or(0, counted);
@@ -156,7 +155,7 @@ impl Rule {
         (self.window.live().max(counted).max(rate), places)
     }
 
-    /// Permits that are live, as far as the clock was seen.
+    /// Permits that are live at the last time seen.
     pub(crate) fn live(&self) -> u64 {
         self.window.live()
     }
@@ -167,7 +166,7 @@ impl Rule {
     }
 }
 
-/// The one of two that opens later; an unknown time is later than all.
+/// The later of two openings. An unknown time is the latest.
 pub(crate) fn later(
     one: (Option<Tick>, WaitCause),
     other: (Option<Tick>, WaitCause),

@@ -2,9 +2,9 @@
 
 /// The ways of counting that a limiter is safe against, as one value.
 ///
-/// Nobody says how a service counts its "50 per second", so the default is safe against every
-/// way that is in use but one: a leaky bucket without any burst. Less is faster, and right only
-/// where the service's way of counting is known.
+/// A service does not document how it counts its "50 per second". The default is safe against every
+/// way in use except one: a leaky bucket without any burst. Fewer rules are faster, and right only
+/// if the service's way of counting is known.
 ///
 /// | rules | safe against | requests a second of 50, answers after 110 ms |
 /// |---|---|---|
@@ -24,9 +24,9 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rules {
-    /// Whether sliding-window counters are kept within.
+    /// Whether the limiter is safe against sliding-window counters.
     pub counter: bool,
-    /// The burst of the leaky buckets that are kept within, if any are.
+    /// The burst of the leaky buckets that the limiter is safe against, if any.
     pub bucket: Option<Burst>,
 }
 
@@ -34,20 +34,20 @@ pub struct Rules {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Burst {
-    /// As many as it says, by proof: what is unproven takes its place for as long as that lasts, so
-    /// one slow answer leaves one place fewer, and as many as this and one more stop everybody.
+    /// This burst, by proof. Each unproven request holds its place, so a slow response takes one
+    /// place. One more slow response than the burst stops all calls.
     Of(u32),
-    /// Nine places, by evidence: what was granted before a quick answer leaves its place at that
-    /// answer, so slow calls cost the others nothing. A bucket of ten may refuse where the network
-    /// stands still for longer than three seconds, or in one direction only. Kept for quotas of at
-    /// most a second.
+    /// Nine places, by evidence. A quick response frees the places of the requests that were
+    /// granted before it, so slow calls cost the others nothing. A bucket of ten may refuse if the
+    /// network stalls for longer than three seconds, or in one direction only. It applies to quotas
+    /// of at most a second.
     Auto,
 }
 
 // === impl Rules ===
 
 impl Rules {
-    /// The proof window alone: at most the quota is live at any grant.
+    /// Returns the proof window alone: at most the quota is live at any grant.
     pub const fn window() -> Self {
         Self {
             counter: false,
@@ -55,20 +55,20 @@ impl Rules {
         }
     }
 
-    /// Is safe against sliding-window counters, too, whenever their windows begin.
+    /// Adds safety against sliding-window counters, at any alignment of their windows.
     pub const fn counter(mut self) -> Self {
         self.counter = true;
         self
     }
 
-    /// Is safe against leaky buckets with a burst of at least `burst`, too.
+    /// Adds safety against leaky buckets with a burst of at least `burst`.
     pub const fn bucket(mut self, burst: Burst) -> Self {
         self.bucket = Some(burst);
         self
     }
 }
 
-/// All of them, with an automatic burst.
+/// All rules, with an automatic burst.
 impl Default for Rules {
     fn default() -> Self {
         Self::window().counter().bucket(Burst::Auto)

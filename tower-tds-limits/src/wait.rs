@@ -22,7 +22,7 @@ use crate::{WaitCause, clock, sync};
 
 /// A pure state machine that decides when one more may pass.
 pub(crate) trait Limit {
-    /// What a waiter gets when it passes.
+    /// The value that a waiter gets when it passes.
     type Grant;
 
     /// When one more from this line may pass, as far as is known at `now`.
@@ -33,12 +33,12 @@ pub(crate) trait Limit {
     /// Counts one more. Called right after `opens` returned [`Opens::Now`] for the same `now`.
     fn admit(&mut self, line: Line, now: Instant) -> Self::Grant;
 
-    /// When the limit is to be asked again at the latest, if that is before it opens.
+    /// When the limit must be checked again, if that is before it opens.
     fn changes_at(&self) -> Option<Instant> {
         None
     }
 
-    /// What a waiter of this line waits for while `opens` is not [`Opens::Now`].
+    /// The cause of this line's wait while `opens` is not [`Opens::Now`].
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause;
 
     /// Whether nothing is in flight.

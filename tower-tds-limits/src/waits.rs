@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// What a call waits for.
+/// The cause of a call's wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum WaitCause {
     /// The readiness of the inner service, such as a token.
     Readiness,
-    /// A permit of a quota: as many are live as it allows.
+    /// A permit of a quota, all of whose permits are live.
     Window,
     /// Room in a sliding-window counter.
     Counter,

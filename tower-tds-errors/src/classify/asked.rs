@@ -1,32 +1,31 @@
-//! What of a request changes the meaning of its answer.
+//! The properties of a request that change the meaning of its response.
 
 use http::header::{ACCEPT, RANGE, UPGRADE};
 use http::{HeaderMap, HeaderName};
 
-/// What of a request changes the meaning of its answer: nothing by default.
+/// The properties of a request that change the meaning of its response. None by default.
 ///
-/// A 416 means something else where a `Range` was asked for, a 423 where a lock was held, a page
-/// where only data is accepted, and a 101 where no `Upgrade` was asked for. Take it before the request is given
-/// away, for [`classify`](crate::classify).
+/// A 416 depends on `Range`, a 423 on a lock, a page on `Accept`, and a 101 on `Upgrade`. Create it
+/// before the request is sent, for [`classify`](crate::classify).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// A part of the resource, so that a 416 may be about it.
+    /// Whether the request has a `Range`, which a 416 may refuse.
     pub(super) part: bool,
-    /// What holds a lock, so that a 423 is about it.
+    /// Whether the request holds a lock, which a 423 may refer to.
     pub(super) lock: bool,
-    /// Data, so that a page is not what was asked for.
+    /// Whether the request accepts data only, so that a page is an error.
     pub(super) data: bool,
-    /// Another protocol, so that a 101 is the way there.
+    /// Whether the request has an `Upgrade`, so that a 101 is a success.
     pub(super) upgrade: bool,
 }
 
 // === impl Asked ===
 
 impl Asked {
-    /// What a request with these headers asks for.
+    /// Reads the headers of a request.
     #[must_use]
     pub fn of(headers: &HeaderMap) -> Self {
-        // One pass: a look-up hashes, and three cost more than the few headers that a request has.
+        // One pass over the few headers of a request is cheaper than several look-ups, which hash.
         let mut asked = Self::default();
         let mut data = None;
         for (name, value) in headers {
@@ -45,7 +44,7 @@ impl Asked {
     }
 }
 
-/// Whether all that is accepted is JSON or XML.
+/// Whether only JSON or XML is accepted.
 fn is_data(accepted: &[u8]) -> bool {
     let ends = |text: &[u8], name: &[u8]| {
         let start = text.len().checked_sub(name.len());

@@ -1,15 +1,15 @@
-//! Reads what `WWW-Authenticate` says of an error.
+//! Errors in `WWW-Authenticate`.
 
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;
 
 /// The values of `error` and `error_description`, in order.
 ///
-/// Lenient by need: the gateways separate by comma or by space and do not escape quotes, so a
-/// value ends at the quote before a separator that a new parameter or the end follows.
+/// The parser is lenient, because gateways separate by comma or by space and do not escape quotes.
+/// A value ends at a quote that the end or a separator and a new parameter follow.
 pub(super) fn errors(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(WWW_AUTHENTICATE).iter();
-    // A realm may be in any letters, and is nobody's concern here.
+    // A realm may have any encoding, and is not read.
     let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()));
     let mut found = Vec::new();
     for value in values {
@@ -21,8 +21,8 @@ pub(super) fn errors(headers: &HeaderMap) -> Vec<String> {
 }
 
 fn parameter<'a>(value: &'a str, name: &str) -> Option<&'a str> {
-    // In any case of letters, and with space around the sign (RFC 9110, section 11.2). Lower case of ASCII keeps every
-    // byte where it was.
+    // Names ignore case, and spaces may surround the sign (RFC 9110, section 11.2). ASCII lower
+    // case keeps every byte position.
     let lower = value.to_ascii_lowercase();
     let rest = lower.match_indices(name).find_map(|(at, _)| {
         let before = value.get(..at)?.chars().next_back();

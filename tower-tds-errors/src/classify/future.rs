@@ -1,4 +1,4 @@
-//! The future: a call, and for the answers that are errors a bounded read.
+//! The future: a call, and a bounded read of an error's body.
 
 use std::fmt;
 use std::future::Future;
@@ -24,7 +24,7 @@ pin_project! {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the inner future, or the body that is being read and with it its connection.
+    /// Dropping it drops the inner future, or the body that is being read with its connection.
     pub struct ClassifyFuture<F, R> {
         #[pin]
         state: State<F, R>,
@@ -41,7 +41,7 @@ pin_project! {
             inner: F,
         },
         // ## Draining => done
-        // Boxed: only errors come here, and the future of a success stays small.
+        // Boxed, so that the future of a success stays small.
         Draining {
             drain: Pin<Box<Drain<R>>>,
         },
@@ -49,10 +49,10 @@ pin_project! {
 }
 
 pin_project! {
-    /// An error body that is read to its end, within bounds.
+    /// A bounded read of an error body.
     ///
-    /// A body that ended lets its connection be used again; the others are dropped, and their
-    /// connections with them.
+    /// The connection of a body that ended is reused. The others are dropped with their
+    /// connections.
     struct Drain<R> {
         head: response::Parts,
         #[pin]
@@ -64,7 +64,7 @@ pin_project! {
     }
 }
 
-/// What the error will need of the request.
+/// The parts of a request that its error needs.
 pub(super) struct Noted {
     pub(super) asked: Asked,
     pub(super) method: Method,
@@ -92,7 +92,7 @@ where
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // The way of a success, apart from the others so that it stays short.
+        // A success has a short path of its own.
         let this = self.as_mut().project();
         if let StateProj::Calling { inner } = this.state.project() {
             match ready!(inner.poll(cx)) {
@@ -107,7 +107,7 @@ where
 }
 
 impl<F, R: Body> ClassifyFuture<F, R> {
-    /// Goes on with an error, or with an answer that is one.
+    /// Continues with an error, or with a response that is one.
     #[cold]
     fn poll_refused<E: Into<BoxError>>(
         mut self: Pin<&mut Self>,
@@ -141,7 +141,7 @@ impl<F, R: Body> ClassifyFuture<F, R> {
         let is_whole = ready!(drain.as_mut().poll(cx));
         let drain = drain.as_mut().project();
         let head = &*drain.head;
-        // A success never comes here; if it did, its status would say so.
+        // A success does not get here.
         let error = error_of(this.noted.asked, head.status, &head.headers, drain.bytes);
         let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
         error.facts_mut().is_cut |= !is_whole;
@@ -171,7 +171,7 @@ impl<R: Body> Drain<R> {
         }
     }
 
-    /// Whether the body was read as a whole, when there is no more to read.
+    /// Reads the body. Returns whether it was read to its end.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
         let mut this = self.project();
         while !this.body.is_end_stream() {
@@ -181,8 +181,8 @@ impl<R: Body> Drain<R> {
                     this.bound
                         .set(bound.into_iter().chain(*this.deadline).min());
                 }
-                // Without a runtime there is no time to wait for. The clock counts as well as the timer,
-                // which may wake after that of the layer above.
+                // Without a runtime there is no timer. The clock is compared as well, because the
+                // timer may fire after that of a layer above.
                 let is_over = this
                     .deadline
                     .is_some_and(|deadline| deadline <= clock::now());
@@ -201,7 +201,7 @@ impl<R: Body> Drain<R> {
             let room = MOST_BYTES.saturating_sub(this.bytes.len());
             this.bytes.put(data.take(room));
             let fits = length <= *this.left;
-            // At least one, or a body of empty frames would never meet its bound.
+            // At least one, so that a body of empty frames reaches its bound.
             *this.left = this.left.saturating_sub(length.max(1));
             if *this.left == 0 {
                 return Poll::Ready(fits && this.body.is_end_stream());
@@ -214,23 +214,23 @@ impl<R: Body> Drain<R> {
 // === impl Noted ===
 
 impl Noted {
-    /// Names the request in an error.
+    /// Records the request in an error.
     fn note(&self, error: &mut Error) {
         error.facts_mut().note_request(&self.method, &self.uri);
     }
 
-    /// Whether the caller gets the response as it came.
+    /// Whether the response passes unchanged.
     #[inline]
     fn is_answered(&self, head: &Response<impl Sized>) -> bool {
         is_success(head.status()) && !is_unasked(head.status(), head.headers(), self.asked)
     }
 }
 
-/// On the wire. The largest error page known of the gateways has 4 KiB; draining more costs more
-/// than the connection that it saves.
+/// Bytes on the wire. The largest known error page of the gateways has 4 KiB. Reading more costs
+/// more than a new connection.
 pub(super) const MOST_BYTES: usize = 16 * 1024;
 
-/// Far above any answer that comes whole, and short against a backoff.
+/// Much longer than a complete error body takes, and short against a backoff.
 const LONGEST: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Reads how long a response asks its client to wait, and whether a long quota is behind it.
+//! Hints of a response: the wait that it requests, and whether a long quota is used up.
 
 #![cfg_attr(
     not(test),
@@ -10,21 +10,21 @@ use std::time::{Duration, SystemTime};
 use http::header::{DATE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 
-/// What the headers of an answer ask for.
+/// The hint of a response's headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hint {
     /// The least wait before another attempt.
     pub(super) wait: Option<Duration>,
-    /// Whether a quota of longer than a minute is used up: not to be slept through.
+    /// Whether a quota of longer than a minute is used up, which is too long to sleep.
     pub(super) is_long: bool,
 }
 
-/// Reads `Retry-After`, and for a 429 without one the time at which Kong's used-up limit opens again.
+/// Reads `Retry-After`, and for a 429 without one the reset of Kong's limit.
 ///
-/// Kong's `RateLimit-Remaining`, `RateLimit-Reset` and `X-RateLimit-Remaining-Day` are on answers of any
-/// status. They are a reason to wait only where the limit is the reason of the answer.
+/// Kong sends `RateLimit-Remaining`, `RateLimit-Reset` and `X-RateLimit-Remaining-Day` with every
+/// status. They are a reason to wait only if the limit caused the response.
 pub(super) fn hint(status: StatusCode, headers: &HeaderMap, wall: impl Fn() -> SystemTime) -> Hint {
-    // Dates count from when the server says it answered, so that a skewed clock changes nothing.
+    // Dates count from the server's `Date`, so that a skewed clock changes nothing.
     let sent = || {
         let date = headers.get(DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
@@ -44,11 +44,11 @@ pub(super) fn hint(status: StatusCode, headers: &HeaderMap, wall: impl Fn() -> S
     }
 }
 
-/// The longest wait that any `Retry-After` of the response asks for.
+/// The longest wait of all `Retry-After` headers.
 ///
-/// Malformed values are ignored (RFC 9110, section 10.2.3 knows seconds and dates only), except
-/// that a fraction is rounded up, for servers are seen to send it. A number too large to hold is a
-/// very long wait and not a missing one.
+/// Malformed values are ignored (RFC 9110, section 10.2.3 has seconds and dates only). A fraction
+/// is rounded up, because some servers send one. An overflow is a very long wait, not a missing
+/// one.
 fn retry_after(headers: &HeaderMap, sent: impl Fn() -> SystemTime) -> Option<Duration> {
     let values = headers.get_all(RETRY_AFTER).iter();
     let values = values.filter_map(|value| Some(value.to_str().ok()?.trim()));
@@ -59,7 +59,7 @@ fn retry_after(headers: &HeaderMap, sent: impl Fn() -> SystemTime) -> Option<Dur
     waits.max()
 }
 
-/// The reset of the limit that is used up, in seconds, as Kong sends it.
+/// The reset of Kong's used-up limit.
 fn reset(headers: &HeaderMap) -> Option<Duration> {
     let read = |name: &str| seconds(headers.get(name)?.to_str().ok()?);
     if read("ratelimit-remaining") > Some(Duration::ZERO) {
@@ -68,11 +68,11 @@ fn reset(headers: &HeaderMap) -> Option<Duration> {
     read("ratelimit-reset")
 }
 
-/// Whether Kong says of a window longer than a minute that no call is left in it.
+/// Whether Kong reports that no call is left in a window longer than a minute.
 fn has_long_window(headers: &HeaderMap) -> bool {
     headers.iter().any(|(name, value)| {
         let window = name.as_str().strip_prefix("x-ratelimit-remaining-");
-        // It ends with the window's name, whatever stands before.
+        // The header's name ends with the window's name.
         let window = window.and_then(|window| window.rsplit('-').next());
         matches!(window, Some("hour" | "day" | "month" | "year")) && value.as_bytes() == b"0"
     })
@@ -92,7 +92,7 @@ fn seconds(value: &str) -> Option<Duration> {
     Some(Duration::from_secs(whole.saturating_add(up)))
 }
 
-/// The longest window that is worth a wait. Kong's next is an hour.
+/// The longest window that is worth a wait. Kong's next longer window is an hour.
 const MINUTE: u64 = 60;
 
 #[cfg(test)]

@@ -1,25 +1,25 @@
-//! Finds the sentence in an error body, whatever the body is written in.
+//! The message in an error body of any format.
 
 use std::str;
 
 use serde_json::Value;
 
-/// The text of a body, or nothing for what is none. A character that the byte bound cut in two is left
-/// out. What is no UTF-8 is for who can read it: the status decides.
+/// The text of a body, or `None` if it is not UTF-8. A last character that the byte bound cut in
+/// two is left out.
 pub(super) fn text(bytes: &[u8]) -> Option<&str> {
     let text = match str::from_utf8(bytes) {
         Ok(text) => text,
-        // Any fault but the end of the bytes means that this is no UTF-8.
+        // An error in the middle means that the body is not UTF-8.
         Err(error) if error.error_len().is_some() => return None,
         Err(error) => str::from_utf8(bytes.get(..error.valid_up_to())?).ok()?,
     };
-    // A NUL means another encoding, or an archive.
+    // A NUL byte means another encoding, or an archive.
     (!text.contains('\0')).then_some(text)
 }
 
-/// What the body says, best first.
+/// The candidate messages of a body, best first.
 ///
-/// The first character tells the format: gateways declare it wrongly, or not at all.
+/// The first character decides the format, because gateways declare it wrongly or not at all.
 pub(super) fn candidates(text: &str) -> Vec<String> {
     let text = text.trim_start_matches('\u{feff}').trim();
     let found = match text.as_bytes().first() {
@@ -52,8 +52,7 @@ fn strings(value: &Value) -> Vec<String> {
     fields.map(str::to_owned).collect()
 }
 
-/// The message of Kong's template, which pastes it in without escaping quotes, or of JSON that was
-/// cut off.
+/// The message of Kong's template, which does not escape quotes, or of JSON that was cut.
 fn unescaped(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("\"message\"")?;
     let rest = rest
@@ -72,7 +71,7 @@ fn unescaped(text: &str) -> Option<String> {
     Some(message.replace("\\/", "/"))
 }
 
-/// The first telling element: Kong writes `<message>` and `<p>`, nginx only a `<title>`.
+/// The first element with a message: Kong writes `<message>` and `<p>`, nginx only a `<title>`.
 fn sentence(text: &str) -> Option<String> {
     let found = ["message", "p", "title"];
     let found = found.iter().find_map(|name| element(text, name));
@@ -82,7 +81,7 @@ fn sentence(text: &str) -> Option<String> {
 }
 
 fn element(text: &str, name: &str) -> Option<String> {
-    // Lower case of ASCII keeps every byte where it was.
+    // ASCII lower case keeps every byte position.
     let lower = text.to_ascii_lowercase();
     let open = lower.match_indices('<').find(|(at, _)| {
         let tag = lower.get(at.saturating_add(1)..).unwrap_or_default();
@@ -99,7 +98,7 @@ fn element(text: &str, name: &str) -> Option<String> {
     (!sentence.is_empty()).then_some(sentence)
 }
 
-/// The text between the tags, its white space made single.
+/// The text between the tags, with single spaces.
 fn stripped(text: &str) -> String {
     let mut kept = String::new();
     for (n, piece) in text.split('<').enumerate() {

@@ -1,4 +1,4 @@
-//! The layer, and the service, which notes what an error will need.
+//! The layer, and the service, which records what an error needs.
 
 use std::task::{Context, Poll};
 
@@ -16,7 +16,7 @@ use crate::retry::request::DeadlineAt;
 /// Turns every answer but a success into a typed [`Error`].
 ///
 /// Use it innermost, right over the HTTP client, so that all layers above it see typed errors. See
-/// [`Classify`] for what it does to an answer.
+/// [`Classify`] for the rules.
 ///
 /// # Examples
 ///
@@ -42,14 +42,16 @@ pub struct ClassifyLayer {}
 
 /// Turns every answer but a success into a typed [`Error`].
 ///
-/// A 2xx or a 304 passes as it came, and so does an upgrade (101) that was asked for: the same body type, not
-/// polled, and nothing allocated. The one exception is a page for people, `text/html`, where the request
-/// accepts JSON or XML only. Of every other answer the body is read within 16 KiB and a second, and
-/// to its end where that is within the bounds, so that the connection can be used again. The read ends at the call's
-/// [`DeadlineAt`](crate::DeadlineAt) as well. A read that is cut short costs text and not the kind.
+/// A 2xx, a 304 and a requested upgrade (101) pass unchanged: the same body type, not polled,
+/// without an allocation. The one exception is an HTML page where the request accepts JSON or XML
+/// only.
 ///
-/// A compressed body gives no message, and the status decides. Put a decompression layer below, where answers may be
-/// compressed.
+/// The body of every other response is read, for at most 16 KiB and a second, so that the
+/// connection can be reused. The read also ends at the call's [`DeadlineAt`](crate::DeadlineAt). A
+/// read that is cut costs text and not the kind.
+///
+/// A compressed body gives no message, and the status decides. Put a decompression layer below if
+/// responses may be compressed.
 ///
 /// # Backpressure
 ///
@@ -61,12 +63,12 @@ pub struct ClassifyLayer {}
 ///
 /// # Clone
 ///
-/// As the inner service's.
+/// Clones the inner service.
 ///
 /// # Errors
 ///
-/// An [`Error`] for each answer that is no success, and for each error of the inner service, named
-/// by the types in its chain.
+/// An [`Error`] for each response that is not a success, and for each error of the inner service,
+/// whose kind comes from the types in its chain.
 #[derive(Clone, Debug)]
 pub struct Classify<S> {
     inner: S,
@@ -75,9 +77,10 @@ pub struct Classify<S> {
 // === impl ClassifyLayer ===
 
 impl ClassifyLayer {
-    /// The layer, with the crate's own table.
+    /// Creates the layer with the crate's own table.
     ///
-    /// What a service means besides is a `map_err` right above it: see [`Error::set_kind`].
+    /// For meanings of a particular service put a `map_err` right above it: see
+    /// [`Error::set_kind`].
     #[must_use]
     pub const fn new() -> Self {
         Self {}
@@ -112,7 +115,7 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // What is asked for is read here: a layer below the retry may have added to it.
+        // Read here, because a layer below the retry may have added headers.
         let noted = Noted {
             asked: Asked::of(request.headers()),
             method: request.method().clone(),

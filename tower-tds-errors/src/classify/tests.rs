@@ -3,7 +3,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use super::{classify, future};
 use crate::{Asked, Error, Kind, Sent};
 
-/// An answer, and what was asked for.
+/// A response and the properties of its request.
 #[derive(Clone)]
 struct Answer<'a> {
     asked: HeaderMap,
@@ -338,7 +338,7 @@ fn where_challenge_and_body_contradict_each_other_the_challenge_counts() {
             assert_eq!(error.kind(), expected, "{challenge}: {body}");
             assert_eq!(error.message(), Some(challenge), "{body}");
         }
-        // One that says nothing known leaves it to the body.
+        // The body decides if the header has no known text.
         let value = HeaderValue::from_static("Bearer error=\"other words\"");
         headers.insert("www-authenticate", value);
         let answer = Answer::new(StatusCode::UNAUTHORIZED, &headers);
@@ -381,7 +381,7 @@ fn an_answer_in_zstd_means_what_its_status_says_and_its_line_names_the_coding() 
         let error = Answer::new(status, &headers).body(zstd).error().unwrap();
         assert_eq!((error.kind(), error.message()), (kind, None));
         assert!(error.to_string().contains(line), "{error}");
-        // Who can read it, can.
+        // UTF-8 is read.
         assert_eq!((error.body(), error.facts().is_cut), (&zstd[..], false));
     }
     headers.insert(

@@ -1,4 +1,4 @@
-//! Transport errors, told by their types; words only tell apart what types leave alike.
+//! Classification of transport errors by their types. Texts decide only where the types are equal.
 
 use std::error::Error as StdError;
 use std::io::ErrorKind;
@@ -8,20 +8,20 @@ use hyper_util::client::legacy;
 use crate::error::source::{chain, find};
 use crate::kind::{Kind, Sent};
 
-/// How far the exchange had come when the error arose.
+/// The stage of the exchange at the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Connecting,
-    /// Sending, or waiting for the head of the answer.
+    /// Sending, or waiting for the response head.
     Connected,
-    /// Reading the body of the answer from the connection.
+    /// Reading the response body from the connection.
     Body,
 }
 
-/// What is known of an error: its kind, and whether the request was sent.
+/// The kind of an error, and whether the request was sent.
 type Told = (Kind, Sent);
 
-/// Names the error by the first link of its chain that says something.
+/// Classifies an error by the first known link of its chain.
 pub(crate) fn kind(error: &(dyn StdError + 'static)) -> Told {
     let mut stage = None;
     for link in chain(error) {
@@ -31,25 +31,26 @@ pub(crate) fn kind(error: &(dyn StdError + 'static)) -> Told {
     }
     let kind = match stage {
         Some(Stage::Connecting) => Kind::Connect,
-        // A body that says no more ended before its time.
+        // An unknown error of a body means that it ended early.
         Some(Stage::Body) => Kind::Truncated,
-        // One that hyper has on a connection, and says no more of, is the end of it.
+        // An unknown error of hyper on a connection means that the connection ended.
         Some(Stage::Connected) if find::<hyper::Error>(error).is_some() => Kind::Reset,
         Some(Stage::Connected) | None => Kind::Unrecognized,
     };
     alone(kind)
 }
 
-/// With what the kind says of its being sent.
+/// Adds the kind's own [`Sent`].
 fn alone(kind: Kind) -> Told {
     (kind, kind.row().sent)
 }
 
-/// What one link of the chain says, or else where it happened: a link below may know more.
+/// Classifies one link of the chain. Otherwise records its stage, because a link below may be
+/// known.
 fn said(link: &(dyn StdError + 'static), at: &mut Option<Stage>) -> Option<Told> {
     if let Some(error) = link.downcast_ref::<legacy::Error>() {
         if !error.is_connect() && error.source().is_none() {
-            // The client's own complaints about a request are its only errors without a cause.
+            // Errors about an invalid request are the client's only ones without a source.
             return Some(alone(Kind::InvalidRequest));
         }
         let connecting = error.is_connect();
@@ -79,19 +80,19 @@ fn said(link: &(dyn StdError + 'static), at: &mut Option<Stage>) -> Option<Told>
     untyped(&link.to_string(), stage).map(alone)
 }
 
-/// hyper-util and hyper-rustls keep the types of these to themselves. All say that there is no
-/// connection, which is known already, so their words can only make a kind finer.
+/// Refines an error of a connect by its text, because hyper-util and hyper-rustls do not export the
+/// types. It is already known that there is no connection.
 fn connecting(link: &(dyn StdError + 'static)) -> Option<Told> {
     let words = link.to_string();
     if words == NO_PROXY_CREDENTIALS {
-        // Any other word of a proxy that makes no tunnel may pass, as a gateway's 503 does.
+        // Other refusals of a proxy may be transient, like a gateway's 503.
         return Some((Kind::Rejected, Sent::Never));
     }
     let invalid = words.starts_with("invalid URL, ") || words.starts_with("unsupported scheme ");
     invalid.then(|| alone(Kind::InvalidRequest))
 }
 
-/// What the words of types say that are not known here: the decoders' of tower-http, and reqwest's of a timeout.
+/// Classifies by text the errors of unknown types: tower-http's decoders, and reqwest's timeout.
 fn untyped(words: &str, stage: Option<Stage>) -> Option<Kind> {
     if words == "brotli error" || words.starts_with("deflate decompression error") {
         return Some(Kind::Malformed);
@@ -99,7 +100,7 @@ fn untyped(words: &str, stage: Option<Stage>) -> Option<Kind> {
     (words == "operation timed out").then(|| timeout(stage))
 }
 
-/// What took too long.
+/// The kind of a timeout in this stage.
 fn timeout(stage: Option<Stage>) -> Kind {
     match stage {
         Some(Stage::Connecting) => Kind::Connect,
@@ -110,7 +111,7 @@ fn timeout(stage: Option<Stage>) -> Kind {
 
 fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<Told> {
     if *at == Some(Stage::Connecting) {
-        // A failed handshake. Its cause may say more.
+        // A failed handshake: a source may be known.
         return None;
     }
     let kind = if error.is_timeout() {
@@ -118,20 +119,20 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<Told> {
     } else if error.is_parse() {
         Kind::Malformed
     } else if error.source().is_some_and(|why| why.to_string() == GONE) {
-        // The runtime that had the connection has ended: the caller's is another one.
+        // The runtime of the connection has ended. The caller has another one.
         Kind::Reset
     } else if error.is_user() {
-        // Its body failed, say, after a part of it.
+        // For example, the request body failed after a part of it.
         return Some((Kind::InvalidRequest, Sent::Unknown));
     } else if error.is_canceled() || error.is_closed() {
-        // hyper cancels only what it has not begun to write.
+        // hyper cancels only requests that it has not begun to write.
         Kind::Connect
     } else if error.is_incomplete_message() {
-        // The server may well have read the request: it is how a reused connection looks that
-        // was closed on reading it.
+        // The server may have read the request: a reused connection that the server closes on
+        // reading it looks the same.
         Kind::Reset
     } else {
-        // Errors of bodies have no predicate, and no other has these words.
+        // Errors of bodies have no predicate. Only they have this text.
         let body = error.to_string() == "error reading a body from connection";
         *at = Some(if body { Stage::Body } else { Stage::Connected });
         return None;
@@ -139,8 +140,8 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<Told> {
     Some(alone(kind))
 }
 
-/// Whether the server has refused the certificate that it was shown, or that it was shown none, and with it
-/// whatever was sent behind it. rustls says so in words alone.
+/// Whether the server refused the client's certificate, or its absence, and so the request behind
+/// it. rustls shows it only in its text.
 fn refuses(error: &std::io::Error) -> bool {
     let words = error.to_string();
     let alert = words.strip_prefix("received fatal alert: ");
@@ -149,24 +150,25 @@ fn refuses(error: &std::io::Error) -> bool {
     })
 }
 
-/// The errors of sockets, and of what wraps its own in theirs.
+/// Classifies IO errors, and errors wrapped in them.
 fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<Told> {
     let connecting = stage == Some(Stage::Connecting);
     let reading = stage == Some(Stage::Body);
     let kind = match error.kind() {
         ErrorKind::TimedOut => timeout(stage),
-        // What rustls and native TLS stacks say of a bad certificate, version or name.
+        // The error of rustls and native TLS stacks for a bad certificate, version or name.
         ErrorKind::InvalidData if connecting => Kind::Tls,
-        // By TLS 1.3 a server that refuses the client's certificate says so when the handshake is over.
+        // In TLS 1.3 a server refuses the client's certificate after the handshake.
         ErrorKind::InvalidData if stage == Some(Stage::Connected) && refuses(error) => Kind::Tls,
-        // And what decoders say of a body. A connection's own errors come inside of hyper's.
+        // The error of decoders. A connection's own errors come inside of hyper's.
         ErrorKind::InvalidData | ErrorKind::InvalidInput if stage.is_none() => Kind::Malformed,
-        // Only `connect` says this, so nothing was sent whoever wraps it.
+        // Only `connect` returns this, so nothing was sent.
         ErrorKind::ConnectionRefused => Kind::Connect,
-        // TLS that is closed without a word looks like this, before an answer too.
+        // A TLS connection that is closed without a notification looks like this, even before a
+        // response.
         ErrorKind::UnexpectedEof if stage == Some(Stage::Connected) => Kind::Reset,
         ErrorKind::UnexpectedEof if !connecting => Kind::Truncated,
-        // The network may become unreachable under an established connection too.
+        // The network may also become unreachable under an established connection.
         ErrorKind::ConnectionReset
         | ErrorKind::ConnectionAborted
         | ErrorKind::BrokenPipe
@@ -186,10 +188,10 @@ fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<Told> {
     Some(alone(kind))
 }
 
-/// What hyper says where a connection ends with its task.
+/// Text of hyper for a connection that ends with its task.
 const GONE: &str = "runtime dropped the dispatch task";
 
-/// What hyper-util says of a 407 to its CONNECT.
+/// Text of hyper-util for a 407 to its CONNECT.
 pub(crate) const NO_PROXY_CREDENTIALS: &str = "tunnel error: proxy authorization required";
 
 #[cfg(test)]

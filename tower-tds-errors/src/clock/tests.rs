@@ -16,7 +16,7 @@ use crate::{Attempt, ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, Kind, R
 type Body = BoxBody<Bytes, BoxError>;
 
 thread_local! {
-    /// What the wall clock shows on this thread; it stands still. None is the machine's.
+    /// The wall clock of this thread, which stands still. None is the machine's.
     static WALL: Cell<Option<SystemTime>> = const { Cell::new(None) };
 }
 
@@ -50,7 +50,7 @@ async fn under<T>(jumps: &[u64], work: impl Future<Output = T>) -> T {
     }
 }
 
-/// A body that says nothing more.
+/// A body that stalls.
 fn silent() -> Body {
     let (bytes, body) = Channel::<Bytes, BoxError>::new(1);
     std::mem::forget(bytes);
@@ -70,7 +70,7 @@ fn answer(
     Ok(response.body(body).unwrap())
 }
 
-/// Meets all that a call can wait for, and says when each attempt came and how it ended.
+/// Runs a call through every kind of wait. Returns when each attempt began and how it ended.
 async fn every_wait() -> (Vec<Duration>, Error, Duration) {
     fastrand::seed(7);
     let start = Instant::now();

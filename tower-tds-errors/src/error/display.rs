@@ -1,4 +1,4 @@
-//! The error's line, its chain, and its debug text.
+//! The message of an error, its chain of causes, and its debug text.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
@@ -28,7 +28,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The line, and what a program would ask for. It is what `main` prints.
+/// The line with kind, status and attempts. `main` prints it.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = self.facts();
@@ -56,8 +56,8 @@ impl StdError for Error {
     }
 }
 
-/// The status of a refusal, for layers that know no type of this crate. It is the last of the causes
-/// of such an answer.
+/// The status of a refusal, for layers that do not use this crate's types. It is the last source of
+/// the error.
 #[derive(Debug)]
 struct Refusal(&'static str);
 
@@ -81,7 +81,7 @@ impl Error {
         }
     }
 
-    /// What it comes of, and what that comes of.
+    /// The chain of causes.
     pub(super) fn causes(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
         let source = self.inner.source.iter();
         source.flat_map(|source| chain(&**source))
@@ -107,7 +107,8 @@ impl Error {
         } else {
             tail.push_str(facts.gave_up.map_or("", GiveUp::phrase));
         }
-        // What happened and what to do next are there whatever is said in between.
+        // The middle part is cut first, so that the line always has what happened and what to do
+        // next.
         let ends = head.chars().count().saturating_add(tail.chars().count());
         let room = most.saturating_sub(ends);
         head.push_str(&cut(&facts.between(self.root()), room));
@@ -124,7 +125,7 @@ impl Error {
         if self.is_unknown_issuer() {
             return "add its CA to the root certificates of the client";
         }
-        // A proxy that refuses, and not the service.
+        // The proxy refused the request, not the service.
         let mut causes = self.causes().map(ToString::to_string);
         if kind == Kind::Rejected && causes.any(|cause| cause == NO_PROXY_CREDENTIALS) {
             return "check user and password of the proxy";
@@ -136,20 +137,20 @@ impl Error {
         }
     }
 
-    /// The words of the deepest cause, or of one that names an address: that of the token endpoint,
-    /// say. None where the service's own are there.
+    /// The text of the deepest cause, or of one that contains an address, such as the token
+    /// endpoint's. `None` if the service sent a message.
     fn root(&self) -> Option<Box<str>> {
         if self.facts().status.is_some() {
             return None;
         }
         let causes = self.causes().filter(|cause| !is_said(*cause));
-        // What stands behind a semicolon is advice, which this line has its own of.
+        // The text after a semicolon is advice, and this line has its own.
         let told = causes.filter_map(|cause| shown(cause.to_string().split("; ").next()?));
         let told: Vec<_> = told.collect();
         let named = told.iter().position(|text| text.contains("://"));
         let at = named.or(told.len().checked_sub(1))?;
         let text = told.into_iter().nth(at)?;
-        // It stands in front already.
+        // The line begins with it.
         match &self.facts().uri {
             Some(uri) => Some(text.replace(&format!(" ({uri})"), "").into()),
             None => Some(text),
@@ -157,7 +158,7 @@ impl Error {
     }
 }
 
-/// Whether the line says it already. A refusal is for layers, and less than what it is the cause of.
+/// Whether the line contains the cause already. A refusal is for layers only.
 fn is_said(cause: &(dyn StdError + 'static)) -> bool {
     cause.is::<Error>() || cause.is::<Refusal>()
 }
@@ -204,11 +205,11 @@ impl Facts {
     }
 }
 
-/// What fits into a log line and a terminal.
+/// A length that fits into a log line and a terminal.
 const LONGEST_LINE: usize = 300;
 
-/// A host, and enough of a path to know it by.
+/// A host, and enough of a path to recognise it.
 const LONGEST_URI: usize = 100;
 
-/// Of 200 characters each, so that a debug text stays below 2 kB.
+/// Each cause has at most 200 characters, so a debug text stays below 2 kB.
 const DEEPEST: usize = 6;

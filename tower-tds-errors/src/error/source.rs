@@ -1,4 +1,4 @@
-//! From other errors, through whatever wraps them.
+//! Conversion from other errors, through their chains of sources.
 
 use std::error::Error as StdError;
 use std::io;
@@ -10,8 +10,8 @@ use crate::classify::transport;
 
 /// The error and everything under it.
 ///
-/// `io::Error::source` answers with the source of what it wraps and so skips the wrapped error
-/// itself. This walk does not: a TLS error sits exactly there.
+/// `io::Error::source` returns the source of the wrapped error, and so skips the wrapped error
+/// itself. This walk does not, because a TLS error is found there.
 pub(crate) fn chain<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
@@ -26,14 +26,14 @@ fn below<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 
     }
 }
 
-/// The first error of a type in the walk.
+/// The first error of a type in the chain.
 pub(crate) fn find<'a, T: StdError + 'static>(
     error: &'a (dyn StdError + 'static),
 ) -> Option<&'a T> {
     chain(error).find_map(|error| error.downcast_ref())
 }
 
-/// Whether anything in the walk is a timeout: of a connect, say, or of a body that went silent.
+/// Whether an error in the chain is a timeout, for example of a connect or of a stalled body.
 pub(super) fn is_late(error: &(dyn StdError + Send + Sync + 'static)) -> bool {
     chain(error).any(|link| {
         let io = link.downcast_ref::<io::Error>();
@@ -43,9 +43,9 @@ pub(super) fn is_late(error: &(dyn StdError + Send + Sync + 'static)) -> bool {
     })
 }
 
-/// Takes the error out of its box, or finds it in there, or names the transport error.
+/// Unboxes the error, finds it in the chain, or classifies a transport error.
 ///
-/// So the layers of this crate work over `Buffer` and its like, whose errors are boxed.
+/// So the layers of this crate work over services with boxed errors, such as `Buffer`.
 impl From<BoxError> for Error {
     fn from(error: BoxError) -> Self {
         let error = match error.downcast::<Self>() {
@@ -65,5 +65,5 @@ impl From<BoxError> for Error {
     }
 }
 
-/// The deepest real chain seen has 6 links; this only bounds a chain that bites its tail.
+/// The deepest known chain has 6 links. This bounds a chain that is a cycle.
 const DEEPEST: usize = 32;

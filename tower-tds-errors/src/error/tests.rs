@@ -101,7 +101,7 @@ fn what_a_limit_refused_is_said_to_layers_that_know_no_type_of_this_crate() {
         let error = crate::classify(crate::Asked::default(), status, &http::HeaderMap::new(), "");
         let error = BoxError::from(error.unwrap_err());
         assert_eq!(error.source().map(ToString::to_string).as_deref(), said);
-        // It is said in the line already.
+        // The line contains it already.
         assert!(!format!("{error:#}").contains(": 4"), "{error:#}");
     }
 }

@@ -1,4 +1,4 @@
-//! The body: counted, and timed while it is waited for.
+//! The guarded body: it counts its bytes, and measures each wait.
 
 use std::fmt;
 use std::io;
@@ -20,29 +20,30 @@ use crate::give_up::GiveUp;
 use crate::kind::{Kind, Sent};
 
 pin_project! {
-    /// The body of a success that says how far it came when it breaks off.
+    /// The body of a success. Its errors have the number of bytes that arrived.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the inner body, and ends the silence that is measured.
+    /// Dropping it drops the inner body and its timer.
     ///
     /// # Errors
     ///
-    /// Each has [`received`](Error::received). The part that came is not to be used.
+    /// Each has [`received`](Error::received). Discard the part that arrived.
     ///
-    /// - [`Kind::Truncated`]: the body ended early or went silent. Fetch it again.
-    /// - [`Kind::Timeout`]: it had not ended at the [deadline](crate::Deadline::whole) of the call.
-    /// - Any other kind that a transport error has.
+    /// - [`Kind::Truncated`]: the body ended early or stalled. Fetch it again.
+    /// - [`Kind::Timeout`]: the body had not ended at the [deadline](crate::Deadline::whole) of the
+    ///   call.
+    /// - Any other kind of a transport error.
     pub struct GuardBody<R> {
         #[pin]
         inner: Option<R>,
-        // Boxed, so that a body that needs no pinning needs none with this around it, and since bodies are
-        // moved. Made by the first wait, and used again by the others.
+        // Boxed, so that this body is `Unpin` if the inner one is, and small to move. The first
+        // wait creates it, and later waits reuse it.
         timer: Option<Box<Timer>>,
-        // Whether the wait is going on that the timer is set for.
+        // Whether the timer is set for the current wait.
         is_waiting: bool,
         idle: Duration,
-        // The deadline of the call, if it counts until here.
+        // The deadline of the call, if it covers the body.
         until: Option<Instant>,
         received: u64,
         framing: Framing,
@@ -50,12 +51,12 @@ pin_project! {
     }
 }
 
-/// How the end of a body is known.
+/// The way in which a body ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Framing {
-    /// By the length that was announced.
+    /// By the announced length.
     Length(u64),
-    /// By a word of its own.
+    /// By an end mark: the last chunk, or the end of an HTTP/2 stream.
     Marked,
     /// By the end of the connection alone.
     Open,
@@ -68,7 +69,7 @@ impl Framing {
     pub(super) fn of(response: &Response<impl Body>) -> Self {
         let body = response.body();
         let expected = if body.is_end_stream() {
-            // Of a HEAD or a 304 HTTP/2 says how long the body is that does not come.
+            // With HTTP/2 a HEAD or a 304 announces the length of a body that is not sent.
             Some(0)
         } else {
             body.size_hint().exact()
@@ -88,7 +89,7 @@ impl Framing {
         }
     }
 
-    /// Whether all has come that was announced, as far as that is known.
+    /// Whether all announced bytes have arrived, if a length was announced.
     #[inline]
     fn is_whole(self, received: u64) -> Option<bool> {
         self.expected().map(|all| received >= all)
@@ -118,10 +119,10 @@ impl<R: Body> GuardBody<R> {
         }
     }
 
-    /// Whether its end will say that it is whole.
+    /// Whether the end of the body shows that it is complete.
     ///
     /// An HTTP/1 body without length and chunks ends with its connection (RFC 9112, section 6.3),
-    /// and one that broke off looks the same.
+    /// and one that was cut looks the same.
     #[must_use]
     pub fn is_verifiable(&self) -> bool {
         !matches!(self.framing, Framing::Open)
@@ -129,8 +130,7 @@ impl<R: Body> GuardBody<R> {
 }
 
 impl<R> GuardBody<R> {
-    /// Notes the request, and how far its answer came, in an error of a layer above: a decoder's, say, which
-    /// knows neither.
+    /// Records the request and the bytes received in an error of a layer above, such as a decoder.
     pub fn note(&self, error: &mut Error) {
         let facts = error.facts_mut();
         if let Some((method, uri)) = &self.asked {
@@ -140,7 +140,7 @@ impl<R> GuardBody<R> {
         facts.expected = self.framing.expected();
     }
 
-    /// Ends the body by an error. What is left of it is dropped, and its connection with it.
+    /// Ends the body with an error, and drops the rest with its connection.
     fn broken(self: Pin<&mut Self>, mut error: Error) -> Error {
         self.note(&mut error);
         let mut this = self.project();
@@ -149,7 +149,7 @@ impl<R> GuardBody<R> {
         error
     }
 
-    /// Resolves when nothing more is waited for.
+    /// Resolves when the wait for the next bytes is over.
     fn poll_late(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Error> {
         let this = self.project();
         let timer = this.timer.get_or_insert_with(Box::<Timer>::default);
@@ -181,7 +181,8 @@ where
         let Some(inner) = this.inner.as_mut().as_pin_mut() else {
             return Poll::Ready(None);
         };
-        // Who reads on after the deadline reads nothing but the end, if all has come.
+        // After the deadline a read returns the end if all bytes have arrived, and otherwise an
+        // error.
         let is_whole = this.framing.is_whole(*this.received) == Some(true);
         if !is_whole && this.until.is_some_and(|until| until <= clock::now()) {
             let error = overdue();
@@ -205,7 +206,7 @@ where
             }
             Poll::Ready(Some(Err(error))) => {
                 let mut error = Error::from(error.into());
-                // After the head the answer had begun, whatever the client calls it.
+                // After the head the response has begun, so a reset cut it.
                 if error.kind() == Kind::Reset {
                     error.set_kind(Kind::Truncated);
                 }
@@ -237,7 +238,8 @@ impl<R> fmt::Debug for GuardBody<R> {
     }
 }
 
-/// By any other last coding it ends with its connection (RFC 9112, section 6.3).
+/// Whether the last coding is chunked. With another one the body ends with its connection (RFC
+/// 9112, section 6.3).
 fn is_chunked(headers: &HeaderMap) -> bool {
     let last = headers.get_all(TRANSFER_ENCODING).iter().next_back();
     let codings = last.and_then(|codings| codings.to_str().ok());

@@ -15,7 +15,7 @@ fn names_are_distinct_and_snake_case() {
     }
 }
 
-/// What stands in people's dashboards: names are added, and none is changed.
+/// Dashboards use these names: names are added, and none is changed.
 #[test]
 fn names_stay_as_they_are_from_release_to_release() {
     let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();

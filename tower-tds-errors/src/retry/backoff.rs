@@ -1,4 +1,4 @@
-//! Backoff: jittered waits between attempts where the service asks for none.
+//! Backoff: jittered waits between attempts, if the service requests none.
 
 #![cfg_attr(
     not(test),
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-/// Exponential backoff with full jitter. It spreads a crowd best.
+/// Exponential backoff with full jitter. It spreads simultaneous retries best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Backoff {
     base: Duration,
@@ -36,7 +36,7 @@ impl Backoff {
     }
 }
 
-/// 100 ms, about the time of one call, and 10 s, about the patience of one.
+/// 100 ms, about the length of a call, and 10 s, about the longest acceptable one.
 impl Default for Backoff {
     fn default() -> Self {
         Self::new(Duration::from_millis(100), Duration::from_secs(10))

@@ -20,7 +20,7 @@ impl Budget {
         Self { retries }
     }
 
-    /// Notes a request, which earns a share of a retry.
+    /// Records a request, which earns a share of a retry.
     #[inline]
     pub(super) fn deposit(&self) {
         if let Some(retries) = &self.retries {
@@ -28,7 +28,7 @@ impl Budget {
         }
     }
 
-    /// Whether a retry is free, or could be paid for.
+    /// Pays for a retry. Returns whether it is free or the budget allows it.
     pub(super) fn pay(&self, costs: Costs) -> bool {
         let retries = self.retries.as_ref().filter(|_| costs == Costs::Paid);
         retries.is_none_or(|retries| retries.withdraw())

@@ -1,4 +1,4 @@
-//! One call: its request, its deadline, what has failed so far, and how it ends.
+//! One call: its request, its deadline, its failures so far, and its end.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,32 +18,32 @@ use crate::error::Error;
 use crate::give_up::GiveUp;
 use crate::kind::{Kind, Sent};
 
-/// One call but for its first request: its deadline, and what has failed so far.
+/// One call without its first request: its deadline, and its failures so far.
 pub(super) struct Call<B, P> {
     shared: Arc<Shared<P>>,
     due: Due,
-    /// From the first attempt on.
+    /// Set by the first attempt.
     copy: Option<Copied<B>>,
-    /// From the first failure on; most calls have none.
+    /// Set by the first failure. Most calls have none.
     past: Option<Box<Past>>,
 }
 
-/// The request as the next attempt will send it, or what its error needs if there is none.
+/// The request of the next attempt, or the parts that an error needs if there is none.
 struct Copied<B> {
     head: request::Parts,
-    /// The second copy; without it there is no other attempt.
+    /// The copy of the body. Without it there is no further attempt.
     body: Option<B>,
 }
 
 struct Past {
     state: RetryState,
-    /// The failure that is being waited on.
+    /// The failure before the current wait.
     failure: Option<Error>,
-    /// The last with a status before that one.
+    /// The last earlier failure with a status.
     answer: Option<Error>,
 }
 
-/// Where a call is at its deadline.
+/// The stage of a call at its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum At {
     Readying,
@@ -63,12 +63,12 @@ impl<B, P> Call<B, P> {
         }
     }
 
-    /// When the call ends at the latest.
+    /// The deadline for the response head.
     pub(super) const fn deadline(&self) -> Option<Instant> {
         self.due.head
     }
 
-    /// Makes the attempt that is due: the first after a copy for the next one.
+    /// Begins the next attempt. The first one keeps a copy for the next.
     #[inline]
     pub(super) fn send<T>(
         &mut self,
@@ -100,7 +100,7 @@ impl<B, P> Call<B, P> {
             return Err(self.give_up(GiveUp::NotReplayable));
         };
         let attempt = past.attempt();
-        // One more than the attempts, for the one that is not counted.
+        // One more than the attempts, because one is not counted.
         let more = attempt.number <= self.shared.settings.attempts.get();
         let replay = more.then_some(&self.shared.replay);
         let Some(request) = copy.request(attempt, replay) else {
@@ -109,14 +109,14 @@ impl<B, P> Call<B, P> {
         Ok(call(self.due.mark(request)))
     }
 
-    /// Whether the response is all that there is to say: most are.
+    /// Whether the response is a success of the first attempt, as most are.
     #[inline]
     pub(super) fn is_first_success<R>(&self, response: &Response<R>) -> bool {
         self.past.is_none() && is_success(response.status())
     }
 
-    /// The response of a success, with what it took; or the error that the head of another means,
-    /// which comes where nothing below has read it.
+    /// Returns a success with its attempt, or an error by its head if no layer below has classified
+    /// it.
     pub(super) fn answered<R>(&mut self, mut response: Response<R>) -> Result<Response<R>, Error> {
         if !is_success(response.status()) {
             let copy = self.copy.as_ref();
@@ -134,10 +134,11 @@ impl<B, P> Call<B, P> {
         Ok(response)
     }
 
-    /// When the wait for the next attempt is over, or the error to end with.
+    /// Returns when the wait for the next attempt is over, or the final error.
     pub(super) fn failed(&mut self, error: Error) -> Result<Option<Instant>, Error> {
-        // A layer below has forbidden it at this very attempt: what the call took is still to be added.
-        // Any other was settled by a retry below; two layers do not multiply attempts.
+        // An error that a retry layer below gave up is final, so two layers do not multiply
+        // attempts. If a layer forbade this attempt alone, the totals of the call are still to be
+        // recorded.
         if error
             .gave_up()
             .is_some_and(|settled| settled != GiveUp::Forbidden || error.elapsed().is_some())
@@ -159,8 +160,8 @@ impl<B, P> Call<B, P> {
         }
     }
 
-    /// The error of a call that a layer below has ended by the deadline. An earlier attempt that was
-    /// answered is worth more than a wait without a status.
+    /// The error of a call that a layer below ended at the deadline. An earlier failure with a
+    /// status is preferred to a wait without one.
     fn ended(&mut self, error: Error) -> Error {
         let answer = self.past.as_mut().and_then(|past| {
             let failure = past
@@ -185,7 +186,7 @@ impl<B, P> Call<B, P> {
         let was_sent = facts.sent != Sent::Never;
         let mut ended = self.note(ended, GiveUp::Deadline);
         if !was_sent {
-            // The last attempt waited, and sent nothing.
+            // The last attempt only waited, and sent nothing.
             let attempts = ended.attempts().saturating_sub(1);
             ended.facts_mut().attempts = attempts;
         }
@@ -225,7 +226,7 @@ impl<B, P> Call<B, P> {
         } else {
             self.unmended()
         };
-        // What is known stays known: an answer before what has none.
+        // A failure with a status is preferred to one without.
         let answer = self.past.as_mut().and_then(|past| past.answer.take());
         let failure = match failure {
             Some(answer) if answer.status().is_some() => Some(answer),
@@ -253,14 +254,14 @@ impl<B, P> Call<B, P> {
         }
     }
 
-    /// The error for a retry that cannot begin: the failure that it was to mend.
+    /// The error of a retry that cannot begin: the failure before it.
     pub(super) fn give_up(&mut self, stop: GiveUp) -> Error {
         let failure = self.unmended();
         let error = failure.unwrap_or_else(|| Error::from_kind(Kind::InvalidRequest));
         self.note(error, stop)
     }
 
-    /// The failure that no attempt has followed after all.
+    /// The last failure, which no attempt follows.
     fn unmended(&mut self) -> Option<Error> {
         let past = self.past.as_mut()?;
         let failure = past.failure.take()?;
@@ -268,7 +269,7 @@ impl<B, P> Call<B, P> {
         Some(failure)
     }
 
-    /// Notes what the call took and why it ends.
+    /// Records the totals of the call, and why it ends.
     fn note(&mut self, mut error: Error, stop: GiveUp) -> Error {
         if let Some(copy) = &self.copy {
             let facts = error.facts_mut();
@@ -300,7 +301,7 @@ impl<B, P> Call<B, P> {
 // === impl At ===
 
 impl At {
-    /// What the call waits for, where no layer below has named it.
+    /// The cause of the wait, if no layer below has recorded one.
     fn waits_for(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::Readying => "the service below to be ready",
@@ -317,7 +318,7 @@ impl<B> Copied<B> {
         Repeats::of(&self.head.method, repeat)
     }
 
-    /// The request of an attempt, which can be sent once more if that is `wanted`.
+    /// The request of an attempt, with a copy of its body if that is `wanted`.
     fn request<P: Replay<B>>(
         &mut self,
         attempt: Attempt,
@@ -341,7 +342,7 @@ impl Past {
         }
     }
 
-    /// The one that is under way, or begins.
+    /// The current attempt.
     fn attempt(&self) -> Attempt {
         Attempt {
             number: self.state.attempts,

@@ -1,4 +1,4 @@
-//! The future: readiness, attempts and sleeps of one call, under its deadline.
+//! The future of one call: its readiness, attempts and waits, under one deadline.
 
 use std::fmt;
 use std::future::Future;
@@ -27,7 +27,7 @@ pin_project! {
     {
         #[pin]
         state: State<S::Future, B>,
-        // For the deadline, or for a backoff.
+        // Set for the deadline, or for a backoff.
         timer: Timer,
         service: S,
         call: Call<B, P>,
@@ -38,7 +38,7 @@ pin_project! {
     #[project = StateProj]
     enum State<F, B> {
         // ## Readying => (Calling | done)
-        // The first request stands here, where the attempt takes its room: futures are moved.
+        // The first request shares its room with the attempt, so that the future is small to move.
         Readying { first: Option<Request<B>> },
         // ## Calling => (Sleeping | done)
         Calling {
@@ -46,7 +46,7 @@ pin_project! {
             attempt: F,
         },
         // ## Sleeping => (Readying | done)
-        // The attempt was dropped, and with it what it held.
+        // The attempt was dropped, with all that it held.
         Sleeping,
     }
 }
@@ -118,8 +118,8 @@ where
                             this.timer.set(this.call.deadline());
                         }
                         ready!(this.timer.poll(cx));
-                        // A layer below that has the deadline ends by it with what it waited for, or
-                        // with the status that it has.
+                        // A layer below that reads the deadline ends with the cause of its wait, or
+                        // with a status.
                         polled = attempt.poll(cx);
                     }
                     let failed = match polled {
@@ -135,7 +135,7 @@ where
                         Poll::Ready(Err(error)) => this.call.failed(error.into()),
                         Poll::Pending => Err(this.call.late(At::Calling)),
                     };
-                    // Before the wait, so that it holds nothing.
+                    // Dropped before the wait, so that the wait holds nothing.
                     this.state.set(State::Sleeping);
                     this.timer.set(failed?);
                 }
@@ -164,7 +164,7 @@ where
     }
 }
 
-/// Names the request in the error of a call whose first attempt was not made.
+/// Records the request in the error of a call without an attempt.
 #[cold]
 fn named<B>(mut error: Error, first: Option<&Request<B>>) -> Error {
     if let Some(request) = first {

@@ -1,9 +1,10 @@
-//! Replayable bodies: those that can be sent twice.
+//! Replayable bodies, which can be sent twice.
 
 /// Makes a second copy of a request body, if there can be one.
 ///
-/// It is asked before each attempt but the last, so it must be cheap: count a reference, or say
-/// `None`. A request without a copy is sent once, and its error says so. Closures are replays too.
+/// It is called before each attempt except the last, so it must be cheap: count a reference, or
+/// return `None`. A request without a copy is sent once, and its error has
+/// [`GiveUp::NotReplayable`](crate::GiveUp::NotReplayable). Closures implement it.
 ///
 /// # Examples
 ///
@@ -36,7 +37,7 @@
     note = "`RetryLayer::new().replay(|_: &_| None)` sends each body once"
 )]
 pub trait Replay<B> {
-    /// A body with the same bytes as `body` has, untouched by what becomes of `body`.
+    /// Returns a body with the same bytes as `body`, independent of `body`.
     fn replay(&self, body: &B) -> Option<B>;
 }
 
@@ -46,7 +47,7 @@ pub struct CloneBody;
 
 // === impl CloneBody ===
 
-// That it is no `Clone` says less than that it cannot be sent twice.
+// The message about `Replay` is more helpful than one about `Clone`.
 #[diagnostic::do_not_recommend]
 impl<B: Clone> Replay<B> for CloneBody {
     fn replay(&self, body: &B) -> Option<B> {

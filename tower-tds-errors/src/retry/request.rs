@@ -7,15 +7,15 @@ use tokio::time::Instant;
 
 use crate::kind::Kind;
 
-/// When a call is given up at the latest.
+/// The deadline of a call.
 ///
-/// It counts from `call` until the head of the answer, and covers all that is waited for in between:
-/// a token, a permit, a place in a queue, each attempt, each sleep, the read of an error's body.
-/// [`whole`](Self::whole) makes it count until the end of the body. Nothing is sent after it.
+/// It begins at `call` and covers all waits until the response head: a token, a permit, a place in
+/// a queue, each attempt, each backoff, the read of an error's body. [`whole`](Self::whole) extends
+/// it to the end of the body. Nothing is sent after it.
 ///
-/// There are two places for it here, and it means the same in both: the layer's default
-/// ([`RetryLayer::deadline`](crate::RetryLayer::deadline)) and an extension of the request, which the
-/// client of `tower-tds` sets by `Call::deadline`. The earliest counts.
+/// Set it in one of two places: as the layer's default
+/// ([`RetryLayer::deadline`](crate::RetryLayer::deadline)) or as an extension of the request, which
+/// the client of `tower-tds` sets by `Call::deadline`. The earliest one counts.
 ///
 /// # Examples
 ///
@@ -32,7 +32,7 @@ pub struct Deadline {
     is_whole: bool,
 }
 
-/// The deadlines of one call, as times. None is one that the clock cannot reach.
+/// The deadlines of one call, as times. `None` is beyond the range of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Due {
     /// When the call was made.
@@ -43,19 +43,20 @@ pub(crate) struct Due {
     pub(crate) body: Option<Instant>,
 }
 
-/// Until when a body may be read: from a retry to the [`Guard`](crate::Guard) below it.
+/// The end of the time to read a body, passed from a retry to the [`Guard`](crate::Guard) below it.
 #[derive(Clone, Copy)]
 pub(crate) struct Until(pub(crate) Instant);
 
 /// The deadline of a call: an extension of its requests, for layers below a retry layer.
 ///
-/// A layer that reads it ends with the cause of its wait, or with the status that it has. A
-/// [`Retry`](crate::Retry) below another ends by it as well.
+/// A layer that reads it ends with the cause of its wait, or with a status. A
+/// [`Retry`](crate::Retry) below another one obeys it as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadlineAt(pub Instant);
 
-/// Whether a request may be sent more than once, where its caller knows better than its method: an
-/// extension of the request.
+/// Whether a request may be sent more than once, in place of the rule for its method.
+///
+/// It is an extension of the request.
 ///
 /// # Examples
 ///
@@ -73,17 +74,18 @@ pub struct DeadlineAt(pub Instant);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Repeat {
-    /// It is retried like a PUT, whatever its method.
+    /// The request is retried like a PUT.
     Allowed,
-    /// It is sent once, whatever comes of it.
+    /// The request is sent at most once.
     Never,
 }
 
-/// Which attempt a request is, counted from 1, for layers inside the retry layer; and which one had the
-/// response, for those outside of it.
+/// The number of an attempt, in the extensions of its request and its response.
 ///
-/// Only retries and their responses carry it, so that a first attempt allocates nothing; read it by
-/// [`of`](Self::of).
+/// Layers inside the retry layer read it from the request, and layers outside from the response.
+///
+/// Only retries and their responses have the extension, so that a first attempt allocates nothing.
+/// Read it with [`of`](Self::of).
 ///
 /// # Examples
 ///
@@ -103,7 +105,8 @@ pub struct Attempt {
 // === impl Deadline ===
 
 impl Deadline {
-    /// So long after the `call`. One that the clock cannot reach is none.
+    /// Sets a deadline at `wait` after the `call`. One beyond the range of the clock is no
+    /// deadline.
     #[must_use]
     pub const fn after(wait: Duration) -> Self {
         Self {
@@ -112,7 +115,7 @@ impl Deadline {
         }
     }
 
-    /// Counts until the end of the body, where a [`Guard`](crate::Guard) is below. Without one it ends at the head.
+    /// Extends the deadline to the end of the body. It needs a [`Guard`](crate::Guard) below.
     #[must_use]
     pub const fn whole(mut self) -> Self {
         self.is_whole = true;
@@ -129,7 +132,7 @@ impl From<Duration> for Deadline {
 // === impl DeadlineAt ===
 
 impl DeadlineAt {
-    /// The deadline of the request with these extensions: for `deadline_from` of layers below.
+    /// The deadline in a request's extensions, for `deadline_from` of layers below.
     #[must_use]
     pub fn of(extensions: &Extensions) -> Option<Instant> {
         extensions.get::<Self>().map(|deadline| deadline.0)
@@ -154,7 +157,7 @@ impl Due {
         request
     }
 
-    /// The earliest of each.
+    /// Adds a deadline. The earliest one counts.
     pub(super) fn add(&mut self, deadline: Deadline) {
         let at = self.call.checked_add(deadline.after);
         let earliest = |before: Option<Instant>| before.into_iter().chain(at).min();
@@ -168,7 +171,7 @@ impl Due {
 // === impl Attempt ===
 
 impl Attempt {
-    /// The attempt of the request or response with these extensions.
+    /// Reads the attempt from the extensions of a request or a response.
     #[must_use]
     pub fn of(extensions: &Extensions) -> Self {
         let first = Self {
@@ -178,13 +181,13 @@ impl Attempt {
         extensions.get().copied().unwrap_or(first)
     }
 
-    /// Its number, counted from 1.
+    /// The number of the attempt, counted from 1.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.number
     }
 
-    /// What went wrong with the attempt before it.
+    /// The kind of the previous attempt's failure.
     #[must_use]
     pub const fn after(self) -> Option<Kind> {
         self.after

@@ -22,26 +22,26 @@ use http::Method;
 #[derive(Debug)]
 pub(super) struct RetryState {
     repeat: Repeats,
-    /// How many attempts were made, and how many of them count.
+    /// The number of attempts made, and of those that count.
     pub(super) attempts: u32,
     counted: u32,
-    /// Whether an attempt before has had its one cure.
+    /// Whether a retry that is allowed only once was made.
     is_cured: bool,
-    /// Whether the one retry for a connection that was closed while idle is still to be had.
+    /// Whether the one retry for a connection closed while idle is left.
     may_be_idle: bool,
-    /// How the last failure was sent that was, in case the one that the call ends with was not.
+    /// [`Sent`] of the last attempt that was sent, in case the final failure was not.
     sent: Sent,
     rng: Rng,
 }
 
-/// Whether a request may go out again.
+/// Whether a request may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Repeats {
-    /// Its method has no effects.
+    /// The method is safe.
     pub(super) is_safe: bool,
-    /// Twice is as good as once, or its caller says so.
+    /// The method is idempotent, or the caller allows a repeat.
     pub(super) is_idempotent: bool,
-    /// Its caller wants it sent once.
+    /// The caller forbids a repeat.
     pub(super) is_forbidden: bool,
 }
 
@@ -50,23 +50,23 @@ pub(super) struct Repeats {
 pub(super) struct Again {
     pub(super) wait: Duration,
     pub(super) costs: Costs,
-    /// Whether it is one of the attempts that the layer allows.
+    /// Whether it counts against the attempts of the layer.
     pub(super) is_counted: bool,
 }
 
-/// What another attempt costs the budget.
+/// The cost of another attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Costs {
-    /// The service has had no work with the attempt before, or a newer token may help it.
+    /// The previous attempt was no work for the service, or a newer token may help.
     Nothing,
-    /// Any other.
+    /// One retry of the budget.
     Paid,
 }
 
 // === impl RetryState ===
 
 impl RetryState {
-    /// The state of a call whose first attempt is under way.
+    /// The state of a call in its first attempt.
     pub(super) fn of(repeat: Repeats) -> Self {
         Self {
             repeat,
@@ -79,19 +79,19 @@ impl RetryState {
         }
     }
 
-    /// Says of the error that a call ends with what an attempt before it may have done.
+    /// Records in the final error whether an earlier attempt may have been sent.
     pub(super) fn note_sent(&self, last: &mut Facts) {
         if last.sent == Sent::Never {
             last.sent = self.sent;
         }
     }
 
-    /// Takes back the last one: it is what the call ends with.
+    /// Takes back the last attempt, which was not made.
     pub(super) fn take_back(&mut self) {
         self.attempts = self.attempts.saturating_sub(1);
     }
 
-    /// The wait for the next attempt, noted and paid for; or why there is none.
+    /// Records and pays for the next attempt. Returns its wait, or why there is none.
     pub(super) fn go_on(
         &mut self,
         error: &Error,
@@ -107,7 +107,7 @@ impl RetryState {
         Ok(again.wait)
     }
 
-    /// What follows a failure. Nothing is noted yet: who gives up after all has made no attempt.
+    /// Decides what follows a failure, without recording an attempt.
     pub(super) fn after(
         &mut self,
         error: &Error,
@@ -128,9 +128,10 @@ impl RetryState {
         if !self.repeat.is_idempotent && !error.repeats_any_method() {
             return Err(GiveUp::NotIdempotent);
         }
-        // The server closed the connection while it was idle. Another follows at once, and is not counted.
+        // The server closed an idle connection. Another attempt follows at once, and is not
+        // counted.
         let was_idle = error.kind() == Kind::Reset && self.may_be_idle;
-        // Attempts come first: where no copy was made because none would be used, that is the reason.
+        // Checked first: the last attempt has no copy, and the reason is the number of attempts.
         let is_counted = !was_idle || settings.attempts == NonZeroU32::MIN;
         if is_counted && self.counted >= settings.attempts.get() {
             return Err(GiveUp::Attempts);
@@ -154,7 +155,8 @@ impl RetryState {
         let wait = if is_at_once && error.retry_after().is_none() {
             Duration::ZERO
         } else {
-            // Half of what is left is for the attempt: a hint that fits is never refused for its jitter.
+            // Half of the remaining time is left for the attempt. Jitter never makes a hint that
+            // fits too long.
             let after = left.map(|left| left.saturating_sub(floor));
             let half = after.and_then(|after| after.checked_div(2));
             let room = longest.saturating_sub(floor);
@@ -167,7 +169,7 @@ impl RetryState {
         })
     }
 
-    /// Notes that another attempt follows a failure.
+    /// Records that another attempt follows a failure.
     pub(super) fn note(&mut self, error: &Error, again: Again) {
         self.is_cured |= error.advice().is_once();
         self.may_be_idle &= again.is_counted;
@@ -178,7 +180,8 @@ impl RetryState {
         self.counted = self.counted.saturating_add(again.is_counted.into());
     }
 
-    /// Never before the floor, never all at once when it ends, and never beyond the room behind it.
+    /// Draws a wait of at least `floor` with jitter of at most `room`, so that waits with one floor
+    /// end apart.
     fn draw(&mut self, floor: Duration, room: Duration, settings: &Settings) -> Duration {
         let nth = self.counted.saturating_sub(1);
         let drawn = settings
@@ -196,7 +199,7 @@ impl RetryState {
     }
 }
 
-/// What another attempt costs after this failure.
+/// The cost of another attempt after this failure.
 fn costs(error: &Error) -> Costs {
     if error.facts().resends || error.sent() == Sent::Never {
         Costs::Nothing
@@ -208,7 +211,7 @@ fn costs(error: &Error) -> Costs {
 // === impl Repeats ===
 
 impl Repeats {
-    /// By the method, or by the caller's word.
+    /// Reads the method, or the caller's [`Repeat`].
     pub(super) fn of(method: &Method, said: Option<Repeat>) -> Self {
         Self {
             is_safe: method.is_safe(),
@@ -218,7 +221,7 @@ impl Repeats {
     }
 }
 
-/// The second that is kept whatever the settings say. A service that says when its quota resets is believed.
+/// The least wait that settings cannot shorten. A quota's hint replaces it.
 fn least(error: &Error) -> Duration {
     match error.advice() {
         Advice::Silence => SILENCE,

@@ -6,14 +6,16 @@ use crate::{Burst, Quota, Rules, clock::Tick};
 
 /// A step of the ladder that a limiter climbs down after refusals.
 ///
-/// By the proof a refusal for the rate means that the service keeps a stricter rule than
-/// [`Rules`](crate::Rules) names, that another client uses the quota, or that the answer means
-/// something else (423 stands for a lock in RFC 4918). Each refusal means a second of silence.
-/// Three refusals with at most fifty answers between them lead to a lower rung, if that rung would
-/// have withheld the refused requests. A rung that does not halve the share of refusals is left
-/// again, and is not tried for ten minutes, then twenty, and so on. Ten minutes without a step lead
-/// one rung up, and each next one takes half as long. If that fails, the next try comes after twice
-/// as long.
+/// By the proof, a refusal for the rate has one of three causes. The service keeps a stricter rule
+/// than [`Rules`](crate::Rules) names, another client uses the quota, or the status has another
+/// meaning (423 stands for a lock in RFC 4918). Each refusal means a second of silence. Three
+/// refusals with at most fifty responses between them lead to a lower rung, if that rung would have
+/// withheld the refused requests.
+///
+/// The limiter leaves a rung that does not halve the share of refusals, and does not try it again
+/// for ten minutes, then twenty, and so on. After ten minutes without a step it climbs one rung,
+/// and each next rung takes half as long. After a failed climb the next one comes after twice as
+/// long.
 ///
 /// # Examples
 /// ```
@@ -29,44 +31,45 @@ pub enum Rung {
     /// The rules of [`Limits::rules`](crate::Limits::rules). The default start.
     #[default]
     Proven,
-    /// These, sliding-window counters, and leaky buckets with a burst of five.
+    /// The rules of [`Proven`](Self::Proven), sliding-window counters, and leaky buckets with a
+    /// burst of five.
     Strict,
     /// One request at a time, spaced evenly: right even for leaky buckets without any burst.
     Serial,
-    /// Four fifths of the quota, applied so many times, by the rules of the rung before it. As a
-    /// start: by those of [`Rung::Serial`].
+    /// Four fifths of the quota, applied this many times, with the rules of the rung before it. As
+    /// the starting rung it has the rules of [`Rung::Serial`].
     Slowed(u8),
 }
 
-/// The permits of ours that were in the way of a request when it was granted.
+/// This limiter's permits that were in the way of a request at its grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Crowd {
-    /// How many took places of a leaky bucket.
+    /// Permits that took places of a leaky bucket.
     pub(crate) bunched: u64,
-    /// How many were live in the window.
+    /// Permits that were live in the window.
     pub(crate) live: u64,
 }
 
-/// The rung of a limiter, and until when it is silent.
+/// The rung of a limiter, and the end of its silence.
 #[derive(Debug)]
 pub(crate) struct Ladder {
     step: Step,
     /// The step above and its share of refusals, while the one below is on trial.
     above: Option<(Step, Share)>,
     share: Share,
-    /// Refusals lately: each counts as [`REFUSED`] answers.
+    /// Recent refusals: each counts as [`REFUSED`] responses.
     evidence: u32,
-    /// The smallest crowds of them.
+    /// The smallest crowds of the recent refusals.
     least: Crowd,
-    /// When the step was taken. The refusals of what was granted before are no news.
+    /// When the step was taken. A refusal of an earlier grant has no effect.
     since: Tick,
     silent_until: Tick,
     climbs_at: Tick,
-    /// How long after a step down.
+    /// The time from a step down to the next climb.
     clean: u64,
-    /// Steps up since the last one down.
+    /// Climbs since the last step down.
     climbed: u32,
-    /// When each way down may be tried again, and how long after its next failure.
+    /// For each way down: when it may be tried again, and the delay after its next failure.
     tries: [(Tick, u64); 2],
 }
 
@@ -84,7 +87,7 @@ enum Bursts {
     None,
 }
 
-/// Refusals among answers.
+/// Refusals among responses.
 #[derive(Debug, Clone, Copy, Default)]
 struct Share {
     refused: u32,
@@ -113,7 +116,7 @@ impl Step {
         }
     }
 
-    /// One step up; `None` on the highest.
+    /// The next rung up, or `None` on the highest.
     const fn up(self) -> Option<Self> {
         let (bursts, slowed) = match (self.bursts, self.slowed) {
             (Bursts::Given, 0) => return None,
@@ -164,7 +167,8 @@ impl Share {
         self.refused >= 2 && 8 * self.refused > self.answered
     }
 
-    /// Whether two refusals or more are such a part of another share at least.
+    /// Whether there are two refusals or more, and their rate is at least `1 / part` of the other
+    /// rate.
     const fn is_part_of(self, other: Self, part: u32) -> bool {
         self.refused >= 2 && part * self.refused * other.answered >= other.refused * self.answered
     }
@@ -197,19 +201,19 @@ impl Ladder {
         self.silent_until
     }
 
-    /// Whether one request at a time may overlap with the one before. A burst of zero that was chosen
-    /// holds by proof.
+    /// Whether one request at a time may overlap with the one before. A chosen burst of zero
+    /// forbids it, because it holds by proof.
     pub(crate) fn overlaps(&self, rules: Rules) -> bool {
         self.step.bursts == Bursts::None && rules.bucket != Some(Burst::Of(0))
     }
 
-    /// Nothing is granted for a second from `now`.
+    /// Begins a silence of one second at `now`.
     pub(crate) fn hush(&mut self, now: Tick) {
         self.silent_until = self.silent_until.max(now.plus(SILENCE));
     }
 
-    /// A request that was granted at `granted` in this crowd was refused for the rate. Returns
-    /// whether that led to another rung.
+    /// Records a refusal of a request granted at `granted` in this crowd. Returns whether the rung
+    /// changed.
     pub(crate) fn refuse(&mut self, now: Tick, granted: Tick, crowd: Crowd, quota: Quota) -> bool {
         self.hush(now);
         if granted <= self.since && self.since > Tick::ZERO {
@@ -232,7 +236,7 @@ impl Ladder {
             return true;
         }
         if bursts.is_none() && fewer.is_none() && !slower {
-            // No rung would have withheld it, so this is not about ours.
+            // No rung would have withheld it, so this limiter's requests are not the cause.
             return false;
         }
         self.evidence += REFUSED;
@@ -255,7 +259,7 @@ impl Ladder {
         true
     }
 
-    /// The way down that would have withheld all the refusals lately.
+    /// The step down that would have withheld all recent refusals.
     fn lower(&self, now: Tick, quota: Quota, slower: bool) -> Option<Step> {
         let [(bursts, _), (fewer, _)] = self.tries;
         let bursts = Some(bursts).filter(|at| *at <= now);
@@ -269,7 +273,7 @@ impl Ladder {
                 ..self.step
             });
         }
-        // A small burst would have been met before so many were live.
+        // A bucket with a small burst would have refused before so many were live.
         let late = self.least.live >= 2 * (self.least.bunched + 1);
         if late {
             fewer.or(bursts)
@@ -278,7 +282,7 @@ impl Ladder {
         }
     }
 
-    /// The rung on trial did not help.
+    /// Returns to the rung above, because the rung on trial did not help.
     fn take_back(&mut self, now: Tick, above: Step, share: Share) {
         let fewer = usize::from(above.slowed != self.step.slowed);
         if let Some((at, wait)) = self.tries.get_mut(fewer) {
@@ -299,7 +303,7 @@ impl Ladder {
         self.climbs_at = now.plus(self.clean);
     }
 
-    /// A request was accepted. Returns whether that led to another rung.
+    /// Records an accepted request. Returns whether the rung changed.
     #[inline]
     pub(crate) fn accept(&mut self, now: Tick) -> bool {
         self.evidence = self.evidence.saturating_sub(1);
@@ -313,7 +317,7 @@ impl Ladder {
     #[cold]
     fn climb(&mut self, now: Tick) -> bool {
         let Some(step) = self.step.up() else {
-            // The rung has held for as long as a try may take to fail.
+            // No refusal in the time in which a climb can fail.
             self.climbed = 0;
             self.climbs_at = now.plus(self.clean);
             return false;
@@ -331,7 +335,7 @@ impl Ladder {
         true
     }
 
-    /// The quota and the rules of this rung, where `quota` and `rules` are those of the highest.
+    /// The quota and rules of this rung. `quota` and `rules` belong to the highest one.
     pub(crate) fn keeps(&self, quota: Quota, rules: Rules) -> (Quota, Rules) {
         let rules = match self.step.bursts {
             Bursts::Given => rules,
@@ -342,7 +346,7 @@ impl Ladder {
                 };
                 rules.counter().bucket(Burst::Of(burst))
             }
-            // The counter stays: of even spacing it may see one more than the quota.
+            // The counter stays, because evenly spaced requests can exceed it by one.
             Bursts::None => Rules::window().counter().bucket(Burst::Of(0)),
         };
         (slowed(quota, self.step.slowed), rules)
@@ -377,24 +381,25 @@ fn slowed(quota: Quota, times: u8) -> Quota {
 /// `0.8^16` is about a fortieth.
 const SLOWEST: u8 = 16;
 
-/// Fewer live permits than these are no crowd.
+/// The least number of live permits that makes a crowd.
 const FEW: u64 = 3;
 
-/// A refusal counts as a hundred accepted requests: a service whose limit is a fiftieth
-/// below ours refuses one in fifty, and is found; one in 1,000, for whatever reason, is not.
+/// A refusal weighs as much as a hundred accepted requests. A service whose limit is a fiftieth
+/// lower refuses one in fifty, which leads to a step. One refusal in 1,000 does not.
 const REFUSED: u32 = 100;
 
 /// Three refusals with at most fifty accepted requests between them.
 const ENOUGH: u32 = 250;
 
-/// So many answers are remembered, and half of them at least.
+/// The share halves at this many responses, so it covers at least half as many.
 const MEMORY: u32 = 1024;
 
 /// The burst of the first example in nginx's documentation of `limit_req`.
 const SMALL_BURST: u32 = 5;
 
-/// Where the refused count too, a client that goes on is refused for ever (the study behind this
-/// crate: 50-74 % of the requests). After a second without any, all such windows are empty.
+/// Some services count refused requests as well, and refuse a client that goes on for ever
+/// (simulated: 50-74 % of the requests). After a second without requests all such windows are
+/// empty.
 const SILENCE: u64 = 1_002_000_000;
 
 /// Ten minutes: three refused requests in 30,000 at the full rate.

@@ -17,7 +17,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Granted to somebody who sends at once.
+/// A grant at `now`.
 fn granted(account: &mut Account, now: Instant) -> Grant {
     account.opens(Line::Back, now);
     account.admit(Line::Back, now)
@@ -46,7 +46,7 @@ fn one_first_in_line_waits_for_the_quota_and_not_for_a_place_in_flight() {
     let grant = granted(&mut account, now);
     let second = now + ms(1_002);
     assert_eq!(account.opens(Line::Front, now), Opens::At(second));
-    // It is in flight as others are.
+    // A token request is in flight as others are.
     account.end();
     assert_eq!(account.opens(Line::Back, second), Opens::OnReturn);
     account.prove_by_end(now, grant);
@@ -128,7 +128,7 @@ fn a_lost_request_is_no_evidence_that_others_were_counted() {
     for grant in &grants[..5] {
         account.lose(now, *grant);
     }
-    // Five places are back, but for the level of the lost.
+    // Five places are back, except for the level of the lost requests.
     account.opens(Line::Back, now);
     let opened = (0..200).filter(|ms_later| {
         let now = now + ms(*ms_later);
@@ -173,7 +173,7 @@ fn what_is_under_way_is_not_forgotten_on_the_way_down() {
             account.answer(refused, *grant, Outcome::RateExceeded, true);
         }
         assert_eq!(account.rung(), Rung::Serial);
-        // One at a time, and five have no answer yet.
+        // One at a time, while five have no response yet.
         let later = refused + ms(5_000);
         assert_eq!(account.opens(Line::Back, later), Opens::OnReturn);
         for grant in [grants[0]].iter().chain(&grants[4..]) {
@@ -190,17 +190,17 @@ fn an_answer_that_was_overtaken_counts_with_the_one_that_overtook_it() {
     let mut account = Account::new(&limits);
     let grants = [granted(&mut account, start), granted(&mut account, start)];
     account.answer(start + ms(100), grants[0], Outcome::Answered, true);
-    // Its look at the clock came first, and the lock second.
+    // It read the clock before it took the lock.
     account.answer(start + ms(99), grants[1], Outcome::Answered, true);
     let back = start + ms(100 + 1_002);
     assert_eq!(account.opens(Line::Back, start + ms(101)), Opens::At(back));
     assert_eq!(account.in_flight(), 0);
 }
 
-/// How long a request takes to be counted, and its answer to come back after that.
+/// The delay until a request is counted, and the delay of its response after that.
 type Delays = fn(&mut fastrand::Rng, Duration) -> (Duration, Duration);
 
-/// Always backlogged, `n` requests; gives when each was counted, and when the last was sent.
+/// Runs `n` backlogged requests. Returns when each was counted, and when the last was sent.
 fn counted_by_a_server(
     n: u32,
     seed: u64,
@@ -224,7 +224,7 @@ fn counted_within(
     let start = Instant::now();
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut account = Account::new(limits);
-    // Answers to come, each with the number of its grant.
+    // Responses in flight, each with the number of its grant.
     let mut answers: BinaryHeap<Reverse<(Duration, usize)>> = BinaryHeap::new();
     let mut grants = Vec::new();
     let mut counted = Vec::new();
@@ -251,7 +251,7 @@ fn counted_within(
         answers.push(Reverse((now + there + back, grants.len() - 1)));
     }
     counted.sort_unstable();
-    // What can have been counted is no less than what was, and no more than the quota.
+    // The certificate is no less than the true count, and no more than the quota.
     let quota = limits.quotas()[0];
     let largest = u64::try_from(largest_interval(&counted, quota.per())).expect("few");
     let certificate = account.certificate();
@@ -263,8 +263,8 @@ fn counted_within(
     (counted, now)
 }
 
-/// The largest number of counts in any half-open interval of a second, by looking at all of
-/// them. An independent model: it knows nothing of permits.
+/// The largest number of counts in any half-open interval of a second, from all counts. It is an
+/// independent model without permits.
 fn largest_second(counted: &[Duration]) -> usize {
     largest_interval(counted, Duration::from_secs(1))
 }
@@ -308,7 +308,7 @@ fn stalls(_: &mut fastrand::Rng, now: Duration) -> (Duration, Duration) {
 }
 
 /// The largest sum of a counter that weighs the second before, over windows that begin at each
-/// count, and just before a second after each. It knows nothing of proofs.
+/// count, and just before a second after each. It uses no proofs.
 fn largest_weighted_second(counted: &[Duration]) -> f64 {
     let second = Duration::from_secs(1);
     let before = |at: Duration| counted.partition_point(|count| *count < at);
@@ -331,7 +331,7 @@ fn largest_weighted_second(counted: &[Duration]) -> f64 {
     largest
 }
 
-/// The largest level of a bucket that leaks fifty a second, the one that falls in not counted.
+/// The largest level of a bucket that leaks fifty a second, without the one that falls in.
 fn largest_level(counted: &[Duration]) -> f64 {
     largest_level_at(counted, 50.0)
 }
@@ -401,7 +401,7 @@ fn usual(rng: &mut fastrand::Rng, _: Duration) -> (Duration, Duration) {
 
 #[test]
 fn throughput_is_within_a_hundredth_of_what_a_safe_client_can_have() {
-    // The bounds of the study, always backlogged, as a share of 50 a second.
+    // The simulated bounds of a backlogged client, as a share of 50 a second.
     for (rules, bound) in [(Rules::window(), 0.898), (Rules::default(), 0.849)] {
         let (counted, last) = counted_by_a_server(20_000, 1, rules, usual);
         let rate = f64::from(u32::try_from(counted.len()).expect("20,000")) / last.as_secs_f64();

@@ -18,7 +18,7 @@ pub(crate) struct Connections {
     tokens: u32,
     /// When permits that linger go back, in order.
     lingering: VecDeque<(Instant, Line)>,
-    /// No connect begins before.
+    /// No connect begins before this.
     silent_until: Option<Instant>,
     /// The limit after a 416, and until when.
     lowered: Option<(u32, Instant)>,

@@ -1,4 +1,4 @@
-//! The pause after a 429: closed for a time, then one try, then open or closed again.
+//! The pause after a 429: closed for a time, then one probe, then open or closed again.
 #![cfg_attr(
     not(test),
     warn(clippy::arithmetic_side_effects, clippy::as_conversions)
@@ -17,15 +17,15 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Pause {
     state: State,
-    /// How long the next pause is that the service gives no length for.
+    /// The length of the next pause, if the service gives none.
     usual: Duration,
-    /// When the service says that it ends, where that is longer than anybody waits.
+    /// The announced end of the pause, if it is too late to wait for.
     told: Option<Instant>,
-    /// The last one that tried.
+    /// The last probe.
     last: Try,
 }
 
-/// A request that tries whether a pause is over: its number among those that did, from one.
+/// The number of a probe, from one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Try(NonZeroU32);
 
@@ -37,7 +37,7 @@ enum State {
     Closed {
         until: Instant,
     },
-    /// One request is on its way, and waited for until then.
+    /// One probe is in flight; the others wait for it until `until`.
     // ## Trying => (Open | Closed)
     Trying {
         since: Instant,
@@ -45,14 +45,14 @@ enum State {
     },
 }
 
-/// How one leaves the pause.
+/// The result of a wait for the end of the pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passage {
-    /// There is none.
+    /// There is no pause.
     Free,
-    /// It may be over, and this one tries.
+    /// The pause may be over, and this call is the probe.
     Tries(Try),
-    /// It is too long to wait for.
+    /// The pause is too long to wait for.
     Told,
 }
 
@@ -68,12 +68,12 @@ impl Pause {
         }
     }
 
-    /// When it ends, where that is too long to wait for.
+    /// The announced end, if it is too late to wait for.
     pub(crate) const fn told(&self) -> Option<Instant> {
         self.told
     }
 
-    /// Whether it is too long to wait for. Once it should have been over it is as any other.
+    /// Whether the pause is too long to wait for. After its announced end it is not.
     fn is_told(&self, now: Instant) -> bool {
         self.told.is_some_and(|told| told > now)
     }
@@ -85,18 +85,18 @@ impl Pause {
         }
     }
 
-    /// A request was refused at `now`, with a hint for how long to wait. Gives the length of the
-    /// pause if this began it.
+    /// Records a 429 at `now`, with the hint of its response. Returns the length of the pause if
+    /// one began.
     ///
-    /// Those in flight when it began may find it longer by their hints, and are no news. What the
-    /// one that tried is told counts, also where it is shorter than what was told before.
+    /// Requests that were in flight when the pause began can only lengthen it. The probe's hint
+    /// replaces the announced end, even by an earlier one.
     pub(crate) fn refuse(
         &mut self,
         now: Instant,
         hint: Option<Duration>,
         tried: Option<Try>,
     ) -> Option<Duration> {
-        // One that was given up says no more than others do.
+        // An abandoned probe counts as any other request.
         let tried = tried == Some(self.last);
         if let Some(hint) = hint {
             let end = now.checked_add(hint.min(YEAR)).filter(|_| hint > LONGEST);
@@ -121,8 +121,8 @@ impl Pause {
         }
     }
 
-    /// One that tried was accepted. Says whether the pause is over: one that was given up, and is
-    /// accepted late, says nothing of what others have been told since.
+    /// Records an accepted probe. Returns whether the pause is over: an abandoned probe that is
+    /// accepted late does not end it.
     pub(crate) fn end(&mut self, tried: Try) -> bool {
         let over = tried == self.last;
         if over {
@@ -133,12 +133,12 @@ impl Pause {
         over
     }
 
-    /// Whether this one is the try that is waited for.
+    /// Whether this is the probe in flight.
     pub(crate) fn is_tried_by(&self, tried: Try) -> bool {
         matches!(self.state, State::Trying { .. }) && tried == self.last
     }
 
-    /// The one that tried got no answer: another may, if none does.
+    /// Records a probe without a response: another request may probe, if none does.
     pub(crate) fn untried(&mut self, tried: Try) {
         if let State::Trying { since, .. } = self.state
             && tried == self.last
@@ -186,18 +186,18 @@ impl Limit for Pause {
     }
 }
 
-/// A try that has no answer by then is given up, and another may try: as long as anything is
-/// waited for of which nobody can know whether it comes.
+/// The longest wait for a probe's response. After it another request may probe. It is as long as
+/// the wait for a server's close.
 const LONGEST_TRY: Duration = Duration::from_secs(30);
 
 /// Shorter pauses only burn what is left of the quota.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// One request a minute finds out whether a quota of a day is there again, and is no load. Nobody
-/// else waits for so long: they are told.
+/// One probe a minute notices the reset of a daily quota, and is no load. Calls do not wait longer
+/// than this: they get an error.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Whoever is told more has waited for long enough to be told again.
+/// Longer hints are cut to a year, far from overflowing an instant.
 const YEAR: Duration = Duration::from_secs(366 * 86_400);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Limits divided over processes that share an IP address, without anything between them.
+//! Static division of limits over processes that share an IP address.
 
 use std::num::NonZeroU32;
 
@@ -32,8 +32,8 @@ impl Share {
         self.places == 0 || quotas.iter().any(|quota| part(quota) < first)
     }
 
-    /// The part of a quota, where `first` is the whole first quota; one request at least, by which
-    /// what was sent drains while nothing is granted.
+    /// The part of a quota, where `first` is the whole first quota. It is one request at least, so
+    /// that a bucket drains while nothing is granted.
     pub(crate) fn of(self, quota: Quota, first: Quota) -> Quota {
         let (whole, first) = (quota.requests().get(), first.requests().get());
         let part = u64::from(whole) * u64::from(self.requests) / u64::from(first);
@@ -46,13 +46,13 @@ impl Share {
 // === impl Limits ===
 
 impl Limits {
-    /// Divides these limits over so many processes behind one IP address.
+    /// Divides these limits over several processes behind one IP address.
     ///
-    /// Give each process one of the shares, by its number. Counts add up, so whatever each keeps
-    /// by proof all keep together: the requests of each quota, the requests in flight, the sockets
-    /// and the burst of a leaky bucket are divided exactly, without remainder. The processes
-    /// exchange nothing and need no store. Prefer one process, or one that calls for the
-    /// others, where the load is uneven: what a quiet process does not use nobody can.
+    /// Give each process one of the shares, by its number. Counts add up, so a bound that each
+    /// process keeps by proof holds for all together. The requests of each quota, the requests in
+    /// flight, the sockets and the burst of a leaky bucket are divided without a remainder. The
+    /// processes exchange nothing and need no store. Where the load is uneven, prefer one process
+    /// that calls for the others: no other process can use an idle share.
     ///
     /// | 50 a second, answers after 110 ms | requests a second of all together |
     /// |---|---|
@@ -62,13 +62,13 @@ impl Limits {
     ///
     /// (Always backlogged, simulated; asserted by `cargo test -p tower-tds-limits shares`.)
     ///
-    /// An automatic burst ([`Burst::Auto`]) becomes a part of ten, because a burst that grows in
-    /// each process is no longer one that is kept by all. What a refusal teaches one process the others have to learn themselves.
-    /// A process that is started anew does not know what its predecessor has sent: let it begin
+    /// An automatic burst ([`Burst::Auto`]) becomes a part of ten, because bursts that grow in each
+    /// process would exceed it together. A refusal changes the rung of one process alone. A
+    /// restarted process cannot know its predecessor's requests: let it begin
     /// [drained](Self::drained).
     ///
-    /// Gives `None` when a share would be empty: there are more processes than the smallest of the
-    /// limits has places.
+    /// Returns `None` if a share would be empty, because there are more processes than the smallest
+    /// limit has places.
     ///
     /// # Examples
     /// ```
@@ -124,8 +124,7 @@ impl Limits {
     }
 }
 
-/// The part with this number of a whole in so many; the first ones are larger by one where it
-/// does not come out even.
+/// The part with this `number` of a whole divided by `of`. The first parts take the remainder.
 fn part(whole: NonZeroU32, number: u32, of: NonZeroU32) -> NonZeroU32 {
     let even = whole.get() / of.get();
     let left = whole.get() % of.get();
@@ -133,8 +132,7 @@ fn part(whole: NonZeroU32, number: u32, of: NonZeroU32) -> NonZeroU32 {
     NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN)
 }
 
-/// The burst of the buckets that the default is proven for: a share's is never automatic, so that the
-/// sum of all stays below it.
+/// The burst that the shares divide in place of an automatic one, so that their sum stays below it.
 const LEAST_BURST: u32 = 10;
 
 #[cfg(test)]

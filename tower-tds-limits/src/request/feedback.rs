@@ -1,4 +1,4 @@
-//! Feedback: whether an outcome means that a request was counted, and what it says of the limits.
+//! Feedback of outcomes: whether a request was counted, and whether a limit refused it.
 #![cfg_attr(
     not(test),
     warn(clippy::arithmetic_side_effects, clippy::as_conversions)
@@ -12,8 +12,7 @@ use http::{HeaderMap, Response, StatusCode, header};
 
 use crate::clock;
 
-/// Reads from an outcome whether the service has counted the request, and whether it refused it
-/// for a limit.
+/// Reads from an outcome whether the service counted the request, and whether a limit refused it.
 ///
 /// # Examples
 /// ```
@@ -48,55 +47,56 @@ pub trait Feedback<T, E> {
     fn read(&self, outcome: Result<&T, &E>) -> Outcome;
 }
 
-/// What an outcome says about a request's being counted. An answer that came as an error is an
-/// answer too.
+/// The meaning of an outcome for the limits. A response that arrives as an error counts as a
+/// response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The service answered, so it has counted the request.
+    /// The service responded, so it has counted the request.
     Answered,
-    /// A gateway answered that what is behind it failed (502): a proof, unless that is where requests
-    /// are counted ([`Limits::counted_behind`](crate::Limits::counted_behind)). A 503 does not tell who
-    /// made it, and is [`Outcome::Answered`].
+    /// A gateway's 502. It is a proof, unless requests are counted behind the gateway
+    /// ([`Limits::counted_behind`](crate::Limits::counted_behind)). A 503 can come from either and
+    /// is [`Outcome::Answered`].
     GatewayFailed,
-    /// A gateway answered that what is behind it has not (504): a proof a second later, or when
-    /// [`Limits::counted_behind`](crate::Limits::counted_behind) says.
+    /// A gateway's 504. It is a proof a second later, or after
+    /// [`Limits::counted_behind`](crate::Limits::counted_behind).
     GatewayTimedOut,
-    /// It refused the request because there were too many in a short time (contract: 423).
+    /// The service refused the request for the rate (contract: 423).
     RateExceeded,
-    /// It refused the request because this credential has made too many (contract: 429), with its
-    /// hint for how long to wait.
+    /// The service refused the request for the credential's quota (contract: 429), with its hint
+    /// for how long to wait.
     QuotaExceeded(Option<Duration>),
-    /// It refused the request because there are too many connections (contract: 416).
+    /// The service refused the request because there are too many connections (contract: 416).
     ConnectionsExceeded,
-    /// Nothing reached the wire: the permit comes back at once.
+    /// Nothing reached the wire, so the permit comes back at once.
     Unsent,
-    /// No answer will come, and the service may still count the request, for
+    /// No response will come, and the service may still count the request, for
     /// [`Limits::lost_after`](crate::Limits::lost_after).
     Lost,
 }
 
-/// The default: a response is an answer, by the contract's statuses, and an error of hyper-util's
-/// client, of hyper, of IO, or a boxed one says what its sources say.
+/// Reads the contract's statuses, and the errors of hyper, hyper-util and IO. The default.
+///
+/// A boxed error is read by its chain of sources.
 ///
 /// A source whose text is a status alone, such as `423 Locked`, is a refusal with that status.
 ///
-/// An error type of its own it does not read, and the stack does not compile: implement
-/// [`Feedback`] for it, or take every error for lost ([`ReadResponse`]).
+/// With an error type of your own the stack does not compile: implement [`Feedback`] for it, or
+/// count every error as lost ([`ReadResponse`]).
 ///
 /// | status or error | outcome |
 /// |---|---|
 /// | 423 | [`Outcome::RateExceeded`] |
 /// | 429 | [`Outcome::QuotaExceeded`], with `Retry-After` in seconds or as a date (RFC 9110 10.2.3) |
-/// | 416 | [`Outcome::ConnectionsExceeded`], unless `Content-Range` says that it is about a range (RFC 9110 15.5.17) |
+/// | 416 | [`Outcome::ConnectionsExceeded`], unless a `Content-Range` shows that a range was refused (RFC 9110 15.5.17) |
 /// | 502, 504 | [`Outcome::GatewayFailed`], [`Outcome::GatewayTimedOut`] |
-/// | others, 503 too | [`Outcome::Answered`] |
+/// | others, 503 included | [`Outcome::Answered`] |
 /// | no connection was made | [`Outcome::Unsent`] |
 /// | other errors | [`Outcome::Lost`] |
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadStatus;
 
-/// As [`ReadStatus`], and takes every error for lost, of whatever type.
+/// Reads responses as [`ReadStatus`] does, and counts every error as lost.
 ///
 /// # Examples
 /// ```
@@ -112,14 +112,14 @@ pub struct ReadResponse;
 // === impl ReadStatus ===
 
 impl ReadStatus {
-    /// Reads a response, or has `error` read why there is none.
+    /// Reads a response, or an error with `error`.
     #[inline]
     fn read_or<B, E>(
         outcome: Result<&Response<B>, &E>,
         error: impl FnOnce(&E) -> Outcome,
     ) -> Outcome {
         match outcome {
-            // Nearly always, and then there is nothing to read.
+            // The common case needs no headers.
             Ok(response) if response.status().is_success() => Outcome::Answered,
             Ok(response) => Self::read_head(response.status(), response.headers()),
             Err(because) => error(because),
@@ -149,7 +149,7 @@ impl<B, E> Feedback<Response<B>, E> for ReadResponse {
     }
 }
 
-/// RFC 9110 10.2.3: seconds or a date, and of several the longest.
+/// The longest `Retry-After`, in seconds or as a date (RFC 9110 10.2.3).
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let values = headers.get_all(header::RETRY_AFTER).iter();
     let values = values.filter_map(|value| value.to_str().ok());
@@ -160,7 +160,8 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     waits.max()
 }
 
-/// What dates count from: the answer's own `Date`, if it has one, so that the two clocks need not agree.
+/// The start of a dated wait: the response's own `Date` if it has one, so that the two clocks need
+/// not agree.
 fn answered(headers: &HeaderMap) -> SystemTime {
     let date = headers
         .get(header::DATE)
@@ -169,13 +170,13 @@ fn answered(headers: &HeaderMap) -> SystemTime {
     date.unwrap_or_else(clock::wall)
 }
 
-/// A fraction, which servers are seen to send, is rounded up.
+/// Seconds with an optional fraction, rounded up, because some servers send one.
 fn seconds(value: &str) -> Option<Duration> {
     let value = value.trim();
     let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let up = u64::from(fraction.bytes().any(|digit| digit != b'0'));
-    // More seconds than a number holds are more than anybody waits for.
+    // An overflow is longer than any wait.
     let whole = digits(whole).then(|| whole.parse().unwrap_or(u64::MAX));
     let seconds = whole.filter(|_| digits(fraction))?.saturating_add(up);
     Some(Duration::from_secs(seconds))

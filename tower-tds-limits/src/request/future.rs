@@ -63,7 +63,7 @@ struct Waiting<S, R> {
 /// A wait, recorded when it ends: since when, and for what at first.
 struct Wait(Option<(Instant, WaitCause)>);
 
-/// What ends a call early.
+/// The bounds that end a call early.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) max_wait: Option<Duration>,
@@ -174,8 +174,8 @@ where
                     if !is_late && let Poll::Ready(response) = call.poll(cx) {
                         return Poll::Ready(response);
                     }
-                    // A request that is not sent yet is looked at again one timeout later, when it
-                    // cannot have been sent for longer than that.
+                    // A request that is not sent yet is checked again one timeout later. It cannot
+                    // have been sent for longer than that.
                     let answer = bounds.answer.and_then(|answer| {
                         let from = watch.sent_at().unwrap_or_else(clock::now);
                         from.checked_add(answer)
@@ -261,7 +261,7 @@ impl<S, R> Waiting<S, Request<R>> {
         })
     }
 
-    /// What it waits for.
+    /// The cause of the wait, and the time until it ends.
     fn reason(&self, credential: &Credential, now: Instant) -> Refusal {
         if self.is_inner_ready {
             self.turn.wait(credential, now)

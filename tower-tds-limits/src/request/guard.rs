@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::clock;
 
-/// What becomes of a request's head: written, or dropped unsent.
+/// The fate of a request's head: written, or dropped unsent.
 ///
 /// A guard in the request's extensions records it. An HTTP/1 connection drops the extensions when it
 /// has written the head. The drop of a call whose request waits for a connection drops them as
@@ -64,7 +64,7 @@ impl Watch {
         self.is_unsent()
     }
 
-    /// The head is gone, or has a copy.
+    /// Records the drop of the head.
     fn end(&self) {
         let mut head = self.head();
         if let Head::Held { dropped_by } = *head {

@@ -10,14 +10,14 @@ use crate::{
     events,
 };
 
-/// The permit of one request that was sent. It reports the end of each stage to the account once;
-/// dropping it reports what is true of its stage.
+/// The permit of one sent request. Each stage is recorded in the account once, by a method or by
+/// the drop.
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
     credential: Arc<Credential>,
     grant: Grant,
     stage: Stage,
-    /// Set if this request finds out whether a pause is over.
+    /// Set if this request tests whether a pause is over.
     probe: Option<Probe>,
 }
 
@@ -101,7 +101,7 @@ impl RequestPermit {
         }
     }
 
-    /// Reports what is rare about a response, after the lock is released.
+    /// Records and logs a rare outcome, after the lock is released.
     #[cold]
     fn report(&mut self, outcome: Outcome, rung: Option<Rung>) {
         let credential = &self.credential;

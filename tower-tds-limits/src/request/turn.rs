@@ -17,9 +17,9 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Turn {
     account: Waiter<Account>,
-    /// Set while it waits for the end of a pause.
+    /// Set while the call waits for the end of a pause.
     pause: Option<Box<Waiter<Pause>>>,
-    /// Set if its request finds out whether a pause is over.
+    /// Set if the request tests whether a pause is over.
     probe: Option<Probe>,
 }
 
@@ -38,7 +38,7 @@ impl Turn {
     /// Keeps the place in the queue, and lets later calls pass.
     ///
     /// # Errors
-    /// If too many wait.
+    /// If too many calls wait.
     pub(super) fn skip(&mut self, most_waiting: usize) -> Result<(), LimitError> {
         // Another call may probe.
         self.probe = None;
@@ -49,7 +49,7 @@ impl Turn {
     /// Waits until the request of `credential` may be sent.
     ///
     /// # Errors
-    /// If too many wait, or if the pause is too long to wait for.
+    /// If too many calls wait, or if the pause is too long to wait for.
     #[inline]
     pub(super) fn poll_permit(
         &mut self,
@@ -98,7 +98,7 @@ impl Turn {
         })
     }
 
-    /// What it waits for while its inner service is ready.
+    /// The cause of the wait while the inner service is ready, and the time until it ends.
     pub(super) fn wait(&self, credential: &Credential, now: Instant) -> Refusal {
         if self.pause.is_some() {
             credential.wait(now)

@@ -1,4 +1,4 @@
-//! Safe against leaky buckets: a level that falls steadily and rises by one with each request.
+//! Safety against leaky buckets: a level that falls steadily and rises by one with each request.
 
 use std::collections::VecDeque;
 
@@ -9,14 +9,14 @@ use crate::{
 
 /// A leaky bucket into which each request falls when it is proven.
 ///
-/// The level of a bucket is highest if its requests fell as late as possible: the proven at their
-/// proofs, the unproven at now. If one more fits then, it fits.
+/// The level is highest if each request fell as late as possible: a proven one at its proof, an
+/// unproven one at now. If one more fits then, it fits for all real times.
 ///
-/// An automatic burst takes evidence for proof. A quick answer shows that the network moves, so the
-/// requests that were granted a [margin](Times::margin) before it have been counted: they fall at
-/// that answer, whenever their own answers come. Time alone is no evidence: while nothing is
-/// answered, all requests since the last answer keep their places. A bucket of ten
-/// takes one more, which may then be sent as a probe. Its answer tells slow calls from a stall.
+/// An automatic burst relies on evidence. A quick response shows that the network moves, so the
+/// requests granted a [margin](Times::margin) before it have been counted: they fall at that
+/// response. Time alone is no evidence: without responses, all requests since the last response
+/// keep their places. A bucket of ten takes one more, which may then be sent as a probe. A response
+/// to the probe shows that the calls are slow and the network moves.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     /// The time in which the level falls by one.
@@ -24,11 +24,11 @@ pub(crate) struct Bucket {
     burst: Burst,
     /// The burst of a bucket that holds the whole quota.
     most: u64,
-    /// Granted, and neither proven nor withdrawn.
+    /// Requests granted, and neither proven nor withdrawn.
     unproven: u64,
-    /// When the requests that have fallen will have drained.
+    /// When all fallen requests have drained.
     empty_at: Tick,
-    /// The unproven without evidence, in the order of their grants.
+    /// Unproven requests without evidence, in the order of their grants.
     unseen: VecDeque<Granted>,
     /// Their number.
     unseen_count: u64,
@@ -43,7 +43,7 @@ struct Granted {
     count: u64,
 }
 
-/// The times from grant to answer: of this span of answers, and of the one before.
+/// Response times of this span of responses, and of the one before.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     shortest: (u64, u64),
@@ -68,7 +68,7 @@ impl Bucket {
         }
     }
 
-    /// A bucket of unknown level, in which so many are unproven.
+    /// A bucket of unknown level with `unproven` requests.
     pub(crate) fn filled(quota: Quota, burst: Burst, now: Tick, unproven: u64) -> Self {
         let mut bucket = Self::new(quota, burst);
         bucket.unproven = unproven;
@@ -87,13 +87,13 @@ impl Bucket {
         self.most = u64::from(quota.requests().get()) - 1;
     }
 
-    /// Begins as if it had been filled at `now`.
+    /// Begins full at `now`.
     pub(crate) fn drain(&mut self, now: Tick) {
         self.empty_at = now.plus(self.interval.saturating_mul(self.most + 1));
     }
 
-    /// From when on one more may be granted; `None` while that depends on an answer to come, or
-    /// on time without one.
+    /// The first time at which one more may be granted, or `None` while that depends on a response
+    /// or a probe.
     #[inline]
     pub(crate) fn opens_at(&self, now: Tick) -> Option<Tick> {
         let burst = match self.burst {
@@ -108,7 +108,7 @@ impl Bucket {
         Some(self.empty_at.minus(ahead))
     }
 
-    /// When an automatic burst allows another probe though nothing is answered; in the future.
+    /// When an automatic burst allows another probe without a response, after `now`.
     pub(crate) fn probes_at(&self, now: Tick) -> Tick {
         match self.unseen.front().filter(|_| self.burst == Burst::Auto) {
             Some(oldest) => oldest.at.plus(self.times.probed(now.since(oldest.at)).1),
@@ -126,7 +126,7 @@ impl Bucket {
         }
     }
 
-    /// A request that was granted at `granted` is proven to have been counted no later than `at`.
+    /// Records the proof that a request granted at `granted` was counted no later than `at`.
     #[inline]
     pub(crate) fn prove(&mut self, at: Tick, granted: Tick) {
         let had_fallen = !self.remove(granted);
@@ -135,7 +135,7 @@ impl Bucket {
         }
     }
 
-    /// A request that was granted at `granted` was answered at `now`.
+    /// Records the response at `now` to a request granted at `granted`.
     #[inline]
     pub(crate) fn answered(&mut self, now: Tick, granted: Tick) {
         let took = now.since(granted);
@@ -156,25 +156,28 @@ impl Bucket {
         }
     }
 
-    /// A request that was granted at `granted` was never sent.
+    /// Takes back the grant at `granted` of a request that was never sent.
     pub(crate) fn withdraw(&mut self, granted: Tick) {
         self.remove(granted);
     }
 
-    /// How many take a place before they fall, and for how long the others drain, in nanoseconds.
+    /// The requests with a place that have not fallen, and the time until the others have drained,
+    /// in nanoseconds.
     #[inline]
     pub(crate) fn filling(&self, now: Tick) -> (u64, u64) {
         (self.taken(), self.empty_at.since(now))
     }
 
-    /// Lets one request at a time go before the one before it has drained, by less than the shortest
-    /// answer: so long are the way of this request and the way back of the other together. This is
-    /// evidence and no proof.
+    /// Lets one request at a time be sent before the one before it has drained.
+    ///
+    /// The overlap is shorter than the shortest response time, which covers the way of this request
+    /// and the way back of the other. It relies on evidence, not on proof.
     pub(crate) fn overlap(&mut self, overlaps: bool) {
         self.overlaps = overlaps;
     }
 
-    /// The smallest number of requests by which it drains, and of places in which all fit.
+    /// The smallest quota with which it drains, and the smallest number of places that hold all
+    /// requests.
     pub(crate) fn held(&self, now: Tick) -> (u64, u64) {
         let level = self.empty_at.since(now).div_ceil(self.interval);
         (level.min(1), self.unproven + level)
@@ -197,7 +200,7 @@ impl Bucket {
         self.empty_at = self.empty_at.max(at).plus(drains);
     }
 
-    /// Whether there was no evidence for it.
+    /// Removes an unproven request. Returns whether there was no evidence for it.
     #[inline]
     fn remove(&mut self, granted: Tick) -> bool {
         self.unproven = self.unproven.saturating_sub(1);
@@ -217,7 +220,7 @@ impl Bucket {
         true
     }
 
-    /// How many more may be sent to find out whether anything is answered.
+    /// How many more probes may be sent.
     #[inline]
     fn probes(&self, now: Tick) -> u64 {
         let oldest = self.unseen.front();
@@ -248,7 +251,7 @@ impl Times {
         }
     }
 
-    /// The number of probes when the oldest request without evidence is so old, and the age at
+    /// The number of probes at this `age` of the oldest request without evidence, and the age at
     /// which there are more.
     fn probed(&self, age: u64) -> (u64, u64) {
         let long = LONG.max(self.shortest_known().saturating_mul(USUAL_ANSWERS));
@@ -272,8 +275,9 @@ impl Times {
         if shortest < u64::MAX { shortest } else { 0 }
     }
 
-    /// How long before an answer a request was granted that has been counted by then: the time of
-    /// one way. Two ways take no longer than the shortest answer, and vary no more than all answers.
+    /// The bound of the one-way time: a request granted this long before a response has been
+    /// counted at it. Two ways take no longer than the shortest response, and vary no more than all
+    /// responses.
     #[inline]
     fn margin(&self) -> u64 {
         let shortest = self.shortest();
@@ -295,26 +299,26 @@ const LEAST: u64 = 9;
 /// slow answers, and 16 with 150 ms.
 const LEAST_MARGIN: u64 = 150_000_000;
 
-/// So many of the shortest answers are a quick one. A slower one may have been held up on its way
-/// back, and shows nothing about now.
+/// A response is quick if it takes at most this many times the shortest one. A slower one may have
+/// been delayed on its way back, and is no evidence about now.
 const QUICK: u64 = 4;
 
-/// Answers in a span: three seconds at the full rate.
+/// Responses in a span: three seconds at the full rate.
 const SPAN: u32 = 128;
 
 /// A second: three times the stalls of the study.
 const LONG: u64 = 1_000_000_000;
 
-/// So many of the shortest answers, where these take longer.
+/// The same bound as a multiple of the shortest response time, where that is longer.
 const USUAL_ANSWERS: u64 = 8;
 
-/// A second probe follows when a stall of three seconds is over. Then there are twice as many each
-/// half a second: a stall is seldom so long, and twenty slow calls are often made together.
+/// A second probe follows when a stall of three seconds is over. Then their number doubles each
+/// half second: a stall is rarely that long, and twenty slow calls are often made together.
 const MORE_PROBES: u64 = 2_500_000_000;
 
 const DOUBLED: u64 = 500_000_000;
 
-/// More than any quota holds.
+/// Enough doublings for more probes than any quota.
 const MOST_DOUBLINGS: u64 = 32;
 
 #[cfg(test)]

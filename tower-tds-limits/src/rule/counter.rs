@@ -1,18 +1,20 @@
-//! Safe against counters that weigh the window before: `previous * (1 - x) + current`.
+//! Safety against counters that weigh the window before: `previous * (1 - x) + current`.
 //!
-//! Such a counter keeps two numbers for windows that begin at a time `phi` nobody tells. Each
-//! proof is put at the latest instant at which its request can have been counted, each unproven
-//! request at now, and one more may be sent if the sum fits for *every* `phi`. Moving a count
-//! later never lowers such a sum, so the server's own sum, whichever its `phi`, fits too.
+//! Such a counter keeps two numbers for windows that begin at an unknown time `phi`. Each proof is
+//! put at the latest instant at which its request can have been counted, and each unproven request
+//! at now. One more may be sent if the sum fits for *every* `phi`. Moving a count later never
+//! lowers such a sum, so the server's own sum also fits.
 //!
-//! With `N(t)` the proofs before `t`, `P` the period, `G` the requests granted so far and
-//! `K = G + 1 - limit`, the sum for one `phi` fits as soon as `K` lies below the chord that joins
-//! `N(phi - P)` and `N(phi)`, read at `now - P`: from `phi + P * (K - a) / (b - a)` on, with
-//! `a = N(phi - P)` and `b = N(phi)`. Between two proofs the sum only rises with `phi`, so that
-//! chords matter that begin or end at a proof, and of these only such with `a < K <= b`: those
-//! that end within a period after proof `K`, and those that begin within one before it.
+//! Let `N(t)` be the proofs before `t`, `P` the period, `G` the requests granted so far and `K = G
+//! + 1 - limit`. Let `a = N(phi - P)` and `b = N(phi)`. The sum for one `phi` fits as soon as `K`
+//! lies below the chord that joins `a` and `b`, read at `now - P`. That is from `phi + P * (K - a)
+//! / (b - a)` on.
 //!
-//! A chord says the same for every `K`, and is kept for the period in which it can decide.
+//! Between two proofs the sum only rises with `phi`, so only chords that begin or end at a proof
+//! matter. Of these only the chords with `a < K <= b` matter: those that end within a period after
+//! proof `K`, and those that begin within one before it.
+//!
+//! A chord does not depend on `K`, and is kept for the period in which it can decide.
 
 use std::collections::VecDeque;
 
@@ -22,19 +24,19 @@ use crate::clock::Tick;
 /// The sliding-window counter, over every alignment of its windows.
 #[derive(Debug)]
 pub(super) struct Counter {
-    /// In order of their ends, such as end within the last period.
+    /// The chords that end within the last period, in order of their ends.
     chords: VecDeque<Chord>,
     /// The number of the first run at which no chord has ended.
     ended: u64,
     /// The number of the first run at which no chord has begun.
     begun: u64,
-    /// Chords so far.
+    /// The number of chords so far.
     count: u64,
-    /// The last that was said, which later chords can only put off.
+    /// The last result, which later chords can only delay.
     last: Said,
 }
 
-/// What joins the counts of two windows, the later of which begins at `phi`.
+/// The line that joins the counts of two windows, the later of which begins at `phi`.
 #[derive(Debug, Clone, Copy)]
 struct Chord {
     phi: Tick,
@@ -46,7 +48,7 @@ struct Chord {
     step: u64,
 }
 
-/// From when on a number fits the first so many chords.
+/// The time from which a number fits the first `count` chords.
 #[derive(Debug, Clone, Copy)]
 struct Said {
     number: u64,
@@ -71,8 +73,8 @@ impl Counter {
         }
     }
 
-    /// From when on one more may be granted, as far as the clock was seen at `now`. The proof window
-    /// has its own say, and is asked first: together they are exact once it opens.
+    /// The first time at which one more may be granted, as known at `now`. The proof window is
+    /// checked first: the two together are exact once it opens.
     #[inline]
     pub(super) fn opens_at(&mut self, window: &Window, now: Tick) -> Tick {
         match window.over() {
@@ -92,8 +94,8 @@ impl Counter {
         } else {
             (0, Tick::ZERO)
         };
-        // What ends before the proof of that number has nothing to say, nor what begins after it:
-        // few, at either end, and a search would cost more than they do.
+        // Chords that end before the proof of that number, or begin after it, do not matter. There
+        // are few at either end, and a search would cost more.
         let below = |chord: &&Chord| chord.until < number;
         let after = |chord: &&Chord| chord.before >= number;
         let begin = heard + self.chords.range(heard..).take_while(below).count();
@@ -110,10 +112,10 @@ impl Counter {
         opens
     }
 
-    /// Takes up the chords that end at a proof, or begin at one, up to `now`.
+    /// Adds the chords that end or begin at a proof, up to `now`.
     fn take_up(&mut self, window: &Window, now: Tick) {
         let period = window.hold();
-        // What was forgotten has begun two periods ago.
+        // Forgotten chords began two periods ago.
         self.ended = self.ended.max(window.first());
         self.begun = self.begun.max(window.first());
         loop {
@@ -144,8 +146,8 @@ impl Counter {
     }
 }
 
-/// The largest sum of any alignment at `now`, without a new request. It rises with the begin of the
-/// windows up to the next proof, and to a moment before a period after one.
+/// The largest sum of any alignment at `now`, without a new request. It rises with the start of the
+/// windows up to the next proof, and up to a moment before a period after a proof.
 pub(super) fn largest_sum(window: &Window, now: Tick) -> u64 {
     let period = window.hold();
     let sum = |begins: Tick| {
@@ -165,7 +167,7 @@ pub(super) fn largest_sum(window: &Window, now: Tick) -> u64 {
 // === impl Chord ===
 
 impl Chord {
-    /// From when on a number between its ends lies below it.
+    /// The time from which a number between its ends lies below the chord.
     #[inline]
     const fn opens_at(&self, number: u64) -> Tick {
         self.phi.plus(self.step * (number - self.before))

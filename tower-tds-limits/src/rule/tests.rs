@@ -9,14 +9,14 @@ use proptest::{collection::vec, prelude::*};
 
 use crate::clock::{Tick, nanos};
 
-/// What becomes of a request a while after its grant.
+/// The fate of a request after its grant.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fate {
     Proven(Duration),
     Withdrawn(Duration),
 }
 
-/// Those that are neither proven nor withdrawn yet.
+/// The requests that are neither proven nor withdrawn yet.
 #[derive(Default)]
 pub(super) struct UnderWay(Vec<(Tick, Event)>);
 
@@ -47,7 +47,7 @@ impl UnderWay {
         self.0.sort_unstable();
     }
 
-    /// What has happened by `now`, in order.
+    /// The events up to `now`, in order.
     pub(super) fn happened(&mut self, now: Tick) -> Vec<(Tick, Event)> {
         let happened = self.0.partition_point(|(at, _)| *at <= now);
         self.0.drain(..happened).collect()

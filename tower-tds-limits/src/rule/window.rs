@@ -10,36 +10,36 @@ use crate::{
 /// At most `limit` requests are live at any grant. A request is live from its grant until `hold`
 /// after the response has proved that the service counted it.
 ///
-/// Why no interval can then hold more: take any interval of the quota's length and, of the
-/// requests counted in it, the one granted last. When it was granted each of the others was
-/// live, because its proof is not older than its count, and its count is in the interval. So
-/// there are fewer than `limit` others, whatever the delays were and in whatever order.
+/// Why no interval can then hold more: take any interval of the quota's length and the request in
+/// it that was granted last. At its grant each other request of the interval was live, because a
+/// proof is not older than its count. So there are fewer than `limit` others, for any delays in any
+/// order.
 ///
-/// Requests are told apart by their numbers alone: so many granted, so many proven, so many back.
+/// Requests have no identity here: the window holds only the numbers granted, proven and back.
 #[derive(Debug)]
 pub(crate) struct Window {
     limit: u64,
     hold: u64,
-    /// Quotas of thousands have their proofs put off to multiples of this, so that there are never
-    /// more than a few hundred runs. A later proof is a safe one.
+    /// Proofs of large quotas are rounded up to multiples of this, which bounds the runs by a few
+    /// hundred. A later proof is safe.
     grain: u64,
-    /// Granted so far and not withdrawn.
+    /// Requests granted so far and not withdrawn.
     granted: u64,
-    /// Proven so far.
+    /// Requests proven so far.
     proven: u64,
     /// When requests were proven, in order, for the last two holds at least.
     runs: VecDeque<Run>,
-    /// Runs that were forgotten: the number of the first of `runs`.
+    /// The number of forgotten runs, which is the number of the first of `runs`.
     first: u64,
-    /// Proofs in them.
+    /// Proofs in the forgotten runs.
     forgotten: u64,
-    /// Proofs that were a hold old when the clock was last seen: permits that are back.
+    /// Permits that are back: proofs that were a hold old at the last time seen.
     back: u64,
     /// The number of the first run whose permits are not back.
     next: u64,
-    /// When the next permits come back, if any do.
+    /// When the next permits come back.
     next_back: Tick,
-    /// The most that were ever live at a grant.
+    /// The most permits that were live at any grant.
     most_live: u64,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Window {
 #[derive(Debug, Clone, Copy)]
 struct Run {
     at: Tick,
-    /// Proofs so far, these among them.
+    /// Proofs so far, these included.
     until: u64,
 }
 
@@ -77,18 +77,18 @@ impl Window {
         }
     }
 
-    /// Keeps within another number from now on.
+    /// Changes the limit.
     pub(crate) fn limit_to(&mut self, quota: Quota) {
         self.limit = u64::from(quota.requests().get());
     }
 
-    /// Begins as if the whole quota had been counted at the beginning.
+    /// Begins with the whole quota counted.
     pub(crate) fn drain(&mut self) {
         self.granted = self.limit;
         self.prove_all(Tick::ZERO, self.limit);
     }
 
-    /// The clock was seen at `now`.
+    /// Moves the window to `now`.
     #[inline]
     pub(crate) fn see(&mut self, now: Tick) {
         if self.next_back <= now {
@@ -109,13 +109,14 @@ impl Window {
         self.next_back = Tick::NEVER;
     }
 
-    /// Whether one more may be granted, as far as the clock was seen.
+    /// Whether one more may be granted at the last time seen.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.live() < self.limit
     }
 
-    /// From when on one more may be granted; `None` while that depends on a proof to come.
+    /// The first time at which one more may be granted, or `None` while that depends on a future
+    /// proof.
     pub(crate) fn opens_at(&self) -> Option<Tick> {
         match self.over() {
             None => Some(Tick::ZERO),
@@ -124,7 +125,7 @@ impl Window {
         }
     }
 
-    /// How many have been granted beyond the first `limit`: the number, from zero, of the proof
+    /// The number granted beyond the first `limit`. It is also the number, from zero, of the proof
     /// that must be a hold old before the next grant.
     #[inline]
     pub(crate) fn over(&self) -> Option<u64> {
@@ -137,7 +138,7 @@ impl Window {
         self.most_live = self.most_live.max(self.live());
     }
 
-    /// A request that was granted is proven to have been counted no later than `at`. Proofs come in order.
+    /// Records the proof that a request was counted no later than `at`. Proofs come in order.
     #[inline]
     pub(crate) fn prove(&mut self, at: Tick) {
         self.prove_all(at, 1);
@@ -165,7 +166,7 @@ impl Window {
         self.next_back = self.next_back.min(at.plus(self.hold));
     }
 
-    /// Makes room by forgetting what is two holds old, before more room is asked for.
+    /// Forgets runs that are two holds old, before the buffer grows.
     #[cold]
     fn forget(&mut self, now: Tick) {
         let old = |run: &Run| run.until <= self.back && run.at.plus(self.hold * 2) <= now;
@@ -175,12 +176,12 @@ impl Window {
         self.runs.drain(..old);
     }
 
-    /// A request that was granted was never sent.
+    /// Takes back the grant of a request that was never sent.
     pub(crate) fn withdraw(&mut self) {
         self.granted = self.granted.saturating_sub(1);
     }
 
-    /// Permits that are live, as far as the clock was seen.
+    /// Permits that are live at the last time seen.
     #[inline]
     pub(crate) fn live(&self) -> u64 {
         self.granted.saturating_sub(self.back)
@@ -195,12 +196,12 @@ impl Window {
         self.hold
     }
 
-    /// Granted, sent perhaps, and not proven.
+    /// Requests granted and not proven.
     pub(crate) fn unproven(&self) -> u64 {
         self.granted.saturating_sub(self.proven)
     }
 
-    /// Proofs so old that no rule asks for them.
+    /// Proofs too old for any rule.
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten
     }
@@ -210,7 +211,7 @@ impl Window {
         self.first
     }
 
-    /// When the requests of the run of this number were proven, if it is there.
+    /// When the run of this number was proven.
     #[inline]
     pub(super) fn run(&self, number: u64) -> Tick {
         let run = self.runs.get(self.place_of(number));
@@ -223,7 +224,7 @@ impl Window {
         self.before_place(self.place_of(number))
     }
 
-    /// Proofs before a time; all that are forgotten are before any.
+    /// Proofs before a time, forgotten ones included.
     pub(super) fn before_time(&self, at: Tick) -> u64 {
         self.before_place(self.runs.partition_point(|run| run.at < at))
     }
@@ -252,7 +253,7 @@ fn len(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-/// Costs a two-hundredth of the throughput, and only of quotas that allow more at once.
+/// The grain costs a two-hundredth of the throughput, and only with quotas that allow more at once.
 const STEPS: u64 = 128;
 
 #[cfg(test)]

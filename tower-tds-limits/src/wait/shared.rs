@@ -35,7 +35,7 @@ struct Timer {
     waker: Option<Waker>,
 }
 
-/// What happens after the lock is released.
+/// The effects that follow once the lock is released.
 #[must_use = "wakers are to be woken after the lock is released"]
 #[derive(Debug, Default)]
 struct After {
@@ -55,7 +55,7 @@ pub(super) enum Passed<G> {
         place: Place,
         wants_timer: bool,
     },
-    /// As many wait as may.
+    /// The queue is full.
     Full,
 }
 
@@ -134,7 +134,7 @@ impl<L: Limit> Shared<L> {
         Passed::Waits { place, wants_timer }
     }
 
-    /// Takes or keeps a place without a turn. Returns `None` if as many wait as may.
+    /// Takes or keeps a place without a turn. Returns `None` if the queue is full.
     pub(super) fn skip(
         &self,
         place: Option<Place>,
@@ -158,7 +158,7 @@ impl<L: Limit> Shared<L> {
         self.release(state, clock::now(), replaced);
     }
 
-    /// What a waiter of this line waits for, and when the limit opens, if that is known.
+    /// The cause of this line's wait, and when the limit opens, if that is known.
     pub(super) fn wait(&self, line: Line, now: Instant) -> (WaitCause, Option<Instant>) {
         let limit = &mut self.lock().limit;
         let opens = match limit.opens(line, now) {

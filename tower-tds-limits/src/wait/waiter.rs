@@ -45,7 +45,7 @@ impl<L: Limit> Waiter<L> {
         self.place.map(drop).ok_or(Full)
     }
 
-    /// What it waits for, and how long until the limit opens.
+    /// The cause of the wait, and the time until the limit opens.
     pub(crate) fn wait(&self, now: Instant) -> Refusal {
         let (cause, at) = self.shared.wait(self.line, now);
         let wait = at.map(|at| at.saturating_duration_since(now));
@@ -98,6 +98,6 @@ impl<L: Limit> Drop for Waiter<L> {
     }
 }
 
-/// As many wait as may.
+/// The queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Full;

@@ -54,7 +54,7 @@ async fn read<B: Body>(body: B) -> (Vec<u8>, bool) {
     (std::mem::take(drain.as_mut().project().bytes), is_whole)
 }
 
-/// What comes of a body that is cut.
+/// The result of a body that is cut.
 async fn cut(body: impl Body) -> Vec<u8> {
     let (bytes, is_whole) = read(body).await;
     assert!(!is_whole);

@@ -1,26 +1,26 @@
-//! Any rules, and whatever can become of account.
+//! Random rules against random fates of requests.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What becomes of a request, in milliseconds.
+/// The fate of a request, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
-    /// Counted so long after its grant, and answered so long after that.
+    /// Counted after a delay from its grant, and answered after a second delay.
     Answered(u64, u64),
     /// The same, and refused for the rate.
     Refused(u64, u64),
-    /// Answered so long after its grant by a gateway, which failed or waited in vain, and counted behind
-    /// it so long after that.
+    /// Answered by a gateway's 502 or 504 after a delay, and counted behind it after a second
+    /// delay.
     Behind(u64, u64, Outcome),
-    /// Counted or not, and never answered; given up so long after its grant.
+    /// Counted or not, never answered, and cancelled after a delay.
     Lost(Option<u64>, u64),
-    /// Never sent, which is known so long after its grant.
+    /// Never sent, which is known after a delay.
     Unsent(u64),
 }
 
-/// From when until when a permit was held.
+/// The time in which a permit was held.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     from: Duration,
@@ -68,7 +68,7 @@ fn any_rung() -> impl Strategy<Value = Rung> {
 }
 
 impl Fate {
-    /// When it is counted, and when it is over, if it was granted at `now`.
+    /// When a request granted at `now` is counted, and when it ends.
     fn of(self, now: Duration) -> (Option<Duration>, Duration) {
         match self {
             Self::Answered(there, back) | Self::Refused(there, back) => {
@@ -80,7 +80,7 @@ impl Fate {
         }
     }
 
-    /// For how long its permit is held, told by someone who knows nothing of rules.
+    /// How long its permit is held, by an independent model without rules.
     fn held(self, from: Duration) -> Held {
         let (_, over) = self.of(from);
         let until = match self {
@@ -92,7 +92,7 @@ impl Fate {
         Held { from, until }
     }
 
-    /// Tells the requests that it is over.
+    /// Records the end of the request.
     fn end(self, account: &mut Account, now: Instant, grant: Grant) {
         let outcome = match self {
             Self::Answered(..) => Outcome::Answered,
@@ -111,7 +111,7 @@ impl Fate {
     }
 }
 
-/// The most that were held at any grant.
+/// The most permits that were held at any grant.
 fn most_held(held: &[Held]) -> usize {
     let at = |nth: usize| {
         let (now, before) = (held[nth].from, &held[..=nth]);
@@ -126,7 +126,7 @@ const HOLD: Duration = Duration::from_millis(1_002);
 /// A lost request is counted within a second.
 const LOST_AFTER: Duration = Duration::from_secs(1);
 
-/// What stands behind the gateway counts so late.
+/// The longest delay of a count behind the gateway.
 const BEHIND: Duration = Duration::from_millis(700);
 
 fn whole_millis(time: Duration) -> u64 {
@@ -134,9 +134,9 @@ fn whole_millis(time: Duration) -> u64 {
 }
 
 proptest! {
-    /// Whatever becomes of the requests, and whichever rules are kept on whichever rung: the
-    /// service never counts more than each quota in an interval, nor more than the counter and
-    /// the bucket take, and what is certified is what was held.
+    /// The service never counts more than a quota in an interval, under any fate, rule and rung. It
+    /// never counts more than the counter and the bucket allow. The certificate equals the number
+    /// of permits held.
     #[test]
     fn what_is_counted_stays_within_every_rule_that_is_kept(
         limit in 1_u32..12,
@@ -203,7 +203,7 @@ proptest! {
         let level = largest_level_at(&counted, f64::from(limit));
         let burst = match rules.bucket {
             Some(Burst::Of(burst)) => burst.min(limit - 1),
-            // No more than a window takes.
+            // At most the quota of a window.
             Some(Burst::Auto) | None => limit - 1,
         };
         prop_assert!(level <= f64::from(burst) + 1e-6, "{level} in a bucket of {burst}");

@@ -1,10 +1,10 @@
-//! Refusals for hours: such as have nothing to do with the rate, and a service that is stricter.
+//! Refusals for hours: unrelated to the rate, or of a stricter service.
 
 use std::collections::VecDeque;
 
 use super::*;
 
-/// Each answer after 100 ms, in so long a time, always backlogged; says how many calls were made.
+/// Runs a backlogged client against responses after 100 ms. Returns the number of calls.
 fn calls_within(
     length: Duration,
     account: &mut Account,
@@ -60,7 +60,7 @@ fn one_refusal_in_a_thousand_that_is_not_about_the_rate_costs_a_tenth_at_most() 
     }
 }
 
-/// At most so many in any second, the refused not counted.
+/// A service that accepts at most this many in any second, and does not count refused ones.
 fn log_of(limit: usize) -> impl FnMut(Duration) -> bool {
     let mut counted: VecDeque<Duration> = VecDeque::new();
     move |now| {
@@ -96,7 +96,7 @@ fn each_try_of_a_rung_that_is_too_high_comes_after_twice_as_long() {
         }
         refused
     });
-    // Refusals within a minute are one try.
+    // Refusals within a minute belong to one attempt.
     let mut tries = vec![times[0]];
     for at in times {
         if at > *tries.last().expect("one") + Duration::from_secs(60) {

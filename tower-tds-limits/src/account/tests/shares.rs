@@ -1,4 +1,4 @@
-//! Several processes that know nothing of each other, as one server counts them.
+//! Several independent processes, as one server counts them.
 
 use super::*;
 
@@ -46,14 +46,14 @@ fn four_busy_processes_are_nearly_as_fast_as_one_and_one_of_four_has_a_quarter()
     }
 }
 
-/// Members whose shares move: a share is given away when nothing in it is held any more.
+/// Members whose shares move: a member gives away the part of its share that it does not hold.
 struct Fleet {
     members: Vec<Account>,
     shares: Vec<Share>,
 }
 
 impl Fleet {
-    /// What is taken by all: of each member its share, or what it holds where that is more.
+    /// The sum over all members of the larger of share and held permits.
     fn taken(&mut self, now: Instant) -> Share {
         let mut taken = Share::default();
         for (member, share) in self.members.iter_mut().zip(&self.shares) {
@@ -87,7 +87,7 @@ fn shares_that_move_are_together_within_every_rule_under_any_delays() {
 }
 
 /// Three members, always backlogged for two minutes; every 100 ms a random one shrinks, and another
-/// one takes what is free.
+/// one takes the free part.
 fn counted_while_shares_move(seed: u64, delays: Delays) -> Vec<Duration> {
     let start = Instant::now();
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -123,7 +123,7 @@ fn counted_while_shares_move(seed: u64, delays: Delays) -> Vec<Duration> {
             fleet.set(shrinks, share, now);
             let grows = rng.usize(..3);
             let taken = fleet.taken(now);
-            // A holder may claim more than it has for a moment: what is rounded is rounded up.
+            // A member may claim more than its share for a moment, because it rounds up.
             let free = (
                 whole.requests.saturating_sub(taken.requests),
                 whole.places.saturating_sub(taken.places),

@@ -1,9 +1,9 @@
-//! How fast the limits are beside what the study found that a safe client can have, row by row,
-//! always backlogged, as a share of 50 a second.
+//! Throughput of a backlogged client beside the simulated optimum of a safe client, row by row, as
+//! a share of 50 a second.
 
 use super::*;
 
-/// What the network adds to the 10 ms of each way.
+/// The delay that the network adds to the 10 ms of each way.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     None,
@@ -44,7 +44,7 @@ fn lognormal(rng: &mut fastrand::Rng, median: f64, sigma: f64) -> Duration {
     Duration::from_secs_f64((median * (sigma * normal).exp()).min(60.0))
 }
 
-/// The share that is used where the service takes so many milliseconds as a rule (sigma 0.5).
+/// The share that is used with this median service time in milliseconds (sigma 0.5).
 fn used(limits: &Limits, way: Way, median: u32) -> f64 {
     let delays = |rng: &mut fastrand::Rng, now: Duration| {
         let there = way.sample(rng, now);

@@ -131,7 +131,8 @@ fn what_another_limit_kept_back_is_unsent() {
 }
 
 proptest! {
-    /// A 429 shuts the gate for a second to a minute, whatever it and its `Date` say, and is told for a year at most.
+    /// A 429 pauses for a second to a minute, whatever its headers are, and announces a year at
+    /// most.
     #[test]
     fn no_wait_that_can_be_sent_shuts_a_gate_for_longer_than_a_minute(
         waits in prop::collection::vec(hostile(), 0..3),

@@ -1,4 +1,4 @@
-//! Transport errors, and whether a request was sent: of hyper-util, of hyper, and boxed ones.
+//! Transport errors of hyper-util and hyper, and boxed ones: whether a request was sent.
 
 use std::{convert::Infallible, error::Error, io};
 
@@ -15,7 +15,7 @@ impl<B> Feedback<Response<B>, legacy::Error> for ReadStatus {
     }
 }
 
-/// What it boxes cannot be asked, and what that comes of can.
+/// Reads a boxed error and its sources.
 impl<B> Feedback<Response<B>, Box<dyn Error + Send + Sync + '_>> for ReadStatus {
     #[inline]
     fn read(&self, outcome: Result<&Response<B>, &Box<dyn Error + Send + Sync + '_>>) -> Outcome {
@@ -44,7 +44,7 @@ impl<B> Feedback<Response<B>, Infallible> for ReadStatus {
     }
 }
 
-/// Another limit's, by which nothing was sent, or what that one passed on.
+/// Reads the error of another limit: its own, or the inner one.
 impl<B, E> Feedback<Response<B>, crate::Error<E>> for ReadStatus
 where
     Self: Feedback<Response<B>, E>,
@@ -67,7 +67,7 @@ fn read_chain(error: Option<&(dyn Error + 'static)>) -> Outcome {
         if let Some(refused) = refused(error) {
             return refused;
         }
-        // Of a connection that there was, nothing below says that nothing was sent on it.
+        // Once there was a connection, no source can show that nothing was sent on it.
         there_was |= error.is::<hyper::Error>()
             || matches!(error.downcast_ref::<legacy::Error>(), Some(error) if !error.is_connect());
         if !there_was && unsent(error) {
@@ -78,7 +78,7 @@ fn read_chain(error: Option<&(dyn Error + 'static)>) -> Outcome {
     Outcome::Lost
 }
 
-/// What an error that stands for an answer says by one of its causes, which is the status alone.
+/// The refusal that an error of the chain stands for, if its text is a status alone.
 fn refused(error: &(dyn Error + 'static)) -> Option<Outcome> {
     match &*error.to_string() {
         "423 Locked" => Some(Outcome::RateExceeded),
@@ -88,7 +88,7 @@ fn refused(error: &(dyn Error + 'static)) -> Option<Outcome> {
     }
 }
 
-/// Whether it says that there was no connection.
+/// Whether the error shows that there was no connection.
 fn unsent(error: &(dyn Error + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<legacy::Error>() {
         return error.is_connect();

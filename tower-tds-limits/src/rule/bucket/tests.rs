@@ -148,7 +148,7 @@ fn without_an_answer_eleven_are_sent_within_three_seconds_whatever_came_before()
                 probes += fill(&mut bucket, now);
             }
             assert_eq!(probes, 1, "{light} {idle}");
-            // A few slow calls are told from a stall in the end.
+            // Probes distinguish a few slow calls from a stall.
             for _ in 0..600 {
                 now = now + Duration::from_millis(10);
                 probes += fill(&mut bucket, now);

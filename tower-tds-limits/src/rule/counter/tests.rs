@@ -174,7 +174,7 @@ fn a_lower_limit_is_shut_for_no_longer_than_its_window_where_proofs_are_rounded(
     }
 }
 
-/// What happens to a request after its grant.
+/// The events of a request after its grant.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
     /// Proven so many milliseconds later.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What comes after so many milliseconds.
+/// An event and the milliseconds before it.
 #[derive(Debug, Clone, Copy)]
 enum Event {
     /// The request that was granted so many grants ago, in such a crowd, is refused.

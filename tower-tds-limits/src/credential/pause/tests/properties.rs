@@ -4,12 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What comes after so many milliseconds.
+/// An event and the milliseconds before it.
 #[derive(Debug, Clone, Copy)]
 enum Event {
-    /// One that was under way before is refused, with a hint of so many seconds.
+    /// A 429 to an earlier request, with a hint in seconds.
     Refused(Option<u64>),
-    /// One asks to pass.
+    /// A call tries to pass.
     Asked,
     /// The one that tried is refused, accepted, or gets no answer.
     TryRefused(Option<u64>),
@@ -34,8 +34,8 @@ fn secs_of(hint: Option<u64>) -> Option<Duration> {
 }
 
 proptest! {
-    /// Once refused, nobody passes for a second, nor before what the service said, up to a minute;
-    /// then one does, and nobody else until it is known what became of it.
+    /// After a 429 no call passes for a second, or until the hint, up to a minute. Then one call
+    /// passes, and no other until its outcome is known.
     #[test]
     fn nobody_passes_before_its_end_and_then_one_at_a_time(
         events in prop::collection::vec(event(), 1..200),

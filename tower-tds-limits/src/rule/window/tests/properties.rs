@@ -17,7 +17,7 @@ proptest! {
         let mut window = Window::new(quota);
         let mut now = START;
         let mut coming = UnderWay::default();
-        // Until when each request is live; of the unproven nobody knows.
+        // When each request stops being live, or never while it is unproven.
         let mut proven: Vec<Tick> = Vec::new();
         for fate in fates {
             loop {
