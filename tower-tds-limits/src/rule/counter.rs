@@ -5,10 +5,10 @@
 //! at now. One more may be sent if the sum fits for *every* `phi`. Moving a count later never
 //! lowers such a sum, so the server's own sum also fits.
 //!
-//! Let `N(t)` be the proofs before `t`, `P` the period, `G` the requests granted so far and `K = G
-//! + 1 - limit`. Let `a = N(phi - P)` and `b = N(phi)`. The sum for one `phi` fits as soon as `K`
-//! lies below the chord that joins `a` and `b`, read at `now - P`. That is from `phi + P * (K - a)
-//! / (b - a)` on.
+//! Let `N(t)` be the proofs before `t`, `P` the period and `G` the requests granted so far. Let
+//! `K = G + 1 - limit`, `a = N(phi - P)` and `b = N(phi)`. The sum for one `phi` fits as soon as `K`
+//! lies below the chord that joins `a` and `b`, read at `now - P`: from
+//! `phi + P * (K - a) / (b - a)` on.
 //!
 //! Between two proofs the sum only rises with `phi`, so only chords that begin or end at a proof
 //! matter. Of these only the chords with `a < K <= b` matter: those that end within a period after
