@@ -1,4 +1,4 @@
-//! The base URL, under which paths are put.
+//! The base URL, to which paths are appended.
 
 use bytes::Bytes;
 use http::{
@@ -9,13 +9,13 @@ use tower_tds_errors::{Error, Kind};
 
 use crate::BuildError;
 
-/// Scheme and authority of the service, and the path that stands before all of its own.
+/// Scheme and authority of the service, and the common prefix of its paths.
 #[derive(Debug, Clone)]
 pub(crate) struct Base {
     scheme: Scheme,
     authority: Authority,
     host: HeaderValue,
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     prefix: Bytes,
 }
 
@@ -53,16 +53,15 @@ impl Base {
         })
     }
 
-    /// What `Host` is for a path under it (RFC 9110, section 7.2).
+    /// The `Host` header of its paths (RFC 9110, section 7.2).
     pub(crate) const fn host(&self) -> &HeaderValue {
         &self.host
     }
 
-    /// The whole address of a target: a path, byte for byte as it is given, or an address that is whole
-    /// already.
+    /// Resolves a target to an absolute URI: a path, byte for byte, or an absolute URI unchanged.
     pub(crate) fn resolve(&self, target: Uri) -> Result<Uri, Error> {
         if target.scheme().is_some() {
-            // Whether it is the service's is for the token layer to say.
+            // The token layer checks the origin.
             return Ok(target);
         }
         let mut parts = target.into_parts();
@@ -82,12 +81,12 @@ impl Base {
         Uri::from_parts(parts).map_err(invalid)
     }
 
-    /// What is to be resolved, of text.
+    /// Parses a target, which is a path or an absolute URI.
     pub(crate) fn parse(target: &str) -> Result<Uri, Error> {
         if target.contains('#') {
             return Err(refused("a fragment is not sent", "write # as %23"));
         }
-        // What is no path and no whole address would be read as a host.
+        // Any other text would be parsed as a host.
         if !target.starts_with('/') && !target.contains("://") {
             return Err(refused(NO_TARGET, TARGET));
         }

@@ -1,4 +1,4 @@
-//! The body of a response: watched, decoded, and counted as in flight.
+//! The body of a response: guarded, decoded, and counted as in flight.
 
 use std::{
     fmt,
@@ -16,23 +16,25 @@ use tower_tds_limits::PermitBody;
 
 use crate::compression::{DecodedBody, WireBody};
 
-/// What the layers make of the body that hyper reads.
+/// The body of hyper with the bodies of all layers around it.
 pub(crate) type Layered = PermitBody<Pin<Box<DecodedBody>>>;
 
 pin_project! {
-    /// The body of a response, decoded. Its request counts as in flight until its end or its drop.
+    /// The decoded body of a response.
+    ///
+    /// Its request counts as in flight until its end or its drop.
     ///
     /// # Errors
-    /// One that breaks off is no body: what came of it is not to be used. The error has
-    /// [`received`](Error::received), and its line the length that the service announced, both as they
-    /// were on the wire.
-    /// - [`Kind::Truncated`](crate::Kind::Truncated): it ended early, or nothing came for as long as
+    /// Discard the part of a body that ended early. The error has [`received`](Error::received),
+    /// and its text the announced length, both counted on the wire.
+    /// - [`Kind::Truncated`](crate::Kind::Truncated): it ended early, or stalled for longer than
     ///   [`Builder::guard`](crate::Builder::guard) allows, 30 s by default. Fetch it again.
-    /// - [`Kind::Timeout`](crate::Kind::Timeout): it had not ended at a deadline for the whole.
-    /// - [`Kind::Malformed`](crate::Kind::Malformed): it is not in the coding that it declares.
+    /// - [`Kind::Timeout`](crate::Kind::Timeout): it had not ended at a
+    ///   [whole](crate::Deadline::whole) deadline.
+    /// - [`Kind::Malformed`](crate::Kind::Malformed): it is not in its declared coding.
     ///
     /// # Examples
-    /// Unit tests make bodies of their own:
+    /// A unit test creates a body:
     /// ```
     /// use tower_tds::ResponseBody;
     ///
@@ -62,13 +64,13 @@ impl ResponseBody {
         }
     }
 
-    /// All of it, of up to 64 MiB.
+    /// Reads the whole body, of up to 64 MiB.
     ///
     /// # Errors
-    /// Those of the body; and [`Kind::InvalidRequest`](crate::Kind::InvalidRequest) if there is more than
-    /// that: read it by [`chunk`](Self::chunk).
+    /// [`Kind::InvalidRequest`](crate::Kind::InvalidRequest) if it is larger: read it with
+    /// [`chunk`](Self::chunk). Otherwise the errors of the body.
     pub async fn bytes(self) -> Result<Bytes, Error> {
-        // What says so first is not begun with.
+        // A body with a larger announced length is not read at all.
         if Body::size_hint(&self).lower() > MOST {
             return Err(too_large());
         }
@@ -80,16 +82,16 @@ impl ResponseBody {
         }
     }
 
-    /// The next piece; `None` at the end.
+    /// Reads the next chunk, or `None` at the end.
     ///
     /// # Errors
-    /// Those of the body.
+    /// The errors of the body.
     ///
     /// # Cancel safety
-    /// Nothing is lost: the next call gives what this one would have.
+    /// No data is lost: the next call returns the chunk.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         while let Some(frame) = self.frame().await {
-            // Trailers are no piece of it.
+            // Trailers are skipped.
             if let Ok(data) = frame?.into_data() {
                 return Ok(Some(data));
             }
@@ -97,8 +99,10 @@ impl ResponseBody {
         Ok(None)
     }
 
-    /// Whether its end will say that it is whole: not if it ends with its connection alone, without
-    /// length and chunks. One that broke off looks the same then.
+    /// Whether the end of the body shows that it is complete.
+    ///
+    /// A body without length and chunks ends with its connection, and one that was cut looks the
+    /// same.
     #[must_use]
     pub fn is_verifiable(&self) -> bool {
         match &self.inner {
@@ -184,7 +188,7 @@ impl fmt::Debug for ResponseBody {
     }
 }
 
-/// The body as it is on the wire.
+/// The body on the wire, before decoding.
 fn wire(body: &Layered) -> &WireBody {
     let decoded: &DecodedBody = body.get_ref();
     #[cfg(feature = "compression")]
@@ -192,7 +196,7 @@ fn wire(body: &Layered) -> &WireBody {
     decoded
 }
 
-/// The error of the wire, or the decoder's own, which has no address.
+/// Converts the error of the wire, or the decoder's own, which has no URI.
 #[cfg(feature = "compression")]
 fn undecoded(error: tower::BoxError, body: &Layered) -> Error {
     let mut error = if error.is::<Error>() || error.is::<std::io::Error>() {
@@ -211,8 +215,8 @@ fn too_large() -> Error {
     error.with_advice("read it by `chunk`")
 }
 
-/// What a program that asks for all of it is ready to hold: more than any live answer, and less than a
-/// small container has.
+/// The most memory of a whole body: more than any live response, and less than a small container
+/// has.
 const MOST: u64 = 64 << 20;
 
 const TOO_LARGE: &str = "the body has more than the 64 MiB that are read at once";

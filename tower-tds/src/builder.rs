@@ -1,4 +1,4 @@
-//! From addresses and credentials to a client.
+//! The builder of a client.
 
 use std::{
     env::{self, VarError},
@@ -31,7 +31,7 @@ use crate::{
     transport::{Given, Schemes, clients, connector},
 };
 
-/// Puts a [`Client`] together: what cannot be defaulted is in [`Client::builder`], the rest here.
+/// Builds a [`Client`]. [`Client::builder`] takes the required settings.
 ///
 /// # Examples
 /// ```
@@ -65,10 +65,10 @@ pub struct Builder {
     name: Name,
 }
 
-/// As it was given. It may have a password in it.
+/// An address as given. It may contain a password.
 struct Address(String);
 
-/// What the user makes of the token's settings, which only exist once the addresses are read.
+/// The user's changes of the token settings, which exist only after the addresses are parsed.
 struct Renewal(Box<dyn FnOnce(TokenSourceBuilder) -> TokenSourceBuilder + Send>);
 
 // === impl Builder ===
@@ -95,11 +95,13 @@ impl Builder {
         }
     }
 
-    /// Begins with what the environment says: `TDS_AUTH_URL`, `TDS_BASE_URL`, `TDS_CLIENT_ID`, and
-    /// `TDS_CLIENT_SECRET` or the path of a file with it in `TDS_CLIENT_SECRET_FILE`.
+    /// Reads the required settings from the environment.
+    ///
+    /// The variables are `TDS_AUTH_URL`, `TDS_BASE_URL`, `TDS_CLIENT_ID`, and `TDS_CLIENT_SECRET`
+    /// or `TDS_CLIENT_SECRET_FILE`, the path of a file with the secret.
     ///
     /// # Errors
-    /// If one of them is missing, or is not text: the error names it.
+    /// If a variable is missing or is not text. The error names it.
     pub fn from_env() -> Result<Self, BuildError> {
         let auth_url = variable("TDS_AUTH_URL")?;
         let base_url = variable("TDS_BASE_URL")?;
@@ -126,21 +128,20 @@ impl Builder {
         Ok(Self::new(&auth_url, &base_url, credentials))
     }
 
-    /// Keeps within other limits than the contract's.
+    /// Sets the limits, in place of the contract's.
     ///
-    /// One of the connections is set aside for the token endpoint, where there are at least two. No
-    /// more data calls are in flight than there are others: further ones wait for their turn before
-    /// they are sent. A token call waits for the quotas alone.
+    /// From two connections on, one is reserved for the token endpoint. The number of the others
+    /// bounds the data calls in flight: further calls wait before they are sent. A token call waits
+    /// for the quotas alone.
     ///
-    /// Several clients behind one address are given the same [`SharedLimits`].
+    /// Give several clients behind one address the same [`SharedLimits`].
     #[must_use]
     pub fn limits(mut self, limits: impl Into<SharedLimits>) -> Self {
         self.limits = limits.into();
         self
     }
 
-    /// Fetches and renews tokens otherwise than by default: on a schedule, with a store that other
-    /// processes share.
+    /// Sets how tokens are fetched and renewed, for example on a schedule, or with a shared store.
     ///
     /// # Examples
     /// ```
@@ -162,15 +163,14 @@ impl Builder {
         self
     }
 
-    /// Ends calls by an error when this time is over, unless they bring a deadline of their own that is
-    /// earlier. See [`Call::deadline`](crate::Call::deadline).
+    /// Sets the latest deadline of all calls. See [`Call::deadline`](crate::Call::deadline).
     #[must_use]
     pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
         self.deadline = Some(deadline.into());
         self
     }
 
-    /// Retries otherwise than by default.
+    /// Sets the retry layer.
     #[must_use]
     pub fn retry(mut self, retry: RetryLayer) -> Self {
         self.retry = retry;
@@ -185,8 +185,8 @@ impl Builder {
         self
     }
 
-    /// Watches the bodies of successes otherwise than by default: those that say nothing for 30 s
-    /// end by an error. See [`ResponseBody`](crate::ResponseBody).
+    /// Sets the guard of bodies. By default a body that stalls for 30 s ends with an error. See
+    /// [`ResponseBody`](crate::ResponseBody).
     ///
     /// # Examples
     /// ```
@@ -205,14 +205,14 @@ impl Builder {
         self
     }
 
-    /// Asks for compressed bodies, and decodes them.
+    /// Requests compressed bodies, and decodes them.
     ///
-    /// Sends `Content-Encoding: br,gzip` with each GET and HEAD, word for word as the contract has
-    /// it ("Data endpoints"), and the standard `Accept-Encoding` beside it. The gain is large for
-    /// historical data. A range is asked for uncoded (RFC 9110, section 14.2).
+    /// Sends `Content-Encoding: br,gzip` with each GET and HEAD, as the contract requires it ("Data
+    /// endpoints"), and the standard `Accept-Encoding`. The gain is large for historical data.
+    /// Ranges are requested without a coding (RFC 9110, section 14.2).
     ///
-    /// Each body that is read keeps the memory of its decoder: some ten kB for gzip, and 4 MB where a service
-    /// compresses large files by br, which may choose up to 16 (RFC 7932, section 9.1).
+    /// Each body in flight has the memory of its decoder: about ten kB for gzip, and 4 MB for a
+    /// large file in br, which may use up to 16 MB (RFC 7932, section 9.1).
     #[cfg(feature = "compression")]
     #[cfg_attr(docsrs, doc(cfg(feature = "compression")))]
     #[must_use]
@@ -221,21 +221,22 @@ impl Builder {
         self
     }
 
-    /// Says who calls (RFC 9110, section 10.1.5). The default is `tower-tds/` with the version.
+    /// Sets the `User-Agent` (RFC 9110, section 10.1.5). The default is `tower-tds/` and the
+    /// version.
     #[must_use]
     pub fn user_agent(mut self, user_agent: impl Into<String>) -> Self {
         self.user_agent = user_agent.into();
         self
     }
 
-    /// Tells this client from others in the process: `tds.client` of its spans, and the label `client` of its metrics.
+    /// Names this client: `tds.client` of its spans, and the label `client` of its metrics.
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Believes servers by these certificates, too: a company's own authority, in PEM.
+    /// Trusts further root certificates in PEM, such as those of a company's own CA.
     ///
     /// # Examples
     /// ```no_run
@@ -253,36 +254,39 @@ impl Builder {
         self
     }
 
-    /// Speaks TLS by this configuration alone: with a client certificate, say, or another verifier.
+    /// Sets the whole TLS configuration, for example with a client certificate or another verifier.
     #[must_use]
     pub fn tls(mut self, config: rustls::ClientConfig) -> Self {
         self.tls.replace(config);
         self
     }
 
-    /// Reaches all addresses through the tunnel of this proxy: `http://host:port`, with user and
-    /// password in front of the host if it asks for them. Its connections count as the service's.
+    /// Connects to all addresses through the tunnel of this proxy.
+    ///
+    /// The URL is `http://host:port`, with user and password before the host if the proxy requires
+    /// them. Its connections count as the service's.
     #[must_use]
     pub fn proxy(mut self, url: &str) -> Self {
         self.proxies = Proxies::one(url);
         self
     }
 
-    /// Reaches https addresses through the proxy that the environment names in `HTTPS_PROXY` or `ALL_PROXY`, but for the
-    /// hosts in `NO_PROXY`. hyper-util's matcher reads them, as curl does. Without this setting the client does not look
-    /// at them.
+    /// Connects to https addresses through the proxy in `HTTPS_PROXY` or `ALL_PROXY`, except for
+    /// the hosts in `NO_PROXY`.
+    ///
+    /// hyper-util's matcher reads these variables as curl does. By default the client ignores them.
     #[must_use]
     pub fn env_proxies(mut self) -> Self {
         self.proxies = Proxies::from_env();
         self
     }
 
-    /// Makes connections by this connector: over a Unix socket, another TLS, a tunnel, a test's own pipe.
+    /// Sets the connector: for a Unix socket, another TLS library, a tunnel, or a pipe in a test.
     ///
-    /// It is asked as hyper-util asks one, for an address of the service or of the token endpoint, and everything between
-    /// the two is its own, TLS and proxies as well: their settings are an error beside it. Whether an https address is
-    /// reached by TLS is up to it. Its connections speak HTTP/1.1. What it makes is inside of the connection limit, so that it should make one socket of
-    /// one call, within 20 s; its readiness is not timed.
+    /// hyper-util calls it with an address of the service or of the token endpoint. It is
+    /// responsible for TLS and proxies, so the settings for these are an error beside it. Its
+    /// connections speak HTTP/1.1. It is inside of the connection limit: one call should make one
+    /// socket, within 20 s. Its readiness has no timeout.
     ///
     /// # Examples
     /// ```
@@ -313,18 +317,18 @@ impl Builder {
         self
     }
 
-    /// Lets plain http through to hosts of this machine, for development and tests.
+    /// Allows plain http to hosts of this machine, for development and tests.
     #[must_use]
     pub fn loopback_http(mut self) -> Self {
         self.schemes = Schemes::LoopbackHttp;
         self
     }
 
-    /// Puts the client together. Nothing is sent, and no runtime is needed yet.
+    /// Builds the client. Nothing is sent, and no runtime is needed.
     ///
     /// # Errors
-    /// If an address is not https (or loopback http where that is let through), if a certificate, a
-    /// proxy or the user agent cannot be used, or if there are no root certificates.
+    /// If an address is not https (or allowed loopback http), if a certificate, a proxy or the user
+    /// agent is not usable, or if there are no root certificates.
     pub fn build(self) -> Result<Client, BuildError> {
         let base = self.base_url.0.parse::<Uri>().map_err(|error| {
             BuildError::because("the base URL is not usable: give https://host", error)
@@ -366,7 +370,8 @@ impl Builder {
                 })
             }
         };
-        // A gateway before both counts both; and whoever waits for a permit may wait for a token.
+        // A gateway before both counts both. Token requests go first, because a call that waits for
+        // a permit may need a token.
         let token_http = ServiceBuilder::new()
             .map_err(unwrapped)
             .layer(RequestLimitLayer::new(first).answer_timeout(TOKEN_ANSWER))
@@ -423,7 +428,7 @@ impl Builder {
 
 // === impl Address ===
 
-/// Its host.
+/// Shows the host alone.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = self.0.parse::<Uri>().unwrap_or_default();
@@ -439,8 +444,7 @@ impl fmt::Debug for Renewal {
     }
 }
 
-/// The error itself: by its type a bad certificate is told from a bad moment, and the limits' own
-/// error around it would hide that type.
+/// Unwraps the inner error, whose type distinguishes a wrong certificate from a transient failure.
 fn unwrapped<E: Into<BoxError>>(error: tower_tds_limits::Error<E>) -> BoxError {
     match error {
         tower_tds_limits::Error::Inner(inner) => inner.into(),
@@ -448,17 +452,18 @@ fn unwrapped<E: Into<BoxError>>(error: tower_tds_limits::Error<E>) -> BoxError {
     }
 }
 
-/// A variable of the environment that has to be there.
+/// Reads a required environment variable.
 fn variable(name: &'static str) -> Result<String, BuildError> {
     match env::var(name) {
         Ok(value) if !value.trim().is_empty() => Ok(value),
         Ok(_) | Err(VarError::NotPresent) => Err(BuildError::missing(name)),
-        // That error's own text shows the value, which may be the secret.
+        // The text of that error contains the value, which may be the secret.
         Err(VarError::NotUnicode(_)) => Err(BuildError::unreadable(name)),
     }
 }
 
-/// Long for a token endpoint, which answers within milliseconds, and short against a caller's patience.
+/// Long for a token endpoint, which responds within milliseconds, and short against a call's
+/// deadline.
 const TOKEN_ANSWER: Duration = Duration::from_secs(10);
 
 const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));

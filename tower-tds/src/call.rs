@@ -1,4 +1,4 @@
-//! One call of a client, before it is awaited.
+//! One call of a client.
 
 use std::{
     fmt,
@@ -17,7 +17,7 @@ use crate::{Client, RequestBody, Response, ResponseFuture};
 
 /// A call that is sent when it is awaited: [`Client::get`], [`Client::request`].
 ///
-/// What is wrong with it is told when it is awaited, too.
+/// Errors of its construction also appear when it is awaited.
 ///
 /// # Examples
 /// ```no_run
@@ -37,10 +37,10 @@ pub struct Call {
 }
 
 pin_project! {
-    /// A [`Call`] under way.
+    /// The future of a [`Call`].
     ///
     /// # Cancel safety
-    /// As of [`Client`]: what was sent is seen to its end in the background.
+    /// As of [`Client`]: a call that was sent is completed in the background.
     pub struct CallFuture {
         #[pin]
         inner: ResponseFuture,
@@ -54,12 +54,14 @@ impl Call {
         Self { client, request }
     }
 
-    /// Ends it by an error when this time is over: until the head, or with
-    /// [`whole`](Deadline::whole) until the end of the body. It covers whatever a call waits for.
+    /// Sets the deadline for the response head, or with [`whole`](Deadline::whole) for the end of
+    /// the body.
     ///
-    /// Without one, and without [`Builder::deadline`](crate::Builder::deadline), a call has two minutes. Of the
-    /// two the earlier counts. Each attempt has a minute from its sending to the head of its response:
-    /// [`Builder::answer_timeout`](crate::Builder::answer_timeout) changes that.
+    /// It covers all waits of the call.
+    ///
+    /// The earlier one of this and [`Builder::deadline`](crate::Builder::deadline) counts. Without
+    /// both, a call has two minutes. Each attempt has a minute from its sending to its response
+    /// head: see [`Builder::answer_timeout`](crate::Builder::answer_timeout).
     ///
     /// # Examples
     /// ```no_run
@@ -78,7 +80,7 @@ impl Call {
         self
     }
 
-    /// Sends a header with it, in place of one of that name.
+    /// Sets a header of the request.
     pub fn header<N, V>(mut self, name: N, value: V) -> Self
     where
         N: TryInto<HeaderName, Error: Into<BoxError>>,
@@ -111,7 +113,7 @@ impl IntoFuture for Call {
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Its query and its headers may be secret.
+        // The query and the headers may be secret.
         let mut call = f.debug_struct("Call");
         match &self.request {
             Ok(request) => call.field("method", request.method()),

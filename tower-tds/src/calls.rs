@@ -1,4 +1,4 @@
-//! The calls of a client: how many are under way, for its end, and what the last failure was, for whoever asks.
+//! The calls of a client: their number, for a shutdown, and the last failure, for a status.
 
 use std::{
     sync::{
@@ -11,53 +11,56 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 use tower_tds_errors::{Error, Kind};
 
-/// How many calls are under way, and whether there may be more: [`CLOSED`] is added for that.
+/// The number of calls without a response, and whether new ones may begin: [`CLOSED`] is a bit of
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     count: AtomicUsize,
     ended: Notify,
-    /// Whether there is a failure that no success has followed.
+    /// Whether the last call failed.
     fails: AtomicBool,
-    /// Kept after a success. Held for a few moves, and never while anybody waits.
+    /// The last failure, kept after a success. The lock is held for a few moves, and no `.await`
+    /// happens under it.
     failure: Mutex<Option<Failure>>,
 }
 
-/// A call that has failed.
+/// A failed call.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) at: Instant,
-    /// When the log last said that calls fail.
+    /// The time of the last log line about failures.
     told: Instant,
-    /// What the error prints.
+    /// The text of the error.
     pub(crate) line: String,
 }
 
-/// A call from its begin to its head, its error, or its drop.
+/// A call from its start to its response head, its error, or its drop.
 #[derive(Debug)]
 pub(crate) struct UnderWay(Arc<Calls>);
 
 // === impl Calls ===
 
 impl Calls {
-    /// One more call, unless there are to be none.
+    /// Begins a call, unless the client is closed.
     pub(crate) fn begin(calls: &Arc<Self>) -> Option<UnderWay> {
-        // SeqCst: a call is either counted here before it is closed, or finds it closed.
+        // SeqCst, with `close` and `ended`: a call is either counted before the close, or sees the
+        // close.
         let before = calls.count.fetch_add(1, Ordering::SeqCst);
-        // Dropped where it is closed, which takes it back.
+        // If the client is closed, the drop takes the count back.
         let under_way = UnderWay(Arc::clone(calls));
         (before < CLOSED).then_some(under_way)
     }
 
-    /// A call has succeeded.
+    /// Records a success.
     #[inline]
     pub(crate) fn succeeded(&self) {
-        // Relaxed: of two calls that end at once either may be the last.
+        // Relaxed: if two calls end at once, either may be the last.
         if self.fails.load(Ordering::Relaxed) && self.fails.swap(false, Ordering::Relaxed) {
             self.again();
         }
     }
 
-    /// A call has failed. What is its caller's own fault says nothing about the others.
+    /// Records a failure. A mistake of the caller is not one.
     #[cold]
     pub(crate) fn failed(&self, error: &Error) {
         let own = [Kind::NotFound, Kind::Rejected, Kind::InvalidRequest];
@@ -85,14 +88,14 @@ impl Calls {
 
     #[cold]
     fn again(&self) {
-        // Where some fail and some do not, one line a minute is enough.
+        // If only some calls fail, one line a minute is enough.
         let quiet = |failure: &Failure| failure.told.elapsed() < QUIET;
         if !self.failure().as_ref().is_some_and(quiet) {
             tracing::info!("calls succeed again");
         }
     }
 
-    /// The last call that failed, while that is news: until ten minutes after it.
+    /// The last failure, for ten minutes.
     pub(crate) fn last_failure(&self) -> Option<Failure> {
         let failure = self.failure().clone();
         failure.filter(|failure| failure.at.elapsed() < NEWS)
@@ -106,20 +109,20 @@ impl Calls {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No more calls begin.
+    /// Closes the client: no new call begins.
     pub(crate) fn close(&self) {
         self.count.fetch_or(CLOSED, Ordering::SeqCst);
     }
 
-    /// How many are under way.
+    /// The number of calls without a response.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed) & !CLOSED
     }
 
-    /// Waits until none is under way.
+    /// Waits until all calls have ended.
     pub(crate) async fn ended(&self) {
         loop {
-            // Notified from here on, before anybody looks.
+            // Created before the count is read, so that no notification is missed.
             let ended = self.ended.notified();
             if self.count.load(Ordering::SeqCst) & !CLOSED == 0 {
                 return;
@@ -132,7 +135,7 @@ impl Calls {
 // === impl UnderWay ===
 
 impl UnderWay {
-    /// Notes what became of it.
+    /// Records the outcome of the call.
     #[inline]
     pub(crate) fn ended<T>(&self, ended: &Result<T, Error>) {
         match ended {
@@ -144,17 +147,17 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        // Nobody waits for the end before it is closed.
+        // Only a closed client has a waiter for the end.
         if self.0.count.fetch_sub(1, Ordering::SeqCst) > CLOSED {
             self.0.ended.notify_waiters();
         }
     }
 }
 
-/// As long as the limits remember a refusal.
+/// How long a failure is shown: as long as the limits remember a refusal.
 const NEWS: Duration = Duration::from_secs(600);
 
-/// For so long after a line about failures there is no other.
+/// The least time between two log lines about failures.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// A bit that no count of calls reaches.

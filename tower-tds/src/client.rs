@@ -30,28 +30,29 @@ use crate::{
     trace::Name,
 };
 
-/// A client of the service: always a valid token, never beyond the limits, typed errors.
+/// A client of the service with a valid token, within the limits, with typed errors.
 ///
 /// # Backpressure
-/// It is always ready: a call waits for its token and its permits in its future, within its deadline. Where
-/// calls are to be refused instead, put a limit of your own in front.
+/// `poll_ready` is always ready: the future of a call waits for its token and its permits, within
+/// its deadline. To refuse calls instead, put a limit of your own in front.
 ///
 /// # Cancel safety
-/// Dropping a call that was sent sees it to its end in the background: the service counts it either
-/// way, and its connection stays. It does not stop a token request that others wait for.
+/// A dropped call that was sent is completed in the background, because the service may count it,
+/// and its connection stays open. A token request that other calls wait for goes on.
 ///
 /// # Clone
 /// Clones share the token, the limits and the sockets. Use a clone for one request (`oneshot`).
 ///
 /// # Runtimes
-/// A connection lives in the runtime of the call that made it. If that has ended, the call that was on it is tried again. If it
-/// stands still, as a current-thread runtime does outside of `block_on`, a call of another runtime may be given its
-/// connection, and waits there until its attempt ends: give such runtimes a client each, with the same
+/// A connection belongs to the runtime of the call that opened it. If that runtime has ended, a
+/// call on the connection is retried. If that runtime is not driven, as a current-thread runtime
+/// outside of `block_on`, a call of another runtime may get the connection and wait until its
+/// attempt ends. Give such runtimes a client each, with the same
 /// [`SharedLimits`](crate::SharedLimits).
 ///
 /// # Errors
-/// [`Error::kind`] says what happened, and its text what to do next. That of a success that breaks
-/// off comes out of its [body](ResponseBody).
+/// [`Error::kind`] is what happened, and the text contains what to do next. A success that ends
+/// early gives an error from its [body](ResponseBody).
 ///
 /// # Examples
 /// See the [crate's front page](crate).
@@ -60,9 +61,9 @@ pub struct Client {
     shared: Arc<Shared>,
 }
 
-/// What clones share: all of it.
+/// The state that clones share.
 pub(crate) struct Shared {
-    /// Called as it is: a call clones what is below its retry.
+    /// Called by reference: a call clones the service below the retry.
     pub(crate) stack: Stack,
     pub(crate) name: Name,
     pub(crate) base: Base,
@@ -78,7 +79,7 @@ pub(crate) type Stack = Above<Classify<Decoded>, ReplayBytes>;
 // === impl Client ===
 
 impl Client {
-    /// Begins a client for the service at `base_url`, with tokens from the realm at `auth_url`.
+    /// Creates a builder for the service at `base_url`, with tokens from the realm at `auth_url`.
     ///
     /// The token endpoint is `{auth_url}/auth/realms/ServiceConnect/protocol/openid-connect/token`
     /// (contract, "Token endpoint"). Credentials are fixed [`Credentials`](crate::Credentials), or a
@@ -94,7 +95,7 @@ impl Client {
         }
     }
 
-    /// Builds one from the environment: see [`Builder::from_env`].
+    /// Builds a client from the environment: see [`Builder::from_env`].
     ///
     /// # Errors
     /// As of [`Builder::from_env`] and [`Builder::build`].
@@ -102,28 +103,30 @@ impl Client {
         Builder::from_env()?.build()
     }
 
-    /// Takes no more calls, of any clone, and waits for what is under way: calls, also those that
-    /// nobody waits for any more, and a token request. Says whether all of it has ended in time.
+    /// Closes all clones, and waits for calls and token requests in flight. Returns whether all
+    /// have ended in time.
     ///
-    /// A response that is kept is under way until its body has been read or dropped. Where
-    /// several share [limits](crate::SharedLimits), what nobody waits for any more is waited for of all of them.
+    /// Cancelled calls that run in the background count as well.
+    ///
+    /// A response is in flight until its body has been read or dropped. If several clients share
+    /// [limits](crate::SharedLimits), it waits for the background calls of all of them.
     ///
     /// # Cancel safety
     /// Dropping it leaves the client closed.
     pub async fn shutdown(&self, within: Duration) -> bool {
         self.shared.calls.close();
         let ended = async {
-            // A call that sleeps, or waits for its turn, holds no place.
+            // A call in a backoff or in the queue is not in flight for the limiter.
             self.shared.calls.ended().await;
             self.shared.limiter.idle().await;
-            // Its save may be under way, too.
+            // The save of a token may also be in progress.
             self.shared.tokens.idle().await;
         };
         timeout(within, ended).await.is_ok()
     }
 
-    /// Gets `target`: a path, which is put under the base URL byte for byte, or a whole address of the
-    /// service.
+    /// Sends a GET to `target`: a path, which is appended to the base URL byte for byte, or an
+    /// absolute URI of the service.
     ///
     /// # Examples
     /// ```no_run
@@ -142,8 +145,8 @@ impl Client {
         Call::new(self.clone(), request)
     }
 
-    /// Sends any request. Its URI is a path, which is put under the base URL, or a whole address of
-    /// the service.
+    /// Sends any request. Its URI is a path, which is appended to the base URL, or an absolute URI
+    /// of the service.
     ///
     /// # Examples
     /// ```no_run
@@ -171,18 +174,18 @@ impl Client {
         Ok((request, under_way))
     }
 
-    /// The request as it is sent: to a whole address, by a name.
+    /// Completes a request: its URI, its version and its default headers.
     fn whole(&self, mut request: Request<RequestBody>) -> Result<Request<RequestBody>, Error> {
         let target = mem::take(request.uri_mut());
         let is_path = target.scheme().is_none();
         *request.uri_mut() = self.shared.base.resolve(target)?;
-        // What a server of another version passes on.
+        // A proxy's request may have another version.
         *request.version_mut() = Version::default();
         let headers = request.headers_mut();
         headers
             .entry(USER_AGENT)
             .or_insert_with(|| self.shared.user_agent.clone());
-        // hyper would write the same anew for each request, which takes a twentieth of a call.
+        // hyper would format the same value for each request, which takes a twentieth of a call.
         if is_path {
             let host = || self.shared.base.host().clone();
             headers.entry(HOST).or_insert_with(host);
@@ -190,12 +193,14 @@ impl Client {
         Ok(request)
     }
 
-    /// A stack with this client's token and its limits, for another HTTP client of the same service: see
-    /// [`TdsLayer`]. The other's sockets count within the same limit if its connector is inside a
-    /// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of [`limiter`](Self::limiter).
+    /// Returns a [`TdsLayer`] with this client's token and limits, for another HTTP client.
     ///
-    /// Retries, deadline and guard are the layer's own defaults, whatever this client was built with. Its calls are not
-    /// this client's: [`shutdown`](Self::shutdown) and [`status`](Self::status) see of them what the limits see.
+    /// The sockets of that client count within the same limit if its connector is inside a
+    /// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of
+    /// [`limiter`](Self::limiter).
+    ///
+    /// Retries, deadline and guard have the layer's own defaults. [`shutdown`](Self::shutdown) and
+    /// [`status`](Self::status) include its calls only as far as the limits do.
     #[must_use]
     pub fn layer(&self) -> TdsLayer {
         let shared = &self.shared;
@@ -204,14 +209,14 @@ impl Client {
             .named(shared.name.clone())
     }
 
-    /// What is under way, and what it waits for.
+    /// Returns the status: the calls in flight, and the causes of their waits.
     #[must_use]
     pub fn status(&self) -> Status {
         let shared = &self.shared;
         Status::new(&shared.name, &shared.calls, &shared.tokens, &shared.limiter)
     }
 
-    /// The tokens: [`TokenSource::ready`] is a probe for start-up that makes no data call.
+    /// The token source. [`TokenSource::ready`] is a start-up probe without a data call.
     #[must_use]
     pub fn tokens(&self) -> &TokenSource {
         &self.shared.tokens
@@ -230,7 +235,7 @@ impl Service<Request<RequestBody>> for Client {
     type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        // Its retry is.
+        // The retry layer is always ready.
         Poll::Ready(Ok(()))
     }
 
@@ -259,7 +264,7 @@ pin_project_lite::pin_project! {
     /// The response of a [`Client`].
     ///
     /// # Cancel safety
-    /// What was sent is seen to its end in the background, and frees what it holds then.
+    /// A call that was sent is completed in the background, and frees its permits then.
     pub struct ResponseFuture {
         #[pin]
         state: State,
@@ -273,7 +278,7 @@ pin_project_lite::pin_project! {
         Called {
             // Boxed, because the future is large and callers move it.
             inner: Pin<Box<<Stack as Service<Request<RequestBody>>>::Future>>,
-            // Its drop counts, too.
+            // Its drop ends the call.
             under_way: UnderWay,
         },
         // ## Refused => done
@@ -284,7 +289,7 @@ pin_project_lite::pin_project! {
 // === impl ResponseFuture ===
 
 impl ResponseFuture {
-    /// Of a call that cannot be made.
+    /// Creates the future of a call that cannot be sent.
     pub(crate) const fn refused(error: Error) -> Self {
         Self {
             state: State::Refused { error: Some(error) },
@@ -301,11 +306,11 @@ impl Future for ResponseFuture {
             StateProjection::Called { inner, under_way } => {
                 let ended = ready!(inner.as_mut().poll(cx)).map_err(named);
                 under_way.ended(&ended);
-                // A future that is kept is under way no more.
+                // A finished future that is kept does not count as a call.
                 this.state.set(State::Refused { error: None });
                 Poll::Ready(ended.map(|response| response.map(ResponseBody::new)))
             }
-            // Polled after it was ready, which a future's contract leaves open.
+            // A poll after completion.
             StateProjection::Refused { error } => match error.take() {
                 Some(error) => Poll::Ready(Err(error)),
                 None => Poll::Pending,
@@ -314,7 +319,7 @@ impl Future for ResponseFuture {
     }
 }
 
-/// Names the setting that mends it.
+/// Adds the setting that solves the problem.
 #[cold]
 fn named(error: Error) -> Error {
     if error.is_unknown_issuer() {

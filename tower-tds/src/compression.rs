@@ -1,4 +1,4 @@
-//! Compressed bodies: two request headers ask for them, and tower-http decodes them.
+//! Compressed bodies: two request headers allow them, and tower-http decodes them.
 
 #[cfg(feature = "compression")]
 mod tail;
@@ -25,7 +25,7 @@ use self::tail::Tail;
 use crate::RequestBody;
 use crate::transport::Http;
 
-/// Whether compressed bodies are asked for.
+/// Whether compressed bodies are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compression {
     Off,
@@ -33,7 +33,7 @@ pub(crate) enum Compression {
     On,
 }
 
-/// The client whose bodies are decoded: it counts them as they are on the wire.
+/// The client below the decoder. Its guard counts bytes on the wire.
 pub(crate) type Wire = Guard<Http>;
 pub(crate) type WireBody = GuardBody<Incoming>;
 

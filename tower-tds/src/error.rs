@@ -2,9 +2,9 @@
 
 use std::{borrow::Cow, error, fmt};
 
-/// Why a client could not be built: a setting that cannot be right.
+/// The error of an invalid setting of a client.
 ///
-/// Its text is one line: the setting, why it is not usable, and what to write. It is what `main` prints.
+/// Its text is one line: the setting, why it is not usable, and what to write. `main` prints it.
 ///
 /// # Examples
 /// ```

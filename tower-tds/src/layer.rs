@@ -22,11 +22,11 @@ use crate::{
 /// request -> Traced -> Retry -> Traced -> RequestLimit -> BearerAuth -> Guard -> Classify -> your client
 /// ```
 ///
-/// The client is any clonable `Service` of `http::Request` with a response body: hyper-util's, tonic's channel, a
-/// stack of one's own. Its sockets are its own: put a
-/// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of the same limiter under its TLS.
-/// Its future has to be `Unpin`, as hyper's is, because a cancelled call is moved to a task: otherwise put
-/// `.map_future(Box::pin)` between the two.
+/// The client is any clonable `Service` of `http::Request` with a response body: hyper-util's,
+/// tonic's channel, a custom stack. It opens its own sockets: put a
+/// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of the same limiter under its
+/// TLS. Its future has to be `Unpin`, as hyper's is, because a cancelled call is moved to a task:
+/// otherwise put `.map_future(Box::pin)` between the two.
 ///
 /// Nothing is sent after a deadline. A cancelled call that was sent runs to its end in the background. A
 /// guard in the request's extensions shows whether it was sent; over HTTP/2, and over clients that
@@ -83,10 +83,10 @@ pub struct TdsLayer<P = CloneBody> {
     name: Name,
 }
 
-/// What [`TdsLayer`] makes of a client.
+/// The service of a [`TdsLayer`] around a client.
 pub type TdsService<S, P = CloneBody> = Above<Guard<Classify<S>>, P>;
 
-/// What stands above something that classifies.
+/// The layers above a classifying service.
 pub(crate) type Above<S, P> = Traced<Retry<Traced<Limited<S>, Untranslated>, P>>;
 type Limited<S> = RequestLimit<BearerAuth<S, ReadError>, ReadError, Detached>;
 type Untranslated = tower_tds_limits::Error<tower_oidc_cc::Error<Error>>;
@@ -117,7 +117,7 @@ impl TdsLayer {
 }
 
 impl<P> TdsLayer<P> {
-    /// Retries otherwise than by default. What a call waited for is named by this layer.
+    /// Sets the retry layer. The causes of waits are set by this layer.
     #[must_use]
     pub fn retry<Q>(self, retry: RetryLayer<Q>) -> TdsLayer<Q> {
         TdsLayer {
@@ -132,7 +132,7 @@ impl<P> TdsLayer<P> {
         }
     }
 
-    /// Ends calls by an error when this time is over, unless they bring an earlier deadline.
+    /// Sets the latest deadline of all calls.
     #[must_use]
     pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
         self.retry = self.retry.deadline(deadline);
@@ -149,33 +149,33 @@ impl<P> TdsLayer<P> {
         self
     }
 
-    /// Watches the bodies of successes otherwise than by default.
+    /// Sets the guard of bodies.
     #[must_use]
     pub fn guard(mut self, guard: GuardLayer) -> Self {
         self.guard = guard;
         self
     }
 
-    /// Reads answers otherwise than by default.
+    /// Sets the classification of responses.
     #[must_use]
     pub fn classify(mut self, classify: ClassifyLayer) -> Self {
         self.classify = classify;
         self
     }
 
-    /// Tells its calls from those of others in the process: see [`Builder::name`](crate::Builder::name).
+    /// Names its calls in spans and metrics: see [`Builder::name`](crate::Builder::name).
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// The same, where there may be none.
+    /// Sets the name, if there is one.
     pub(crate) fn named(self, name: Name) -> Self {
         Self { name, ..self }
     }
 
-    /// The part of it that stands above something that classifies.
+    /// Puts the layers above a classifying service.
     pub(crate) fn above<S: Clone>(self, classified: S) -> Above<S, P>
     where
         P: Clone,
@@ -207,7 +207,7 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
     }
 }
 
-/// One error type out of those of the layers. A wait for a token names the endpoint and its last error.
+/// Converts the errors of the layers. A wait for a token names the endpoint and its last error.
 fn read(error: Untranslated, tokens: &TokenSource) -> Error {
     let waited_for_token = matches!(
         &error,

@@ -1,10 +1,10 @@
-//! The layers, for a stack of one's own, and what joins them.
+//! The layers, for a custom stack, and the adapters that join them.
 //!
-//! Each layer works alone and knows no other. Two things join the three: [`ReadError`] tells the
-//! token layer and the limits what a typed error says, and [`into_error`] makes one error type of
-//! theirs for the retry layer. Without them the stack does not compile: the compiler's note names the
-//! line that is missing, or the layer whose neighbour is wrong. One wrong order compiles: a token layer
-//! outside of retry, where each attempt has the token of the first.
+//! Each layer works alone. Two adapters join the three: with [`ReadError`] the token layer and the
+//! limits read typed errors, and [`into_error`] converts the layers' errors for the retry layer.
+//! Without them the stack does not compile: the compiler's note names the missing line, or the
+//! layer with a wrong neighbour. One wrong order compiles: a token layer outside of retry, where
+//! each attempt has the token of the first.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -38,7 +38,7 @@
 //!     .layer(ClassifyLayer::new())
 //!     .service(http);
 //!
-//! // Says what is missing, where a call would only say that there is no `call`.
+//! // Shows the missing bound in its compile error. A call would only show that there is no `call`.
 //! fn check<S: Service<http::Request<Full<Bytes>>>>(stack: S) -> S {
 //!     stack
 //! }

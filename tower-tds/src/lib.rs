@@ -5,9 +5,9 @@
 //! ```
 //!
 //! [`Client`] is a [`tower_service::Service`] that always has a valid token and stays inside the
-//! service's limits, whatever the network does. It returns a success or one typed error with the next
-//! step. The layers come from [`tower_oidc_cc`], [`tower_tds_limits`] and [`tower_tds_errors`], which
-//! work alone; this crate puts them in order.
+//! service's limits on any network. It returns a success or one typed error with the next step. The
+//! layers come from [`tower_oidc_cc`], [`tower_tds_limits`] and [`tower_tds_errors`], which work
+//! alone; this crate puts them in order.
 //!
 //! ```no_run
 //! use tower_tds::Client;
@@ -51,19 +51,19 @@
 //!
 //! # Guarantees
 //! - One token request serves all clones. The token is renewed ahead of expiry, off the request path.
-//! - At most 50 requests are counted in any second and 60 sockets are open, by the argument on
-//!   the front page of [`tower_tds_limits`]. Retries and token calls stay within it too, and so do
-//!   several clients ([`SharedLimits`]).
-//! - A response is a success (2xx or 304). Everything else is an [`Error`]. A body that breaks off or goes
-//!   silent ends by one, with the bytes received and expected. A body with neither a length nor chunks may
-//!   be incomplete: [`ResponseBody::is_verifiable`].
+//! - At most 50 requests are counted in any second and 60 sockets are open, by the argument on the
+//!   front page of [`tower_tds_limits`]. Retries and token calls are included, and so are several
+//!   clients with [`SharedLimits`].
+//! - A response is a success (2xx or 304). Any other outcome is an [`Error`]. A body that ends
+//!   early or stalls gives an error with the bytes received and expected. A body with neither a
+//!   length nor chunks may be incomplete: [`ResponseBody::is_verifiable`].
 //!
 //! # Features
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `ring` | yes | ring does the cryptography of TLS |
 //! | `aws-lc-rs` | no | aws-lc does it; it needs a C compiler |
-//! | `compression` | no | `Builder::compression`: bodies may come by br and gzip |
+//! | `compression` | no | `Builder::compression`: bodies may arrive in br and gzip |
 //! | `json` | no | [`Response::json`] |
 //! | `serde` | no | [`Status`] can be serialized |
 //! | `metrics` | no | calls, attempts and waits are counted for the `metrics` facade, and `Status::record` sets the rest |

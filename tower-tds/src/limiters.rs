@@ -6,7 +6,7 @@ use tower_tds_limits::{Limiter, Limits, Quota};
 
 /// The limits of one IP address, for several clients behind it.
 ///
-/// The service counts by address, whatever key a call has. Each client has its own pause after a 429,
+/// The service counts by address, for all keys together. Each client has its own pause after a 429,
 /// and its own pool.
 ///
 /// # Examples
@@ -34,7 +34,7 @@ impl SharedLimits {
     /// it anew, so that a token call gets its turn.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        // A call beyond the data connections would wait for one, and its timeouts would run.
+        // A call beyond the data connections would wait for one while its timeouts run.
         let data = limits.connections.get().saturating_sub(1);
         let data = NonZeroU32::new(data).unwrap_or(NonZeroU32::MIN);
         let in_flight = limits.in_flight.min(data);
@@ -59,13 +59,13 @@ impl From<&Self> for SharedLimits {
     }
 }
 
-/// How long a token call may wait for its permit. It is first in line, so it waits for the permits of
-/// an interval, of which some ways of counting remember two, and for the slowest of their answers.
+/// The longest wait of a token call for its permit. It is first in line, so it waits for the
+/// permits of an interval, or of two with some rules, and for the slowest of their responses.
 pub(crate) fn longest_turn(limits: &Limits) -> Duration {
     let intervals = limits.quotas().iter().map(Quota::per);
     let longest = intervals.max().unwrap_or_default();
     longest.saturating_mul(2).saturating_add(SLOW_ANSWER)
 }
 
-/// As long as the limits wait for an answer that does not come: `Limits::lost_after`.
+/// As long as a lost request counts by default: `Limits::lost_after`.
 const SLOW_ANSWER: Duration = Duration::from_secs(10);

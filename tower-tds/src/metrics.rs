@@ -12,7 +12,7 @@ use crate::{
     trace::{CANCELLED, Name, Of},
 };
 
-/// When a call or an attempt began, and whose.
+/// The start of a call or an attempt, and the name of its client.
 #[derive(Debug)]
 pub(crate) struct Begun {
     at: Instant,
@@ -49,7 +49,7 @@ impl Begun {
     }
 }
 
-/// A metric's own label, and the client's.
+/// The labels of a metric: its own, and the client's.
 fn labels(name: &Name, own: Option<(&'static str, &'static str)>) -> Vec<Label> {
     let own = own.map(|(key, value)| Label::from_static_parts(key, value));
     let name = name.clone().map(|name| Label::new("client", name));
@@ -59,31 +59,34 @@ fn labels(name: &Name, own: Option<(&'static str, &'static str)>) -> Vec<Label> 
 // === impl Status ===
 
 impl Status {
-    /// Sets what has no moment of its own: permits, sockets, the token, the rung. Call it before each scrape, of each
-    /// client: several that record into the same place overwrite each other, unless each has its
-    /// [name](crate::Builder::name), which is the label `client` of all its metrics then. Clients that share
-    /// [limits](crate::SharedLimits) each show those of all.
+    /// Sets the gauges: permits, sockets, the token, the rung.
+    ///
+    /// Call it for each client before each scrape. Several clients need a
+    /// [name](crate::Builder::name) each, which becomes the label `client` of their metrics;
+    /// otherwise they overwrite each other. Clients that share [limits](crate::SharedLimits) show
+    /// the same limits.
     ///
     /// | metric | kind | label | what it is |
     /// |---|---|---|---|
-    /// | `tds_calls_total` | counter | `kind` | calls that have ended, by a head: `success`, the kind of the error, or `cancelled` by who made it |
-    /// | `tds_call_seconds` | histogram | | from the call to the head of its answer, or the error |
-    /// | `tds_attempts_total` | counter | `kind` | attempts that have ended, likewise; `cancelled` are those that a deadline has cut off, too |
+    /// | `tds_calls_total` | counter | `kind` | ended calls, by outcome: `success`, the kind of the error, or `cancelled` |
+    /// | `tds_call_seconds` | histogram | | from the call to its response head or its error |
+    /// | `tds_attempts_total` | counter | `kind` | ended attempts, by outcome; `cancelled` includes those that a deadline ended |
     /// | `tds_calls_under_way` | gauge | | calls that wait for a head |
     /// | `tds_waiting` | gauge | | calls that wait for a permit |
-    /// | `tds_permits_live`, `tds_permits_quota` | gauge | | granted and not yet back, of how many |
+    /// | `tds_permits_live`, `tds_permits_quota` | gauge | | permits live, and the quota |
     /// | `tds_in_flight` | gauge | | from the grant to the end of the body |
-    /// | `tds_sockets`, `tds_sockets_most` | gauge | | open, and how many there may be |
+    /// | `tds_sockets`, `tds_sockets_most` | gauge | | open sockets, and the limit |
     /// | `tds_wait_seconds` | histogram | `cause` | ended waits of attempts, of all clients of the process, by [cause](tower_tds_limits::WaitCause): `readiness` (such as the token), `window`, `counter`, `bucket`, `in_flight`, `silence`, `pause`, `connection`, `response` |
     /// | `tds_granted_total` | counter | | requests granted |
-    /// | `tds_certificate` | gauge | | the most that can have been counted in any interval of the first quota |
+    /// | `tds_certificate` | gauge | | the most requests that can have been counted in any interval of the first quota |
     /// | `tds_rung` | gauge | | 0: as set; 1: stricter rules; 2: one at a time; 3: slower still |
-    /// | `tds_paused_seconds`, `tds_silent_seconds` | gauge | | what is left of a pause or a silence, or 0 |
-    /// | `tds_token_life_seconds` | gauge | | how long the token still lives; 0: there is none |
-    /// | `tds_token_refused_seconds` | gauge | | for how long the service has refused it, or 0 |
-    /// | `tds_tokens_total` | counter | | tokens that came |
+    /// | `tds_paused_seconds`, `tds_silent_seconds` | gauge | | the rest of a pause or a silence, or 0 |
+    /// | `tds_token_life_seconds` | gauge | | the rest of the token's life; 0: no token |
+    /// | `tds_token_refused_seconds` | gauge | | how long the service has refused the token, or 0 |
+    /// | `tds_tokens_total` | counter | | tokens received |
     ///
-    /// There is none of the token's age: its life and the tokens that came stand for it. No path, host or key is a label. `grafana.json` in this crate is a dashboard of them.
+    /// No path, host or key is a label. `grafana.json` in this crate is a dashboard of these
+    /// metrics.
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn record(&self) {
         let (limits, token) = (self.limits(), self.token());

@@ -27,11 +27,11 @@ pub(crate) enum Proxies {
     None,
     /// One for all addresses.
     One(Arc<Matcher>),
-    /// Those of the environment.
+    /// The proxies of the environment.
     Named(Arc<Matcher>),
 }
 
-/// A connector whose connections lead through proxies.
+/// A connector through proxies.
 #[derive(Clone)]
 pub(crate) struct Proxied<C> {
     inner: C,
@@ -46,28 +46,28 @@ impl Proxies {
         Self::One(Arc::new(Matcher::builder().all(url).build()))
     }
 
-    /// Those that the environment names, as curl reads it.
+    /// Reads the proxies of the environment, as curl does.
     pub(crate) fn from_env() -> Self {
         Self::Named(Arc::new(Matcher::from_env()))
     }
 
     /// The proxy for `target`, if there is one.
     pub(crate) fn of(&self, target: &Uri) -> Result<Option<Intercept>, BoxError> {
-        // Plain http is for this machine alone, and a proxy leads away from it.
+        // Plain http is allowed to this machine alone, and needs no proxy.
         if target.scheme() == Some(&Scheme::HTTP) {
             return Ok(None);
         }
         let proxy = match self {
             Self::None => None,
-            // The matcher has no proxy at all if it cannot read the address.
+            // The matcher has no proxy if it cannot parse the address.
             Self::One(all) => Some(all.intercept(target).ok_or(UNUSABLE)?),
             Self::Named(some) => some.intercept(target),
         };
         let Some(proxy) = proxy else {
             return Ok(None);
         };
-        // The connector would take a port that cannot be read for 80, and send the credentials there in clear. It
-        // would do the same for a proxy that expects TLS.
+        // The connector would use port 80 in place of an invalid port, and send the credentials
+        // there unencrypted. It would do the same for a proxy that expects TLS.
         let has_port = |address: &Authority| address.as_str() != address.host();
         let is_broken =
             proxy.uri().port_u16().is_none() && proxy.uri().authority().is_some_and(has_port);
@@ -77,7 +77,7 @@ impl Proxies {
         Ok(Some(proxy))
     }
 
-    /// Whether nothing was set.
+    /// Whether no proxy was set.
     pub(crate) const fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
@@ -94,7 +94,7 @@ impl<C> Layer<C> for Proxies {
     }
 }
 
-/// Without addresses, which may have passwords.
+/// Omits the addresses, which may contain passwords.
 impl fmt::Debug for Proxies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -127,7 +127,7 @@ where
                 Box::pin(async move { connecting.await.map_err(Into::into) })
             }
             Ok(Some(proxy)) => {
-                // The service that is ready makes this connection, and its clone the next one.
+                // The readied service makes this connection, and its clone the next one.
                 let another = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, another);
                 let mut tunnel = Tunnel::new(proxy.uri().clone(), ready);

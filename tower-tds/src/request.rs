@@ -1,4 +1,4 @@
-//! The body of a request: bytes, or a stream that goes once.
+//! The body of a request: bytes, or a stream that is sent once.
 
 use std::{
     fmt,
@@ -14,8 +14,9 @@ use tower_tds_errors::Replay;
 
 /// The body of a request.
 ///
-/// A retry can send bytes again: `()`, `&str`, `String`, `Bytes` and `Vec<u8>` convert into a body. A
-/// [stream](Self::stream) is sent once, and the error of a call that could have been retried says so.
+/// A retry can send bytes again: `()`, `&str`, `String`, `Bytes` and `Vec<u8>` convert into a body.
+/// A [stream](Self::stream) is sent once, and a call that could have been retried fails with
+/// [`GiveUp::NotReplayable`](crate::layers::errors::GiveUp::NotReplayable).
 ///
 /// # Examples
 /// ```
@@ -32,14 +33,14 @@ enum Inner {
     Stream(UnsyncBoxBody<Bytes, BoxError>),
 }
 
-/// Sends bytes as often as it takes, and streams once.
+/// Replays bytes, and sends streams once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReplayBytes;
 
 // === impl RequestBody ===
 
 impl RequestBody {
-    /// Sends what `body` yields, once.
+    /// Creates a body that sends the data of `body` once.
     ///
     /// # Examples
     /// ```
@@ -128,7 +129,7 @@ impl Body for RequestBody {
 
 impl fmt::Debug for RequestBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What is sent may be secret.
+        // The data may be secret.
         f.write_str(match self.0 {
             Inner::Bytes(_) => "RequestBody(bytes)",
             Inner::Stream(_) => "RequestBody(stream)",

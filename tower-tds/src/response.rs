@@ -1,4 +1,4 @@
-//! The answer to a call: a success, with its body still to be read.
+//! The response of a call: a success with its body.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use tower_tds_errors::Error;
 
 use crate::ResponseBody;
 
-/// The answer to a [`Call`](crate::Call): always a success (2xx or 304), or the 101 that was asked for.
+/// The response of a [`Call`](crate::Call): a success (2xx or 304), or a requested 101.
 ///
 /// Its request counts as in flight until the body has been read or dropped.
 ///
@@ -40,18 +40,19 @@ impl Response {
         self.0.headers()
     }
 
-    /// The whole body, of up to 64 MiB. Larger ones are read by [`chunk`](Self::chunk).
+    /// Reads the whole body, of up to 64 MiB. Read a larger one with [`chunk`](Self::chunk).
     ///
     /// # Errors
-    /// See [`ResponseBody`]; and [`Kind::InvalidRequest`](crate::Kind::InvalidRequest) if there is more.
+    /// See [`ResponseBody`], and [`Kind::InvalidRequest`](crate::Kind::InvalidRequest) if the body
+    /// is larger.
     ///
     /// # Cancel safety
-    /// What was read is lost.
+    /// The data read so far is lost.
     pub async fn bytes(self) -> Result<Bytes, Error> {
         self.0.into_body().bytes().await
     }
 
-    /// The whole body as text, of up to 64 MiB; what is not UTF-8 in it is replaced.
+    /// Reads the whole body as text, of up to 64 MiB. Invalid UTF-8 is replaced.
     ///
     /// # Errors
     /// As [`bytes`](Self::bytes).
@@ -60,10 +61,11 @@ impl Response {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The whole body as JSON, of up to 64 MiB.
+    /// Reads the whole body as JSON, of up to 64 MiB.
     ///
     /// # Errors
-    /// As [`bytes`](Self::bytes); and [`Kind::Malformed`](crate::Kind::Malformed) if it is not what `T` asks for.
+    /// As [`bytes`](Self::bytes), and [`Kind::Malformed`](crate::Kind::Malformed) if it does not
+    /// deserialize into `T`.
     #[cfg(feature = "json")]
     #[cfg_attr(docsrs, doc(cfg(feature = "json")))]
     pub async fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, Error> {
@@ -75,18 +77,18 @@ impl Response {
         })
     }
 
-    /// The next piece of the body; `None` at its end.
+    /// Reads the next chunk of the body, or `None` at its end.
     ///
     /// # Errors
     /// See [`ResponseBody`].
     ///
     /// # Cancel safety
-    /// Nothing is lost: the next call gives what this one would have.
+    /// No data is lost: the next call returns the chunk.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         self.0.body_mut().chunk().await
     }
 
-    /// The response as the `http` crate has it.
+    /// Converts it into a response of the `http` crate.
     #[must_use]
     pub fn into_http(self) -> http::Response<ResponseBody> {
         self.0

@@ -1,4 +1,4 @@
-//! The status of a client at one moment: its calls, its waits, its token.
+//! The status of a client: its calls, its waits, its token.
 
 use std::{fmt, time::Duration};
 
@@ -9,8 +9,8 @@ use crate::{calls::Calls, trace::Name};
 
 /// The condition of a client at one instant: for a health endpoint, a log or an operator.
 ///
-/// `Display` prints one line. [`Client::status`](crate::Client::status) takes some locks: call it once a second, and
-/// not once a call. With the feature `serde` the same numbers are serialized.
+/// `Display` prints one line. [`Client::status`](crate::Client::status) takes some locks: call it
+/// once a second, and not for each call. With the feature `serde` the same numbers are serialized.
 ///
 /// # Examples
 /// ```no_run
@@ -31,7 +31,7 @@ pub struct Status {
     /// Calls without a response head.
     calls: usize,
     is_closed: bool,
-    /// How long ago the last call failed, and what its error prints.
+    /// The age and the error text of the last failure.
     failure: Option<(Duration, String)>,
     token: Health,
     limits: Snapshot,
@@ -86,8 +86,9 @@ impl Status {
         self.calls
     }
 
-    /// How long ago the last call failed, within ten minutes, and what its error prints. Mistakes of the caller do not
-    /// count, such as a path that does not exist.
+    /// The age and the error text of the last failure within ten minutes.
+    ///
+    /// Mistakes of the caller do not count, such as a path that does not exist.
     #[must_use]
     pub fn last_failure(&self) -> Option<(Duration, &str)> {
         let (ago, line) = self.failure.as_ref()?;
@@ -116,7 +117,7 @@ impl Status {
         self.quota
     }
 
-    /// The cause of waits in words, if any call waits, with the length of a pause or a silence.
+    /// The cause of waits as text, if any call waits, with the length of a pause or a silence.
     #[must_use]
     pub fn waits_for(&self) -> Option<String> {
         Some(match self.waits()? {
@@ -226,7 +227,7 @@ impl fmt::Display for Waits {
     }
 }
 
-/// A length of time, rounded for people.
+/// A duration rounded for display.
 struct Rough(Duration);
 
 impl fmt::Display for Rough {

@@ -30,12 +30,12 @@ impl Tls {
         self.whole = Some(whole);
     }
 
-    /// Whether nothing was set.
+    /// Whether no setting was changed.
     pub(crate) fn is_untouched(&self) -> bool {
         self.whole.is_none() && self.roots.is_empty()
     }
 
-    /// The configuration of rustls. A client that speaks no TLS needs no root certificates.
+    /// The configuration of rustls. A client without TLS needs no root certificates.
     pub(crate) fn config(self, speaks_tls: bool) -> Result<ClientConfig, BuildError> {
         if let Some(whole) = self.whole {
             if !self.roots.is_empty() {
@@ -73,7 +73,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// The cryptography that the features name, or that the program has installed.
+/// The cryptography of the crate features, or the one that the program has installed.
 fn provider() -> Result<Arc<CryptoProvider>, BuildError> {
     #[cfg(feature = "aws-lc-rs")]
     return Ok(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
@@ -102,7 +102,8 @@ fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// Adds the platform's roots, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name. Some may be odd, but not all.
+/// Adds the platform's roots, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`. It fails if none is
+/// valid.
 fn add_the_platforms(roots: &mut RootCertStore) -> Result<(), BuildError> {
     let found = load_native_certs();
     let (added, _odd) = roots.add_parsable_certificates(found.certs);

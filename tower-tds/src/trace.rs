@@ -1,4 +1,4 @@
-//! A span for each call, and one in it for each attempt, by the names that OpenTelemetry has for HTTP clients.
+//! Spans of calls and of their attempts, with OpenTelemetry's names for HTTP clients.
 
 use std::{
     fmt,
@@ -17,21 +17,21 @@ use tracing::{Span, field::Empty};
 #[cfg(feature = "metrics")]
 use crate::metrics::Begun;
 
-/// Notes what becomes of calls, or of their attempts, in spans: `tds.call` and `tds.attempt`, at `info`.
+/// Records calls and their attempts in spans: `tds.call` and `tds.attempt`, at `info`.
 ///
 /// A span has `http.request.method`, `server.address`, `server.port` and `url.path`, and at its end
-/// `http.response.status_code` or `error.type`, which is the [kind](Error::kind). That of a call has
-/// `http.request.resend_count` where it was sent more than once, and so has that of each attempt after the first: how
-/// many there were before it. None has a query, a
-/// header or a body. What is dropped before its end, by a deadline or by its caller, has `cancelled` for its
-/// `error.type`.
+/// `http.response.status_code` or `error.type`, which is the [kind](Error::kind). A call with
+/// retries, and each attempt after the first, have `http.request.resend_count`, the number of
+/// attempts before. No span has a query, a header or a body. If a deadline or the caller drops a
+/// call or an attempt, its `error.type` is `cancelled`.
 ///
-/// The span of an attempt has its wait for the inner service and for a permit: `tds.wait.cause`
-/// ([`WaitCause::as_str`](tower_tds_limits::WaitCause::as_str)) and `tds.wait.seconds`. `tds.client` is the
-/// [name](crate::Builder::name) of the client, if it has one.
+/// The span of an attempt has its last wait, for the inner service or for a permit:
+/// `tds.wait.cause` ([`WaitCause::as_str`](tower_tds_limits::WaitCause::as_str)) and
+/// `tds.wait.seconds`. `tds.client` is the [name](crate::Builder::name) of the client, if it has
+/// one.
 ///
-/// `url.path` is the path as it was sent: where one has a secret in it, a key or a signed link, say, filter the field, or
-/// the spans. The texts of [`Error`] replace such segments.
+/// `url.path` is the unredacted path. If a path contains a secret, such as a key or a signed link,
+/// filter the field or the spans. The texts of [`Error`] redact such segments.
 pub struct Traced<S, E = Error> {
     inner: S,
     of: Of,
@@ -39,10 +39,10 @@ pub struct Traced<S, E = Error> {
     read: Read<E>,
 }
 
-/// What an inner error is in this crate's terms.
+/// The conversion of an inner error.
 pub(crate) type Read<E> = Arc<dyn Fn(E) -> Error + Send + Sync>;
 
-/// What a client is called.
+/// The name of a client.
 pub(crate) type Name = Option<Arc<str>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pin_project! {
     /// # Cancel safety
     /// Dropping it drops the inner one, and ends the span.
     pub struct TracedFuture<F, E = Error> {
-        // There until it is ready.
+        // Set until it completes.
         #[pin]
         inner: Option<F>,
         read: Read<E>,
@@ -73,7 +73,7 @@ pin_project! {
     }
 }
 
-/// What is noted of a call or an attempt at its end, or at its drop.
+/// The record of a call or an attempt, written at its end or its drop.
 struct Watch {
     span: Span,
     of: Of,
@@ -81,7 +81,7 @@ struct Watch {
     is_over: bool,
 }
 
-/// Without metrics nothing is counted.
+/// Stands in for the metrics when their feature is off.
 #[cfg(not(feature = "metrics"))]
 struct Begun;
 
@@ -187,7 +187,7 @@ where
         let watch = self.watch(&request);
         TracedFuture {
             inner: Some({
-                // What is done in `call` itself belongs to it, too.
+                // The work of `call` belongs to the span as well.
                 let _entered = watch.span.enter();
                 self.inner.call(request)
             }),
@@ -197,7 +197,7 @@ where
     }
 }
 
-/// A shared one over what can be called when it is shared.
+/// Calls by shared reference, if the inner service allows it.
 impl<'a, S, B, R, F, E> Service<Request<B>> for &'a Traced<S, E>
 where
     &'a S: Service<Request<B>, Response = Response<R>, Error = E, Future = F>,
@@ -240,12 +240,12 @@ where
         let (mut inner, read) = (this.inner, &**this.read);
         let polled = this.watch.sees(|| {
             let Some(called) = inner.as_mut().as_pin_mut() else {
-                // Polled after it was ready, which a future's contract leaves open.
+                // A poll after completion.
                 return Poll::Pending;
             };
             let polled = called.poll(cx);
             if polled.is_ready() {
-                // What still waits in it is given up, and heard.
+                // The drop ends its waits, which are recorded in the span.
                 inner.set(None);
             }
             polled.map_err(read)
@@ -290,13 +290,13 @@ impl Watch {
     }
 }
 
-/// The number of the attempt, where it is not the first.
+/// The number of attempts before this one, if it is a retry.
 fn resent<B>(request: &Request<B>) -> Option<u32> {
     let before = Attempt::of(request.extensions()).number().checked_sub(1)?;
     (before > 0).then_some(before)
 }
 
-/// The kind of what nobody waited for to its end.
+/// The kind of a cancelled call or attempt.
 pub(crate) const CANCELLED: &str = "cancelled";
 
 #[cold]

@@ -1,4 +1,4 @@
-//! Translation: the typed error in the terms of the other layers, and their errors in its own.
+//! Adapters: typed errors for the other layers, and their errors as typed ones.
 
 use std::{error::Error as _, time::Duration};
 
@@ -8,11 +8,11 @@ use tower_oidc_cc::{Judge, Judgement, Rejection, TokenError};
 use tower_tds_errors::{Error, Kind, Sent};
 use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
 
-/// Tells the token layer and the limits what a typed error says.
+/// Reads typed errors for the token layer and the limits.
 ///
-/// Their own defaults see a response alone. Above [`ClassifyLayer`](tower_tds_errors::ClassifyLayer)
-/// an error's body has been read already: give them this value, and they hear the service's words
-/// too.
+/// Their own defaults read responses alone. Above a
+/// [`ClassifyLayer`](tower_tds_errors::ClassifyLayer) refusals are errors: with this value the
+/// layers read their kind.
 ///
 /// # Examples
 /// See [`layers`](crate::layers).
@@ -42,7 +42,7 @@ impl<B> Feedback<Response<B>, BearerError> for ReadError {
                 Some(_) | None => Outcome::Answered,
             },
             Sent::Never => Outcome::Unsent,
-            // What is not known may still be counted.
+            // The request may still be counted.
             Sent::Unknown | _ => Outcome::Lost,
         }
     }
@@ -61,13 +61,13 @@ impl<B> Judge<Response<B>, Error> for ReadError {
         } else if kind == Kind::InvalidToken || error.status() == Some(StatusCode::UNAUTHORIZED) {
             Judgement::Refused
         } else {
-            // A gateway may answer 404 before it looks at a token.
+            // A gateway may respond 404 before it checks a token.
             Judgement::Nothing
         }
     }
 }
 
-/// What the limits learn from a refusal.
+/// The outcome of a refusal for the limits.
 fn refused(error: &Error) -> Option<Outcome> {
     let kind = error.kind();
     if kind == Kind::RateExceeded {
@@ -75,17 +75,17 @@ fn refused(error: &Error) -> Option<Outcome> {
     } else if kind == Kind::Throttled || kind == Kind::QuotaExhausted {
         Some(Outcome::QuotaExceeded(error.retry_after()))
     } else if kind == Kind::ConnectionLimit || kind == Kind::RangeUnclear {
-        // The second may be about connections, and the limits weigh it.
+        // The second kind may be about connections, so the limits count it.
         Some(Outcome::ConnectionsExceeded)
     } else {
         None
     }
 }
 
-/// Makes one error type out of three: the service's as it is, the layers' own by what they ask for.
+/// Converts the errors of the limits and the token layer. An error of the service stays unchanged.
 ///
-/// A call that was kept back because the quota is used up is told as the 429 that said so, and one
-/// that got no permit for its socket in time as any that the limits kept back.
+/// A call that the limits rejected in a long pause has the kind of the 429 before it. A call
+/// without a permit for its socket in time has the kind of any other limit timeout.
 ///
 /// # Examples
 /// See [`layers`](crate::layers).
@@ -118,7 +118,7 @@ fn from_refused(mut error: Error, rejection: &Rejection) -> Error {
     error
 }
 
-/// The limit's error in one that reads as a connector's: there was no permit for a socket in time.
+/// Finds the limit's error inside a connector's: there was no permit for a socket in time.
 fn kept_back(error: &Error) -> Option<LimitError> {
     let mut next = error.source();
     while let Some(link) = next {
@@ -160,24 +160,24 @@ fn from_limits(error: LimitError) -> Error {
 }
 
 fn from_token(error: TokenError) -> Error {
-    // What the token's own connection says is said of it, too.
+    // The kind of the token request's own failure decides.
     let met = Error::from(BoxError::from(error.clone())).kind();
     let kind = if error.is_foreign_origin() {
         Kind::InvalidRequest
     } else if met == Kind::Tls {
-        // A certificate does not become right by trying again.
+        // A retry does not help with a wrong certificate.
         Kind::Tls
     } else if met == Kind::Rejected {
         Kind::TokenRefused
     } else if error.is_transient() || error.is_missing_credentials() {
-        // Where they are read from, they may be on their way.
+        // The credentials may not have been written yet.
         Kind::TokenUnavailable
     } else {
         Kind::TokenRefused
     };
     let wait = error.retry_after();
     let endpoint = error.endpoint().and_then(|endpoint| endpoint.parse().ok());
-    // Who has a client moves no layer.
+    // The user of a client cannot move layers.
     let advice = match error.advice() {
         advice if advice.contains("layer") => FOREIGN,
         advice => advice,
@@ -197,13 +197,13 @@ fn from_token(error: TokenError) -> Error {
     }
 }
 
-/// The token is for the origin of the base URL alone.
+/// Advice for a foreign origin: the token is sent to the origin of the base URL alone.
 const FOREIGN: &str =
     "it goes to a foreign origin: ask the origin of the base url, or build a client for that one";
 
 const PROXY: &str = "check user and password of the proxy";
 
-/// What is used up for longer is a quota's of an hour or a day, as `Kind::QuotaExhausted` has it.
+/// A longer pause belongs to a quota of an hour or a day: `Kind::QuotaExhausted`.
 const SHORT_QUOTA: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The hyper clients: over TLS of rustls or a connector of the user's own, and a permit in each socket.
+//! The hyper clients: over rustls or the user's connector, with a permit for each socket.
 
 use std::{
     fmt,
@@ -31,10 +31,10 @@ use tower_tds_limits::{ConnectionLimitLayer, Limiter};
 
 use crate::{RequestBody, proxy::Proxies};
 
-/// A client of hyper's, of any connector. It is behind one pointer, because the stack above is cloned for each call.
+/// A hyper client with any connector. It is behind one pointer, because each call clones it.
 pub(crate) struct Http<B = RequestBody>(Arc<dyn Fn(Request<B>) -> ResponseFuture + Send + Sync>);
 
-/// Whether plain http may be spoken; to which hosts is checked where addresses are taken.
+/// Whether plain http is allowed. The builder checks the hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Schemes {
     HttpsOnly,
@@ -47,12 +47,13 @@ pub(crate) struct Clients {
     pub(crate) data: Http,
 }
 
-/// A connector of the user's own, as what is made of it.
+/// The clients of the user's connector, not yet built.
 pub(crate) struct Given(Box<MakeClients>);
 
 type MakeClients = dyn FnOnce(&Limiter) -> Clients + Send;
 
-/// A connector with a bound. hyper clones it for each request; the connector is cloned for each connection.
+/// A connector with a timeout. hyper clones it for each request, and only a connection clones the
+/// inner connector.
 struct Bounded<C>(Arc<Timeout<C>>);
 
 // === impl Http ===
@@ -117,11 +118,11 @@ where
 {
     type Response = C::Response;
     type Error = BoxError;
-    // Boxed, since hyper asks for a future that can be moved.
+    // Boxed, because hyper requires an `Unpin` future.
     type Future = Pin<Box<Oneshot<Timeout<C>, Uri>>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // The future waits, and the bound begins after the wait.
+        // The future waits for readiness, and the timeout begins after that.
         Poll::Ready(Ok(()))
     }
 
@@ -160,10 +161,11 @@ impl fmt::Debug for Given {
     }
 }
 
-/// The clients over connectors that are inside of a limiter's limit.
+/// Builds the clients over limited connectors.
 ///
-/// A token call keeps no idle socket: there is about one a day. With one connection, data calls keep
-/// none either, because a token call would wait for the idle timeout.
+/// The token client keeps no idle socket, because there is about one token request a day. With a
+/// single connection the data client keeps none either, because a token call would wait for the
+/// idle timeout.
 pub(crate) fn clients<C>(limiter: &Limiter, connector: impl Fn(Limiter) -> C) -> Clients
 where
     C: Connect + Clone + Send + Sync + 'static,
@@ -178,8 +180,8 @@ where
     }
 }
 
-/// TLS over a proxy's tunnel over TCP. The permit is around the TCP connect, because a server counts
-/// those. The wait for it is in `poll_ready`, and not timed.
+/// Builds the connector: TLS over a proxy's tunnel over TCP. The permit is around the TCP connect,
+/// because a server counts TCP connections. The wait for it is in `poll_ready`, without a timeout.
 pub(crate) fn connector(
     limiter: Limiter,
     schemes: Schemes,
@@ -200,25 +202,25 @@ pub(crate) fn connector(
         Schemes::HttpsOnly => tls.https_only(),
         Schemes::LoopbackHttp => tls.https_or_http(),
     };
-    // What counts is the connection to the proxy, where there is one.
+    // With a proxy, the connection to the proxy counts.
     let limited = proxies.layer(ConnectionLimitLayer::new(limiter).layer(tcp));
     bounded(tls.enable_http1().wrap_connector(limited))
 }
 
-/// Bounds the handshake. Without a bound it would go on for ever in a task of the pool, where the
-/// request has another socket.
+/// Bounds the handshake. If its request gets another socket, the handshake goes on in a task of the
+/// pool, and would never end.
 fn bounded<C>(connector: C) -> Bounded<C> {
     Bounded(Arc::new(Timeout::new(connector, HANDSHAKE_TIMEOUT)))
 }
 
-/// As long as a lost first segment is worth waiting for: 1 + 2 + 4 s of retransmissions on Linux.
+/// Longer than the retransmissions of a lost first segment (1 + 2 + 4 s on Linux).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// From the first segment to the end of the TLS handshake: as long again.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Shorter than the 60 to 75 s that gateways keep an idle connection, so that it is this side
-/// that closes and no request meets a closing socket.
+/// Shorter than the 60 to 75 s of gateways, so that this side closes first, and no request is sent
+/// on a closing socket.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

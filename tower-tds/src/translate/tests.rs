@@ -39,7 +39,7 @@ fn what_a_refusal_says_of_the_limits_is_read() {
     let range = (header::RANGE, "bytes=0-9");
     let content_range = (header::CONTENT_RANGE, "bytes */5");
     assert_eq!(read(416, &[], &[]), Outcome::ConnectionsExceeded);
-    // It may be about connections, as long as it does not say which part there is.
+    // It may be about connections if it has no `Content-Range`.
     let unclear = read(416, std::slice::from_ref(&range), &[]);
     assert_eq!(unclear, Outcome::ConnectionsExceeded);
     assert_eq!(read(416, &[range], &[content_range]), Outcome::Answered);

@@ -28,27 +28,27 @@ async fn a_handshake_that_nobody_answers_ends_and_gives_its_permit_back() {
     let url = format!("https://{address}").parse().expect("an address");
     let limiter = Limiter::new(Limits::default());
     let connector = secure(limiter.clone());
-    // Nobody waits for it but a task, as in a pool whose request has got another socket.
+    // Only a task waits for it, as in a pool whose request got another socket.
     let connect = tokio::spawn(connector.oneshot(url));
     let (mut socket, _) = silent.accept().await.expect("a socket");
     let hello = socket.read_u8().await.expect("the begin of a handshake");
     assert_eq!(hello, 0x16, "RFC 8446, section 5.1: a handshake record");
     assert_eq!(limiter.snapshot().connections, 1);
-    // From here on only the silence takes time.
+    // From here on only the timeout takes time.
     pause();
     let start = Instant::now();
     let connected = connect.await.expect("no panic");
     connected.map(drop).expect_err("nobody answers");
     assert!((19..=20).contains(&start.elapsed().as_secs()));
-    // It is seen to its end, as everything that a server may count.
+    // It is read to its end, because a server may count it.
     sleep(Duration::from_secs(31)).await;
     assert_eq!(limiter.snapshot().connections, 0);
     let mut rest = Vec::new();
     socket.read_to_end(&mut rest).await.expect("an end");
 }
 
-/// Sockets between the accept and the close of a server that lets no handshake through: at most,
-/// and all together.
+/// Sockets between the accept and the close of a server that lets no handshake through: the maximum
+/// and the total.
 async fn sockets_at(
     answer: &'static [u8],
     closes_after: Duration,
@@ -95,7 +95,7 @@ async fn a_handshake_that_fails_keeps_its_permit_until_the_server_has_closed() {
 
 #[tokio::test]
 async fn a_close_notify_is_not_the_end_of_the_connection() {
-    // The same, a warning: close_notify.
+    // A warning of the same kind: close_notify.
     let notified = &[21, 3, 3, 0, 2, 1, 0];
     assert_eq!(
         sockets_at(notified, Duration::from_millis(500), 3).await,
