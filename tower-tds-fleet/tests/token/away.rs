@@ -62,7 +62,7 @@ async fn a_store_that_was_restarted_or_flushed_between_two_renewals_costs_nothin
     server.kill();
     server.restart();
     // A connection is kept for a second, and between two renewals lie hours.
-    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    time::sleep(Duration::from_millis(1_100)).await;
     renewed(&world, &members).await;
     assert_eq!(
         world.posts(),
