@@ -81,9 +81,10 @@ where
         };
         let response = ready!(response.poll(cx));
         let outcome = this.settings.feedback.read(response.as_ref());
-        let is_whole = response
-            .as_ref()
-            .map_or(true, |response| response.body().is_end_stream());
+        let is_whole = match &response {
+            Ok(response) => response.body().is_end_stream(),
+            Err(_) => true,
+        };
         drop(
             this.permit
                 .take_if(|permit| !permit.read(outcome, is_whole)),
