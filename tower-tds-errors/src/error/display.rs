@@ -49,38 +49,14 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match &self.inner.source {
-            Some(source) => Some(&**source),
-            None => self.refusal(),
-        }
+        let source = self.inner.source.as_ref()?;
+        Some(&**source)
     }
 }
-
-/// The status of a refusal, for layers that do not use this crate's types. It is the last source of
-/// the error.
-#[derive(Debug)]
-struct Refusal(&'static str);
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl StdError for Refusal {}
 
 // === impl Error ===
 
 impl Error {
-    fn refusal(&self) -> Option<&(dyn StdError + 'static)> {
-        match self.kind() {
-            Kind::RateExceeded => Some(&Refusal("423 Locked")),
-            Kind::Throttled | Kind::QuotaExhausted => Some(&Refusal("429 Too Many Requests")),
-            Kind::ConnectionLimit => Some(&Refusal("416 Range Not Satisfiable")),
-            _ => None,
-        }
-    }
-
     /// The chain of causes.
     pub(super) fn causes(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
         let source = self.inner.source.iter();
@@ -158,9 +134,9 @@ impl Error {
     }
 }
 
-/// Whether the line contains the cause already. A refusal is for layers only.
+/// Whether the line contains the cause already.
 fn is_said(cause: &(dyn StdError + 'static)) -> bool {
-    cause.is::<Error>() || cause.is::<Refusal>()
+    cause.is::<Error>()
 }
 
 // === impl Facts ===

@@ -88,20 +88,3 @@ fn the_uri_is_shown_without_user_and_query() {
     );
     assert!(!format!("{error:?}").contains("CANARY"));
 }
-
-#[test]
-fn what_a_limit_refused_is_said_to_layers_that_know_no_type_of_this_crate() {
-    for (status, said) in [
-        (416, Some("416 Range Not Satisfiable")),
-        (423, Some("423 Locked")),
-        (429, Some("429 Too Many Requests")),
-        (503, None),
-    ] {
-        let status = http::StatusCode::from_u16(status).unwrap();
-        let error = crate::classify(crate::Asked::default(), status, &http::HeaderMap::new(), "");
-        let error = BoxError::from(error.unwrap_err());
-        assert_eq!(error.source().map(ToString::to_string).as_deref(), said);
-        // The line contains it already.
-        assert!(!format!("{error:#}").contains(": 4"), "{error:#}");
-    }
-}

@@ -79,8 +79,6 @@ pub enum Outcome {
 ///
 /// A boxed error is read by its chain of sources.
 ///
-/// A source whose text is a status alone, such as `423 Locked`, is a refusal with that status.
-///
 /// With an error type of your own the stack does not compile: implement [`Feedback`] for it, or
 /// count every error as lost ([`ReadResponse`]).
 ///

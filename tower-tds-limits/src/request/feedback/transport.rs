@@ -64,9 +64,6 @@ fn read_chain(error: Option<&(dyn Error + 'static)>) -> Outcome {
     let mut there_was = false;
     let mut next = error;
     while let Some(error) = next {
-        if let Some(refused) = refused(error) {
-            return refused;
-        }
         // Once there was a connection, no source can show that nothing was sent on it.
         there_was |= error.is::<hyper::Error>()
             || matches!(error.downcast_ref::<legacy::Error>(), Some(error) if !error.is_connect());
@@ -76,16 +73,6 @@ fn read_chain(error: Option<&(dyn Error + 'static)>) -> Outcome {
         next = error.source();
     }
     Outcome::Lost
-}
-
-/// The refusal that an error of the chain stands for, if its text is a status alone.
-fn refused(error: &(dyn Error + 'static)) -> Option<Outcome> {
-    match &*error.to_string() {
-        "423 Locked" => Some(Outcome::RateExceeded),
-        "429 Too Many Requests" => Some(Outcome::QuotaExceeded(None)),
-        "416 Range Not Satisfiable" => Some(Outcome::ConnectionsExceeded),
-        _ => None,
-    }
 }
 
 /// Whether the error shows that there was no connection.
