@@ -124,7 +124,7 @@ where
         let bounds = &settings.bounds;
         loop {
             match this.state.as_mut().project() {
-                StateProjection::Waiting { call } => {
+                StateProjection::Waiting { call } if call.request.is_some() => {
                     let called_at = clock::now();
                     match call.poll(cx, called_at, settings, *this.deadline) {
                         Poll::Ready(Ok(permit)) => {
@@ -190,7 +190,8 @@ where
                     let error = LimitError::unanswered(!watch.is_unsent(), waited);
                     return Poll::Ready(Err(Error::Limit(error)));
                 }
-                StateProjection::Done => return Poll::Pending,
+                // A call that panicked where it was sent has no request left.
+                StateProjection::Waiting { .. } | StateProjection::Done => return Poll::Pending,
             }
         }
     }
