@@ -1,4 +1,4 @@
-//! Access to a server of this program: by its key; without one, from this machine alone.
+//! Access to a server of this program: with its key, or without a key from this machine alone.
 
 use std::{
     env,
@@ -12,17 +12,17 @@ use http::{
 
 use crate::{exit::Failure, refusal::Refusal};
 
-/// What a request has to bring.
+/// The key that a request must have, if one is set.
 #[derive(Debug, Clone)]
 pub(crate) struct Access(Option<HeaderValue>);
 
 // === impl Access ===
 
 impl Access {
-    /// For this machine alone, which is all that may reach these addresses.
+    /// Admits this machine alone, if only this machine can reach the addresses.
     ///
     /// # Errors
-    /// The option whose address others can reach, and with `advice` what to do.
+    /// If others can reach an address. The error names its option, and `advice` the next step.
     pub(crate) fn local(
         listens: &[(&str, Option<SocketAddr>)],
         advice: &str,
@@ -37,7 +37,7 @@ impl Access {
         Ok(Self(None))
     }
 
-    /// For whoever brings the key that the environment has.
+    /// Admits requests with the key from the environment.
     pub(crate) fn keyed() -> Result<Self, Failure> {
         let key = env::var(KEY).unwrap_or_default();
         let key = key.trim();
@@ -52,10 +52,12 @@ impl Access {
         }
     }
 
-    /// Lets in who has the key; without one, whoever means this machine. A page in a browser that was led
-    /// here by a name of its own does not: it would read data with this key.
+    /// Admits requests with the key, or without a key those to a local host name.
+    ///
+    /// A page in a browser may reach this address by another host name (DNS rebinding). It is
+    /// refused, because it would read data with this key.
     pub(crate) fn admit(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
-        // RFC 9112, section 3.2: of two, somebody in front may have meant the other.
+        // RFC 9112, section 3.2: with two, a proxy in front may have used the other.
         let mut hosts = headers.get_all(HOST).iter();
         let host = hosts.next().map(HeaderValue::to_str).transpose();
         let (Ok(host), None) = (host, hosts.next()) else {
@@ -63,7 +65,7 @@ impl Access {
             return Err(refusal.because("send one Host, of ASCII characters"));
         };
         let Some(key) = &self.0 else {
-            // Nor does one that asks for it as it is: it could read the data, or only use up the quota.
+            // A page that uses the local host name is refused as well: it could use up the quota.
             let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
             let page = headers.contains_key(ORIGIN)
                 || site.is_some_and(|site| site != b"none" && site != b"same-origin");
@@ -86,7 +88,7 @@ impl Access {
             };
         };
         let brought = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        // A scheme knows no case (RFC 9110, section 11.1).
+        // A scheme ignores case (RFC 9110, section 11.1).
         let brought = brought.and_then(|brought| brought.split_at_checked(SCHEME.len()));
         let brought = brought.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(SCHEME));
         let key = key.as_bytes().get(SCHEME.len()..).unwrap_or_default();
@@ -98,7 +100,7 @@ impl Access {
     }
 }
 
-/// No name but one, which no other can be made to lead to; and addresses of this machine.
+/// Whether a host is `localhost` or a loopback address. Any other name could be made to lead here.
 fn is_local(host: &str) -> bool {
     let address = host
         .trim_start_matches('[')
@@ -107,7 +109,7 @@ fn is_local(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Compares all of it, so that the time tells nothing of where it differs.
+/// Compares all bytes, so that the time does not reveal the first difference.
 fn same(one: &[u8], other: &[u8]) -> bool {
     let differing = one.iter().zip(other).fold(0, |bits, (a, b)| bits | (a ^ b));
     std::hint::black_box(differing) == 0 && one.len() == other.len()
@@ -117,5 +119,5 @@ const KEY: &str = "TDS_GATEWAY_KEY";
 
 const SCHEME: &[u8] = b"Bearer ";
 
-/// What nobody guesses, of hexadecimal digits.
+/// Sixteen hexadecimal digits are too many to guess.
 const SHORTEST_KEY: usize = 16;

@@ -1,4 +1,4 @@
-//! A whole answer, as what data it is: neither another success nor coded, nor what may have been cut.
+//! Whole responses: a 200 that is not coded and not cut.
 
 use bytes::Bytes;
 use http::{
@@ -7,12 +7,13 @@ use http::{
 };
 use tower_tds::{Call, Error, Kind, Response};
 
-/// Asks for data as it is. Whoever says nothing has any coding (RFC 9110, section 12.5.3).
+/// Requests data without a coding. Without the header any coding is allowed (RFC 9110, section
+/// 12.5.3).
 pub(crate) fn plain(call: Call) -> Call {
     call.header(ACCEPT_ENCODING, HeaderValue::from_static("identity"))
 }
 
-/// All of a 200 for `target`.
+/// Reads the whole body of a 200 for `target`.
 pub(crate) async fn whole(response: Response, target: &str) -> Result<Bytes, Error> {
     let refused = |kind, what: &str| {
         named(
@@ -36,13 +37,13 @@ pub(crate) async fn whole(response: Response, target: &str) -> Result<Bytes, Err
     body.bytes().await
 }
 
-/// Whether a body is still coded, which nobody has asked for or could not be undone.
+/// Whether a body is still coded, against the request or after decoding.
 pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// The error, with the request that it is about, unless it names that already.
+/// Adds the request to an error that does not name it.
 pub(crate) fn named(error: Error, target: &str) -> Error {
     match target.parse() {
         Ok(uri) if error.uri().is_none() => error.with_request(Method::GET, &uri),

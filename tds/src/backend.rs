@@ -1,4 +1,4 @@
-//! `tds backend`: many users, few resources, and an answer soon or not at all.
+//! `tds backend`: few resources for many users, within a deadline.
 
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -57,7 +57,7 @@ pub(crate) struct Backend {
     service: ServiceOptions,
 }
 
-/// What all users share.
+/// The state that all users share.
 struct Shared {
     client: Client,
     resources: HashMap<String, Resource>,
@@ -96,7 +96,8 @@ pub(crate) async fn run(job: Backend) -> Result<Exit, Failure> {
         resources: resources.collect(),
         metrics,
     });
-    // The first user need not wait for the token, and a wrong secret is in the first health check.
+    // Fetched ahead: the first user does not wait for the token, and the first health check shows a
+    // wrong secret.
     let tokens = client.tokens().clone();
     tokio::spawn(async move { tokens.ready().await.map(drop) });
 
@@ -164,8 +165,8 @@ async fn prometheus(State(shared): State<Arc<Shared>>) -> Response {
     (kind, shared.metrics.render()).into_response()
 }
 
-/// For so long a user may read nothing of an answer.
+/// The longest time in which a user reads nothing of a response.
 const UNREAD: Duration = Duration::from_secs(60);
 
-/// Paths of this server's own.
+/// The paths of this server itself.
 const OWN: [&str; 2] = ["/healthz", "/metrics"];

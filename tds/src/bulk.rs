@@ -1,4 +1,4 @@
-//! `tds bulk`: a list of files, whole or not at all, and the same command does the rest.
+//! `tds bulk`: a list of files, each whole or not at all. The same command downloads the rest.
 
 use std::{
     collections::BTreeSet,
@@ -70,27 +70,27 @@ pub(crate) struct Bulk {
     service: ServiceOptions,
 }
 
-/// A run: what is to be done, and what has been.
+/// The state of a run.
 struct Run {
     client: Client,
     begun: Instant,
     report: Report,
     reasons: Vec<Exit>,
-    /// The kinds of failures that were told.
+    /// The kinds of failures that were printed.
     told: BTreeSet<&'static str>,
     ending: Ending,
     progress: Progress,
-    /// Bytes as they come, also of files that are not whole yet.
+    /// Bytes received, including those of files in progress.
     received: Arc<AtomicU64>,
-    /// How many files wait for another try.
+    /// The number of files in a backoff.
     asleep: Arc<AtomicU64>,
 }
 
-/// What became of the item with this number.
+/// The result of the item with this number.
 type News = (usize, Result<Came, Failed>);
 
 enum Failed {
-    /// It is tried again.
+    /// The item is retried.
     Once(Trouble),
     All(Trouble),
 }
@@ -121,7 +121,7 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
         asleep: Arc::default(),
     };
     let ended = run.all(&items, &job, manifest).await;
-    // Those that are cut short here have a second to tell the service so.
+    // Calls that end here have a second to close their connections.
     client.shutdown(Duration::from_secs(1)).await;
 
     let exit = ended.unwrap_or_else(|| run.report.exit(&run.reasons));
@@ -134,7 +134,7 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     progress.end();
     report.seconds = begun.elapsed().as_secs();
     report.exit = exit.code();
-    // Neither keeps the other from being written.
+    // A failure of one does not prevent the other.
     let said = say(&report.line()).map_err(|error| ("the standard output".to_owned(), error));
     let saved = match &job.report {
         Some(path) => {
@@ -147,7 +147,7 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
         None => Ok(()),
     };
     said.and(saved).map_err(|(what, error)| {
-        // What else was wrong is worse.
+        // Any other failure is worse.
         let exit = if exit == Exit::Whole {
             Exit::SomeFailed
         } else {
@@ -161,7 +161,7 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
 // === impl Run ===
 
 impl Run {
-    /// Brings all, or gives by what it ended before.
+    /// Downloads all items. Returns the exit if it ends early.
     async fn all(&mut self, items: &[Item], job: &Bulk, manifest: Manifest) -> Option<Exit> {
         let mut stop = std::pin::pin!(stop::asked());
         let manner = Manner {
@@ -220,7 +220,7 @@ impl Run {
                 () = &mut stop => break Some(self.interrupted()),
             }
         };
-        // Waits for them, so that no file is written to when this is over.
+        // Waits for the workers, so that no file is written after this.
         workers.shutdown().await;
         let why = self.report.ended_by.clone();
         while let Ok((number, result)) = results.try_recv() {
@@ -240,7 +240,8 @@ impl Run {
         Exit::SomeFailed
     }
 
-    /// Adds up, says what is the first of its kind, and by what the job ends, if it does.
+    /// Counts a result, and prints the first failure of each kind. Returns the exit if the job
+    /// ends.
     fn note(&mut self, result: Result<Came, Failed>, item: Option<&Item>) -> Option<Exit> {
         let (trouble, is_over) = match result {
             Ok(Came::Skipped) => {
@@ -277,7 +278,7 @@ impl Run {
             return None;
         }
         self.report.failed(trouble.kind());
-        // One of each is enough to tell whether they are all alike.
+        // One of each kind is enough to see whether all are alike.
         if !self.reasons.contains(&trouble.exit()) {
             self.reasons.push(trouble.exit());
         }
@@ -292,7 +293,7 @@ impl Run {
         ended
     }
 
-    /// Says why the first file of this kind was downloaded again.
+    /// Prints why the first file of this kind was downloaded again.
     fn replaced(&mut self, origin: Origin, item: Option<&Item>) {
         let why = match origin {
             Origin::Unknown => "not in .tds-manifest.jsonl",
@@ -336,7 +337,7 @@ impl Run {
     }
 }
 
-/// Takes one after another, until there is none.
+/// Downloads one item after another until the queue is empty.
 async fn work(
     client: Client,
     queue: Arc<Mutex<vec::IntoIter<(usize, Item)>>>,
@@ -347,7 +348,7 @@ async fn work(
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
         let Some((number, item)) = next else { return };
-        // Where many fail at once, not each has to be told.
+        // If many fail at once, some of these messages may be dropped.
         let again = |trouble| drop(results.try_send((number, Err(Failed::Once(trouble)))));
         let came = download(&client, &item, &out, &manner, again).await;
         if results
@@ -362,7 +363,7 @@ async fn work(
 
 const TICK: Duration = Duration::from_millis(250);
 
-/// Each after all of its tries: more than a moment, and fewer than a list's.
+/// Failed files, each after all of its attempts, that count as an outage.
 const OUTAGE: u32 = 20;
 
 const QUOTA_GONE: &str = "the key has used up its calls, and nobody says until when; \

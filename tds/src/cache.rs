@@ -1,4 +1,4 @@
-//! One resource for many users: one call upstream at a time, whoever asks and whoever gives up.
+//! One resource for many users, with at most one call upstream at a time.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,7 +15,7 @@ use tower_tds::{Client, Deadline, Error, Kind};
 
 use crate::{answer, refusal::Refusal, status::Failures};
 
-/// A resource, and its last answer.
+/// A resource, and its last response.
 #[derive(Debug, Clone)]
 pub(crate) struct Resource {
     target: Arc<str>,
@@ -24,18 +24,18 @@ pub(crate) struct Resource {
     state: Arc<Mutex<State>>,
 }
 
-/// What users get.
+/// The terms for users.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
-    /// For so long an answer is served without a look at the service.
+    /// How long a response is served without a call to the service.
     pub(crate) fresh: Duration,
-    /// For so long beyond it an answer is served while the service fails.
+    /// How much longer a response is served while the service fails.
     pub(crate) stale: Duration,
-    /// For so long a user waits.
+    /// The longest wait of a user.
     pub(crate) patience: Duration,
 }
 
-/// An answer that came whole.
+/// A whole response.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) body: Bytes,
@@ -43,7 +43,7 @@ pub(crate) struct Answer {
     at: Instant,
 }
 
-/// What a user is served.
+/// The result for a user.
 #[derive(Debug)]
 pub(crate) enum Served {
     Fresh(Answer),
@@ -51,13 +51,13 @@ pub(crate) enum Served {
     Refused(Refusal),
 }
 
-/// Guarded by a lock that is never held over an await.
+/// The state behind a lock that is never held across an `.await`.
 #[derive(Debug, Default)]
 struct State {
     last: Option<Answer>,
-    /// A failure serves too, for so long, or each who waits would make a call of his own.
+    /// A failure and how long it is served. Otherwise each waiting user would cause a call.
     failed: Option<(Instant, Duration, Refusal)>,
-    /// Closed when the fetch that is under way has ended.
+    /// Closed when the fetch in flight has ended.
     fetch: Option<watch::Receiver<()>>,
 }
 
@@ -73,20 +73,20 @@ impl Resource {
         }
     }
 
-    /// Serves one user. Dropped, it leaves the fetch to the others.
+    /// Serves one user. Dropping the future does not end the fetch.
     pub(crate) async fn get(&self, client: &Client) -> Served {
         let fetch = {
             let mut state = self.lock();
             if state.settled(self.terms) {
                 return state.serve(self.terms);
             }
-            // One that is over and still here was cut short.
+            // A fetch that has ended and is still here was aborted.
             let fetch = state.fetch.clone();
             let fetch = fetch.filter(|fetch| fetch.has_changed().is_ok());
             fetch.unwrap_or_else(|| self.fetch(client, &mut state))
         };
         let mut fetch = fetch;
-        // Nothing is ever sent: it ends when the fetch does.
+        // No value is sent: the channel closes when the fetch ends.
         let ended = timeout(self.terms.patience, fetch.changed()).await;
         let state = self.lock();
         match ended {
@@ -95,7 +95,7 @@ impl Resource {
         }
     }
 
-    /// A task of its own, so that nobody who gives up takes it along.
+    /// Spawns the fetch as a task, so that a user who leaves does not cancel it.
     fn fetch(&self, client: &Client, state: &mut State) -> watch::Receiver<()> {
         let (running, fetch) = watch::channel(());
         state.fetch = Some(fetch.clone());
@@ -111,7 +111,7 @@ impl Resource {
                 }
                 Err(error) => {
                     resource.failures.note(&error);
-                    // It came and was too large, as it will be again.
+                    // The response was too large, and the next one will be as well.
                     let for_long = error.kind() == Kind::InvalidRequest;
                     let long = if for_long { TOO_LARGE } else { FAILED };
                     let refusal = Refusal::of(&error).listed();
@@ -125,7 +125,7 @@ impl Resource {
     }
 
     async fn answer(&self, client: &Client) -> Result<Answer, Error> {
-        // Longer than one user waits: what came late serves the next.
+        // Longer than the wait of a user: a late response serves the next one.
         let deadline = self.terms.patience * 5;
         let call = answer::plain(client.get(&self.target));
         let response = call.deadline(Deadline::after(deadline).whole()).await?;
@@ -145,7 +145,7 @@ impl Resource {
 // === impl State ===
 
 impl State {
-    /// Whether the service need not be asked now.
+    /// Whether no call to the service is necessary now.
     fn settled(&self, terms: Terms) -> bool {
         let fresh = self
             .last
@@ -182,10 +182,10 @@ impl Answer {
     }
 }
 
-/// How long a failure is everybody's.
+/// How long a failure is served to all users.
 const FAILED: Duration = Duration::from_secs(1);
 
-/// Each look at it brings 64 MiB.
+/// Each attempt downloads 64 MiB.
 const TOO_LARGE: Duration = Duration::from_secs(60);
 
 const LATE: Refusal = Refusal::new(http::StatusCode::GATEWAY_TIMEOUT, "timeout");

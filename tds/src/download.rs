@@ -1,4 +1,4 @@
-//! One file of a bulk download: tried again while that can help, and gone on with where it broke off.
+//! One file of a bulk download: it is retried while that can help, and resumed where it was cut.
 
 use std::{
     io,
@@ -29,41 +29,43 @@ use crate::{
     save::{Known, Part, Rest},
 };
 
-/// How downloads go.
+/// The settings of downloads.
 #[derive(Debug, Clone)]
 pub(crate) struct Manner {
     pub(crate) manifest: Arc<Manifest>,
-    /// Parts are gone on with. Not where bodies are decoded: a range is one of coded bytes.
+    /// Whether parts are resumed. Decoded bodies are not, because a range counts coded bytes.
     pub(crate) resume: bool,
     pub(crate) wait_quota: bool,
-    /// Counts the bytes as they come.
+    /// The number of bytes received.
     pub(crate) received: Arc<AtomicU64>,
-    /// How many files wait for another try.
+    /// The number of files in a backoff.
     pub(crate) asleep: Arc<AtomicU64>,
 }
 
-/// Why there is no file.
+/// The reason why there is no file.
 #[derive(Debug)]
 pub(crate) enum Trouble {
     Service(Error),
     Disk(io::Error),
-    /// An answer that is a success, and no file.
+    /// A success that is not a file.
     Answer(&'static str),
 }
 
-/// What came of it.
+/// The result of a download.
 #[derive(Debug)]
 pub(crate) enum Came {
     Skipped,
     Whole {
         bytes: u64,
-        /// Where the file came from that had this name, if there was one.
+        /// The origin of the earlier file with this name, if there was one.
         replaced: Option<Origin>,
     },
 }
 
-/// Downloads one item into the folder `out`, unless its file is there and came from the same URL and service: it was whole when
-/// it got its name. `again` gets each failure that another try follows.
+/// Downloads one item into the folder `out`.
+///
+/// An existing file from the same URL and service is skipped, because only whole files get their
+/// name. `again` receives each failure before a retry.
 pub(crate) async fn download(
     client: &Client,
     item: &Item,
@@ -93,7 +95,7 @@ pub(crate) async fn download(
             None
         };
         let length = rest.as_ref().map_or(0, |rest| rest.length);
-        // Whoever gets on is not counted.
+        // An attempt that made progress is not counted.
         tries = if length > had { 0 } else { tries };
         had = had.max(length);
         let trouble = match attempt(client, target, path, rest, manner).await {
@@ -105,7 +107,7 @@ pub(crate) async fn download(
         };
         if matches!(&trouble, Trouble::Service(error) if is_of_the_token(error)) && !renewed {
             renewed = true;
-            // One that stays away is the end of this file, and whoever watches the job knows more.
+            // If no token comes, this file ends, and the job decides about the others.
             drop(timeout(SUCCESSOR, successor(client, begun)).await);
             continue;
         }
@@ -114,7 +116,7 @@ pub(crate) async fn download(
             return Err(trouble);
         };
         again(trouble);
-        // Relaxed: a count that is only shown.
+        // Relaxed: the count is only shown.
         manner.asleep.fetch_add(1, Ordering::Relaxed);
         sleep(wait).await;
         manner.asleep.fetch_sub(1, Ordering::Relaxed);
@@ -124,13 +126,13 @@ pub(crate) async fn download(
 // === impl Manner ===
 
 impl Manner {
-    /// The whole URL of a target: a part is one of a file of one service.
+    /// The absolute URL of a target. It identifies the file that a part belongs to.
     fn url(&self, target: &str) -> String {
         format!("{}{target}", self.manifest.base_url())
     }
 }
 
-/// Waits until a token has come since then.
+/// Waits for a token that is newer than `since`.
 async fn successor(client: &Client, since: Instant) {
     let is_older = |came: Option<Duration>| came.is_none_or(|came| came > since.elapsed());
     while is_older(client.tokens().health().last_success()) {
@@ -151,7 +153,7 @@ async fn attempt(
     }
     let (mut part, mut length, whole) = match (response.status(), rest) {
         (StatusCode::OK, rest) => {
-            // It holds the part.
+            // The lock on the part ends here.
             drop(rest);
             let whole = response.headers().get(CONTENT_LENGTH);
             let whole = whole.and_then(|whole| whole.to_str().ok()?.parse().ok());
@@ -169,18 +171,18 @@ async fn attempt(
             ));
         }
     };
-    // More than is said is no better than less, and need not be awaited.
+    // A body longer than announced is an error, and its rest is not read.
     while whole.is_none_or(|whole| length <= whole) {
         let written = match response.chunk().await {
             Ok(Some(data)) => {
                 let more = data.len() as u64;
                 length += more;
-                // Relaxed: a count that is only shown.
+                // Relaxed: the count is only shown.
                 manner.received.fetch_add(more, Ordering::Relaxed);
                 part.write(&data).await.map_err(Trouble::from)
             }
             Ok(None) => break,
-            // Whoever decodes it does not know what was asked for.
+            // The decoder's error does not name the request.
             Err(error) => Err(Trouble::Service(answer::named(error, target))),
         };
         if let Err(trouble) = written {
@@ -203,7 +205,8 @@ async fn attempt(
     Ok(length)
 }
 
-/// Asks for what is missing, or for all if the service will not have it so. With a part comes how long the whole is.
+/// Requests the missing part, or the whole file if the service does not support ranges. With a part
+/// it returns the length of the whole.
 async fn ask(
     client: &Client,
     target: &str,
@@ -221,9 +224,9 @@ async fn ask(
                 if let Some(whole) = goes_on(response.headers(), &rest) {
                     return Ok((response, Some((rest, whole))));
                 }
-                // It is of other bytes, or not all that follows.
+                // It belongs to other bytes, or is not the whole rest.
             }
-            // Nothing follows the part: it is of another file, or was whole already.
+            // Nothing follows the part: it belongs to another file, or is whole.
             Err(error) if error.status() == Some(StatusCode::RANGE_NOT_SATISFIABLE) => {}
             Err(error) => return Err(error.into()),
         }
@@ -237,15 +240,17 @@ async fn ask(
     Ok((call.await?, None))
 }
 
-/// A tag by which parts of one and the same bytes are known (RFC 9110, section 13.1.5).
+/// A strong tag, which identifies the bytes of parts (RFC 9110, section 13.1.5).
 fn strong(headers: &HeaderMap) -> Option<&str> {
     let etag = headers.get(ETAG)?.to_str().ok()?;
     let plain = !headers.contains_key(CONTENT_ENCODING);
     (plain && etag.starts_with('"')).then_some(etag)
 }
 
-/// How long the whole is, if an answer is all that follows the part, of the same bytes: not every server heeds `If-Range`,
-/// and one may send less than is asked for (RFC 9110, section 14.2).
+/// The length of the whole, if a response is the whole rest of the same bytes.
+///
+/// Some servers ignore `If-Range`, and a server may send less than requested (RFC 9110, section
+/// 14.2).
 fn goes_on(headers: &HeaderMap, rest: &Rest) -> Option<u64> {
     let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
     let (start, range) = range.strip_prefix("bytes ")?.split_once('-')?;
@@ -260,7 +265,7 @@ fn goes_on(headers: &HeaderMap, rest: &Rest) -> Option<u64> {
 // === impl Trouble ===
 
 impl Trouble {
-    /// How long to wait before another try, if it can help: on top of the client's own.
+    /// The wait before another attempt, if it can help. The client's own retries come before it.
     fn wait(&self, tries: u32, manner: &Manner) -> Option<Duration> {
         let Self::Service(error) = self else {
             return None;
@@ -268,11 +273,12 @@ impl Trouble {
         let told = error.retry_after();
         match Exit::of(error) {
             Exit::Quota if manner.wait_quota => Some(told.unwrap_or(QUOTA)),
-            // A window of a minute is a rate, and not the end: a small plan has many. Whoever watches the job
-            // ends it if nothing comes after one.
+            // A window of a minute is a rate and not the end, because a small plan has many. The
+            // job ends if no success follows one.
             Exit::Quota if error.kind() == Kind::Throttled => told,
             Exit::Unreachable if error.is_retryable() && tries < TRIES => {
-                // A worker is not to sleep for a day: what is asked for longer is asked again, and given up.
+                // A worker does not sleep for a day: a longer hint leads to another attempt, and
+                // then to the end.
                 let wait = told.unwrap_or(PAUSE * tries);
                 Some(wait.min(LONGEST))
             }
@@ -308,10 +314,10 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// Each with the client's own attempts within it.
+/// Attempts of a file, each with the client's own attempts in it.
 const TRIES: u32 = 4;
 
-/// A token request takes about as long, of an endpoint that answers again after a moment.
+/// About as long as a token request to an endpoint after a short outage.
 const SUCCESSOR: Duration = Duration::from_secs(5);
 
 const LOOK: Duration = Duration::from_millis(100);
@@ -320,5 +326,5 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Where the service does not say when a quota resets, once a minute costs little.
+/// The distance of attempts if a quota's reset is unknown: one a minute costs little.
 const QUOTA: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! The end of a job that cannot succeed any more, told from failures that others need not meet.
+//! The end of a job whose remaining calls would all fail.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use tower_tds::{Error, Kind, layers::token::Health};
 
 use crate::exit::Exit;
 
-/// Counts the failures that came without a success between them.
+/// Counts the failures since the last success.
 #[derive(Debug)]
 pub(crate) struct Ending {
     credentials: u32,
-    /// The newest token when a call last succeeded; zero before the first.
+    /// The number of tokens at the last success; zero before the first.
     worked: u64,
     unreachable: u32,
-    /// How many of the latter are the end; none for jobs that outlast an outage.
+    /// How many unreachable failures end the job; `None` for jobs that outlast an outage.
     outage: Option<u32>,
     wait_quota: bool,
-    /// When a pause without a success ends the job.
+    /// When a pause without a success ends the job, if there is one.
     patience: Option<Instant>,
 }
 
@@ -42,14 +42,16 @@ impl Ending {
         self.patience = None;
     }
 
-    /// Bytes come, if no whole file yet.
+    /// Records received bytes of an unfinished file.
     pub(crate) const fn progressed(&mut self) {
         self.patience = None;
     }
 
-    /// By what the job ends if the key is refused for so long now, and with nothing between. A pause that the
-    /// service told, of a minute at most, is waited for; after one that it did not tell comes the next. None is
-    /// left once a call that tried was served; while its head is awaited, nobody knows.
+    /// The exit of a job whose key has been paused without a success in between.
+    ///
+    /// A pause of at most a minute with a hint is waited for. A pause without one is followed by
+    /// the next. The pause ends with a served probe; until its head arrives, the outcome is
+    /// unknown.
     pub(crate) fn paused(&mut self, pause: Option<Duration>, now: Instant) -> Option<Exit> {
         let Some(pause) = pause else {
             self.patience = None;
@@ -62,20 +64,20 @@ impl Ending {
         (refused_again && !self.wait_quota).then_some(Exit::Quota)
     }
 
-    /// By what the job ends after this one, if it does.
+    /// Records a failure. Returns the exit if the job ends.
     pub(crate) fn failed(&mut self, error: &Error, token: &Health) -> Option<Exit> {
-        // The next token may be good, and it is its endpoint that keeps it back.
+        // The next token may be accepted, but its endpoint fails.
         let exit = if is_of_the_token(error) && token.last_error().is_some() {
             Exit::Unreachable
         } else {
             Exit::of(error)
         };
         let over = match exit {
-            // A window of a minute is a rate, and not the end: `paused` tells what is.
+            // A window of a minute is a rate, and not the end: see `paused`.
             Exit::Quota => !self.wait_quota && error.kind() != Kind::Throttled,
-            // The role is missing for some data, and there may be others.
+            // The role may be missing for this data alone.
             Exit::Credentials if error.kind() != Kind::MissingRole => {
-                // What began before the newest token came says nothing of that one.
+                // A call that began before the newest token is no evidence about that token.
                 let began = error.elapsed().unwrap_or_default();
                 let is_of_the_newest = token.last_success().is_none_or(|came| began < came);
                 self.credentials += u32::from(is_of_the_newest);
@@ -95,16 +97,16 @@ impl Ending {
     }
 }
 
-/// Whether another token may be served where this one was refused.
+/// Whether another token may be accepted.
 pub(crate) fn is_of_the_token(error: &Error) -> bool {
     matches!(error.kind(), Kind::InvalidToken | Kind::Unauthorized)
 }
 
-/// Each by a token that has never worked, so that no further one helps.
+/// Refusals of tokens that never worked, after which a further token does not help.
 const REFUSED: u32 = 3;
 
-/// With the second that a start waits it is less than ten.
+/// With the second of a start it stays below ten.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// For the call that tries after a pause.
+/// The time for the probe after a pause.
 const TRY: Duration = Duration::from_secs(2);

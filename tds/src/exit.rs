@@ -1,10 +1,10 @@
-//! The exit codes, one table for all jobs, and the failure that ends a job by one of them.
+//! The exit codes of all jobs, and the failure that ends a job with one.
 
 use std::{fmt, process::ExitCode};
 
 use tower_tds::{BuildError, Error, Kind};
 
-/// What a job ends by.
+/// The exit of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Whole,
@@ -15,7 +15,7 @@ pub(crate) enum Exit {
     Unreachable,
 }
 
-/// Why a job ends before its work is done.
+/// The reason why a job ends early.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -25,7 +25,8 @@ pub(crate) struct Failure {
 // === impl Exit ===
 
 impl Exit {
-    /// Which code tells who can help: nobody but time, the owner of the key, whoever runs the network.
+    /// The code for an error. It shows what can help: time, the key's owner, or the network's
+    /// operator.
     pub(crate) fn of(error: &Error) -> Self {
         match error.kind() {
             Kind::Throttled | Kind::QuotaExhausted => Self::Quota,
@@ -45,7 +46,7 @@ impl Exit {
             | Kind::Timeout
             | Kind::Reset
             | Kind::Truncated => Self::Unreachable,
-            // One answer is of no use. Another may be.
+            // This response is unusable. Another may be usable.
             _ => Self::SomeFailed,
         }
     }
@@ -76,7 +77,7 @@ impl Failure {
         Self { exit, why }
     }
 
-    /// What its caller has to write otherwise.
+    /// A usage error.
     pub(crate) fn usage(why: impl Into<String>) -> Self {
         Self::new(Exit::Usage, why)
     }

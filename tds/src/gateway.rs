@@ -58,7 +58,7 @@ pub(crate) struct Gateway {
     service: ServiceOptions,
 }
 
-/// What all requests share.
+/// The state that all requests share.
 struct Shared {
     client: Client,
     deadline: Duration,
@@ -129,7 +129,7 @@ impl Shared {
             }
         };
         strip(&mut headers);
-        // Whatever the program has there is not for the service, and may be this gateway's own key.
+        // These headers are not for the service, and may contain this gateway's own key.
         for name in [
             AUTHORIZATION,
             HOST,
@@ -151,12 +151,12 @@ impl Shared {
         *request.uri_mut() = target;
         *request.headers_mut() = headers;
 
-        // Whatever is sent is this token or one that comes before the head does.
+        // The call sends this token, or one that arrives before the response head.
         let begun = Instant::now();
         let tokens = self.client.tokens();
         let sent = match tokens.try_token() {
             Some(token) => Some(token),
-            // Why there is none, the call tells.
+            // If there is none, the call returns the reason.
             None => match timeout(deadline, tokens.token()).await {
                 Ok(token) => token.ok(),
                 Err(_) => None,
@@ -173,13 +173,14 @@ impl Shared {
             let refusal = Refusal::new(StatusCode::BAD_GATEWAY, "unexpected_answer");
             return Err(refusal.because("the service changes to a protocol that nobody asked for"));
         }
-        // A body whose end nobody marks ends with its connection here, too: a mark would say that it is whole.
+        // A body without a length and chunks also ends with its connection here. A mark would claim
+        // that it is whole.
         parts.version = match body.is_verifiable() {
             true => Version::HTTP_11,
             false => Version::HTTP_10,
         };
         strip(&mut parts.headers);
-        // What the service allows pages, and what it would have a browser keep, is about another address.
+        // CORS headers and cookies of the service belong to another origin.
         let about_pages = |name: &&HeaderName| name.as_str().starts_with("access-control-");
         let pages: Vec<_> = parts.headers.keys().filter(about_pages).cloned().collect();
         for name in pages.into_iter().chain([SET_COOKIE]) {
@@ -188,7 +189,7 @@ impl Shared {
         conceal(&mut parts.headers, sent);
         conceal(&mut parts.headers, tokens.try_token());
         let body = match is_head {
-            // Its emptiness is not the length of what a GET would have.
+            // The empty body is not the length of a GET's body.
             true => Body::new(StreamBody::new(BodyStream::new(body))),
             false => Body::new(body),
         };
@@ -196,7 +197,7 @@ impl Shared {
     }
 }
 
-/// Takes out what echoes this token.
+/// Removes headers that echo this token.
 fn conceal(headers: &mut HeaderMap, token: Option<AccessToken>) {
     let Some(token) = token else { return };
     let token = token.secret().as_bytes();
@@ -211,8 +212,8 @@ fn conceal(headers: &mut HeaderMap, token: Option<AccessToken>) {
     }
 }
 
-/// Takes out what is for one connection alone (RFC 9110, section 7.6.1), and a length beside a transfer coding, which is
-/// not that of the body (RFC 9112, section 6.3).
+/// Removes the headers of one connection (RFC 9110, section 7.6.1), and a length beside a transfer
+/// coding, which is not the body's (RFC 9112, section 6.3).
 fn strip(headers: &mut HeaderMap) {
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
@@ -243,5 +244,5 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 
 const DEADLINE: &str = "x-tds-deadline";
 
-/// For bodies that are under way when the program is to end.
+/// The time for bodies in flight when the program ends.
 const GRACE: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! `tds get`: one answer, for scripts and cron.
+//! `tds get`: one response, for scripts and cron.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -45,7 +45,8 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
     } = job.service.find().await?;
     let client = builder.build()?;
     let begun = Instant::now();
-    // The token first: those who wait for one and the same begin together, and their turns are for that.
+    // The token comes first: processes that wait for the same token begin together, and their turns
+    // spread them.
     let token = timeout(job.deadline, client.tokens().ready()).await;
     if let (Some(state), Ok(Ok(_))) = (&state, token) {
         let left = || job.deadline.saturating_sub(begun.elapsed());
@@ -56,7 +57,7 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
     }
     let left = job.deadline.saturating_sub(begun.elapsed());
     let answer = get(&client, &job.path, left).await;
-    // A token that was got is for the next start. It is saved before it is used, so that this ends at once as a rule.
+    // A new token is for the next start. It is saved before its use, so this usually ends at once.
     let left = job.deadline.saturating_sub(begun.elapsed());
     drop(timeout(left.min(SAVING), client.tokens().idle()).await);
     drop(simulated);

@@ -1,4 +1,4 @@
-//! Lists: a target a line, and behind a TAB, if it is wanted, the name of its file.
+//! Lists: one target per line, with an optional file name after a TAB.
 
 use std::{
     collections::HashMap,
@@ -12,15 +12,16 @@ use crate::{exit::Failure, save, target};
 /// One line of a list.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
-    /// As it stands in the list.
+    /// The line as in the list.
     pub(crate) line: String,
     pub(crate) target: String,
-    /// Relative, and within whatever folder it is put in.
+    /// A relative path that does not leave its folder.
     pub(crate) name: PathBuf,
 }
 
-/// Reads the list in a file, or in the standard input if that is `-`. All of it has to be right: what cannot be
-/// sent or written is told before anything is.
+/// Reads the list from a file, or from the standard input if that is `-`.
+///
+/// The whole list is checked before anything is sent.
 pub(crate) fn read(source: &str) -> Result<Vec<Item>, Failure> {
     let mut text = String::new();
     let read = if source == "-" {
@@ -82,12 +83,13 @@ fn parse(text: &str) -> Result<Vec<Item>, String> {
     Ok(items)
 }
 
-/// A name that was given: one or several steps down, and nowhere else.
+/// Checks a given name: a relative path downwards.
 fn named(name: &str) -> Result<PathBuf, String> {
     let refused = |why| Err(format!("{name:?} is no name for a file: {why}"));
     let path = Path::new(name);
     let down = |part| matches!(part, Component::Normal(_));
-    // Its text is compared as well, since `a//b` and `a/.` are the same steps as `a/b` and `a`.
+    // The text is compared as well, because `a//b` and `a/.` have the same components as `a/b` and
+    // `a`.
     let plain: PathBuf = path.components().collect();
     if name.is_empty() || !path.components().all(down) || plain.as_os_str() != path.as_os_str() {
         return refused("it leaves the folder, or is none");
@@ -106,7 +108,7 @@ fn named(name: &str) -> Result<PathBuf, String> {
     Ok(path.to_owned())
 }
 
-/// A name for a target that has none: itself, as far as that is one.
+/// Derives a name from a target.
 fn derived(target: &str) -> String {
     let plain = |c: char| match c {
         '.' | '-' | '%' | '$' | '=' | ',' | '+' | '@' => c,
@@ -114,8 +116,8 @@ fn derived(target: &str) -> String {
         _ => '_',
     };
     let name: String = target.trim_start_matches('/').chars().map(plain).collect();
-    // A name has 255 bytes at most, and something stands behind it while the file is not whole. The end tells
-    // targets apart; two that are the same are refused.
+    // A name has at most 255 bytes, and parts need a suffix. The end of a target is kept, because
+    // targets differ there; duplicate names are refused.
     let cut = name.len().saturating_sub(LONGEST);
     let cut = (cut..=name.len()).find(|at| name.is_char_boundary(*at));
     let name = name.get(cut.unwrap_or_default()..).unwrap_or_default();
@@ -127,5 +129,5 @@ fn derived(target: &str) -> String {
 
 const LONGEST: usize = 200;
 
-/// Of 255 bytes, without what stands behind it: `.4194304.part.etag` at the most.
+/// 255 bytes without the longest suffix, `.4194304.part.etag`.
 const LONGEST_STEP: usize = 237;

@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         }
     };
     let ended = runtime.block_on(run());
-    // A host name that is still looked up keeps no program from ending.
+    // A pending host lookup does not delay the end.
     runtime.shutdown_timeout(AT_THE_END);
     ended
 }
@@ -90,5 +90,5 @@ async fn run() -> ExitCode {
     }
 }
 
-/// For what cannot be stopped and is nearly done: a file that is synced.
+/// The time for work that cannot be stopped, such as the sync of a file.
 const AT_THE_END: Duration = Duration::from_millis(500);

@@ -31,7 +31,7 @@ struct Entry {
     base_url: String,
 }
 
-/// What the manifest states about a file that exists.
+/// The origin of an existing file by the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Same,

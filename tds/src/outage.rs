@@ -1,4 +1,4 @@
-//! Outages: one line when one begins, however many feeds it strikes, and one when the last of them is back.
+//! Outages of feeds: one line when an outage begins, and one when its last feed is back.
 
 use std::collections::BTreeSet;
 
@@ -6,22 +6,22 @@ use tokio::time::Instant;
 
 use crate::{exit::Exit, progress::Clock};
 
-/// The outages that last, and when each feed was last asked for what came.
+/// The current outages, and the time of each feed's last successful request.
 #[derive(Debug)]
 pub(crate) struct Outages {
     last: Vec<Outage>,
     came: Vec<Option<Instant>>,
 }
 
-/// Feeds that are away for one and the same reason.
+/// An outage: feeds that fail for the same reason.
 #[derive(Debug)]
 struct Outage {
     exit: Exit,
     begun: Instant,
     failures: u64,
-    /// The feeds that have not come since.
+    /// The feeds without a success since.
     feeds: BTreeSet<usize>,
-    /// When the last of them joined.
+    /// When the last feed joined.
     joined: Instant,
 }
 
@@ -35,7 +35,7 @@ impl Outages {
         }
     }
 
-    /// Says the line of an outage that begins with this failure.
+    /// Records a failure. Returns a line if an outage begins.
     pub(crate) fn failed(&mut self, feed: usize, exit: Exit, line: &str) -> Option<String> {
         let now = Instant::now();
         let alike = |is: &dyn Fn(&Outage) -> bool| {
@@ -61,8 +61,10 @@ impl Outages {
         Some(format!("outage: {line}"))
     }
 
-    /// Whether a feed that fails now is part of it. It is not once all that are not away were asked for and came since
-    /// the last one joined: what is wrong is the matter of those feeds alone, however long it lasts.
+    /// Whether a feed that fails now belongs to this outage.
+    ///
+    /// If all other feeds succeeded since the last one joined, the cause concerns the failed feeds
+    /// alone.
     fn is_open(&self, outage: &Outage) -> bool {
         let is_away = |feed| self.last.iter().any(|last| last.feeds.contains(&feed));
         let mut came = self.came.iter().enumerate();
@@ -70,7 +72,7 @@ impl Outages {
         !is_of_one && came.any(|(feed, came)| *came <= Some(outage.joined) && !is_away(feed))
     }
 
-    /// Says the line of each outage that is over with this success, of a feed that was asked for then.
+    /// Records a success, with the time of its request. Returns a line for each outage that ends.
     pub(crate) fn succeeded(&mut self, feed: usize, asked: Instant, name: &str) -> Vec<String> {
         let mut told = Vec::new();
         if let Some(came) = self.came.get_mut(feed) {
@@ -90,7 +92,7 @@ impl Outages {
         told
     }
 
-    /// By what a job ends whose rounds are over: if nothing came and all for one reason, by that.
+    /// The exit of a job at the end of its rounds: the common reason if no feed succeeded.
     pub(crate) fn exit(&self) -> Exit {
         let came = self.came.iter().any(Option::is_some);
         let mut lasting = self.last.iter().map(|outage| outage.exit);

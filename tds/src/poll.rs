@@ -60,21 +60,21 @@ pub(crate) struct Poll {
     service: ServiceOptions,
 }
 
-/// A feed, and what is known of its last answer that is whole.
+/// A feed, and its last whole response.
 struct Feed {
     item: Item,
     client: Client,
     path: Option<PathBuf>,
     deadline: Deadline,
-    /// Those that are asked for now; the others wait in a line.
+    /// Bounds the requests in flight; the other feeds wait in order.
     turns: Arc<Semaphore>,
     etag: Option<HeaderValue>,
     modified: Option<HeaderValue>,
-    /// Of its bytes: not every service has tags.
+    /// The hash of the bytes, because some services send no tags.
     hash: Option<u64>,
 }
 
-/// What came of a feed, and when it was asked for.
+/// The result of a feed's request, and its time.
 struct Round {
     feed: usize,
     asked: Instant,
@@ -138,7 +138,7 @@ pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
                     break exit;
                 }
             }
-            // What it is there for has no other end.
+            // A stop is the regular end of this job.
             () = &mut stop => break Exit::Whole,
         }
     };
@@ -147,7 +147,7 @@ pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Tells of a round, and by what the job ends, if it does.
+/// Prints the result of a round. Returns the exit if the job ends.
 fn told(
     name: &str,
     round: Round,
@@ -164,7 +164,7 @@ fn told(
             if let Some(bytes) = change {
                 match tell(format!("{name}\t{bytes}\n").as_bytes()) {
                     Ok(()) => {}
-                    // The reader has closed the pipe, as `head` does: there is nothing left to do.
+                    // The reader has closed the pipe, as `head` does, so the job is done.
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                         return Ok(Some(Exit::Whole));
                     }
@@ -203,11 +203,12 @@ impl Feed {
         news: mpsc::Sender<Round>,
     ) {
         let mut due = interval(every);
-        // After an outage one round makes up for all that were missed.
+        // After an outage one round replaces all missed ones.
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         for _ in 0..rounds.map_or(u64::MAX, NonZeroU64::get) {
             due.tick().await;
-            // In a list that is longer than its time the last would find its deadline over.
+            // The deadline begins after the turn. Otherwise the last feeds of a long list would
+            // miss it.
             let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
                 return;
             };
@@ -232,7 +233,7 @@ impl Feed {
         };
         let call = answer::plain(self.client.get(&self.item.target));
         let mut call = call.deadline(self.deadline);
-        // What was removed is asked for afresh.
+        // A file that was removed is requested without conditions.
         if let Some(etag) = self.etag.as_ref().filter(|_| is_there) {
             call = call.header(IF_NONE_MATCH, etag.clone());
         }
@@ -256,7 +257,7 @@ impl Feed {
             }
             save::whole(path, &body).await?;
         }
-        // Not before it is where it belongs: what is said to be known is not sent again.
+        // Set after the file is written, because the service does not send a known version again.
         (self.etag, self.modified, self.hash) = (etag, modified, hash);
         Ok((!is_same).then(|| body.len() as u64))
     }
@@ -276,13 +277,13 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// More than can be under way, and no more than a deadline is for.
+/// More than can be in flight, and few enough for one deadline.
 const AT_ONCE: usize = 100;
 
 const TICK: Duration = Duration::from_millis(250);
 
-/// Time for a token and a permit, however often a feed is asked for.
+/// The shortest deadline: enough for a token and a permit.
 const SHORTEST: Duration = Duration::from_secs(10);
 
-/// After that the data would be old.
+/// The longest deadline: after it the data would be old.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -10,18 +10,18 @@ use crate::say::warn;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::Instant;
 
-/// Shows how far it is, on a terminal as often as it is told and elsewhere as often as a log can bear.
+/// Shows the progress: each update on a terminal, and a few lines a minute elsewhere.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     told: Instant,
 }
 
-/// Bytes as people read them.
+/// A number of bytes, formatted for people.
 #[derive(Debug)]
 pub(crate) struct Bytes(pub(crate) u64);
 
-/// A time as people read it.
+/// A duration, formatted for people.
 #[derive(Debug)]
 pub(crate) struct Clock(pub(crate) Duration);
 
@@ -31,7 +31,7 @@ impl Progress {
     pub(crate) fn new(total: u64) -> Self {
         let bar = stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(total);
-            // Nothing of it is cut off: a terminal that is too narrow wraps.
+            // A narrow terminal wraps the text.
             if let Ok(style) = ProgressStyle::with_template("{bar:12} {msg}") {
                 bar.set_style(style);
             }
@@ -43,7 +43,7 @@ impl Progress {
         }
     }
 
-    /// The second text is what is waited for: a line of its own on a terminal.
+    /// Shows the progress. The second text is the cause of waits, on a separate line of a terminal.
     pub(crate) fn show(&mut self, done: u64, texts: impl FnOnce() -> (String, Option<String>)) {
         let line = |between| match texts() {
             (line, Some(waits)) => format!("{line}{between}waits for {waits}"),
@@ -58,7 +58,7 @@ impl Progress {
         }
     }
 
-    /// Says what is not to be overwritten.
+    /// Prints a line that the bar does not overwrite.
     pub(crate) fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| warn(line)),

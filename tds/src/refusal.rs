@@ -1,4 +1,4 @@
-//! Refusals by a server of this program: a status, when to come back, and why, as JSON.
+//! Refusals by a server of this program: a status, a `Retry-After`, and the reason as JSON.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use http::{
 use serde::Serialize;
 use tower_tds::{Error, Kind};
 
-/// An answer without data.
+/// A response without data.
 #[derive(Debug, Clone)]
 pub(crate) struct Refusal {
     status: StatusCode,
@@ -24,7 +24,7 @@ pub(crate) struct Refusal {
 #[derive(Debug, Clone, Serialize)]
 struct Reason {
     kind: &'static str,
-    /// What happened and what to do next.
+    /// The text: what happened, and what to do next.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -32,7 +32,7 @@ struct Reason {
 // === impl Refusal ===
 
 impl Refusal {
-    /// One of this program's own.
+    /// A refusal of this program itself.
     pub(crate) const fn new(status: StatusCode, kind: &'static str) -> Self {
         Self {
             status,
@@ -41,26 +41,26 @@ impl Refusal {
         }
     }
 
-    /// Says when to come back.
+    /// Sets `Retry-After`.
     pub(crate) const fn after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
     }
 
-    /// Says what happened, to those who may know it.
+    /// Adds a text. The caller must be allowed to read it.
     pub(crate) fn because(mut self, why: impl Into<String>) -> Self {
         self.reason.error = Some(why.into());
         self
     }
 
-    /// The answer for a failed call, without its text, which names addresses.
+    /// The response for a failed call, without its text, which contains addresses.
     pub(crate) fn of(error: &Error) -> Self {
         let kind = error.kind();
         let status = match kind {
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::InvalidRequest => StatusCode::BAD_REQUEST,
             Kind::Rejected => error.status().unwrap_or(StatusCode::BAD_GATEWAY),
-            // What its own caller has done is none of these; somebody has to mend something.
+            // The program's user did not cause these. The operator has to act.
             Kind::MissingCredentials
             | Kind::InvalidToken
             | Kind::Unauthorized
@@ -70,7 +70,8 @@ impl Refusal {
             | Kind::Malformed
             | Kind::Tls => StatusCode::BAD_GATEWAY,
             _ if error.is_timeout() => StatusCode::GATEWAY_TIMEOUT,
-            // Also for a 416 that may be about sockets: a program that resumes a file takes a 416 for the end of the file.
+            // Also for a 416 that may be about sockets, because a program that resumes a file reads
+            // a 416 as the end of the file.
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         let refusal = Self::new(status, kind.as_str());
@@ -80,7 +81,8 @@ impl Refusal {
         refusal
     }
 
-    /// As one for whoever asks for what a list has: what else is wrong with the call is nothing that he can correct.
+    /// Changes a client error other than 404 into a 502, because a user of a listed resource cannot
+    /// correct it.
     pub(crate) fn listed(mut self) -> Self {
         if self.status.is_client_error() && self.status != StatusCode::NOT_FOUND {
             self.status = StatusCode::BAD_GATEWAY;
@@ -97,7 +99,7 @@ impl IntoResponse for Refusal {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(wait) = self.retry_after {
-            // Rounded up: whoever comes a moment early is refused again.
+            // Rounded up, because an early request is refused again.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }

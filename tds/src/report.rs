@@ -6,24 +6,24 @@ use serde::Serialize;
 
 use crate::{exit::Exit, progress::Bytes};
 
-/// The sums of a run, and what to run again.
+/// The sums of a run, and the list for the next run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// All lines: what follows adds up to it.
+    /// The number of lines, which is the sum of the following numbers.
     pub(crate) total: u64,
     pub(crate) ok: u64,
-    /// Of `ok`: a file of another URL or service, or of unknown origin, had the name.
+    /// The part of `ok` that replaced a file of another URL or service, or of unknown origin.
     pub(crate) replaced: u64,
-    /// Was there already.
+    /// Files that existed.
     pub(crate) skipped: u64,
-    /// By kind.
+    /// Failures by kind.
     pub(crate) failed: BTreeMap<&'static str, u64>,
-    /// Not begun or not ended when the job ended.
+    /// Items not begun or not finished at the end of the job.
     pub(crate) unfinished: u64,
-    /// As they were written.
+    /// Bytes written.
     pub(crate) bytes: u64,
     pub(crate) seconds: u64,
-    /// Why it ended before its list did.
+    /// Why the run ended early.
     pub(crate) ended_by: Option<String>,
     pub(crate) exit: u8,
     /// The lines that failed or are unfinished, as a list.
@@ -69,7 +69,7 @@ impl Report {
         self.total - self.unfinished
     }
 
-    /// By what a run ends whose list came to its end: if nothing came and all for one reason, by that.
+    /// The exit of a run at the end of its list: the common reason if no file succeeded.
     pub(crate) fn exit(&self, reasons: &[Exit]) -> Exit {
         match reasons {
             [] if self.unfinished == 0 => Exit::Whole,
@@ -80,7 +80,7 @@ impl Report {
         }
     }
 
-    /// One line for people.
+    /// The summary line.
     pub(crate) fn line(&self) -> String {
         let failed: u64 = self.failed.values().sum();
         let kinds = self

@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all: written beside, synced, and renamed into place.
+//! Atomic files: written under another name, synced, and renamed.
 
 use std::{
     collections::BTreeSet,
@@ -16,28 +16,29 @@ use tokio::{
 
 use crate::{exit::Failure, manifest::MANIFEST};
 
-/// A file that is being written, under a name of its own until it is whole. It is locked: two that wrote to it would mix
-/// their bytes.
+/// A file in progress, under another name until it is whole.
+///
+/// It is locked, because two writers would mix their bytes.
 #[derive(Debug)]
 pub(crate) struct Part {
     file: fs::File,
     paths: Paths,
 }
 
-/// What an earlier run has left of a file, and which one it was of. Nobody else writes to it meanwhile.
+/// The part that an earlier run left of a file, locked against other writers.
 #[derive(Debug)]
 pub(crate) struct Rest {
     file: fs::File,
     pub(crate) length: u64,
     pub(crate) etag: String,
-    /// How long the file is when it is whole, if that was said.
+    /// The length of the whole file, if it was announced.
     pub(crate) whole: Option<u64>,
 }
 
-/// What was asked for, and which bytes come: by that they can be gone on with later.
+/// The request and the version of the bytes, which allow a later resume.
 #[derive(Debug)]
 pub(crate) struct Known<'a> {
-    /// The whole URL.
+    /// The absolute URL.
     pub(crate) url: &'a str,
     pub(crate) etag: &'a str,
     pub(crate) whole: Option<u64>,
@@ -53,14 +54,14 @@ struct Paths {
 // === impl Part ===
 
 impl Part {
-    /// Begins the file `path` afresh.
+    /// Begins the file `path` from the start.
     pub(crate) async fn create(path: &Path, known: Option<Known<'_>>) -> io::Result<Self> {
         let paths = Paths::of(path);
         let mut options = fs::OpenOptions::new();
         let file = held(options.write(true).create(true), &paths.part).await?;
-        // In this order: a tag never stands beside bytes of another file.
+        // In this order, so that a tag is never beside bytes of another file.
         paths.forget().await?;
-        // What is no file has no length to be set.
+        // A device has no length to set.
         if file.metadata().await?.len() > 0 {
             file.set_len(0).await?;
         }
@@ -72,7 +73,7 @@ impl Part {
         Ok(Self { file, paths })
     }
 
-    /// Goes on with what is there.
+    /// Resumes a part.
     pub(crate) async fn append(path: &Path, rest: Rest) -> io::Result<Self> {
         let (paths, mut file) = (Paths::of(path), rest.file);
         file.seek(SeekFrom::Start(rest.length)).await?;
@@ -83,7 +84,7 @@ impl Part {
         self.file.write_all(data).await
     }
 
-    /// Makes it the file. After a loss of power the old one is there, or the new one, and nothing between.
+    /// Renames the part to the file. After a loss of power either the old or the new file exists.
     pub(crate) async fn finish(mut self) -> io::Result<()> {
         self.file.flush().await?;
         self.file.sync_all().await?;
@@ -91,10 +92,10 @@ impl Part {
         fs::rename(&self.paths.part, &self.paths.whole).await
     }
 
-    /// Gives up. What can be gone on with stays.
+    /// Stops writing. A part that can be resumed stays.
     pub(crate) async fn stop(mut self) -> io::Result<()> {
         let flushed = self.file.flush().await;
-        // The file is held until this ends: what is removed is not another's yet.
+        // The lock is held until this ends, so the removed part is not another writer's.
         if flushed.is_err() || !fs::try_exists(&self.paths.etag).await? {
             self.paths.forget().await?;
             fs::remove_file(&self.paths.part).await?;
@@ -102,7 +103,7 @@ impl Part {
         flushed
     }
 
-    /// Gives up what is of no use.
+    /// Removes the part.
     pub(crate) async fn discard(self) -> io::Result<()> {
         self.paths.forget().await?;
         self.stop().await
@@ -112,8 +113,10 @@ impl Part {
 // === impl Rest ===
 
 impl Rest {
-    /// What is left of `path`, if it is of this URL. What was written before the machine last started is not
-    /// gone on with: its bytes may never have reached the disk, whatever its length says.
+    /// Finds the part of `path`, if it belongs to this URL.
+    ///
+    /// A part from before the machine's last start is not resumed, because its bytes may never have
+    /// reached the disk.
     pub(crate) async fn of(path: &Path, url: &str) -> Option<Self> {
         let paths = Paths::of(path);
         let file = held(fs::OpenOptions::new().write(true), &paths.part).await;
@@ -156,7 +159,7 @@ impl Paths {
     }
 }
 
-/// Tries, before anything is asked for, whether [`whole`] can write to what this option names.
+/// Checks, before any request, that [`whole`] can write to the path of an option.
 pub(crate) async fn check(option: &str, path: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     let tried = match own(path).await {
@@ -172,7 +175,7 @@ pub(crate) async fn check(option: &str, path: Option<&Path>) -> Result<(), Failu
     })
 }
 
-/// Writes all of `data` to `path`. Two programs that write to one do not meet: each has a part of its own.
+/// Writes `data` to `path`. Each program has a part of its own, so that two of them do not collide.
 pub(crate) async fn whole(path: &Path, data: &[u8]) -> io::Result<()> {
     let mut part = own(path).await?;
     let name = part.paths.part.clone();
@@ -181,7 +184,7 @@ pub(crate) async fn whole(path: &Path, data: &[u8]) -> io::Result<()> {
         Err(error) => Err(error),
     };
     if written.is_err() {
-        // Nobody goes on with it.
+        // This part is never resumed.
         drop(fs::remove_file(name).await);
     }
     written
@@ -193,8 +196,8 @@ async fn own(path: &Path) -> io::Result<Part> {
             "a name that ends with a slash is that of a folder",
         ));
     }
-    // A link stays: what it leads to gets the data. One of the system's own, such as /dev/stdout, leads to what is open
-    // elsewhere, and that would have another file then.
+    // A link stays, and its target gets the data. A link such as /dev/stdout leads to an open file,
+    // which a rename would replace.
     let led = fs::symlink_metadata(path).await;
     let path = match led.is_ok_and(|there| there.is_symlink()) {
         true if path.starts_with("/dev") || path.starts_with("/proc") => {
@@ -209,7 +212,8 @@ async fn own(path: &Path) -> io::Result<Part> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
     let name = path.with_file_name(name);
-    // Somebody looks whether it is left over, or has the same number in a container of his own: both take a moment.
+    // Another process may be checking the part, or may have the same id in another container. Both
+    // take a moment.
     let mut tries = 0..100;
     let mut part = loop {
         match Part::create(&name, None).await {
@@ -223,7 +227,7 @@ async fn own(path: &Path) -> io::Result<Part> {
     Ok(part)
 }
 
-/// Removes what processes that do not live any more have left of [`whole`] for these.
+/// Removes the parts that ended processes left of [`whole`] for these paths.
 pub(crate) fn sweep<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) {
     let paths: BTreeSet<&Path> = paths.into_iter().map(PathBuf::as_path).collect();
     let folders: BTreeSet<_> = paths.iter().filter_map(|path| path.parent()).collect();
@@ -238,7 +242,8 @@ pub(crate) fn sweep<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) {
             let is_own = process.parse::<u32>().is_ok()
                 && paths.contains(&*folder.join(of))
                 && there.file_type().is_ok_and(|kind| kind.is_file());
-            // Whoever lives holds his; it is the lock that says so, since a number may be another container's.
+            // A living process holds the lock of its part. The lock decides, because another
+            // container may use the same process id.
             let mut options = std::fs::OpenOptions::new();
             let file = is_own.then(|| options.write(true).open(there.path()));
             if let Some(Ok(file)) = file
@@ -252,7 +257,8 @@ pub(crate) fn sweep<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) {
 
 /// Opens a file for one writer alone.
 async fn held(options: &fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
-    // What a link leads to is somebody's, or would be made there. What is no file, such as /dev/full, has nothing to lose.
+    // A link may lead to a file of another user, or create one. A device, such as /dev/full, cannot
+    // lose data.
     let led = fs::symlink_metadata(path).await;
     if led.is_ok_and(|there| there.is_symlink())
         && fs::metadata(path)
@@ -266,11 +272,11 @@ async fn held(options: &fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
     match file.try_lock() {
         Ok(()) => {}
         Err(std::fs::TryLockError::WouldBlock) => return Err(busy()),
-        // Where there are no locks, there is nothing to look at either.
+        // Without support for locks there is nothing to compare.
         Err(std::fs::TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
         Err(std::fs::TryLockError::Error(error)) => return Err(error),
     }
-    // Between the two it may have got its name, or have been removed.
+    // Between the open and the lock it may have been renamed or removed.
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt as _;
@@ -285,7 +291,7 @@ async fn held(options: &fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Makes the folder and holds it: two runs would write to the same parts.
+/// Creates and locks the folder, because two runs would write to the same parts.
 pub(crate) fn alone(out: &Path) -> Result<std::fs::File, Failure> {
     let refused = |error: &dyn std::fmt::Display| {
         Failure::usage(format!(
@@ -294,7 +300,7 @@ pub(crate) fn alone(out: &Path) -> Result<std::fs::File, Failure> {
         ))
     };
     std::fs::create_dir_all(out).map_err(|error| refused(&error))?;
-    // What has this name may be data of somebody who does not know it.
+    // A file with this name may be a user's data, so it is not truncated.
     let mut options = std::fs::OpenOptions::new();
     let options = options.write(true).create(true).truncate(false);
     let lock = options.open(out.join(LOCK));
@@ -309,7 +315,8 @@ pub(crate) fn alone(out: &Path) -> Result<std::fs::File, Failure> {
     }
 }
 
-/// Whether all other files will meet the same. A folder that is closed is not it: others may be open.
+/// Whether all other files will fail with the same error. A single unwritable folder is not such an
+/// error.
 pub(crate) fn is_the_disk(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(
@@ -318,7 +325,7 @@ pub(crate) fn is_the_disk(error: &io::Error) -> bool {
     )
 }
 
-/// Whether a file or folder in this could be taken for the part of another, or for a lock.
+/// Whether a component of the name looks like a part or a lock.
 pub(crate) fn is_reserved(name: &str) -> bool {
     let names = Path::new(name).components().map(Component::as_os_str);
     names.filter_map(std::ffi::OsStr::to_str).any(|name| {
@@ -326,13 +333,13 @@ pub(crate) fn is_reserved(name: &str) -> bool {
     })
 }
 
-/// Which start of the machine this is; none where nobody says.
+/// The id of the machine's last start, or `None` if the system has none.
 async fn boot() -> Option<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").await;
     id.ok().map(|id| id.trim().to_owned())
 }
 
-/// A piece of a body or two; of many files at once, the default of two megabytes each is too much.
+/// One or two chunks of a body. The default of two megabytes is too much for many files at once.
 const BUFFER: usize = 64 * 1024;
 
 const MOMENT: Duration = Duration::from_millis(10);
@@ -341,5 +348,5 @@ const PART: &str = ".part";
 
 const ETAG: &str = ".part.etag";
 
-/// Held by whoever writes into a folder.
+/// The lock of the process that writes into a folder.
 const LOCK: &str = ".tds.lock";

@@ -5,12 +5,12 @@ use std::{
     io::{self, Write},
 };
 
-/// Writes to the standard output. A reader that has gone, as `head` does, is no failure.
+/// Writes to the standard output. A closed pipe, as with `head`, is not an error.
 pub(crate) fn say(text: &str) -> io::Result<()> {
     say_bytes(text.as_bytes())
 }
 
-/// As [`say`], of what need not be text.
+/// Writes bytes to the standard output, as [`say`] does.
 pub(crate) fn say_bytes(data: &[u8]) -> io::Result<()> {
     match tell(data) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -24,12 +24,12 @@ pub(crate) fn tell(data: &[u8]) -> io::Result<()> {
     out.write_all(data).and_then(|()| out.flush())
 }
 
-/// Writes a line to the standard error. Nobody has to be there to read it.
+/// Writes a line to the standard error, and ignores errors.
 pub(crate) fn warn(line: &str) {
     drop(writeln!(io::stderr(), "{line}"));
 }
 
-/// An error and what caused it, in one line.
+/// An error and its causes, in one line.
 pub(crate) fn causes(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut next = error.source();

@@ -1,4 +1,4 @@
-//! A server of this program: bound, announced, and ended with what it has begun.
+//! The servers of this program: bind, serve, graceful end.
 
 use std::{
     future, io,
@@ -30,24 +30,27 @@ use crate::{
     stop,
 };
 
-/// What is bound before anything is asked of the service: an address that is taken is told at once.
+/// Bound addresses. They are bound before any request to the service, so that a used address fails
+/// at once.
 pub(crate) struct Listeners {
     users: Listening,
     status: Option<Listening>,
 }
 
-/// A bound address. Its connections speak HTTP/1.1, and break off where no whole head comes for [`HEAD`], or where the
-/// peer reads nothing for so long: what is under way for it holds a place of the service's limits.
+/// A bound address.
+///
+/// Its connections speak HTTP/1.1. They end if no whole head arrives within [`HEAD`], or if the
+/// peer reads nothing for `unread`, because its request holds a place of the service's limits.
 struct Listening {
     listener: TcpListener,
     unread: Duration,
 }
 
-/// A connection that is written to as long as that gets on.
+/// A connection with a timeout for writes without progress.
 struct Connection {
     stream: TcpStream,
     unread: Duration,
-    /// There while a write waits for the peer.
+    /// Set while a write waits for the peer.
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
@@ -68,7 +71,7 @@ impl Listeners {
         })
     }
 
-    /// Serves until somebody wants the program to end, and lets what has begun come to its end for `grace`.
+    /// Serves until the stop signal, and then completes open requests for `grace`.
     pub(crate) async fn serve(
         self,
         router: Router,
@@ -76,7 +79,7 @@ impl Listeners {
         client: &Client,
         grace: Duration,
     ) -> Result<Exit, Failure> {
-        // Aborted when this ends, so that it shows the end, too.
+        // Aborted when this ends, so that the page also shows the shutdown.
         let mut pages = JoinSet::new();
         if let Some(status) = self.status {
             warn(&format!("tds: status at http://{}", status.address()?));
@@ -103,7 +106,7 @@ impl Listening {
             };
             #[cfg(unix)]
             socket.set_reuseaddr(true)?;
-            // Connections have it from here.
+            // Connections inherit it from the listener.
             socket.set_send_buffer_size(UNSENT)?;
             socket.bind(address)?;
             socket.listen(BACKLOG)
@@ -122,9 +125,9 @@ impl Listening {
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => return stream,
-                // Its peer has gone again.
+                // The peer has disconnected.
                 Err(error) if is_of_the_peer(&error) => {}
-                // As many files are open as may be. Others end theirs meanwhile.
+                // The limit of open files is reached. Other connections will close.
                 Err(error) => {
                     warn(&format!("tds: nobody new is let in for a second: {error}"));
                     sleep(AGAIN).await;
@@ -133,7 +136,7 @@ impl Listening {
         }
     }
 
-    /// Until `stop` is ready, and then for `grace` at the most.
+    /// Serves until `stop` is ready, and then for `grace` at most.
     async fn serve(self, router: Router, stop: impl Future<Output = ()>, grace: Duration) {
         let mut stop = pin!(stop);
         let mut http = http1::Builder::new();
@@ -143,7 +146,7 @@ impl Listening {
         loop {
             let stream = tokio::select! {
                 stream = self.accept() => stream,
-                // Those that have ended are forgotten.
+                // Removes ended connections.
                 Some(_) = connections.join_next() => continue,
                 () = &mut stop => break,
             };
@@ -156,7 +159,7 @@ impl Listening {
             connections.spawn(graceful.watch(served));
         }
         drop(self.listener);
-        // What takes longer is dropped with the set.
+        // The set drops the connections that take longer.
         let _late = timeout(grace, graceful.shutdown()).await;
     }
 }
@@ -229,15 +232,17 @@ fn is_of_the_peer(error: &io::Error) -> bool {
     )
 }
 
-/// Until somebody is let in again.
+/// The pause before the next accept.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How long a connection may take for a head, from its beginning or from the end of the answer before.
+/// The longest wait for a request head, from the start of the connection or the end of the previous
+/// response.
 const HEAD: Duration = Duration::from_secs(15);
 
-/// Bytes that the system keeps of what a peer has not read yet. It says that there is room when a third of them is gone,
-/// and more would let a peer that reads all the time look like one that does not: 1.5 kB/s are enough to be seen in a minute.
+/// The size of the send buffer. The system reports room when a third of it is free. With a larger
+/// buffer a slow peer would look like one that does not read: at this size 1.5 kB/s are noticed
+/// within a minute.
 const UNSENT: u32 = 256 * 1024;
 
-/// As the standard library has it for others.
+/// The most connections that wait for an accept.
 const BACKLOG: u32 = 1024;

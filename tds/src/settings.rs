@@ -1,4 +1,4 @@
-//! Settings: which service a job calls, and with which key: from the environment, or simulated.
+//! Settings: the service and the key, from the environment or simulated.
 
 use std::{
     env, fs, io,
@@ -37,22 +37,23 @@ pub(crate) struct ServiceOptions {
     state: Option<PathBuf>,
 }
 
-/// A service that was found, and the client that begins with it.
+/// A service, and the builder of its client.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) builder: Builder,
     /// The base URL, or [`SIMULATED`].
     pub(crate) base_url: String,
-    /// What processes with the same key share on this machine. None with the simulated service, which ends with this process.
+    /// The state that processes with the same key share on this machine. `None` with the simulated
+    /// service, which ends with this process.
     pub(crate) state: Option<State>,
-    /// Lives as long as the job.
+    /// The simulated service, which lives as long as the job.
     pub(crate) simulated: Option<Server>,
 }
 
 // === impl ServiceOptions ===
 
 impl ServiceOptions {
-    /// Reads the settings, or starts the simulated service if that is asked for.
+    /// Reads the settings, or starts the simulated service.
     pub(crate) async fn find(&self) -> Result<Service, Failure> {
         if self.simulate {
             return simulated().await;
@@ -89,7 +90,7 @@ impl ServiceOptions {
         };
         let provider = match (&secret, &file) {
             (_, Some(path)) => {
-                // Checked now: a provider retries a file that it cannot use for two minutes.
+                // Checked now, because a provider retries an unusable file for two minutes.
                 check_secret(Path::new(path)).map_err(|error| {
                     Failure::usage(format!("TDS_CLIENT_SECRET_FILE {path}: {error}"))
                 })?;
@@ -122,7 +123,7 @@ impl ServiceOptions {
     }
 }
 
-/// A variable of the environment. One that is empty is not set.
+/// Reads an environment variable. An empty one counts as not set.
 fn setting(name: &str) -> Result<Option<String>, Failure> {
     match env::var(name) {
         Ok(value) => Ok((!value.trim().is_empty()).then_some(value)),
@@ -132,7 +133,7 @@ fn setting(name: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Whether the secret that is mounted can be used.
+/// Checks that a mounted secret is usable.
 fn check_secret(path: &Path) -> io::Result<()> {
     let about = fs::metadata(path)?;
     if !about.is_file() {
@@ -165,13 +166,13 @@ async fn simulated() -> Result<Service, Failure> {
     })
 }
 
-/// Where a job listens.
+/// Parses the address of a listener.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let written = "an address is a number and a port: 127.0.0.1:8080, or [::1]:8080";
     text.parse().map_err(|_| written.to_owned())
 }
 
-/// A time as people write it: `500ms`, `15s`, `2m`, `1h`.
+/// Parses a duration: `500ms`, `15s`, `2m`, `1h`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
@@ -186,7 +187,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     };
     let time = number.parse::<u64>().ok().zip(milliseconds);
     let time = time.and_then(|(number, unit)| number.checked_mul(unit));
-    // What is longer than a month is a slip, and would overflow a clock somewhere.
+    // More than a month is a mistake, and might overflow a clock.
     match time {
         Some(time @ 1..=2_678_400_000) => Ok(Duration::from_millis(time)),
         Some(0) => Err("a time is longer than 0: 500ms, 15s, 2m".to_owned()),
@@ -196,5 +197,5 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// In place of a base URL: the port of a simulated service is another one each time.
+/// Stands in for a base URL, because the port of a simulated service changes.
 const SIMULATED: &str = "simulated";

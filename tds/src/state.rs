@@ -1,4 +1,4 @@
-//! State that processes with one key share on one machine: the token, and when each may begin.
+//! State that processes with one key share on one machine: the token, and their turns to start.
 
 use std::{
     env, fs,
@@ -21,7 +21,7 @@ pub(crate) struct State {
 // === impl State ===
 
 impl State {
-    /// Opens the folder, makes it if need be, and says so if there can be none: then nothing is shared.
+    /// Opens or creates the folder. If that fails, it prints a warning, and nothing is shared.
     pub(crate) fn open(folder: Option<PathBuf>, key: &[&str]) -> Option<Self> {
         let Some(folder) = folder.or_else(usual) else {
             warn("tds: no folder for the token (TDS_STATE_DIR, HOME): each start asks for one");
@@ -34,7 +34,8 @@ impl State {
             ));
             return None;
         }
-        // A file holds one token, and the key's name may hold what no file's name can.
+        // One file per token. The name is a hash, because a key may contain characters that a file
+        // name cannot.
         let mut hash = DefaultHasher::new();
         key.hash(&mut hash);
         let name = format!("{:016x}", hash.finish());
@@ -48,8 +49,9 @@ impl State {
         store::File::new(&self.token)
     }
 
-    /// Takes the next moment at which a process may send one request, and says how far away it is. However
-    /// many are started at once, their requests go out one after another, within the service's rate.
+    /// Takes the next turn to send one request. Returns the wait until then.
+    ///
+    /// The requests of processes that start at once are spread within the service's rate.
     pub(crate) async fn turn(&self) -> Duration {
         let path = self.stamp.clone();
         let turn = tokio::task::spawn_blocking(move || turn(&path)).await;
@@ -62,7 +64,7 @@ impl State {
         }
     }
 
-    /// Why there was no turn. Without one nothing is sent: others may be about to.
+    /// The message if there was no turn. Nothing is sent then, because others may be about to send.
     pub(crate) fn held(&self) -> String {
         let stamp = self.stamp.display();
         format!(
@@ -79,7 +81,7 @@ fn turn(path: &Path) -> io::Result<Duration> {
         .create(true)
         .truncate(false)
         .open(path)?;
-    // Held for a read and a write, and until the process ends at the latest.
+    // The lock is held for a read and a write. It ends with the process at the latest.
     file.lock()?;
     let mut text = Vec::new();
     Read::by_ref(&mut file).take(64).read_to_end(&mut text)?;
@@ -89,7 +91,8 @@ fn turn(path: &Path) -> io::Result<Duration> {
         .parse()
         .map_or(Duration::ZERO, Duration::from_millis);
     let next = last.saturating_add(SPACING);
-    // A stamp from the future is that of a clock that was set back: it was written then, or is farther away than any turn.
+    // A stamp from the future shows that the clock was set back: the file is newer than now, or the
+    // stamp is later than any turn.
     let written = file.metadata()?.modified()?;
     let written = written.duration_since(UNIX_EPOCH).unwrap_or_default();
     let is_of_another_clock = written > now + STEP;
@@ -124,7 +127,7 @@ fn usual() -> Option<PathBuf> {
     set("TDS_STATE_DIR").or_else(|| Some(base()?.join("tds")))
 }
 
-/// A folder for its owner alone.
+/// Creates a folder for its owner alone.
 fn private(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -133,10 +136,10 @@ fn private(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Forty a second, of the fifty that the contract allows: the others are for retries.
+/// Forty a second of the fifty that the contract allows. The rest is for retries.
 const SPACING: Duration = Duration::from_millis(25);
 
-/// By how much clocks of one machine and its disks may differ.
+/// The largest difference between the clocks of a machine and its disks.
 const STEP: Duration = Duration::from_secs(1);
 
 /// The queue of 2,400 processes.

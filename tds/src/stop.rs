@@ -5,13 +5,15 @@ use std::task::Poll;
 
 use tokio::signal;
 
-/// Ends when somebody wants the program to: Ctrl-C, what a service manager sends, or the end of its terminal.
+/// Waits for a stop signal: Ctrl-C, a service manager's signal, or the end of the terminal.
 pub(crate) async fn asked() {
     signalled().await;
 }
 
-/// Ends as the process that has no other way to be ended: the first of a container, which a signal ends only if it
-/// listens. Others are ended by the signal itself, as shells and service managers want to see it.
+/// Waits for a stop signal if this is the first process of a container.
+///
+/// A signal ends such a process only if it has a handler. The signal itself ends any other process,
+/// as shells and service managers expect.
 pub(crate) async fn asked_as_the_first() -> u8 {
     if std::process::id() != 1 {
         return std::future::pending().await;
@@ -19,14 +21,14 @@ pub(crate) async fn asked_as_the_first() -> u8 {
     signalled().await
 }
 
-/// Gives the number of the signal.
+/// Waits for a signal. Returns its number.
 async fn signalled() -> u8 {
     #[cfg(unix)]
     {
         use signal::unix::SignalKind;
 
         let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
-        // What was started by nohup outlives its terminal: to listen to the signal would end it.
+        // A program under nohup outlives its terminal. A handler for the signal would end it.
         if !hangup_is_ignored() {
             kinds.push(SignalKind::hangup());
         }
@@ -51,7 +53,7 @@ async fn signalled() -> u8 {
     }
 }
 
-/// Also where nobody says.
+/// Whether the hangup signal is ignored. True if the system does not show it.
 #[cfg(unix)]
 fn hangup_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Targets: a path with its query, byte for byte as it is sent.
+//! Targets: a path with its query, sent byte for byte.
 
 use http::Uri;
 
-/// Checks a target, so that a slip is told before anything is sent.
+/// Checks a target before anything is sent.
 ///
 /// # Errors
-/// What to change.
+/// If the target is not valid. The error names the correction.
 pub(crate) fn check(target: &str) -> Result<(), String> {
     let unusable = |why| Err(format!("{target:?} is no target: {why}"));
     if target.contains("://") {

@@ -1,4 +1,4 @@
-//! The two clocks, and a point in time on both. The one place that reads them.
+//! The two clocks, and a point in time on both. No other module reads them.
 
 #![cfg_attr(
     not(test),

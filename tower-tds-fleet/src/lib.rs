@@ -20,7 +20,8 @@
 //! | `tls` | no | `rediss://`, with the `CryptoProvider` that the program has installed |
 //!
 //! # Guarantees
-//! - A store that is away, hangs or is empty costs each process a token request, and fails no call.
+//! - A store that is unreachable, hangs or is empty costs each process a token request, and fails
+//!   no call.
 //! - A reader of the store learns neither the token nor the secret. A writer cannot inject a token of its own.
 //!
 //! The reasons: [`_design`].

@@ -1,11 +1,11 @@
-//! TLS to the store: who does its cryptography.
+//! TLS to the store, and its cryptography.
 
 use redis::{Client, ErrorKind, RedisError};
 
-/// Sees to it that a client whose address asks for TLS finds the cryptography for it.
+/// Installs a cryptography provider for a client with a TLS address, if there is none.
 ///
-/// redis asks rustls for the provider of the process, which panics where it can choose between two
-/// or has none; and a store must not panic. So one is installed if the program has installed none.
+/// redis uses rustls's provider of the process. rustls panics if there is none and several or no
+/// features are set, and a store must not panic.
 pub(crate) fn provide(client: &Client) -> Result<(), RedisError> {
     if !speaks_tls(client) {
         return Ok(());
@@ -18,7 +18,7 @@ pub(crate) fn provide(client: &Client) -> Result<(), RedisError> {
     if rustls::crypto::CryptoProvider::get_default().is_none()
         && let Some(provider) = provider
     {
-        // Another thread may have been first, with one that serves as well.
+        // Another thread may have installed one first, which also works.
         drop(provider.install_default());
     }
     #[cfg(feature = "tls")]

@@ -1,4 +1,4 @@
-//! One token for all: a [`TokenStore`] in Redis or Valkey whose entries are sealed.
+//! A [`TokenStore`] in Redis or Valkey with sealed entries.
 
 use std::{
     error::Error,
@@ -23,48 +23,49 @@ use crate::tls;
 
 mod seal;
 
-/// Keeps one token for all members of a fleet in Redis or Valkey, sealed with the client secret.
+/// Stores one sealed token for all members of a fleet in Redis or Valkey.
 ///
-/// Fifty processes that start at once make one token request, and so does their renewal: one takes
-/// the lease and asks, the others find its token. Give each
-/// [`TokenSource`](tower_oidc_cc::TokenSource) one of its own. It needs Redis 6.2 or Valkey 7.2, and
-/// of a cluster a node that has the fleet's slot.
+/// Fifty processes that start at once make one token request, and one for each renewal: one member
+/// takes the lease and requests a token, and the others read it. Give each
+/// [`TokenSource`](tower_oidc_cc::TokenSource) a store of its own. It needs Redis 6.2 or Valkey
+/// 7.2. In a cluster it needs the node with the fleet's slot.
 ///
 /// # What lies in the store
 ///
 /// | key | value | until |
 /// |---|---|---|
 /// | `{fleet}:token:NAME` | the token, sealed | it expires |
-/// | `{fleet}:token:NAME:lease` | 16 random bytes of the member that asks | a token request may take |
+/// | `{fleet}:token:NAME:lease` | 16 random bytes of the member with the lease | a token request must have ended |
 ///
 /// `NAME` is 32 hexadecimal digits, derived from the client secret, the endpoint, the client id and
-/// all that is asked for; of another secret it is another, so that members before and after a
-/// rotation of the secret do not disturb each other. The value is sealed by XChaCha20-Poly1305, under
-/// a key that is derived likewise (HKDF-SHA256): who reads the store, its dumps or its replicas has
-/// neither the token nor what it is for, and the seal is as hard to open as the secret is to guess.
-/// Who writes to it can end the sharing, and put back a token that lay there; not one of their own.
+/// the token parameters. Another secret gives another name, so members before and after a rotation
+/// of the secret do not disturb each other. The value is sealed by XChaCha20-Poly1305, under a key
+/// that is also derived with HKDF-SHA256. A reader of the store, its dumps or its replicas learns
+/// neither the token nor its purpose, and the seal is as hard to open as the secret is to guess. A
+/// writer can stop the sharing, and can restore an earlier token, but cannot inject a token of its
+/// own.
 ///
 /// # Times
 ///
-/// A token goes at its expiry, by the store's clock; and one that is still there is believed no
-/// longer than the sealed bytes say, by the clock of this machine. An operation takes 900 ms for a
-/// connection and as long for each answer; the connection serves for five seconds after its last
-/// answer, which is a flight: the next one, hours later, does not depend on what a firewall or a
-/// restart left of it.
+/// The store deletes a token at its expiry, by its own clock. A member also checks the sealed
+/// expiry, by its own clock. An operation takes at most 900 ms for a connection and as long for
+/// each reply. A connection is reused for a second after its last reply, which covers one
+/// flight. The next flight, hours later, does not depend on a connection that a firewall or a
+/// restart may have cut.
 ///
 /// # Errors
 ///
-/// None that a call sees. A store that is away, hangs or is empty is told to `tracing` as a warning,
-/// and this process asks for itself, within its own
-/// [budget](tower_oidc_cc::TokenSourceBuilder::budget). So it does without a secret: with an empty
-/// one nothing is stored. A value that does not open is as none, and a warning too.
+/// No call gets an error of the store. If the store is unreachable or hangs, a warning is logged,
+/// and this process requests a token of its own, within the [load](tower_oidc_cc::TokenSource#load)
+/// of one source. The same holds for an empty secret, with which nothing is stored. A value that
+/// does not open counts as missing, with a warning.
 ///
 /// An ACL for it is `~{fleet}:token:* +getrange +set +get +del +evalsha +script|load`.
 ///
 /// # Cancel safety
 ///
-/// Each operation is one command or one script: a future that is dropped leaves all of it done or
-/// nothing. A lease whose answer was not waited for ends by itself.
+/// Each operation is one command or one script, so a dropped future leaves all of it done or
+/// nothing. A lease whose reply was not read expires.
 ///
 /// # Examples
 ///
@@ -95,32 +96,34 @@ pub struct RedisTokens {
     fleet: String,
     seal: Option<Seal>,
     connection: Arc<Connection>,
-    /// Of the lease that was asked for last, be it had or not: scripts compare it.
+    /// The mark of the last requested lease, granted or not. Scripts compare it.
     mark: Mutex<Mark>,
-    /// A value that did not open has been told of.
+    /// Whether the warning about a value that did not open was logged.
     warned: AtomicBool,
     put: Script,
     end: Script,
 }
 
-/// The way to the store.
+/// The connection to the store.
 struct Connection {
     client: Client,
-    /// With the time of its last answer. Guards that alone; nothing is awaited under it.
+    /// The connection, with the time of its last reply. No `.await` happens under this lock.
     kept: Mutex<Option<(MultiplexedConnection, Instant)>>,
 }
 
-/// Tells the lease of one member, and of one flight, from all others.
+/// The mark of one member's lease in one flight.
 type Mark = [u8; 16];
 
 // === impl RedisTokens ===
 
 impl RedisTokens {
-    /// Names the store, the fleet and the secret that its tokens are sealed with, which all members
-    /// have: the client secret, without the white space around it.
+    /// Creates a store for the fleet's members.
     ///
-    /// It connects when there is something to ask. `rediss://` needs the feature `ring` or
-    /// `aws-lc-rs`, or `tls` and a `CryptoProvider` that the program has installed.
+    /// The secret that seals the tokens is the same for all members: the client secret, without the
+    /// white space around it.
+    ///
+    /// It connects at the first operation. `rediss://` needs the feature `ring` or `aws-lc-rs`, or
+    /// `tls` and a `CryptoProvider` that the program has installed.
     #[must_use]
     pub fn new(client: Client, fleet: impl Into<String>, client_secret: &str) -> Self {
         Self {
@@ -142,8 +145,8 @@ impl RedisTokens {
         seal.ok_or("there is no client secret to seal the token with")
     }
 
-    /// Where the token lies, and where its lease. The braces are Redis' hash tag: what belongs to
-    /// one fleet lies in one slot.
+    /// The keys of the token and of its lease. The braces are Redis' hash tag: all keys of a fleet
+    /// are in one slot.
     fn names(&self, seal: &Seal, key: &str) -> (String, String) {
         let token = format!("{{{}}}:token:{}", self.fleet, seal.name(key));
         let lease = format!("{token}:lease");
@@ -159,7 +162,7 @@ impl TokenStore for RedisTokens {
     async fn load(&self, key: &str) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
         let seal = self.seal()?;
         let (token, _) = self.names(seal, key);
-        // Not GET: whoever writes to the store does not choose how much is read of it.
+        // Not GET, because a writer to the store must not choose how much is read.
         let mut get = cmd("GETRANGE");
         get.arg(&token).arg(0).arg(LARGEST);
         let found = self.connection.with(|mut to| async move {
@@ -203,7 +206,8 @@ impl TokenStore for RedisTokens {
     async fn lease(&self, key: &str, term: Duration) -> Result<bool, Box<dyn Error + Send + Sync>> {
         let (_, lease) = self.names(self.seal()?, key);
         let mark = Mark::try_generate()?;
-        // Before it is sent: if the answer is lost, the lease is ours all the same.
+        // Set before the command is sent: if the reply is lost, this member may still have the
+        // lease.
         *self.mark() = mark;
         let mut set = cmd("SET");
         set.arg(&lease).arg(mark.as_slice()).arg("NX");
@@ -251,12 +255,12 @@ impl fmt::Debug for RedisTokens {
 // === impl Connection ===
 
 impl Connection {
-    /// Does something over a connection that answered just now, or over a new one; and keeps it if
-    /// it answers.
+    /// Runs an operation on a recent connection, or on a new one, and keeps the connection if it
+    /// replies.
     ///
-    /// redis' own `ConnectionManager` keeps one for ever, and fails the first operation after the
-    /// store was restarted, and each one for minutes after a firewall forgot the connection: each
-    /// member would then ask for a token of its own.
+    /// redis' own `ConnectionManager` keeps one for ever. It fails the first operation after a
+    /// restart of the store, and each one for minutes after a firewall dropped the connection. Each
+    /// member would then request a token of its own.
     async fn with<T, F>(&self, work: impl FnOnce(MultiplexedConnection) -> F) -> RedisResult<T>
     where
         F: Future<Output = RedisResult<T>>,
@@ -292,18 +296,17 @@ fn millis(time: Duration) -> Result<u64, std::num::TryFromIntError> {
     u64::try_from(time.as_millis())
 }
 
-/// The token, and the end of the lease if it is this member's.
+/// Stores the token, and ends the lease if it is this member's.
 const PUT: &str = "
     if redis.call('GET', KEYS[2]) == ARGV[3] then redis.call('DEL', KEYS[2]) end
     redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])";
-/// The end of the lease, if it is this member's.
+/// Ends the lease if it is this member's.
 const END: &str = "
     if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end";
-/// For a connection, and for an answer: both fit into the two seconds that tower-oidc-cc gives an
-/// operation, so that a store that hangs says of itself what is wrong.
+/// The bound of a connect, and of a reply. Both fit into the two seconds that tower-oidc-cc allows
+/// an operation, so that the error of a store that hangs is this crate's own.
 const BOUND: Duration = Duration::from_millis(900);
-/// A member that waits for another's token reads four times a second. Between two flights lie hours, in
-/// which a store may be restarted.
+/// A member that waits for another's token polls four times a second. Flights are hours apart.
 const KEPT: Duration = Duration::from_secs(1);
-/// The last byte that is read: 128 KiB are a token of 64 KiB and what stands around it.
+/// The last byte that is read: 128 KiB hold a token of 64 KiB and its envelope.
 const LARGEST: usize = 128 * 1024 - 1;

@@ -34,7 +34,7 @@ fn rsa_pem() -> String {
     RSA.to_pkcs8_pem(LineEnding::LF).unwrap().to_string()
 }
 
-/// What a server sees that checks the signature.
+/// The view of a server that checks the signature.
 fn seen(assertion: &Assertion, algorithm: Algorithm, public: &DecodingKey) -> Seen {
     let statement = assertion
         .sign_at(UNIX_EPOCH.checked_add(NOW).unwrap(), "client", ENDPOINT)

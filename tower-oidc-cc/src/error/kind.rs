@@ -1,4 +1,4 @@
-//! The kinds of token errors, and the words for each.
+//! The kinds of token errors, and the text of each.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Why there is no token: what happened, where, since when, and the next step.
+//! The error of a missing token: its cause, its place, its duration, and the next step.
 
 use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 

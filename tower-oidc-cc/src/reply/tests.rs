@@ -71,7 +71,7 @@ fn a_reply_nested_without_end_is_no_panic() {
     assert!(reply(200, deep.as_bytes()).unwrap_err().is_transient());
 }
 
-/// How the caller sees a failed reply.
+/// The caller's view of a failed reply.
 #[derive(Debug, PartialEq)]
 enum Seen {
     Transient,
@@ -92,7 +92,7 @@ fn seen(error: &TokenError) -> Seen {
 fn failures_are_classified_by_code_and_status() {
     use Seen::{Rejected, Transient, Wrong};
     let cases: &[(u16, &[u8], Seen)] = &[
-        // What Keycloak 26.5.0 answers, and what older ones do.
+        // Replies of Keycloak 26.5.0, and of older releases.
         (
             401,
             br#"{"error":"unauthorized_client"}"#,
@@ -146,7 +146,7 @@ fn failures_are_classified_by_code_and_status() {
         ),
         (500, br#"{"error":"unknown_error"}"#, Transient),
         (503, b"", Transient),
-        // What stands in front of one.
+        // Replies of proxies in front of a Keycloak.
         (401, b"<html>no entry</html>", Transient),
         (403, b"blocked", Transient),
         (404, b"<html>404</html>", Transient),

@@ -46,7 +46,7 @@ impl Refusals {
         self.in_a_row >= in_a_row && is_far
     }
 
-    /// Charges a refresh, which is owed from then on. An owed refresh is not charged again.
+    /// Charges a refresh, which is due from then on. An owed refresh is not charged again.
     pub(crate) fn charge_at(&mut self, now: Timestamp) {
         if self.is_owed {
             return;

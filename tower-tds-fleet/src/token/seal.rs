@@ -1,5 +1,5 @@
-//! The seal of a token that lies where others can read: XChaCha20-Poly1305 under a key that HKDF
-//! (RFC 5869) derives from the client secret.
+//! The seal of a stored token: XChaCha20-Poly1305 under a key that HKDF (RFC 5869) derives from the
+//! client secret.
 
 use std::error::Error;
 
@@ -14,7 +14,7 @@ use zeroize::{Zeroize, Zeroizing};
 #[cfg(test)]
 mod tests;
 
-/// What only those who know one secret can make, open, or find.
+/// Names, seals and opens values with keys derived from one secret.
 ///
 /// ```text
 /// secret --extract--> PRK --expand("name", key)--> under which name it lies: 16 bytes, in hex
@@ -31,7 +31,7 @@ pub(super) struct Seal {
 // === impl Seal ===
 
 impl Seal {
-    /// `None` if there is no secret: what anybody could open is no seal.
+    /// Returns `None` for an empty secret, which would not protect anything.
     pub(super) fn new(secret: &str) -> Option<Self> {
         if secret.is_empty() {
             return None;
@@ -41,8 +41,8 @@ impl Seal {
         Some(Self { kdf })
     }
 
-    /// The name of what is sealed for this key. Members with another secret have another, so that
-    /// neither reads what it cannot open, nor writes over what the other can.
+    /// The name of the value for this key. Members with another secret have another name, so that
+    /// they neither read nor overwrite each other's values.
     pub(super) fn name(&self, key: &str) -> String {
         let mut name = [0; 16];
         self.derive(b"name", key, &mut name);
@@ -66,8 +66,8 @@ impl Seal {
         Ok([&[VERSION], nonce.as_slice(), &sealed].concat())
     }
 
-    /// `None` if it was sealed with another secret, for another key or by another version, or is
-    /// not what was sealed.
+    /// Opens a value. Returns `None` if it was sealed with another secret, for another key or by
+    /// another version, or if it was changed.
     pub(super) fn open(&self, key: &str, value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let (&VERSION, rest) = value.split_first()? else {
             return None;
@@ -101,13 +101,14 @@ impl Seal {
     }
 }
 
-/// What is authenticated with the bytes and does not lie beside them.
+/// The associated data, which is authenticated and not stored.
 fn context(key: &str) -> Vec<u8> {
     [&[VERSION], key.as_bytes()].concat()
 }
 
-/// No other use of the secret derives the same, and a change of anything here is another version.
+/// The label separates this use of the secret from all others. Any change of the format needs
+/// another version.
 const LABEL: &[u8] = b"tower-tds-fleet token 1";
 const VERSION: u8 = 1;
-/// The length of `XNonce`, which is enough for random ones.
+/// The length of `XNonce`, which is long enough for random nonces.
 const NONCE: usize = 24;

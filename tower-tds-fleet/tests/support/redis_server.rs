@@ -118,7 +118,7 @@ impl Drop for RedisServer {
     }
 }
 
-/// Runs the server until it says that it is ready.
+/// Runs the server until it is ready.
 fn run(folder: &Path, arguments: &[String]) -> io::Result<(Child, BufReader<ChildStdout>)> {
     let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
     drop(fs::remove_file(folder.join(SOCKET)));

@@ -263,7 +263,7 @@ async fn a_value_that_does_not_open_is_told_of_once_and_not_shown() {
     }
 }
 
-/// What was told to `tracing`.
+/// The events of `tracing`.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

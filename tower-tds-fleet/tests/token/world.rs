@@ -33,7 +33,7 @@ pub(crate) struct World {
 // === impl World ===
 
 impl World {
-    /// A token endpoint whose answers take long enough for everybody to ask meanwhile.
+    /// A token endpoint whose replies are slow enough for all members to request in between.
     pub(crate) fn new() -> Self {
         let mut config = Config::default();
         config.faults.token = vec!["slow:300ms".parse().unwrap()];
@@ -76,7 +76,7 @@ impl World {
         self.ahead.fetch_add(DAY * 81 / 100, Ordering::Relaxed);
     }
 
-    /// What a call with the token of this member is answered.
+    /// The response to a call with the token of this member.
     pub(crate) async fn call(&self, member: &TokenSource) -> u16 {
         let uri = "https://data.example.com/v1/live/bus";
         let origin = Origin::from_uri(&uri.parse().unwrap()).unwrap();
@@ -114,7 +114,7 @@ pub(crate) async fn token(member: &TokenSource) -> String {
     token
 }
 
-/// The tokens of all, who ask at once.
+/// The tokens of all members, which request at once.
 pub(crate) async fn tokens(members: &[TokenSource]) -> Vec<String> {
     let mut asking = JoinSet::new();
     for member in members {
@@ -135,7 +135,7 @@ pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
     assert!(waited.is_ok(), "in vain: {what}");
 }
 
-/// Waits until each has another token than this, and says which.
+/// Waits until each member has another token than this. Returns it.
 pub(crate) async fn successor(members: &[TokenSource], old: &str) -> String {
     let current = |member: &TokenSource| member.try_token().map(|token| token.secret().to_owned());
     let replaced = |member| current(member).is_some_and(|token| token != old);

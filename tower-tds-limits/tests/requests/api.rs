@@ -33,7 +33,7 @@ fn auto_traits_follow_what_is_inside() {
     assert_unpin::<future::ResponseFuture<Legacy, Request<String>, ReadStatus, Sent>>();
     type Connecting = <ConnectionLimit<HttpConnector> as Service<Uri>>::Future;
     assert_send::<Connecting>();
-    // The hyper-util client asks a connector's future to be Unpin.
+    // The hyper-util client requires that a connector's future is Unpin.
     assert_unpin::<Connecting>();
     assert_unpin::<LimitedIo<TokioIo<TcpStream>>>();
     assert_static_error::<LimitError>();
@@ -76,7 +76,7 @@ fn an_inner_error_shows_through_once() {
     assert_eq!(error.to_string(), "the cable is out");
     let boxed = BoxError::from(error);
     assert!(boxed.is::<io::Error>(), "it is itself");
-    // One that was boxed already is not boxed again.
+    // A boxed error is not boxed again.
     let boxed = BoxError::from(Error::Inner(boxed));
     assert!(boxed.is::<io::Error>());
 }

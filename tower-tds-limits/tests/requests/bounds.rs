@@ -1,4 +1,5 @@
-//! What ends a call early: its deadline, the time for its response, and the bounds of its wait.
+//! The bounds that end a call early: its deadline, its response timeout, and the bounds of its
+//! wait.
 
 use std::{
     convert::Infallible,

@@ -40,7 +40,7 @@ impl io::Write for Log {
     }
 }
 
-/// What the limits say on this thread.
+/// The events of the limits on this thread.
 struct Heard {
     log: Log,
     _default: DefaultGuard,

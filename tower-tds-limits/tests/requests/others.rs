@@ -1,4 +1,4 @@
-//! Nobody stops anybody else: slow, lost and unpolled calls, and readied ones that are kept.
+//! No call stops another: slow, lost and unpolled calls, and readied services that are kept.
 
 use std::{
     convert::Infallible,
@@ -46,7 +46,7 @@ impl Arrivals {
     }
 }
 
-/// What a request says of how it is to be answered.
+/// The response that a request describes.
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
     Quick,
@@ -115,7 +115,7 @@ async fn ten_slow_calls_cost_their_own_places_from_the_second_second_on() {
     }
 }
 
-/// Eleven cannot be told from a network that stands still before three seconds are over.
+/// Eleven slow calls look like a stalled network until three seconds are over.
 #[tokio::test(start_paused = true)]
 async fn more_than_ten_slow_calls_made_together_stop_the_others_for_some_seconds_and_no_longer() {
     for slow in [11, 15, 20, 25] {
@@ -227,7 +227,7 @@ async fn beside(disturb: impl AsyncFnOnce(&Limited)) -> Vec<usize> {
     limited.service.by_second(begin, 16)
 }
 
-/// Those that are kept for twelve seconds cost the others nothing, then or after.
+/// Calls that are kept for twelve seconds cost the others nothing, then or after.
 fn cost_nobody_a_place(seconds: &[usize]) {
     assert!(seconds.iter().all(|n| *n >= 40), "{seconds:?}");
 }

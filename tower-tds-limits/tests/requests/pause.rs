@@ -244,7 +244,7 @@ async fn a_late_acceptance_of_a_try_that_was_given_up_does_not_end_a_newer_pause
         async move {
             let mut response = Response::new(Empty::<Bytes>::new());
             if number == 1 {
-                // Longer than anybody waits for a try, and accepted.
+                // Longer than the wait for a probe, and accepted.
                 sleep(secs(40)).await;
             } else {
                 *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;

@@ -30,7 +30,7 @@ struct State {
     arrivals: Vec<Instant>,
 }
 
-/// What one request is answered with.
+/// The response to one request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answer {
     status: StatusCode,
@@ -65,7 +65,7 @@ impl Scripted {
         })
     }
 
-    /// Answers the first request with a 429 that asks for so many seconds.
+    /// Answers the first request with a 429 with this hint in seconds.
     pub(crate) fn pausing(seconds: u32) -> Self {
         let refusal = Answer::status(429).retry_after(seconds);
         Self::refusing(Duration::from_millis(20), 1, refusal)

@@ -1,4 +1,4 @@
-//! Those whose wait is bounded, and those who do not wait at all.
+//! Calls with a bounded wait, and calls that never wait.
 
 use std::num::NonZeroU32;
 
@@ -51,7 +51,7 @@ async fn one_who_does_not_wait_is_told_when_there_will_be_a_permit() {
         .expect("the answer is there, so the time is known");
     assert!(wait > secs(1) && wait < secs(3), "{wait:?}");
     sleep(wait).await;
-    // The counter rule can tell the rest only when the window opens.
+    // The counter rule shows the rest of the wait only when the window opens.
     sleep(secs(2)).await;
     shed.oneshot(request()).await.expect("its turn");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The rule by itself, and a simulation of services, call rates and faults that judges it.
+//! Tests of the rule alone, and with a simulation of services, call rates and faults.
 
 use std::{
     cmp::Reverse,
@@ -126,7 +126,7 @@ enum Endpoint {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Score {
-    /// Calls to good routes that failed, with one resend where the layer says so.
+    /// Calls to good routes that failed, with one resend where the layer allows it.
     failed: u32,
     calls: u32,
     requests: Vec<Duration>,

@@ -18,7 +18,7 @@ fn fields(fields: &[(&str, &str)]) -> Vec<(String, String)> {
     fields.iter().map(owned).collect()
 }
 
-/// What stands between two parts, here or in a naming with no lengths.
+/// The separator of two parts, here or in a naming without lengths.
 const BETWEEN: [&str; 7] = ["", " ", ":", " :", ": ", " 1:", " 11:"];
 
 #[test]

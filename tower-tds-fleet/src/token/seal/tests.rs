@@ -1,4 +1,4 @@
-//! Sealed entries: which open, and which do not.
+//! Sealed entries that open, and others that do not.
 
 use super::{NONCE, Seal};
 
@@ -47,8 +47,8 @@ fn without_a_secret_there_is_no_seal() {
     assert!(Seal::new("").is_none());
 }
 
-/// What a member of another release has to open: it changes with the version alone. The value was
-/// computed apart from this crate, from RFC 5869 and draft-irtf-cfrg-xchacha-03.
+/// A value that every release must open: it changes with the version alone. It was computed
+/// independently of this crate, from RFC 5869 and draft-irtf-cfrg-xchacha-03.
 #[test]
 fn the_format_is_that_of_version_one() {
     assert_eq!(seal().name("key"), "3c7b9531351cc252b0419562a6ea7edb");

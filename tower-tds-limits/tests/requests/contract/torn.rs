@@ -49,8 +49,8 @@ fn service(
         .service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Torn::default())))
 }
 
-/// Reads a body that breaks off three seconds after its head, and says how long the one permit
-/// of the quota is held from then on.
+/// Reads a body that is cut three seconds after its head. Returns how long the one permit of the
+/// quota is held from then on.
 async fn held_after_the_error(limits: Limits) -> Duration {
     let limiter = Limiter::new(limits.lost_after(Duration::from_secs(4)));
     let response = service(&limiter)
