@@ -38,7 +38,7 @@ fn within(server: &Server, limits: Limits) -> Client {
         .expect("loopback is let through")
 }
 
-/// Calls 120 times, and once more after its token has died; a path that is not there is told as that.
+/// Calls 120 times, and once more after its token has died. A missing path is reported as such.
 async fn is_the_whole_stack<S, B, R>(server: &Server, service: S, empty: fn() -> B) -> Summary
 where
     S: Service<Request<B>, Response = Response<R>, Error = Error> + Clone + Send + 'static,

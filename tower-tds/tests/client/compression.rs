@@ -58,7 +58,7 @@ async fn a_coded_body_that_breaks_off_is_an_error_and_no_success() {
             assert_eq!(error.received(), Some(cut as u64), "{coding} {cut}");
             let came = format!(" after {cut} of {} bytes", whole.len());
             assert!(error.to_string().contains(&came), "{error}");
-            // As long as it announces, and cut all the same.
+            // The body has the announced length and still is cut.
             let error = text_of(&coded(coding, cut, part)).await;
             let error = error.expect_err("a part is missing");
             assert_eq!(error.kind(), Kind::Truncated, "{coding} {cut}: {error:?}");

@@ -20,7 +20,8 @@ use tower_tds::{
 
 use crate::server;
 
-/// What the server does with a request, by the number of its connection and its own on that.
+/// The reaction of the server to a request, by the number of its connection and the
+/// request's number there.
 type Script = fn(usize, usize) -> Act;
 
 enum Act {
@@ -125,7 +126,7 @@ const TOKEN: &str = "HTTP/1.1 200 OK\r\ncontent-length: 59\r\n\r\n\
     {\"access_token\":\"t\",\"expires_in\":900,\"token_type\":\"Bearer\"}";
 const OK: Act = Act::Answer("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
 
-/// A call that meets a connection which the server closes as soon as it hears of the call.
+/// A call on a connection that the server closes as soon as the request arrives.
 async fn meets_a_closed_connection(method: &Method) -> (Result<(), Error>, Vec<usize>) {
     let server = Server::start(|connection, request| match (connection, request) {
         (1, 2) => Act::Close,

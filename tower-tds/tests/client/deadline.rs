@@ -69,7 +69,7 @@ fn get(path: &str) -> Request<Full<Bytes>> {
     Request::get(uri).body(Full::default()).expect("a request")
 }
 
-/// What became of so many calls at once, and when each was over.
+/// The outcomes of this many calls at once, and the time at which each was over.
 async fn at_once<S, B, R>(
     stack: &S,
     calls: u32,
@@ -94,7 +94,7 @@ where
 }
 
 fn default_limits() -> Limits {
-    // Places are no part of it: all answers are read by nobody.
+    // Permits in flight play no part, because no body is read.
     Limits::default().in_flight(NonZeroU32::MAX)
 }
 
@@ -324,7 +324,7 @@ async fn over_sockets_no_call_begins_after_its_deadline() {
         assert!(error.waited_for().is_some(), "{error:?}");
     }
     assert!(failed.count() > 300);
-    // What was under way at the deadline arrives.
+    // Calls in flight at the deadline still reach the service.
     let in_progress = || server.ledger().summary().in_progress;
     sleep(Duration::from_millis(100)).await;
     while in_progress() > 0 {

@@ -22,7 +22,7 @@ fn credentials(server: &Server) -> Credentials {
     usable.expect("the simulator's are usable")
 }
 
-/// What a first call prints.
+/// The output of a first call.
 async fn prints(builder: Builder, target: &str) -> String {
     let client = builder.build().expect("what is wrong shows later");
     let called = client.get(target).deadline(Duration::from_secs(5)).await;
@@ -49,7 +49,7 @@ async fn locked_proxy() -> String {
     format!("http://{address}")
 }
 
-/// What is printed, by what is wrong, with `{auth}` and `{base}` for the addresses of the two.
+/// The output by trouble, with `{auth}` and `{base}` for the addresses of the two servers.
 async fn printed() -> BTreeMap<&'static str, String> {
     let (plain, secure) = (start(Tls::Off).await, start(Tls::On).await);
     let (auth, base) = (plain.auth_url(), plain.base_url());

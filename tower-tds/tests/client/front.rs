@@ -228,7 +228,7 @@ async fn it_says_who_calls() {
     );
 }
 
-/// A proxy that tunnels: its address, and whom it was asked for with which credentials.
+/// A tunnelling proxy: its address, and the heads of its CONNECT requests with their credentials.
 async fn proxy() -> (
     std::net::SocketAddr,
     tokio::sync::mpsc::UnboundedReceiver<String>,
@@ -236,7 +236,7 @@ async fn proxy() -> (
     slow_proxy(|_| Duration::ZERO).await
 }
 
-/// One that waits so long before it says that the n-th tunnel is there.
+/// A proxy that waits this long before it accepts the n-th tunnel.
 async fn slow_proxy(
     wait: fn(u32) -> Duration,
 ) -> (

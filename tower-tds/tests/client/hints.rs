@@ -34,7 +34,7 @@ fn a_wait_means_the_same_to_all_who_read_one() {
         let [date, asked, seconds] = row[..] else {
             unreachable!("three cells in {row:?}")
         };
-        // Longer than anybody waits for.
+        // Longer than any caller waits.
         let far = Duration::from_secs(u64::from(u32::MAX));
         let told = |wait: Option<Duration>| wait.map(|wait| wait.min(far));
         let expected = match seconds.trim() {

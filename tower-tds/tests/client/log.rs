@@ -31,8 +31,8 @@ impl io::Write for Log {
 
 /// Listens on this thread.
 ///
-/// With one dispatcher alone, tracing asks the thread that meets a callsite first, and keeps its answer for all threads.
-/// So there is always a second one.
+/// With a single dispatcher, tracing lets the thread that first meets a callsite decide for all
+/// threads. So there is always a second one.
 pub(crate) fn listen(subscriber: impl Subscriber + Send + Sync) -> DefaultGuard {
     static SECOND: LazyLock<Dispatch> =
         LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));

@@ -71,7 +71,7 @@ async fn over_hyper_utils_client_it_is_the_whole_stack() {
         let body = body.expect("a whole body").to_bytes();
         assert!(body.starts_with(b"{\"name\""));
     }
-    // A token that dies costs no call: the refusal is heard, and replayed.
+    // A token that dies costs no call: the 401 is read, and the call replayed.
     server.sim().revoke_all();
     let answer = service.clone().oneshot(get(&server, "/v1/live/bus")).await;
     assert_eq!(answer.expect("data").status(), StatusCode::OK);
@@ -117,7 +117,7 @@ async fn it_goes_over_any_service_of_requests() {
             Ok::<_, Infallible>(response)
         }
     });
-    // What is detached is moved.
+    // A detached future is moved.
     let service = ServiceBuilder::new()
         .layer(tds)
         .map_future(Box::pin)

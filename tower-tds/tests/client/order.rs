@@ -1,5 +1,5 @@
-//! Layers in another order than the crate's that compiles: it comes out right all the same, or a debug assertion finds
-//! it. What does not compile is in `wrong_orders.rs`.
+//! Layers in another order that compiles: the stack still works, or a debug assertion finds it.
+//! What does not compile is in `wrong_orders.rs`.
 
 use std::{
     convert::Infallible,

@@ -1,4 +1,4 @@
-//! Tokens that are refused, for a reason and without one: who is asked again, and with what.
+//! Tokens refused with and without a reason: the requests that are sent again, and their tokens.
 
 use std::{
     sync::{
@@ -101,8 +101,8 @@ async fn a_401_for_a_role_or_a_header_brings_no_token() {
     }
 }
 
-/// What becomes of a call after the token was revoked, and one more found it out, over the errors of
-/// a layer below that has read the answers; and how many tokens were asked for.
+/// Whether a call succeeds after the token was revoked and another call found that out, and how
+/// many tokens were requested. A layer below has read the responses into errors.
 async fn after_a_revocation<J>(judge: impl Fn(BearerAuthLayer) -> BearerAuthLayer<J>) -> (bool, u64)
 where
     J: Judge<Response<GuardBody<tds_sim::Body>>, Error> + Clone + Send + Unpin,

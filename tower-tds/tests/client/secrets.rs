@@ -1,4 +1,4 @@
-//! No secret and no token shows in what the assembled client prints and logs, nor in what hyper logs.
+//! The assembled client prints and logs no secret and no token, and hyper logs none.
 
 use std::{
     error::Error as _,
@@ -20,7 +20,7 @@ use crate::log::{Log, listen};
 
 const TOKEN: &str = r#"{"access_token":"canary-t0k3n","expires_in":86400,"token_type":"Bearer"}"#;
 
-/// What the service answers, one after the other; the last one for good.
+/// The responses of the service in order; the last one repeats.
 const ANSWERS: [&str; 4] = [
     "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
     "HTTP/1.1 401 Unauthorized\r\ncontent-length: 27\r\n\r\n{\"message\":\"invalid token\"}",
@@ -30,7 +30,7 @@ const ANSWERS: [&str; 4] = [
 
 const LAST_ANSWER: &str = "no HTTP at all\r\n\r\n";
 
-/// A token endpoint and a service on one port. Gives what it was asked.
+/// A token endpoint and a service on one port. Keeps the requests.
 async fn answer(listener: TcpListener, asked: Arc<Mutex<Vec<String>>>) {
     let mut answers = ANSWERS.iter();
     while let Ok((mut socket, _)) = listener.accept().await {

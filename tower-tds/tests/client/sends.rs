@@ -19,7 +19,7 @@ use tower_tds::{
 /// The bodies that came for each path.
 type Came = Arc<Mutex<HashMap<String, Vec<Bytes>>>>;
 
-/// Says 503 to the first request of each path, and takes the second.
+/// Returns 503 to the first request of each path, and accepts the second.
 async fn busy_once(State(came): State<Came>, path: Uri, body: Bytes) -> impl IntoResponse {
     let mut came = came.lock().expect("no panic under it");
     let bodies = came.entry(path.path().to_owned()).or_default();

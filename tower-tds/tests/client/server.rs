@@ -1,4 +1,4 @@
-//! A server that writes bytes as they are told. It ends with its runtime.
+//! A server that writes given bytes. It ends with its runtime.
 
 use std::{
     net::SocketAddr,

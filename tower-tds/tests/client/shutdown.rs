@@ -32,7 +32,7 @@ async fn a_shutdown_takes_no_more_calls_and_waits_for_what_is_under_way() {
     while server.ledger().summary().data_calls == 0 {
         sleep(Duration::from_millis(5)).await;
     }
-    // Nobody waits for it any more, and it is under way all the same.
+    // The call has no waiter now, and is still in flight.
     call.abort();
     assert!(client.shutdown(Duration::from_secs(20)).await);
     let seen = server.ledger().summary();
@@ -67,7 +67,7 @@ async fn a_shutdown_waits_for_calls_that_sleep_or_wait_for_their_turn() {
         sleep(Duration::from_millis(5)).await;
     }
     assert!(client.shutdown(Duration::from_secs(20)).await);
-    // All of them have ended by then, the one that was told 503 among them.
+    // All of them have ended by then, including the one that met a 503.
     assert_eq!(server.ledger().summary().data_calls, 121);
     for call in calls.join_all().await {
         call.expect("data");

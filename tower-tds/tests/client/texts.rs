@@ -1,5 +1,4 @@
-//! What a user of the assembled client reads when something is wrong: what it is, where, and what to
-//! do about it in this place.
+//! Error texts of the assembled client: what is wrong, where, and what to do about it there.
 
 use http::Request;
 use tower::ServiceExt;
@@ -16,7 +15,7 @@ async fn fails(auth: &str, base: &str, url: &str) -> Error {
     called.map(drop).expect_err("something is wrong")
 }
 
-/// An address of this machine where nobody listens.
+/// A local address without a listener.
 async fn nobody() -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
     let address = listener.and_then(|listener| listener.local_addr());

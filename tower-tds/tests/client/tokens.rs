@@ -29,7 +29,7 @@ fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")
 }
 
-/// The head of an answer; its body is read by nobody.
+/// The head of a response whose body is not read.
 async fn get(client: &Client, server: &Server) -> Response<ResponseBody> {
     let request = Request::get(format!("{}/hold", server.url()));
     let request = request.body(RequestBody::default()).expect("a request");

@@ -1,4 +1,4 @@
-//! Connections: by a connector of the user's own, or as the environment says.
+//! Connections: by the user's own connector, or as the environment defines.
 
 use std::{
     env,
@@ -21,7 +21,7 @@ use tokio::{net::UnixStream, task::JoinSet};
 use tower::{ServiceExt, service_fn as connector};
 use tower_tds::{BuildError, Builder, Client, Credentials, Limits};
 
-/// The addresses that a connector was asked for, in order.
+/// The addresses that a connector was called with, in order.
 type Asked = Arc<Mutex<Vec<Uri>>>;
 
 fn https(sim: &Sim) -> Builder {
@@ -125,10 +125,10 @@ fn no_password_of_an_address_is_printed() {
     assert!(!printed.contains("CANARY"), "{printed}");
 }
 
-/// What the other process is to build.
+/// The variable that selects what the other process builds.
 const CASE: &str = "TDS_TEST_CASE";
 
-/// Builds in another process, with these variables alone, and gives what it says.
+/// Builds in another process, with these variables alone, and returns its output.
 fn built_with(case: &str, variables: &[(&str, &str)]) -> String {
     let mut child = Command::new(env::current_exe().expect("this test"));
     child.args([
@@ -186,7 +186,7 @@ fn roots_that_are_named_have_to_be_there() {
     }
 }
 
-/// A proxy that asks for a password, and for how often it was asked.
+/// A proxy that requires a password, and the number of times it required one.
 fn locked_proxy() -> (String, Arc<AtomicU32>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -223,7 +223,7 @@ fn of_the_proxies_in_the_environment_the_right_one_is_asked() {
             "{case:?}"
         );
     }
-    // Both hosts are exempt; the client asks for a token first.
+    // Both hosts are exempt; the client requests a token first.
     let hosts = "auth.example.org,data.example.org";
     let said = built_with("proxies", &[("HTTPS_PROXY", named), ("NO_PROXY", hosts)]);
     assert!(!said.contains("password of the proxy"), "{said}");

@@ -1,5 +1,5 @@
-//! Troubles, and how each looks from outside: one line of status, the log at `info`, a metric. The table in
-//! `TROUBLES.md` says the same.
+//! Troubles, and how each looks from outside: one line of status, the log at `info`, a metric. The
+//! table in `TROUBLES.md` has the same rows.
 
 use std::{thread, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::log::{Log, listen};
 
 const PATH: &str = "/v1/live/bus";
 
-/// What an operator sees of a client that makes some calls.
+/// The output of a client that makes some calls, as an operator sees it.
 struct Seen {
     status: String,
     log: String,
@@ -78,7 +78,7 @@ async fn start(config: Config) -> Server {
     Server::start(config).await.expect("free ports")
 }
 
-/// An address of this machine where nobody listens.
+/// A local address without a listener.
 async fn nobody() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await;
     let address = listener.and_then(|listener| listener.local_addr());
@@ -98,7 +98,7 @@ async fn stripped(service: Sim) -> String {
     format!("http://{address}")
 }
 
-/// What each trouble makes to be seen.
+/// Causes each trouble and returns its output.
 async fn looks(what: &str, expected: &str) -> Seen {
     let (mut config, mut calls) = (Config::default(), 3);
     let stalls = "stall:3600s".parse().expect("a fault");
@@ -164,7 +164,7 @@ fn fits(line: &str, text: &str) -> bool {
     rest.is_empty()
 }
 
-/// Whether a trouble looks as its row says.
+/// Asserts that the output of a trouble matches its row.
 async fn check(row: &str) {
     let columns: Vec<_> = row.trim_matches(['|', ' ']).split(" | ").collect();
     let [what, status, log, metric] = columns[..] else {

@@ -35,7 +35,7 @@ fn client(server: &Server, limits: impl Into<SharedLimits>) -> Client {
         .expect("loopback is let through")
 }
 
-/// A service that accepts far more than is asked of it here.
+/// A service that accepts far more than these tests send.
 fn wide() -> Config {
     let mut config = Config::default();
     config.rate = 1_000_000;
@@ -97,7 +97,7 @@ async fn tokens_come_by_the_users_provider_and_settings() {
     get(client.clone(), bus(&server)).await.expect("data");
     assert_eq!(server.ledger().summary().token_posts, 1);
     let health = client.tokens().health();
-    // Nothing is renewed ahead under this policy: the next one is asked for at the end of this.
+    // This policy renews nothing ahead: the next request is due at the end of this token.
     assert!(health.next_attempt().as_secs() > 86_000, "{health}");
 }
 

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What is wrong, its layers from the outside in, and what the compiler says.
+/// The mistake, its layers from the outside in, and the compiler's output.
 const WRONG: [(&str, &str, &[&str]); 8] = [
     (
         "the token layer outside of the limits: its header could be stale when it is sent",
@@ -87,7 +87,7 @@ struct Crates {
 // === impl Crates ===
 
 impl Crates {
-    /// Those of `tower_tds` as it was built last. Of the others there may be several.
+    /// The files of the latest build of `tower_tds`. Of the others there may be several.
     fn find() -> Self {
         let this = env::current_exe().expect("this test");
         let mut crates = Self {
@@ -116,7 +116,7 @@ impl Crates {
         crates
     }
 
-    /// What the compiler says, if it does not compile.
+    /// The compiler's output, if the program does not compile.
     fn compile(&self, program: &str) -> Result<(), String> {
         let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stack.rmeta");
         let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));

@@ -54,7 +54,7 @@ impl Kind {
         Some((service, gateway))
     }
 
-    /// The service behind it: the gateway is to refuse, and nobody else.
+    /// The service behind the gateway, which leaves all refusals to the gateway.
     async fn service(self) -> Server {
         let mut config = Config::default();
         if let Self::Simulator(rule) = self {
@@ -126,7 +126,7 @@ impl Gateway {
         self.address
     }
 
-    /// What it has logged, once that is as much as is expected or no more comes.
+    /// The log of the gateway, once it has the expected length or stops growing.
     pub(crate) async fn log(&self, expected: usize) -> Log {
         let mut log = self.records.read();
         // A line is written after the answer's last byte, which the client may have read by then.

@@ -30,9 +30,9 @@ pub(crate) fn command(
     service: SocketAddr,
 ) -> Command {
     // HAProxy's own times begin with the connection or the first byte; the variable is the time of
-    // the count. Without `http-no-delay` it asks the kernel to send full segments, for which that
-    // waits 200 ms; on a loopback interface they are of 64 KiB, and no network is like that. Of two
-    // threads that write to standard output at once, one gives its line up after a few attempts.
+    // the count. Without `http-no-delay` HAProxy makes the kernel wait 200 ms for full segments. On
+    // a loopback interface they are of 64 KiB, which no network has. Of two threads that write to
+    // standard output at once, one gives its line up after a few attempts.
     let config = format!(
         "global
     log stdout format raw local0

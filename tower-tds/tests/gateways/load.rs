@@ -1,4 +1,4 @@
-//! The load: targets, and the tasks that ask for them.
+//! The load: targets, and the tasks that request them.
 
 use std::{
     fmt::Display,
@@ -29,7 +29,7 @@ use tower_tds::{
     },
 };
 
-/// What each call asks for.
+/// The target of each call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Load {
     /// A hundred bytes.
@@ -94,7 +94,7 @@ impl Load {
     }
 }
 
-/// Makes so many calls to `front` by 200 tasks; says what became of those that were lost.
+/// Makes this many calls to `front` by 200 tasks. Returns the errors of the calls that were lost.
 pub(crate) async fn drive(
     client: impl Caller,
     front: SocketAddr,
@@ -204,7 +204,7 @@ pub(crate) fn deaf(service: &Server, _: SocketAddr) -> impl Caller + use<> {
         .service(http)
 }
 
-/// Hears of refusals for the rate alone.
+/// Feedback that reads refusals for the rate alone.
 #[derive(Debug, Clone, Copy)]
 struct Deaf;
 

@@ -114,8 +114,10 @@ impl Log {
         }
     }
 
-    /// The share of so many sockets that had a request in service, on average, from when there was
-    /// one for each of them to when the last one came: before and after that, nobody can fill them.
+    /// The average share of this many sockets that had a request in service.
+    ///
+    /// It is taken from the time when there was a request for each of them to the last request,
+    /// because the sockets cannot be full before and after that.
     pub(crate) fn occupied(&self, sockets: usize) -> f64 {
         let (Some(from), Some(to)) = (self.lines.get(sockets - 1), self.lines.last()) else {
             return 0.0;

@@ -1,5 +1,4 @@
-//! Real gateways, which nobody here wrote: nginx and HAProxy count requests and connections, and
-//! what they wrote into their logs is the judge.
+//! Real gateways: nginx and HAProxy count requests and connections, and their logs decide.
 //!
 //! Each run is 200 tasks with the assembled client, through a gateway to the simulated service,
 //! calm or with a relay in between that makes the network rough; the simulated service itself is
@@ -58,7 +57,7 @@ async fn briefly(gateway: Kind, cells: impl IntoIterator<Item = (Load, Way)>) {
 }
 
 /// nginx without a burst, the one way of counting that the default is not safe against: it refuses
-/// whoever sends two within 20 ms. The first 423 says so, and from then on the client is slower.
+/// the second of two requests within 20 ms. The client slows down at the first 423.
 ///
 /// How many it can refuse follows from the rule for buckets of `b`, whatever the delays are. At
 /// most `b + 1` are unproven at once. If they were all refused, then within 20 ms of accepted ones
@@ -154,7 +153,7 @@ async fn haproxy_refuses_nothing() {
     briefly(Kind::Haproxy, CELLS).await;
 }
 
-/// nginx counts requests in process, and shuts out whoever comes when all of the limit is in use.
+/// nginx counts requests in process, and refuses every newcomer when all of the limit is in use.
 const VISITS: [(Kind, Comes); 3] = [
     (Kind::Nginx { burst: 49 }, Comes::First),
     (Kind::Haproxy, Comes::First),
@@ -172,7 +171,8 @@ const fn visit((gateway, comes): (Kind, Comes)) -> Visit {
     }
 }
 
-/// Each refusal means a silence, and a limit that is a sixth lower; requests that are under way by then are refused, too.
+/// Each refusal causes a silence and lowers the limit by a sixth. Requests in flight by then are
+/// refused as well.
 const FEW: usize = 3 * 10;
 
 #[tokio::test]
@@ -240,7 +240,7 @@ async fn the_whole_of_a_stranger_who_comes_while_sockets_are_idle() {
 #[tokio::test]
 #[ignore = "ten minutes; see the head of this file"]
 async fn the_whole_of_a_stranger_who_holds_half_for_ten_minutes() {
-    // nginx lets nobody in where all are in use, and HAProxy refuses the whole address.
+    // nginx refuses newcomers where all are in use, and HAProxy refuses the whole address.
     let gateways = [(Kind::Nginx { burst: 49 }, 12_300), (Kind::Haproxy, 6_600)];
     let [one, two] = gateways.map(|(gateway, calls)| {
         let visit = Visit {
@@ -345,7 +345,7 @@ async fn the_whole_of_the_simulated_service() {
                     way,
                     calls: Load::Small.calls(),
                 };
-                // Who counts what is in flight has counted it by its end.
+                // A service that counts requests in flight has counted each one by its end.
                 let proof = if rule == Rule::InFlight {
                     Proof::End
                 } else {

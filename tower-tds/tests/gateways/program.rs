@@ -27,7 +27,7 @@ struct Folder(PathBuf);
 impl Program {
     /// Starts what `command` makes of a folder, and waits until it accepts connections.
     ///
-    /// Gives nothing if it ends or does not accept in time, and says what it said.
+    /// Returns `None` if it ends or does not accept in time, and prints its output.
     pub(crate) async fn start(
         address: SocketAddr,
         command: impl FnOnce(&Path) -> Command,
@@ -67,7 +67,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // One that has ended already is what is wanted.
+        // A process that has ended already needs no kill.
         self.child.kill().ok();
         self.child.wait().ok();
     }
@@ -91,7 +91,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed is cargo's to clean.
+        // A folder that cannot be removed is left for `cargo clean`.
         fs::remove_dir_all(&self.0).ok();
     }
 }
@@ -103,13 +103,13 @@ pub(crate) fn find(name: &str) -> Option<String> {
         .find(|program| Command::new(program).arg("-v").output().is_ok())
 }
 
-/// An address that nobody listens on at the moment.
+/// A local address without a listener at the moment.
 pub(crate) fn free() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listener.local_addr().expect("it is bound")
 }
 
-/// Says something that a passing test is not kept from saying.
+/// Prints a line that the test harness does not capture.
 pub(crate) fn say(line: &str) {
     writeln!(io::stderr(), "{line}").ok();
 }

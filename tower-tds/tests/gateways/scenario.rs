@@ -1,4 +1,4 @@
-//! One run: what is asked of whom through which network, and how it went.
+//! One run: its load, its gateway, its network, and its result.
 
 use std::{
     fmt::{self, Display},
@@ -36,7 +36,7 @@ pub(crate) enum Way {
 /// For 300 ms of each 4.7 s, so that the stalls meet every phase of a second.
 pub(crate) const STALLS: Way = Way::Stalls("stall:4700ms:300ms");
 
-/// How a run went.
+/// The result of a run.
 pub(crate) struct Seen {
     scenario: Scenario,
     pub(crate) log: Log,
@@ -97,7 +97,7 @@ impl Way {
 // === impl Seen ===
 
 impl Seen {
-    /// What holds whatever the machine's load is.
+    /// Asserts what holds under any load of the machine.
     pub(crate) fn assert_nothing_refused(&self) {
         assert!(self.lost.is_empty(), "{self}: {:?}", self.lost);
         // The automatic burst keeps within a small bucket by evidence. A machine that stands still for seconds gives none.

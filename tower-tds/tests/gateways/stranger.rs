@@ -1,4 +1,4 @@
-//! Somebody else behind the same address, who takes connections of the limit for a while.
+//! A stranger behind the same address, which takes connections of the limit for a while.
 
 use std::{
     fmt::{self, Display},
@@ -22,7 +22,7 @@ use crate::{
     program::say,
 };
 
-/// One run during which somebody else comes and goes.
+/// One run during which a stranger comes and goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Visit {
     pub(crate) gateway: Kind,
@@ -44,12 +44,12 @@ pub(crate) enum Comes {
     WhileIdle,
 }
 
-/// How it went.
+/// The result of a visit.
 pub(crate) struct Visited {
     visit: Visit,
     pub(crate) log: Log,
     pub(crate) lost: Vec<String>,
-    /// What came after the stranger had gone.
+    /// The lines after the stranger had gone.
     pub(crate) after: Log,
 }
 
@@ -80,7 +80,7 @@ impl Visit {
                     load::drive(client, address, Load::Long, calls).await
                 }
                 Comes::WhileIdle => {
-                    // With what the stranger asks for it is less than the rate.
+                    // Together with the stranger's requests, that is less than the rate.
                     let gap = Duration::from_millis(400);
                     load::drive_by(10, gap, client, address, Load::Small, calls).await
                 }
@@ -89,7 +89,7 @@ impl Visit {
         let visit = async {
             sleep(first).await;
             self.stay(address, &token).await;
-            // By the gateway's clock, as far as its log tells.
+            // The time by the gateway's clock, as its log shows it.
             gateway.log(0).await.last().unwrap_or_default()
         };
         let (lost, gone) = tokio::join!(made, visit);
@@ -164,14 +164,14 @@ impl Display for Visited {
     }
 }
 
-/// How the stranger's requests are told from others.
+/// The word that marks the stranger's requests.
 pub(crate) const STRANGER: &str = "stranger";
 
-/// In which whoever comes first has all the connections that it wants.
+/// The head start, in which the first client gets all the connections that it wants.
 const LATER: Duration = Duration::from_secs(2);
 
-/// How soon a stranger who was refused tries again, for each of its sockets: 20 tries a second, which leave of the rate
-/// as much as the calls need.
+/// The wait of a refused stranger before its next try, for each of its sockets: 20 tries a second,
+/// which leave as much of the rate as the calls need.
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// As many at once as there may be connections.

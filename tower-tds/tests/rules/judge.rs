@@ -1,5 +1,4 @@
-//! Who counts beside the simulated service: for each quota a meter and models, by a clock of
-//! their own.
+//! Counts beside the simulated service: for each quota a meter and models, by their own clock.
 
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ pub(crate) enum Clock {
     Ticks(i32),
 }
 
-/// Watches the arrivals, and says nothing to the client.
+/// Watches the arrivals without any effect on the client.
 #[derive(Debug)]
 pub(crate) struct Judge {
     clock: Clock,

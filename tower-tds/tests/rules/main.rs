@@ -31,8 +31,8 @@ use self::{
     run::{Seen, run},
 };
 
-/// What is added to each way. The answers take no longer than half of the answers to 100 ms, so
-/// that the default keeps to buckets of ten.
+/// The jitter that is added to each way. The answers take no longer than half of the answers to
+/// 100 ms, so that the default keeps to buckets of ten.
 const JITTERS: [&str; 7] = [
     "none",
     "uniform:0ms:50ms",
@@ -80,7 +80,7 @@ async fn accepted(countings: &[Counting], limits: &Limits, calls: u32) -> Vec<Se
 /// As that, of 50 a second by the default limits.
 async fn default_is_accepted(rule: Rule) {
     let all = accepted(&[Counting::of_50(rule)], &Limits::default(), calls()).await;
-    // Or nobody met a stall of three seconds.
+    // Otherwise no call met a stall of three seconds.
     let longest = all.iter().map(|seen| seen.longest_way).max();
     assert!(longest >= Some(Duration::from_millis(2_900)), "{all:?}");
 }

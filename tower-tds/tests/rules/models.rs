@@ -1,5 +1,5 @@
-//! What a service can have counted, by models that share nothing with the limiter nor with the
-//! simulated service: each keeps the largest value it has come to.
+//! Largest counts that a service can have, by models that share nothing with the limiter or with
+//! the simulated service. Each keeps its largest value.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -21,7 +21,7 @@ pub(crate) struct Models {
     pub(crate) largest: Largest,
 }
 
-/// What 50 a second allows to be 50, for a bucket its burst.
+/// The largest counts. Under 50 a second each may be 50, and the level of a bucket its burst.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Largest {
     /// Arrivals in any half-open interval: no fixed window and no log sees more.
@@ -151,7 +151,7 @@ fn the_models_see_what_is_too_much() {
     assert!((seen.largest.estimate - 51.0).abs() < 1e-9);
     assert!(seen.largest.level < 1e-9);
 
-    // And so is one each twelve seconds, where five a minute are allowed.
+    // The same holds for one each twelve seconds, where five a minute are allowed.
     let mut seen = Models::new(5, ms(60_000));
     for nth in 0..100 {
         seen.arrive(ms(12_000 * nth));

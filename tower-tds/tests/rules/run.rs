@@ -28,7 +28,7 @@ use crate::{
     network::Network,
 };
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Seen {
     /// By the simulated service.
@@ -42,11 +42,11 @@ pub(crate) struct Seen {
     pub(crate) certificate: usize,
     /// Calls a second.
     pub(crate) rate: f64,
-    /// What a request was held up by on its way, at the most.
+    /// The longest delay of a request on its way.
     pub(crate) longest_way: Duration,
 }
 
-/// What a run goes through.
+/// The stages between the limiter and the service.
 struct Between {
     network: Network,
     judges: Vec<Judge>,
@@ -56,8 +56,8 @@ struct Between {
 #[derive(Debug, Clone, Copy)]
 struct Arrived(Duration, Duration);
 
-/// Makes so many calls and gives what the service saw, which counts the first quota as it is
-/// counted by its own clock, and what the judges saw.
+/// Makes this many calls. Returns what the service counted for the first quota, by its own clock,
+/// and what each judge counted.
 pub(crate) async fn run(
     countings: &[Counting],
     network: Network,
@@ -145,8 +145,8 @@ pub(crate) async fn run(
 // === impl Seen ===
 
 impl Seen {
-    /// What the limiter says that can have been counted is no less than what was, and no more
-    /// than the quota.
+    /// The limiter's certificate is no less than the largest real count, and no more than the
+    /// quota.
     pub(crate) fn assert_certified(&self, countings: &[Counting]) {
         let (counting, largest) = (&countings[0], &self.largest[0]);
         assert!(largest.interval <= self.certificate, "{self:?}");

@@ -24,7 +24,7 @@ fn ways(limit: u32) -> [(Rule, Proof); 6] {
     ]
 }
 
-/// Those that are counted by a leaky bucket are not as many as 5: nginx keeps a rate in whole
+/// The quota for a rule: 5 a minute, but 6 for a leaky bucket. nginx keeps a rate in whole
 /// thousandths of a request a second, and of 5 a minute it makes 4.98.
 fn few(rule: Rule) -> u32 {
     if matches!(rule, Rule::LeakyBucket { .. }) {
