@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// Hangs up on whoever comes, and counts them.
+/// Closes every connection at once, and counts them.
 pub(crate) struct Away {
     came: Arc<AtomicUsize>,
     door: JoinHandle<()>,

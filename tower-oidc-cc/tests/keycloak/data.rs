@@ -32,7 +32,7 @@ impl Data {
     pub(crate) fn new(keycloak: &Keycloak, test: &str, credentials: impl Into<Provider>) -> Self {
         let client = wire::client();
         let tokens = TokenSource::builder(keycloak.endpoint(test), credentials)
-            // The user information is for those alone who have asked for it.
+            // The server gives user information only to tokens with this scope.
             .parameters(Parameters::default().scope("openid").unwrap())
             .build(client.clone());
         let origin = Origin::loopback(&keycloak.origin().parse().unwrap()).unwrap();
@@ -52,7 +52,7 @@ impl Data {
         Ok(response.status())
     }
 
-    /// One call, sent once more if the layer says that this can help.
+    /// One call, sent once more if the layer marks it as worth repeating.
     pub(crate) async fn call_again(&self) -> Result<StatusCode, Failed> {
         let below = service_fn(|request| self.send(request));
         let service = self.layer.layer(below);
@@ -64,7 +64,7 @@ impl Data {
         Ok(response.status())
     }
 
-    /// One call, answered by nobody who could be down.
+    /// One call, answered without any server that could be down.
     pub(crate) async fn call_nobody(&self) -> Result<(), Failed> {
         let below = service_fn(async |request: Request<Body>| {
             self.note(&request);

@@ -1,4 +1,4 @@
-//! The simulated token endpoint says what the real one says, request by request.
+//! The simulated token endpoint answers as the real one does, request by request.
 
 use self::{shape::Shape, side::Side};
 use crate::server::Keycloak;

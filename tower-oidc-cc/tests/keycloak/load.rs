@@ -49,7 +49,7 @@ impl<E: Send + 'static> Load<E> {
         grown(&self.seen.failed, more).await;
     }
 
-    /// The failures since this was last asked.
+    /// The failures since the last call of this function.
     pub(crate) fn failures(&self) -> Vec<E> {
         std::mem::take(&mut self.seen.failures.lock().unwrap())
     }

@@ -1,4 +1,4 @@
-//! The access log: what the server says that it was asked.
+//! The access log: the requests as the server records them.
 
 /// The statuses of the requests for `target`, in the order of their answers.
 ///

@@ -1,7 +1,8 @@
 //! The layer beside a real Keycloak, and the simulated one beside it, answer by answer.
 //!
-//! `.ci/keycloak` installs the server; without it, each test says SKIPPED. Requests are counted in
-//! the server's access log. Its time is real, so some tests take seconds; none looks at how many.
+//! `.ci/keycloak` installs the server; without it, each test prints SKIPPED. Requests are counted
+//! in the server's access log. Its time is real, so some tests take seconds; none looks at how
+//! many.
 
 #![cfg(unix)]
 #![expect(

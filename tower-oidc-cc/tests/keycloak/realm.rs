@@ -31,5 +31,5 @@ pub(crate) fn json() -> String {
     include_str!("realm.json").replace("PUBLIC-KEY", &public)
 }
 
-/// A realm that nobody may enter.
+/// A realm without access.
 pub(crate) const CLOSED: &str = r#"{"realm": "Closed", "enabled": false}"#;

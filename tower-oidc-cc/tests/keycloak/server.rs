@@ -19,7 +19,7 @@ use crate::{log, realm, wire};
 /// A Keycloak with the realm of the tests.
 pub(crate) struct Keycloak {
     port: u16,
-    /// What it may write to; the rest is shared with the installation.
+    /// The folder that the server may write to; the rest is shared with the installation.
     folder: PathBuf,
     process: Mutex<Option<Child>>,
     starts: AtomicUsize,
@@ -131,7 +131,7 @@ impl Keycloak {
         format!("{}/auth/realms/ServiceConnect/{path}", self.origin())
     }
 
-    /// The token endpoint, with a query by which the access log tells the tests apart.
+    /// The token endpoint, with a query that marks the test in the access log.
     pub(crate) fn endpoint(&self, test: &str) -> TokenEndpoint {
         let uri = self.place(&format!("{TOKEN}?test={test}"));
         TokenEndpoint::new(uri.parse().unwrap()).unwrap()
@@ -187,7 +187,7 @@ fn home() -> Option<PathBuf> {
     homes.find_map(|home| Some(home.ok()?.path()).filter(|home| home.join("installed").exists()))
 }
 
-/// Says so if there is none, where the test harness does not hide it.
+/// Prints a line if there is none, where the test harness does not hide it.
 fn skip_without<T>(keycloak: Option<T>) -> Option<T> {
     if keycloak.is_none() {
         let says = "SKIPPED: there is no Keycloak; .ci/keycloak installs one\n";
@@ -207,8 +207,8 @@ pub(crate) const ADMIN: (&str, &str) = ("admin", "admin");
 pub(crate) const TOKEN: &str = "protocol/openid-connect/token";
 /// The path of the data that it serves itself.
 pub(crate) const DATA: &str = "protocol/openid-connect/userinfo";
-/// Runs the script until the standard input ends, which it does with whoever holds the other end.
-/// Then the folder goes, too, unless something was said.
+/// Runs the script until the standard input ends, which happens when the process at its other end
+/// ends. Then the folder is removed, unless a line was written.
 const RUN: &str = r#"
 sh "$0" "$@" </dev/null &
 said=$(cat)

@@ -19,7 +19,7 @@ pub(crate) fn credentials(client: &str) -> Credentials {
     Credentials::new(client, format!("secret-of-{client}")).unwrap()
 }
 
-/// Calls that nobody who could be down answers.
+/// Calls that are answered without any server that could be down.
 fn load(data: &Data) -> Load<Failed> {
     let data = data.clone();
     Load::start(move || {
@@ -66,7 +66,7 @@ async fn one_more_token_serves_all(
     assert_eq!(load.failures(), Vec::<String>::new());
     assert_eq!(keycloak.posts(test).await, [200, 200]);
     assert_eq!(data.tokens_seen(), 2);
-    // Those who met the refusal are its callers, each of them once.
+    // Each refusal was for one of its callers, and each caller met at most one.
     let gets = keycloak.gets(test).await;
     let refused = gets.iter().filter(|status| **status == 401).count();
     assert!((1..=CALLERS).contains(&refused), "{refused}");
@@ -125,13 +125,14 @@ async fn a_client_that_is_disabled_and_enabled_again_costs_no_call_while_its_tok
     assert_eq!(posts(keycloak, "paused", 2).await, [200, 401]);
     load.served(1_000).await;
     assert!(load.failures().is_empty());
-    // The token is gone. The server is asked once in a while, however many want to know.
+    // The token is gone. The server gets a request once in a while, however many callers need a
+    // token.
     skip(5 * HOUR).await;
     for _ in 0..20 {
         load.failed(100).await;
         skip(Duration::from_secs(30)).await;
     }
-    // None is on its way now: whoever called meanwhile has waited for it.
+    // None is on its way now: every caller in between has waited for it.
     load.failed(100).await;
     let refused = keycloak.posts("paused").await;
     assert!(refused[1..].iter().all(|status| *status == 401));
@@ -160,7 +161,7 @@ async fn a_revoked_token_is_replaced_by_one_request() {
     let data = Data::new(keycloak, "revoked", credentials("revoked"));
     assert_eq!(data.call().await.unwrap(), 200);
     revoke(keycloak, "revoked", &data.token()).await;
-    // Those on their way with the dead token may hear of it; whoever calls after them does not.
+    // Calls in flight with the dead token may get the refusal; later calls do not.
     let calls: Vec<_> = (0..50)
         .map(|_| {
             let data = data.clone();
@@ -196,7 +197,7 @@ async fn tokens_called_back_by_their_date_while_calls_run_fail_none_that_is_made
     let data = Data::new(keycloak, "dated", credentials("dated"));
     let load = load_again(&data);
     load.served(200).await;
-    // Dates are in seconds: a token of the same one would be called back, too.
+    // Dates are in seconds: a token of the same second would be called back as well.
     let issued = keycloak.wait_for_the_next_second().await;
     keycloak.call_back_before("dated", issued).await;
     one_more_token_serves_all(keycloak, "dated", &data, &load).await;
@@ -220,7 +221,7 @@ async fn two_minutes_of_an_incident_cost_four_requests_and_end_with_it() {
     let posts = keycloak.posts("incident").await;
     assert!(posts.len() <= 5, "{posts:?}");
     assert!(posts.iter().all(|status| *status == 200), "{posts:?}");
-    // What was refused turns good: it is still there, and sent.
+    // The refused token turns good: it is still kept, and sent.
     keycloak.call_back_before("incident", 0).await;
     assert_eq!(data.call_again().await.unwrap(), 200);
     assert_eq!(keycloak.posts("incident").await.len(), posts.len());
@@ -260,7 +261,7 @@ async fn a_server_that_stops_and_starts_again_costs_no_call_while_the_token_live
         skip(Duration::from_secs(30)).await;
     }
     assert!(load.failures().is_empty());
-    // The token is gone, and the address is asked once in a while.
+    // The token is gone, and the address gets a request once in a while.
     let away = Away::at(keycloak.port()).await;
     skip(5 * HOUR).await;
     for _ in 0..20 {

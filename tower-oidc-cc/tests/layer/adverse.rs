@@ -1,5 +1,5 @@
-//! Services that say yes and no, callers that are left alone, observers that ask back: what a
-//! hostile reading found.
+//! Findings of a hostile review: services that accept and refuse the same token, abandoned callers,
+//! observers that call back.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -87,7 +87,7 @@ async fn a_look_for_a_token_requests_one_after_an_expiry() {
     assert!(tokens.try_token().is_none());
     endpoint.set(Reply::token(300));
     sleep(secs(60)).await;
-    // It is asked for by the look that finds none.
+    // A `try_token` that finds none requests one.
     drop(tokens.try_token());
     settle().await;
     assert!(tokens.try_token().is_some());
@@ -118,7 +118,7 @@ async fn credentials_that_are_new_each_time_and_refused_are_left_alone_like_othe
     assert!(tokens.health().last_error().unwrap().is_rejected());
 }
 
-/// Asks the handle how it is at each of its events.
+/// Reads the health of the handle at each of its events.
 #[derive(Clone, Default)]
 struct Asks {
     source: Arc<OnceLock<TokenSource>>,
@@ -139,7 +139,7 @@ fn a_subscriber_may_read_the_health_at_each_event() {
     use tracing_subscriber::layer::SubscriberExt as _;
     let asks = Asks::default();
     let heard = Arc::clone(&asks.heard);
-    // With one alone, an event that another thread meets first is told to nobody, for good.
+    // With a single dispatcher, an event that another thread meets first is never recorded.
     let _other = tracing::Dispatch::new(tracing_subscriber::registry());
     let (done, over) = std::sync::mpsc::channel();
     // On a thread of its own, so that one that hangs is seen to.
@@ -161,14 +161,14 @@ fn a_subscriber_may_read_the_health_at_each_event() {
 
 #[tokio::test(start_paused = true)]
 async fn health_speaks_of_a_refusal_no_longer_than_it_lasts() {
-    // By hand, and no answer is ever heard of.
+    // Tokens are used by hand, and no response is ever reported.
     let tokens = timed().build(Endpoint::default());
     let token = tokens.token().await.unwrap();
     sleep(secs(120)).await;
     tokens.invalidate(&token);
     sleep(secs(60)).await;
     assert_eq!(tokens.health().refused_for(), None);
-    // One wrong answer, no successor to be had, and calls that succeed.
+    // One wrong response, no successor available, and calls that succeed.
     let endpoint = Endpoint::scripted([Reply::default()]);
     endpoint.set(Reply::down());
     let tokens = timed().build(endpoint);

@@ -1,4 +1,4 @@
-//! The surface: auto-traits, object safety, and what is asked of others.
+//! The surface: auto-traits, object safety, and the bounds on other types.
 
 use crate::support;
 
@@ -52,7 +52,7 @@ fn auto_traits_are_as_promised() {
     assert_eq!(size_of::<TokenError>(), size_of::<usize>());
 }
 
-/// Asks for nothing: not `Clone`, not `Sync`, not `Unpin`, not even `Send`.
+/// A service that is not `Clone`, `Sync`, `Unpin` or even `Send`.
 #[derive(Debug)]
 struct Bare(Rc<Cell<u32>>, PhantomPinned);
 

@@ -42,7 +42,7 @@ async fn the_service_that_was_readied_is_the_one_called() {
             .unwrap();
         assert_eq!(response.into_body(), "Bearer canary-token-1");
     }
-    // A clone of a ready service is not ready, and a clone of a clone works, too.
+    // A clone of a ready service is not ready, and a clone of a clone also works.
     service.ready().await.unwrap();
     drop(service.clone().clone().oneshot(get(DATA)).await.unwrap());
     assert_eq!(probe.calls.load(Ordering::SeqCst), 4);

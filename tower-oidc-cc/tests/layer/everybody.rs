@@ -1,4 +1,4 @@
-//! Tokens for whoever needs one: by hand, by path alone, by discovery, and by another's signature.
+//! Tokens in every way: by hand, by path alone, by discovery, and by another's signature.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -48,7 +48,7 @@ async fn a_token_invalidated_by_hand_serves_until_its_successor_is_there() {
     assert_eq!(endpoint.count(), 2, "it is asked for in the background");
     assert_eq!(source.token().await.unwrap().secret(), first.secret());
     endpoint.heal();
-    // The failed request is owed: the next report after its backoff repeats it.
+    // The failed request is still due: the next report after its backoff repeats it.
     sleep(secs(31)).await;
     source.invalidate(&first);
     settle().await;
@@ -104,7 +104,7 @@ async fn a_path_alone_goes_where_the_layer_was_told_that_it_leads() {
     let any = BearerAuthLayer::any_origin(source.clone());
     let response = call(any, get("/data")).await.unwrap();
     assert_eq!(response.into_body(), "Bearer canary-token-1");
-    // The one that was told nothing says what to do.
+    // The error of a layer without a default origin names the constructor to use.
     let listed = BearerAuthLayer::new(source.clone(), [origin()]);
     let error = call(listed, get("/data")).await.unwrap_err().to_string();
     assert!(error.contains("for_origin"), "{error}");
@@ -140,7 +140,7 @@ async fn a_host_header_that_names_another_gets_no_token() {
     }
 }
 
-/// A server whose document says this, and the addresses that were asked for.
+/// A server with this discovery document, and the addresses that were requested.
 async fn discovered(
     endpoint: TokenEndpoint,
     document: &'static str,

@@ -45,7 +45,7 @@ fn process(dir: &Dir, endpoint: &Endpoint) -> TokenSource {
 
 async fn token(source: &TokenSource) -> String {
     let token = source.token().await.unwrap();
-    // What is told to the store comes after the answer.
+    // The store is notified after the response.
     source.idle().await;
     token.secret().to_owned()
 }
@@ -139,7 +139,7 @@ async fn a_token_that_others_could_have_put_there_is_not_believed() {
 async fn a_token_of_another_user_or_for_other_eyes_is_not_believed() {
     let (dir, endpoint) = (Dir::new("foreign"), Endpoint::default());
     token(&process(&dir, &endpoint)).await;
-    // One that this program may read, and is its own, has these bits; a program of root reads all.
+    // The file is readable and this program's own, but has these bits. A program of root reads all.
     fs::set_permissions(dir.token(), fs::Permissions::from_mode(0o644)).unwrap();
     token(&process(&dir, &endpoint)).await;
     assert_eq!(endpoint.count(), 2);

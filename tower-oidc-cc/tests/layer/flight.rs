@@ -253,7 +253,7 @@ async fn an_answer_of_long_ago_is_not_given_to_a_call_of_now() {
     let mut service = layer(&tokens(&endpoint)).layer(echo());
     let waited = tokio::time::timeout(secs(1), service.ready()).await;
     assert!(waited.is_err(), "the request takes longer");
-    // It fails, and nobody looks at the kept service for longer than the endpoint is left alone.
+    // The request fails, and the kept service is not polled for longer than the endpoint's backoff.
     tokio::time::sleep(secs(3_600)).await;
     let response = service.ready().await.unwrap().call(get(DATA)).await;
     assert_eq!(response.unwrap().into_body(), "Bearer canary-token-2");

@@ -1,4 +1,4 @@
-//! The health of a token, and what callbacks and logs tell of it.
+//! The health of a token, and its callbacks and logs.
 
 use crate::support;
 
@@ -123,7 +123,7 @@ async fn a_failing_endpoint_is_told_of_at_once_and_then_once_a_minute() {
     assert!(endpoint.count() > 20, "{}", endpoint.count());
     assert!((5..=11).contains(&told()), "{}", told());
 
-    // Another state is told of at once.
+    // A change of state is reported at once.
     let before = told();
     endpoint.set(Reply::refusal());
     let asked = endpoint.count();

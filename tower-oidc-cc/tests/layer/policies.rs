@@ -15,8 +15,8 @@ fn with(policy: RefreshPolicy, endpoint: &Endpoint) -> TokenSource {
     builder().policy(policy).build(endpoint.clone())
 }
 
-/// A call each ten seconds for a day and a bit, so that the expiry of the first token is seen, too;
-/// returns the moments of the token requests.
+/// A call each ten seconds for a day and a bit, so that the first token expires as well. Returns
+/// the times of the token requests.
 async fn day(policy: RefreshPolicy) -> Vec<Instant> {
     let endpoint = Endpoint::default();
     let service = layer(&with(policy, &endpoint)).layer(echo());

@@ -130,7 +130,8 @@ async fn the_handshake_of_a_web_socket_carries_the_token() {
     let (server, source) = started().await;
     let token = source.token().await.unwrap();
     let uri = data(&server);
-    // What any library of them sends; the simulated service speaks none, and answers the GET.
+    // The upgrade request of any such library; the simulated service has no upgrades, and answers
+    // the GET.
     let request = Request::get(uri.path())
         .header("host", uri.authority().unwrap().as_str())
         .header("connection", "Upgrade")
@@ -190,7 +191,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 #[tokio::test]
 async fn an_error_names_the_place_and_the_root_wherever_it_is_printed() {
-    // What a resolver says of a name that nobody has.
+    // The error of a resolver for an unknown name.
     let resolver = tower::service_fn(async |_: hyper_util::client::legacy::connect::dns::Name| {
         let error = "failed to lookup address information: Name or service not known";
         Err::<std::vec::IntoIter<std::net::SocketAddr>, _>(std::io::Error::other(error))

@@ -258,8 +258,8 @@ async fn a_pipe_is_refused_and_leaves_the_last_good_secret() {
     assert!(error.contains("not a regular file"), "{error}");
 }
 
-/// A provider that hangs from the time on at which it is told to, and a handle over it whose tokens
-/// live twenty seconds.
+/// A provider that hangs once its flag is set, and a handle over it whose tokens live twenty
+/// seconds.
 fn hanging(endpoint: &Endpoint) -> (TokenSource, Arc<AtomicBool>) {
     let hangs = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&hangs);
@@ -303,7 +303,7 @@ async fn a_token_expires_in_time_while_a_provider_is_asked_for_a_key() {
     let (tokens, hangs) = hanging(&endpoint);
     tokens.ready().await.unwrap();
     hangs.store(true, Ordering::SeqCst);
-    // The renewal, from 14 to 16 s on, asks for a key, and is given none up to its timeout.
+    // The renewal begins at 14 to 16 s. It requests a key, and gets none up to its timeout.
     calls_past_the_first_expiry(&tokens, &endpoint).await;
     assert_eq!(endpoint.count(), 1);
 }

@@ -73,7 +73,7 @@ fn revoking(
     (service, calls)
 }
 
-/// A service that says the same to everyone.
+/// A service that refuses every request with the same error.
 fn always(
     error: &'static str,
 ) -> impl Service<Request<Body>, Response = Response<String>, Error = Infallible, Future: Send>
@@ -540,7 +540,7 @@ async fn an_existing_header_is_replaced_and_never_doubled() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_of_a_token_that_is_gone_comes_back_where_there_is_no_other() {
-    // Nobody has asked for another, or the endpoint is left alone already.
+    // No other token was requested, or the endpoint is in backoff already.
     for (policy, then, is_replaced) in [
         (RefreshPolicy::OnExpiry, Reply::default(), true),
         (RefreshPolicy::OnExpiry, Reply::down(), false),

@@ -23,7 +23,7 @@ async fn a_shutdown_can_await_the_request_under_way_and_its_token_is_kept() {
         Endpoint::always(Reply::token(86_400).after(secs(3))),
     );
     let tokens = builder().store(store.clone()).build(endpoint.clone());
-    // Nobody waits for it any more: its caller has gone first.
+    // The request has no waiter: its caller was dropped first.
     assert!(poll_once(pin!(tokens.ready())).is_none());
     sleep(secs(1)).await;
     let start = Instant::now();

@@ -33,7 +33,7 @@ async fn usual_key() -> String {
     store.keys().pop().expect("it has saved its token")
 }
 
-/// Waits for a token, and says how long that took.
+/// Waits for a token, and returns how long that took.
 async fn ready(tokens: &TokenSource) -> Duration {
     let start = Instant::now();
     tokens.ready().await.unwrap();
@@ -139,7 +139,7 @@ async fn a_store_that_fails_or_hangs_is_as_good_as_none() {
             let took = ready(&tokens).await;
             assert!(took <= most, "{op:?} {fault:?}: {took:?}");
             assert_eq!(endpoint.count(), 1);
-            // And it renews ahead all the same.
+            // The renewal ahead still takes place.
             sleep(secs(95)).await;
             assert_eq!(endpoint.count(), 2, "{op:?} {fault:?}");
             assert!(tokens.health().last_error().is_none());

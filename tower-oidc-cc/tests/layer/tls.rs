@@ -1,5 +1,5 @@
-//! What goes wrong before a token request is sent: names and certificates. And a certificate that
-//! stands in for a secret. The network is in memory, so that the clock can be paused.
+//! Failures before a token request is sent: names and certificates. And a certificate that stands
+//! in for a secret. The network is in memory, so that the clock can be paused.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 

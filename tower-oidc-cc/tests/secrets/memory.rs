@@ -212,7 +212,7 @@ fn live(build: impl FnOnce() -> TokenSource) {
         .unwrap();
     let tokens = build();
     runtime.block_on(tokens.ready()).unwrap();
-    // What is told to the store comes after the answer.
+    // The store is notified after the response.
     runtime.block_on(async {
         for _ in 0..50 {
             tokio::task::yield_now().await;
@@ -246,8 +246,8 @@ fn service() -> impl tower::Service<
     })
 }
 
-/// A body in pieces, which keeps whoever collects them from growing a buffer where it stands, and
-/// leaves what was outgrown as it is.
+/// A body in pieces. A collector cannot grow its buffer in place, and leaves the outgrown one as it
+/// is.
 struct Frames {
     pieces: VecDeque<Bytes>,
     fences: Vec<Vec<u8>>,
@@ -278,7 +278,7 @@ impl http_body::Body for Frames {
     }
 }
 
-/// Says where this process is, and goes on when its parent has looked.
+/// Prints the name of this stop, and goes on when the parent has looked.
 fn stop(at: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{at}").unwrap();

@@ -65,7 +65,7 @@ async fn no_secret_and_no_token_shows_anywhere() {
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
         .with_writer(capture.clone())
         .finish();
-    // With one alone, an event that another thread meets first is told to nobody, for good.
+    // With a single dispatcher, an event that another thread meets first is never recorded.
     let _other = tracing::Dispatch::new(tracing_subscriber::registry());
     let _guard = tracing::subscriber::set_default(subscriber);
     let mut text = String::new();
@@ -110,7 +110,7 @@ async fn no_secret_and_no_token_shows_anywhere() {
     show(&mut text, &layer);
     let mut service = layer.layer(service_fn(|request: Request<Body>| async move {
         assert!(seen(&request).starts_with("Bearer canary-token-"));
-        // What the layer sent is marked as sensitive.
+        // The header of the layer is marked as sensitive.
         assert!(!format!("{request:?}").contains("canary"));
         Ok::<_, Infallible>(dead())
     }));
@@ -130,7 +130,7 @@ async fn no_secret_and_no_token_shows_anywhere() {
     advance(secs(2_000)).await;
     settle().await;
 
-    // What a panic of the client says, and what is left of a handle after it.
+    // The text of a panic of the client, and the handle after it.
     let hook = std::panic::take_hook();
     let panics = Capture::default();
     let sink = panics.clone();

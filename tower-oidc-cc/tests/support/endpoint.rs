@@ -32,7 +32,7 @@ struct State {
     issued: Vec<(String, Instant)>,
 }
 
-/// What the endpoint saw of one token request.
+/// One token request as the endpoint saw it.
 #[derive(Clone, Debug)]
 pub(crate) struct Post {
     pub(crate) at: Instant,
@@ -43,7 +43,7 @@ pub(crate) struct Post {
     pub(crate) body: String,
 }
 
-/// How the endpoint answers one token request.
+/// The response of the endpoint to one token request.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     status: u16,

@@ -14,8 +14,8 @@ use tower::Service;
 
 use super::{Body, seen};
 
-/// Panics on a call that was not readied, forgets readiness on clone, is pending every other time
-/// (and wakes), and fails its readiness when told to.
+/// Panics on a call that was not readied, and forgets readiness on clone. It is pending every other
+/// time (and wakes), and fails its readiness when set to.
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     ready: bool,

@@ -73,7 +73,7 @@ impl Store {
         state.tokens.insert(key.to_owned(), token);
     }
 
-    /// Takes the lease of a key for a process that will never be heard of again.
+    /// Takes the lease of a key for a process that never comes back.
     pub(crate) fn hold(&self, key: &str, term: Duration) {
         let until = Instant::now() + term;
         let mut state = self.state.lock().unwrap();
@@ -104,7 +104,7 @@ impl Store {
 impl TokenStore for Store {
     async fn load(&self, key: &str) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
         self.fault(Op::Load).await?;
-        // What comes back has been through bytes.
+        // A loaded token has been through bytes.
         let found = self.state.lock().unwrap().tokens.get(key).cloned();
         Ok(found.map(|token| StoredToken::from_bytes(token.as_bytes())))
     }

@@ -93,14 +93,14 @@ pub(crate) fn dead() -> Response<String> {
     unauthorized("invalid token")
 }
 
-/// A 401 that says nothing.
+/// A 401 without a reason.
 pub(crate) fn empty() -> Response<String> {
     let mut response = Response::new(String::new());
     *response.status_mut() = StatusCode::UNAUTHORIZED;
     response
 }
 
-/// The 401 of a gateway that says this.
+/// The 401 of a gateway with this error.
 pub(crate) fn unauthorized(error: &str) -> Response<String> {
     let mut response = Response::new(String::new());
     *response.status_mut() = StatusCode::UNAUTHORIZED;
@@ -111,7 +111,7 @@ pub(crate) fn unauthorized(error: &str) -> Response<String> {
     response
 }
 
-/// Sends a refused call once more, if the layer says that this can help: what a retry layer does.
+/// Sends a refused call once more, if the layer marks it as worth repeating, like a retry layer.
 #[derive(Clone)]
 pub(crate) struct Again<S>(pub(crate) S);
 
@@ -163,7 +163,7 @@ pub(crate) async fn settle() {
     }
 }
 
-/// Polls a future by hand, with a waker that wakes nobody.
+/// Polls a future by hand, with a waker that has no effect.
 pub(crate) fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
     match future.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),

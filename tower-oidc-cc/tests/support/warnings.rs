@@ -1,4 +1,4 @@
-//! A subscriber that keeps what is told at `warn`.
+//! A subscriber that keeps the events at `warn`.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ pub(crate) struct Heard(DefaultGuard, Dispatch);
 impl Warnings {
     /// Listens on this thread.
     pub(crate) fn heard(&self) -> Heard {
-        // With one alone, an event that another thread meets first is told to nobody, for good.
+        // With a single dispatcher, an event that another thread meets first is never recorded.
         let other = Dispatch::new(tracing_subscriber::registry());
         let subscriber = tracing_subscriber::registry().with(self.clone());
         Heard(tracing::subscriber::set_default(subscriber), other)

@@ -42,7 +42,7 @@ fn object(mut fields: serde_json::Map<String, Value>) -> String {
     if let Some(token) = fields.get_mut("access_token") {
         *token = claims(token.as_str().unwrap());
     }
-    // What is left of the life by the server's clock, which may have ticked meanwhile.
+    // The rest of the life by the server's clock, which may have ticked meanwhile.
     if let Some(life) = fields.get_mut("expires_in") {
         *life = life.is_u64().into();
     }

@@ -1,4 +1,4 @@
-//! One of the two servers, and how it is asked.
+//! One of the two servers, and the requests to it.
 
 use std::collections::BTreeMap;
 

@@ -22,7 +22,7 @@ pub(super) fn rows() -> Vec<(&'static str, Row)> {
     rows
 }
 
-/// What it says.
+/// Statements with other claims.
 fn claims() -> Vec<(&'static str, Row)> {
     let says = |change| asserted("").statement(Statement { change, ..RIGHT });
     vec![
@@ -102,7 +102,7 @@ fn claims() -> Vec<(&'static str, Row)> {
     ]
 }
 
-/// Who signed it, and how.
+/// Statements with other signatures and other headers.
 fn signatures() -> Vec<(&'static str, Row)> {
     let signed = |header, key| {
         asserted("").statement(Statement {
@@ -131,7 +131,7 @@ fn signatures() -> Vec<(&'static str, Row)> {
     ]
 }
 
-/// What stands beside it in the form.
+/// Statements beside other fields of the form.
 fn fields() -> Vec<(&'static str, Row)> {
     let right = |row: Row| row.statement(RIGHT);
     let named =

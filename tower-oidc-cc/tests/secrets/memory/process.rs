@@ -105,7 +105,7 @@ impl Process {
             let mut run = Vec::new();
             let mut page = vec![0; PAGE];
             for at in (start..end).step_by(PAGE) {
-                // What nobody has written to is no place for a secret.
+                // A page that was never written to holds no secret.
                 if memory.read_exact_at(&mut page, at).is_ok() && page.iter().any(|b| *b != 0) {
                     run.extend_from_slice(&page);
                 } else {
@@ -121,7 +121,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It is this test's own, and may stand at a stop that nobody waits for.
+        // The child is this test's own, and may stand at a stop without a waiter.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -160,7 +160,7 @@ pub(crate) fn masked(text: &str) -> String {
     text.bytes().map(|b| format!("{:02x}", b ^ MASK)).collect()
 }
 
-/// What a variable was before it was masked, in memory that is wiped.
+/// The value of a variable before it was masked, in memory that is wiped.
 pub(crate) fn unmasked(name: &str) -> Zeroizing<String> {
     let masked = env::var(name).unwrap();
     let mut text = Zeroizing::new(String::with_capacity(masked.len()));
