@@ -18,7 +18,7 @@ fn failing(way: &str) -> Sim {
     config.rate = 1_000_000;
     config.faults.before_head = "lognormal:20ms:200ms".parse().expect("a delay");
     match way {
-        // The simulator has one word for what the network does; `offer` says it as it is.
+        // The simulator has one word for what the network does; `offer` names the exact cause.
         "refused-stream" => config
             .faults
             .data
@@ -40,7 +40,7 @@ async fn offer(sim: &Sim, way: &str, calls: u32, pause: Duration) -> Vec<Error> 
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())
         .layer(ClassifyLayer::new())
-        // The simulator has its own word for what the network says to a client.
+        // The simulator has its own error for what the network does to a client.
         .map_err(move |error: tds_sim::Error| -> BoxError {
             assert!(error.is_reset(), "{error}");
             if refuses {

@@ -62,7 +62,7 @@ async fn a_service_that_hangs_is_given_up_after_two_minutes_by_default() {
 
 #[tokio::test(start_paused = true)]
 async fn the_read_of_an_error_body_counts_too() {
-    /// Never says anything.
+    /// A body that never yields.
     struct Silent;
     impl http_body::Body for Silent {
         type Data = Bytes;

@@ -103,7 +103,7 @@ async fn a_shed_request_was_never_sent_and_is_tried_again() {
     let response = stack.oneshot(get("/")).await.unwrap();
     assert_eq!(
         tower_tds_errors::Attempt::of(response.extensions()).number(),
-        // It is the same instance that is asked again.
+        // The same instance is called again.
         2
     );
     let shed = ServiceBuilder::new()
@@ -223,7 +223,7 @@ async fn a_buffer_survives_a_hundred_failures_below() {
     stack.oneshot(get("/")).await.unwrap();
 }
 
-/// A body that nobody may poll, or that never says anything.
+/// A body that must not be polled, or that never yields.
 #[derive(Debug)]
 struct Silent(&'static str);
 

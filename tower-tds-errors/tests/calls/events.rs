@@ -46,8 +46,8 @@ impl Subscriber for Log {
 
 /// The events of a call that meets these answers.
 async fn told(statuses: &'static [u16]) -> Vec<String> {
-    // With one dispatcher alone, tracing asks the thread that meets a callsite first, and keeps its answer for all threads.
-    // So there is always a second one.
+    // With a single dispatcher, tracing lets the thread that first meets a callsite decide for all
+    // threads. So there is always a second one.
     static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Log::default()));
     LazyLock::force(&SECOND);
     let log = Log::default();

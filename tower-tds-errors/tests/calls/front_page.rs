@@ -1,4 +1,4 @@
-//! The table on the crate's front page, row by row: what it says is what happens.
+//! The table on the crate's front page, row by row: the code does what each row promises.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -58,7 +58,7 @@ fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
     lines.collect()
 }
 
-/// What is asked and answered besides status and text, where a row says so.
+/// The headers of request and response that a row names beside status and text.
 fn besides(answer: &str) -> (HeaderMap, HeaderMap) {
     let (asked, said): (&[_], &[_]) = match answer {
         "429 for longer than a minute" => (&[], &[("x-ratelimit-remaining-hour", "0")]),
@@ -83,7 +83,7 @@ fn each_answer_means_its_kind() {
         });
         let (asked, said) = besides(answer);
         for status in statuses {
-            // What is quoted of a 401 is its text, which a 403 may have, too.
+            // The quotes of a 401 are its texts, which a 403 may have as well.
             let refused = status == 401 || (status == 403 && answer.starts_with("401"));
             let texts: Vec<_> = match refused {
                 true => answer.split('`').skip(1).step_by(2).collect(),
@@ -142,7 +142,7 @@ async fn each_kind_is_retried_so() {
             } else if says("backoff") {
                 assert!(wait > Duration::ZERO && wait < SECOND, "{kind}");
             }
-            // That a token or a connection was the wrong one is known from the status.
+            // A wrong token or a wrong connection is known from the status.
             let any = says("any method") && Error::new(kind, "so").sent() != Sent::Answered;
             let (unsafe_times, _) = sent(kind, Method::POST).await;
             assert_eq!(unsafe_times, if any { times } else { 1 }, "{kind}");

@@ -19,7 +19,7 @@ use tower_tds_errors::{
 
 use crate::probe::{Probe, get, status_of};
 
-/// A body that never says anything.
+/// A body that never yields.
 struct Hangs;
 
 impl Body for Hangs {
@@ -56,7 +56,7 @@ fn hanging(
     (service, seen)
 }
 
-/// Is busy, then lost, and then says nothing.
+/// Is busy, then lost, and then never answers.
 async fn busy_then_lost(request: Request<()>) -> Result<Response<String>, BoxError> {
     match Attempt::of(request.extensions()).number() {
         1 => {
@@ -77,7 +77,7 @@ async fn a_status_whose_body_hangs_is_that_status_under_any_deadline() {
     for bound in [50, 200, 500, 800, 1_500, 5_000] {
         for (status, hint, kind, sends) in [
             (404, None, Kind::NotFound, 1..=1),
-            // What was cut off may have been the reason.
+            // The part that was cut off may have been the reason.
             (401, None, Kind::Unauthorized, 1..=1),
             (423, None, Kind::RateExceeded, 1..=3),
             (429, Some("3600"), Kind::QuotaExhausted, 1..=1),
@@ -127,7 +127,7 @@ async fn a_deadline_keeps_the_last_answer_and_says_what_was_waited_for() {
     assert_eq!(error.retry_after(), Some(ms(3_000)));
     assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
     assert_eq!(error.waited_for(), Some("a response"));
-    // Of the second attempt nobody knows.
+    // The fate of the second attempt is unknown.
     assert_eq!(error.sent(), Sent::Unknown);
     assert!(error.is_timeout() && error.to_string().contains("waiting for a response"));
 }

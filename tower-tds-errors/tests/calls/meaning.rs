@@ -1,4 +1,4 @@
-//! What a user means by an answer besides: a `map_err` between the retry and the classification.
+//! A user's own meaning of a response: a `map_err` between the retry and the classification.
 
 use std::io;
 
@@ -105,7 +105,7 @@ async fn a_rules_word_for_an_answer_does_not_make_it_unsent() {
     assert_eq!(probe.seen().len(), 1);
 }
 
-/// A layer between, that knows the host, say.
+/// A layer between, for example one that sets the host.
 #[tokio::test(start_paused = true)]
 async fn an_error_names_the_request_that_was_sent_and_not_the_one_that_was_asked_for() {
     let probe = Probe::always(404);

@@ -75,7 +75,7 @@ impl Probe {
         Self::new(move |_| Ok(status_of(status)))
     }
 
-    /// What it saw, with times since it was made.
+    /// The requests, with times since the probe was made.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.lock().clone()
     }

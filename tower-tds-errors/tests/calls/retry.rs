@@ -1,4 +1,4 @@
-//! Retries: when and how often requests are sent again, told by what the service saw.
+//! Retries: when and how often requests are sent again, as the service saw them.
 
 use std::collections::HashSet;
 use std::io;
@@ -243,7 +243,7 @@ async fn an_attempt_is_cut_off_at_the_deadline_and_keeps_the_failure_before() {
     let probe = Probe::with(|_| Ok(status_of(503)), secs(4), usize::MAX);
     let start = Instant::now();
     let error = fails(attempts(9).deadline(secs(6)), &probe).await;
-    // What the service has said stays known.
+    // The last response of the service stays known.
     assert_eq!(
         (error.kind(), error.sent()),
         (Kind::Unavailable, Sent::Unknown)
@@ -369,7 +369,7 @@ async fn post_and_patch_are_retried_by_consent_of_their_caller() {
     for method in [Method::POST, Method::PATCH] {
         for reset in [true, false] {
             let probe = Probe::new(move |_| match reset {
-                // It has effects all the same: no free attempt.
+                // The request has effects even so: no free attempt.
                 true => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
                 false => Ok(status_of(503)),
             });

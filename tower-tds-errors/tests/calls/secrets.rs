@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{Asked, ClassifyLayer, Error, Kind, RetryLayer};
 
-/// What a JSON web token looks like, and what a key.
+/// Examples of a JSON web token and of keys.
 const CANARIES: [&str; 3] = [
     "eyJhbGciOiJSUzI1NiJ9.eyJDQU5BUlkiOjF9.c2lnbmF0dXJl",
     "s3cr3tCANARYs3cr3tCANARYs3cr3t42",
@@ -250,7 +250,7 @@ fn advice_fits_the_place() {
         unknown.contains("root certificates of the client"),
         "{unknown}"
     );
-    // Nobody is told to move a layer by the advice of any kind.
+    // No kind advises its user to move a layer.
     for kind in Kind::ALL {
         let line = Error::new(*kind, "why").to_string();
         assert!(!line.contains("layer"), "{line}");

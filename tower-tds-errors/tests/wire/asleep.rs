@@ -19,7 +19,7 @@ struct Seen {
     open: usize,
 }
 
-/// A failing service whose error bodies nobody reads to their end.
+/// A failing service whose error bodies are not read to their end.
 async fn serve(mut stream: TcpStream, seen: watch::Sender<Seen>) {
     seen.send_modify(|seen| seen.open += 1);
     let mut head = Vec::new();

@@ -31,7 +31,7 @@ type Row = (
     Option<u64>,
 );
 
-/// How an answer is retried, as far as three attempts show.
+/// The retries of a response, as far as three attempts show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Again {
     No,
@@ -142,7 +142,7 @@ const TABLE: &[Row] = &[
     ("520-edge-html", Some(Kind::Unavailable), Backoff, Some("api.example | 520: Web server is returning an unknown error"), None),
 ];
 
-/// What compressed answers mean where a decompression layer is below: kind and message.
+/// The meaning of compressed responses above a decompression layer: kind and message.
 #[rustfmt::skip] // A table reads in columns.
 const DECODED: &[(&str, Kind, Option<&str>)] = &[
     ("401-invalid-token-br", Kind::InvalidToken, Some("invalid token")),
@@ -157,7 +157,7 @@ const DECODED: &[(&str, Kind, Option<&str>)] = &[
     ("503-gzip", Kind::Unavailable, Some("bar")),
 ];
 
-/// What the request has besides, where the answer's meaning depends on it.
+/// Further headers of the request, where the meaning of the response depends on them.
 const ASKED: &[(&str, &str, &str)] = &[
     ("200-page-for-data", "accept", "application/json"),
     ("416-range-past-end", "range", "bytes=2000-"),
@@ -275,7 +275,7 @@ fn the_table_and_the_folder_list_the_same_answers() {
     assert_eq!(files, rows);
 }
 
-/// Asks a server in memory that writes `raw` and closes.
+/// Sends the request to a server in memory that writes `raw` and closes.
 async fn ask_in_memory(name: &str, raw: &[u8]) -> Result<StatusCode, Error> {
     let (near, mut far) = tokio::io::duplex(64 * 1024);
     let (mut send, connection) = http1::handshake(TokioIo::new(near)).await.unwrap();
@@ -306,7 +306,7 @@ async fn an_answer_cut_at_any_byte_is_never_retried_where_the_whole_is_not() {
                 continue;
             }
             assert!(cut == *kind || cut == by_head, "{name} at {end}: {cut:?}");
-            // A lock says so in its body alone, and no GET meets one.
+            // A lock shows in its body alone, and no GET meets one.
             let worse = error.is_some_and(|error| error.is_retryable()) && *again == No;
             assert!(
                 !worse || *kind == Some(Kind::Rejected),

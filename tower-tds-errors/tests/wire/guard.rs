@@ -18,7 +18,7 @@ use tower_tds_errors::{
     ClassifyLayer, Deadline, Error, GiveUp, GuardBody, GuardLayer, Kind, RetryLayer,
 };
 
-/// Says these, one a poll, and then nothing, or that it ends.
+/// Yields these pieces, one a poll, and then hangs or ends.
 struct Said {
     pieces: VecDeque<&'static str>,
     announced: Option<u64>,
@@ -116,7 +116,7 @@ async fn a_body_that_says_nothing_for_the_idle_limit_stalls() {
 
 type Polled = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
 
-/// A body of ten bytes of which three come, one poll late, and then what `last` says.
+/// A body of ten bytes of which three come, one poll late, and then the result of `last`.
 struct Late {
     polls: u32,
     last: fn() -> Polled,
@@ -328,7 +328,7 @@ async fn a_body_that_came_in_time_is_whole_however_late_its_end_is_asked_for() {
         }
         sleep(Duration::from_secs(6)).await;
         let end = body.frame().await;
-        // Where no length was announced nobody knows that all of it came in time.
+        // Without an announced length, it is unknown whether the whole body came in time.
         assert_eq!(end.is_none(), announced.is_some());
     }
 }

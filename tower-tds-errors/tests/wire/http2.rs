@@ -1,4 +1,4 @@
-//! What a server of HTTP/2 frames can do to a stream: all of it is a reset.
+//! Effects of a server's HTTP/2 frames on a stream: all of it is a reset.
 
 use std::net::SocketAddr;
 

@@ -32,8 +32,8 @@ async fn fails(act: Act) -> (Error, Server) {
     (error, server)
 }
 
-/// What a reader of the whole chain sees: the line, which has the root cause, each cause once, and no
-/// secret. The root of it.
+/// Checks the whole chain: the line, which has the root cause, each cause once, and no secret.
+/// Returns the root cause.
 fn once(error: &Error) -> String {
     let first: &(dyn std::error::Error + 'static) = error;
     let chain = std::iter::successors(Some(first), |error| error.source());

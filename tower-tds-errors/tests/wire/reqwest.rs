@@ -22,7 +22,7 @@ fn builder() -> ClientBuilder {
     Client::builder().no_proxy()
 }
 
-/// What the call or the body fails with.
+/// The error of the call or of the body.
 async fn failed(client: ClientBuilder, uri: &str) -> Error {
     let client = client.build().unwrap();
     let fetched = async { client.get(uri).send().await?.bytes().await };

@@ -1,4 +1,4 @@
-//! A server that writes bytes as they are told, and counts connections. It ends with its runtime.
+//! A server that writes given bytes, and counts connections. It ends with its runtime.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use hyper_util::rt::TokioExecutor;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What the server does once it has read a request.
+/// The reaction of the server to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     /// Writes this and waits for the next request.

@@ -222,7 +222,7 @@ async fn a_failure_below_a_buffer_means_what_it_means_without() {
 async fn a_connect_that_no_server_accepts_ends_by_the_connectors_timeout() {
     let listening = TcpSocket::new_v4().unwrap();
     listening.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    // Nobody accepts: the queue is full after two, and what comes then hears nothing.
+    // The listener never accepts: the queue is full after two, and later connects get no reply.
     let listener = listening.listen(1).unwrap();
     let address = listener.local_addr().unwrap();
     let mut queue = Vec::new();
@@ -273,7 +273,7 @@ async fn a_failing_connector_is_named_by_the_types_in_its_chain() {
     }
 }
 
-/// What the body of an answer fails with, once its head was a success.
+/// The error of a response's body, once its head was a success.
 async fn body_fails(act: Act) -> Kind {
     let server = Server::start(act).await;
     let service = ClassifyLayer::new().layer(server::client());
@@ -368,7 +368,7 @@ async fn a_proxy_that_refuses_is_told_from_one_that_is_not_there() {
         Server::start(act).await.uri()
     };
     let refuses = answers("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").await;
-    // As a proxy says whose own connect has failed, and one that is being started.
+    // A proxy whose own connect has failed, and one that is being started, respond like this.
     let fails = answers("HTTP/1.1 503 Service Unavailable\r\n\r\n").await;
     let closes = answers("").await;
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -402,7 +402,7 @@ fn trusting(roots: RootCertStore) -> ClientConfig {
         .with_no_client_auth()
 }
 
-/// What a client that trusts these gets from the server at `address`.
+/// The error that a client with these roots gets from the server at `address`.
 async fn tls_fails(address: std::net::SocketAddr, roots: RootCertStore) -> Error {
     let connector = HttpsConnectorBuilder::new()
         .with_tls_config(trusting(roots))
