@@ -139,7 +139,7 @@ async fn a_stalled_service_is_504_or_by_choice_what_was_there() {
             faults.before_head = "3600s".parse().expect("a delay");
             bench.server.sim().set_faults(faults);
             let before = bench.server.ledger().summary().data_calls;
-            // Who comes within a millisecond is served without a call.
+            // A request within a millisecond is served without a call.
             let stalled = timeout(HANGS, async {
                 loop {
                     let answer = backend.get("/v1/live/metro").await;

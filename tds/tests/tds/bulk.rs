@@ -153,11 +153,11 @@ async fn a_run_that_was_killed_is_gone_on_with() {
     for name in &whole {
         assert_eq!(bench.file(name).len(), 400_000, "{name}");
     }
-    // What is whole and not yet in the manifest is asked for again.
+    // A whole file that is not yet in the manifest is requested again.
     let manifest = fs::read_to_string(bench.path("files/.tds-manifest.jsonl"));
     let known = manifest.expect("it is there").lines().count();
     let missing = 60 - u64::try_from(known.min(whole.len())).expect("few");
-    // What was on its way comes, too.
+    // Requests in flight still arrive.
     bench.seen(|seen| seen.in_progress == 0).await;
     let before = bench.server.ledger().summary().data_calls;
     ended(&output(bench.bulk(&list, &[])).await, 0);
@@ -274,7 +274,7 @@ async fn what_was_cut_is_gone_on_with_by_a_range() {
 
 #[tokio::test]
 async fn a_part_of_another_file_is_not_gone_on_with() {
-    // By 200 with all of it, by a refusal of the range, and by a range that was not asked for.
+    // By 200 with all of it, by a refusal of the range, and by a range that was not requested.
     at_once(
         [
             ("changed", "200 OK", "etag: \"v2\"\r\ncontent-length: 3\r\n"),
@@ -385,7 +385,7 @@ async fn sockets_stay_within_the_limit_whatever_the_jobs() {
             }
             let seen = bench.server.ledger().summary();
             assert!(seen.peak_sockets <= 60, "{seen:?}");
-            // What is compressed comes too soon to need many.
+            // Compressed files arrive too soon to need many.
             assert!(name == "coded" || seen.peak_sockets > 40, "{seen:?}");
             assert_eq!(seen.by_status.keys().copied().collect::<Vec<_>>(), [200]);
         },

@@ -190,7 +190,7 @@ async fn a_link_stays_and_what_it_leads_to_is_written() {
         .run(&["get", "/v1/live/bus", "--out", "/dev/stdout"])
         .await;
     assert_eq!(run.status.code(), Some(2), "{}", err(&run));
-    // One that leads nowhere is told, and stays.
+    // A link that leads nowhere is reported, and stays.
     fs::remove_file(&file).expect("it is there");
     let run = bench.run(&arguments).await;
     assert_eq!(run.status.code(), Some(2), "{}", err(&run));

@@ -1,4 +1,4 @@
-//! The jobs as their users run them: processes, against a simulated service whose ledger says what it saw.
+//! The jobs as their users run them: processes, against a simulated service and its ledger.
 
 #![expect(clippy::expect_used, reason = "a surprise in a test is a failed test")]
 
@@ -203,7 +203,7 @@ fn default_signals() {
     });
 }
 
-/// What the simulated service has at `/v1/live/NAME`.
+/// The body of the simulated service at `/v1/live/NAME`.
 fn live(name: &str) -> String {
     let start = format!("{{\"name\":\"{name}\",\"status\":\"on time\",\"note\":\"");
     format!("{start}{}\"}}\n", "-".repeat(128 - start.len() - 3))

@@ -138,7 +138,8 @@ async fn an_outage_of_all_feeds_is_a_line_at_its_start_and_one_at_its_end() {
 async fn a_service_that_takes_everything_and_says_nothing_is_an_outage_like_any() {
     let mut faults = Faults::default();
     faults.before_head = "3600s".parse().expect("a delay");
-    // One of three feeds has been given up, by its deadline of ten seconds, and was asked for again.
+    // One of three feeds has been given up, by its deadline of ten seconds, and was requested
+    // again.
     let enough = |begun: &Summary, seen: &Summary| seen.data_calls >= begun.data_calls + 4;
     outage("poll-hole", faults, enough).await;
 }
@@ -221,7 +222,7 @@ async fn rounds_that_brought_nothing_end_by_what_was_in_the_way() {
     let role = output(bench.poll(THREE, &["--every", "50ms", "--rounds", "1"])).await;
     assert_eq!(role.status.code(), Some(4), "{}", err(&role));
 
-    // What came, if of one feed alone, makes it a job of which some failed.
+    // A response of only one feed makes it a job of which some failed.
     let some = "/v1/live/bus\n/v1/history/1?bytes=10\n";
     let some = output(bench.poll(some, &["--every", "50ms", "--rounds", "1"])).await;
     assert_eq!(some.status.code(), Some(1), "{}", err(&some));

@@ -15,7 +15,7 @@ use tokio::{
 
 use crate::HANGS;
 
-/// A server that has said where it listens; killed with its test.
+/// A server whose address is known; killed with its test.
 pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
@@ -48,7 +48,7 @@ impl Serving {
                 break address.parse().expect("an address");
             }
         };
-        // What it says further is read, so that it never waits for a reader.
+        // Later lines are read, so that the server never waits for a reader.
         thread::spawn(move || lines.for_each(drop));
         Self {
             child,
@@ -81,7 +81,7 @@ impl Serving {
     pub(crate) async fn read(mut stream: TcpStream) -> Answer {
         let mut answer = Vec::new();
         let read = timeout(HANGS, stream.read_to_end(&mut answer)).await;
-        // A reset is an end, too: what came before is what counts.
+        // A reset is an end as well: the bytes before it count.
         drop(read.expect("an answer ends"));
         let end = answer.windows(4).position(|end| end == b"\r\n\r\n");
         let end = end.expect("a head") + 4;
@@ -97,7 +97,7 @@ impl Serving {
         }
     }
 
-    /// Asks, and leaves the answer to be read.
+    /// Sends a request, and leaves the response to be read.
     pub(crate) async fn send(&self, head: &str) -> TcpStream {
         Self::send_to(self.address, head).await
     }

@@ -1,4 +1,4 @@
-//! What ends a job: signals, also as the first process of a container, and what they leave.
+//! The ends of a job: signals, also as the first process of a container, and what they leave.
 
 use std::{
     fs,

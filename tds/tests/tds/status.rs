@@ -78,7 +78,7 @@ async fn the_numbers_of_the_page_are_those_of_the_ledger() {
     let left = shown["token_life_seconds"].as_f64().expect("a token");
     let next = shown["token_next_seconds"].as_f64().expect("a renewal");
     assert!(age + left <= 86_400.0 && next < left, "{shown}");
-    // All of it, also what it says in words.
+    // All of it, including the texts.
     let all = answer.text();
     for secret in ["canary", "eyJ", bench.server.client_secret()] {
         assert!(!all.contains(secret), "{secret}: {all}");
@@ -146,7 +146,7 @@ async fn the_page_shows_how_many_calls_wait_and_for_what() {
     assert_eq!(page.shows("waits_for"), "the rate limit", "{}", page.0);
 }
 
-/// What a browser has drawn.
+/// A page as a browser has drawn it.
 struct Page(String);
 
 impl Page {
@@ -278,7 +278,7 @@ async fn the_page_is_for_this_machine_and_brings_all_it_needs() {
                 assert_eq!(answer.status, 403, "{head}: {}", answer.text());
             }
         }
-        // Nor is it where users are.
+        // The address for users does not serve it either.
         assert_ne!(server.get("/status.json").await.status, 200);
     }
 
@@ -318,7 +318,7 @@ async fn a_browser_shows_what_the_ledger_has() {
         "{dom}"
     );
     assert_eq!(shown("tokens"), seen.tokens_issued.to_string());
-    // At rest, as two looks at it tell.
+    // The service is at rest, as two reads of it show.
     assert_eq!((&*shown("rate"), &*shown("quota")), ("0.0", "50"));
     assert_eq!(shown("most_sockets"), "60");
     let sockets: u64 = shown("sockets").parse().expect("a number");

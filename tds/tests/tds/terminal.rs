@@ -1,4 +1,4 @@
-//! What `tds bulk` shows on a terminal of 80 columns.
+//! The output of `tds bulk` on a terminal of 80 columns.
 
 use std::fs;
 
@@ -52,7 +52,7 @@ fn rows(line: &str) -> Vec<String> {
     rows.map(|row| row.trim_end().to_owned()).collect()
 }
 
-/// What a terminal puts on its screen of a line.
+/// The part of a line that a terminal shows.
 fn without_escapes(line: &str) -> String {
     let mut parts = line.split("\u{1b}[");
     let first = parts.next().unwrap_or_default().to_owned();

@@ -60,11 +60,11 @@ fn serve(
         seen.push(head.clone());
         seen.len() - 1
     };
-    // Who has gone reads nothing.
+    // A client that has gone reads nothing.
     drop(stream.write_all(&answer(&head, nth)));
 }
 
-/// An answer with these lines in its head, and a body that may be shorter than they say.
+/// A response with these lines in its head, and a body that may be shorter than announced.
 pub(crate) fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\n{headers}\r\n");
     [head.as_bytes(), body].concat()

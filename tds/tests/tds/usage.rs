@@ -170,7 +170,7 @@ async fn simulate_calls_a_simulated_service_and_says_so() {
     assert!(err(&run).contains("simulated"), "{}", err(&run));
 }
 
-/// Arguments, settings, and what it has to tell.
+/// Arguments, settings, and the expected text.
 type Case<'a> = (&'a [&'a str], Vec<(&'a str, &'a str)>, &'a str);
 
 const README: &str = include_str!("../../README.md");

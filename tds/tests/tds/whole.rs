@@ -1,4 +1,4 @@
-//! Files are whole or none, whatever a service answers and whoever else writes there.
+//! Files are whole or none, with any responses and with other writers in the folder.
 
 use std::{
     collections::BTreeSet,

@@ -150,7 +150,7 @@ async fn a_folder_that_is_closed_costs_its_own_files_and_no_others() {
     fs::create_dir(&closed).expect("a folder");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).expect("it is ours");
     if fs::write(closed.join("x"), "").is_ok() {
-        // Whoever may do anything is not stopped by it, so that the job is somebody else's.
+        // Root is not stopped by it, so the job runs as another user.
         fs::remove_file(closed.join("x")).expect("it is there");
         for mine in [&bench.folder, &bench.path("files"), &closed] {
             chown(mine, Some(NOBODY), Some(NOBODY)).expect("it may");

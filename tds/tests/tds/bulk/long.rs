@@ -1,4 +1,4 @@
-//! What takes longer than the other tests: `cargo test --workspace --test tds -- --ignored`.
+//! Tests that take longer than the others: `cargo test --workspace --test tds -- --ignored`.
 
 use std::{fs, io::Write as _, time::Duration};
 
@@ -58,7 +58,8 @@ fn most_memory(pid: u32) -> Option<u64> {
 #[tokio::test]
 #[ignore = "half a minute, and more beside others"]
 async fn eighty_large_bodies_take_little_memory() {
-    // What is decoded is paced as it is coded, a twentieth of its length: so slowly that five are under way.
+    // A decoded body is paced by its coded bytes, a twentieth of its length. That is so slow that
+    // five are under way.
     for (name, more, rate) in [
         ("plain", &["--jobs", "80"][..], 1_000_000),
         ("br", &["--compress"], 200_000),

@@ -1,4 +1,4 @@
-//! Who is let in, and what a page or a host of somebody else gets.
+//! Access: the requests that are let in, and the response to a page or a foreign host.
 
 use std::{
     io::{BufRead, BufReader},

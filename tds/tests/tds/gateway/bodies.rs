@@ -1,4 +1,4 @@
-//! Bodies and connections: streams, lengths, and whoever does not read.
+//! Bodies and connections: streams, lengths, and clients that do not read.
 
 use tds_sim::{Config, Outcome};
 use tokio::{
@@ -52,7 +52,7 @@ async fn who_does_not_read_holds_no_place_for_long() {
     assert_eq!((other.status, other.text()), (200, live("bus")));
     bench.seen(|seen| seen.aborted == 50).await;
 
-    // An answer that comes slowly is not cut: whoever waits for it reads.
+    // A slow response is not cut: its client reads.
     let target = "/v1/history/slow?bytes=200000&rate=100000";
     let slow = gateway.get(target).await;
     assert_eq!((slow.status, slow.body.len()), (200, 200_000));
@@ -79,13 +79,13 @@ async fn who_reads_slowly_is_not_cut() {
     assert!(got > 2_500_000, "{got}");
 }
 
-/// What comes on a connection that is sent this alone, until the gateway closes it by itself.
+/// The bytes that arrive on a connection with this single write, until the gateway closes it.
 async fn closed_after(gateway: &Serving, sent: &[u8]) -> String {
     let stream = TcpStream::connect(gateway.address).await;
     let mut stream = stream.expect("it listens");
     stream.write_all(sent).await.expect("it reads");
     let mut answer = Vec::new();
-    // A reset is an end, too.
+    // A reset is an end as well.
     let read = timeout(HANGS, stream.read_to_end(&mut answer)).await;
     drop(read.expect("it closes it"));
     String::from_utf8_lossy(&answer).into_owned()
@@ -137,7 +137,7 @@ async fn answers_of_an_older_protocol_are_passed_on_by_this_one() {
     for (path, version, length) in [
         ("/whole", "http/1.1 200", Some(4)),
         ("/cut", "http/1.1 200", Some(9)),
-        // A chunk of no bytes would say that it is whole.
+        // A chunk of no bytes would mark it as whole.
         ("/open", "http/1.0 200", None),
         ("/open-1.1", "http/1.0 200", None),
         ("/switch", "http/1.1 502", None),
@@ -187,7 +187,7 @@ async fn a_length_is_the_bodys_own_or_none() {
     }
 }
 
-/// Whoever resumes a file takes a 416 for its end.
+/// A client that resumes a file takes a 416 for its end.
 #[tokio::test]
 async fn a_416_that_may_be_about_sockets_is_none_to_a_program() {
     let bench = Bench::new("gateway-416", Config::default()).await;

@@ -82,7 +82,7 @@ async fn a_start_waits_for_the_turns_of_those_before_it() {
     let next = fs::read_to_string(&stamp).expect("it is there");
     assert_eq!(next, (last + 25).to_string());
 
-    // The clock was set back by half a minute: nobody waits for that.
+    // The clock was set back by half a minute: the job does not wait for that.
     let later = Duration::from_millis(u64::try_from(now()).expect("a time") + 30_000);
     fs::write(&stamp, later.as_millis().to_string()).expect("it is ours");
     let file = fs::OpenOptions::new().write(true).open(&stamp);
@@ -92,7 +92,7 @@ async fn a_start_waits_for_the_turns_of_those_before_it() {
     let next = fs::read_to_string(&stamp).expect("it is there");
     assert!(next.parse::<u128>().expect("a number") < later.as_millis());
 
-    // The clock was set back by a day, or the file is broken: nobody waits for that.
+    // The clock was set back by a day, or the file is broken: the job does not wait for that.
     let tomorrow = (now() + 86_400_000).to_string();
     for stale in [tomorrow.as_bytes(), b"\xff\xfe\0"] {
         fs::write(&stamp, stale).expect("it is ours");
@@ -134,7 +134,8 @@ async fn the_deadline_bounds_the_wait_for_files_that_another_holds() {
         let seen = bench.server.ledger().summary();
         assert_eq!((seen.token_posts, seen.data_calls), (1, calls), "{held}");
     }
-    // Without a token, and with its lock in another's hands, the deadline ends it, too.
+    // Without a token, and with its lock held by another process, the deadline ends the job as
+    // well.
     let lock = fs::read_dir(bench.path("state")).expect("it was made");
     let lock = lock
         .map(|file| file.expect("a file").path())

@@ -1,4 +1,4 @@
-//! When feeds are asked for, and what an end in the middle of an answer leaves.
+//! The times of requests, and the state that an end in the middle of a response leaves.
 
 use std::{collections::BTreeMap, fs};
 
