@@ -39,7 +39,7 @@ const DEADLINE: u64 = 3;
 /// request's extensions the map, the map's table and the boxed guard.
 const GUARD: u64 = 4;
 
-/// What the map of a request's extensions takes, once.
+/// The cost of the map of a request's extensions, once.
 const MAP: u64 = 2;
 
 fn request() -> Request<Body> {

@@ -51,7 +51,7 @@ where
     println!("{name}: {}", all.saturating_sub(request));
 }
 
-/// Those of the second time, so that what is made once is not among them.
+/// The allocations of the second run, so that one-time allocations do not count.
 fn allocations(mut work: impl FnMut()) -> u64 {
     work();
     allocation_counter::measure(work).count_total

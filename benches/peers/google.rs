@@ -36,7 +36,7 @@ impl Google {
     /// Fetches the token, from an endpoint on the loopback.
     ///
     /// # Errors
-    /// If it is not to be had.
+    /// If no token is available.
     pub fn new() -> Result<Self, BoxError> {
         crate::install_cryptography();
         let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -65,7 +65,7 @@ impl Google {
         })
     }
 
-    /// Asks for the headers at each request, as their own clients do.
+    /// Requests the headers at each request, like their own clients.
     pub fn asked(
         &self,
     ) -> impl Service<Request<Body>, Response = Response<Body>, Error = BoxError> + Clone + Send
@@ -79,7 +79,7 @@ impl Google {
         })
     }
 
-    /// Keeps the headers, and asks whether they are the same.
+    /// Keeps the headers, and checks whether they are the same.
     pub fn compared(
         &self,
     ) -> impl Service<Request<Body>, Response = Response<Body>, Error = BoxError> + Clone + Send
@@ -100,7 +100,7 @@ impl Google {
     }
 }
 
-/// Answers one request for a token, whatever it says, and closes.
+/// Answers one request for a token, whatever it contains, and closes.
 fn give_token(listener: &TcpListener) -> io::Result<()> {
     let (stream, _) = listener.accept()?;
     let mut request = BufReader::new(&stream);

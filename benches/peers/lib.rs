@@ -6,6 +6,6 @@ pub mod retries;
 /// Has a cryptography at hand, which a client of reqwest wants even where nothing is encrypted. It is
 /// the workspace's: what google-cloud-auth would bring is in C.
 fn install_cryptography() {
-    // An error says that it is there.
+    // An error means that it is installed already.
     drop(rustls::crypto::ring::default_provider().install_default());
 }

@@ -1,8 +1,8 @@
 //! Any status, headers and body are judged without a panic and within bounds, and the body never
 //! makes a success of a failure.
 //!
-//! Input: two bytes of status, one of what the request asked for, then the values of the headers
-//! below as lines, then the body.
+//! Input: two bytes of status, one of what the request wants, then the values of the headers below
+//! as lines, then the body.
 
 #![no_main]
 

@@ -34,7 +34,7 @@ fuzz_target!(|input: &[u8]| {
         "{message:?}"
     );
 
-    // Where the rest says nothing, what is known decides.
+    // Where the rest has no meaning, what is known decides.
     if error.kind() == Kind::Unauthorized {
         let known = HeaderValue::from_static("Bearer realm=\"kong\",error=\"invalid token\"");
         headers.append("www-authenticate", known);

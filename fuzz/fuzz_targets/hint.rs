@@ -1,5 +1,5 @@
 //! Any `Retry-After` and any headers of rate limits are read without a panic. Plain seconds are
-//! never lost, nor read as fewer, whatever else is there.
+//! never lost or read as fewer, whatever else is there.
 //!
 //! Input: four bytes of seconds, then the values of the headers below as lines.
 

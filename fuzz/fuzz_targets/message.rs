@@ -1,6 +1,6 @@
 //! Any body gives a message that is safe to show, and what is declared as compressed gives the same one or none.
 //!
-//! Input: the body, of which the first byte says how it is declared.
+//! Input: the body. Its first byte selects how the body is declared.
 
 #![no_main]
 

@@ -15,7 +15,7 @@ pub(crate) struct Settings {
 // === impl Settings ===
 
 impl Settings {
-    /// Reads the arguments. `None` if they ask for help.
+    /// Reads the arguments. `None` if they request help.
     ///
     /// # Errors
     /// One line about the argument that cannot be used.
