@@ -81,20 +81,3 @@ fn a_challenge_means_the_same_to_all_who_read_one() {
         assert_eq!(read, judgement, "token: {row:?}");
     }
 }
-
-#[test]
-fn a_refusal_in_a_boxed_error_is_none_of_a_lost_request() {
-    for (status, outcome) in [
-        (StatusCode::LOCKED, Outcome::RateExceeded),
-        (StatusCode::TOO_MANY_REQUESTS, Outcome::QuotaExceeded(None)),
-        (
-            StatusCode::RANGE_NOT_SATISFIABLE,
-            Outcome::ConnectionsExceeded,
-        ),
-    ] {
-        let error = classify(Asked::default(), status, &HeaderMap::new(), "");
-        let boxed = tower::BoxError::from(error.expect_err("a refusal"));
-        let read = ReadStatus.read(Err::<&Response<()>, _>(&boxed));
-        assert_eq!(read, outcome, "{status}");
-    }
-}
