@@ -50,6 +50,14 @@ async fn a_secret_rotated_while_calls_run_fails_none_of_them() {
     *vault.lock().unwrap() = secret;
     skip(Duration::from_secs(120)).await;
     assert_eq!(posts(keycloak, "rotated", 3).await, [200, 401, 200]);
+    // The server's log shows the token before the client has read it.
+    let is_read = async {
+        while data.tokens_seen() < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let patience = Duration::from_secs(60);
+    tokio::time::timeout(patience, is_read).await.unwrap();
     // Past the end of the first token.
     skip(5 * HOUR).await;
     assert_eq!(data.call().await.unwrap(), 200);
