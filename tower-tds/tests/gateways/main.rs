@@ -230,14 +230,6 @@ async fn a_stranger_at_idle_sockets_costs_one_or_two() {
 }
 
 #[tokio::test]
-#[ignore = "a quarter of a minute; see the head of this file"]
-async fn the_whole_of_a_stranger_who_comes_while_sockets_are_idle() {
-    for seen in visited_while_idle().await {
-        assert!(seen.log.count(416) <= 2, "{seen}");
-    }
-}
-
-#[tokio::test]
 #[ignore = "ten minutes; see the head of this file"]
 async fn the_whole_of_a_stranger_who_holds_half_for_ten_minutes() {
     // nginx refuses newcomers where all are in use, and HAProxy refuses the whole address.
