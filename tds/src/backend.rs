@@ -31,8 +31,8 @@ use crate::{
 
 /// Serve a few resources to many users, by one call upstream for all
 ///
-/// Users get an answer within the deadline: data, 503 with Retry-After, or 504. /healthz says how the service
-/// is, /metrics counts for Prometheus.
+/// Users get an answer within the deadline: data, 503 with Retry-After, or 504. /healthz reports the
+/// state of the service, /metrics counts for Prometheus.
 #[derive(Debug, Args)]
 pub(crate) struct Backend {
     /// A file with the resources, a path and query a line; - is the standard input

@@ -60,7 +60,7 @@ pub(crate) struct Bulk {
         default_value_if("compress", ArgPredicate::IsPresent, "5")
     )]
     jobs: NonZeroU32,
-    /// Ask for bodies compressed on their way; parts begin afresh then
+    /// Request compressed bodies; interrupted downloads then start from the beginning
     #[arg(long)]
     compress: bool,
     /// Wait when the key has used up its calls, and do not end

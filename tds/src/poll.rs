@@ -37,14 +37,14 @@ use crate::{
 
 /// Read feeds again and again: a line and a file for each change
 ///
-/// A feed that is late is never asked twice at once, and makes up for nothing. An outage is a line when it
+/// A late feed is never requested twice at once, and missed requests are not repeated. An outage is a line when it
 /// begins and one when it ends. Ctrl-C ends it, with whole files.
 #[derive(Debug, Args)]
 pub(crate) struct Poll {
     /// A file with a path and query a line, as for bulk; - is the standard input
     #[arg(long, value_name = "FILE")]
     list: String,
-    /// How often each feed is asked for
+    /// How often each feed is requested
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
     every: Duration,
     /// Write each feed to a file in this folder, replaced when it is whole

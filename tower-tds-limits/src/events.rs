@@ -13,7 +13,7 @@ pub const WAIT_CAUSE_FIELD: &str = "tds.wait.cause";
 pub const WAIT_SECONDS_FIELD: &str = "tds.wait.seconds";
 
 pub(crate) fn refused_for_the_rate() {
-    tracing::warn!("rate refused (423): silent for 1 s");
+    tracing::warn!("too many requests (423): nothing is sent for 1 s");
 }
 
 /// `certificate` is the most requests that the service can have counted in one interval.
@@ -21,12 +21,15 @@ pub(crate) fn stepped(rung: Rung, certificate: u64) {
     tracing::warn!(
         ?rung,
         certificate,
-        "rate refused (423): silent for 1 s, then on another rung"
+        "too many requests (423): nothing is sent for 1 s, then the limit in `rung` holds"
     );
 }
 
 pub(crate) fn clean_for_long(rung: Rung) {
-    tracing::info!(?rung, "no refusal for long: less strict");
+    tracing::info!(
+        ?rung,
+        "no refusal for a long time: the limit in `rung` is less strict"
+    );
 }
 
 pub(crate) fn paused(wait: Duration) {

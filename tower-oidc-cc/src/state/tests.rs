@@ -7,11 +7,11 @@ use tokio::time::Instant;
 use super::{Action, Event, Fetched, Phase, RefreshPolicy, State};
 use crate::{TokenError, clock::Timestamp, error::Kind};
 
-const fn secs(secs: u64) -> Duration {
+pub(super) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-fn start() -> Timestamp {
+pub(super) fn start() -> Timestamp {
     Timestamp {
         steady: Instant::now(),
         wall: SystemTime::UNIX_EPOCH + secs(1_000_000_000),

@@ -24,7 +24,7 @@ pub(crate) struct RedisServer {
 // === impl RedisServer ===
 
 impl RedisServer {
-    /// `None`, and a line that says so, where there is no such program.
+    /// Prints SKIPPED and returns `None` if the program is not installed.
     pub(crate) fn start() -> Option<Self> {
         Self::start_with(|_| Vec::new())
     }

@@ -20,7 +20,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What of `secret` would be found in `bytes`: any part of it, in hex too, or a hash of it.
+/// Whether `bytes` contain a part of `secret`, its hex form, or its hash.
 fn shows(bytes: &[u8], secret: &str) -> bool {
     let mut parts: Vec<Vec<u8>> = secret.as_bytes().windows(12).map(<[u8]>::to_vec).collect();
     parts.push(hex(secret.as_bytes()).into_bytes());
@@ -242,7 +242,7 @@ async fn a_value_that_does_not_open_is_told_of_once_and_not_shown() {
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
     let subscriber = subscriber.with_writer(move || writer.clone()).finish();
-    // With one dispatcher alone, tracing asks the thread that meets a callsite first, and keeps its answer for all threads.
+    // With one dispatcher, the thread that uses a callsite first decides for all threads.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let _default = tracing::subscriber::set_default(subscriber);
     tracing::callsite::rebuild_interest_cache();

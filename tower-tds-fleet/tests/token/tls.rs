@@ -47,7 +47,7 @@ async fn over_tls_the_store_is_the_one_that_its_certificate_names() {
     token(&world.member(client("localhost", Some(&certificate)))).await;
     assert_eq!(world.posts(), 1);
     assert_eq!(everything(&server).len(), 1);
-    // Whom it does not know it tells nothing, and asks for itself.
+    // A member that does not trust the server stores nothing there, and requests its own token.
     token(&world.member(client("127.0.0.1", Some(&certificate)))).await;
     token(&world.member(client("localhost", None))).await;
     assert_eq!(world.posts(), 3);

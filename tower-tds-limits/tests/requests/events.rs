@@ -44,7 +44,7 @@ impl io::Write for Log {
 struct Heard {
     log: Log,
     _default: DefaultGuard,
-    // With one alone, an event that another thread meets first is told to nobody, for good.
+    // With one dispatcher, an event whose first use is on another thread stays disabled.
     _other: Dispatch,
 }
 
@@ -61,7 +61,7 @@ impl Heard {
             .finish();
         let other = Dispatch::new(tracing_subscriber::registry());
         let default = tracing::subscriber::set_default(subscriber);
-        // What another thread met before there were two.
+        // For events whose first use was before there were two dispatchers.
         tracing::callsite::rebuild_interest_cache();
         Self {
             log,
@@ -169,8 +169,15 @@ async fn refusals_are_told_and_what_goes_well_is_not() {
     limited.calls(4).await;
     let lines = told();
     assert_eq!(lines.len(), 4, "{lines:?}");
-    assert!(lines.iter().all(|line| line.contains("silent for 1 s")));
-    assert!(lines[3].contains("then on another rung"), "{lines:?}");
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.contains("nothing is sent for 1 s"))
+    );
+    assert!(
+        lines[3].contains("then the limit in `rung` holds"),
+        "{lines:?}"
+    );
     for (what, text) in [
         ("WARN", "calls of this credential wait wait=3s"),
         ("WARN", "too many connections"),
@@ -193,7 +200,7 @@ async fn refusals_are_told_and_what_goes_well_is_not() {
     assert!(told()[6].contains("INFO") && told()[6].contains("rung=Strict"));
 }
 
-/// It is asked whether it hears of an event, too.
+/// `Subscriber::enabled` may look at the limiter, too.
 #[tokio::test(start_paused = true)]
 async fn a_subscriber_may_look_at_the_limiter_before_it_says_what_it_hears() {
     let limited = Limited::before(Scripted::new(ms(20), |_| Answer::ok()));

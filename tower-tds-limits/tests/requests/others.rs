@@ -469,7 +469,7 @@ async fn it_goes_under_and_over_towers_own_limits_with_boxed_errors_between() {
         .layer(layer.clone())
         .service(inner());
     retried.oneshot(request()).await.expect("an answer");
-    // What may be left out has to answer, and to fail, as what is below it does.
+    // An optional layer needs the response and error types of the service below it.
     let optional = ServiceBuilder::new()
         .map_response(|answer: Response<PermitBody<_>>| answer.map(UnsyncBoxBody::new))
         .map_err(BoxError::from)

@@ -1,32 +1,19 @@
 //! Tests of the rule alone, and with a simulation of services, call rates and faults.
 
-use std::{
-    cmp::Reverse,
-    collections::BinaryHeap,
-    time::{Duration, SystemTime},
-};
+use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use http::StatusCode;
-use tokio::time::Instant;
 
 use super::Refusals;
 use crate::{
     TokenError,
     clock::Timestamp,
     error::Kind,
-    state::{Action, Event, Fetched, RefreshPolicy, State},
+    state::{
+        Action, Event, Fetched, RefreshPolicy, State,
+        tests::{secs, start},
+    },
 };
-
-const fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
-
-fn start() -> Timestamp {
-    Timestamp {
-        steady: Instant::now(),
-        wall: SystemTime::UNIX_EPOCH + secs(1_000_000_000),
-    }
-}
 
 /// Refuses once a second from second `from`, each refresh succeeds, and returns the seconds of the
 /// refreshes.
