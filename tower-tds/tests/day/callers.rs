@@ -11,7 +11,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
-use tower::{ServiceBuilder, ServiceExt};
+use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_tds::{Error, TdsLayer};
 
 use crate::{
@@ -100,10 +100,12 @@ impl fmt::Display for Callers {
 }
 
 async fn one(mut rng: Rng, end: Instant, sim: Sim, layer: TdsLayer, latest: Latest) -> Callers {
-    let service = ServiceBuilder::new()
-        .layer(layer)
-        .map_future(Box::pin)
-        .service(sim);
+    // As a connection does, a task sends the request and reads the head, whether or not the caller polls.
+    let wire = service_fn(move |request| {
+        let sent = tokio::spawn(sim.clone().oneshot(request));
+        Box::pin(async move { sent.await.expect("no panic") })
+    });
+    let service = ServiceBuilder::new().layer(layer).service(wire);
     let mut callers = Callers::default();
     while Instant::now() < end {
         let request = Request::get(format!("{URL}/v1/live/bus"));
