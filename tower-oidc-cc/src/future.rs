@@ -100,6 +100,7 @@ where
 {
     type Output = Result<Response<R>, Error<E>>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {

@@ -66,7 +66,8 @@
 //!   token. Refusals cause 16 token requests an hour at most.
 //! - **No end state.** After any sequence of errors a healthy endpoint yields a token within one
 //!   backoff: half a minute, two after refused credentials, or a `Retry-After`, five at most.
-//! - **Fail closed.** No expired token is sent, and no request without a token. A token goes to the
+//! - **Fail closed.** No request is sent without a token, and none with a token that had expired when
+//!   the service became ready. A token goes to the
 //!   listed origins alone. Plain http is for this machine alone. A redirect of the token request is
 //!   an error.
 //! - **Silence.** No secret and no token is in any `Debug`, error, event or panic of this crate. Their

@@ -56,19 +56,19 @@ pub(crate) enum Places {
 impl Places {
     /// Checks that a request may carry the token.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Kind> {
-        let is_absolute = uri.authority().is_some();
-        match self {
-            Self::Listed(_) if !is_absolute => return Err(Kind::NoOrigin),
-            Self::Listed(origins) if !origins.iter().any(|origin| origin.contains(uri)) => {
-                return Err(Kind::ForeignOrigin);
-            }
-            Self::One(origin) if is_absolute && !origin.contains(uri) => {
-                return Err(Kind::ForeignOrigin);
-            }
-            _ => {}
+        let is_listed = match self {
+            Self::Listed(origins) => origins.iter().any(|origin| origin.contains(uri)),
+            Self::One(origin) => origin.contains(uri) || uri.authority().is_none(),
+            Self::Any => true,
+        };
+        if !is_listed {
+            return Err(match uri.authority() {
+                Some(_) => Kind::ForeignOrigin,
+                None => Kind::NoOrigin,
+            });
         }
-        // Most clients write this header below.
-        if headers.contains_key(HOST) && !self.fits_host(uri, headers) {
+        // Most clients write this header below. A scan of a few names takes less time than a hash.
+        if headers.keys().any(|name| name == HOST) && !self.fits_host(uri, headers) {
             return Err(Kind::OtherHost);
         }
         Ok(())
@@ -165,10 +165,15 @@ impl Origin {
     }
 
     /// Whether `authority` is this one, in any case, with or without a default port.
+    #[inline]
     fn is_spelt(&self, authority: &Authority) -> bool {
-        *authority.as_str() == *self.authority
-            || authority.host().eq_ignore_ascii_case(&self.host)
-                && default_port(&self.scheme).and_then(|it| port(authority, it)) == Some(self.port)
+        *authority.as_str() == *self.authority || self.is_alike(authority)
+    }
+
+    #[cold]
+    fn is_alike(&self, authority: &Authority) -> bool {
+        authority.host().eq_ignore_ascii_case(&self.host)
+            && default_port(&self.scheme).and_then(|it| port(authority, it)) == Some(self.port)
     }
 
     /// Whether a `Host` header names this one.

@@ -1,7 +1,7 @@
 //! The layer and its service: a token in `poll_ready`, the header in `call`.
 
 use std::{
-    fmt, mem,
+    fmt,
     sync::Arc,
     task::{Context, Poll, ready},
 };
@@ -66,7 +66,11 @@ pub struct BearerAuth<S, J = Challenge> {
     inner: S,
     rules: Arc<Rules>,
     judge: J,
-    phase: Phase,
+    /// Whether a token has been seen since the last call. There is no way back to waiting then,
+    /// because the inner service may hold a permit by now.
+    has_token: bool,
+    /// The wait for a token, or its error.
+    wait: Option<Box<Phase>>,
 }
 
 /// The settings that all services of a layer share.
@@ -77,19 +81,11 @@ pub(crate) struct Rules {
     deadline: Option<fn(&Extensions) -> Option<Instant>>,
 }
 
-/// The progress of readiness.
-#[derive(Default)]
+/// Readiness without a token.
 enum Phase {
-    /// No token has been seen since the last call.
-    #[default]
-    Token,
-    /// A token is being waited for.
-    Waiting(Box<Wait>),
-    /// A token has been seen. There is no way back to waiting, because the inner service may hold a
-    /// permit by now.
-    Inner,
+    Waiting(Wait),
     /// There was no token at that time, and the next call returns the error.
-    Failed(Box<(TokenError, Timestamp)>),
+    Failed(TokenError, Timestamp),
 }
 
 // === impl BearerAuthLayer ===
@@ -180,7 +176,8 @@ impl<S, J: Clone> Layer<S> for BearerAuthLayer<J> {
             inner,
             rules: Arc::clone(&self.rules),
             judge: self.judge.clone(),
-            phase: Phase::Token,
+            has_token: false,
+            wait: None,
         }
     }
 }
@@ -190,19 +187,29 @@ impl<S, J: Clone> Layer<S> for BearerAuthLayer<J> {
 impl<S, J> BearerAuth<S, J> {
     /// Waits for the first token, the next one after an expiry, or the successor of a refused one.
     #[cold]
-    fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<Phase> {
+    fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let source = &self.rules.source;
-        let mut wait = match mem::take(&mut self.phase) {
-            Phase::Waiting(waiting) => *waiting,
-            Phase::Token | Phase::Inner | Phase::Failed(..) => Wait::default(),
-        };
-        match source.poll(&mut wait, cx) {
-            Poll::Ready(Ok(())) => Poll::Ready(Phase::Inner),
-            Poll::Ready(Err(error)) => Poll::Ready(Phase::Failed(Box::new((error, source.now())))),
-            Poll::Pending => {
-                self.phase = Phase::Waiting(Box::new(wait));
-                Poll::Pending
+        let wait = self
+            .wait
+            .get_or_insert_with(|| Box::new(Phase::Waiting(Wait::default())));
+        if let Phase::Waiting(wait) = &mut **wait {
+            match ready!(source.poll(wait, cx)) {
+                Ok(()) => self.wait = None,
+                Err(error) => self.wait = Some(Box::new(Phase::Failed(error, source.now()))),
             }
+        }
+        Poll::Ready(())
+    }
+
+    #[cold]
+    fn error(&self, phase: Phase) -> TokenError {
+        let source = &self.rules.source;
+        match phase {
+            Phase::Failed(error, then) if !source.is_settled() => {
+                error.later(then.age_at(source.now()))
+            }
+            // A token has come since. The inner service is not ready, so this call cannot be made.
+            _ => TokenError::new(Kind::Expired),
         }
     }
 }
@@ -216,34 +223,26 @@ where
     type Error = Error<S::Error>;
     type Future = ResponseFuture<S::Future, J>;
 
+    #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        match self.phase {
-            // ## (Token | Waiting) => (Inner | Failed)
-            Phase::Token | Phase::Waiting(_) => {
-                self.phase = if self.rules.source.is_settled() {
-                    Phase::Inner
-                } else {
-                    ready!(self.poll_token(cx))
-                };
+        if !self.has_token {
+            if self.wait.is_some() || !self.rules.source.is_settled() {
+                ready!(self.poll_token(cx));
             }
-            Phase::Inner | Phase::Failed(..) => {}
-        }
-        if let Phase::Failed(..) = self.phase {
-            return Poll::Ready(Ok(()));
+            if self.wait.is_some() {
+                return Poll::Ready(Ok(()));
+            }
+            self.has_token = true;
         }
         self.inner.poll_ready(cx).map_err(Error::Inner)
     }
 
+    #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let rules = &self.rules;
-        if let Phase::Failed(failed) = mem::take(&mut self.phase) {
-            let (error, then) = *failed;
-            return ResponseFuture::failed(if rules.source.is_settled() {
-                // A token has come since. The inner service is not ready, so this call cannot be made.
-                TokenError::new(Kind::Expired)
-            } else {
-                error.later(then.age_at(rules.source.now()))
-            });
+        self.has_token = false;
+        if let Some(phase) = self.wait.take() {
+            return ResponseFuture::failed(self.error(*phase));
         }
         if let Err(kind) = rules.places.check(request.uri(), request.headers()) {
             return ResponseFuture::failed(TokenError::new(kind));
@@ -269,7 +268,8 @@ impl<S: Clone, J: Clone> Clone for BearerAuth<S, J> {
             inner: self.inner.clone(),
             rules: Arc::clone(&self.rules),
             judge: self.judge.clone(),
-            phase: Phase::Token,
+            has_token: false,
+            wait: None,
         }
     }
 }
@@ -290,9 +290,7 @@ impl fmt::Debug for Rules {
 impl fmt::Debug for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Token => "Token",
             Self::Waiting(_) => "Waiting",
-            Self::Inner => "Inner",
             Self::Failed(..) => "Failed",
         })
     }

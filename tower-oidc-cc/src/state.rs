@@ -221,8 +221,10 @@ impl State {
     }
 
     /// Whether calls may send the token without a look at this state.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.token.is_some() && !self.is_refused()
+    pub(crate) fn is_settled_at(&self, now: Timestamp) -> bool {
+        let token = self.token.as_ref();
+        let is_due = |token: &Token| token.lifetime.renew_at.has_come_at(now);
+        token.is_some_and(|token| !is_due(token)) && !self.is_refused()
     }
 
     /// Whether a refusal is on record that no acceptance has followed.
@@ -322,9 +324,9 @@ impl State {
             renew_at,
             expires_at,
         } = token.lifetime;
-        // Under `OnExpiry` the next call requests a token, and no timer does.
+        // Under `OnExpiry` the next call requests a token, and the timer only ends the old one.
         if renew_at == expires_at {
-            return Action::Rest;
+            return Action::Sleep(expires_at.left_at(now));
         }
         let wait = renew_at.left_at(now).max(self.quiet_at(now));
         if !wait.is_zero() {

@@ -6,7 +6,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use arc_swap::ArcSwapOption;
@@ -33,8 +33,9 @@ pub(super) struct Bearer {
     pub(super) generation: u64,
     pub(super) header: HeaderValue,
     pub(super) expires_at: Timestamp,
-    /// Until then a call sends the token without a look at the state.
-    settled_until: Timestamp,
+    /// The renewal by the wall clock. Until then calls send the token without a look at the state;
+    /// the driver watches the steady clock.
+    settled_until: SystemTime,
 }
 
 /// One token, one flight at a time, any number of readers.
@@ -126,23 +127,16 @@ impl Shared {
 
     /// Whether a call may send the token in use without a look at the state.
     pub(super) fn is_settled(&self) -> bool {
-        let now = self.now();
         let bearer = self.slot.load();
-        bearer
-            .as_ref()
-            .is_some_and(|bearer| !bearer.settled_until.has_come_at(now))
+        let bearer = bearer.as_ref();
+        bearer.is_some_and(|bearer| self.settings.clock.wall() < bearer.settled_until)
     }
 
     /// The header and the number of the token in use.
     pub(super) fn header(&self) -> Option<(HeaderValue, u64)> {
-        let now = self.now();
-        if let Some(bearer) = self.slot.load().as_ref()
-            && !bearer.settled_until.has_come_at(now)
-        {
-            return Some((bearer.header.clone(), bearer.generation));
-        }
-        let bearer = self.bearer()?;
-        Some((bearer.header.clone(), bearer.generation))
+        let of = |bearer: &Arc<Bearer>| (bearer.header.clone(), bearer.generation);
+        let settled = self.slot.load().as_ref().map(of);
+        settled.or_else(|| self.bearer().as_ref().map(of))
     }
 
     /// The token in use, if it is valid.
@@ -223,7 +217,7 @@ impl Shared {
                         generation,
                         header: issued.header,
                         expires_at: lifetime.expires_at,
-                        settled_until: lifetime.renew_at,
+                        settled_until: lifetime.renew_at.wall,
                     }));
                     Ok(())
                 }
@@ -348,7 +342,10 @@ impl Shared {
         if locked.state.fresh_at(now).is_none() {
             locked.bearer = None;
         }
-        let settled = locked.bearer.as_ref().filter(|_| locked.state.is_settled());
+        let settled = locked
+            .bearer
+            .as_ref()
+            .filter(|_| locked.state.is_settled_at(now));
         let is_stored = match (settled, &*self.slot.load()) {
             (Some(bearer), Some(stored)) => bearer.generation == stored.generation,
             (settled, stored) => settled.is_none() && stored.is_none(),

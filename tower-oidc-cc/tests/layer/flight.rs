@@ -8,7 +8,7 @@ use std::pin::pin;
 
 use support::{
     DATA, Endpoint, SECRET, echo, endpoint::Reply, get, layer, poll_once, probe::Probe, secs,
-    settle, tokens,
+    settle, timed, tokens,
 };
 use tokio::{runtime, task::JoinSet, time::Instant};
 use tower::{Layer, Service, ServiceExt};
@@ -200,7 +200,7 @@ fn a_token_outlives_the_runtime_that_fetched_it() {
 #[test]
 fn a_token_without_a_driver_expires() {
     let endpoint = Endpoint::always(Reply::token(60));
-    let tokens = tokens(&endpoint);
+    let tokens = timed().build(endpoint.clone());
     let service = layer(&tokens).layer(echo());
     paused().block_on(tokens.ready()).unwrap();
     let response = paused()
@@ -218,7 +218,7 @@ fn a_look_for_a_token_renews_it_after_the_end_of_a_runtime() {
     // By a runtime that is gone, and by a client that panics while the token is valid.
     let endpoint = Endpoint::scripted([Reply::token(100), Reply::panic()]);
     endpoint.set(Reply::token(100));
-    let tokens = tokens(&endpoint);
+    let tokens = timed().build(endpoint.clone());
     paused().block_on(tokens.ready()).unwrap();
     paused().block_on(async {
         for second in 0..250 {
