@@ -7,7 +7,6 @@ mod future;
 mod guard;
 mod permit;
 mod sent;
-mod turn;
 
 use std::{
     fmt,

@@ -1,12 +1,14 @@
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::Outcome;
 use crate::{
     Rung,
     account::{Account, Grant},
     clock,
     connection::refused,
-    credential::{Credential, Probe},
+    credential::Credential,
     events,
 };
 
@@ -17,8 +19,6 @@ pub(crate) struct RequestPermit {
     credential: Arc<Credential>,
     grant: Grant,
     stage: Stage,
-    /// Set if this request tests whether a pause is over.
-    probe: Option<Probe>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,12 +36,11 @@ enum Stage {
 
 impl RequestPermit {
     #[inline]
-    pub(super) fn new(credential: &Arc<Credential>, grant: Grant, probe: Option<Probe>) -> Self {
+    pub(super) fn new(credential: &Arc<Credential>, grant: Grant) -> Self {
         Self {
             credential: Arc::clone(credential),
             grant,
             stage: Stage::Sent,
-            probe,
         }
     }
 
@@ -96,14 +95,14 @@ impl RequestPermit {
         } else if answer.proven {
             self.stage = Stage::Proven;
         }
-        if answer.rung.is_some() || outcome != Outcome::Answered || self.probe.is_some() {
-            self.report(outcome, answer.rung);
+        if answer.rung.is_some() || outcome != Outcome::Answered || self.credential.is_paused() {
+            self.report(now, outcome, answer.rung);
         }
     }
 
     /// Records and logs a rare outcome, after the lock is released.
     #[cold]
-    fn report(&mut self, outcome: Outcome, rung: Option<Rung>) {
+    fn report(&self, now: Instant, outcome: Outcome, rung: Option<Rung>) {
         let credential = &self.credential;
         match (rung, outcome) {
             (None, Outcome::RateExceeded) => events::refused_for_the_rate(),
@@ -114,13 +113,20 @@ impl RequestPermit {
             }
             (Some(rung), _) => events::clean_for_long(rung),
         }
-        if outcome == Outcome::ConnectionsExceeded {
-            let most = refused(&credential.connections);
-            credential
-                .account
-                .update_now(|account, now| account.lower_in_flight(now, most));
+        match outcome {
+            Outcome::Answered => credential.accepted(now),
+            Outcome::QuotaExceeded(hint) => {
+                if let Some(wait) = credential.refused(now, hint) {
+                    events::paused(wait);
+                }
+            }
+            Outcome::ConnectionsExceeded => {
+                let most = refused(&credential.connections);
+                let account = &credential.account;
+                account.update(|account| account.lower_in_flight(now, most));
+            }
+            _ => {}
         }
-        credential.learn(outcome, self.probe.take());
     }
 }
 
