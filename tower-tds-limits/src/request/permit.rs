@@ -1,5 +1,13 @@
-use std::sync::Arc;
+//! The permit of one sent request, and the response body that holds it.
 
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
 use super::Outcome;
@@ -30,6 +38,27 @@ enum Stage {
     // ## Proven => Over
     Proven,
     Over,
+}
+
+pin_project! {
+    /// A response body that holds its request's permit.
+    ///
+    /// The permit is freed at the end of the body, at an error, or when the body is dropped. A body
+    /// that is at its end when the head arrives holds none.
+    ///
+    /// # Cancel safety
+    /// Dropping it frees the place in flight at once. The permits of the quotas are held for as long
+    /// as [`Proof`](crate::Proof) demands.
+    ///
+    /// # Errors
+    /// The inner body's own.
+    #[derive(Debug)]
+    pub struct PermitBody<B> {
+        #[pin]
+        inner: B,
+        // Kept for its drop as well.
+        permit: Option<RequestPermit>,
+    }
 }
 
 // === impl RequestPermit ===
@@ -141,5 +170,51 @@ impl Drop for RequestPermit {
             Stage::Proven => account.update(Account::end),
             Stage::Over => {}
         }
+    }
+}
+
+// === impl PermitBody ===
+
+impl<B> PermitBody<B> {
+    #[inline]
+    pub(super) fn new(inner: B, permit: Option<RequestPermit>) -> Self {
+        Self { inner, permit }
+    }
+
+    /// The inner body.
+    pub fn get_ref(&self) -> &B {
+        &self.inner
+    }
+}
+
+impl<B: Body> Body for PermitBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let mut this = self.project();
+        let frame = ready!(this.inner.as_mut().poll_frame(cx));
+        match &frame {
+            Some(Ok(_)) if !this.inner.is_end_stream() => return Poll::Ready(frame),
+            Some(Ok(_)) | None => {
+                if let Some(permit) = this.permit.take() {
+                    permit.ended();
+                }
+            }
+            // A body that breaks off does not prove that the service is done with the request.
+            Some(Err(_)) => drop(this.permit.take()),
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
     }
 }
