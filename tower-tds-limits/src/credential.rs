@@ -1,22 +1,24 @@
-//! Pause of one credential after a 429.
+//! One API key: the limits that it shares with others, and its pause after a 429.
+#![cfg_attr(
+    not(test),
+    warn(clippy::arithmetic_side_effects, clippy::as_conversions)
+)]
 
-mod pause;
-
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::time::Instant;
 
-use self::pause::Passage;
-pub(crate) use self::pause::{Pause, Try};
 use crate::{
-    LimitError, Limits, Outcome, WaitCause,
+    Limits,
     account::Account,
     connection::Connections,
-    events,
-    wait::{Line, Refusal, Shared},
+    wait::{Line, Shared},
 };
 
 /// One credential's pause, and the limits that it shares with other credentials.
@@ -26,19 +28,22 @@ pub(crate) struct Credential {
     pub(crate) connections: Arc<Shared<Connections>>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) line: Line,
-    /// Set while the pause lets no call through, so that calls need not take the pause's lock. A
-    /// reader may be late by one request, which is refused like the others in flight.
+    /// Whether there is a pause, so that calls need not take its lock. A reader may be late by one
+    /// request, which is refused like the others in flight.
     is_paused: AtomicBool,
-    pub(crate) pause: Arc<Shared<Pause>>,
+    /// Guards the pause alone: it is held for arithmetic.
+    pause: Mutex<Option<Pause>>,
 }
 
-/// The request that tests whether a pause is over. If it is dropped before its response, another
-/// request may test.
-#[derive(Debug)]
-pub(crate) struct Probe {
-    credential: Arc<Credential>,
-    number: Try,
-    is_answered: bool,
+/// The pause from a 429 to the next accepted response.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pause {
+    /// Nothing is sent before this.
+    pub(crate) until: Instant,
+    /// The end that the service announced, which may be later.
+    announced: Instant,
+    /// The length of the next pause is twice as long, if the service gives none.
+    length: Duration,
 }
 
 // === impl Credential ===
@@ -51,7 +56,7 @@ impl Credential {
             limits: Arc::new(limits),
             line: Line::Back,
             is_paused: AtomicBool::new(false),
-            pause: Arc::new(Shared::new(Pause::new())),
+            pause: Mutex::new(None),
         }
     }
 
@@ -63,102 +68,97 @@ impl Credential {
             limits: Arc::clone(&self.limits),
             line,
             is_paused: AtomicBool::new(false),
-            pause: Arc::new(Shared::new(Pause::new())),
+            pause: Mutex::new(None),
         }
     }
 
-    /// Whether a call with this probe, or with none, has to wait: only the last probe is sent.
     #[inline]
-    pub(crate) fn must_pause(&self, probe: Option<&Probe>) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         // Relaxed: the flag publishes nothing, and the pause has a lock of its own.
         self.is_paused.load(Ordering::Relaxed)
-            && !probe
-                .is_some_and(|probe| self.pause.read(|pause, _| pause.is_tried_by(probe.number)))
     }
 
-    /// The end of the pause, if there is one.
+    /// The pause, if calls have to wait for its end at `now`.
+    #[inline]
+    pub(crate) fn pause_at(&self, now: Instant) -> Option<Pause> {
+        let pause = self.is_paused().then(|| *self.pause()).flatten();
+        pause.filter(|pause| now < pause.until)
+    }
+
+    /// The announced end of the pause, if no response was accepted since it began.
     pub(crate) fn paused_until(&self) -> Option<Instant> {
-        self.pause.read(|pause, _| pause.told().max(pause.until()))
+        self.pause().map(|pause| pause.announced)
     }
 
-    /// Records the outcome of a response, which may be a probe's.
-    pub(crate) fn learn(&self, outcome: Outcome, probe: Option<Probe>) {
-        let tried = probe.map(Probe::answered);
-        if let Outcome::QuotaExceeded(hint) = outcome {
-            let began = self.pause.update_now(|pause, now| {
-                self.is_paused.store(true, Ordering::Relaxed);
-                pause.refuse(now, hint, tried)
-            });
-            if let Some(wait) = began {
-                events::paused(wait);
+    /// Records a 429 at `now`, with the hint of its response. Returns the length of the pause if one
+    /// begins.
+    pub(crate) fn refused(&self, now: Instant, hint: Option<Duration>) -> Option<Duration> {
+        let mut pause = self.pause();
+        let last = *pause;
+        let is_within = last.is_some_and(|last| now < last.until);
+        let usual = last.map_or(SHORTEST, |last| last.length.saturating_mul(2).min(LONGEST));
+        let wait = match hint {
+            Some(hint) => hint.min(YEAR).max(SHORTEST),
+            None if is_within => Duration::ZERO,
+            None => usual,
+        };
+        let ends = |wait| now.checked_add(wait).unwrap_or(now);
+        let mut next = Pause {
+            until: ends(wait.min(LONGEST)),
+            announced: ends(wait),
+            length: wait.min(LONGEST),
+        };
+        if let Some(last) = last {
+            if is_within {
+                // Its request was sent before the pause, and can only lengthen it.
+                next.until = next.until.max(last.until);
+                next.length = last.length;
             }
-        } else if let Some(tried) = tried {
-            let is_about_another_limit = matches!(
-                outcome,
-                Outcome::RateExceeded
-                    | Outcome::ConnectionsExceeded
-                    | Outcome::GatewayFailed
-                    | Outcome::GatewayTimedOut
-            );
-            self.pause.update(|pause| {
-                if is_about_another_limit {
-                    pause.untried(tried);
-                } else if pause.end(tried) {
-                    self.is_paused.store(false, Ordering::Relaxed);
-                }
-            });
+            if is_within || hint.is_none() {
+                next.announced = next.announced.max(last.announced);
+            }
+        }
+        *pause = Some(next);
+        self.is_paused.store(true, Ordering::Relaxed);
+        (!is_within).then_some(wait)
+    }
+
+    /// Records an accepted response. It ends the pause if calls do not wait for it any more.
+    pub(crate) fn accepted(&self, now: Instant) {
+        let mut pause = self.pause();
+        if pause.take_if(|pause| pause.until <= now).is_some() {
+            self.is_paused.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Turns the result of the wait into a probe, or into nothing where there is no pause.
-    ///
-    /// # Errors
-    /// When the service has announced a pause that is too long to wait for.
-    pub(crate) fn probe(
-        self: &Arc<Self>,
-        passage: Passage,
-        now: Instant,
-    ) -> Result<Option<Probe>, LimitError> {
-        match passage {
-            Passage::Free => Ok(None),
-            Passage::Tries(number) => Ok(Some(Probe {
-                credential: Arc::clone(self),
-                number,
-                is_answered: false,
-            })),
-            Passage::Told => Err(self.rejection(now)),
-        }
-    }
-
-    /// The wait for the end of the pause.
-    pub(crate) fn wait(&self, now: Instant) -> Refusal {
-        let until = self.paused_until().filter(|until| *until > now);
-        let wait = until.map(|until| until.saturating_duration_since(now));
-        let cause = WaitCause::Pause;
-        Refusal { cause, wait }
-    }
-
-    /// The error of a call that may not wait for the end of the pause.
-    pub(crate) fn rejection(&self, now: Instant) -> LimitError {
-        LimitError::rejected(WaitCause::Pause, self.wait(now).wait)
+    fn pause(&self) -> MutexGuard<'_, Option<Pause>> {
+        self.pause.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl Probe ===
+// === impl Pause ===
 
-impl Probe {
-    /// The response is there, and its outcome decides.
-    fn answered(mut self) -> Try {
-        self.is_answered = true;
-        self.number
+impl Pause {
+    /// The time until the announced end.
+    pub(crate) fn left(&self, now: Instant) -> Duration {
+        self.announced.saturating_duration_since(now)
+    }
+
+    /// Whether the announced end is too late to wait for.
+    pub(crate) fn is_long(&self, now: Instant) -> bool {
+        self.left(now) > LONGEST
     }
 }
 
-impl Drop for Probe {
-    fn drop(&mut self) {
-        if !self.is_answered {
-            let number = self.number;
-            self.credential.pause.update(|pause| pause.untried(number));
-        }
-    }
-}
+/// Shorter pauses only burn what is left of the quota.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Calls do not wait longer than this: they get an error. Once a minute, calls are sent whatever was
+/// announced: they notice the reset of a daily quota, and no hint shuts a credential for ever.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Longer hints are cut to a year, far from overflowing an instant.
+const YEAR: Duration = Duration::from_secs(366 * 86_400);
+
+#[cfg(test)]
+mod tests;

@@ -79,13 +79,9 @@ mod error;
 mod events;
 mod limiter;
 mod limits;
-mod quota;
 mod request;
 mod rule;
-mod rules;
-mod sync;
 mod wait;
-mod waits;
 
 pub use self::{
     account::Rung,
@@ -93,14 +89,12 @@ pub use self::{
     error::{Error, LimitError},
     events::{WAIT_CAUSE_FIELD, WAIT_SECONDS_FIELD},
     limiter::{Limiter, Snapshot},
-    limits::{Limits, Proof, Share},
-    quota::Quota,
+    limits::{Burst, Limits, Proof, Quota, Rules, Share},
     request::{
         Attached, Detached, Feedback, Outcome, PermitBody, ReadResponse, ReadStatus, RequestLimit,
         RequestLimitLayer,
     },
-    rules::{Burst, Rules},
-    waits::WaitCause,
+    wait::WaitCause,
 };
 
 /// The futures of this crate's services.

@@ -56,7 +56,8 @@ pub struct Snapshot {
     pub rung: Rung,
     /// The rest of the silence after a refusal of the IP address.
     pub silent_for: Option<Duration>,
-    /// The rest of this credential's pause after a 429, in which only probes are sent.
+    /// The rest of this credential's pause after a 429. It is zero from its end until a response is
+    /// accepted.
     pub paused_for: Option<Duration>,
     /// The most requests that the service can have counted in any interval of the first quota so
     /// far. It is computed from the times of grants and proofs, and is never more than the quota.

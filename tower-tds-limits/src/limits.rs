@@ -1,11 +1,8 @@
-//! The limits of a service: connections, requests in flight, quotas.
-
-mod shares;
+//! The limits of a service: connections, requests in flight, quotas, ways of counting, shares.
 
 use std::{num::NonZeroU32, time::Duration};
 
-pub use self::shares::Share;
-use crate::{Burst, Quota, Rules, Rung};
+use crate::Rung;
 
 /// The limits a [`Limiter`](crate::Limiter) keeps, as one value.
 ///
@@ -56,6 +53,86 @@ pub enum Proof {
     /// The end of the response body: right also for a service that counts whatever was in
     /// flight during the interval.
     End,
+}
+
+/// A number of requests that may be counted in any interval of a given length.
+///
+/// Several quotas can hold at once: give each to [`Limits::also`](crate::Limits::also).
+///
+/// # Examples
+/// ```
+/// use std::{num::NonZeroU32, time::Duration};
+/// use tower_tds_limits::Quota;
+///
+/// let five = NonZeroU32::new(5).expect("5 is not zero");
+/// let plan = Quota::per_minute(five);
+/// assert_eq!(plan.requests(), five);
+/// assert_eq!(plan.per(), Duration::from_secs(60));
+/// assert_eq!(Quota::new(five, Duration::ZERO), None);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Quota {
+    requests: NonZeroU32,
+    per: Duration,
+}
+
+/// The ways of counting that a limiter is safe against, as one value.
+///
+/// A service does not document how it counts its "50 per second". The default is safe against every
+/// way in use except one: a leaky bucket without any burst. Fewer rules are faster, and right only
+/// if the service's way of counting is known.
+///
+/// | rules | safe against | requests a second of 50, answers after 110 ms |
+/// |---|---|---|
+/// | [`Rules::window`] | fixed windows, sliding logs, full token buckets | 45 |
+/// | and [`counter`](Self::counter) | sliding-window counters (HAProxy, CDNs), any alignment | 42 |
+/// | and [`bucket`](Self::bucket) | leaky buckets with that burst (nginx `limit_req`) | 42 |
+///
+/// # Examples
+/// ```
+/// use tower_tds_limits::{Limits, Rules};
+///
+/// // This service is known to keep a sliding log.
+/// let limits = Limits::default().rules(Rules::window());
+/// # drop(limits);
+/// ```
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rules {
+    /// Whether the limiter is safe against sliding-window counters.
+    pub counter: bool,
+    /// The burst of the leaky buckets that the limiter is safe against, if any.
+    pub bucket: Option<Burst>,
+}
+
+/// How many requests beyond its steady rate a leaky bucket takes at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Burst {
+    /// This burst, by proof. Each unproven request holds its place, so a slow response takes one
+    /// place. One more slow response than the burst stops all calls.
+    Of(u32),
+    /// Nine places, by evidence. A quick response frees the places of the requests that were
+    /// granted before it, so slow calls cost the others nothing. A bucket of ten may refuse if the
+    /// network stalls for longer than three seconds, or in one direction only. It applies to quotas
+    /// of at most a second.
+    Auto,
+}
+
+/// The part of the limits that one of several processes may use.
+///
+/// Set by [`Limiter::set_share`](crate::Limiter::set_share). If the sum over all processes of each
+/// one's share, or of what it [holds](crate::Limiter::held) where that is more, never exceeds the
+/// limits, all together keep within them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Share {
+    /// Requests of the first quota. Each other quota is divided in proportion.
+    pub requests: u32,
+    /// Requests that a leaky bucket takes at once: its burst and one more.
+    pub places: u32,
+    /// Sockets.
+    pub connections: u32,
 }
 
 // === impl Limits ===
@@ -179,12 +256,212 @@ impl Limits {
     pub(crate) fn timed_out(&self) -> Duration {
         self.behind.unwrap_or(TIMED_OUT)
     }
+
+    /// Divides these limits over several processes behind one IP address.
+    ///
+    /// Give each process one of the shares, by its number. Counts add up, so a bound that each
+    /// process keeps by proof holds for all together. The requests of each quota, the requests in
+    /// flight, the sockets and the burst of a leaky bucket are divided without a remainder. The
+    /// processes exchange nothing and need no store. Where the load is uneven, prefer one process
+    /// that calls for the others: no other process can use an idle share.
+    ///
+    /// | 50 a second, answers after 110 ms | requests a second of all together |
+    /// |---|---|
+    /// | one process | 42 |
+    /// | 4 processes, all busy | 39 |
+    /// | 4 processes, one of them busy | 10 |
+    ///
+    /// (Always backlogged, simulated; asserted by `cargo test -p tower-tds-limits shares`.)
+    ///
+    /// An automatic burst ([`Burst::Auto`]) becomes a part of ten, because bursts that grow in each
+    /// process would exceed it together. A refusal changes the rung of one process alone. A
+    /// restarted process cannot know its predecessor's requests: let it begin
+    /// [drained](Self::drained).
+    ///
+    /// Returns `None` if a share would be empty, because there are more processes than the smallest
+    /// limit has places.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use tower_tds_limits::{Limiter, Limits};
+    ///
+    /// let four = NonZeroU32::new(4).expect("4 is not zero");
+    /// let mut shares = Limits::default().shares(four).expect("there are ten places for four");
+    /// let requests: Vec<u32> = shares.iter().map(|l| l.quotas()[0].requests().get()).collect();
+    /// assert_eq!(requests, [13, 13, 12, 12]); // 50
+    ///
+    /// let number = 2; // of this process
+    /// let limiter = Limiter::new(shares.swap_remove(number));
+    /// assert_eq!(limiter.limits().connections.get(), 15);
+    /// ```
+    #[must_use]
+    pub fn shares(&self, processes: NonZeroU32) -> Option<Vec<Self>> {
+        (processes <= self.most_shares()).then(|| {
+            (0..processes.get())
+                .map(|number| self.share(&|whole| part(whole, number, processes)))
+                .collect()
+        })
+    }
+
+    fn share(&self, part: &dyn Fn(NonZeroU32) -> NonZeroU32) -> Self {
+        let mut share = self.clone();
+        for quota in &mut share.quotas {
+            *quota = Quota::new(part(quota.requests()), quota.per()).unwrap_or(*quota);
+        }
+        share.in_flight = part(self.in_flight);
+        share.connections = part(self.connections);
+        if let Some(at_once) = self.at_once() {
+            let burst = part(at_once).get() - 1;
+            share.rules = share.rules.bucket(Burst::Of(burst));
+        }
+        share
+    }
+
+    fn most_shares(&self) -> NonZeroU32 {
+        let quotas = self.quotas.iter().map(Quota::requests);
+        let most = quotas.chain(self.at_once()).min();
+        let most = most.unwrap_or(self.in_flight);
+        most.min(self.in_flight).min(self.connections)
+    }
+
+    /// How many requests a leaky bucket takes at once: its burst, and the one that fills it.
+    fn at_once(&self) -> Option<NonZeroU32> {
+        let burst = match self.rules.bucket? {
+            Burst::Of(burst) => burst,
+            Burst::Auto => LEAST_BURST,
+        };
+        Some(NonZeroU32::MIN.saturating_add(burst))
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self::new(Quota::per_second(REQUESTS))
     }
+}
+
+// === impl Quota ===
+
+impl Quota {
+    /// Allows `requests` in any interval of the length `per`.
+    ///
+    /// Returns `None` if `per` is zero or longer than 366 days.
+    #[must_use]
+    pub const fn new(requests: NonZeroU32, per: Duration) -> Option<Self> {
+        if per.is_zero() || per.as_secs() > LONGEST_PER.as_secs() {
+            None
+        } else {
+            Some(Self { requests, per })
+        }
+    }
+
+    /// Allows `requests` in any second.
+    #[must_use]
+    pub const fn per_second(requests: NonZeroU32) -> Self {
+        Self {
+            requests,
+            per: Duration::from_secs(1),
+        }
+    }
+
+    /// Allows `requests` in any minute.
+    #[must_use]
+    pub const fn per_minute(requests: NonZeroU32) -> Self {
+        Self {
+            requests,
+            per: Duration::from_secs(60),
+        }
+    }
+
+    /// The number of requests that an interval allows.
+    #[must_use]
+    pub const fn requests(&self) -> NonZeroU32 {
+        self.requests
+    }
+
+    /// The length of the interval.
+    #[must_use]
+    pub const fn per(&self) -> Duration {
+        self.per
+    }
+
+    /// How long a permit stays live after its request is proven to be counted: the interval and a
+    /// guard for two clocks that disagree.
+    #[must_use]
+    pub fn hold(&self) -> Duration {
+        self.per + TICK_GUARD + self.per / RATE_GUARD
+    }
+
+    /// The even spacing of requests, guard included.
+    #[must_use]
+    pub fn spacing(&self) -> Duration {
+        let nanos = self.hold().as_nanos();
+        let nanos = nanos.div_ceil(u128::from(self.requests.get()));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+// === impl Rules ===
+
+impl Rules {
+    /// Returns the proof window alone: at most the quota is live at any grant.
+    pub const fn window() -> Self {
+        Self {
+            counter: false,
+            bucket: None,
+        }
+    }
+
+    /// Adds safety against sliding-window counters, at any alignment of their windows.
+    pub const fn counter(mut self) -> Self {
+        self.counter = true;
+        self
+    }
+
+    /// Adds safety against leaky buckets with a burst of at least `burst`.
+    pub const fn bucket(mut self, burst: Burst) -> Self {
+        self.bucket = Some(burst);
+        self
+    }
+}
+
+/// All rules, with an automatic burst.
+impl Default for Rules {
+    fn default() -> Self {
+        Self::window().counter().bucket(Burst::Auto)
+    }
+}
+
+// === impl Share ===
+
+impl Share {
+    /// Whether some rule grants nothing.
+    pub(crate) fn is_empty(self, quotas: &[Quota]) -> bool {
+        let first = quotas
+            .first()
+            .map_or(1, |first| u64::from(first.requests().get()));
+        let part = |quota: &Quota| u64::from(quota.requests().get()) * u64::from(self.requests);
+        self.places == 0 || quotas.iter().any(|quota| part(quota) < first)
+    }
+
+    /// The part of a quota, where `first` is the whole first quota. It is one request at least, so
+    /// that a bucket drains while nothing is granted.
+    pub(crate) fn of(self, quota: Quota, first: Quota) -> Quota {
+        let (whole, first) = (quota.requests().get(), first.requests().get());
+        let part = u64::from(whole) * u64::from(self.requests) / u64::from(first);
+        let part = u32::try_from(part).unwrap_or(u32::MAX);
+        let part = NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN);
+        Quota::new(part, quota.per()).unwrap_or(quota)
+    }
+}
+
+/// The part with this `number` of a whole divided by `of`. The first parts take the remainder.
+fn part(whole: NonZeroU32, number: u32, of: NonZeroU32) -> NonZeroU32 {
+    let even = whole.get() / of.get();
+    let left = whole.get() % of.get();
+    let part = even + u32::from(number < left);
+    NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN)
 }
 
 /// Contract, "Limits": 50 parallel requests per second, beyond which the service answers 423.
@@ -203,3 +480,19 @@ const LOST_AFTER: Duration = Duration::from_secs(10);
 
 /// A day; far from overflowing an instant.
 const LONGEST_LOST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Covers a server that keeps time in milliseconds, rounded either way, and half of one more.
+/// With [`RATE_GUARD`] it makes the 2 ms guard of the proof for an interval of a second.
+const TICK_GUARD: Duration = Duration::from_micros(1_500);
+
+/// One part in 2,000: clocks may run 500 ppm apart, the most that NTP corrects by slewing.
+const RATE_GUARD: u32 = 2_000;
+
+/// Longer than the interval of any plan, and far from overflowing an instant.
+const LONGEST_PER: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// The burst that the shares divide in place of an automatic one, so that their sum stays below it.
+const LEAST_BURST: u32 = 10;
+
+#[cfg(test)]
+mod tests;

@@ -1,13 +1,10 @@
 //! The request limit: a permit from the sending of a request to the end of its response body.
 
-mod body;
-mod detached;
 mod feedback;
 mod future;
 mod guard;
 mod permit;
 mod sent;
-mod turn;
 
 use std::{
     fmt,
@@ -27,11 +24,10 @@ use tower_service::Service;
 use self::future::Bounds;
 pub(crate) use self::permit::RequestPermit;
 pub use self::{
-    body::PermitBody,
-    detached::DetachedCall,
     feedback::{Feedback, Outcome, ReadResponse, ReadStatus},
     future::ResponseFuture,
-    sent::SentCall,
+    permit::PermitBody,
+    sent::{DetachedCall, SentCall},
 };
 use crate::{Error, Limiter};
 

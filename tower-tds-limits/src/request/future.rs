@@ -16,8 +16,15 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower_service::Service;
 
-use super::{PermitBody, RequestPermit, SentCall, Settings, guard::Watch, turn::Turn};
-use crate::{Error, LimitError, WaitCause, clock, credential::Credential, events, wait::Refusal};
+use super::{PermitBody, RequestPermit, SentCall, Settings, guard::Watch};
+use crate::{
+    Error, LimitError, WaitCause,
+    account::Account,
+    clock,
+    credential::Credential,
+    events,
+    wait::{Refusal, Waiter},
+};
 
 pin_project! {
     /// The response of a [`RequestLimit`](crate::RequestLimit).
@@ -53,11 +60,22 @@ pin_project! {
 /// A call that was not sent yet.
 struct Waiting<S, R> {
     inner: S,
-    is_inner_ready: bool,
     /// `None` once it is sent.
     request: Option<R>,
-    turn: Turn,
+    waiter: Waiter<Account>,
+    obstacle: Obstacle,
     wait: Wait,
+}
+
+/// What a call waited for when it was last polled.
+#[derive(Debug, Clone, Copy)]
+enum Obstacle {
+    /// The inner service is not ready.
+    Readiness,
+    /// A pause of the credential, until then.
+    Pause(Instant),
+    /// A permit.
+    Permit,
 }
 
 /// A wait, recorded when it ends: since when, and for what at first.
@@ -95,8 +113,11 @@ impl<S, R, F, C> ResponseFuture<S, Request<R>, F, C> {
         let call = Waiting {
             inner,
             request: Some(request),
-            is_inner_ready: false,
-            turn: Turn::new(&settings.limiter.credential),
+            waiter: Waiter::new(
+                &settings.limiter.credential.account,
+                settings.limiter.credential.line,
+            ),
+            obstacle: Obstacle::Readiness,
             wait: Wait(None),
         };
         Self {
@@ -153,6 +174,10 @@ where
                         }
                         Poll::Pending => {
                             let ends = earlier(call.wait.ends(bounds), *this.deadline);
+                            let ends = match call.obstacle {
+                                Obstacle::Pause(until) => earlier(ends, Some(until)),
+                                Obstacle::Readiness | Obstacle::Permit => ends,
+                            };
                             if poll_timer(this.timer, ends, cx).is_pending() {
                                 return Poll::Pending;
                             }
@@ -224,23 +249,36 @@ impl<S, R> Waiting<S, Request<R>> {
             let error = LimitError::deadline(cause, self.wait.length(now));
             return Poll::Ready(Err(Error::Limit(error)));
         }
-        let polled = match self.inner.poll_ready(cx) {
-            Poll::Ready(Ok(())) => {
-                self.is_inner_ready = true;
-                self.turn
-                    .poll_permit(credential, cx, now, bounds.max_waiting)
-            }
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::Inner(error))),
-            Poll::Pending => {
-                self.is_inner_ready = false;
-                match self.turn.skip(bounds.max_waiting) {
-                    Ok(()) => Poll::Pending,
-                    Err(error) => Poll::Ready(Err(error)),
+        self.obstacle = match self.inner.poll_ready(cx) {
+            Poll::Ready(Ok(())) => match credential.pause_at(now) {
+                None => Obstacle::Permit,
+                Some(pause) if !pause.is_long(now) => Obstacle::Pause(pause.until),
+                Some(pause) => {
+                    let error = LimitError::rejected(WaitCause::Pause, Some(pause.left(now)));
+                    return Poll::Ready(Err(Error::Limit(error)));
                 }
-            }
+            },
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::Inner(error))),
+            Poll::Pending => Obstacle::Readiness,
         };
-        if let Poll::Ready(permit) = polled {
-            return Poll::Ready(permit.map_err(Error::Limit));
+        let passed = match self.obstacle {
+            Obstacle::Permit => self.waiter.poll_pass(cx, now, bounds.max_waiting),
+            // It keeps its place, and later calls pass.
+            _ => match self.waiter.skip(bounds.max_waiting) {
+                Ok(()) => Poll::Pending,
+                Err(full) => Poll::Ready(Err(full)),
+            },
+        };
+        match passed {
+            Poll::Ready(Ok(grant)) => {
+                return Poll::Ready(Ok(RequestPermit::new(credential, grant)));
+            }
+            Poll::Ready(Err(_full)) => {
+                let Refusal { cause, wait } = self.reason(credential, now);
+                let error = LimitError::rejected(cause, wait);
+                return Poll::Ready(Err(Error::Limit(error)));
+            }
+            Poll::Pending => {}
         }
         if self.wait.0.is_none() {
             self.wait.0 = Some((now, self.reason(credential, now).cause));
@@ -264,11 +302,16 @@ impl<S, R> Waiting<S, Request<R>> {
 
     /// The cause of the wait, and the time until it ends.
     fn reason(&self, credential: &Credential, now: Instant) -> Refusal {
-        if self.is_inner_ready {
-            self.turn.wait(credential, now)
-        } else {
-            let cause = WaitCause::Readiness;
-            Refusal { cause, wait: None }
+        match self.obstacle {
+            Obstacle::Permit => self.waiter.wait(now),
+            Obstacle::Readiness => Refusal {
+                cause: WaitCause::Readiness,
+                wait: None,
+            },
+            Obstacle::Pause(_) => Refusal {
+                cause: WaitCause::Pause,
+                wait: credential.pause_at(now).map(|pause| pause.left(now)),
+            },
         }
     }
 }

@@ -1,4 +1,14 @@
-use std::sync::Arc;
+//! The permit of one sent request, and the response body that holds it.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+use tokio::time::Instant;
 
 use super::Outcome;
 use crate::{
@@ -6,7 +16,7 @@ use crate::{
     account::{Account, Grant},
     clock,
     connection::refused,
-    credential::{Credential, Probe},
+    credential::Credential,
     events,
 };
 
@@ -17,8 +27,6 @@ pub(crate) struct RequestPermit {
     credential: Arc<Credential>,
     grant: Grant,
     stage: Stage,
-    /// Set if this request tests whether a pause is over.
-    probe: Option<Probe>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,16 +40,36 @@ enum Stage {
     Over,
 }
 
+pin_project! {
+    /// A response body that holds its request's permit.
+    ///
+    /// The permit is freed at the end of the body, at an error, or when the body is dropped. A body
+    /// that is at its end when the head arrives holds none.
+    ///
+    /// # Cancel safety
+    /// Dropping it frees the place in flight at once. The permits of the quotas are held for as long
+    /// as [`Proof`](crate::Proof) demands.
+    ///
+    /// # Errors
+    /// The inner body's own.
+    #[derive(Debug)]
+    pub struct PermitBody<B> {
+        #[pin]
+        inner: B,
+        // Kept for its drop as well.
+        permit: Option<RequestPermit>,
+    }
+}
+
 // === impl RequestPermit ===
 
 impl RequestPermit {
     #[inline]
-    pub(super) fn new(credential: &Arc<Credential>, grant: Grant, probe: Option<Probe>) -> Self {
+    pub(super) fn new(credential: &Arc<Credential>, grant: Grant) -> Self {
         Self {
             credential: Arc::clone(credential),
             grant,
             stage: Stage::Sent,
-            probe,
         }
     }
 
@@ -96,14 +124,14 @@ impl RequestPermit {
         } else if answer.proven {
             self.stage = Stage::Proven;
         }
-        if answer.rung.is_some() || outcome != Outcome::Answered || self.probe.is_some() {
-            self.report(outcome, answer.rung);
+        if answer.rung.is_some() || outcome != Outcome::Answered || self.credential.is_paused() {
+            self.report(now, outcome, answer.rung);
         }
     }
 
     /// Records and logs a rare outcome, after the lock is released.
     #[cold]
-    fn report(&mut self, outcome: Outcome, rung: Option<Rung>) {
+    fn report(&self, now: Instant, outcome: Outcome, rung: Option<Rung>) {
         let credential = &self.credential;
         match (rung, outcome) {
             (None, Outcome::RateExceeded) => events::refused_for_the_rate(),
@@ -114,13 +142,20 @@ impl RequestPermit {
             }
             (Some(rung), _) => events::clean_for_long(rung),
         }
-        if outcome == Outcome::ConnectionsExceeded {
-            let most = refused(&credential.connections);
-            credential
-                .account
-                .update_now(|account, now| account.lower_in_flight(now, most));
+        match outcome {
+            Outcome::Answered => credential.accepted(now),
+            Outcome::QuotaExceeded(hint) => {
+                if let Some(wait) = credential.refused(now, hint) {
+                    events::paused(wait);
+                }
+            }
+            Outcome::ConnectionsExceeded => {
+                let most = refused(&credential.connections);
+                let account = &credential.account;
+                account.update(|account| account.lower_in_flight(now, most));
+            }
+            _ => {}
         }
-        credential.learn(outcome, self.probe.take());
     }
 }
 
@@ -135,5 +170,51 @@ impl Drop for RequestPermit {
             Stage::Proven => account.update(Account::end),
             Stage::Over => {}
         }
+    }
+}
+
+// === impl PermitBody ===
+
+impl<B> PermitBody<B> {
+    #[inline]
+    pub(super) fn new(inner: B, permit: Option<RequestPermit>) -> Self {
+        Self { inner, permit }
+    }
+
+    /// The inner body.
+    pub fn get_ref(&self) -> &B {
+        &self.inner
+    }
+}
+
+impl<B: Body> Body for PermitBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let mut this = self.project();
+        let frame = ready!(this.inner.as_mut().poll_frame(cx));
+        match &frame {
+            Some(Ok(_)) if !this.inner.is_end_stream() => return Poll::Ready(frame),
+            Some(Ok(_)) | None => {
+                if let Some(permit) = this.permit.take() {
+                    permit.ended();
+                }
+            }
+            // A body that breaks off does not prove that the service is done with the request.
+            Some(Err(_)) => drop(this.permit.take()),
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
     }
 }

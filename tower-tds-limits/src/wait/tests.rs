@@ -10,7 +10,7 @@ use std::{
 use tokio::time::{advance, sleep};
 use tokio_test::{assert_pending, assert_ready, assert_ready_ok, task};
 
-use super::{waiter::Full, *};
+use super::*;
 
 /// Lets `free` pass, and one more at each instant in `at`. The front passes always while it is `urgent`.
 #[derive(Default)]

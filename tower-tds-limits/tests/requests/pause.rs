@@ -1,23 +1,11 @@
-//! Refusals for the credential: a pause, and one request that tries.
+//! Refusals for the credential: a pause of all its calls.
 
-use std::{
-    convert::Infallible,
-    num::NonZeroU32,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
-
-use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::Empty;
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
-use tower::{Layer, ServiceExt, limit::ConcurrencyLimit, service_fn};
-use tower_tds_limits::{LimitError, Limiter, Limits, RequestLimitLayer, Rung};
+use tower::ServiceExt;
+use tower_tds_limits::{LimitError, Rung};
 
 use crate::{
     limited::{Limited, unsent},
@@ -43,45 +31,7 @@ async fn a_429_pauses_every_clone_for_as_long_as_it_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_request_tries_whether_a_pause_is_over_and_the_others_wait_for_its_answer() {
-    let limited = Limited::before(Scripted::refusing(ms(300), 4, Answer::status(429)));
-    let begin = Instant::now();
-    let statuses = limited.calls(1).await;
-    assert_eq!(statuses, [429]);
-    let mut statuses = limited.calls(40).await;
-    statuses.retain(|status| *status != 200);
-    assert_eq!(statuses.len(), 3, "one for each failed try");
-    let sent: Vec<_> = limited
-        .service
-        .arrivals()
-        .iter()
-        .map(|at| at.duration_since(begin).as_secs())
-        .collect();
-    // 1, 2 and 4 s after the answers, each 0.3 s after its request.
-    assert_eq!(sent[..5], [0, 1, 3, 7, 16]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_try_that_meets_another_limit_says_nothing_of_the_pause() {
-    for other in [416, 423, 502, 504] {
-        let limited = Limited::before(Scripted::new(ms(20), move |n| match n {
-            1 => Answer::status(other),
-            _ => Answer::status(429).retry_after(5),
-        }));
-        limited.calls(1).await;
-        let caller = limited.caller();
-        let mut waiting = JoinSet::new();
-        for _ in 0..20 {
-            waiting.spawn(caller.clone().oneshot(request()));
-        }
-        sleep(secs(8)).await;
-        // The first, the one that tried, and the one that tried after it.
-        assert_eq!(limited.service.arrivals().len(), 3, "{other}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_quota_that_is_used_up_for_hours_is_told_at_once_and_tried_once_a_minute() {
+async fn a_quota_that_is_used_up_for_hours_rejects_calls_at_once_and_sends_one_a_minute() {
     let limited = Limited::before(Scripted::refusing(
         ms(20),
         3,
@@ -101,19 +51,19 @@ async fn a_quota_that_is_used_up_for_hours_is_told_at_once_and_tried_once_a_minu
         let wait = error.retry_after().expect("the service has said it");
         assert!(wait > secs(6_900), "{wait:?}");
     }
-    // Tried after one, two and three minutes; the third was accepted, and all that came after it.
-    let tried: Vec<_> = limited
+    // Sent after one, two and three minutes; the third was accepted, and all that came after it.
+    let sent: Vec<_> = limited
         .service
         .arrivals()
         .iter()
         .map(|at| (*at - begin).as_secs())
         .collect();
-    assert_eq!(tried[..4], [0, 61, 122, 183]);
+    assert_eq!(sent[..4], [0, 61, 122, 183]);
     assert_eq!(answered, 2 + 18);
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_are_told_when_the_wait_turns_out_to_be_for_hours() {
+async fn waiting_calls_are_rejected_when_the_pause_turns_out_to_last_for_hours() {
     let limited = Limited::before(Scripted::new(ms(20), |n| match n {
         0 => Answer::status(429),
         _ => Answer::status(429).retry_after(7_200),
@@ -129,8 +79,9 @@ async fn those_who_wait_are_told_when_the_wait_turns_out_to_be_for_hours() {
     assert!(begin.elapsed() < secs(2));
     let told = told.into_iter().filter_map(unsent);
     let rejected = told.filter(LimitError::is_rejected);
-    assert_eq!(rejected.count(), 29, "all but the one that tried");
-    assert_eq!(limited.service.arrivals().len(), 2);
+    // Before the first of them is answered, ten are sent: as many as the bucket takes.
+    assert_eq!(rejected.count(), 20);
+    assert_eq!(limited.service.arrivals().len(), 1 + 10);
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,41 +118,7 @@ async fn another_credential_does_not_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_who_gives_up_while_trying_lets_another_try() {
-    let limited = Limited::before(Scripted::refusing(secs(2), 1, Answer::status(429)));
-    limited.calls(1).await;
-    let caller = limited.caller();
-    let tries = tokio::spawn(caller.clone().oneshot(request()));
-    sleep(ms(1_500)).await;
-    assert_eq!(limited.service.arrivals().len(), 2, "it is on its way");
-    tries.abort();
-    let statuses = limited.calls(5).await;
-    assert!(statuses.iter().all(|status| *status == 200));
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_who_tries_and_waits_too_long_for_a_permit_lets_another_try() {
-    let limited = Limited::new(
-        Limits::default()
-            .in_flight(NonZeroU32::MIN)
-            .max_wait(secs(5)),
-        Scripted::refusing(secs(10), 1, Answer::status(429)),
-    );
-    let other = Limited {
-        limiter: limited.limiter.another_credential(),
-        service: limited.service.clone(),
-    };
-    limited.calls(1).await;
-    let holds = tokio::spawn(async move { other.calls(1).await });
-    sleep(ms(1)).await;
-    assert!(limited.caller().oneshot(request()).await.is_err());
-    holds.await.expect("it is answered");
-    let answer = limited.caller().oneshot(request()).await;
-    answer.expect("another probes");
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_the_service_tells_the_one_that_tries_counts_and_not_what_it_told_before() {
+async fn the_hint_of_a_later_pause_takes_the_place_of_an_earlier_one() {
     let limited = Limited::before(Scripted::new(ms(20), |n| match n {
         0 => Answer::status(429).retry_after(86_400),
         1 => Answer::status(429).retry_after(30),
@@ -209,7 +126,7 @@ async fn what_the_service_tells_the_one_that_tries_counts_and_not_what_it_told_b
     }));
     limited.calls(1).await;
     sleep(secs(60)).await;
-    assert_eq!(limited.calls(1).await, [429], "it tries");
+    assert_eq!(limited.calls(1).await, [429]);
     assert_eq!(
         limited.calls(3).await,
         [200; 3],
@@ -229,56 +146,27 @@ async fn calls_wait_again_once_a_long_pause_is_over_and_no_other_was_told() {
     }));
     limited.calls(1).await;
     sleep(secs(60)).await;
-    assert_eq!(limited.calls(1).await, [429], "it tries");
+    assert_eq!(limited.calls(1).await, [429]);
     sleep(secs(45)).await;
-    assert_eq!(limited.calls(1).await, [429], "it tries");
+    assert_eq!(limited.calls(1).await, [429]);
     assert_eq!(limited.calls(3).await, [200; 3], "they wait");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_acceptance_of_a_try_that_was_given_up_does_not_end_a_newer_pause() {
-    let limiter = Limiter::new(Limits::default());
-    let came = Arc::new(AtomicUsize::new(0));
-    let answers = service_fn(move |_: Request<()>| {
-        let number = came.fetch_add(1, Ordering::Relaxed);
-        async move {
-            let mut response = Response::new(Empty::<Bytes>::new());
-            if number == 1 {
-                // Longer than the wait for a probe, and accepted.
-                sleep(secs(40)).await;
-            } else {
-                *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-                let wait = HeaderValue::from_static("60");
-                response.headers_mut().insert(header::RETRY_AFTER, wait);
-            }
-            Ok::<_, Infallible>(response)
-        }
-    });
-    let service = RequestLimitLayer::new(limiter.clone()).layer(answers);
-    let call = || service.clone().oneshot(Request::new(()));
-    call().await.expect("a refusal");
-    sleep(secs(60)).await;
-    let tries = tokio::spawn(call());
-    sleep(secs(1)).await;
-    call().await.expect("a second try, and a refusal");
-    let pauses = || limiter.snapshot().paused_for;
-    assert!(pauses() > Some(secs(59)));
-    let late = tries.await.expect("no panic").expect("an answer");
-    assert_eq!(late.status(), StatusCode::OK);
-    assert!(pauses() > Some(secs(45)), "{:?}", pauses());
-}
-
-/// It would be waited for in vain.
-#[tokio::test(start_paused = true)]
-async fn a_caller_whose_service_is_not_ready_does_not_take_the_try() {
-    let limited = Limited::before(Scripted::pausing(2));
-    limited.calls(1).await;
-    let refused = Instant::now();
-    let full = ConcurrencyLimit::new(limited.service.clone(), 0);
-    let full = RequestLimitLayer::new(limited.limiter.clone()).layer(full);
-    let waits = tokio::spawn(async move { full.oneshot(request()).await.map(drop) });
-    sleep(ms(1)).await;
-    assert_eq!(limited.calls(3).await, [200; 3]);
-    assert!(refused.elapsed() < secs(4), "{:?}", refused.elapsed());
-    waits.abort();
+async fn without_a_hint_few_calls_meet_each_pause_and_the_pauses_double() {
+    let limited = Limited::before(Scripted::refusing(ms(300), 31, Answer::status(429)));
+    let begin = Instant::now();
+    assert_eq!(limited.calls(1).await, [429]);
+    let statuses = limited.calls(60).await;
+    let refused = statuses.iter().filter(|status| **status == 429);
+    assert_eq!(refused.count(), 30, "ten for each pause that was too short");
+    let mut seconds: Vec<_> = limited
+        .service
+        .arrivals()
+        .iter()
+        .map(|at| at.duration_since(begin).as_secs())
+        .collect();
+    seconds.dedup();
+    // 1, 2, 4 and 8 s after the answers, each 0.3 s after its request.
+    assert_eq!(seconds[..5], [0, 1, 3, 7, 16]);
 }

@@ -29,7 +29,7 @@ async fn a_bounded_wait_counts_the_pause_and_the_queue_together() {
     let answers = tasks.join_all().await;
     let told = answers.into_iter().filter_map(unsent);
     let late = told.filter(LimitError::is_timeout).count();
-    // One tries after 4 s; at most one more finds a permit in the second that is left.
+    // One is sent after 4 s; at most one more finds a permit in the second that is left.
     assert!(late >= 3, "{late}");
     assert!(begin.elapsed() <= ms(5_100));
     assert_eq!(limited.limiter.snapshot().waiting, 0);
@@ -85,52 +85,6 @@ async fn one_who_does_not_wait_is_rejected_through_a_pause() {
     let error = unsent(shed.oneshot(request()).await).expect("it pauses");
     assert_eq!(error.retry_after(), Some(secs(9)));
     assert_eq!(limited.service.arrivals().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn those_who_never_wait_try_one_at_a_time_whether_a_pause_is_over() {
-    let refusal = Answer::status(429).retry_after(9);
-    let limited = Limited::before(Scripted::refusing(ms(300), 2, refusal));
-    let shed = limited.shed();
-    let call = || shed.clone().oneshot(request());
-    call().await.expect("a refusal is an answer");
-    for tried in 1..=2 {
-        assert!(call().await.is_err(), "it pauses");
-        assert_eq!(limited.service.arrivals().len(), tried);
-        sleep(secs(9)).await;
-        let (tries, other) = tokio::join!(call(), call());
-        tries.expect("one tries");
-        let error = unsent(other).expect("one tries");
-        assert!(error.is_rejected());
-        assert_eq!(
-            error.retry_after(),
-            None,
-            "until the answer nobody can tell"
-        );
-        assert_eq!(limited.service.arrivals().len(), tried + 1);
-    }
-    call().await.expect("it is over");
-    assert_eq!(limited.service.arrivals().len(), 4);
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_who_tries_and_finds_no_permit_lets_another_try() {
-    let limited = Limited::new(
-        Limits::default().in_flight(NonZeroU32::MIN),
-        Scripted::refusing(secs(5), 1, Answer::status(429)),
-    );
-    let other = Limited {
-        limiter: limited.limiter.another_credential(),
-        service: limited.service.clone(),
-    };
-    limited.calls(1).await;
-    let mut holds = tokio::spawn(async move { other.calls(1).await });
-    sleep(secs(2)).await;
-    let rejected = limited.shed().oneshot(request()).await;
-    assert!(unsent(rejected).is_some_and(|error| error.is_rejected()));
-    (&mut holds).await.expect("it is answered");
-    let answer = limited.shed().oneshot(request()).await;
-    answer.expect("another probes");
 }
 
 #[tokio::test(start_paused = true)]

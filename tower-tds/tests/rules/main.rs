@@ -20,6 +20,7 @@ mod clocks;
 mod judge;
 mod models;
 mod network;
+mod random;
 mod run;
 mod several;
 mod slow;

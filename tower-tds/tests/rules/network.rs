@@ -55,7 +55,14 @@ impl Network {
         self.longest_way
     }
 
-    /// The body takes half of the time in which the answer comes.
+    /// The delays that follow from this seed.
+    pub(crate) fn with_seed(mut self, seed: u64) -> Self {
+        self.rng = Rng::with_seed(seed);
+        self
+    }
+
+    /// The body takes half of the service's time. Head and body have the same jitter, and a stall
+    /// holds up each of them.
     pub(crate) fn with_bodies(mut self) -> Self {
         self.bodies = true;
         self
@@ -65,13 +72,13 @@ impl Network {
     /// after that.
     pub(crate) fn back(&mut self, now: Duration) -> (Duration, Duration) {
         let service = self.service.sample(now, &mut self.rng) + self.base;
-        let whole = service + self.jitter.sample(now + service, &mut self.rng);
-        let body = if self.bodies {
-            whole / 2
-        } else {
-            Duration::ZERO
-        };
-        (whole - body, body)
+        let whole = |rng: &mut Rng| service + self.jitter.sample(now + service, rng);
+        if !self.bodies {
+            return (whole(&mut self.rng), Duration::ZERO);
+        }
+        let whole = whole(&mut self.rng.clone());
+        let head = service / 2 + self.jitter.sample(now + service / 2, &mut self.rng);
+        (head, whole.saturating_sub(head))
     }
 }
 

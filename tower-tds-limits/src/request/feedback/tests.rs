@@ -5,11 +5,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::*;
-use crate::{
-    ReadResponse,
-    credential::Pause,
-    wait::{Limit, Line, Opens},
-};
+use crate::{Limits, ReadResponse, credential::Credential};
 
 fn read(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {
     let mut response = Response::new(());
@@ -74,22 +70,22 @@ fn an_error_leaves_all_open() {
 
 #[test]
 fn what_no_connection_was_made_for_was_never_sent_and_what_was_cut_is_lost() {
-    let read = |kind: std::io::ErrorKind| {
-        let error = std::io::Error::from(kind);
-        let boxed: Box<dyn std::error::Error + Send + Sync> = Box::new(Nested(error.kind().into()));
+    let read = |kind: io::ErrorKind| {
+        let error = io::Error::from(kind);
+        let boxed: Box<dyn Error + Send + Sync> = Box::new(Nested(error.kind().into()));
         let bare = ReadStatus.read(Err::<&Response<()>, _>(&error));
         assert_eq!(ReadStatus.read(Err::<&Response<()>, _>(&boxed)), bare);
         let ours = crate::Error::Inner(error);
         assert_eq!(ReadStatus.read(Err::<&Response<()>, _>(&ours)), bare);
         bare
     };
-    assert_eq!(read(std::io::ErrorKind::ConnectionRefused), Outcome::Unsent);
-    assert_eq!(read(std::io::ErrorKind::ConnectionReset), Outcome::Lost);
-    assert_eq!(read(std::io::ErrorKind::TimedOut), Outcome::Lost);
+    assert_eq!(read(io::ErrorKind::ConnectionRefused), Outcome::Unsent);
+    assert_eq!(read(io::ErrorKind::ConnectionReset), Outcome::Lost);
+    assert_eq!(read(io::ErrorKind::TimedOut), Outcome::Lost);
 }
 
 #[derive(Debug)]
-struct Nested(std::io::Error);
+struct Nested(io::Error);
 
 impl std::fmt::Display for Nested {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -97,8 +93,8 @@ impl std::fmt::Display for Nested {
     }
 }
 
-impl std::error::Error for Nested {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl Error for Nested {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&self.0)
     }
 }
@@ -148,11 +144,12 @@ proptest! {
         let Outcome::QuotaExceeded(hint) = read else {
             panic!("a 429 is about the quota")
         };
-        let (mut pause, now) = (Pause::new(), Instant::now());
-        let wait = pause.refuse(now, hint, None).expect("it begins");
-        prop_assert!((1..=60).contains(&wait.as_secs()), "{wait:?}");
-        prop_assert_eq!(pause.opens(Line::Back, now + wait), Opens::Now);
-        let year = Duration::from_secs(366 * 86_400);
-        prop_assert!(pause.told().is_none_or(|told| told <= now + year));
+        let (credential, now) = (Credential::new(Limits::default()), Instant::now());
+        credential.refused(now, hint).expect("a pause begins");
+        let least = now + Duration::from_millis(999);
+        prop_assert!(credential.pause_at(least).is_some());
+        prop_assert!(credential.pause_at(now + Duration::from_secs(60)).is_none());
+        let year = now + Duration::from_secs(366 * 86_400);
+        prop_assert!(credential.paused_until() <= Some(year));
     }
 }

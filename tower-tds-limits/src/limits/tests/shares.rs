@@ -1,9 +1,6 @@
-use std::{num::NonZeroU32, time::Duration};
-
 use proptest::prelude::*;
 
 use super::*;
-use crate::Rules;
 
 fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")

@@ -1,3 +1,5 @@
+mod shares;
+
 use super::*;
 
 #[test]
@@ -17,5 +19,5 @@ fn an_interval_that_cannot_be_kept_cannot_be_written() {
     let one = NonZeroU32::MIN;
     assert_eq!(Quota::new(one, Duration::ZERO), None);
     assert_eq!(Quota::new(one, Duration::MAX), None);
-    assert!(Quota::new(one, LONGEST).is_some());
+    assert!(Quota::new(one, LONGEST_PER).is_some());
 }
