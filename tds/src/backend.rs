@@ -25,15 +25,15 @@ use crate::{
     list,
     refusal::Refusal,
     serve::Listeners,
-    settings::{ServiceOptions, address, duration},
+    settings::{Settings, address, duration},
     status::{Board, Failures},
 };
 
 /// Serve a few resources to many users, by one call upstream for all
-///
-/// Users get an answer within the deadline: data, 503 with Retry-After, or 504. /healthz reports the
-/// state of the service, /metrics counts for Prometheus.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Users get an answer within the deadline: data, 503 with Retry-After, or 504. /healthz reports the state of the service, /metrics counts for Prometheus."
+)]
 pub(crate) struct Backend {
     /// A file with the resources, a path and query a line; - is the standard input
     #[arg(long, value_name = "FILE")]
@@ -53,8 +53,6 @@ pub(crate) struct Backend {
     /// Show a page with rate, sockets, waits, token and refusals at this address, and /status.json
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     status: Option<SocketAddr>,
-    #[command(flatten)]
-    service: ServiceOptions,
 }
 
 /// The state that all users share.
@@ -64,7 +62,7 @@ struct Shared {
     metrics: PrometheusHandle,
 }
 
-pub(crate) async fn run(job: Backend) -> Result<Exit, Failure> {
+pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
     let taken = |target: &str| OWN.contains(&target.split('?').next().unwrap_or(target));
     if let Some(item) = items.iter().find(|item| taken(&item.target)) {
@@ -76,11 +74,11 @@ pub(crate) async fn run(job: Backend) -> Result<Exit, Failure> {
         "listen on 127.0.0.1, and put what asks for a password in front",
     )?;
     let listeners = Listeners::bind(job.listen, job.status, UNREAD)?;
-    let service = job.service.find().await?;
+    let service = settings.service().await?;
     let client = service.builder.build()?;
     let metrics = PrometheusBuilder::new()
         .install_recorder()
-        .map_err(|error| Failure::usage(crate::say::causes(&error)))?;
+        .map_err(|error| Failure::usage(crate::output::causes(&error)))?;
     let terms = Terms {
         fresh: job.fresh,
         stale: job.stale.unwrap_or_default(),

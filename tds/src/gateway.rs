@@ -26,15 +26,15 @@ use crate::{
     exit::{Exit, Failure},
     refusal::Refusal,
     serve::Listeners,
-    settings::{ServiceOptions, address, duration},
+    settings::{Settings, address, duration},
     status::{Board, Failures},
 };
 
 /// Serve the whole service at a local address: one token and one limit for all
-///
-/// Programs in any language GET and HEAD paths there without a token. A program that sends the header
-/// X-Tds-Deadline, such as 500ms, waits no longer than that for the head of its answer.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Programs in any language GET and HEAD paths there without a token. A program that sends the header X-Tds-Deadline, such as 500ms, waits no longer than that for the head of its answer."
+)]
 pub(crate) struct Gateway {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
@@ -54,8 +54,6 @@ pub(crate) struct Gateway {
     /// Show a page with rate, sockets, waits, token and refusals at this address, and /status.json
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     status: Option<SocketAddr>,
-    #[command(flatten)]
-    service: ServiceOptions,
 }
 
 /// The state that all requests share.
@@ -66,7 +64,7 @@ struct Shared {
     failures: Failures,
 }
 
-pub(crate) async fn run(job: Gateway) -> Result<Exit, Failure> {
+pub(crate) async fn run(job: Gateway, settings: &Settings) -> Result<Exit, Failure> {
     let access = if job.allow_remote {
         Access::keyed()?
     } else {
@@ -74,7 +72,7 @@ pub(crate) async fn run(job: Gateway) -> Result<Exit, Failure> {
         Access::local(&listens, "--allow-remote with a key says that they may")?
     };
     let listeners = Listeners::bind(job.listen, job.status, job.unread)?;
-    let service = job.service.find().await?;
+    let service = settings.service().await?;
     let client = service.builder.build()?;
     let tokens = client.tokens().clone();
     tokio::spawn(async move { tokens.ready().await.map(drop) });

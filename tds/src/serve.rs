@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::say::warn;
+use crate::output::warn;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::{
@@ -82,13 +82,10 @@ impl Listeners {
         // Aborted when this ends, so that the page also shows the shutdown.
         let mut pages = JoinSet::new();
         if let Some(status) = self.status {
-            warn(&format!("tds: status at http://{}", status.address()?));
+            warn(&format!("status at http://{}", status.address()?));
             pages.spawn(status.serve(board.router(), future::pending(), Duration::ZERO));
         }
-        warn(&format!(
-            "tds: listening on http://{}",
-            self.users.address()?
-        ));
+        warn(&format!("listening on http://{}", self.users.address()?));
         self.users.serve(router, stop::asked(), grace).await;
         client.shutdown(Duration::from_secs(1)).await;
         Ok(Exit::Whole)
@@ -129,7 +126,7 @@ impl Listening {
                 Err(error) if is_of_the_peer(&error) => {}
                 // The limit of open files is reached. Other connections will close.
                 Err(error) => {
-                    warn(&format!("tds: nobody new is let in for a second: {error}"));
+                    warn(&format!("nobody new is let in for a second: {error}"));
                     sleep(AGAIN).await;
                 }
             }

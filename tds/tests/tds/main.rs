@@ -8,6 +8,7 @@ mod gateway;
 mod get;
 mod poll;
 mod serving;
+mod settings;
 mod signals;
 mod status;
 mod terminal;
@@ -227,7 +228,11 @@ fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 10] = [
+    "TDS_RATE",
+    "TDS_CONNECTIONS",
+    "TDS_SHARE",
+    "TDS_LOG",
     "TDS_AUTH_URL",
     "TDS_BASE_URL",
     "TDS_CLIENT_ID",

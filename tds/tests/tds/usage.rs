@@ -10,6 +10,7 @@ async fn help_fits_a_narrow_terminal_at_every_level() {
         &["poll", "--help"],
         &["backend", "--help"],
         &["gateway", "--help"],
+        &["check", "--help"],
         &["bulk", "--help"],
         &["get", "-h"],
         &["help", "get"],
