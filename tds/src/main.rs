@@ -2,7 +2,6 @@
 //!
 //! With `--simulate` each job calls a simulated service that it starts itself.
 
-mod access;
 mod answer;
 mod backend;
 mod bulk;
@@ -11,17 +10,14 @@ mod check;
 mod download;
 mod ending;
 mod exit;
-mod gateway;
 mod get;
 mod list;
 mod manifest;
 mod outage;
 mod output;
 mod poll;
-mod refusal;
 mod report;
 mod save;
-mod serve;
 mod settings;
 mod state;
 mod status;
@@ -44,6 +40,7 @@ use crate::{
     version,
     term_width = 80,
     arg_required_else_help = true,
+    disable_help_subcommand = true,
     after_help = exit::TABLE
 )]
 struct Cli {
@@ -59,7 +56,6 @@ enum Job {
     Bulk(bulk::Bulk),
     Poll(poll::Poll),
     Backend(backend::Backend),
-    Gateway(gateway::Gateway),
     Check(check::Check),
 }
 
@@ -107,7 +103,6 @@ async fn job(cli: Cli) -> Result<Exit, Failure> {
         Job::Bulk(job) => bulk::run(job, &settings).await,
         Job::Poll(job) => poll::run(job, &settings).await,
         Job::Backend(job) => backend::run(job, &settings).await,
-        Job::Gateway(job) => gateway::run(job, &settings).await,
         Job::Check(job) => check::run(job, &settings).await,
     }
 }

@@ -4,7 +4,6 @@
 
 mod backend;
 mod bulk;
-mod gateway;
 mod get;
 mod poll;
 mod serving;
@@ -90,10 +89,7 @@ impl Drop for Bench {
 fn tds(arguments: &[&str]) -> Command {
     default_signals();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tds"));
-    for name in NAMES
-        .into_iter()
-        .chain(["TDS_GATEWAY_KEY", "TDS_STATE_DIR"])
-    {
+    for name in NAMES.into_iter() {
         command.env_remove(name);
     }
     command.args(arguments);
