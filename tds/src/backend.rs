@@ -1,172 +1,284 @@
-//! `tds backend`: few resources for many users, within a deadline.
+//! `tds backend`: many users, one call of the service for all, an answer within a deadline.
 
-use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    body::Body,
     extract::{Request, State},
     response::{IntoResponse, Response},
     routing,
 };
 use clap::Args;
 use http::{
-    HeaderValue, Method, StatusCode,
-    header::{AGE, ALLOW, CONTENT_TYPE},
+    HeaderMap, Method, StatusCode,
+    header::{ALLOW, CONTENT_TYPE, HOST},
+    uri::Authority,
 };
 use metrics::counter;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use tower_tds::Client;
+use serde::Serialize;
+use tokio::{net::TcpListener, sync::watch, time::sleep};
+use tower_tds::{Client, Status};
 
 use crate::{
-    access::Access,
-    cache::{Resource, Served, Terms},
+    cache::{Cache, Refusal, Served, Terms},
     exit::{Exit, Failure},
     list,
-    refusal::Refusal,
-    serve::Listeners,
-    settings::{ServiceOptions, address, duration},
-    status::{Board, Failures},
+    output::{self, note, rough},
+    settings::{Settings, address, duration},
+    status, stop,
 };
 
-/// Serve a few resources to many users, by one call upstream for all
-///
-/// Users get an answer within the deadline: data, 503 with Retry-After, or 504. /healthz reports the
-/// state of the service, /metrics counts for Prometheus.
+/// Serve many users, and programs in any language, by one call for all
 #[derive(Debug, Args)]
+#[command(
+    after_help = "A user gets data, 503 with Retry-After, or 504 within the deadline. \
+                        /healthz and /readyz show whether the service answers; /metrics is for Prometheus."
+)]
 pub(crate) struct Backend {
-    /// A file with the resources, a path and query a line; - is the standard input
+    /// The resources, a path and query a line; - reads stdin [default:
+    /// all of them, for this machine alone]
     #[arg(long, value_name = "FILE")]
-    list: String,
-    /// Where to listen; port 0 takes a free one
+    list: Option<String>,
+    /// Address to listen on; port 0 is a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
-    /// How long a user waits
+    /// Longest wait of a user
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     deadline: Duration,
-    /// For how long an answer is served without asking again
+    /// Time without a further call, unless Cache-Control has one
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     fresh: Duration,
-    /// For how long beyond that it is served while the service fails [default: not at all]
+    /// Time beyond that in which the service may fail
     #[arg(long, value_name = "TIME", value_parser = duration)]
     stale: Option<Duration>,
-    /// Show a page with rate, sockets, waits, token and refusals at this address, and /status.json
+    /// Address of a page with numbers, for this machine
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     status: Option<SocketAddr>,
-    #[command(flatten)]
-    service: ServiceOptions,
 }
 
 /// The state that all users share.
-struct Shared {
-    client: Client,
-    resources: HashMap<String, Resource>,
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    pub(crate) client: Client,
+    pub(crate) cache: Arc<Cache>,
+    /// `None` serves every resource.
+    list: Option<Arc<HashSet<String>>>,
     metrics: PrometheusHandle,
 }
 
-pub(crate) async fn run(job: Backend) -> Result<Exit, Failure> {
-    let items = list::read(&job.list)?;
-    let taken = |target: &str| OWN.contains(&target.split('?').next().unwrap_or(target));
-    if let Some(item) = items.iter().find(|item| taken(&item.target)) {
-        let why = format!("--list: {} is this server's own", item.target);
+#[derive(Serialize)]
+struct Health {
+    ready: bool,
+    /// In plain words.
+    troubles: Vec<String>,
+    client: Status,
+}
+
+pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failure> {
+    let list = match &job.list {
+        Some(source) => {
+            let items = list::read(source)?.into_iter();
+            Some(items.map(|item| item.target).collect::<HashSet<_>>())
+        }
+        None => {
+            check_local("--listen", job.listen, "name its resources with --list")?;
+            None
+        }
+    };
+    let path = |target: &str| target.split('?').next().unwrap_or_default().to_owned();
+    let own = |target: &&String| OWN.contains(&&*path(target));
+    if let Some(target) = list.iter().flatten().find(own) {
+        let why = format!("--list: {target} is this server's own");
         return Err(Failure::usage(why));
     }
-    let access = Access::local(
-        &[("--status", job.status)],
-        "listen on 127.0.0.1, and put what asks for a password in front",
-    )?;
-    let listeners = Listeners::bind(job.listen, job.status, UNREAD)?;
-    let service = job.service.find().await?;
+    // The addresses are bound first, so that a used one fails before any request.
+    let users = bind("--listen", job.listen).await?;
+    let board = match job.status {
+        Some(status) => {
+            check_local(
+                "--status",
+                status,
+                "put a proxy that asks for a password in front",
+            )?;
+            Some(bind("--status", status).await?)
+        }
+        None => None,
+    };
+    let service = settings.service().await?;
     let client = service.builder.build()?;
     let metrics = PrometheusBuilder::new()
         .install_recorder()
-        .map_err(|error| Failure::usage(crate::say::causes(&error)))?;
+        .map_err(|error| Failure::usage(output::causes(&error)))?;
     let terms = Terms {
         fresh: job.fresh,
         stale: job.stale.unwrap_or_default(),
-        patience: job.deadline,
+        deadline: job.deadline,
     };
-    let failures = Failures::default();
-    let resources = items.into_iter().map(|item| {
-        let resource = Resource::new(&item.target, terms, failures.clone());
-        (item.target, resource)
-    });
-    let shared = Arc::new(Shared {
+    let shared = Shared {
         client: client.clone(),
-        resources: resources.collect(),
+        cache: Arc::new(Cache::new(client.clone(), terms)),
+        list: list.map(Arc::new),
         metrics,
-    });
+    };
     // Fetched ahead: the first user does not wait for the token, and the first health check shows a
     // wrong secret.
     let tokens = client.tokens().clone();
     tokio::spawn(async move { tokens.ready().await.map(drop) });
 
+    let (stop, stopped) = watch::channel(());
+    // A close of the channel is the stop.
+    let wait = |mut stopped: watch::Receiver<()>| async move { drop(stopped.changed().await) };
+    if let Some(board) = board {
+        note(&format!("status at http://{}", listens(&board)?));
+        let pages = axum::serve(board, status::router(shared.clone()));
+        tokio::spawn(
+            pages
+                .with_graceful_shutdown(wait(stopped.clone()))
+                .into_future(),
+        );
+    }
     let router = Router::new()
-        .route(OWN[0], routing::get(healthz))
-        .route(OWN[1], routing::get(prometheus))
-        .fallback(users)
+        .route("/healthz", routing::get(health))
+        .route("/readyz", routing::get(health))
+        .route("/metrics", routing::get(prometheus))
+        .fallback(serve)
         .with_state(shared);
-    let board = Board::new(client.clone(), access, failures);
-    listeners.serve(router, board, &client, job.deadline).await
+    note(&format!("listening on http://{}", listens(&users)?));
+    let serving = axum::serve(users, router).with_graceful_shutdown(wait(stopped));
+    let grace = async {
+        stop::asked().await;
+        drop(stop);
+        sleep(job.deadline).await;
+    };
+    tokio::select! {
+        served = serving.into_future() => served.map_err(|error| {
+            Failure::new(Exit::SomeFailed, error.to_string())
+        })?,
+        () = grace => {}
+    }
+    client.shutdown(Duration::from_secs(1)).await;
+    Ok(Exit::Whole)
 }
 
-async fn users(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    if ![Method::GET, Method::HEAD].contains(request.method()) {
-        let mut refused = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method").into_response();
-        let allowed = HeaderValue::from_static("GET, HEAD");
-        refused.headers_mut().insert(ALLOW, allowed);
-        return refused;
+// === impl Shared ===
+
+impl Shared {
+    /// The reasons for which users get no new data, in plain words.
+    pub(crate) fn troubles(&self, status: &Status) -> Vec<String> {
+        let mut troubles = Vec::new();
+        let (late, oldest) = self.cache.unanswered();
+        if late > 0 {
+            let s = if late == 1 { "" } else { "s" };
+            troubles.push(format!("{late} call{s} unanswered for {}", rough(oldest)));
+        }
+        let token = status.token();
+        match token.last_error() {
+            _ if token.is_ready() => {}
+            Some(error) => troubles.push(format!("no token: {error}")),
+            None => troubles.push("no token yet".to_owned()),
+        }
+        if let Some(pause) = status.limits().paused_for {
+            let pause = rough(pause);
+            troubles.push(format!(
+                "the key has used up its calls; next try in {pause}"
+            ));
+        }
+        if let Some((ago, line)) = self.cache.outage() {
+            let ago = rough(ago);
+            troubles.push(format!("the last call failed {ago} ago: {line}"));
+        }
+        troubles
     }
-    let target = request
-        .uri()
-        .path_and_query()
-        .map_or("/", |path| path.as_str());
-    let Some(resource) = shared.resources.get(target) else {
-        return Refusal::new(StatusCode::NOT_FOUND, "not_found").into_response();
+}
+
+async fn serve(State(shared): State<Shared>, request: Request) -> Response {
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        let refused = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method");
+        return ([(ALLOW, "GET, HEAD")], refused).into_response();
+    }
+    let target = request.uri().path_and_query();
+    let target = target.map_or("/", |target| target.as_str());
+    let is_served = match &shared.list {
+        Some(list) => list.contains(target),
+        None if !is_local(request.headers()) => {
+            return Refusal::new(StatusCode::FORBIDDEN, "foreign_page").into_response();
+        }
+        None => true,
     };
-    let served = resource.get(&shared.client).await;
-    let label = match &served {
-        Served::Fresh(_) => "fresh",
-        Served::Stale(_) => "stale",
-        Served::Refused(_) => "refused",
+    if !is_served {
+        return Refusal::new(StatusCode::NOT_FOUND, "not_found").into_response();
+    }
+    let served = shared.cache.serve(target, request.headers()).await;
+    let (label, response) = match served {
+        Served::Fresh(response) => ("fresh", response),
+        Served::Stale(response) => ("stale", response),
+        Served::Refused(refusal) => ("refused", refusal.into_response()),
     };
     counter!("tds_users_total", "served" => label).increment(1);
-    match served {
-        Served::Fresh(answer) | Served::Stale(answer) => {
-            let age = HeaderValue::from(answer.age().as_secs());
-            let mut response = Response::new(Body::from(answer.body));
-            let headers = response.headers_mut();
-            headers.insert(AGE, age);
-            if let Some(kind) = answer.kind {
-                headers.insert(CONTENT_TYPE, kind);
-            }
-            response
-        }
-        Served::Refused(refusal) => refusal.into_response(),
-    }
+    response
 }
 
-async fn healthz(State(shared): State<Arc<Shared>>) -> Response {
-    let status = shared.client.status();
-    let code = if status.is_ready() {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
+async fn health(State(shared): State<Shared>) -> Response {
+    let client = shared.client.status();
+    let troubles = shared.troubles(&client);
+    let code = match troubles[..] {
+        [] => StatusCode::OK,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let json = serde_json::to_vec(&status).unwrap_or_default();
-    let kind = [(CONTENT_TYPE, "application/json")];
-    (code, kind, json).into_response()
+    let health = Health {
+        ready: troubles.is_empty(),
+        troubles,
+        client,
+    };
+    let json = serde_json::to_vec(&health).unwrap_or_default();
+    (code, [(CONTENT_TYPE, "application/json")], json).into_response()
 }
 
-async fn prometheus(State(shared): State<Arc<Shared>>) -> Response {
+async fn prometheus(State(shared): State<Shared>) -> Response {
     shared.client.status().record();
     shared.metrics.run_upkeep();
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4")];
     (kind, shared.metrics.render()).into_response()
 }
 
-/// The longest time in which a user reads nothing of a response.
-const UNREAD: Duration = Duration::from_secs(60);
+/// Whether a request is from a program of this machine, and not from a page of another site.
+///
+/// A page may reach this address by another host name (DNS rebinding) and read data with this key,
+/// or use up the quota without reading.
+pub(crate) fn is_local(headers: &HeaderMap) -> bool {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let site = text("sec-fetch-site").unwrap_or("none");
+    let host = text(HOST.as_str()).and_then(|host| host.parse::<Authority>().ok());
+    let is_loopback = |host: Authority| {
+        let host = host.host();
+        let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_loopback())
+    };
+    !headers.contains_key("origin")
+        && ["none", "same-origin"].contains(&site)
+        && headers.get_all(HOST).iter().count() < 2
+        && host.is_none_or(is_loopback)
+}
+
+fn check_local(option: &str, address: SocketAddr, advice: &str) -> Result<(), Failure> {
+    if address.ip().is_loopback() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{option} {address}: other machines can reach it: {advice}"
+    )))
+}
+
+async fn bind(option: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|error| Failure::usage(format!("{option} {address}: {error}")))
+}
+
+fn listens(listener: &TcpListener) -> Result<SocketAddr, Failure> {
+    let address = listener.local_addr();
+    address.map_err(|error| Failure::new(Exit::SomeFailed, error.to_string()))
+}
 
 /// The paths of this server itself.
-const OWN: [&str; 2] = ["/healthz", "/metrics"];
+const OWN: [&str; 3] = ["/healthz", "/readyz", "/metrics"];

@@ -13,8 +13,9 @@ use std::{
     vec,
 };
 
-use crate::say::say;
+use crate::output;
 use clap::{Args, builder::ArgPredicate};
+use indicatif::DecimalBytes;
 use tokio::{
     sync::mpsc,
     task::JoinSet,
@@ -28,18 +29,18 @@ use crate::{
     exit::{Exit, Failure},
     list::{self, Item},
     manifest::{MANIFEST, Manifest, Origin},
-    progress::{Bytes, Clock, Progress},
+    output::{Progress, rough},
     report::Report,
     save,
-    settings::ServiceOptions,
+    settings::Settings,
     stop,
 };
 
 /// Bring a list of files: each is there whole or not at all
-///
-/// Run it again for what is missing: what is there is skipped, and what was cut is gone on with where the
-/// service can. Ctrl-C leaves whole files.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Run it again for what is missing: what is there is skipped, and what was cut is gone on with where the service can. Ctrl-C leaves whole files."
+)]
 pub(crate) struct Bulk {
     /// A file with a path and query a line, sent byte for byte, and behind
     /// a TAB the name of its file, if wanted; - is the standard input
@@ -66,8 +67,6 @@ pub(crate) struct Bulk {
     /// Wait when the key has used up its calls, and do not end
     #[arg(long)]
     wait_quota: bool,
-    #[command(flatten)]
-    service: ServiceOptions,
 }
 
 /// The state of a run.
@@ -95,9 +94,9 @@ enum Failed {
     All(Trouble),
 }
 
-pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
+pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
-    let service = job.service.find().await?;
+    let service = settings.service().await?;
     save::check("--report", job.report.as_deref()).await?;
     let _alone = save::alone(&job.out)?;
     let mut builder = service.builder;
@@ -135,7 +134,8 @@ pub(crate) async fn run(job: Bulk) -> Result<Exit, Failure> {
     report.seconds = begun.elapsed().as_secs();
     report.exit = exit.code();
     // A failure of one does not prevent the other.
-    let said = say(&report.line()).map_err(|error| ("the standard output".to_owned(), error));
+    let said = output::unless_closed(output::write(report.line().as_bytes()))
+        .map_err(|error| ("the standard output".to_owned(), error));
     let saved = match &job.report {
         Some(path) => {
             let written = match serde_json::to_vec_pretty(&report) {
@@ -213,7 +213,7 @@ impl Run {
                     let paused = self.client.status().limits().paused_for;
                     if let Some(ended) = self.ending.paused(paused, now) {
                         self.report.ended_by = Some(QUOTA_GONE.to_owned());
-                        self.progress.say(&format!("tds: {QUOTA_GONE}"));
+                        self.progress.warn(QUOTA_GONE);
                         break Some(ended);
                     }
                 }
@@ -270,8 +270,8 @@ impl Run {
         };
         if self.told.insert(trouble.kind()) {
             let again = if is_over { "" } else { "tried again; " };
-            self.progress.say(&format!(
-                "tds: {line} ({again}further ones of this kind are counted)"
+            self.progress.warn(&format!(
+                "{line} ({again}further ones of this kind are counted)"
             ));
         }
         if !is_over {
@@ -301,8 +301,8 @@ impl Run {
         };
         if self.told.insert(why) {
             let name = item.map_or(Path::new(""), |item| &item.name).display();
-            self.progress.say(&format!(
-                "tds: {name}: {why}: downloaded again (further ones of this kind are counted)"
+            self.progress.warn(&format!(
+                "{name}: {why}: downloaded again (further ones of this kind are counted)"
             ));
         }
     }
@@ -323,12 +323,11 @@ impl Run {
             let came = done - report.skipped;
             let rate = f64::from(u32::try_from(came).unwrap_or(u32::MAX)) / seconds;
             let left = f64::from(u32::try_from(report.unfinished).unwrap_or(u32::MAX)) / rate;
-            let left = Duration::try_from_secs_f64(left)
-                .map_or_else(|_| "?".to_owned(), |left| Clock(left).to_string());
+            let left = Duration::try_from_secs_f64(left).map_or_else(|_| "?".to_owned(), rough);
             let line = format!(
                 "{done}/{} files, {rate:.0}/s, {left} to go, {}",
                 report.total,
-                Bytes(received.load(Ordering::Relaxed))
+                DecimalBytes(received.load(Ordering::Relaxed))
             );
             let asleep = asleep.load(Ordering::Relaxed);
             let again = || (asleep > 0).then(|| format!("another try of {asleep} files"));

@@ -1,186 +1,432 @@
-//! One resource for many users, with at most one call upstream at a time.
+//! Responses for many users: one call of the service at a time for each resource.
 
 use std::{
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
 use bytes::Bytes;
-use http::{HeaderValue, header::CONTENT_TYPE};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    header::{
+        AGE, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+        RETRY_AFTER,
+    },
+};
+use serde::Serialize;
 use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
 use tower_tds::{Client, Deadline, Error, Kind};
 
-use crate::{answer, refusal::Refusal, status::Failures};
+use crate::{answer, exit::Exit};
 
-/// A resource, and its last response.
-#[derive(Debug, Clone)]
-pub(crate) struct Resource {
-    target: Arc<str>,
+/// The resources, their responses, and the last failures.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    client: Client,
     terms: Terms,
-    failures: Failures,
-    state: Arc<Mutex<State>>,
+    /// The lock is held for moves, and never over an await.
+    book: Mutex<Book>,
 }
 
 /// The terms for users.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
-    /// How long a response is served without a call to the service.
+    /// How long a response is fresh whose headers do not say it.
     pub(crate) fresh: Duration,
     /// How much longer a response is served while the service fails.
     pub(crate) stale: Duration,
     /// The longest wait of a user.
-    pub(crate) patience: Duration,
+    pub(crate) deadline: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    resources: HashMap<Arc<str>, Resource>,
+    /// The newest first.
+    failures: VecDeque<Failed>,
+    /// The last call, if it failed by an outage.
+    outage: Option<(Arc<str>, Instant, String)>,
+}
+
+#[derive(Debug, Default)]
+struct Resource {
+    last: Option<Answer>,
+    /// A failure and the end of its time. Otherwise each waiting user would cause a call.
+    failed: Option<(Instant, Refusal)>,
+    /// The start of the call in flight, and a channel that closes at its end.
+    call: Option<(Instant, watch::Receiver<()>)>,
+    used: Option<Instant>,
 }
 
 /// A whole response.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
-    pub(crate) body: Bytes,
-    pub(crate) kind: Option<HeaderValue>,
+struct Answer {
+    body: Bytes,
+    headers: HeaderMap,
     at: Instant,
+    /// The end of its freshness by the service's headers.
+    fresh: Duration,
+    /// Whether it may be served while the service fails.
+    is_kept: bool,
+}
+
+/// A response without data: a status, a kind, and a `Retry-After`.
+#[derive(Debug, Clone)]
+pub(crate) struct Refusal {
+    status: StatusCode,
+    kind: &'static str,
+    retry_after: Option<Duration>,
+}
+
+/// A failed call. Neither its path nor a key is in it.
+#[derive(Debug, Clone)]
+pub(crate) struct Failed {
+    pub(crate) at: Instant,
+    pub(crate) kind: Kind,
+    pub(crate) status: Option<StatusCode>,
 }
 
 /// The result for a user.
-#[derive(Debug)]
 pub(crate) enum Served {
-    Fresh(Answer),
-    Stale(Answer),
+    Fresh(Response),
+    Stale(Response),
     Refused(Refusal),
 }
 
-/// The state behind a lock that is never held across an `.await`.
-#[derive(Debug, Default)]
-struct State {
-    last: Option<Answer>,
-    /// A failure and how long it is served. Otherwise each waiting user would cause a call.
-    failed: Option<(Instant, Duration, Refusal)>,
-    /// Closed when the fetch in flight has ended.
-    fetch: Option<watch::Receiver<()>>,
+// === impl Cache ===
+
+impl Cache {
+    pub(crate) fn new(client: Client, terms: Terms) -> Self {
+        Self {
+            client,
+            terms,
+            book: Mutex::default(),
+        }
+    }
+
+    /// Serves one user. Dropping the future does not end the call.
+    pub(crate) async fn serve(self: &Arc<Self>, target: &str, headers: &HeaderMap) -> Served {
+        let mut call = {
+            let mut book = self.book();
+            let resource = book.resource(target);
+            if resource.is_settled() {
+                return resource.serve(self.terms, headers);
+            }
+            self.call(target, &mut book)
+        };
+        // No value is sent: the channel closes at the end of the call.
+        let ended = timeout(self.terms.deadline, call.changed()).await;
+        let mut book = self.book();
+        let resource = book.resource(target);
+        match ended {
+            Ok(_) => resource.serve(self.terms, headers),
+            Err(_) => resource
+                .stale(self.terms, headers)
+                .unwrap_or(Served::Refused(LATE)),
+        }
+    }
+
+    /// The number of calls that have taken longer than a user waits, and the age of the oldest.
+    pub(crate) fn unanswered(&self) -> (usize, Duration) {
+        let book = self.book();
+        let calls = book.resources.values().filter_map(|resource| {
+            let (begun, call) = resource.call.as_ref()?;
+            call.has_changed().is_ok().then(|| begun.elapsed())
+        });
+        let late = calls.filter(|age| *age > self.terms.deadline);
+        late.fold((0, Duration::ZERO), |(count, oldest), age| {
+            (count + 1, oldest.max(age))
+        })
+    }
+
+    /// The time and the text of the last call, if that failed by an outage.
+    ///
+    /// Repeats the call, so that the end of the outage shows without a user.
+    pub(crate) fn outage(self: &Arc<Self>) -> Option<(Duration, String)> {
+        let mut book = self.book();
+        let (target, at, line) = book.outage.clone()?;
+        if !book.resource(&target).is_settled() {
+            drop(self.call(&target, &mut book));
+        }
+        Some((at.elapsed(), line))
+    }
+
+    /// The last failures, the newest first.
+    pub(crate) fn failures(&self) -> Vec<Failed> {
+        self.book().failures.iter().cloned().collect()
+    }
+
+    /// Returns the call in flight, or begins one as a task: a user who leaves does not cancel it.
+    fn call(self: &Arc<Self>, target: &str, book: &mut Book) -> watch::Receiver<()> {
+        let resource = book.resource(target);
+        // The channel of a call that was aborted is closed.
+        if let Some((_, call)) = &resource.call
+            && call.has_changed().is_ok()
+        {
+            return call.clone();
+        }
+        let (running, call) = watch::channel(());
+        resource.call = Some((Instant::now(), call.clone()));
+        let known = resource.last.clone();
+        let (cache, target) = (Arc::clone(self), Arc::<str>::from(target));
+        tokio::spawn(async move {
+            let answer = cache.answer(&target, known).await;
+            cache.book().ended(target, answer);
+            drop(running);
+        });
+        call
+    }
+
+    async fn answer(&self, target: &str, known: Option<Answer>) -> Result<Answer, Error> {
+        // Longer than the wait of a user: a late response serves the next one.
+        let deadline = self.terms.deadline * 5;
+        let mut call = answer::plain(self.client.get(target));
+        if let Some(known) = &known {
+            for (name, tag) in [(IF_NONE_MATCH, ETAG), (IF_MODIFIED_SINCE, LAST_MODIFIED)] {
+                if let Some(value) = known.headers.get(tag) {
+                    call = call.header(name, value.clone());
+                }
+            }
+        }
+        let response = call.deadline(Deadline::after(deadline).whole()).await?;
+        let is_as_known = response.status() == StatusCode::NOT_MODIFIED;
+        let (mut headers, source) = match &known {
+            Some(known) if is_as_known => (known.headers.clone(), response.headers()),
+            _ => (HeaderMap::new(), response.headers()),
+        };
+        for name in PASSED {
+            if let Some(value) = source.get(&name) {
+                headers.insert(name, value.clone());
+            }
+        }
+        let age = number(source.get(AGE).and_then(|age| age.to_str().ok()));
+        let (fresh, is_kept) = freshness(&headers, self.terms.fresh);
+        let body = match known {
+            Some(known) if is_as_known => known.body,
+            _ => answer::whole(response, target).await?,
+        };
+        Ok(Answer {
+            body,
+            headers,
+            at: Instant::now(),
+            fresh: fresh.saturating_sub(age.unwrap_or_default()),
+            is_kept,
+        })
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Book ===
+
+impl Book {
+    fn resource(&mut self, target: &str) -> &mut Resource {
+        let resource = self.resources.entry(target.into()).or_default();
+        resource.used = Some(Instant::now());
+        resource
+    }
+
+    /// Records the end of a call.
+    fn ended(&mut self, target: Arc<str>, answer: Result<Answer, Error>) {
+        self.outage = None;
+        let resource = self.resource(&target);
+        resource.call = None;
+        match answer {
+            Ok(answer) => {
+                resource.failed = None;
+                resource.last = Some(answer);
+                self.shrink();
+            }
+            Err(error) => {
+                let kind = error.kind();
+                // The response was too large, and the next one will be as well.
+                let is_too_large = kind == Kind::InvalidRequest;
+                let time = if is_too_large { TOO_LARGE } else { FAILED };
+                let failed = Instant::now() + time;
+                resource.failed = Some((failed, Refusal::of(&error)));
+                if matches!(Exit::of(&error), Exit::SomeFailed) {
+                    return;
+                }
+                self.failures.truncate(SHOWN - 1);
+                self.failures.push_front(Failed {
+                    at: Instant::now(),
+                    kind,
+                    status: error.status(),
+                });
+                // A missing role concerns this resource alone.
+                if kind != Kind::MissingRole {
+                    self.outage = Some((target, Instant::now(), error.to_string()));
+                }
+            }
+        }
+    }
+
+    /// Drops the responses that were not used for the longest time, beyond [`MOST`] bytes.
+    fn shrink(&mut self) {
+        let size = |resource: &Resource| {
+            let last = resource.last.as_ref();
+            last.map_or(0, |last| last.body.len()) + OVERHEAD
+        };
+        let mut all: usize = self.resources.values().map(size).sum();
+        while all > MOST {
+            let idle = self.resources.iter().filter(|(_, it)| it.call.is_none());
+            let oldest = idle.min_by_key(|(_, resource)| resource.used);
+            let Some(target) = oldest.map(|(target, _)| Arc::clone(target)) else {
+                return;
+            };
+            let gone = self.resources.remove(&target);
+            all -= gone.as_ref().map_or(0, size);
+        }
+    }
 }
 
 // === impl Resource ===
 
 impl Resource {
-    pub(crate) fn new(target: &str, terms: Terms, failures: Failures) -> Self {
-        Self {
-            target: target.into(),
-            terms,
-            failures,
-            state: Arc::default(),
-        }
+    /// Whether no call of the service is necessary now.
+    fn is_settled(&self) -> bool {
+        let fresh = |last: &Answer| last.at.elapsed() < last.fresh;
+        self.last.as_ref().is_some_and(fresh)
+            || self
+                .failed
+                .as_ref()
+                .is_some_and(|(end, _)| Instant::now() < *end)
     }
 
-    /// Serves one user. Dropping the future does not end the fetch.
-    pub(crate) async fn get(&self, client: &Client) -> Served {
-        let fetch = {
-            let mut state = self.lock();
-            if state.settled(self.terms) {
-                return state.serve(self.terms);
-            }
-            // A fetch that has ended and is still here was aborted.
-            let fetch = state.fetch.clone();
-            let fetch = fetch.filter(|fetch| fetch.has_changed().is_ok());
-            fetch.unwrap_or_else(|| self.fetch(client, &mut state))
-        };
-        let mut fetch = fetch;
-        // No value is sent: the channel closes when the fetch ends.
-        let ended = timeout(self.terms.patience, fetch.changed()).await;
-        let state = self.lock();
-        match ended {
-            Ok(_) => state.serve(self.terms),
-            Err(_) => state.stale(self.terms).unwrap_or(Served::Refused(LATE)),
-        }
-    }
-
-    /// Spawns the fetch as a task, so that a user who leaves does not cancel it.
-    fn fetch(&self, client: &Client, state: &mut State) -> watch::Receiver<()> {
-        let (running, fetch) = watch::channel(());
-        state.fetch = Some(fetch.clone());
-        let (resource, client) = (self.clone(), client.clone());
-        tokio::spawn(async move {
-            let answer = resource.answer(&client).await;
-            let mut state = resource.lock();
-            state.fetch = None;
-            match answer {
-                Ok(answer) => {
-                    state.failed = None;
-                    state.last = Some(answer);
-                }
-                Err(error) => {
-                    resource.failures.note(&error);
-                    // The response was too large, and the next one will be as well.
-                    let for_long = error.kind() == Kind::InvalidRequest;
-                    let long = if for_long { TOO_LARGE } else { FAILED };
-                    let refusal = Refusal::of(&error).listed();
-                    state.failed = Some((Instant::now(), long, refusal));
-                }
-            }
-            drop(state);
-            drop(running);
-        });
-        fetch
-    }
-
-    async fn answer(&self, client: &Client) -> Result<Answer, Error> {
-        // Longer than the wait of a user: a late response serves the next one.
-        let deadline = self.terms.patience * 5;
-        let call = answer::plain(client.get(&self.target));
-        let response = call.deadline(Deadline::after(deadline).whole()).await?;
-        let kind = response.headers().get(CONTENT_TYPE).cloned();
-        Ok(Answer {
-            body: answer::whole(response, &self.target).await?,
-            kind,
-            at: Instant::now(),
-        })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-// === impl State ===
-
-impl State {
-    /// Whether no call to the service is necessary now.
-    fn settled(&self, terms: Terms) -> bool {
-        let fresh = self
-            .last
-            .as_ref()
-            .is_some_and(|last| last.age() < terms.fresh);
-        let failed = self.failed.as_ref();
-        fresh || failed.is_some_and(|(at, long, _)| at.elapsed() < *long)
-    }
-
-    fn serve(&self, terms: Terms) -> Served {
-        match &self.failed {
-            Some((_, _, refusal)) => self
-                .stale(terms)
+    fn serve(&self, terms: Terms, headers: &HeaderMap) -> Served {
+        match (&self.failed, &self.last) {
+            (Some((_, refusal)), _) => self
+                .stale(terms, headers)
                 .unwrap_or_else(|| Served::Refused(refusal.clone())),
-            None => match &self.last {
-                Some(last) => Served::Fresh(last.clone()),
-                None => Served::Refused(LATE),
-            },
+            (None, Some(last)) => Served::Fresh(last.response(headers)),
+            (None, None) => Served::Refused(LATE),
         }
     }
 
-    fn stale(&self, terms: Terms) -> Option<Served> {
-        let last = self.last.as_ref()?;
-        let bearable = last.age() < terms.fresh + terms.stale;
-        bearable.then(|| Served::Stale(last.clone()))
+    fn stale(&self, terms: Terms, headers: &HeaderMap) -> Option<Served> {
+        let last = self.last.as_ref().filter(|last| last.is_kept)?;
+        let is_bearable = last.at.elapsed() < last.fresh + terms.stale;
+        is_bearable.then(|| Served::Stale(last.response(headers)))
     }
 }
 
 // === impl Answer ===
 
 impl Answer {
-    pub(crate) fn age(&self) -> Duration {
-        self.at.elapsed()
+    /// The response for a user: without a body if that user has it (RFC 9110, section 13.1.2).
+    fn response(&self, asked: &HeaderMap) -> Response {
+        let known = asked.get_all(IF_NONE_MATCH).iter();
+        let mut known = known.filter_map(|list| list.to_str().ok());
+        let own = self.headers.get(ETAG).and_then(|tag| tag.to_str().ok());
+        let weak = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+        let has_it = own
+            .is_some_and(|own| known.any(|list| list.split(',').any(|tag| weak(tag) == weak(own))));
+        let mut response = if has_it {
+            StatusCode::NOT_MODIFIED.into_response()
+        } else {
+            Response::new(Body::from(self.body.clone()))
+        };
+        let age = HeaderValue::from(self.at.elapsed().as_secs());
+        response.headers_mut().extend(self.headers.clone());
+        response.headers_mut().insert(AGE, age);
+        response
     }
 }
+
+// === impl Refusal ===
+
+impl Refusal {
+    pub(crate) const fn new(status: StatusCode, kind: &'static str) -> Self {
+        Self {
+            status,
+            kind,
+            retry_after: None,
+        }
+    }
+
+    /// The response for a failed call, without its text, which contains addresses.
+    fn of(error: &Error) -> Self {
+        let status = match (Exit::of(error), error.kind()) {
+            (_, Kind::NotFound) => StatusCode::NOT_FOUND,
+            // The operator has to act, and no user.
+            (Exit::SomeFailed | Exit::Credentials | Exit::Usage, _) | (_, Kind::Tls) => {
+                StatusCode::BAD_GATEWAY
+            }
+            _ if error.is_timeout() => StatusCode::GATEWAY_TIMEOUT,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let wait = error.retry_after().unwrap_or(FAILED);
+        Self {
+            status,
+            kind: error.kind().as_str(),
+            retry_after: (status == StatusCode::SERVICE_UNAVAILABLE).then_some(wait),
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        #[derive(Serialize)]
+        struct Reason {
+            kind: &'static str,
+        }
+
+        let json = serde_json::to_vec(&Reason { kind: self.kind }).unwrap_or_default();
+        let kind = [(CONTENT_TYPE, "application/json")];
+        let mut response = (self.status, kind, json).into_response();
+        if let Some(wait) = self.retry_after {
+            // Rounded up, because an early request is refused again.
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            let seconds = HeaderValue::from(seconds.max(1));
+            response.headers_mut().insert(RETRY_AFTER, seconds);
+        }
+        response
+    }
+}
+
+/// How long a response is fresh by its headers, and whether it may be kept beyond that (RFC 9111,
+/// section 5.2.2).
+fn freshness(headers: &HeaderMap, default: Duration) -> (Duration, bool) {
+    let values = headers.get_all(CACHE_CONTROL).iter();
+    let values = values.filter_map(|value| value.to_str().ok());
+    let directives = values.flat_map(|value| value.split(',')).map(str::trim);
+    let directives: Vec<_> = directives.collect();
+    let has = |name: &str| directives.iter().any(|it| it.eq_ignore_ascii_case(name));
+    let seconds = |name: &str| {
+        directives.iter().find_map(|directive| {
+            let (known, value) = directive.split_once('=')?;
+            let value = known.eq_ignore_ascii_case(name).then_some(value)?;
+            number(Some(value.trim_matches('"')))
+        })
+    };
+    if has("no-store") || has("private") {
+        return (Duration::ZERO, false);
+    }
+    if has("no-cache") {
+        return (Duration::ZERO, true);
+    }
+    let fresh = seconds("s-maxage").or_else(|| seconds("max-age"));
+    (fresh.unwrap_or(default), true)
+}
+
+/// A number of seconds. A month is as good as any longer time.
+fn number(text: Option<&str>) -> Option<Duration> {
+    let seconds = text?.trim().parse::<u64>().ok()?;
+    Some(Duration::from_secs(seconds.min(2_678_400)))
+}
+
+/// The headers that users get.
+const PASSED: [HeaderName; 4] = [CONTENT_TYPE, ETAG, LAST_MODIFIED, CACHE_CONTROL];
 
 /// How long a failure is served to all users.
 const FAILED: Duration = Duration::from_secs(1);
@@ -188,4 +434,13 @@ const FAILED: Duration = Duration::from_secs(1);
 /// Each attempt downloads 64 MiB.
 const TOO_LARGE: Duration = Duration::from_secs(60);
 
-const LATE: Refusal = Refusal::new(http::StatusCode::GATEWAY_TIMEOUT, "timeout");
+const LATE: Refusal = Refusal::new(StatusCode::GATEWAY_TIMEOUT, "timeout");
+
+/// Four of the largest responses.
+const MOST: usize = 256 << 20;
+
+/// About the memory of a resource without its body.
+const OVERHEAD: usize = 1024;
+
+/// Failures on the status page.
+const SHOWN: usize = 10;

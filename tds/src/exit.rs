@@ -91,7 +91,7 @@ impl From<Error> for Failure {
 
 impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
-        Self::usage(crate::say::causes(&error))
+        Self::usage(crate::output::causes(&error))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::say::say_bytes;
 use bytes::Bytes;
 use clap::Args;
 use tokio::time::{Instant, sleep, timeout};
@@ -11,16 +10,16 @@ use tower_tds::{Client, Deadline, Error};
 use crate::{
     answer,
     exit::{Exit, Failure},
-    save,
-    settings::{Service, ServiceOptions, duration},
+    output, save,
+    settings::{Service, Settings, duration},
     target,
 };
 
 /// Write one answer to the standard output: data, or nothing and an exit code
-///
-/// Nothing is written unless the answer came whole. The token is kept for the next start, and starts at the
-/// same moment go one after another.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Nothing is written unless the answer came whole. The token is kept for the next start, and starts at the same moment go one after another."
+)]
 pub(crate) struct Get {
     /// Path and query, sent byte for byte: '/v1/live/bus?$top=5'
     #[arg(value_parser = target::argument)]
@@ -31,18 +30,16 @@ pub(crate) struct Get {
     /// Give up after this time, whatever it waits for
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration)]
     deadline: Duration,
-    #[command(flatten)]
-    service: ServiceOptions,
 }
 
-pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
+pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> {
     save::check("--out", job.out.as_deref()).await?;
     let Service {
         builder,
         state,
         simulated,
         ..
-    } = job.service.find().await?;
+    } = settings.service_for_one().await?;
     let client = builder.build()?;
     let begun = Instant::now();
     // The token comes first: processes that wait for the same token begin together, and their turns
@@ -64,7 +61,7 @@ pub(crate) async fn run(job: Get) -> Result<Exit, Failure> {
     let answer = answer?;
     let written = match &job.out {
         Some(path) => save::whole(path, &answer).await,
-        None => say_bytes(&answer),
+        None => output::unless_closed(output::write(&answer)),
     };
     written.map_err(|error| {
         let out = job.out.as_deref().map(|path| path.display().to_string());

@@ -2,26 +2,22 @@
 //!
 //! With `--simulate` each job calls a simulated service that it starts itself.
 
-mod access;
 mod answer;
 mod backend;
 mod bulk;
 mod cache;
+mod check;
 mod download;
 mod ending;
 mod exit;
-mod gateway;
 mod get;
 mod list;
 mod manifest;
 mod outage;
+mod output;
 mod poll;
-mod progress;
-mod refusal;
 mod report;
 mod save;
-mod say;
-mod serve;
 mod settings;
 mod state;
 mod status;
@@ -30,8 +26,12 @@ mod target;
 
 use std::{process::ExitCode, time::Duration};
 
-use crate::say::warn;
 use clap::{Parser, Subcommand};
+
+use crate::{
+    exit::{Exit, Failure},
+    output::warn,
+};
 
 /// Data of the transport data service: one token, inside its limits, whole files or none.
 #[derive(Debug, Parser)]
@@ -40,9 +40,12 @@ use clap::{Parser, Subcommand};
     version,
     term_width = 80,
     arg_required_else_help = true,
+    disable_help_subcommand = true,
     after_help = exit::TABLE
 )]
 struct Cli {
+    #[command(flatten)]
+    options: settings::Options,
     #[command(subcommand)]
     job: Job,
 }
@@ -53,15 +56,15 @@ enum Job {
     Bulk(bulk::Bulk),
     Poll(poll::Poll),
     Backend(backend::Backend),
-    Gateway(gateway::Gateway),
+    Check(check::Check),
 }
 
 fn main() -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
-            warn(&format!("tds: no runtime: {error}"));
-            return exit::Exit::SomeFailed.into();
+            warn(&format!("no runtime: {error}"));
+            return Exit::SomeFailed.into();
         }
     };
     let ended = runtime.block_on(run());
@@ -71,22 +74,36 @@ fn main() -> ExitCode {
 }
 
 async fn run() -> ExitCode {
-    let ended = match Cli::parse().job {
-        Job::Get(job) => tokio::select! {
-            ended = get::run(job) => ended,
+    let cli = Cli::parse();
+    // The other jobs end in order by a signal.
+    let ended = if let Job::Get(_) | Job::Check(_) = cli.job {
+        tokio::select! {
+            ended = job(cli) => ended,
             signal = stop::asked_as_the_first() => return ExitCode::from(signal + 128),
-        },
-        Job::Bulk(job) => bulk::run(job).await,
-        Job::Poll(job) => poll::run(job).await,
-        Job::Backend(job) => backend::run(job).await,
-        Job::Gateway(job) => gateway::run(job).await,
+        }
+    } else {
+        job(cli).await
     };
     match ended {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            warn(&format!("tds: {failure}"));
+            warn(&failure.to_string());
             failure.exit.into()
         }
+    }
+}
+
+async fn job(cli: Cli) -> Result<Exit, Failure> {
+    let settings = cli.options.settings()?;
+    if let Some(log) = settings.log() {
+        output::start_log(log)?;
+    }
+    match cli.job {
+        Job::Get(job) => get::run(job, &settings).await,
+        Job::Bulk(job) => bulk::run(job, &settings).await,
+        Job::Poll(job) => poll::run(job, &settings).await,
+        Job::Backend(job) => backend::run(job, &settings).await,
+        Job::Check(job) => check::run(job, &settings).await,
     }
 }
 

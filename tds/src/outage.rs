@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 
-use crate::{exit::Exit, progress::Clock};
+use crate::{exit::Exit, output::rough};
 
 /// The current outages, and the time of each feed's last successful request.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Outages {
         self.last.retain_mut(|outage| {
             let last = outage.feeds.remove(&feed) && outage.feeds.is_empty();
             if last {
-                let (lasted, failures) = (Clock(outage.begun.elapsed()), outage.failures);
+                let (lasted, failures) = (rough(outage.begun.elapsed()), outage.failures);
                 let s = if failures == 1 { "" } else { "s" };
                 told.push(format!(
                     "outage over after {lasted} and {failures} failure{s}: {name} is there"

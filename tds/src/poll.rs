@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::say::{tell, warn};
+use crate::output::{self, warn};
 use clap::Args;
 use http::{
     HeaderValue, StatusCode,
@@ -31,15 +31,15 @@ use crate::{
     list::{self, Item},
     outage::Outages,
     save,
-    settings::{ServiceOptions, duration},
+    settings::{Settings, duration},
     stop,
 };
 
 /// Read feeds again and again: a line and a file for each change
-///
-/// A late feed is never requested twice at once, and missed requests are not repeated. An outage is a line when it
-/// begins and one when it ends. Ctrl-C ends it, with whole files.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "A late feed is never requested twice at once, and missed requests are not repeated. An outage is a line when it begins and one when it ends. Ctrl-C ends it, with whole files."
+)]
 pub(crate) struct Poll {
     /// A file with a path and query a line, as for bulk; - is the standard input
     #[arg(long, value_name = "FILE")]
@@ -56,8 +56,6 @@ pub(crate) struct Poll {
     /// Wait when the key has used up its calls, and do not end
     #[arg(long)]
     wait_quota: bool,
-    #[command(flatten)]
-    service: ServiceOptions,
 }
 
 /// A feed, and its last whole response.
@@ -89,9 +87,9 @@ enum Trouble {
     Disk(io::Error),
 }
 
-pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
+pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
-    let service = job.service.find().await?;
+    let service = settings.service().await?;
     let _alone = job.out.as_deref().map(save::alone).transpose()?;
     let paths = job.out.iter();
     let paths = paths.flat_map(|out| items.iter().map(|item| out.join(&item.name)));
@@ -134,7 +132,7 @@ pub(crate) async fn run(job: Poll) -> Result<Exit, Failure> {
             now = tick.tick() => {
                 let paused = client.status().limits().paused_for;
                 if let Some(exit) = ending.paused(paused, now) {
-                    warn("tds: the key has used up its calls; --wait-quota waits for more");
+                    warn("the key has used up its calls; --wait-quota waits for more");
                     break exit;
                 }
             }
@@ -159,10 +157,10 @@ fn told(
         Ok(change) => {
             ending.succeeded(token);
             for line in outages.succeeded(round.feed, round.asked, name) {
-                warn(&format!("tds: {line}"));
+                warn(&line);
             }
             if let Some(bytes) = change {
-                match tell(format!("{name}\t{bytes}\n").as_bytes()) {
+                match output::write(format!("{name}\t{bytes}\n").as_bytes()) {
                     Ok(()) => {}
                     // The reader has closed the pipe, as `head` does, so the job is done.
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -187,7 +185,7 @@ fn told(
         }
     };
     if let Some(line) = outages.failed(round.feed, exit, &line) {
-        warn(&format!("tds: {line}"));
+        warn(&line);
     }
     Ok(ends)
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{exit::Exit, progress::Bytes};
+use indicatif::DecimalBytes;
+
+use crate::exit::Exit;
 
 /// The sums of a run, and the list for the next run.
 #[derive(Debug, Serialize)]
@@ -101,7 +103,7 @@ impl Report {
             seconds,
             ..
         } = self;
-        let bytes = Bytes(self.bytes);
+        let bytes = DecimalBytes(self.bytes);
         format!(
             "{total} files: {ok} ok, {skipped} skipped, {failed} failed{kinds}, {unfinished} unfinished; \
              {bytes} in {seconds} s\n"

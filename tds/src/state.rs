@@ -8,29 +8,32 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use crate::say::warn;
-use tower_tds::layers::token::store;
+use tower_tds::{Limits, Quota, layers::token::store};
+
+use crate::output::warn;
 
 /// The files of one key: its token, and the stamp of its last start.
 #[derive(Debug)]
 pub(crate) struct State {
     token: PathBuf,
     stamp: PathBuf,
+    /// The time between two starts that keeps the limits.
+    spacing: Duration,
 }
 
 // === impl State ===
 
 impl State {
     /// Opens or creates the folder. If that fails, it prints a warning, and nothing is shared.
-    pub(crate) fn open(folder: Option<PathBuf>, key: &[&str]) -> Option<Self> {
-        let Some(folder) = folder.or_else(usual) else {
-            warn("tds: no folder for the token (TDS_STATE_DIR, HOME): each start asks for one");
+    pub(crate) fn open(folder: Option<&str>, key: &[&str], limits: &Limits) -> Option<Self> {
+        let Some(folder) = folder.map(Path::new) else {
+            warn("no folder for the token (TDS_STATE_DIR, HOME): each start requests one");
             return None;
         };
-        if let Err(error) = private(&folder) {
+        if let Err(error) = private(folder) {
             let folder = folder.display();
             warn(&format!(
-                "tds: {folder}: {error}; each start asks for a token of its own"
+                "{folder}: {error}; each start requests a token of its own"
             ));
             return None;
         }
@@ -39,9 +42,13 @@ impl State {
         let mut hash = DefaultHasher::new();
         key.hash(&mut hash);
         let name = format!("{:016x}", hash.finish());
+        // Four fifths of the rate. The rest is for retries.
+        let spacing = |quota: &Quota| quota.per() * 5 / 4 / quota.requests().get();
+        let spacings = limits.quotas().iter().map(spacing);
         Some(Self {
             token: folder.join(format!("token-{name}")),
             stamp: folder.join(format!("start-{name}")),
+            spacing: spacings.max().unwrap_or_default(),
         })
     }
 
@@ -53,12 +60,12 @@ impl State {
     ///
     /// The requests of processes that start at once are spread within the service's rate.
     pub(crate) async fn turn(&self) -> Duration {
-        let path = self.stamp.clone();
-        let turn = tokio::task::spawn_blocking(move || turn(&path)).await;
+        let (path, spacing) = (self.stamp.clone(), self.spacing);
+        let turn = tokio::task::spawn_blocking(move || turn(&path, spacing)).await;
         match turn.map_err(io::Error::other).flatten() {
             Ok(wait) => wait,
             Err(error) => {
-                warn(&format!("tds: {}: {error}", self.stamp.display()));
+                warn(&format!("{}: {error}", self.stamp.display()));
                 Duration::ZERO
             }
         }
@@ -73,7 +80,7 @@ impl State {
     }
 }
 
-fn turn(path: &Path) -> io::Result<Duration> {
+fn turn(path: &Path, spacing: Duration) -> io::Result<Duration> {
     let mut options = fs::OpenOptions::new();
     let mut file = options
         .read(true)
@@ -90,13 +97,13 @@ fn turn(path: &Path) -> io::Result<Duration> {
         .trim()
         .parse()
         .map_or(Duration::ZERO, Duration::from_millis);
-    let next = last.saturating_add(SPACING);
+    let next = last.saturating_add(spacing);
     // A stamp from the future shows that the clock was set back: the file is newer than now, or the
     // stamp is later than any turn.
     let written = file.metadata()?.modified()?;
     let written = written.duration_since(UNIX_EPOCH).unwrap_or_default();
     let is_of_another_clock = written > now + STEP;
-    let next = if is_of_another_clock || next > now + FARTHEST {
+    let next = if is_of_another_clock || next > now + FARTHEST.max(spacing * QUEUE) {
         now
     } else {
         next.max(now)
@@ -117,14 +124,11 @@ fn now() -> Duration {
         .unwrap_or_default()
 }
 
-fn usual() -> Option<PathBuf> {
-    let set = |name| {
-        env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    let base = || set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
-    set("TDS_STATE_DIR").or_else(|| Some(base()?.join("tds")))
+/// The folder of this user.
+pub(crate) fn usual() -> Option<String> {
+    let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
+    let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")? + "/.local/state"))?;
+    Some(base + "/tds")
 }
 
 /// Creates a folder for its owner alone.
@@ -136,11 +140,11 @@ fn private(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Forty a second of the fifty that the contract allows. The rest is for retries.
-const SPACING: Duration = Duration::from_millis(25);
-
 /// The largest difference between the clocks of a machine and its disks.
 const STEP: Duration = Duration::from_secs(1);
 
-/// The queue of 2,400 processes.
+/// The processes of the longest queue.
+const QUEUE: u32 = 2_400;
+
+/// Their turns at 25 ms each.
 const FARTHEST: Duration = Duration::from_secs(60);

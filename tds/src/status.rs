@@ -1,9 +1,6 @@
-//! `--status`: a page with the condition of the job, and its numbers as JSON, on another listener.
+//! `--status`: a page with the condition of the backend, on an address of its own.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::time::Duration;
 
 use axum::{
     Router,
@@ -11,151 +8,127 @@ use axum::{
     response::{IntoResponse, Response},
     routing,
 };
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use serde::Serialize;
-use tokio::time::Instant;
-use tower_tds::{Client, Error, Kind, Status};
+use http::{
+    StatusCode,
+    header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE},
+};
+use tower_tds::Status;
 
-use crate::access::Access;
+use crate::{
+    backend::{Shared, is_local},
+    cache::Refusal,
+    output::rough,
+};
 
-/// The sources of the page: the client's state, read at each request, and the failures.
-#[derive(Debug, Clone)]
-pub(crate) struct Board {
-    client: Client,
-    access: Access,
-    begun: Instant,
-    failures: Failures,
+/// The page alone, for this machine.
+pub(crate) fn router(shared: Shared) -> Router {
+    Router::new()
+        .route("/", routing::get(page))
+        .with_state(shared)
 }
 
-/// The last calls that failed, oldest first; clones share them. The lock is held for a move, and never over an
-/// await.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Failures(Arc<Mutex<VecDeque<Failed>>>);
-
-/// A failed call. Neither its path nor a key is on the page.
-#[derive(Debug, Clone, Copy)]
-struct Failed {
-    at: Instant,
-    kind: &'static str,
-    status: Option<u16>,
-}
-
-/// The content of `/status.json`.
-#[derive(Serialize)]
-struct Shown {
-    #[serde(flatten)]
-    status: Status,
-    /// Time since the start. Two readings, with the permits granted between them, give a rate.
-    at_seconds: f64,
-    granted: u64,
-    most_in_a_second: u64,
-    tokens: u64,
-    token_age_seconds: Option<f64>,
-    token_next_seconds: f64,
-    refusals: Vec<Refused>,
-}
-
-#[derive(Serialize)]
-struct Refused {
-    seconds_ago: f64,
-    kind: &'static str,
-    status: Option<u16>,
-}
-
-// === impl Board ===
-
-impl Board {
-    pub(crate) fn new(client: Client, access: Access, failures: Failures) -> Self {
-        Self {
-            client,
-            access,
-            begun: Instant::now(),
-            failures,
-        }
-    }
-
-    pub(crate) fn router(self) -> Router {
-        Router::new()
-            .route("/", routing::get(page))
-            .route("/status.json", routing::get(json))
-            .with_state(self)
-    }
-
-    fn shown(&self) -> Shown {
-        let status = self.client.status();
-        let (token, limits) = (status.token(), *status.limits());
-        Shown {
-            at_seconds: self.begun.elapsed().as_secs_f64(),
-            granted: limits.granted,
-            most_in_a_second: limits.certificate,
-            tokens: token.generation(),
-            token_age_seconds: token.last_success().map(|age| age.as_secs_f64()),
-            token_next_seconds: token.next_attempt().as_secs_f64(),
-            refusals: self.failures.shown(),
-            status,
-        }
-    }
-}
-
-// === impl Failures ===
-
-impl Failures {
-    /// Keeps a failure, unless it is a mistake of the caller.
-    pub(crate) fn note(&self, error: &Error) {
-        let own = [Kind::NotFound, Kind::Rejected, Kind::InvalidRequest];
-        if own.contains(&error.kind()) {
-            return;
-        }
-        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if failures.len() >= KEPT {
-            failures.pop_front();
-        }
-        failures.push_back(Failed {
-            at: Instant::now(),
-            kind: error.kind().as_str(),
-            status: error.status().map(|status| status.as_u16()),
-        });
-    }
-
-    /// The newest first.
-    fn shown(&self) -> Vec<Refused> {
-        let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let refused = |failed: &Failed| Refused {
-            seconds_ago: failed.at.elapsed().as_secs_f64(),
-            kind: failed.kind,
-            status: failed.status,
-        };
-        failures.iter().rev().map(refused).collect()
-    }
-}
-
-async fn page(State(board): State<Board>, request: Request) -> Response {
-    if let Err(refusal) = board.access.admit(request.headers(), request.uri()) {
-        return refusal.into_response();
+async fn page(State(shared): State<Shared>, request: Request) -> Response {
+    if !is_local(request.headers()) {
+        return Refusal::new(StatusCode::FORBIDDEN, "foreign_page").into_response();
     }
     let headers = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (CONTENT_SECURITY_POLICY, POLICY),
-    ];
-    (headers, PAGE).into_response()
-}
-
-async fn json(State(board): State<Board>, request: Request) -> Response {
-    if let Err(refusal) = board.access.admit(request.headers(), request.uri()) {
-        return refusal.into_response();
-    }
-    let json = serde_json::to_vec(&board.shown()).unwrap_or_default();
-    let headers = [
-        (CONTENT_TYPE, "application/json"),
         (CACHE_CONTROL, "no-store"),
     ];
-    (headers, json).into_response()
+    (headers, html(&shared)).into_response()
+}
+
+/// Fills the page. It has no script: the browser loads it again each two seconds.
+fn html(shared: &Shared) -> String {
+    let status = shared.client.status();
+    let (token, limits) = (status.token(), status.limits());
+    let troubles = shared.troubles(&status);
+    let (_, oldest) = shared.cache.unanswered();
+    let since = |time: Option<Duration>| time.map_or_else(|| "–".to_owned(), rough);
+    let items = troubles
+        .iter()
+        .map(|line| format!("<li>{}</li>", escaped(line)));
+    let rows = shared.cache.failures().into_iter().map(|failed| {
+        let code = failed.status.map(|status| status.as_u16().to_string());
+        format!(
+            "<tr><td>{} ago</td><td>{}</td><td>{}</td></tr>",
+            rough(failed.at.elapsed()),
+            failed.kind.as_str().replace('_', " "),
+            code.as_deref().unwrap_or("–")
+        )
+    });
+    let quotas = shared.client.limiter().limits().quotas().to_vec();
+    let rate = quotas.iter().map(|quota| match quota.per().as_millis() {
+        1_000 => format!("{} per second", quota.requests()),
+        60_000 => format!("{} per minute", quota.requests()),
+        _ => format!("{} per {}", quota.requests(), rough(quota.per())),
+    });
+    let rate = rate.collect::<Vec<_>>().join(" and ");
+    let first = quotas.first().map_or(0, |quota| quota.requests().get());
+    let error = token.last_error().map(ToString::to_string);
+    let fields = [
+        (
+            "ready",
+            if troubles.is_empty() {
+                "ready"
+            } else {
+                "not ready"
+            }
+            .to_owned(),
+        ),
+        ("troubles", items.collect()),
+        ("quota", first.to_string()),
+        ("permits", limits.live.to_string()),
+        ("rate", rate.clone()),
+        ("granted", limits.granted.to_string()),
+        ("sockets", limits.connections.to_string()),
+        ("most_sockets", limits.most_connections.to_string()),
+        ("calls", status.calls().to_string()),
+        (
+            "oldest",
+            if oldest.is_zero() {
+                "–".to_owned()
+            } else {
+                rough(oldest)
+            },
+        ),
+        ("in_flight", limits.in_flight.to_string()),
+        ("waiting", limits.waiting.to_string()),
+        ("waits_for", escaped(&waits(&status, &rate))),
+        ("token_age", since(token.last_success())),
+        ("token_life", since(token.life_left())),
+        ("token_next", rough(token.next_attempt())),
+        ("tokens", token.generation().to_string()),
+        ("token_error", escaped(error.as_deref().unwrap_or("none"))),
+        ("failures", rows.collect()),
+    ];
+    let mut page = PAGE.to_owned();
+    for (name, text) in fields {
+        page = page.replace(&format!("{{{name}}}"), &text);
+    }
+    page
+}
+
+/// The cause of waits in plain words, with the limit.
+fn waits(status: &Status, rate: &str) -> String {
+    let limits = status.limits();
+    match status.waits_for() {
+        None => "nothing".to_owned(),
+        Some(cause) if limits.waits_for.is_some() => format!("{cause} ({rate})"),
+        Some(cause) => cause,
+    }
+}
+
+fn escaped(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('{', "&#123;")
 }
 
 const PAGE: &str = include_str!("status.html");
 
-/// The page loads nothing but its numbers.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-const KEPT: usize = 10;
+/// The page loads nothing and runs nothing.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
+                      form-action 'none'; frame-ancestors 'none'";

@@ -223,10 +223,12 @@ async fn it_ends_with_what_it_has_begun() {
 async fn what_it_cannot_use_is_told() {
     let bench = Bench::new("backend-usage", Config::default()).await;
     let list = bench.path("own");
-    fs::write(&list, "/metrics\n").expect("a file");
-    let own = bench.run(&["backend", "--list", text(&list)]).await;
-    assert_eq!(own.status.code(), Some(2));
-    assert!(err(&own).contains("this server's own"), "{}", err(&own));
+    for path in ["/metrics", "/readyz?a"] {
+        fs::write(&list, format!("{path}\n")).expect("a file");
+        let own = bench.run(&["backend", "--list", text(&list)]).await;
+        assert_eq!(own.status.code(), Some(2));
+        assert!(err(&own).contains("this server's own"), "{}", err(&own));
+    }
     for more in [
         &["--listen", "nowhere"][..],
         &["--listen", "192.0.2.1:1"],
@@ -287,4 +289,188 @@ async fn users_who_hang_up_free_their_places() {
     until(&|open| open <= before).await;
     assert_eq!(bench.server.ledger().summary().data_calls, 1);
     drop(first);
+}
+
+fn json(answer: &crate::serving::Answer) -> serde_json::Value {
+    serde_json::from_slice(&answer.body).expect("JSON")
+}
+
+// Reproducer for a health page that was green while every user got a 504.
+#[tokio::test]
+async fn health_follows_a_service_that_hangs_and_one_that_is_back() {
+    let bench = Bench::new("backend-hang", Config::default()).await;
+    let backend = Serving::start(bench.backend(&["--deadline", "1s", "--fresh", "1ms"]));
+    let served = async { while backend.get("/v1/live/metro").await.status != 200 {} };
+    timeout(HANGS, served).await.expect("it is served once");
+    for path in ["/healthz", "/readyz"] {
+        let health = backend.get(path).await;
+        assert_eq!(health.status, 200, "{}", health.text());
+        assert_eq!(json(&health)["ready"], true);
+    }
+    let mut faults = Faults::default();
+    faults.before_head = "3600s".parse().expect("a delay");
+    bench.server.sim().set_faults(faults);
+    // While a user still waits, nothing has been late.
+    for target in ["/v1/live/metro", "/v1/live/bus?$top=5"] {
+        assert_eq!(backend.get(target).await.status, 504);
+    }
+    let health = backend.get("/readyz").await;
+    let troubles = json(&health)["troubles"].to_string();
+    assert_eq!(health.status, 503, "{}", health.text());
+    let late =
+        troubles.contains("2 calls unanswered for ") || troubles.contains("1 call unanswered for ");
+    assert!(late, "{troubles}");
+    // Also once the calls have ended, without any further user.
+    let failed = async {
+        loop {
+            let health = backend.get("/healthz").await;
+            assert_eq!(health.status, 503, "{}", health.text());
+            if json(&health)["troubles"]
+                .to_string()
+                .contains("the last call failed")
+            {
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(HANGS, failed)
+        .await
+        .expect("the calls have a deadline");
+    // The health check itself finds that the service is back.
+    bench.server.sim().set_faults(Faults::default());
+    let back = async {
+        while backend.get("/healthz").await.status != 200 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(HANGS, back).await.expect("it is ready again");
+    assert_eq!(backend.get("/v1/live/metro").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_response_is_fresh_for_as_long_as_the_service_says() {
+    let bench = Bench::new("backend-headers", Config::default()).await;
+    let upstream = Upstream::start(|head, _| {
+        let path = head.split(' ').nth(1).expect("a path");
+        let (control, body) = match path {
+            "/long" => ("max-age=3600", b"long"),
+            "/none" => ("no-store", b"none"),
+            "/shared" => ("max-age=3600, s-maxage=0", b"both"),
+            _ => ("public", b"free"),
+        };
+        if head.contains("if-none-match: \"v1\"") {
+            return answer("304 Not Modified", "etag: \"v1\"\r\n", b"");
+        }
+        let headers = format!(
+            "cache-control: {control}\r\netag: \"v1\"\r\nset-cookie: a=b\r\ncontent-length: 4\r\n"
+        );
+        answer("200 OK", &headers, body)
+    });
+    let mut backend = bench.tds(&[
+        "backend",
+        "--listen",
+        "127.0.0.1:0",
+        "--fresh",
+        "1ms",
+        "--deadline",
+        "1m",
+    ]);
+    backend.env("TDS_BASE_URL", &upstream.url);
+    let backend = Serving::start(backend);
+    for path in ["/long", "/none", "/shared", "/free"] {
+        for _ in 0..3 {
+            let answer = backend.get(path).await;
+            assert_eq!(answer.text(), path[1..].replace("shared", "both"));
+            assert!(
+                answer.head.contains("\r\netag: \"v1\"\r\n"),
+                "{}",
+                answer.head
+            );
+            assert!(!answer.head.contains("set-cookie"), "{}", answer.head);
+            sleep(Duration::from_millis(2)).await;
+        }
+        let heads = upstream.heads();
+        let calls = heads.iter().filter(|head| head.contains(path));
+        let conditional = calls.clone().filter(|head| head.contains("if-none-match"));
+        let expected = if path == "/long" { (1, 0) } else { (3, 2) };
+        assert_eq!(
+            (calls.count(), conditional.count()),
+            expected,
+            "{path}: {heads:?}"
+        );
+    }
+    let head = "GET /long HTTP/1.1\r\nhost: localhost\r\nif-none-match: W/\"v0\", W/\"v1\"";
+    let known = backend.ask(head).await;
+    assert_eq!((known.status, known.body.len()), (304, 0));
+}
+
+#[tokio::test]
+async fn programs_of_this_machine_get_any_resource_and_pages_get_none() {
+    let bench = Bench::new("backend-all", Config::default()).await;
+    let open = bench.run(&["backend", "--listen", "0.0.0.0:0"]).await;
+    assert_eq!(open.status.code(), Some(2), "{}", err(&open));
+    assert!(err(&open).contains("--list"), "{}", err(&open));
+
+    let backend = bench.tds(&["backend", "--listen", "127.0.0.1:0", "--deadline", "1m"]);
+    let backend = Arc::new(Serving::start(backend));
+    let mut programs = JoinSet::new();
+    for n in 0..100 {
+        let backend = Arc::clone(&backend);
+        programs.spawn(async move { backend.get(&format!("/v1/live/bus-{n}")).await.status });
+    }
+    assert!(
+        programs
+            .join_all()
+            .await
+            .iter()
+            .all(|status| *status == 200)
+    );
+    let seen = bench.server.ledger().summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 100));
+    assert_eq!(seen.by_status, [(200, 100)].into());
+    for head in [
+        "host: evil.example",
+        "host: localhost\r\norigin: https://evil.example",
+        "host: localhost\r\nsec-fetch-site: cross-site",
+        "host: localhost\r\nhost: evil.example",
+    ] {
+        let answer = backend
+            .ask(&format!("GET /v1/live/rail HTTP/1.1\r\n{head}"))
+            .await;
+        assert!(
+            [400, 403].contains(&answer.status),
+            "{head}: {}",
+            answer.text()
+        );
+    }
+    assert_eq!(bench.server.ledger().summary().data_calls, 100);
+}
+
+#[tokio::test]
+async fn what_was_not_used_for_longest_makes_room() {
+    let bench = Bench::new("backend-room", Config::default()).await;
+    let backend = bench.tds(&[
+        "backend",
+        "--listen",
+        "127.0.0.1:0",
+        "--deadline",
+        "1m",
+        "--fresh",
+        "1h",
+    ]);
+    let backend = Serving::start(backend);
+    // Six of them are more than the 256 MiB that are kept.
+    for n in [0, 1, 2, 3, 4, 0, 5, 0, 1] {
+        let answer = backend
+            .get(&format!("/v1/history/{n}?bytes=50000000"))
+            .await;
+        assert_eq!((answer.status, answer.body.len()), (200, 50_000_000));
+    }
+    let arrivals = bench.server.ledger().arrivals();
+    let calls = |n: u32| {
+        let target = format!("/v1/history/{n}?bytes=50000000");
+        arrivals.iter().filter(|it| *it.target == *target).count()
+    };
+    assert_eq!((calls(0), calls(1), calls(5)), (1, 2, 1), "{arrivals:?}");
 }

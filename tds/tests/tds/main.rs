@@ -4,10 +4,10 @@
 
 mod backend;
 mod bulk;
-mod gateway;
 mod get;
 mod poll;
 mod serving;
+mod settings;
 mod signals;
 mod status;
 mod terminal;
@@ -89,10 +89,7 @@ impl Drop for Bench {
 fn tds(arguments: &[&str]) -> Command {
     default_signals();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tds"));
-    for name in NAMES
-        .into_iter()
-        .chain(["TDS_GATEWAY_KEY", "TDS_STATE_DIR"])
-    {
+    for name in NAMES.into_iter() {
         command.env_remove(name);
     }
     command.args(arguments);
@@ -227,7 +224,11 @@ fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 10] = [
+    "TDS_RATE",
+    "TDS_CONNECTIONS",
+    "TDS_SHARE",
+    "TDS_LOG",
     "TDS_AUTH_URL",
     "TDS_BASE_URL",
     "TDS_CLIENT_ID",

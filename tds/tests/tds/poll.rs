@@ -233,7 +233,7 @@ async fn what_it_cannot_use_is_told() {
     let bench = Bench::new("poll-usage", Config::default()).await;
     for (lines, more, told) in [
         ("/a\n", &["--every", "15"][..], "500ms"),
-        ("/a\n", &["--every", "0s"], "longer than 0"),
+        ("/a\n", &["--every", "0s"], "above 0"),
         ("/a\n", &["--rounds", "0"], "rounds"),
         ("/a\t../x\n", &[], "leaves the folder"),
         ("", &[], "no line"),

@@ -35,7 +35,7 @@ async fn a_terminal_of_80_columns_shows_all_of_it_also_what_is_waited_for() {
             |row: &String| row.starts_with(start) && words.iter().all(|word| row.contains(word));
         assert!(drawn.iter().any(has), "{start} {words:?}: {drawn:?}");
     };
-    shows("█", &["/90 files, ", "/s, ", " s to go, ", " kB"]);
+    shows("█", &["/90 files, ", "/s, ", " s to go, ", " MB"]);
     let waits = "waits for a place in flight: responses are slow, or bodies are not read";
     shows(waits, &[]);
     shows("90 files: 90 ok, 0 skipped, 0 failed", &[]);

@@ -1,0 +1,61 @@
+//! `tds check`: the settings in use, one token, one data call.
+
+use std::time::Duration;
+
+use clap::Args;
+use tokio::time::timeout;
+use tower_tds::{Deadline, Kind};
+
+use crate::{
+    answer,
+    exit::{Exit, Failure},
+    output,
+    settings::{Settings, duration},
+    target,
+};
+
+/// Print the settings in use, fetch one token, and make one data call
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Each setting has its source: flag, environment, --env-file or default. The secret is not shown. The token is a new one, whatever other processes keep."
+)]
+pub(crate) struct Check {
+    /// Path and query of the data call
+    #[arg(default_value = "/", value_parser = target::argument)]
+    path: String,
+    /// Give up after this time
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    deadline: Duration,
+}
+
+pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure> {
+    let say = |text: &str| {
+        let written = output::unless_closed(output::write(text.as_bytes()));
+        written.map_err(|error| {
+            Failure::new(Exit::SomeFailed, format!("the standard output: {error}"))
+        })
+    };
+    say(&settings.to_string())?;
+    let service = settings.service_for_one().await?;
+    // Without the folder of the state: a token that is kept there proves nothing about the secret.
+    let client = service.builder.tokens(|tokens| tokens).build()?;
+    // If there is no token, the call returns the reason.
+    if let Ok(Ok(_)) = timeout(job.deadline, client.tokens().ready()).await {
+        let life = client.tokens().health().life_left().unwrap_or_default();
+        say(&format!("token: valid for {}\n", output::rough(life)))?;
+    }
+    let call = answer::plain(client.get(&job.path)).deadline(Deadline::after(job.deadline).whole());
+    let answered = match call.await {
+        Ok(response) => answer::whole(response, &job.path).await,
+        Err(error) => Err(error),
+    };
+    match answered {
+        Ok(body) => say(&format!("data:  {} has {} bytes\n", job.path, body.len()))?,
+        // The token was accepted, and the path was only a guess.
+        Err(error) if error.kind() == Kind::NotFound && job.path == "/" => {
+            say("data:  the service accepts the token; name a path to read data\n")?;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(Exit::Whole)
+}

@@ -1,0 +1,178 @@
+//! Settings: their places, `tds check`, limits and the log, by the ledger of the service.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use tds_sim::Config;
+use tokio::{task::JoinSet, time::Duration};
+
+use crate::{Bench, err, out, output, tds, text};
+
+#[tokio::test]
+async fn a_flag_overrides_the_environment_and_the_environment_overrides_the_file() {
+    let bench = Bench::new("settings-order", Config::default()).await;
+    let file = bench.path("tds.env");
+    let (auth, base) = (bench.server.auth_url(), bench.server.base_url());
+    let (id, secret) = (bench.server.client_id(), bench.server.client_secret());
+    let lines = format!(
+        "# of a service\nTDS_AUTH_URL='{auth}'\nexport TDS_BASE_URL=\"http://127.0.0.1:1\"\n\
+         TDS_CLIENT_ID=wrong\nTDS_CLIENT_SECRET={secret}\nTDS_RATE=5/60s\nOTHER=1\n"
+    );
+    fs::write(&file, lines).expect("a file");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    let mut check = tds(&[
+        "check",
+        "/v1/live/bus",
+        "--env-file",
+        text(&file),
+        "--base-url",
+        base,
+        "--share",
+        "1/2",
+    ]);
+    check
+        .env("TDS_BASE_URL", "http://127.0.0.1:2")
+        .env("TDS_CLIENT_ID", id)
+        .env("TDS_STATE_DIR", bench.path("state"));
+    let run = output(check).await;
+    assert_eq!(run.status.code(), Some(0), "{}{}", out(&run), err(&run));
+    for line in [
+        format!("TDS_AUTH_URL           {auth} (--env-file)"),
+        format!("TDS_BASE_URL           {base} (flag)"),
+        format!("TDS_CLIENT_ID          {id} (environment)"),
+        "TDS_CLIENT_SECRET      (not shown) (--env-file)".to_owned(),
+        "TDS_RATE               5/60s (--env-file)".to_owned(),
+        "TDS_CONNECTIONS        60 (default)".to_owned(),
+        "TDS_SHARE              1/2 (flag)".to_owned(),
+        "data:  /v1/live/bus has 128 bytes".to_owned(),
+    ] {
+        assert!(
+            out(&run).lines().any(|it| it == line),
+            "{line}: {}",
+            out(&run)
+        );
+    }
+    assert!(out(&run).contains("token: valid for 2"), "{}", out(&run));
+    assert!(!out(&run).contains(secret));
+    let seen = bench.server.ledger().summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (1, 1));
+
+    // A file with a secret is for its owner and group.
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("it is ours");
+    let run = output(tds(&["check", "--env-file", text(&file)])).await;
+    assert_eq!(run.status.code(), Some(2), "{}", err(&run));
+    assert!(err(&run).contains("chmod"), "{}", err(&run));
+}
+
+#[tokio::test]
+async fn check_asks_for_a_token_though_one_is_kept() {
+    let bench = Bench::new("settings-check", Config::default()).await;
+    assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
+    // Without a path of data the service still shows that it accepts the token.
+    let run = bench.run(&["check"]).await;
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    assert!(out(&run).contains("accepts the token"), "{}", out(&run));
+    let seen = bench.server.ledger().summary();
+    assert_eq!((seen.token_posts, seen.data_calls), (2, 2));
+
+    let mut wrong = bench.tds(&["check", "/v1/live/bus"]);
+    wrong.env("TDS_CLIENT_SECRET", "wr0ng-s3cr3t");
+    let run = output(wrong).await;
+    assert_eq!(run.status.code(), Some(4), "{}", err(&run));
+    assert!(!err(&run).contains("wr0ng") && !out(&run).contains("wr0ng"));
+    assert_eq!(bench.server.ledger().summary().token_posts, 3);
+}
+
+#[tokio::test]
+async fn limits_that_cannot_be_kept_are_told_before_anything_is_asked() {
+    let bench = Bench::new("settings-limits", Config::default()).await;
+    for (arguments, told) in [
+        (["--rate", "5"], "5/60s"),
+        (["--rate", "0/1s"], "5/60s"),
+        (["--rate", "5/60x"], "5/60s"),
+        (["--connections", "0"], "number from 1"),
+        (["--share", "2/1"], "1/4"),
+        (["--share", "1/100"], "leaves none of 50"),
+        (["--log", "xml"], "text or json"),
+        (["--env-file", "/none"], "/none"),
+    ] {
+        let run = bench
+            .run(&[&["get", "/v1/live/bus"], &arguments[..]].concat())
+            .await;
+        assert_eq!(run.status.code(), Some(2), "{arguments:?}: {}", err(&run));
+        assert!(err(&run).contains(told), "{arguments:?}: {}", err(&run));
+    }
+    assert_eq!(bench.server.ledger().summary().token_posts, 0);
+}
+
+// Reproducer for a plan of five requests a minute, of whose 72 calls 62 were refused.
+#[tokio::test]
+async fn a_small_plan_is_kept_by_its_rate() {
+    let mut config = Config::default();
+    (config.rate, config.per) = (5, Duration::from_secs(2));
+    let bench = Bench::new("settings-rate", config).await;
+    let list = bench.path("list");
+    let lines: String = (0..12).map(|n| format!("/v1/live/bus-{n}\n")).collect();
+    fs::write(&list, lines).expect("a file");
+    let files = bench.path("files");
+    let bulk = ["bulk", "--list", text(&list), "--out", text(&files)];
+    let run = bench
+        .run(&[&bulk[..], &["--rate", "5/2s", "--rate", "1000/1h"]].concat())
+        .await;
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    let seen = bench.server.ledger().summary();
+    assert_eq!(seen.by_status, [(200, 12)].into());
+
+    // The starts of single jobs keep to it together.
+    let mut runs = JoinSet::new();
+    for _ in 0..8 {
+        runs.spawn(output(bench.tds(&[
+            "get",
+            "/v1/live/bus",
+            "--rate",
+            "5/2s",
+        ])));
+    }
+    for run in runs.join_all().await {
+        assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    }
+    let seen = bench.server.ledger().summary();
+    assert_eq!(seen.by_status, [(200, 20)].into());
+}
+
+#[tokio::test]
+async fn connections_are_those_that_are_set() {
+    let mut config = Config::default();
+    config.connections = 4;
+    let bench = Bench::new("settings-connections", config).await;
+    let list = bench.path("list");
+    let lines = (0..24).map(|n| format!("/v1/history/{n}?bytes=20000&rate=40000\n"));
+    fs::write(&list, lines.collect::<String>()).expect("a file");
+    let files = bench.path("files");
+    let bulk = ["bulk", "--list", text(&list), "--out", text(&files)];
+    let run = bench
+        .run(&[&bulk[..], &["--connections", "4"]].concat())
+        .await;
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    let seen = bench.server.ledger().summary();
+    assert_eq!(seen.by_status, [(200, 24)].into());
+    assert!(seen.peak_sockets <= 4, "{seen:?}");
+}
+
+#[tokio::test]
+async fn the_log_is_text_or_json_with_a_level() {
+    let bench = Bench::new("settings-log", Config::default()).await;
+    let run = bench.run(&["get", "/nothing", "--log", "json:debug"]).await;
+    assert_eq!(run.status.code(), Some(1), "{}", err(&run));
+    let lines: Vec<serde_json::Value> = err(&run)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let has = |text: &str| lines.iter().any(|line| line.to_string().contains(text));
+    assert!(has("there is no such resource"), "{}", err(&run));
+    assert!(lines.iter().any(|line| line["level"] == "DEBUG"));
+    assert!(!err(&run).contains(bench.server.client_secret()) && !err(&run).contains("eyJ"));
+
+    let mut run = bench.tds(&["get", "/nothing"]);
+    run.env("TDS_LOG", "text:error");
+    assert_eq!(err(&output(run).await), "");
+}
