@@ -97,9 +97,9 @@ pub use self::{
     wait::WaitCause,
 };
 
-/// The futures of this crate's services.
+/// The future of this crate's services.
 pub mod future {
-    pub use crate::request::{DetachedCall, ResponseFuture, SentCall};
+    pub use crate::request::ResponseFuture;
 }
 
 #[cfg(doc)]
