@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 pub(crate) fn now() -> Instant {
+    #[cfg(test)]
+    tests::READS.set(tests::READS.get() + 1);
     Instant::now()
 }
 
@@ -81,3 +83,6 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 
 /// In nanoseconds.
 const SECOND: u64 = 1_000_000_000;
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -21,13 +21,15 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use self::future::Bounds;
 pub(crate) use self::permit::RequestPermit;
 pub use self::{
     feedback::{Feedback, Outcome, ReadResponse, ReadStatus},
     future::ResponseFuture,
     permit::PermitBody,
-    sent::{DetachedCall, SentCall},
+};
+use self::{
+    future::Bounds,
+    sent::{Complete, SentCall},
 };
 use crate::{Error, Limiter};
 
@@ -284,16 +286,6 @@ impl<F, M> fmt::Debug for RequestLimitLayer<F, M> {
 
 // === impl RequestLimit ===
 
-impl<S, F, M> RequestLimit<S, F, M> {
-    #[inline]
-    fn begin<R, C>(&self, request: Request<R>) -> ResponseFuture<S, Request<R>, F, C>
-    where
-        S: Clone,
-    {
-        ResponseFuture::new(self.inner.clone(), request, &self.settings)
-    }
-}
-
 impl<S, F, R, B> Service<Request<R>> for RequestLimit<S, F, Attached>
 where
     S: Service<Request<R>, Response = Response<B>> + Clone,
@@ -302,7 +294,7 @@ where
 {
     type Response = Response<PermitBody<B>>;
     type Error = Error<S::Error>;
-    type Future = ResponseFuture<S, Request<R>, F, SentCall<S::Future, F>>;
+    type Future = ResponseFuture<S, Request<R>, F, S::Future>;
 
     #[inline]
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -311,7 +303,7 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<R>) -> Self::Future {
-        self.begin(request)
+        ResponseFuture::new(self.inner.clone(), request, &self.settings, None)
     }
 }
 
@@ -324,7 +316,7 @@ where
 {
     type Response = Response<PermitBody<B>>;
     type Error = Error<S::Error>;
-    type Future = ResponseFuture<S, Request<R>, F, DetachedCall<S::Future, F>>;
+    type Future = ResponseFuture<S, Request<R>, F, S::Future>;
 
     #[inline]
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -333,7 +325,8 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<R>) -> Self::Future {
-        self.begin(request)
+        let complete: Complete<S::Future, F> = SentCall::complete;
+        ResponseFuture::new(self.inner.clone(), request, &self.settings, Some(complete))
     }
 }
 
@@ -356,3 +349,6 @@ impl<S: fmt::Debug, F, M> fmt::Debug for RequestLimit<S, F, M> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

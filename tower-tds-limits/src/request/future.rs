@@ -16,7 +16,11 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower_service::Service;
 
-use super::{PermitBody, RequestPermit, SentCall, Settings, guard::Watch};
+use super::{
+    Feedback, PermitBody, RequestPermit, Settings,
+    guard::Watch,
+    sent::{Complete, SentCall},
+};
 use crate::{
     Error, LimitError, WaitCause,
     account::Account,
@@ -38,6 +42,14 @@ pin_project! {
         deadline: Option<Instant>,
         // For the next bound, created when the call first waits for one.
         timer: Option<Pin<Box<Sleep>>>,
+        // `None` also after a poll of the sent call that panicked: such a call is not polled again.
+        complete: Option<Complete<C, F>>,
+    }
+
+    impl<S, R, F, C> PinnedDrop for ResponseFuture<S, R, F, C> {
+        fn drop(this: Pin<&mut Self>) {
+            this.give_up();
+        }
     }
 }
 
@@ -49,9 +61,7 @@ pin_project! {
         // ## Sent => Done
         Sent {
             #[pin]
-            call: C,
-            watch: Watch,
-            called_at: Instant,
+            call: SentCall<C>,
         },
         Done,
     }
@@ -107,7 +117,12 @@ impl Bounds {
 
 impl<S, R, F, C> ResponseFuture<S, Request<R>, F, C> {
     #[inline]
-    pub(super) fn new(inner: S, request: Request<R>, settings: &Arc<Settings<F>>) -> Self {
+    pub(super) fn new(
+        inner: S,
+        request: Request<R>,
+        settings: &Arc<Settings<F>>,
+        complete: Option<Complete<C, F>>,
+    ) -> Self {
         let deadline = settings.bounds.deadline;
         let deadline = deadline.and_then(|from| from(request.extensions()));
         let call = Waiting {
@@ -125,92 +140,86 @@ impl<S, R, F, C> ResponseFuture<S, Request<R>, F, C> {
             settings: Arc::clone(settings),
             deadline,
             timer: None,
+            complete,
         }
     }
 }
 
-impl<S, R, F, C, B> Future for ResponseFuture<S, Request<R>, F, C>
+impl<S, R, F, C> ResponseFuture<S, R, F, C> {
+    /// Completes a call that was sent in the background, or drops it.
+    fn give_up(self: Pin<&mut Self>) {
+        let this = self.project();
+        if let StateProjection::Sent { call } = this.state.project() {
+            match this.complete.take() {
+                Some(complete) => complete(call, this.settings),
+                None => call.abandon(),
+            }
+        }
+    }
+}
+
+impl<S, R, F, B> Future for ResponseFuture<S, Request<R>, F, S::Future>
 where
     S: Service<Request<R>, Response = Response<B>>,
-    C: From<SentCall<S::Future, F>>
-        + Future<Output = Result<Response<PermitBody<B>>, Error<S::Error>>>,
+    F: Feedback<Response<B>, S::Error>,
     B: Body,
 {
     type Output = Result<Response<PermitBody<B>>, Error<S::Error>>;
 
     #[inline]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        let settings = &*this.settings;
-        let bounds = &settings.bounds;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
+            let mut this = self.as_mut().project();
+            let settings = &**this.settings;
+            let bounds = &settings.bounds;
             match this.state.as_mut().project() {
                 StateProjection::Waiting { call } if call.request.is_some() => {
-                    let called_at = clock::now();
-                    match call.poll(cx, called_at, settings, *this.deadline) {
+                    let now = clock::now();
+                    match call.poll(cx, now, settings, *this.deadline) {
                         Poll::Ready(Ok(permit)) => {
-                            let Some(mut request) = call.request.take() else {
-                                return Poll::Pending;
-                            };
-                            if permit.closes_socket() {
-                                // RFC 9112, section 9.6: the connection ends with this response.
-                                let close = HeaderValue::from_static("close");
-                                request.headers_mut().insert(CONNECTION, close);
+                            if let Some(sent) = call.send(permit, now, bounds) {
+                                this.state.set(State::Sent { call: sent });
                             }
-                            let watch = Watch::insert(request.extensions_mut());
-                            let response = call.inner.call(request);
-                            let settings = Arc::clone(settings);
-                            let sent = SentCall::new(response, permit, watch.clone(), settings);
-                            let call = C::from(sent);
-                            this.state.set(State::Sent {
-                                call,
-                                watch,
-                                called_at,
-                            });
                         }
                         Poll::Ready(Err(error)) => {
                             this.state.set(State::Done);
                             return Poll::Ready(Err(error));
                         }
                         Poll::Pending => {
-                            let ends = earlier(call.wait.ends(bounds), *this.deadline);
-                            let ends = match call.obstacle {
-                                Obstacle::Pause(until) => earlier(ends, Some(until)),
-                                Obstacle::Readiness | Obstacle::Permit => ends,
-                            };
+                            let ends = earlier(call.ends(bounds), *this.deadline);
                             if poll_timer(this.timer, ends, cx).is_pending() {
                                 return Poll::Pending;
                             }
                         }
                     }
                 }
-                StateProjection::Sent {
-                    call,
-                    watch,
-                    called_at,
-                } => {
+                StateProjection::Sent { mut call } => {
                     // Nothing is sent after the deadline: a request that waits for its connection is
                     // not polled then.
                     let is_late = this.timer.is_some()
-                        && this
-                            .deadline
-                            .is_some_and(|deadline| deadline <= clock::now())
-                        && watch.sent_at().is_none();
-                    if !is_late && let Poll::Ready(response) = call.poll(cx) {
-                        return Poll::Ready(response);
+                        && call.watch().is_held()
+                        && this.deadline.is_some_and(|ends| ends <= clock::now());
+                    if !is_late {
+                        let complete = this.complete.take();
+                        let polled = call.as_mut().poll(cx, &settings.feedback);
+                        *this.complete = complete;
+                        if polled.is_ready() {
+                            return polled;
+                        }
                     }
                     // A request that is not sent yet is checked again one timeout later. It cannot
                     // have been sent for longer than that.
                     let answer = bounds.answer.and_then(|answer| {
-                        let from = watch.sent_at().unwrap_or_else(clock::now);
+                        let from = call.watch().sent_at().unwrap_or_else(clock::now);
                         from.checked_add(answer)
                     });
                     if poll_timer(this.timer, earlier(answer, *this.deadline), cx).is_pending() {
                         return Poll::Pending;
                     }
-                    let (watch, called_at) = (watch.clone(), *called_at);
+                    let (watch, called_at) = (call.watch().clone(), call.called_at());
                     // Dropping the call shows whether it was sent.
-                    this.state.set(State::Done);
+                    self.as_mut().give_up();
+                    self.as_mut().project().state.set(State::Done);
                     let waited = clock::now().saturating_duration_since(called_at);
                     let error = LimitError::unanswered(!watch.is_unsent(), waited);
                     return Poll::Ready(Err(Error::Limit(error)));
@@ -287,6 +296,37 @@ impl<S, R> Waiting<S, Request<R>> {
             return Poll::Ready(Err(self.ended(credential, now, bounds)));
         }
         Poll::Pending
+    }
+
+    /// Sends the request, in the same poll in which its permit was granted.
+    #[inline]
+    fn send(
+        &mut self,
+        permit: RequestPermit,
+        now: Instant,
+        bounds: &Bounds,
+    ) -> Option<SentCall<S::Future>>
+    where
+        S: Service<Request<R>>,
+    {
+        let mut request = self.request.take()?;
+        if permit.closes_socket() {
+            // RFC 9112, section 9.6: the connection ends with this response.
+            let close = HeaderValue::from_static("close");
+            request.headers_mut().insert(CONNECTION, close);
+        }
+        let watch = Watch::insert(request.extensions_mut(), bounds.answer.is_some());
+        let response = self.inner.call(request);
+        Some(SentCall::new(response, permit, watch, now))
+    }
+
+    /// When the wait reaches its bound, or the pause ends.
+    fn ends(&self, bounds: &Bounds) -> Option<Instant> {
+        let ends = self.wait.ends(bounds);
+        match self.obstacle {
+            Obstacle::Pause(until) => earlier(ends, Some(until)),
+            Obstacle::Readiness | Obstacle::Permit => ends,
+        }
     }
 
     /// The error of a wait that reached its bound.

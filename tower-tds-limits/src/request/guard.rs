@@ -25,10 +25,12 @@ struct Guard(Watch);
 enum Head {
     // ## Held => (Sent | Unsent)
     Held {
+        /// Whether the time of the sending is wanted.
+        is_timed: bool,
         /// The thread that drops the call, if one does.
         dropped_by: Option<ThreadId>,
     },
-    Sent(Instant),
+    Sent(Option<Instant>),
     Unsent,
 }
 
@@ -36,18 +38,27 @@ enum Head {
 
 impl Watch {
     /// Puts a guard into the extensions of a request.
-    pub(super) fn insert(extensions: &mut Extensions) -> Self {
-        let watch = Self(Arc::new(Mutex::new(Head::Held { dropped_by: None })));
+    pub(super) fn insert(extensions: &mut Extensions, is_timed: bool) -> Self {
+        let head = Head::Held {
+            is_timed,
+            dropped_by: None,
+        };
+        let watch = Self(Arc::new(Mutex::new(head)));
         extensions.insert(Guard(watch.clone()));
         watch
     }
 
-    /// When the head was sent, if it was.
+    /// When the head was sent, if it was and the time is wanted.
     pub(super) fn sent_at(&self) -> Option<Instant> {
         match *self.head() {
-            Head::Sent(at) => Some(at),
+            Head::Sent(at) => at,
             Head::Held { .. } | Head::Unsent => None,
         }
+    }
+
+    /// Whether the head was neither written nor dropped.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(*self.head(), Head::Held { .. })
     }
 
     /// Whether the request is known to be unsent.
@@ -57,21 +68,27 @@ impl Watch {
 
     /// Drops the call by `drop_call`. Returns whether its request is known to be unsent.
     pub(super) fn drop_call(&self, drop_call: impl FnOnce()) -> bool {
-        if let Head::Held { dropped_by } = &mut *self.head() {
+        if let Head::Held { dropped_by, .. } = &mut *self.head() {
             *dropped_by = Some(thread::current().id());
         }
         drop_call();
         self.is_unsent()
     }
 
-    /// Records the drop of the head.
-    fn end(&self) {
+    /// Records the end of the head: sent, unless the thread that drops the call dropped it.
+    fn end(&self, is_copied: bool) {
         let mut head = self.head();
-        if let Head::Held { dropped_by } = *head {
-            *head = if dropped_by.is_some_and(|by| by == thread::current().id()) {
+        if let Head::Held {
+            is_timed,
+            dropped_by,
+        } = *head
+        {
+            let is_dropped =
+                !is_copied && dropped_by.is_some_and(|by| by == thread::current().id());
+            *head = if is_dropped {
                 Head::Unsent
             } else {
-                Head::Sent(clock::now())
+                Head::Sent(is_timed.then(clock::now))
             };
         }
     }
@@ -86,17 +103,13 @@ impl Watch {
 /// A copy of a request can be sent by whatever copied it.
 impl Clone for Guard {
     fn clone(&self) -> Self {
-        let mut head = self.0.head();
-        if matches!(*head, Head::Held { .. }) {
-            *head = Head::Sent(clock::now());
-        }
-        drop(head);
+        self.0.end(true);
         Self(self.0.clone())
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.end(false);
     }
 }

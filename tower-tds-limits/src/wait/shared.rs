@@ -15,6 +15,9 @@ pub(crate) struct Shared<L> {
     state: Mutex<State<L>>,
     /// Notified when nothing is in flight.
     idle: Notify,
+    /// How often the lock was taken.
+    #[cfg(test)]
+    locks: std::sync::atomic::AtomicUsize,
 }
 
 pub(super) struct State<L> {
@@ -72,6 +75,8 @@ impl<L: Limit> Shared<L> {
         Self {
             state: Mutex::new(state),
             idle: Notify::new(),
+            #[cfg(test)]
+            locks: std::sync::atomic::AtomicUsize::new(0),
         }
     }
 
@@ -237,6 +242,11 @@ impl<L: Limit> Shared<L> {
         self.state.try_lock().is_err()
     }
 
+    #[cfg(test)]
+    pub(crate) fn locks(&self) -> usize {
+        self.locks.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// Every event ends here: the next waiter gets its turn, or the timer its time.
     #[inline]
     fn release(&self, mut state: MutexGuard<'_, State<L>>, now: Instant, replaced: Option<Waker>) {
@@ -260,6 +270,9 @@ impl<L: Limit> Shared<L> {
 impl<L> Shared<L> {
     #[inline]
     fn lock(&self) -> MutexGuard<'_, State<L>> {
+        #[cfg(test)]
+        self.locks
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         // A panic under this lock can only come from a limit, whose state is plain numbers.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -28,9 +28,10 @@ fn auto_traits_follow_what_is_inside() {
     assert_send_sync::<PermitBody<String>>();
     assert_send_sync::<LimitedIo<TokioIo<TcpStream>>>();
     type Legacy = Client<HttpConnector, String>;
-    type Sent = future::SentCall<legacy::ResponseFuture, ReadStatus>;
-    assert_send::<future::ResponseFuture<Legacy, Request<String>, ReadStatus, Sent>>();
-    assert_unpin::<future::ResponseFuture<Legacy, Request<String>, ReadStatus, Sent>>();
+    type Response =
+        future::ResponseFuture<Legacy, Request<String>, ReadStatus, legacy::ResponseFuture>;
+    assert_send::<Response>();
+    assert_unpin::<Response>();
     type Connecting = <ConnectionLimit<HttpConnector> as Service<Uri>>::Future;
     assert_send::<Connecting>();
     // The hyper-util client requires that a connector's future is Unpin.
