@@ -284,7 +284,7 @@ impl Settings {
             // Checked now, because a provider retries an unusable file for two minutes.
             check_secret(Path::new(path))
                 .map_err(|error| Failure::usage(format!("{SECRET_FILE} {path}: {error}")))?;
-            Provider::file(&*id.value, path).readable_by_group()
+            Provider::file(&*id.value, path)
         } else {
             let credentials = Credentials::new(&*id.value, &*secret.value).map_err(|error| {
                 let why = causes(&error);

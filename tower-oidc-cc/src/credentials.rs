@@ -3,14 +3,13 @@
 use std::{fmt, time::SystemTime};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use bytes::Bytes;
 use form_urlencoded::byte_serialize;
-use http::{HeaderValue, header::InvalidHeaderValue};
+use http::HeaderValue;
 use zeroize::Zeroizing;
 
 #[cfg(feature = "private-key-jwt")]
-use crate::{Assertion, error::Kind};
-use crate::{ConfigError, TokenEndpoint, TokenError, request::Form, wiped::Wiped};
+use crate::Assertion;
+use crate::{ConfigError, TokenEndpoint, TokenError, request::Form};
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +25,8 @@ mod tests;
 /// | `private_key_jwt` (feature `private-key-jwt`) | `private_key_jwt` | no secret: a new signed statement each time |
 ///
 /// White space around an id or a secret is cut off, because files end with a newline. `Debug` shows
-/// neither the secret nor its length, and the memory is wiped on drop.
+/// neither the secret nor its length. This copy of the secret is wiped on drop; those in the buffers of
+/// an HTTP client are not.
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ mod tests;
 /// # Ok::<(), tower_oidc_cc::ConfigError>(())
 /// ```
 pub struct Credentials {
-    client_id: Zeroizing<String>,
+    client_id: String,
     proof: Proof,
 }
 
@@ -89,8 +89,9 @@ impl Credentials {
         client_secret: impl Into<String>,
     ) -> Result<Self, ConfigError> {
         let (client_id, secret) = pair(client_id.into(), client_secret.into())?;
-        let header = basic(&client_id, &secret)
-            .map_err(|_| ConfigError::new("the client id and the secret make no header"))?;
+        let header = basic(&client_id, &secret).ok_or(ConfigError::new(
+            "the client id and the secret make no header",
+        ))?;
         Ok(Self {
             client_id,
             proof: Proof::Basic(header),
@@ -108,7 +109,7 @@ impl Credentials {
         assertion: Assertion,
     ) -> Result<Self, ConfigError> {
         Ok(Self {
-            client_id: checked(&client_id.into(), &ID)?,
+            client_id: checked(client_id.into(), ID)?,
             proof: Proof::Assertion(assertion),
         })
     }
@@ -134,18 +135,18 @@ impl Credentials {
         match &self.proof {
             Proof::Basic(header) => return Ok(Some(header.clone())),
             Proof::Post(secret) => {
-                form.append("client_id", &self.client_id);
-                form.append("client_secret", secret);
+                form.append_pair("client_id", &self.client_id);
+                form.append_pair("client_secret", secret);
             }
             #[cfg(feature = "private-key-jwt")]
             Proof::Assertion(assertion) => {
                 let statement = assertion
                     .sign_at(now, &self.client_id, &endpoint.audience())
-                    .ok_or_else(|| TokenError::new(Kind::Unsigned))?;
+                    .ok_or_else(|| TokenError::no_credentials(&UNSIGNED))?;
                 // The statement names the client, but some servers read this field first.
-                form.append("client_id", &self.client_id);
-                form.append("client_assertion_type", ASSERTION_TYPE);
-                form.append("client_assertion", &statement);
+                form.append_pair("client_id", &self.client_id);
+                form.append_pair("client_assertion_type", ASSERTION_TYPE);
+                form.append_pair("client_assertion", &statement);
             }
         }
         Ok(None)
@@ -155,7 +156,7 @@ impl Credentials {
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials")
-            .field("client_id", &self.client_id.as_str())
+            .field("client_id", &self.client_id)
             .field("proof", &self.proof)
             .finish()
     }
@@ -173,26 +174,22 @@ impl fmt::Debug for Proof {
     }
 }
 
-/// Both are owned before either is checked, so that a refusal wipes both.
-fn pair(
-    client_id: String,
-    secret: String,
-) -> Result<(Zeroizing<String>, Zeroizing<String>), ConfigError> {
-    let client_id = Zeroizing::new(client_id);
-    let secret = Zeroizing::new(secret);
-    Ok((checked(&client_id, &ID)?, checked(&secret, &SECRET)?))
+fn pair(client_id: String, secret: String) -> Result<(String, Zeroizing<String>), ConfigError> {
+    let secret = Zeroizing::new(checked(secret, SECRET)?);
+    Ok((checked(client_id, ID)?, secret))
 }
 
-fn checked(value: &str, reasons: &Reasons) -> Result<Zeroizing<String>, ConfigError> {
+fn checked(value: String, [empty, broken]: [&'static str; 2]) -> Result<String, ConfigError> {
+    let value = Zeroizing::new(value);
     let value = value.trim_matches(blank);
     if value.is_empty() {
-        return Err(ConfigError::new(reasons.empty));
+        return Err(ConfigError::new(empty));
     }
     // RFC 6749, appendices A.1 and A.2, allow the space.
     if value.contains(|c: char| c != ' ' && (blank(c) || c.is_control())) {
-        return Err(ConfigError::new(reasons.spaced));
+        return Err(ConfigError::new(broken));
     }
-    Ok(Zeroizing::new(value.into()))
+    Ok(value.into())
 }
 
 /// White space, and invisible characters of a pasted text: a byte-order mark, zero-width spaces.
@@ -200,47 +197,34 @@ fn blank(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200d}' | '\u{2060}')
 }
 
-/// Makes the sensitive header of a client, form-encoded first (RFC 6749, section 2.3.1). Its bytes
-/// are wiped with its last copy.
-fn basic(id: &str, secret: &str) -> Result<HeaderValue, InvalidHeaderValue> {
-    let mut pair = Wiped::default();
-    put(&mut pair, id);
-    pair.push(b":");
-    put(&mut pair, secret);
-    let digits = pair.as_slice().len().div_ceil(3) * 4;
-    let mut line = Zeroizing::new(vec![0; SCHEME.len() + digits]);
-    let (scheme, rest) = line.split_at_mut(SCHEME.len());
-    scheme.copy_from_slice(SCHEME);
-    // Into a slice, because an encoder into a string leaves copies on the stack.
-    let encoded = BASE64_STANDARD.encode_slice(pair.as_slice(), rest);
-    debug_assert_eq!(encoded, Ok(digits), "the line has room for all of it");
-    let mut header = HeaderValue::from_maybe_shared(Bytes::from_owner(line))?;
+/// Makes the sensitive header of a client, form-encoded first (RFC 6749, section 2.3.1).
+fn basic(id: &str, secret: &str) -> Option<HeaderValue> {
+    let pair: String = byte_serialize(id.as_bytes())
+        .chain([":"])
+        .chain(byte_serialize(secret.as_bytes()))
+        .collect();
+    let line = format!(
+        "Basic {}",
+        BASE64_STANDARD.encode(Zeroizing::new(pair).as_bytes())
+    );
+    let mut header = HeaderValue::try_from(line).ok()?;
     header.set_sensitive(true);
-    Ok(header)
+    Some(header)
 }
 
-fn put(pair: &mut Wiped, text: &str) {
-    for piece in byte_serialize(text.as_bytes()) {
-        pair.push(piece.as_bytes());
-    }
-}
-
-struct Reasons {
-    empty: &'static str,
-    spaced: &'static str,
-}
-
-const ID: Reasons = Reasons {
-    empty: "the client id is empty: set the one that the server issued",
-    spaced: "the client id has a line end or another control character inside: set the one that the server \
+/// The texts for an empty value, and for one with control characters inside.
+const ID: [&str; 2] = [
+    "the client id is empty: set the one that the server issued",
+    "the client id has a line end or another control character inside: set the one that the server \
      issued and nothing else",
-};
-const SECRET: Reasons = Reasons {
-    empty: "the client secret is empty: set the one that the server issued",
-    spaced: "the client secret has a line end or another control character inside: set the one that the \
+];
+const SECRET: [&str; 2] = [
+    "the client secret is empty: set the one that the server issued",
+    "the client secret has a line end or another control character inside: set the one that the \
      server issued and nothing else",
-};
-const SCHEME: &[u8] = b"Basic ";
+];
 /// RFC 7523, section 2.2.
 #[cfg(feature = "private-key-jwt")]
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+#[cfg(feature = "private-key-jwt")]
+const UNSIGNED: ConfigError = ConfigError::new("the private key made no signature");

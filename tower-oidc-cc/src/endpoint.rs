@@ -2,10 +2,12 @@
 
 use std::{fmt, time::SystemTime};
 
+use bytes::Bytes;
 use http::{Uri, response::Parts, uri::Scheme};
 use serde::Deserialize;
-use zeroize::Zeroizing;
 
+#[cfg(feature = "private-key-jwt")]
+use crate::origin::default_port;
 use crate::{ConfigError, Origin, TokenError, error::Kind, reply};
 
 #[cfg(test)]
@@ -125,7 +127,7 @@ impl TokenEndpoint {
     pub(crate) fn found(
         &self,
         head: &Parts,
-        body: Result<Zeroizing<Vec<u8>>, TokenError>,
+        body: Result<Bytes, TokenError>,
         now: SystemTime,
     ) -> Result<Self, TokenError> {
         let malformed = |what| TokenError::new(Kind::Malformed(what));
@@ -159,11 +161,15 @@ impl TokenEndpoint {
     /// it, letter by letter, with their own (RFC 7523, section 3; RFC 3986, section 6.2.1).
     #[cfg(feature = "private-key-jwt")]
     pub(crate) fn audience(&self) -> String {
-        let scheme = self.uri.scheme_str().unwrap_or_default();
-        let host = self.uri.host().unwrap_or_default();
-        let port = self.origin.port().map(|port| format!(":{port}"));
-        let port = port.unwrap_or_default();
-        format!("{scheme}://{host}{port}{}", self.uri.path())
+        let scheme = self.uri.scheme().unwrap_or(&Scheme::HTTPS);
+        let authority = self.uri.authority().map_or("", |it| it.as_str());
+        let default = default_port(scheme).map(|port| format!(":{port}"));
+        let bare = default.and_then(|port| authority.strip_suffix(port.as_str()));
+        format!(
+            "{scheme}://{}{}",
+            bare.unwrap_or(authority),
+            self.uri.path()
+        )
     }
 }
 

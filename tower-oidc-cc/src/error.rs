@@ -3,13 +3,9 @@
 use std::fmt;
 
 pub use self::token::TokenError;
-pub(crate) use self::{
-    kind::Kind,
-    token::{place, redacted},
-};
+pub(crate) use self::token::{Kind, place, redacted};
 use crate::Rejection;
 
-mod kind;
 mod token;
 
 /// The error of a call: no token, a refused token, or a failure of the inner service.
@@ -26,7 +22,7 @@ mod token;
 /// | error or response | next step |
 /// |---|---|
 /// | [`TokenError::is_transient`](crate::TokenError::is_transient) | nothing was sent: call again after [`TokenError::retry_after`](crate::TokenError::retry_after) |
-/// | [`TokenError::is_rejected`](crate::TokenError::is_rejected) | correct the client id, the secret or the client's settings; a [`Provider`](crate::Provider) is called before each token request |
+/// | [`TokenError::oauth_error`](crate::TokenError::oauth_error) | correct the client id, the secret or the client's settings; a [`Provider`](crate::Provider) is called before each token request |
 /// | [`TokenError::is_missing_credentials`](crate::TokenError::is_missing_credentials) | correct the file, the variable or the vault that the text names |
 /// | [`TokenError::is_foreign_origin`](crate::TokenError::is_foreign_origin) | list the origin, send the request without the layer, or see [`BearerAuthLayer::for_origin`](crate::BearerAuthLayer::for_origin) |
 /// | [`Error::Inner`] | it is the HTTP client's own |

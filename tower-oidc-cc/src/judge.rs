@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use http::{HeaderMap, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
 #[cfg(test)]
 mod tests;
@@ -118,11 +118,6 @@ pub(crate) enum Refresh {
     Replaced,
 }
 
-/// Just enough of `WWW-Authenticate` (RFC 9110, section 11.6.1) to find each `error` parameter.
-struct Parameters<'a> {
-    rest: &'a [u8],
-}
-
 // === impl Challenge ===
 
 impl<B, E> Judge<Response<B>, E> for Challenge {
@@ -146,12 +141,6 @@ impl Rejection {
     #[must_use]
     pub fn judgement(&self) -> Judgement {
         self.judgement
-    }
-
-    /// Whether the next call sends a newer token than the refused one.
-    #[must_use]
-    pub fn is_replaced(&self) -> bool {
-        self.refresh == Refresh::Replaced
     }
 
     /// Whether one resend can help: a newer token exists or was requested for this call.
@@ -189,96 +178,43 @@ impl fmt::Display for Rejection {
     }
 }
 
-// === impl Parameters ===
-
-impl<'a> Iterator for Parameters<'a> {
-    type Item = (&'a [u8], &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let (before, after) = split(self.rest, |b| b == b'=')?;
-        // The name is the last word before the sign; a scheme or a comma may stand before it.
-        let name = before
-            .trim_ascii_end()
-            .rsplit(|b| b" \t,".contains(b))
-            .next()
-            .unwrap_or_default();
-        let after = after.trim_ascii_start();
-        let value = match after.strip_prefix(b"\"") {
-            Some(quoted) => {
-                let mut escaped = false;
-                let (value, rest) = split(quoted, |b| {
-                    let ends = b == b'"' && !escaped;
-                    escaped = b == b'\\' && !escaped;
-                    ends
-                })?;
-                self.rest = rest;
-                value
-            }
-            None => {
-                let (value, rest) = split(after, |b| b" \t,".contains(&b)).unwrap_or((after, b""));
-                self.rest = rest;
-                value
-            }
-        };
-        Some((name, value))
-    }
-}
-
 fn read(status: StatusCode, headers: &HeaderMap) -> Judgement {
-    let find = || {
-        let challenges = headers.get_all(header::WWW_AUTHENTICATE).iter();
-        let mut errors = challenges.flat_map(|challenge| errors(challenge.as_bytes()));
-        errors.find_map(meaning)
+    let named = || {
+        headers
+            .get_all(header::WWW_AUTHENTICATE)
+            .iter()
+            .find_map(meaning)
     };
     match status.as_u16() {
-        401 => find().unwrap_or(Judgement::Refused),
-        403 if find() == Some(Judgement::MissingRole) => Judgement::MissingRole,
+        401 => named().unwrap_or(Judgement::Refused),
+        403 if named() == Some(Judgement::MissingRole) => Judgement::MissingRole,
         408 | 416 | 423 | 429 | 500.. => Judgement::Nothing,
         _ => Judgement::Accepted,
     }
 }
 
 /// The texts that no new token can help.
-fn meaning(error: &[u8]) -> Option<Judgement> {
-    let is = |text: &&[u8]| error.eq_ignore_ascii_case(text);
-    let has_role = || {
-        error
-            .windows(ROLE.len())
-            .any(|it| it.eq_ignore_ascii_case(ROLE))
-    };
-    if NO_HEADER.iter().any(is) {
+fn meaning(challenge: &HeaderValue) -> Option<Judgement> {
+    let challenge = String::from_utf8_lossy(challenge.as_bytes()).to_ascii_lowercase();
+    let has = |text: &&str| challenge.contains(*text);
+    if NO_HEADER.iter().any(has) {
         Some(Judgement::NoHeader)
-    } else if is(&SCOPE) || has_role() {
+    } else if MISSING_ROLE.iter().any(has) {
         Some(Judgement::MissingRole)
     } else {
         None
     }
 }
 
-/// The values of all parameters named `error`, as they stand between their quotes.
-///
-/// Quotes are respected, so that no text inside another parameter passes for an `error`.
-fn errors(challenge: &[u8]) -> impl Iterator<Item = &[u8]> {
-    Parameters { rest: challenge }
-        .filter(|(name, _)| name.eq_ignore_ascii_case(b"error"))
-        .map(|(_, value)| value)
-}
-
-/// The bytes before and after the first one that `ends` accepts.
-fn split(bytes: &[u8], ends: impl FnMut(u8) -> bool) -> Option<(&[u8], &[u8])> {
-    let mut ends = ends;
-    let at = bytes.iter().position(|b| ends(*b))?;
-    let (before, after) = bytes.split_at(at);
-    Some((before, after.get(1..).unwrap_or_default()))
-}
-
-/// Texts of lua-resty-openidc and other Kong plugins.
-const NO_HEADER: [&[u8]; 3] = [
-    b"no Authorization header found",
-    b"no Bearer authorization header value found",
-    b"no Bearer access token value found",
+/// Texts of lua-resty-openidc and other Kong plugins, in lower case.
+const NO_HEADER: [&str; 3] = [
+    "error=\"no authorization header found",
+    "error=\"no bearer authorization header value found",
+    "error=\"no bearer access token value found",
 ];
-/// RFC 6750, section 3.1.
-const SCOPE: &[u8] = b"insufficient_scope";
-/// Text of the service in its contract; a plugin of Kong writes it.
-const ROLE: &[u8] = b"Missing required realm role";
+/// RFC 6750, section 3.1, and the text of the service in its contract, which a plugin of Kong writes.
+const MISSING_ROLE: [&str; 3] = [
+    "error=\"insufficient_scope",
+    "error=insufficient_scope",
+    "missing required realm role",
+];

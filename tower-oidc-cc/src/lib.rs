@@ -70,8 +70,7 @@
 //!   the service became ready. A token goes to the
 //!   listed origins alone. Plain http is for this machine alone. A redirect of the token request is
 //!   an error.
-//! - **Silence.** No secret and no token is in any `Debug`, error, event or panic of this crate. Their
-//!   memory is wiped with the last holder.
+//! - **Silence.** No secret and no token is in any `Debug`, error, event or panic of this crate.
 //!
 //! # Errors
 //!
@@ -124,7 +123,6 @@ mod service;
 mod source;
 mod state;
 pub mod store;
-mod wiped;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -27,16 +27,14 @@ mod tests;
 /// use tower_oidc_cc::Origin;
 ///
 /// let origin = Origin::from_uri(&Uri::from_static("https://API.example.com/base/path"))?;
-/// assert_eq!(origin.to_string(), "https://api.example.com:443");
+/// assert_eq!(origin.to_string(), "https://api.example.com");
 /// assert!(Origin::from_uri(&Uri::from_static("http://api.example.com")).is_err());
 /// # Ok::<(), tower_oidc_cc::ConfigError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Origin {
     scheme: Scheme,
-    host: Box<str>,
-    port: u16,
-    /// Host and port, as an address usually spells them: the fast path of each call.
+    /// Host and port in lower case, without a default port.
     authority: Box<str>,
 }
 
@@ -47,8 +45,6 @@ pub(crate) enum Places {
     Listed(Box<[Origin]>),
     /// This one, also for requests that name none.
     One(Origin),
-    /// All.
-    Any,
 }
 
 // === impl Places ===
@@ -56,32 +52,23 @@ pub(crate) enum Places {
 impl Places {
     /// Checks that a request may carry the token.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Kind> {
-        let is_listed = match self {
-            Self::Listed(origins) => origins.iter().any(|origin| origin.contains(uri)),
-            Self::One(origin) => origin.contains(uri) || uri.authority().is_none(),
-            Self::Any => true,
+        let listed = match self {
+            Self::Listed(origins) => origins.iter().find(|origin| origin.contains(uri)),
+            Self::One(origin) => Some(origin).filter(|it| it.contains(uri) || is_relative(uri)),
         };
-        if !is_listed {
-            return Err(match uri.authority() {
-                Some(_) => Kind::ForeignOrigin,
-                None => Kind::NoOrigin,
+        let Some(origin) = listed else {
+            return Err(if is_relative(uri) {
+                Kind::NoOrigin
+            } else {
+                Kind::ForeignOrigin
             });
-        }
+        };
         // Most clients write this header below. A scan of a few names takes less time than a hash.
-        if headers.keys().any(|name| name == HOST) && !self.fits_host(uri, headers) {
+        let has_host = headers.keys().any(|name| name == HOST);
+        if has_host && !headers.get_all(HOST).iter().all(|it| origin.is_named(it)) {
             return Err(Kind::OtherHost);
         }
         Ok(())
-    }
-
-    #[cold]
-    fn fits_host(&self, uri: &Uri, headers: &HeaderMap) -> bool {
-        let mut hosts = headers.get_all(HOST).iter();
-        match self {
-            Self::One(origin) if uri.authority().is_none() => hosts.all(|it| origin.is_named(it)),
-            _ if uri.authority().is_none() => true,
-            _ => hosts.all(|host| names(host, uri)),
-        }
     }
 }
 
@@ -113,7 +100,7 @@ impl Origin {
     /// If the address is plain http on another host, is not absolute, or carries user information.
     pub fn loopback(uri: &Uri) -> Result<Self, ConfigError> {
         let origin = Self::parse(uri)?;
-        if origin.scheme == Scheme::HTTP && !origin.is_loopback() {
+        if origin.scheme == Scheme::HTTP && !uri.host().is_some_and(is_loopback) {
             return Err(ConfigError::new(
                 "plain http is for this machine alone: use an https address, or a loopback host",
             ));
@@ -127,29 +114,20 @@ impl Origin {
                 "the address has no scheme or host: use an absolute one, https://host",
             ));
         };
-        let Some(default) = default_port(scheme) else {
+        if default_port(scheme).is_none() {
             return Err(ConfigError::new(
                 "the address is neither http nor https: use an https address",
             ));
-        };
-        let Some(port) = port(authority, default) else {
+        }
+        let Some(authority) = normal(scheme, authority) else {
             return Err(ConfigError::new(
-                "the address has user information or a broken port: use https://host or \
+                "the address has no host, user information or a broken port: use https://host or \
                  https://host:port",
             ));
         };
-        if authority.host().is_empty() {
-            return Err(ConfigError::new(
-                "the address has no host: use https://host or https://host:port",
-            ));
-        }
-        let host = authority.host().to_ascii_lowercase();
-        let suffix = (port != default).then(|| format!(":{port}"));
         Ok(Self {
             scheme: scheme.clone(),
-            authority: (host.clone() + &suffix.unwrap_or_default()).into(),
-            host: host.into(),
-            port,
+            authority: authority.into(),
         })
     }
 
@@ -158,39 +136,22 @@ impl Origin {
         uri.scheme() == Some(&self.scheme) && uri.authority().is_some_and(|it| self.is_spelt(it))
     }
 
-    /// The port, unless it is the scheme's default.
-    #[cfg(feature = "private-key-jwt")]
-    pub(crate) fn port(&self) -> Option<u16> {
-        (default_port(&self.scheme) != Some(self.port)).then_some(self.port)
-    }
-
     /// Whether `authority` is this one, in any case, with or without a default port.
-    #[inline]
     fn is_spelt(&self, authority: &Authority) -> bool {
-        *authority.as_str() == *self.authority || self.is_alike(authority)
+        let is_alike = || normal(&self.scheme, authority).as_deref() == Some(&*self.authority);
+        *authority.as_str() == *self.authority || is_alike()
     }
 
-    #[cold]
-    fn is_alike(&self, authority: &Authority) -> bool {
-        authority.host().eq_ignore_ascii_case(&self.host)
-            && default_port(&self.scheme).and_then(|it| port(authority, it)) == Some(self.port)
-    }
-
-    /// Whether a `Host` header names this one.
+    /// Whether a `Host` header names this one (RFC 9110, section 7.2).
     fn is_named(&self, host: &HeaderValue) -> bool {
         let authority = Authority::try_from(host.as_bytes());
         authority.is_ok_and(|authority| self.is_spelt(&authority))
-    }
-
-    fn is_loopback(&self) -> bool {
-        let bare = self.host.trim_start_matches('[').trim_end_matches(']');
-        *self.host == *"localhost" || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
     }
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}:{}", self.scheme, self.host, self.port)
+        write!(f, "{}://{}", self.scheme, self.authority)
     }
 }
 
@@ -200,19 +161,16 @@ impl fmt::Debug for Origin {
     }
 }
 
-/// Whether a `Host` header names the authority of the address (RFC 9110, section 7.2), with or
-/// without a default port.
-fn names(host: &HeaderValue, uri: &Uri) -> bool {
-    let (Ok(host), Some(authority)) = (Authority::try_from(host.as_bytes()), uri.authority())
-    else {
-        return false;
-    };
-    let default = uri.scheme().and_then(default_port).unwrap_or_default();
-    host.host().eq_ignore_ascii_case(authority.host())
-        && port(&host, default).is_some_and(|it| Some(it) == port(authority, default))
+fn is_relative(uri: &Uri) -> bool {
+    uri.authority().is_none()
 }
 
-fn default_port(scheme: &Scheme) -> Option<u16> {
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare.eq_ignore_ascii_case("localhost") || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
+pub(crate) fn default_port(scheme: &Scheme) -> Option<u16> {
     match scheme.as_str() {
         "https" => Some(443),
         "http" => Some(80),
@@ -220,17 +178,19 @@ fn default_port(scheme: &Scheme) -> Option<u16> {
     }
 }
 
-/// The port, if the authority is `host` or `host:port` and nothing else.
+/// The authority in lower case and without a default port, if it is `host` or `host:port` and nothing
+/// else.
 ///
 /// `Authority::port` is `None` for a port that is no number as well as for none at all, and `host`
 /// skips user information. A comparison of lengths finds both.
-fn port(authority: &Authority, default: u16) -> Option<u16> {
-    let host = authority.host().len();
-    match authority.port() {
-        None => (authority.as_str().len() == host).then_some(default),
-        Some(port) => {
-            let whole = host + 1 + port.as_str().len();
-            (authority.as_str().len() == whole).then_some(port.as_u16())
-        }
+fn normal(scheme: &Scheme, authority: &Authority) -> Option<String> {
+    let (host, port) = (authority.host(), authority.port());
+    let length = host.len() + port.as_ref().map_or(0, |port| 1 + port.as_str().len());
+    if host.is_empty() || authority.as_str().len() != length {
+        return None;
     }
+    let port = port.map(|port| port.as_u16());
+    let port = port.filter(|port| Some(*port) != default_port(scheme));
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+    Some(host.to_ascii_lowercase() + &port)
 }

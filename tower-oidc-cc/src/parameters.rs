@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use crate::{ConfigError, request::Form};
+use crate::ConfigError;
 
 #[cfg(test)]
 mod tests;
@@ -79,12 +79,6 @@ impl Parameters {
         }
         self.fields.push((name.into(), value));
         Ok(self)
-    }
-
-    pub(crate) fn append_to(&self, form: &mut Form) {
-        for (name, value) in &self.fields {
-            form.append(name, value);
-        }
     }
 
     /// The names and values, in the order in which they are sent.

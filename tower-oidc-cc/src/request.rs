@@ -3,21 +3,18 @@
 use std::{
     error::Error,
     future::poll_fn,
-    marker::PhantomData,
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 
-use bytes::{Buf, Bytes};
-use form_urlencoded::byte_serialize;
-use futures_util::future::BoxFuture;
+use bytes::Bytes;
+use form_urlencoded::Serializer;
+use futures_util::{FutureExt as _, future::BoxFuture};
 use http::{HeaderValue, Method, Request, Response, header, response::Parts};
 use http_body::Body;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::time::timeout;
 use tower_service::Service;
-use zeroize::Zeroizing;
 
 use crate::{
     Credentials, Parameters, TokenEndpoint, TokenError,
@@ -25,19 +22,29 @@ use crate::{
     error::Kind,
     reply,
     source::header_of,
-    wiped::Wiped,
 };
 
 #[cfg(test)]
 mod tests;
 
-/// One token request.
-pub(crate) type Fetching = BoxFuture<'static, Result<Issued, TokenError>>;
-
-/// Makes token requests; erases the type of the HTTP client.
-pub(crate) trait Grant: Send + Sync {
-    fn fetch(&self, credentials: Arc<Credentials>) -> Fetching;
+/// Makes token requests.
+pub(crate) struct Grant {
+    exchange: Box<Exchange>,
+    parameters: Parameters,
+    timeout: Duration,
+    clock: Clock,
+    endpoint: TokenEndpoint,
+    /// Guards the endpoint that was discovered; nothing else happens under it.
+    discovered: Mutex<Option<TokenEndpoint>>,
 }
+
+/// Sends one request and reads its answer: the HTTP client without its type.
+type Exchange =
+    dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Answer, TokenError>> + Send + Sync;
+/// A head, and a body or its error.
+type Answer = (Parts, Result<Bytes, TokenError>);
+/// The fields of a request.
+pub(crate) type Form = Serializer<'static, String>;
 
 /// A token on its way into the slot.
 #[derive(Clone)]
@@ -50,52 +57,16 @@ pub(crate) struct Issued {
     pub(crate) is_own: bool,
 }
 
-/// The terms of all requests of a source.
-pub(crate) struct Terms {
-    pub(crate) parameters: Parameters,
-    /// The time for the client's readiness.
-    pub(crate) readiness: Duration,
-    /// The time for a request of a client that is ready.
-    pub(crate) timeout: Duration,
-    pub(crate) clock: Clock,
-}
+// === impl Grant ===
 
-/// A grant that POSTs a form.
-pub(crate) struct Post {
-    query: Arc<Query>,
-}
-
-/// The endpoint, the terms and the client.
-struct Query {
-    client: Box<dyn Exchange>,
-    terms: Terms,
-    endpoint: TokenEndpoint,
-    /// Guards the endpoint that was discovered; nothing else happens under it.
-    discovered: Mutex<Option<TokenEndpoint>>,
-}
-
-/// Sends one request and reads its answer; erases the type of the HTTP client.
-trait Exchange: Send + Sync {
-    /// Makes the request when the client is ready, so that a signed statement is not old.
-    fn exchange<'a>(&'a self, terms: &'a Terms, make: Make<'a>) -> BoxFuture<'a, Exchanged>;
-}
-
-type Make<'a> = Box<dyn FnOnce(Timestamp) -> Result<Request<Bytes>, TokenError> + Send + 'a>;
-type Exchanged = Result<(Timestamp, Answer), TokenError>;
-
-/// Guards the cloning only: it makes the client shareable where `S` is not `Sync`.
-struct Client<S, B>(Mutex<S>, PhantomData<fn() -> B>);
-
-/// Collects fields as `application/x-www-form-urlencoded`, in memory that is wiped after the request.
-#[derive(Default)]
-pub(crate) struct Form {
-    text: Wiped,
-}
-
-// === impl Post ===
-
-impl Post {
-    pub(crate) fn new<S, B, R>(client: S, endpoint: TokenEndpoint, terms: Terms) -> Self
+impl Grant {
+    pub(crate) fn new<S, B, R>(
+        client: S,
+        endpoint: TokenEndpoint,
+        parameters: Parameters,
+        timeout: Duration,
+        clock: Clock,
+    ) -> Self
     where
         S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
         S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -105,36 +76,45 @@ impl Post {
         R::Data: Send,
         R::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let query = Query {
-            client: Box::new(Client(Mutex::new(client), PhantomData)),
-            terms,
-            endpoint,
-            discovered: Mutex::default(),
+        // Guards the cloning only: it makes the client shareable where `S` is not `Sync`.
+        let client = Mutex::new(client);
+        let exchange = move |request: Request<Bytes>| {
+            let mut client = client
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
+            let answer = async move {
+                poll_fn(|cx| client.poll_ready(cx))
+                    .await
+                    .map_err(transport)?;
+                let response = client.call(request.map(B::from)).await.map_err(transport)?;
+                let (head, body) = response.into_parts();
+                Ok((head, collect(body).await))
+            };
+            answer.boxed()
         };
         Self {
-            query: Arc::new(query),
+            exchange: Box::new(exchange),
+            parameters,
+            timeout,
+            clock,
+            endpoint,
+            discovered: Mutex::default(),
         }
     }
-}
 
-impl Grant for Post {
-    fn fetch(&self, credentials: Arc<Credentials>) -> Fetching {
-        let query = Arc::clone(&self.query);
-        Box::pin(async move {
-            let endpoint = query.endpoint().await?;
-            query.ask(&endpoint, &credentials).await.map_err(|error| {
-                if !error.is_rejected() {
-                    query.forget();
-                }
-                error.at(endpoint.uri())
-            })
+    /// Makes one token request, after a discovery where the endpoint is not known.
+    pub(crate) async fn fetch(&self, credentials: &Credentials) -> Result<Issued, TokenError> {
+        let endpoint = self.endpoint().await?;
+        self.ask(&endpoint, credentials).await.map_err(|error| {
+            if error.oauth_error().is_none() {
+                // It may have moved.
+                *self.discovered() = None;
+            }
+            error.at(endpoint.uri())
         })
     }
-}
 
-// === impl Query ===
-
-impl Query {
     /// The endpoint, which may have to be discovered first.
     async fn endpoint(&self) -> Result<TokenEndpoint, TokenError> {
         if !self.endpoint.is_discovered() {
@@ -144,28 +124,17 @@ impl Query {
             return Ok(endpoint.clone());
         }
         let document = self.endpoint.uri();
-        let make: Make<'_> = Box::new(|_| {
-            let mut request = Request::new(Bytes::new());
-            *request.uri_mut() = document.clone();
-            request.headers_mut().insert(header::ACCEPT, JSON);
-            Ok(request)
-        });
-        let found = match self.client.exchange(&self.terms, make).await {
-            Ok((_, (head, body))) => {
-                let now = self.terms.clock.now().wall;
-                self.endpoint.found(&head, body, now)
-            }
+        let mut request = Request::new(Bytes::new());
+        *request.uri_mut() = document.clone();
+        request.headers_mut().insert(header::ACCEPT, JSON);
+        let found = match self.exchange(request).await {
+            Ok((head, body)) => self.endpoint.found(&head, body, self.clock.wall()),
             Err(error) => Err(error),
         };
         let endpoint = found.map_err(|error| error.in_discovery().at(document))?;
         tracing::info!(?endpoint, "the token endpoint was discovered");
         *self.discovered() = Some(endpoint.clone());
         Ok(endpoint)
-    }
-
-    /// Forgets the discovered endpoint, because it may have moved.
-    fn forget(&self) {
-        *self.discovered() = None;
     }
 
     fn discovered(&self) -> MutexGuard<'_, Option<TokenEndpoint>> {
@@ -179,86 +148,23 @@ impl Query {
         endpoint: &TokenEndpoint,
         credentials: &Credentials,
     ) -> Result<Issued, TokenError> {
-        let parameters = &self.terms.parameters;
-        let make: Make<'_> =
-            Box::new(|now| request_at(now.wall, endpoint, credentials, parameters));
-        let (sent, (head, body)) = self.client.exchange(&self.terms, make).await?;
-        let token = reply::read(&head, body, self.terms.clock.now().wall)?;
-        let header =
-            header_of(&token.value).map_err(|reason| TokenError::new(Kind::Unusable(reason)))?;
+        let sent = self.clock.now();
+        let request = request_at(sent.wall, endpoint, credentials, &self.parameters)?;
+        let (head, body) = self.exchange(request).await?;
+        let token = reply::read(&head, body, self.clock.wall())?;
         Ok(Issued {
-            header,
+            header: header_of(&token.value).map_err(Kind::Unusable)?,
             sent,
             life: token.life.unwrap_or(UNSAID),
             is_own: true,
         })
     }
-}
 
-// === impl Client ===
-
-impl<S, B, R> Exchange for Client<S, B>
-where
-    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-    S::Error: Into<Box<dyn Error + Send + Sync>>,
-    S::Future: Send,
-    B: From<Bytes> + 'static,
-    R: Body + Send + 'static,
-    R::Data: Send,
-    R::Error: Into<Box<dyn Error + Send + Sync>>,
-{
-    fn exchange<'a>(&'a self, terms: &'a Terms, make: Make<'a>) -> BoxFuture<'a, Exchanged> {
-        let client = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut client = client.clone();
-        Box::pin(async move {
-            // A client that waits for a permit has sent nothing yet, so this has a bound of its own.
-            let ready = timeout(terms.readiness, poll_fn(|cx| client.poll_ready(cx))).await;
-            let ready = ready.map_err(|_| TokenError::new(Kind::NotReady))?;
-            ready.map_err(|e| TokenError::with_source(Kind::Transport, e))?;
-            let sent = terms.clock.now();
-            let answered = client.call(make(sent)?.map(B::from));
-            let exchange = async {
-                let answered = answered.await;
-                let response = answered.map_err(|e| TokenError::with_source(Kind::Transport, e))?;
-                let (head, body) = response.into_parts();
-                let body = if reply::is_compressed(&head.headers) {
-                    Err(TokenError::new(Kind::Malformed(COMPRESSED)))
-                } else {
-                    collect(body).await
-                };
-                Ok((sent, (head, body)))
-            };
-            let answer = timeout(terms.timeout, exchange).await;
-            answer.unwrap_or_else(|_| Err(TokenError::new(Kind::Timeout)))
-        })
+    async fn exchange(&self, request: Request<Bytes>) -> Result<Answer, TokenError> {
+        let answer = timeout(self.timeout, (self.exchange)(request)).await;
+        answer.unwrap_or_else(|_| Err(Kind::Timeout.into()))
     }
 }
-
-// === impl Form ===
-
-impl Form {
-    pub(crate) fn append(&mut self, name: &str, value: &str) {
-        if !self.text.as_slice().is_empty() {
-            self.text.push(b"&");
-        }
-        self.put(name);
-        self.text.push(b"=");
-        self.put(value);
-    }
-
-    pub(crate) fn into_bytes(self) -> Bytes {
-        self.text.into_bytes()
-    }
-
-    fn put(&mut self, text: &str) {
-        for piece in byte_serialize(text.as_bytes()) {
-            self.text.push(piece.as_bytes());
-        }
-    }
-}
-
-/// A head, and a body or its error.
-type Answer = (Parts, Result<Zeroizing<Vec<u8>>, TokenError>);
 
 /// The request as it is sent. Each attempt makes its own, because a signed statement is valid once.
 fn request_at(
@@ -267,12 +173,12 @@ fn request_at(
     credentials: &Credentials,
     parameters: &Parameters,
 ) -> Result<Request<Bytes>, TokenError> {
-    let mut form = Form::default();
-    form.append("grant_type", "client_credentials");
+    let mut form = Form::new(String::new());
+    form.append_pair("grant_type", "client_credentials");
     let proof = credentials.prove_at(now, endpoint, &mut form)?;
-    parameters.append_to(&mut form);
+    form.extend_pairs(parameters.fields());
 
-    let mut request = Request::new(form.into_bytes());
+    let mut request = Request::new(Bytes::from(form.finish()));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = endpoint.uri().clone();
     let headers = request.headers_mut();
@@ -285,40 +191,30 @@ fn request_at(
     Ok(request)
 }
 
-/// Reads a body to its end, or to `LARGEST`. The buffer held a token: it is wiped.
-async fn collect<R>(body: R) -> Result<Zeroizing<Vec<u8>>, TokenError>
+/// Reads a body to its end, or to `LARGEST`.
+async fn collect<R>(body: R) -> Result<Bytes, TokenError>
 where
     R: Body,
     R::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let mut body = pin!(body);
-    let mut whole = Wiped::with_capacity(USUAL);
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| TokenError::with_source(Kind::Transport, e))?;
-        let Ok(mut data) = frame.into_data() else {
-            continue;
-        };
-        if data.remaining() > LARGEST - whole.as_slice().len() {
-            return Err(TokenError::new(Kind::Malformed("it is larger than 64 KiB")));
+    match Limited::new(body, LARGEST).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(Kind::Malformed("it is larger than 64 KiB").into())
         }
-        while data.has_remaining() {
-            let chunk = data.chunk();
-            whole.push(chunk);
-            let read = chunk.len();
-            data.advance(read);
-        }
+        Err(error) => Err(transport(error)),
     }
-    Ok(whole.into_vec())
 }
 
-const COMPRESSED: &str = "it is compressed: let no proxy compress token replies";
+fn transport(error: impl Into<Box<dyn Error + Send + Sync>>) -> TokenError {
+    TokenError::with_source(Kind::Transport, error)
+}
+
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// A token of a Keycloak 26.5.0 has 959 to 1,405 bytes; with many roles it has several times that,
 /// and 64 KiB is more than a proxy on the way would let through as a header.
 const LARGEST: usize = 64 * 1024;
-/// Room for a usual reply, so that the buffer seldom grows.
-const USUAL: usize = 8 * 1024;
 /// RFC 6749 only recommends `expires_in`. Five minutes are the default of Keycloak's realm setting
 /// "Access Token Lifespan": too short costs a request, too long a 401.
 const UNSAID: Duration = Duration::from_secs(5 * 60);

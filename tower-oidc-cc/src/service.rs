@@ -13,7 +13,6 @@ use tower_service::Service;
 
 use crate::{
     Challenge, Error, Judge, Origin, TokenError, TokenSource,
-    clock::Timestamp,
     error::Kind,
     future::{ResponseFuture, Sent},
     origin::Places,
@@ -85,7 +84,7 @@ pub(crate) struct Rules {
 enum Phase {
     Waiting(Wait),
     /// There was no token at that time, and the next call returns the error.
-    Failed(TokenError, Timestamp),
+    Failed(TokenError),
 }
 
 // === impl BearerAuthLayer ===
@@ -108,15 +107,6 @@ impl BearerAuthLayer {
     #[must_use]
     pub fn for_origin(source: TokenSource, origin: Origin) -> Self {
         Self::with(source, Places::One(origin))
-    }
-
-    /// Sends tokens of `source` wherever the connection below leads.
-    ///
-    /// Only a `Host` header is compared with an absolute address. Use it where the connection
-    /// itself was made to one place, over TLS, and follows no redirect.
-    #[must_use]
-    pub fn any_origin(source: TokenSource) -> Self {
-        Self::with(source, Places::Any)
     }
 
     fn with(source: TokenSource, places: Places) -> Self {
@@ -195,22 +185,10 @@ impl<S, J> BearerAuth<S, J> {
         if let Phase::Waiting(wait) = &mut **wait {
             match ready!(source.poll(wait, cx)) {
                 Ok(()) => self.wait = None,
-                Err(error) => self.wait = Some(Box::new(Phase::Failed(error, source.now()))),
+                Err(error) => self.wait = Some(Box::new(Phase::Failed(error))),
             }
         }
         Poll::Ready(())
-    }
-
-    #[cold]
-    fn error(&self, phase: Phase) -> TokenError {
-        let source = &self.rules.source;
-        match phase {
-            Phase::Failed(error, then) if !source.is_settled() => {
-                error.later(then.age_at(source.now()))
-            }
-            // A token has come since. The inner service is not ready, so this call cannot be made.
-            _ => TokenError::new(Kind::Expired),
-        }
     }
 }
 
@@ -242,7 +220,11 @@ where
         let rules = &self.rules;
         self.has_token = false;
         if let Some(phase) = self.wait.take() {
-            return ResponseFuture::failed(self.error(*phase));
+            return ResponseFuture::failed(match *phase {
+                Phase::Failed(error) if !rules.source.is_settled() => error,
+                // A token has come since. The inner service is not ready, so this call cannot be made.
+                _ => TokenError::new(Kind::Expired),
+            });
         }
         if let Err(kind) = rules.places.check(request.uri(), request.headers()) {
             return ResponseFuture::failed(TokenError::new(kind));

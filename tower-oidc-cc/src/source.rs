@@ -8,9 +8,7 @@ use std::{
     time::SystemTime,
 };
 
-use bytes::Bytes;
 use http::HeaderValue;
-use zeroize::Zeroizing;
 
 pub use self::builder::TokenSourceBuilder;
 use self::shared::Shared;
@@ -101,7 +99,7 @@ pub struct TokenSource {
 
 /// Holds one token, for programs that send it without the layer.
 ///
-/// `Debug` shows no token. The bytes of the header are wiped with its last copy.
+/// `Debug` shows no token.
 #[derive(Clone)]
 pub struct AccessToken {
     header: HeaderValue,
@@ -318,8 +316,6 @@ impl fmt::Debug for AccessToken {
 }
 
 /// Makes the sensitive header of a token, or returns why it cannot be one.
-///
-/// The bytes are wiped with the last copy of the header, here or in the HTTP client.
 pub(crate) fn header_of(token: &str) -> Result<HeaderValue, &'static str> {
     if token.is_empty() {
         return Err("it is empty");
@@ -329,16 +325,15 @@ pub(crate) fn header_of(token: &str) -> Result<HeaderValue, &'static str> {
     if !token.bytes().all(|b| b.is_ascii_graphic()) {
         return Err("it is not visible ASCII");
     }
-    let line = Zeroizing::new([SCHEME, token.as_bytes()].concat());
-    let mut header = HeaderValue::from_maybe_shared(Bytes::from_owner(line))
-        .map_err(|_| "it is no header value")?;
+    let header = HeaderValue::try_from(format!("{SCHEME}{token}"));
+    let mut header = header.map_err(|_| "it is no header value")?;
     header.set_sensitive(true);
     Ok(header)
 }
 
 /// The token in a header that [`header_of`] made.
 pub(crate) fn token_of(header: &HeaderValue) -> Option<&str> {
-    std::str::from_utf8(header.as_bytes().strip_prefix(SCHEME)?).ok()
+    header.to_str().ok()?.strip_prefix(SCHEME)
 }
 
-const SCHEME: &[u8] = b"Bearer ";
+const SCHEME: &str = "Bearer ";

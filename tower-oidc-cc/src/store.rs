@@ -14,12 +14,11 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use zeroize::Zeroizing;
 
 #[cfg(feature = "file-store")]
 pub use self::file::File;
-pub(crate) use self::leases::{BOUND, Leases, Named, PATIENCE};
-use crate::wiped::Wiped;
+pub(crate) use self::leases::{BOUND, Erased, Leases, PATIENCE};
+use crate::{clock::Timestamp, request::Issued, source::header_of};
 
 #[cfg(feature = "file-store")]
 mod file;
@@ -141,11 +140,11 @@ pub trait TokenStore: Send + Sync + 'static {
 
 /// A token for a [`TokenStore`]: its bytes and its expiry.
 ///
-/// `Debug` shows no token, and the memory is wiped on drop. Times are those of the wall clock, the
+/// `Debug` shows no token. Times are those of the wall clock, the
 /// only one that two machines share.
 #[derive(Clone)]
 pub struct StoredToken {
-    bytes: Zeroizing<Vec<u8>>,
+    bytes: Vec<u8>,
     expires_at: SystemTime,
 }
 
@@ -162,14 +161,6 @@ struct Entry<'a> {
     life: u64,
 }
 
-/// An entry that is valid at this moment.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Worth {
-    pub(crate) token: Zeroizing<String>,
-    pub(crate) age: Duration,
-    pub(crate) life: Duration,
-}
-
 // === impl StoredToken ===
 
 impl StoredToken {
@@ -178,7 +169,7 @@ impl StoredToken {
     /// They are parsed when they are used, so this does not fail.
     #[must_use]
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
-        let bytes = Zeroizing::new(bytes.into());
+        let bytes = bytes.into();
         let expires_at = entry(&bytes)
             .and_then(|entry| time(entry.issued.saturating_add(entry.life)))
             .unwrap_or(UNIX_EPOCH);
@@ -205,35 +196,37 @@ impl StoredToken {
     /// `None` for times that no clock can show.
     pub(crate) fn new(key: &str, token: &str, issued: SystemTime, life: Duration) -> Option<Self> {
         let life = life.min(LONGEST);
-        let expires_at = issued.checked_add(life)?;
         let entry = Entry {
             key: key.into(),
             token: token.into(),
-            issued: millis(issued)?,
-            life: u64::try_from(life.as_millis()).ok()?,
+            issued: millis(issued.duration_since(UNIX_EPOCH).ok()?)?,
+            life: millis(life)?,
         };
-        let mut bytes = Wiped::default();
-        serde_json::to_writer(&mut bytes, &entry).ok()?;
         Some(Self {
-            bytes: bytes.into_vec(),
-            expires_at,
+            bytes: serde_json::to_vec(&entry).ok()?,
+            expires_at: issued.checked_add(life)?,
         })
     }
 
     /// `None` if it is no entry of this key, has expired, or is dated far in the future.
-    pub(crate) fn read_at(&self, now: SystemTime, key: &str) -> Option<Worth> {
+    pub(crate) fn read_at(&self, now: Timestamp, key: &str) -> Option<Issued> {
         let entry = entry(&self.bytes).filter(|entry| entry.key == key)?;
-        let (issued, life) = (time(entry.issued)?, Duration::from_millis(entry.life));
-        let age = match now.duration_since(issued) {
+        let age = match now.wall.duration_since(time(entry.issued)?) {
             Ok(age) => age,
             Err(ahead) if ahead.duration() <= SKEW => Duration::ZERO,
             Err(_) => return None,
         };
-        let life = life.min(LONGEST);
-        (age < life).then(|| Worth {
-            token: Zeroizing::new(entry.token.into_owned()),
-            age,
+        let life = Duration::from_millis(entry.life).min(LONGEST);
+        let left = life.checked_sub(age).filter(|left| !left.is_zero())?;
+        // A machine that was started after the token was issued counts what is left of it.
+        let (sent, life) = now
+            .checked_sub(age)
+            .map_or((now, left), |sent| (sent, life));
+        Some(Issued {
+            header: header_of(&entry.token).ok()?,
+            sent,
             life,
+            is_own: false,
         })
     }
 }
@@ -251,9 +244,8 @@ fn entry(bytes: &[u8]) -> Option<Entry<'_>> {
     serde_json::from_slice(bytes).ok()
 }
 
-fn millis(time: SystemTime) -> Option<u64> {
-    let since = time.duration_since(UNIX_EPOCH).ok()?;
-    u64::try_from(since.as_millis()).ok()
+fn millis(time: Duration) -> Option<u64> {
+    u64::try_from(time.as_millis()).ok()
 }
 
 fn time(millis: u64) -> Option<SystemTime> {

@@ -5,7 +5,7 @@ use super::{Credentials, basic};
 #[test]
 fn white_space_around_is_cut_off() {
     let credentials = Credentials::new(" id\t", "\u{feff}secret\u{200b}\r\n").unwrap();
-    assert_eq!(*credentials.client_id, "id");
+    assert_eq!(credentials.client_id, "id");
     assert!(matches!(&credentials.proof, super::Proof::Post(s) if **s == "secret"));
 }
 
@@ -31,7 +31,7 @@ fn the_refusal_names_the_field_and_the_reason() {
 fn spaces_inside_are_part_of_id_and_secret() {
     // RFC 6749, appendices A.1 and A.2.
     let credentials = Credentials::new("an id", "three small words").unwrap();
-    assert_eq!(*credentials.client_id, "an id");
+    assert_eq!(credentials.client_id, "an id");
     assert!(matches!(&credentials.proof, super::Proof::Post(s) if **s == "three small words"));
     assert_eq!(pair("an id", "two words"), "an+id:two+words");
 }

@@ -1,10 +1,8 @@
 //! The error of a missing token: its cause, its place, its duration, and the next step.
 
-use std::{error::Error, fmt, io, sync::Arc, time::Duration};
+use std::{borrow::Cow, error::Error, fmt, io, sync::Arc, time::Duration};
 
-use http::Uri;
-
-use super::Kind;
+use http::{StatusCode, Uri};
 
 /// The reason why there is no token to send, and the next step.
 ///
@@ -23,12 +21,46 @@ struct Repr {
     /// Whether it happened to the discovery document, and not to the token endpoint.
     in_discovery: bool,
     /// Scheme, host, port and path.
-    place: Option<Arc<str>>,
+    place: Option<String>,
     /// The cause at the root.
-    cause: Option<Arc<str>>,
+    cause: Option<String>,
     failing_for: Duration,
     retry_after: Option<Duration>,
     source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+/// The kind of a token error. Its text is fixed or a number: no text of a server is printed, because
+/// a server may echo the secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The HTTP client failed.
+    Transport,
+    /// The timeout of the token request passed.
+    Timeout,
+    /// A status without an OAuth error code.
+    Unavailable(StatusCode),
+    /// The endpoint refused the credentials or the grant, with an OAuth error code.
+    Rejected(StatusCode, &'static str),
+    /// A redirect, which credentials do not follow.
+    Redirected(StatusCode),
+    /// The reply is malformed; the next may be whole.
+    Malformed(&'static str),
+    /// The reply is whole, but its token cannot be sent as a bearer token.
+    Unusable(&'static str),
+    /// The provider has no credentials.
+    NoCredentials,
+    /// Code of the caller has panicked during the token request.
+    Panicked,
+    /// The token expired between `poll_ready` and `call`.
+    Expired,
+    /// The request goes to an origin that may not see the token.
+    ForeignOrigin,
+    /// The address of the request is a path, and the layer was not built for that.
+    NoOrigin,
+    /// The `Host` header names another host than the address.
+    OtherHost,
+    /// No tokio runtime runs the token request.
+    NoRuntime,
 }
 
 // === impl TokenError ===
@@ -50,7 +82,7 @@ impl TokenError {
         let source: Arc<dyn Error + Send + Sync> = source.into().into();
         let cause = root(&*source);
         Self::new(kind).with(|repr| {
-            repr.cause = Some(cause.into());
+            repr.cause = Some(cause);
             repr.source = Some(source);
         })
     }
@@ -59,17 +91,17 @@ impl TokenError {
     /// put a secret into it, which a caller's log would print.
     pub(crate) fn no_credentials(error: &(dyn Error + 'static)) -> Self {
         let cause = root(error);
-        Self::new(Kind::NoCredentials).with(|repr| repr.cause = Some(cause.into()))
+        Self::new(Kind::NoCredentials).with(|repr| repr.cause = Some(cause))
     }
 
     /// The same error, with its address. The query stays out of it.
     pub(crate) fn at(&self, uri: &Uri) -> Self {
         self.with(|repr| {
-            repr.place = Some(place(uri).into());
+            repr.place = Some(place(uri));
             if let Some(cause) = &repr.cause
-                && **cause == *NO_SUCH_HOST
+                && cause == NO_SUCH_HOST
             {
-                repr.cause = Some(format!("{cause} {}", uri.host().unwrap_or_default()).into());
+                repr.cause = Some(format!("{cause} {}", uri.host().unwrap_or_default()));
             }
         })
     }
@@ -89,16 +121,6 @@ impl TokenError {
         self.with(|repr| repr.retry_after = Some(retry_after))
     }
 
-    /// The same error, returned this much later.
-    pub(crate) fn later(&self, time: Duration) -> Self {
-        self.with(|repr| {
-            if let Some(wait) = &mut repr.retry_after {
-                *wait = wait.saturating_sub(time);
-                repr.failing_for = repr.failing_for.saturating_add(time);
-            }
-        })
-    }
-
     fn with(&self, change: impl FnOnce(&mut Repr)) -> Self {
         let mut repr = Repr::clone(&self.0);
         change(&mut repr);
@@ -110,13 +132,6 @@ impl TokenError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.0.kind.is_transient()
-    }
-
-    /// Whether the token endpoint refused the credentials or the grant. The client id, the secret,
-    /// or the client's settings at the server need a correction.
-    #[must_use]
-    pub fn is_rejected(&self) -> bool {
-        matches!(self.0.kind, Kind::Rejected(..))
     }
 
     /// Whether the [`Provider`](crate::Provider) had no credentials; nothing was sent.
@@ -151,7 +166,7 @@ impl TokenError {
 
     /// The rest of the backoff: a call made earlier gets this error again.
     ///
-    /// It counts from the moment at which this error was returned.
+    /// It counts from the moment at which the service became ready with this error.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if self.0.kind == Kind::Expired {
@@ -160,15 +175,23 @@ impl TokenError {
         self.0.retry_after
     }
 
-    /// The `error` code of a refusal, such as `invalid_client` (RFC 6749, section 5.2).
+    /// The `error` code with which the token endpoint refused the credentials or the grant, such as
+    /// `invalid_client` (RFC 6749, section 5.2).
     ///
-    /// Codes that no standard names are not repeated.
+    /// The client id, the secret, or the client's settings at the server need a correction. Codes that
+    /// no standard names are not repeated, and their errors are transient.
     #[must_use]
     pub fn oauth_error(&self) -> Option<&'static str> {
         if let Kind::Rejected(_, code) = self.0.kind {
             return Some(code);
         }
         None
+    }
+}
+
+impl From<Kind> for TokenError {
+    fn from(kind: Kind) -> Self {
+        Self::new(kind)
     }
 }
 
@@ -184,7 +207,7 @@ impl fmt::Display for TokenError {
             ..
         } = &*self.0;
         let subject = if *in_discovery { DOCUMENT } else { ENDPOINT };
-        kind.happened(subject, f)?;
+        f.write_str(&kind.text(subject))?;
         if let Some(place) = place {
             write!(f, " ({place})")?;
         }
@@ -217,6 +240,93 @@ impl Error for TokenError {
         match &self.0.source {
             Some(source) => Some(source.as_ref()),
             None => None,
+        }
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// Whether a retry may help without any change.
+    fn is_transient(self) -> bool {
+        match self {
+            Self::Transport
+            | Self::Timeout
+            | Self::Unavailable(_)
+            | Self::Malformed(_)
+            | Self::Panicked
+            | Self::Expired
+            | Self::NoRuntime => true,
+            Self::Rejected(..)
+            | Self::Redirected(_)
+            | Self::Unusable(_)
+            | Self::NoCredentials
+            | Self::ForeignOrigin
+            | Self::NoOrigin
+            | Self::OtherHost => false,
+        }
+    }
+
+    /// What happened. The subject is the token endpoint or the discovery document.
+    fn text(self, subject: &str) -> Cow<'static, str> {
+        match self {
+            Self::Transport => format!("{subject} cannot be reached").into(),
+            Self::Timeout => format!("{subject} did not answer in time").into(),
+            Self::Unavailable(status) => format!("{subject} answered {status}").into(),
+            Self::Rejected(status, code) => {
+                format!("{subject} refused the credentials or the grant: {status}, {code}").into()
+            }
+            Self::Redirected(status) => format!(
+                "{subject} answered with a redirect, which credentials do not follow: {status}"
+            )
+            .into(),
+            Self::Malformed(what) => format!("the reply of {subject} is malformed: {what}").into(),
+            Self::Unusable(what) => {
+                format!("the token of {subject} cannot be sent as a bearer token: {what}").into()
+            }
+            Self::NoCredentials => "there are no credentials for a token request".into(),
+            Self::Panicked => "the HTTP client or the token store panicked".into(),
+            Self::Expired => {
+                "the token expired between readiness and call, the request was not sent".into()
+            }
+            Self::ForeignOrigin => {
+                "the request goes to an origin that may not see the token".into()
+            }
+            Self::NoOrigin => {
+                "the address of the request is a path alone, and the layer does not know its origin"
+                    .into()
+            }
+            Self::OtherHost => "the Host header names another host than the address".into(),
+            Self::NoRuntime => "no tokio runtime runs the token request".into(),
+        }
+    }
+
+    /// The next step.
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Transport => "check the address, its certificate and the network",
+            Self::Timeout => "try later, or allow a longer timeout",
+            // More likely a wrong path than an outage. It is transient, because a server that is being
+            // deployed answers like this for a while.
+            Self::Unavailable(status) if status.is_client_error() && status.as_u16() != 429 => {
+                "check address and realm, or try later"
+            }
+            Self::Unavailable(_) => "try later",
+            Self::Rejected(..) => {
+                "check the client id, the secret and the client's settings at the server"
+            }
+            Self::Redirected(_) => "configure the final address",
+            Self::Malformed(_) => "try later, and check the address",
+            Self::Unusable(_) => "check the client's settings at the server",
+            Self::NoCredentials => "correct the source of the credentials",
+            Self::Panicked => "its message went to the panic hook",
+            Self::Expired => "call again",
+            Self::ForeignOrigin => {
+                "add the origin to the layer's list, or send the request without the layer"
+            }
+            Self::NoOrigin => "use an absolute address, or build the layer by `for_origin`",
+            Self::OtherHost => "leave the Host header to the HTTP client",
+            Self::NoRuntime => "call again on a running one",
         }
     }
 }

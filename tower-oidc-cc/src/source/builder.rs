@@ -2,7 +2,7 @@
 
 use std::{
     error::Error,
-    sync::Arc,
+    fmt,
     time::{Duration, SystemTime},
 };
 
@@ -18,23 +18,20 @@ use super::{
 use crate::{
     Parameters, Provider, RefreshPolicy, TokenEndpoint, TokenStore,
     clock::Clock,
-    request::{Post, Terms},
+    request::Grant,
     state::State,
-    store::{BOUND, Named, PATIENCE},
+    store::{BOUND, Erased, Leases, PATIENCE},
 };
 
 /// Builds a [`TokenSource`].
-#[derive(Debug)]
 pub struct TokenSourceBuilder {
     endpoint: TokenEndpoint,
     provider: Provider,
     parameters: Parameters,
     timeout: Duration,
-    /// As long as `timeout` if there is none.
-    readiness: Option<Duration>,
     policy: RefreshPolicy,
     clock: Clock,
-    store: Option<Named>,
+    store: Option<Box<dyn Erased>>,
 }
 
 // === impl TokenSourceBuilder ===
@@ -46,7 +43,6 @@ impl TokenSourceBuilder {
             provider,
             parameters: Parameters::default(),
             timeout: TIMEOUT,
-            readiness: None,
             policy: RefreshPolicy::default(),
             clock: Clock::default(),
             store: None,
@@ -59,23 +55,13 @@ impl TokenSourceBuilder {
         Self { parameters, ..self }
     }
 
-    /// Bounds one token request, from its start to the last byte; 10 s by default.
+    /// Bounds one token request, from the wait for the HTTP client to the last byte; 10 s by default.
     ///
-    /// It starts when the HTTP client is ready, for which there is [`readiness`](Self::readiness).
-    /// The deadline of a caller bounds that caller's wait, and not the request.
+    /// Allow more to a client that limits requests. The deadline of a caller bounds that caller's wait,
+    /// and not the request.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
-        self
-    }
-
-    /// Bounds the wait for the HTTP client's readiness before a token request; as long as
-    /// [`timeout`](Self::timeout) by default.
-    ///
-    /// Nothing is sent during that wait. Allow more to a client that limits requests.
-    #[must_use]
-    pub fn readiness(mut self, longest: Duration) -> Self {
-        self.readiness = Some(longest);
         self
     }
 
@@ -92,7 +78,7 @@ impl TokenSourceBuilder {
     /// requests one itself. Callers wait until a new token is saved, for two seconds at most.
     #[must_use]
     pub fn store(mut self, store: impl TokenStore) -> Self {
-        self.store = Some(Named::new(store));
+        self.store = Some(Box::new(store));
         self
     }
 
@@ -112,7 +98,7 @@ impl TokenSourceBuilder {
     /// the secret to another place. It must not log bodies, which hold the secret. Nothing is sent yet. The first use
     /// needs a tokio runtime with its timer enabled.
     #[must_use]
-    pub fn build<S, B, R>(mut self, client: S) -> TokenSource
+    pub fn build<S, B, R>(self, client: S) -> TokenSource
     where
         S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
         S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -122,35 +108,46 @@ impl TokenSourceBuilder {
         R::Data: Send,
         R::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let readiness = self.readiness.unwrap_or(self.timeout);
-        let store = self.store.take();
-        let store = store.map(|store| store.of_kind(&self.endpoint, &self.parameters));
+        let Self {
+            endpoint,
+            parameters,
+            timeout,
+            clock,
+            ..
+        } = self;
         // The first request may have to find the endpoint, by a request of its own.
-        let requests = if self.endpoint.is_discovered() { 2 } else { 1 };
-        let request = readiness.saturating_add(self.timeout);
-        let request = request.saturating_mul(requests);
+        let requests = if endpoint.is_discovered() { 2 } else { 1 };
+        let request = timeout.saturating_mul(requests);
         let operations = BOUND.saturating_mul(3);
-        let provided = self.timeout;
-        let patience = request.saturating_add(provided).saturating_add(PATIENCE);
+        let term = request.saturating_add(operations).min(LONGEST_TERM);
+        let leases = self
+            .store
+            .map(|store| Leases::new(store, clock.clone(), term, &endpoint, &parameters));
         let settings = Settings {
             provider: self.provider,
-            timeout: self.timeout,
-            patience: patience.saturating_add(operations),
-            clock: self.clock.clone(),
-            endpoint: self.endpoint.uri().clone(),
-        };
-        let terms = Terms {
-            parameters: self.parameters,
-            readiness,
-            timeout: self.timeout,
-            clock: self.clock,
+            timeout,
+            patience: [timeout, PATIENCE, operations]
+                .into_iter()
+                .fold(request, Duration::saturating_add),
+            clock: clock.clone(),
+            endpoint: endpoint.uri().clone(),
         };
         let state = State::new(self.policy, fastrand::f64);
-        let post = Arc::new(Post::new(client, self.endpoint, terms));
-        let term = request.saturating_add(operations).min(LONGEST_TERM);
+        let grant = Grant::new(client, endpoint, parameters, timeout, clock);
         TokenSource {
-            shared: Shared::new(state, post, store, term, settings),
+            shared: Shared::new(state, grant, leases, settings),
         }
+    }
+}
+
+impl fmt::Debug for TokenSourceBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenSourceBuilder")
+            .field("endpoint", &self.endpoint)
+            .field("parameters", &self.parameters)
+            .field("timeout", &self.timeout)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
     }
 }
 

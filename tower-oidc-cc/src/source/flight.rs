@@ -118,12 +118,19 @@ pub(super) async fn fetch(weak: Weak<Shared>) -> Result<(), TokenError> {
     let own = issued.as_ref().ok().filter(|it| it.is_own).cloned();
     let shared = alive(&weak)?;
     let outcome = shared.settle(issued);
-    let leases = Arc::clone(&shared.leases);
+    let leases = shared.leases.clone();
     drop(shared);
-    let mut leases = leases.lock().await;
-    let saved = leases.save(own.filter(|_| outcome.is_ok()));
-    // A store that panics has saved nothing.
-    drop(AssertUnwindSafe(saved).catch_unwind().await);
+    if let Some(leases) = leases {
+        let saved = async {
+            leases
+                .lock()
+                .await
+                .save(own.filter(|_| outcome.is_ok()))
+                .await
+        };
+        // A store that panics has saved nothing.
+        drop(AssertUnwindSafe(saved).catch_unwind().await);
+    }
     outcome
 }
 
@@ -131,7 +138,7 @@ pub(super) async fn fetch(weak: Weak<Shared>) -> Result<(), TokenError> {
 async fn request(weak: &Weak<Shared>) -> Result<Issued, TokenError> {
     let shared = alive(weak)?;
     let (provider, limit) = (shared.settings.provider.clone(), shared.settings.timeout);
-    let leases = Arc::clone(&shared.leases);
+    let leases = shared.leases.clone();
     drop(shared);
     let provided = AssertUnwindSafe(timeout(limit, provider.provide()));
     let credentials = match provided.catch_unwind().await {
@@ -141,17 +148,18 @@ async fn request(weak: &Weak<Shared>) -> Result<Issued, TokenError> {
     };
     let credentials = credentials.map_err(|error| TokenError::no_credentials(&*error))?;
     let wants = |issued: &Issued| weak.upgrade().is_some_and(|shared| shared.wants(issued));
-    if let Some(issued) = leases.lock().await.find(&credentials, wants).await {
+    if let Some(leases) = leases
+        && let Some(issued) = leases.lock().await.find(&credentials, wants).await
+    {
         return Ok(issued);
     }
-    let shared = alive(weak)?;
-    let request = shared.grant.fetch(credentials);
-    drop(shared);
-    request.await
+    let grant = Arc::clone(&alive(weak)?.grant);
+    grant.fetch(&credentials).await
 }
 
 fn alive(weak: &Weak<Shared>) -> Result<Arc<Shared>, TokenError> {
-    weak.upgrade().ok_or_else(|| TokenError::new(Kind::Stalled))
+    weak.upgrade()
+        .ok_or_else(|| TokenError::new(Kind::NoRuntime))
 }
 
 /// The end of a wait that no clock can show.

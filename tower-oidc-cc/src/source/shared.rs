@@ -25,7 +25,7 @@ use crate::{
     error::{Kind, place},
     request::{Grant, Issued},
     state::{Action, Event, Fetched, Notice, State},
-    store::{Leases, Named},
+    store::Leases,
 };
 
 /// The token that calls send.
@@ -47,8 +47,8 @@ pub(crate) struct Shared {
     is_refused: AtomicBool,
     /// Held for arithmetic and for the start of a flight, never across an `.await`.
     locked: Mutex<Locked>,
-    pub(super) grant: Arc<dyn Grant>,
-    pub(super) leases: Arc<AsyncMutex<Leases>>,
+    pub(super) grant: Arc<Grant>,
+    pub(super) leases: Option<Arc<AsyncMutex<Leases>>>,
     pub(super) settings: Settings,
     this: Weak<Self>,
 }
@@ -102,12 +102,10 @@ pub(crate) enum Refused {
 impl Shared {
     pub(super) fn new(
         state: State,
-        grant: Arc<dyn Grant>,
-        store: Option<Named>,
-        term: Duration,
+        grant: Grant,
+        leases: Option<Leases>,
         settings: Settings,
     ) -> Arc<Self> {
-        let leases = Leases::new(store, settings.clock.clone(), term);
         Arc::new_cyclic(|this| Self {
             slot: ArcSwapOption::const_empty(),
             is_refused: AtomicBool::new(false),
@@ -118,8 +116,8 @@ impl Shared {
                 driver: None,
                 wake: watch::Sender::new(()),
             }),
-            grant,
-            leases: Arc::new(AsyncMutex::new(leases)),
+            grant: Arc::new(grant),
+            leases: leases.map(|leases| Arc::new(AsyncMutex::new(leases))),
             settings,
             this: Weak::clone(this),
         })
@@ -236,7 +234,7 @@ impl Shared {
 
     /// Gives up a flight that makes no progress, because its runtime is not driven any more.
     pub(super) fn abandon(&self, flight: &Flight) -> TokenError {
-        let error = TokenError::new(Kind::Stalled).at(&self.settings.endpoint);
+        let error = TokenError::new(Kind::NoRuntime).at(&self.settings.endpoint);
         let abandoned = self.with(|locked, now| {
             let abandoned = locked.flight.take_if(|it| it.is(flight));
             if abandoned.is_some() {

@@ -1,23 +1,14 @@
 //! The store within bounds of time: a token of another process, or the lease to request one.
 
-use std::{
-    error::Error,
-    fmt,
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{error::Error, time::Duration};
 
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{StoredToken, TokenStore, Worth};
+use super::{StoredToken, TokenStore};
 use crate::{
-    Credentials, Parameters, TokenEndpoint,
-    clock::{Clock, Timestamp},
-    error::redacted,
-    request::Issued,
-    source::{header_of, token_of},
+    Credentials, Parameters, TokenEndpoint, clock::Clock, error::redacted, request::Issued,
+    source::token_of,
 };
 
 #[cfg(test)]
@@ -25,10 +16,12 @@ mod tests;
 
 /// Looks for a token of another process before a token request, and saves the own one after it.
 pub(crate) struct Leases {
-    store: Option<Named>,
+    store: Box<dyn Erased>,
     clock: Clock,
     /// The length of a lease.
     term: Duration,
+    /// Names the endpoint and the parameters.
+    kind: String,
     /// The key of the last request.
     key: String,
     /// The end of the lease of that key, while this process holds it.
@@ -36,27 +29,15 @@ pub(crate) struct Leases {
 }
 
 /// One operation.
-type Work<'a, T> =
-    Pin<Box<dyn Future<Output = Result<T, Box<dyn Error + Send + Sync>>> + Send + 'a>>;
+type Work<'a, T> = BoxFuture<'a, Result<T, Box<dyn Error + Send + Sync>>>;
 
 /// A [`TokenStore`] without its type.
-trait Erased: Send + Sync {
+pub(crate) trait Erased: Send + Sync {
     fn load<'a>(&'a self, key: &'a str) -> Work<'a, Option<StoredToken>>;
     fn save<'a>(&'a self, key: &'a str, token: &'a StoredToken) -> Work<'a, ()>;
     fn lease<'a>(&'a self, key: &'a str, term: Duration) -> Work<'a, bool>;
     fn release(&self, key: &str) -> bool;
 }
-
-/// The store, and the name of its kind of tokens.
-#[derive(Clone)]
-pub(crate) struct Named {
-    store: Arc<dyn Erased>,
-    kind: String,
-}
-
-/// The store failed, which was logged, or the wall clock shows no time that it can store.
-#[derive(Debug)]
-pub(crate) struct Broken;
 
 impl<S: TokenStore> Erased for S {
     fn load<'a>(&'a self, key: &'a str) -> Work<'a, Option<StoredToken>> {
@@ -79,11 +60,18 @@ impl<S: TokenStore> Erased for S {
 // === impl Leases ===
 
 impl Leases {
-    pub(crate) fn new(store: Option<Named>, clock: Clock, term: Duration) -> Self {
+    pub(crate) fn new(
+        store: Box<dyn Erased>,
+        clock: Clock,
+        term: Duration,
+        endpoint: &TokenEndpoint,
+        parameters: &Parameters,
+    ) -> Self {
         Self {
             store,
             clock,
             term,
+            kind: kind(endpoint, parameters),
             key: String::new(),
             leased: None,
         }
@@ -97,37 +85,26 @@ impl Leases {
         credentials: &Credentials,
         wants: impl Fn(&Issued) -> bool + Send,
     ) -> Option<Issued> {
-        let store = self.store.clone()?;
-        let key = store.key(credentials);
+        let key = push(self.kind.clone(), credentials.client_id());
         if key != self.key {
             self.release();
             (self.key, self.leased) = (key, None);
         }
         let give_up = self.clock.now().steady.checked_add(PATIENCE)?;
-        self.look(&store, give_up, wants).await.unwrap_or_default()
-    }
-
-    async fn look(
-        &mut self,
-        store: &Named,
-        give_up: Instant,
-        wants: impl Fn(&Issued) -> bool + Send,
-    ) -> Result<Option<Issued>, Broken> {
         loop {
-            let found = store.load(&self.key).await?;
+            let found = bounded("load", self.store.load(&self.key)).await?;
             // Read after the answer, because a slow store makes no token younger.
             let now = self.clock.now();
-            let worth = found.and_then(|stored| stored.read_at(now.wall, &self.key));
-            let issued = worth.and_then(|worth| issued_at(now, &worth));
+            let issued = found.and_then(|stored| stored.read_at(now, &self.key));
             if let Some(issued) = issued.filter(&wants) {
                 self.release();
-                return Ok(Some(issued));
+                return Some(issued);
             }
             let now = now.steady;
             if now >= give_up || self.leased.is_some_and(|until| now < until) {
-                return Ok(None);
+                return None;
             }
-            if store.lease(&self.key, self.term).await? {
+            if bounded("lease", self.store.lease(&self.key, self.term)).await? {
                 // Counted from before the request, so that it is not thought to last longer than it
                 // does. The loop looks again, because the last holder may have saved a token since.
                 self.leased = now.checked_add(self.term);
@@ -139,27 +116,21 @@ impl Leases {
 
     /// Saves a token of this process, or gives back the lease if there is none.
     pub(crate) async fn save(&mut self, issued: Option<Issued>) {
-        let Some(store) = self.store.clone() else {
-            return;
-        };
-        if let Some(issued) = issued
-            && let Some(token) = token_of(&issued.header)
+        let stored = issued.and_then(|issued| {
+            let token = token_of(&issued.header)?;
+            StoredToken::new(&self.key, token, issued.sent.wall, issued.life)
+        });
+        if let Some(stored) = stored
+            && let Some(()) = bounded("save", self.store.save(&self.key, &stored)).await
         {
-            let saved = store.save(&self.key, token, issued.sent.wall, issued.life);
-            if saved.await.is_ok() {
-                self.leased = None;
-                return;
-            }
+            self.leased = None;
         }
         self.release();
     }
 
     /// Gives back the lease, if this process holds one.
     fn release(&mut self) {
-        if let Some(store) = &self.store
-            && self.leased.is_some()
-            && store.release(&self.key)
-        {
+        if self.leased.is_some() && self.store.release(&self.key) {
             self.leased = None;
         }
     }
@@ -172,108 +143,30 @@ impl Drop for Leases {
     }
 }
 
-// === impl Named ===
-
-impl Named {
-    pub(crate) fn new(store: impl TokenStore) -> Self {
-        Self {
-            store: Arc::new(store),
-            kind: String::new(),
-        }
-    }
-
-    /// Names the tokens of this endpoint and these parameters.
-    pub(crate) fn of_kind(self, endpoint: &TokenEndpoint, parameters: &Parameters) -> Self {
-        let kind = kind(endpoint, parameters);
-        Self { kind, ..self }
-    }
-
-    pub(crate) fn key(&self, credentials: &Credentials) -> String {
-        of_client(&self.kind, credentials.client_id())
-    }
-
-    pub(crate) async fn load(&self, key: &str) -> Result<Option<StoredToken>, Broken> {
-        bounded("load", self.store.load(key)).await
-    }
-
-    pub(crate) async fn save(
-        &self,
-        key: &str,
-        token: &str,
-        issued: SystemTime,
-        life: Duration,
-    ) -> Result<(), Broken> {
-        let stored = StoredToken::new(key, token, issued, life).ok_or(Broken)?;
-        bounded("save", self.store.save(key, &stored)).await
-    }
-
-    pub(crate) async fn lease(&self, key: &str, term: Duration) -> Result<bool, Broken> {
-        bounded("lease", self.store.lease(key, term)).await
-    }
-
-    pub(crate) fn release(&self, key: &str) -> bool {
-        self.store.release(key)
-    }
-}
-
-/// The `Debug` of a foreign store may show secrets.
-impl fmt::Debug for Named {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Named")
-    }
-}
-
-fn issued_at(now: Timestamp, worth: &Worth) -> Option<Issued> {
-    let (sent, life) = match now.checked_sub(worth.age) {
-        Some(sent) => (sent, worth.life),
-        // This machine was started after the token was issued: what is left of it counts.
-        None => (now, worth.life.saturating_sub(worth.age)),
-    };
-    Some(Issued {
-        header: header_of(&worth.token).ok()?,
-        sent,
-        life,
-        is_own: false,
-    })
-}
-
-async fn bounded<T>(operation: &str, work: Work<'_, T>) -> Result<T, Broken> {
+/// `None` if the store failed, which is logged.
+async fn bounded<T>(operation: &str, work: Work<'_, T>) -> Option<T> {
     match timeout(BOUND, work).await {
-        Ok(Ok(done)) => return Ok(done),
+        Ok(Ok(done)) => return Some(done),
         Ok(Err(error)) => {
             let error = redacted(&error.to_string());
             tracing::warn!(operation, error, "the token store failed");
         }
         Err(_) => tracing::warn!(operation, "the token store took too long"),
     }
-    Err(Broken)
+    None
 }
 
 /// Names a kind of token: everything that makes one differ from another, but for the client id.
-///
-/// Each part stands behind its length, so that no two kinds share a name.
 fn kind(endpoint: &TokenEndpoint, parameters: &Parameters) -> String {
-    let mut name = String::from("tower-oidc-cc");
-    push(&mut name, &endpoint.uri().to_string());
-    for (field, value) in parameters.fields() {
-        push(&mut name, field);
-        push(&mut name, value);
-    }
-    name
+    let uri = endpoint.uri().to_string();
+    let fields = parameters.fields().flat_map(|(name, value)| [name, value]);
+    let parts = [uri.as_str()].into_iter().chain(fields);
+    parts.fold(String::from("tower-oidc-cc"), push)
 }
 
-/// Names the token of one client.
-fn of_client(kind: &str, client_id: &str) -> String {
-    let mut name = kind.to_owned();
-    push(&mut name, client_id);
-    name
-}
-
-fn push(name: &mut String, part: &str) {
-    name.push(' ');
-    name.push_str(&part.len().to_string());
-    name.push(':');
-    name.push_str(part);
+/// Appends a part of a name behind its length, so that no two kinds of tokens share a name.
+fn push(name: String, part: &str) -> String {
+    format!("{name} {}:{part}", part.len())
 }
 
 /// Between two looks for the token of another process: fifty waiting processes make two hundred

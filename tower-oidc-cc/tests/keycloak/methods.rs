@@ -20,7 +20,7 @@ use crate::{
 };
 
 fn assertion() -> Assertion {
-    Assertion::rs256(realm::private_key().as_bytes()).unwrap()
+    Assertion::from_pem(realm::private_key().as_bytes()).unwrap()
 }
 
 fn statement(assertion: Assertion) -> Credentials {

@@ -143,7 +143,7 @@ async fn a_client_that_is_disabled_and_enabled_again_costs_no_call_while_its_tok
     load.served(100).await;
     for failure in load.failures() {
         let error = token_error(failure);
-        assert!(error.is_rejected() && error.retry_after().is_some());
+        assert!(error.oauth_error().is_some() && error.retry_after().is_some());
         assert_eq!(error.oauth_error(), Some("invalid_client"), "{error}");
     }
     load.served(1_000).await;

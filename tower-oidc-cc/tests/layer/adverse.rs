@@ -115,7 +115,14 @@ async fn credentials_that_are_new_each_time_and_refused_are_left_alone_like_othe
     }
     // Two a minute at the most, and those of the start.
     assert!(endpoint.count() <= 122, "{}", endpoint.count());
-    assert!(tokens.health().last_error().unwrap().is_rejected());
+    assert!(
+        tokens
+            .health()
+            .last_error()
+            .unwrap()
+            .oauth_error()
+            .is_some()
+    );
 }
 
 /// Reads the health of the handle at each of its events.
@@ -214,7 +221,7 @@ async fn the_client_may_take_long_to_be_ready_and_no_second_request_is_made() {
         inner: client,
         timer: None,
     };
-    let tokens = builder().readiness(secs(60)).build(slow);
+    let tokens = builder().timeout(secs(60)).build(slow);
     timeout(secs(100), tokens.ready()).await.unwrap().unwrap();
     assert_eq!(endpoint.count(), 1);
 }

@@ -41,7 +41,7 @@ fn statement(sim: &Sim) -> Credentials {
     sim.set_public_key(sim.client_id(), public.as_bytes())
         .unwrap();
     let private = KEY.to_pkcs8_pem(LineEnding::LF).unwrap();
-    let assertion = Assertion::rs256(private.as_bytes()).unwrap();
+    let assertion = Assertion::from_pem(private.as_bytes()).unwrap();
     Credentials::private_key_jwt(sim.client_id(), assertion).unwrap()
 }
 
@@ -90,7 +90,7 @@ async fn a_statement_by_a_key_that_the_server_does_not_know_is_a_refusal() {
     drop(statement(&sim));
     let other = RsaPrivateKey::new(&mut OsRng, 2048).unwrap();
     let pem = other.to_pkcs8_pem(LineEnding::LF).unwrap();
-    let assertion = Assertion::rs256(pem.as_bytes()).unwrap();
+    let assertion = Assertion::from_pem(pem.as_bytes()).unwrap();
     let credentials = Credentials::private_key_jwt(sim.client_id(), assertion).unwrap();
     let error = ready(&sim, credentials).await.unwrap_err();
     assert_eq!(error.oauth_error(), Some("invalid_client"));

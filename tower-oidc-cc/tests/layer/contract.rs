@@ -94,7 +94,7 @@ async fn a_failed_fetch_comes_out_of_the_call_and_never_touches_the_service_belo
             service.ready().await.unwrap();
         }
         let error = service.call(get(DATA)).await.unwrap_err();
-        assert!(support::token_error(error).is_rejected());
+        assert!(support::token_error(error).oauth_error().is_some());
     }
     assert_eq!(probe.readied.load(Ordering::SeqCst), 0);
     assert_eq!(probe.calls.load(Ordering::SeqCst), 0);
@@ -247,17 +247,6 @@ async fn a_place_in_a_queue_for_a_permit_is_never_given_up_for_a_token() {
     assert!(queued.is_woken());
     let error = tokio_test::assert_ready_err!(queued.poll());
     assert_eq!(support::token_error(error).retry_after(), Some(secs(0)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_readied_service_says_counts_from_its_call() {
-    let endpoint = Endpoint::always(Reply::down().header("retry-after", "100"));
-    let mut service = layer(&tokens(&endpoint)).layer(echo());
-    service.ready().await.unwrap();
-    advance(secs(40)).await;
-    let error = support::token_error(service.call(get(DATA)).await.unwrap_err());
-    assert_eq!(error.retry_after(), Some(secs(60)), "{error}");
-    assert!(error.to_string().contains("failing for 40 s"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

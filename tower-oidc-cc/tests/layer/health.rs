@@ -49,7 +49,7 @@ async fn health_follows_a_token_through_its_life() {
     // The renewal is refused: a warning, while calls go on.
     sleep(secs(750)).await;
     let health = tokens.health();
-    assert!(health.is_ready() && health.last_error().unwrap().is_rejected());
+    assert!(health.is_ready() && health.last_error().unwrap().oauth_error().is_some());
     sleep(secs(200)).await;
     assert!(!tokens.health().is_ready());
     assert_eq!(tokens.health().life_left(), None);

@@ -208,7 +208,10 @@ async fn an_error_names_the_place_and_the_root_wherever_it_is_printed() {
     assert!(error.to_string().contains(place), "{error}");
     assert!(format!("{error:#}").contains(place), "{error:#}");
     assert_eq!(format!("{error:?}").lines().count(), 2, "{error:?}");
-    let service = BearerAuthLayer::any_origin(source).layer(http());
+    let service = {
+        let origin = Origin::from_uri(&Uri::from_static("https://api.example.org")).unwrap();
+        BearerAuthLayer::new(source, [origin]).layer(http())
+    };
     let request = Request::get("https://api.example.org").body(Full::default());
     let error = service.oneshot(request.unwrap()).await.unwrap_err();
     // As the layers above wrap it: boxed, in a program's own error.

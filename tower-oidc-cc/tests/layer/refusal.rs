@@ -56,7 +56,7 @@ async fn refused_credentials_are_not_tried_again_for_a_minute() {
     let start = Instant::now();
     while start.elapsed() < secs(59) {
         let error = tokens.ready().await.unwrap_err();
-        assert!(error.is_rejected() && !error.is_transient());
+        assert!(error.oauth_error().is_some() && !error.is_transient());
         advance(secs(1)).await;
     }
     assert_eq!(endpoint.count(), 1);

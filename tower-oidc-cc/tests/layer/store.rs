@@ -103,7 +103,7 @@ async fn no_lease_lasts_longer_than_five_seconds() {
     for longest in [secs(2 * DAY), Duration::MAX] {
         let (store, endpoint) = (Store::default(), Endpoint::always(Reply::hang()));
         let process = || {
-            let builder = timed().readiness(longest).store(store.clone());
+            let builder = timed().store(store.clone());
             builder.build(endpoint.clone())
         };
         let first = process();

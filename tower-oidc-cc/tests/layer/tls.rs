@@ -196,7 +196,10 @@ async fn no_call_notices(bad: Transport) -> String {
         sleep(secs(1)).await;
     }
     let error = tokens.health().last_error().cloned().unwrap();
-    assert!(error.is_transient() && !error.is_rejected(), "{error:?}");
+    assert!(
+        error.is_transient() && error.oauth_error().is_none(),
+        "{error:?}"
+    );
     *broken.lock().unwrap() = false;
     sleep(secs(49)).await;
     assert!(tokens.health().last_error().is_none());

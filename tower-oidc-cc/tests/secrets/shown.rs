@@ -148,7 +148,7 @@ async fn no_secret_and_no_token_shows_anywhere() {
     // Providers and health.
     for provider in [
         Provider::env("CARGO_PKG_NAME", "NO_SUCH_VARIABLE"),
-        Provider::file("client", "/no/such/file").readable_by_group(),
+        Provider::file("client", "/no/such/file"),
         Provider::from_fn(async || Credentials::new("client", SECRET)),
     ] {
         show(&mut text, &provider);

@@ -88,9 +88,9 @@ fn when_the_member_that_asks_dies_another_takes_over_and_one_alone() {
     let mut faults = healthy.clone();
     faults.token = vec!["slow:3600s".parse().unwrap()];
     world.sim.set_faults(faults);
-    // Its lease lasts for six seconds, and it is ended long before its request is.
+    // Its lease lasts for five seconds, and it is ended long before its request is.
     let bound = Duration::from_millis(1_500);
-    let builder = world.builder().timeout(bound).readiness(bound);
+    let builder = world.builder().timeout(bound);
     let builder = builder.store(world.store(server.client()));
     let first = builder.build::<_, Full<Bytes>, _>(world.sim.clone());
     let runtime = || {

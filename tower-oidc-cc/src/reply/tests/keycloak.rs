@@ -231,7 +231,7 @@ fn every_success_of_keycloak_is_one() {
     ] {
         let token = reply(200, body.as_bytes()).unwrap();
         assert_eq!(
-            (&**token.value, token.life.map(|life| life.as_secs())),
+            (&*token.value, token.life.map(|life| life.as_secs())),
             ("t", Some(300))
         );
     }

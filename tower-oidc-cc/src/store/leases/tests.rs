@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{kind, of_client};
+use super::{kind, push};
 use crate::{Parameters, TokenEndpoint};
 
 fn key(fields: &[(String, String)], client_id: &str) -> String {
@@ -10,7 +10,7 @@ fn key(fields: &[(String, String)], client_id: &str) -> String {
         .fold(Parameters::default(), |all, (name, value)| {
             all.extra(name, value).unwrap()
         });
-    of_client(&kind(&endpoint, &parameters), client_id)
+    push(kind(&endpoint, &parameters), client_id)
 }
 
 fn fields(fields: &[(&str, &str)]) -> Vec<(String, String)> {

@@ -1,0 +1,204 @@
+//! The layer beside two more authorization servers: oidc-provider, and one made with Authlib.
+//!
+//! `.ci/servers` installs them; without one, each test prints SKIPPED. Token requests are counted in
+//! the log of the server.
+
+#![cfg(unix)]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test may panic"
+)]
+
+#[path = "../keycloak/away.rs"]
+mod away;
+mod server;
+#[path = "../keycloak/wire.rs"]
+#[expect(dead_code, reason = "a part of it is used")]
+mod wire;
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{Request, Response, StatusCode};
+use tokio::task::JoinSet;
+use tower::{Layer as _, ServiceExt as _, service_fn};
+use tower_oidc_cc::{
+    BearerAuthLayer, Credentials, Error, Origin, Provider, Rejection, TokenError, TokenSource,
+};
+
+use self::{
+    away::Away,
+    server::Server,
+    wire::{Body, skip},
+};
+
+type Failed = Error<hyper_util::client::legacy::Error>;
+
+/// Calls of the data route, with tokens of the same server.
+#[derive(Clone)]
+struct Data {
+    layer: BearerAuthLayer,
+    tokens: TokenSource,
+    address: String,
+}
+
+impl Data {
+    fn new(server: &Server, provider: impl Into<Provider>) -> Self {
+        let tokens = TokenSource::builder(server.endpoint(), provider).build(wire::client());
+        let address = server.address("/data");
+        let origin = Origin::loopback(&address.parse().unwrap()).unwrap();
+        Self {
+            layer: BearerAuthLayer::new(tokens.clone(), [origin]),
+            tokens,
+            address,
+        }
+    }
+
+    /// One call, sent once more if the layer marks it as worth it.
+    async fn call(&self) -> Result<StatusCode, Failed> {
+        let service = self.layer.layer(wire::client());
+        let request = || Request::get(&self.address).body(Body::default()).unwrap();
+        let mut response = service.clone().oneshot(request()).await?;
+        let rejection = response.extensions().get::<Rejection>();
+        if rejection.is_some_and(Rejection::is_worth_a_resend) {
+            response = service.oneshot(request()).await?;
+        }
+        Ok(response.status())
+    }
+
+    /// One call that is answered without the server.
+    async fn call_nobody(&self) -> Result<(), TokenError> {
+        let below = service_fn(async |_: Request<Body>| Ok::<_, ()>(Response::new(())));
+        let request = Request::get(&self.address).body(Body::default()).unwrap();
+        match self.layer.layer(below).oneshot(request).await {
+            Ok(_) => Ok(()),
+            Err(Error::Token(error)) => Err(error),
+            Err(Error::Inner(()) | Error::Refused((), _)) => panic!("it does not fail"),
+        }
+    }
+
+    /// The results of so many calls at once.
+    async fn calls(&self, count: usize) -> Vec<Result<StatusCode, Failed>> {
+        let calls: JoinSet<_> = (0..count)
+            .map(|_| {
+                let data = self.clone();
+                async move { data.call().await }
+            })
+            .collect();
+        calls.join_all().await
+    }
+}
+
+fn credentials(secret: &str) -> Credentials {
+    Credentials::basic("client", secret).unwrap()
+}
+
+fn all_are_served(calls: &[Result<StatusCode, Failed>]) -> bool {
+    calls.iter().all(|call| matches!(call, Ok(StatusCode::OK)))
+}
+
+#[tokio::test]
+async fn a_thousand_cold_calls_make_one_token_request() {
+    for server in Server::all("cold", 86_400).await {
+        let data = Data::new(&server, credentials("secret"));
+        let calls: JoinSet<_> = (0..1_000)
+            .map(|_| {
+                let data = data.clone();
+                async move { data.call_nobody().await }
+            })
+            .collect();
+        assert!(calls.join_all().await.iter().all(Result::is_ok));
+        assert_eq!(data.call().await.unwrap(), 200);
+        assert_eq!(server.posts(1).await, [200]);
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_secret_costs_one_request_and_names_the_next_step() {
+    for server in Server::all("wrong", 86_400).await {
+        let data = Data::new(&server, credentials("wrong"));
+        for call in data.calls(100).await {
+            let error = match call {
+                Err(Error::Token(error)) => error,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(error.oauth_error(), Some("invalid_client"));
+            assert!(error.to_string().contains("check the client id"), "{error}");
+        }
+        assert_eq!(server.posts(1).await, [401]);
+    }
+}
+
+#[tokio::test]
+async fn short_lives_are_renewed_under_load_and_no_call_fails() {
+    for server in Server::all("short", 3).await {
+        let data = Data::new(&server, credentials("secret"));
+        while server.posts(0).await.len() < 4 {
+            assert!(all_are_served(&data.calls(20).await));
+        }
+        assert!(server.posts(4).await.iter().all(|status| *status == 200));
+    }
+}
+
+#[tokio::test]
+async fn an_outage_fails_no_call_while_the_token_lives_and_ends_with_the_server_s_return() {
+    for mut server in Server::all("outage", 86_400).await {
+        let data = Data::new(&server, credentials("secret"));
+        assert_eq!(data.call().await.unwrap(), 200);
+        server.stop();
+        let away = Away::at(server.port()).await;
+        // The renewal fails, and the token goes on.
+        skip(20 * HOUR).await;
+        for _ in 0..20 {
+            data.call_nobody().await.unwrap();
+            skip(Duration::from_secs(30)).await;
+        }
+        // Then it has expired.
+        skip(5 * HOUR).await;
+        let error = data.call_nobody().await.unwrap_err();
+        assert!(
+            error.is_transient() && error.retry_after().is_some(),
+            "{error}"
+        );
+        let requests = away.leave().await;
+        assert!((1..=60).contains(&requests), "{requests}");
+        server.start("secret").await;
+        skip(Duration::from_secs(30)).await;
+        data.tokens.ready().await.unwrap();
+        assert_eq!(server.posts(2).await, [200, 200]);
+    }
+}
+
+#[tokio::test]
+async fn a_restart_with_other_keys_and_another_secret_costs_one_request() {
+    for mut server in Server::all("rotation", 86_400).await {
+        let vault = Arc::new(Mutex::new("secret"));
+        let reads = Arc::new(AtomicUsize::new(0));
+        let provider = Provider::from_fn({
+            let (vault, reads) = (Arc::clone(&vault), Arc::clone(&reads));
+            move || {
+                reads.fetch_add(1, Ordering::Relaxed);
+                let secret = *vault.lock().unwrap();
+                async move { Credentials::basic("client", secret) }
+            }
+        });
+        let data = Data::new(&server, provider);
+        assert!(all_are_served(&data.calls(20).await));
+        server.stop();
+        *vault.lock().unwrap() = "rotated";
+        server.start("rotated").await;
+        // The server has forgotten the token: its refusals bring another one.
+        assert!(all_are_served(&data.calls(20).await));
+        assert_eq!(server.posts(2).await, [200, 200]);
+        assert_eq!(reads.load(Ordering::Relaxed), 2);
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
