@@ -91,9 +91,6 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
     let items = list::read(&job.list)?;
     let service = settings.service().await?;
     let _alone = job.out.as_deref().map(save::alone).transpose()?;
-    let paths = job.out.iter();
-    let paths = paths.flat_map(|out| items.iter().map(|item| out.join(&item.name)));
-    save::sweep(&paths.collect::<Vec<_>>());
     let client = service.builder.build()?;
     let mut stop = pin!(stop::asked());
     let (sender, mut rounds) = mpsc::channel(64);
