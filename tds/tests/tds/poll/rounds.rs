@@ -78,7 +78,7 @@ async fn a_feed_that_fails_is_asked_less_often_and_the_others_are_not() {
     let bench = Bench::new("poll-backoff", Config::default()).await;
     let run = piped(bench.poll("/v1/live/bus\n/nothing\n", &["--every", "100ms"]));
     bench
-        .seen(|seen| seen.by_status.get(&200) >= Some(&30))
+        .seen(|seen| seen.by_status.get(&304) >= Some(&30))
         .await;
     signal(&run, "-TERM");
     let run = end(run).await;
@@ -86,7 +86,7 @@ async fn a_feed_that_fails_is_asked_less_often_and_the_others_are_not() {
     let seen = bench.server.ledger().summary();
     // After 0, 100, 300, 700, 1,500 and 3,100 ms.
     let failed = seen.by_status[&404];
-    assert!((2..=seen.by_status[&200] / 3).contains(&failed), "{seen:?}");
+    assert!((2..=seen.by_status[&304] / 3).contains(&failed), "{seen:?}");
     assert_eq!(err(&run).matches("outage: ").count(), 1, "{}", err(&run));
 }
 
@@ -97,7 +97,7 @@ async fn a_feed_without_its_role_is_asked_once_and_ends_the_job_if_it_is_the_las
     let bench = Bench::new("poll-role", config).await;
     let run = piped(bench.poll("/v1/live/bus\n/v1/history/a\n", &["--every", "50ms"]));
     bench
-        .seen(|seen| seen.by_status.get(&200) >= Some(&10))
+        .seen(|seen| seen.by_status.get(&304) >= Some(&10))
         .await;
     signal(&run, "-TERM");
     let run = end(run).await;
