@@ -5,7 +5,7 @@ use http::{
     HeaderMap, HeaderValue, Method, StatusCode,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING},
 };
-use tower_tds::{Call, Error, Kind, Response};
+use tower_tds::{Call, Error, Kind, Response, layers::errors::Sent};
 
 /// Requests data without a coding. Without the header any coding is allowed (RFC 9110, section
 /// 12.5.3).
@@ -15,26 +15,25 @@ pub(crate) fn plain(call: Call) -> Call {
 
 /// Reads the whole body of a 200 for `target`.
 pub(crate) async fn whole(response: Response, target: &str) -> Result<Bytes, Error> {
-    let refused = |kind, what: &str| {
-        named(
-            Error::new(kind, what).with_sent(tower_tds::layers::errors::Sent::Answered),
-            target,
-        )
-    };
     let status = response.status();
     if status != StatusCode::OK {
         let other = format!("a success, but no 200 (status {status})");
-        let other = refused(Kind::UnexpectedAnswer, &other);
+        let other = refused(Kind::UnexpectedAnswer, &other, target);
         return Err(other.with_advice("see whether the path is one of data"));
     }
     if is_coded(response.headers()) {
-        return Err(refused(Kind::Malformed, CODED));
+        return Err(refused(Kind::Malformed, CODED, target));
     }
     let body = response.into_http().into_body();
     if !body.is_verifiable() {
-        return Err(refused(Kind::Truncated, OPEN));
+        return Err(refused(Kind::Truncated, OPEN, target));
     }
     body.bytes().await
+}
+
+/// An error about an answered request.
+pub(crate) fn refused(kind: Kind, what: &str, target: &str) -> Error {
+    named(Error::new(kind, what).with_sent(Sent::Answered), target)
 }
 
 /// Whether a body is still coded, against the request or after decoding.

@@ -9,9 +9,8 @@ use tower_tds::{Deadline, Kind};
 use crate::{
     answer,
     exit::{Exit, Failure},
-    output,
+    list, output,
     settings::{Settings, duration},
-    target,
 };
 
 /// Print the settings in use, fetch one token, and make one data call
@@ -21,7 +20,7 @@ use crate::{
 )]
 pub(crate) struct Check {
     /// Path and query of the data call
-    #[arg(default_value = "/", value_parser = target::argument)]
+    #[arg(default_value = "/", value_parser = list::target)]
     path: String,
     /// Give up after this time
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]

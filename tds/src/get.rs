@@ -10,9 +10,8 @@ use tower_tds::{Client, Deadline, Error};
 use crate::{
     answer,
     exit::{Exit, Failure},
-    output, save,
+    list, output, save,
     settings::{Service, Settings, duration},
-    target,
 };
 
 /// Write one answer to the standard output: data, or nothing and an exit code
@@ -22,7 +21,7 @@ use crate::{
 )]
 pub(crate) struct Get {
     /// Path and query, sent byte for byte: '/v1/live/bus?$top=5'
-    #[arg(value_parser = target::argument)]
+    #[arg(value_parser = list::target)]
     path: String,
     /// Write to this file, which is replaced once the answer is whole
     #[arg(long, value_name = "FILE")]

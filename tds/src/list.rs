@@ -1,4 +1,4 @@
-//! Lists: one target per line, with an optional file name after a TAB.
+//! Lists: one target per line, with an optional file name after a TAB. Ranges make many of one.
 
 use std::{
     collections::HashMap,
@@ -7,12 +7,17 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use crate::{exit::Failure, save, target};
+use http::Uri;
 
-/// One line of a list.
+use crate::{
+    exit::Failure,
+    save::{self, PART},
+};
+
+/// One resource of a list.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
-    /// The line as in the list.
+    /// The line, without ranges.
     pub(crate) line: String,
     pub(crate) target: String,
     /// A relative path that does not leave its folder.
@@ -51,24 +56,29 @@ fn parse(text: &str) -> Result<Vec<Item>, String> {
         if line.trim().is_empty() || line.starts_with('#') {
             continue;
         }
-        let (target, name) = match line.split_once('\t') {
-            Some((target, name)) => (target, named(name)),
-            None => (line, Ok(PathBuf::from(derived(line)))),
-        };
-        let told = |why| format!("line {number}: {why}");
-        target::check(target).map_err(told)?;
-        let name = name.map_err(told)?;
-        if let Some(other) = lines_by_name.insert(name.clone(), number) {
-            let name = name.display();
-            return Err(told(format!(
-                "line {other} is written to {name}, too: give a name behind a TAB"
-            )));
+        let of_line = |why| format!("line {number}: {why}");
+        for line in expanded(line).map_err(of_line)? {
+            let (target, name) = match line.split_once('\t') {
+                Some((target, name)) => (target, named(name)),
+                None => (&*line, Ok(PathBuf::from(derived(&line)))),
+            };
+            check(target).map_err(of_line)?;
+            let name = name.map_err(of_line)?;
+            if let Some(other) = lines_by_name.insert(name.clone(), number) {
+                let name = name.display();
+                return Err(of_line(format!(
+                    "line {other} is written to {name}, too: give a name behind a TAB"
+                )));
+            }
+            items.push(Item {
+                target: target.to_owned(),
+                line,
+                name,
+            });
+            if items.len() > MOST {
+                return Err(of_line(format!("more than {MOST} files: split the list")));
+            }
         }
-        items.push(Item {
-            line: line.to_owned(),
-            target: target.to_owned(),
-            name,
-        });
     }
     for Item { name, .. } in &items {
         let mut folders = name.ancestors().skip(1);
@@ -81,6 +91,115 @@ fn parse(text: &str) -> Result<Vec<Item>, String> {
         }
     }
     Ok(items)
+}
+
+/// The lines of a template: `{1..12}`, `{01..12}` and `{2026-01-01..2026-01-31}` count, and `{}` in
+/// the name stands for the values.
+fn expanded(line: &str) -> Result<Vec<String>, String> {
+    let range = line.match_indices('{').find_map(|(at, _)| {
+        let (before, rest) = line.split_at(at);
+        let (range, after) = rest.strip_prefix('{')?.split_once('}')?;
+        let (first, last) = range.split_once("..")?;
+        Some((before, first, last, after))
+    });
+    let Some((before, first, last, after)) = range else {
+        return Ok(vec![line.to_owned()]);
+    };
+    let wrong = || format!("{{{first}..{last}}} is no range: {{1..12}} or two days");
+    let days = day(first).zip(day(last));
+    let width = if first.starts_with('0') {
+        first.len()
+    } else {
+        1
+    };
+    let (from, to) = match days {
+        Some(days) => days,
+        None => first
+            .parse()
+            .ok()
+            .zip(last.parse().ok())
+            .ok_or_else(wrong)?,
+    };
+    if from > to || to - from >= MOST as u64 {
+        return Err(wrong());
+    }
+    let mut lines = Vec::new();
+    for value in from..=to {
+        let value = match days {
+            Some(_) => date(value),
+            None => format!("{value:0width$}"),
+        };
+        let line = format!("{before}{value}{after}");
+        let line = match line.split_once('\t') {
+            Some((target, name)) => format!("{target}\t{}", name.replacen("{}", &value, 1)),
+            None => line,
+        };
+        lines.extend(expanded(&line)?);
+        if lines.len() > MOST {
+            return Err(format!("more than {MOST} files: split the list"));
+        }
+    }
+    Ok(lines)
+}
+
+/// The number of a day such as 2026-01-31, from 0000-03-01 (the Gregorian calendar).
+fn day(text: &str) -> Option<u64> {
+    let [year, month, day] = text.split('-').collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    if (year.len(), month.len(), day.len()) != (4, 2, 2) {
+        return None;
+    }
+    let number = |text: &str| text.parse::<u64>().ok();
+    let (year, month, day) = (number(year)?, number(month)?, number(day)?);
+    // Years begin in March, so that a leap day is the last of its year.
+    let (year, month) = match month {
+        3..=12 => (year, month - 3),
+        1 | 2 => (year.checked_sub(1)?, month + 9),
+        _ => return None,
+    };
+    let leaps = year / 4 - year / 100 + year / 400;
+    let number = year * 365 + leaps + (month * 153 + 2) / 5 + day.checked_sub(1)?;
+    // A day that its month does not have would be one of the next.
+    (date(number) == text).then_some(number)
+}
+
+/// The date of a day's number.
+fn date(number: u64) -> String {
+    // 400 years have 146,097 days.
+    let (era, rest) = (number / 146_097, number % 146_097);
+    let year = (rest - rest / 1_460 + rest / 36_524 - rest / 146_096) / 365;
+    let day = rest - (year * 365 + year / 4 - year / 100);
+    let month = (day * 5 + 2) / 153;
+    let day = day - (month * 153 + 2) / 5 + 1;
+    let year = era * 400 + year + u64::from(month >= 10);
+    format!("{year:04}-{:02}-{day:02}", (month + 2) % 12 + 1)
+}
+
+/// Checks a target, a path with its query, before anything is sent. It is sent byte for byte.
+///
+/// # Errors
+/// If the target is not valid. The error names the correction.
+fn check(target: &str) -> Result<(), String> {
+    let unusable = |why| Err(format!("{target:?} is no target: {why}"));
+    if target.contains("://") {
+        return unusable("TDS_BASE_URL has the host, give the path that follows it");
+    }
+    if !target.starts_with('/') {
+        return unusable("begin it with a slash, as in /v1/live/bus");
+    }
+    if target.contains('#') {
+        return unusable("a fragment is not sent; write # as %23");
+    }
+    match target.parse::<Uri>() {
+        Ok(_) => Ok(()),
+        Err(_) => unusable("write spaces and other special characters as %20 and so on"),
+    }
+}
+
+/// As [`check`], for an argument.
+pub(crate) fn target(target: &str) -> Result<String, String> {
+    check(target).map(|()| target.to_owned())
 }
 
 /// Checks a given name: a relative path downwards.
@@ -116,9 +235,8 @@ fn derived(target: &str) -> String {
         _ => '_',
     };
     let name: String = target.trim_start_matches('/').chars().map(plain).collect();
-    // A name has at most 255 bytes, and parts need a suffix. The end of a target is kept, because
-    // targets differ there; duplicate names are refused.
-    let cut = name.len().saturating_sub(LONGEST);
+    // The end of a target is kept, because targets differ there; duplicate names are refused.
+    let cut = name.len().saturating_sub(LONGEST_STEP - 2);
     let cut = (cut..=name.len()).find(|at| name.is_char_boundary(*at));
     let name = name.get(cut.unwrap_or_default()..).unwrap_or_default();
     if name.is_empty() || name.starts_with('.') || save::is_reserved(name) {
@@ -127,7 +245,8 @@ fn derived(target: &str) -> String {
     name.to_owned()
 }
 
-const LONGEST: usize = 200;
+/// The most files of one list, a third of a gigabyte of memory.
+const MOST: usize = 1_000_000;
 
-/// 255 bytes without the longest suffix, `.4194304.part.etag`.
-const LONGEST_STEP: usize = 237;
+/// A name has at most 255 bytes, and a part needs its suffix.
+const LONGEST_STEP: usize = 255 - PART.len();

@@ -16,13 +16,11 @@ mod manifest;
 mod outage;
 mod output;
 mod poll;
-mod report;
 mod save;
 mod settings;
 mod state;
 mod status;
 mod stop;
-mod target;
 
 use std::{process::ExitCode, time::Duration};
 

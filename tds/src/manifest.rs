@@ -1,4 +1,4 @@
-//! The manifest of an output folder: where each whole file came from.
+//! The manifest of an output folder: where each file and each part came from.
 //!
 //! A file of JSON lines. A later line about a file replaces an earlier one. Unknown fields and lines that were cut are ignored.
 
@@ -7,7 +7,8 @@ use std::{
     fs,
     io::{self, Write},
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use serde::{Deserialize, Serialize};
@@ -16,19 +17,44 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug)]
 pub(crate) struct Manifest {
     base_url: String,
-    /// By file, from earlier runs.
-    entries: HashMap<String, Entry>,
+    /// The id of the machine's last start, if the system has one.
+    boot: Option<String>,
     /// Guarded so that lines do not mix. Never held over an await.
-    file: Mutex<fs::File>,
+    book: Mutex<Book>,
+}
+
+#[derive(Debug)]
+struct Book {
+    file: fs::File,
+    /// By file.
+    whole: HashMap<String, Entry>,
+    parts: HashMap<String, Entry>,
 }
 
 /// One line.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Entry {
     file: String,
     /// As in the list.
     url: String,
     base_url: String,
+    #[serde(flatten)]
+    version: Version,
+    /// Seconds since 1970.
+    time: u64,
+    /// The machine's start in which a part was written. Bytes of an earlier one may never have
+    /// reached the disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part: Option<String>,
+}
+
+/// The version of a file's bytes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Version {
+    pub(crate) etag: Option<String>,
+    pub(crate) length: Option<u64>,
 }
 
 /// The origin of an existing file by the manifest.
@@ -51,41 +77,108 @@ impl Manifest {
         if !text.is_empty() && !text.ends_with('\n') {
             file.write_all(b"\n")?;
         }
-        let entries = text.lines().filter_map(|line| {
-            let entry: Entry = serde_json::from_str(line).ok()?;
-            Some((entry.file.clone(), entry))
-        });
+        let mut book = Book {
+            file,
+            whole: HashMap::new(),
+            parts: HashMap::new(),
+        };
+        for line in text.lines() {
+            if let Ok(entry) = serde_json::from_str(line) {
+                book.put(entry);
+            }
+        }
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
         Ok(Self {
             base_url: base_url.trim_end_matches('/').to_owned(),
-            entries: entries.collect(),
-            file: Mutex::new(file),
+            boot: boot.ok().map(|boot| boot.trim().to_owned()),
+            book: Mutex::new(book),
         })
     }
 
-    pub(crate) fn base_url(&self) -> &str {
-        &self.base_url
-    }
-
-    pub(crate) fn origin(&self, file: &Path, url: &str) -> Origin {
-        let entry = file.to_str().and_then(|file| self.entries.get(file));
-        match entry {
-            Some(entry) if entry.url == url && entry.base_url == self.base_url => Origin::Same,
+    /// The origin of a file of this length.
+    pub(crate) fn origin(&self, file: &Path, url: &str, length: u64) -> Origin {
+        let book = self.book();
+        match file.to_str().and_then(|file| book.whole.get(file)) {
+            Some(entry)
+                if self.is_of(entry, url)
+                    && entry.version.length.is_none_or(|was| was == length) =>
+            {
+                Origin::Same
+            }
             Some(_) => Origin::Other,
             None => Origin::Unknown,
         }
     }
 
+    /// The version of a part, if it is of this URL and service and can be resumed.
+    pub(crate) fn part(&self, file: &Path, url: &str) -> Option<Version> {
+        let book = self.book();
+        let entry = book.parts.get(file.to_str()?)?;
+        let is_current = entry.part.is_some() && entry.part == self.boot;
+        (self.is_of(entry, url) && is_current).then(|| entry.version.clone())
+    }
+
+    /// Records a part that has been begun. Returns whether a later run can resume it.
+    pub(crate) fn begin(&self, file: &Path, url: &str, version: Version) -> io::Result<bool> {
+        let part = self.boot.clone().filter(|_| version.etag.is_some());
+        let is_resumable = part.is_some();
+        if is_resumable {
+            self.put(file, url, version, part)?;
+        }
+        Ok(is_resumable)
+    }
+
     /// Records a file that is whole and has its name. If the program ends before this, the next run downloads the file again.
-    pub(crate) fn record(&self, file: &Path, url: &str) -> io::Result<()> {
+    pub(crate) fn record(&self, file: &Path, url: &str, version: Version) -> io::Result<()> {
+        self.put(file, url, version, None)
+    }
+
+    fn put(
+        &self,
+        file: &Path,
+        url: &str,
+        version: Version,
+        part: Option<String>,
+    ) -> io::Result<()> {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a time for people and other programs"
+        )]
+        let time = SystemTime::now().duration_since(UNIX_EPOCH);
         let entry = Entry {
             file: file.to_string_lossy().into_owned(),
             url: url.to_owned(),
             base_url: self.base_url.clone(),
+            version,
+            time: time.unwrap_or_default().as_secs(),
+            part,
         };
         let mut line = serde_json::to_vec(&entry)?;
         line.push(b'\n');
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.write_all(&line)
+        let mut book = self.book();
+        book.put(entry);
+        book.file.write_all(&line)
+    }
+
+    fn is_of(&self, entry: &Entry, url: &str) -> bool {
+        entry.url == url && entry.base_url == self.base_url
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Book ===
+
+impl Book {
+    fn put(&mut self, entry: Entry) {
+        if entry.part.is_some() {
+            self.parts.insert(entry.file.clone(), entry);
+        } else {
+            self.parts.remove(&entry.file);
+            self.whole.insert(entry.file.clone(), entry);
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, MissedTickBehavior, interval},
 };
-use tower_tds::{Client, Deadline, Error, layers::token::Health};
+use tower_tds::{Client, Deadline, Error, Kind, layers::token::Health};
 
 use crate::{
     answer,
@@ -91,9 +91,6 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
     let items = list::read(&job.list)?;
     let service = settings.service().await?;
     let _alone = job.out.as_deref().map(save::alone).transpose()?;
-    let paths = job.out.iter();
-    let paths = paths.flat_map(|out| items.iter().map(|item| out.join(&item.name)));
-    save::sweep(&paths.collect::<Vec<_>>());
     let client = service.builder.build()?;
     let mut stop = pin!(stop::asked());
     let (sender, mut rounds) = mpsc::channel(64);
@@ -203,6 +200,7 @@ impl Feed {
         let mut due = interval(every);
         // After an outage one round replaces all missed ones.
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut failures = 0_u32;
         for _ in 0..rounds.map_or(u64::MAX, NonZeroU64::get) {
             due.tick().await;
             // The deadline begins after the turn. Otherwise the last feeds of a long list would
@@ -213,13 +211,21 @@ impl Feed {
             let asked = Instant::now();
             let came = self.round().await;
             drop(turn);
+            // Another request does not bring the role.
+            let is_over =
+                matches!(&came, Err(Trouble::Service(error)) if error.kind() == Kind::MissingRole);
+            failures = if came.is_ok() { 0 } else { failures + 1 };
             let round = Round {
                 feed: number,
                 asked,
                 came,
             };
-            if news.send(round).await.is_err() {
+            if news.send(round).await.is_err() || is_over {
                 return;
+            }
+            if failures > 1 {
+                let backoff = every.saturating_mul(1 << (failures - 1).min(16));
+                due.reset_after(backoff.min(every.max(BACKOFF)));
             }
         }
     }
@@ -279,6 +285,9 @@ impl From<io::Error> for Trouble {
 const AT_ONCE: usize = 100;
 
 const TICK: Duration = Duration::from_millis(250);
+
+/// The longest time between two requests of a feed that fails.
+const BACKOFF: Duration = Duration::from_secs(60);
 
 /// The shortest deadline: enough for a token and a permit.
 const SHORTEST: Duration = Duration::from_secs(10);

@@ -102,7 +102,7 @@ async fn output(mut command: Command) -> Output {
 }
 
 /// Many times what any of these takes, on a machine that has much else to do: a job that hangs fails its test.
-const HANGS: Duration = Duration::from_secs(180);
+const HANGS: Duration = Duration::from_secs(90);
 
 /// Runs one test for each case, all at once: they wait more than they compute.
 async fn at_once<C, T>(cases: impl IntoIterator<Item = C>, test: impl Fn(C) -> T)

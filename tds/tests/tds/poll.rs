@@ -151,23 +151,22 @@ async fn an_outage_is_over_with_the_last_feed_and_not_with_the_first() {
     // Each is refused for a while, one for longer than the other; and refused so that nothing is tried again.
     let upstream = Upstream::start(move |head, _| {
         let is_slow = head.starts_with("GET /slow ");
-        let (asked, rounds) = if is_slow { (&slow, 20) } else { (&quick, 3) };
+        let (asked, rounds) = if is_slow { (&slow, 5) } else { (&quick, 2) };
         if asked.fetch_add(1, Ordering::Relaxed) < rounds {
-            let role =
-                "Access token does not have the required scope/role: Missing required realm role";
-            let headers = format!("content-length: {}\r\n", role.len());
-            return answer("401 Unauthorized", &headers, role.as_bytes());
+            // Later than the deadline of a request.
+            let headers = "retry-after: 3600\r\ncontent-length: 0\r\n";
+            return answer("503 Service Unavailable", headers, b"");
         }
         answer("200 OK", "content-length: 2\r\n", b"ok")
     });
-    let mut run = bench.poll("/slow\n/quick\n", &["--every", "50ms", "--rounds", "25"]);
+    let mut run = bench.poll("/slow\n/quick\n", &["--every", "50ms", "--rounds", "7"]);
     run.env("TDS_BASE_URL", &upstream.url);
     let run = output(run).await;
     assert!(run.status.success(), "{}", err(&run));
     assert_eq!(lines(&run, "outage: "), 1, "{}", err(&run));
     assert_eq!(lines(&run, "outage over"), 1, "{}", err(&run));
     assert!(
-        err(&run).contains("23 failures: /slow is there"),
+        err(&run).contains("7 failures: /slow is there"),
         "{}",
         err(&run)
     );

@@ -57,7 +57,7 @@ async fn the_part_of_a_run_that_was_killed_is_gone_on_with_if_it_is_of_the_same_
             };
             answer(status, &headers, sent)
         });
-        let tag = bench.path("files/x.part.etag");
+        let manifest = bench.path("files/.tds-manifest.jsonl");
         cuts.store(true, Ordering::Relaxed);
         let mut run = bench.bulk("/x\tx\n", &[]);
         run.env("TDS_BASE_URL", &upstream.url);
@@ -75,9 +75,9 @@ async fn the_part_of_a_run_that_was_killed_is_gone_on_with_if_it_is_of_the_same_
         assert_eq!(part.len(), 100_000);
         if let Some(boot) = boot {
             // From before the machine was started.
-            let text = fs::read_to_string(&tag).expect("it is there");
-            let (_, rest) = text.split_once('\n').expect("lines");
-            fs::write(&tag, format!("{boot}\n{rest}")).expect("it is ours");
+            let text = fs::read_to_string(&manifest).expect("it is there");
+            let (before, _) = text.rsplit_once("\"part\":\"").expect("a part");
+            fs::write(&manifest, format!("{before}\"part\":\"{boot}\"}}\n")).expect("it is ours");
         }
 
         cuts.store(false, Ordering::Relaxed);
@@ -97,7 +97,7 @@ async fn the_part_of_a_run_that_was_killed_is_gone_on_with_if_it_is_of_the_same_
 }
 
 #[tokio::test]
-async fn what_a_report_gives_again_is_a_list() {
+async fn the_list_of_what_is_missing_runs_again() {
     let bench = Bench::new("again-list", Config::default()).await;
     let list = "/v1/live/a\n/nothing/there\tday/公車\n/v1/live/c\tc.json\n";
     ended(&output(bench.bulk(list, &[])).await, 1);
@@ -113,6 +113,7 @@ async fn what_a_report_gives_again_is_a_list() {
     assert_eq!(first, "/nothing/there\tday/公車\n");
     let upstream = Upstream::start(|_, _| answer("200 OK", "content-length: 2\r\n", b"ok"));
     let (files, report) = (bench.path("files"), bench.path("report"));
+    let rerun = bench.path("rerun");
     let arguments = [
         "bulk",
         "--list",
@@ -121,6 +122,8 @@ async fn what_a_report_gives_again_is_a_list() {
         text(&files),
         "--report",
         text(&report),
+        "--rerun",
+        text(&rerun),
     ];
     let mut run = bench.tds(&arguments);
     run.env("TDS_BASE_URL", &upstream.url).stdin(Stdio::piped());

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs};
 use tds_sim::{Config, Faults};
 use tokio::time::{Duration, timeout};
 
-use crate::{Bench, at_once, end, err, piped, signal};
+use crate::{Bench, at_once, end, err, output, piped, signal};
 
 #[tokio::test]
 async fn a_feed_that_is_late_is_not_asked_twice_and_makes_up_for_nothing() {
@@ -71,4 +71,39 @@ async fn an_interrupt_in_the_middle_of_an_answer_leaves_the_old_file() {
         bench.seen(|seen| seen.aborted == before + 1).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_feed_that_fails_is_asked_less_often_and_the_others_are_not() {
+    let bench = Bench::new("poll-backoff", Config::default()).await;
+    let run = piped(bench.poll("/v1/live/bus\n/nothing\n", &["--every", "100ms"]));
+    bench
+        .seen(|seen| seen.by_status.get(&304) >= Some(&30))
+        .await;
+    signal(&run, "-TERM");
+    let run = end(run).await;
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    let seen = bench.server.ledger().summary();
+    // After 0, 100, 300, 700, 1,500 and 3,100 ms.
+    let failed = seen.by_status[&404];
+    assert!((2..=seen.by_status[&304] / 3).contains(&failed), "{seen:?}");
+    assert_eq!(err(&run).matches("outage: ").count(), 1, "{}", err(&run));
+}
+
+#[tokio::test]
+async fn a_feed_without_its_role_is_asked_once_and_ends_the_job_if_it_is_the_last() {
+    let mut config = Config::default();
+    config.roles = vec!["live".to_owned()];
+    let bench = Bench::new("poll-role", config).await;
+    let run = piped(bench.poll("/v1/live/bus\n/v1/history/a\n", &["--every", "50ms"]));
+    bench
+        .seen(|seen| seen.by_status.get(&304) >= Some(&10))
+        .await;
+    signal(&run, "-TERM");
+    let run = end(run).await;
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    assert_eq!(bench.server.ledger().summary().by_status[&401], 1);
+    let run = output(bench.poll("/v1/history/a\n/v1/history/b\n", &["--every", "50ms"])).await;
+    assert_eq!(run.status.code(), Some(4), "{}", err(&run));
+    assert_eq!(bench.server.ledger().summary().by_status[&401], 3);
 }
