@@ -11,7 +11,7 @@ use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
-use tower_tds::{Client, Deadline, Error, Kind};
+use tower_tds::{Client, Error, Kind};
 
 use crate::{answer, refusal::Refusal, status::Failures};
 
@@ -128,7 +128,7 @@ impl Resource {
         // Longer than the wait of a user: a late response serves the next one.
         let deadline = self.terms.patience * 5;
         let call = answer::plain(client.get(&self.target));
-        let response = call.deadline(Deadline::after(deadline).whole()).await?;
+        let response = call.deadline(deadline).await?;
         let kind = response.headers().get(CONTENT_TYPE).cloned();
         Ok(Answer {
             body: answer::whole(response, &self.target).await?,
