@@ -10,7 +10,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use tds_benches::{Echo, made::Made, rows::Rows, tower_retry::ServerErrors};
 use tower::{retry::RetryLayer as TowerRetryLayer, util::MapErr};
 use tower_layer::Layer;
-use tower_tds_errors::{ClassifyLayer, Error, GuardLayer, RetryLayer};
+use tower_tds_errors::{ClassifyLayer, Error, RetryLayer};
 
 fn errors(c: &mut Criterion) {
     for (name, made) in [
@@ -19,10 +19,8 @@ fn errors(c: &mut Criterion) {
     ] {
         let mut rows = Rows::new(c.benchmark_group(name), || made.request());
         let classified = || ClassifyLayer::new().layer(Echo::new());
-        let layer = GuardLayer::new();
         rows.row("bare", Echo::new());
         rows.row("Classify", classified());
-        rows.row("Guard", layer.layer(Echo::new()));
 
         // Alone: over a service that fails with the typed error by itself.
         let typed = MapErr::new(Echo::new(), |never: Infallible| -> Error { match never {} });

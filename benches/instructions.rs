@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit limit-detached fed full waits-60 waits-6000 classify guard retry whole whole-without-spans; do
+//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit limit-detached fed full waits-60 waits-6000 classify retry whole whole-without-spans; do
 //!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
 //! done; done
 //! ```
@@ -41,7 +41,7 @@ use tower::{ServiceExt, service_fn};
 use tower_http::auth::AddAuthorizationLayer;
 use tower_layer::Layer;
 use tower_service::Service;
-use tower_tds_errors::{ClassifyLayer, GuardLayer, RetryLayer};
+use tower_tds_errors::{ClassifyLayer, RetryLayer};
 use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits, Quota, RequestLimitLayer};
 
 fn main() {
@@ -66,10 +66,6 @@ fn main() {
         "waits-60" => waits(60, count),
         "waits-6000" => waits(6_000, count),
         "classify" => run(ClassifyLayer::new().layer(Echo::new()), count),
-        "guard" => run(
-            GuardLayer::new().layer(ClassifyLayer::new().layer(Echo::new())),
-            count,
-        ),
         "retry" => {
             let classified = ClassifyLayer::new().layer(Echo::new());
             run(RetryLayer::new().layer(classified), count);

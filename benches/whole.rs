@@ -12,7 +12,7 @@ use tower_tds::{
     Limiter, Limits, Quota, TdsLayer,
     layers::{
         ReadError,
-        errors::{ClassifyLayer, Error, GuardLayer, RetryLayer},
+        errors::{ClassifyLayer, Error, RetryLayer},
         into_error,
         limits::RequestLimitLayer,
     },
@@ -51,7 +51,6 @@ pub fn without(runtime: &Runtime) -> impl Service<Request<Full<Bytes>>, Error = 
                 .detached(),
         )
         .layer(token::layer(runtime).judge(ReadError))
-        .layer(GuardLayer::new())
         .layer(ClassifyLayer::new())
         .service(Echo::new())
 }

@@ -8,7 +8,7 @@
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use libfuzzer_sys::fuzz_target;
-use tower_tds_errors::{Asked, classify};
+use tower_tds_errors::classify;
 
 fuzz_target!(|input: &[u8]| {
     let [high, low, wants, rest @ ..] = input else {
@@ -38,8 +38,8 @@ fuzz_target!(|input: &[u8]| {
         }
     }
 
-    let bare = classify(Asked::of(&asked), status, &headers, "");
-    let whole = classify(Asked::of(&asked), status, &headers, body);
+    let bare = classify(&asked, status, &headers, "");
+    let whole = classify(&asked, status, &headers, body);
     assert_eq!(
         bare.is_ok(),
         whole.is_ok(),

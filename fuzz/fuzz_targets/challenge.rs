@@ -7,7 +7,7 @@
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 use libfuzzer_sys::fuzz_target;
-use tower_tds_errors::{Asked, Kind, classify};
+use tower_tds_errors::{Kind, classify};
 
 fuzz_target!(|input: &[u8]| {
     let mut lines = input.splitn(2, |byte| *byte == b'\n');
@@ -22,7 +22,7 @@ fuzz_target!(|input: &[u8]| {
             headers.append("www-authenticate", value);
         }
     }
-    let judged = |headers: &HeaderMap| match classify(Asked::default(), StatusCode::UNAUTHORIZED, headers, "") {
+    let judged = |headers: &HeaderMap| match classify(&HeaderMap::new(), StatusCode::UNAUTHORIZED, headers, "") {
         Err(error) => error,
         Ok(()) => unreachable!("a failure stays one"),
     };

@@ -23,7 +23,7 @@ use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
-use tower_tds::{Client, Deadline, Error, Kind};
+use tower_tds::{Client, Error, Kind};
 
 use crate::{answer, exit::Exit};
 
@@ -196,7 +196,7 @@ impl Cache {
                 }
             }
         }
-        let response = call.deadline(Deadline::after(deadline).whole()).await?;
+        let response = call.deadline(deadline).await?;
         let is_as_known = response.status() == StatusCode::NOT_MODIFIED;
         let (mut headers, source) = match &known {
             Some(known) if is_as_known => (known.headers.clone(), response.headers()),

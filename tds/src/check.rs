@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::time::timeout;
-use tower_tds::{Deadline, Kind};
+use tower_tds::Kind;
 
 use crate::{
     answer,
@@ -43,7 +43,7 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
         let life = client.tokens().health().life_left().unwrap_or_default();
         say(&format!("token: valid for {}\n", output::rough(life)))?;
     }
-    let call = answer::plain(client.get(&job.path)).deadline(Deadline::after(job.deadline).whole());
+    let call = answer::plain(client.get(&job.path)).deadline(job.deadline);
     let answered = match call.await {
         Ok(response) => answer::whole(response, &job.path).await,
         Err(error) => Err(error),

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use bytes::Bytes;
 use clap::Args;
 use tokio::time::{Instant, sleep, timeout};
-use tower_tds::{Client, Deadline, Error};
+use tower_tds::{Client, Error};
 
 use crate::{
     answer,
@@ -71,7 +71,7 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
 }
 
 async fn get(client: &Client, path: &str, left: Duration) -> Result<Bytes, Error> {
-    let call = answer::plain(client.get(path)).deadline(Deadline::after(left).whole());
+    let call = answer::plain(client.get(path)).deadline(left);
     answer::whole(call.await?, path).await
 }
 

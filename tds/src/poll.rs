@@ -101,7 +101,7 @@ pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure>
             path: job.out.as_ref().map(|out| out.join(&item.name)),
             item,
             client: client.clone(),
-            deadline: Deadline::after(job.every.clamp(SHORTEST, LONGEST)).whole(),
+            deadline: Deadline::after(job.every.clamp(SHORTEST, LONGEST)),
             turns: Arc::clone(&turns),
             etag: None,
             modified: None,

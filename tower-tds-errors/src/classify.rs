@@ -5,29 +5,39 @@ use http::header::{
 };
 use http::{HeaderMap, StatusCode};
 
-use self::asked::Asked;
 use self::hint::Hint;
 use crate::clock;
 use crate::error::redact::{self, escaped, shown};
 use crate::error::{Error, Facts};
 use crate::kind::{Kind, Sent};
 
-pub(crate) mod asked;
 mod challenge;
-pub(crate) mod future;
 mod hint;
 mod message;
-mod refusals;
 pub(crate) mod service;
-pub(crate) mod transport;
+
+/// The properties of a request that change the meaning of its response.
+///
+/// A 416 depends on `Range`, a 423 on a lock, a page on `Accept`, and a 101 on `Upgrade`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked {
+    /// Whether the request has a `Range`, which a 416 may refuse.
+    part: bool,
+    /// Whether the request holds a lock, which a 423 may refer to.
+    lock: bool,
+    /// Whether the request accepts data only, so that a page is an error.
+    data: bool,
+    /// Whether the request has an `Upgrade`, so that a 101 is a success.
+    upgrade: bool,
+}
 
 /// Classifies a response that was read without [`Classify`](crate::Classify).
 ///
 /// A success is `Ok`: 2xx, 304 and a requested upgrade (101).
 ///
-/// Pass the properties of the request first. `headers` are the response's. `body`
-/// is the part that was read, complete or not. A compressed body gives no message: decompress it
-/// first.
+/// `request` has the headers that were sent: `Range`, `Accept`, `Upgrade` and `Lock-Token` change
+/// the meaning of a response. `body` is the part that was read, complete or not. A compressed body
+/// gives no message: decompress it first.
 ///
 /// # Errors
 ///
@@ -37,22 +47,22 @@ pub(crate) mod transport;
 ///
 /// ```
 /// use http::{HeaderMap, StatusCode};
-/// use tower_tds_errors::{Asked, Kind, classify};
+/// use tower_tds_errors::{Kind, classify};
 ///
-/// let (asked, headers) = (Asked::default(), HeaderMap::new());
-/// assert!(classify(asked, StatusCode::OK, &headers, "[]").is_ok());
+/// let (sent, headers) = (HeaderMap::new(), HeaderMap::new());
+/// assert!(classify(&sent, StatusCode::OK, &headers, "[]").is_ok());
 ///
-/// let error = classify(asked, StatusCode::UNAUTHORIZED, &headers, "invalid token").unwrap_err();
+/// let error = classify(&sent, StatusCode::UNAUTHORIZED, &headers, "invalid token").unwrap_err();
 /// assert_eq!(error.kind(), Kind::InvalidToken);
 /// assert_eq!(error.message(), Some("invalid token"));
 /// ```
 pub fn classify(
-    asked: Asked,
+    request: &HeaderMap,
     status: StatusCode,
     headers: &HeaderMap,
     body: impl AsRef<[u8]>,
 ) -> Result<(), Error> {
-    let error = error_of(asked, status, headers, body.as_ref());
+    let error = error_of(Asked::of(request), status, headers, body.as_ref());
     error.map_or(Ok(()), Err)
 }
 
@@ -78,7 +88,7 @@ pub(crate) fn error_of(
     // The header is complete, and the body may be cut, generic or translated.
     let challenges = challenge::errors(headers);
     let refined = challenges.iter().chain(&said).find_map(|text| {
-        let kind = refusals::refine(status, text)?;
+        let kind = message::refine(status, text)?;
         Some((kind, Some(text.clone())))
     });
     let (kind, message) =
@@ -90,7 +100,7 @@ pub(crate) fn error_of(
     facts.sent = Sent::Answered;
     facts.status = Some(status);
     facts.message = message.and_then(|message| {
-        let known = refusals::is_known(&message);
+        let known = message::is_known(&message);
         if known {
             Some(escaped(message.trim()))
         } else {
@@ -102,7 +112,7 @@ pub(crate) fn error_of(
         .and_then(shown);
     facts.request_id = request_id(headers);
     // The same bound as for reads from the wire, because an error may live through a long wait.
-    let kept = body.get(..future::MOST_BYTES).unwrap_or(body);
+    let kept = body.get(..MOST_BYTES).unwrap_or(body);
     facts.is_cut = kept.len() < body.len();
     facts.body = kept.to_vec().into();
     if status.is_redirection() {
@@ -131,14 +141,17 @@ fn by_head(status: StatusCode, headers: &HeaderMap, asked: Asked) -> Option<Kind
         // A hint means that the condition is temporary (RFC 9110, section 15.5.14).
         413 if headers.contains_key(RETRY_AFTER) => Kind::Unavailable,
         // The service gives 416 and 423 meanings of its own, unlike RFC 9110 and RFC 4918.
-        416 if !asked.part => Kind::ConnectionLimit,
-        416 if !ranged => Kind::RangeUnclear,
+        // With a `Content-Range` it is about a range, which a layer below may have requested.
+        416 if ranged => Kind::Rejected,
+        416 if asked.part => Kind::RangeUnclear,
+        416 => Kind::ConnectionLimit,
         421 => Kind::Misdirected,
         423 if !asked.lock => Kind::RateExceeded,
         429 => Kind::Throttled,
         // Not implemented, wrong version, misconfigured, out of room, loop, extension.
         501 | 505..=508 | 510 => Kind::Rejected,
-        500..=599 => Kind::Unavailable,
+        // Section 15 of RFC 9110: an invalid status is a server's error.
+        500..=999 => Kind::Unavailable,
         _ => Kind::Rejected,
     })
 }
@@ -208,6 +221,48 @@ fn request_id(headers: &HeaderMap) -> Option<Box<str>> {
 fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
+
+// === impl Asked ===
+
+impl Asked {
+    /// Reads the headers of a request.
+    #[inline]
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        // One pass over the few headers of a request is cheaper than several look-ups, which hash.
+        let mut asked = Self::default();
+        let mut data = None;
+        for (name, value) in headers {
+            match name.as_str() {
+                "accept" => data = Some(data != Some(false) && is_data(value.as_bytes())),
+                "range" => asked.part = true,
+                // RFC 4918, section 10.5.
+                "lock-token" => asked.lock = true,
+                "upgrade" => asked.upgrade = true,
+                _ => {}
+            }
+        }
+        asked.data = data == Some(true);
+        asked
+    }
+}
+
+/// Whether only JSON or XML is accepted.
+fn is_data(accepted: &[u8]) -> bool {
+    let ends = |text: &[u8], name: &[u8]| {
+        let start = text.len().checked_sub(name.len());
+        let end = start.and_then(|start| text.get(start..));
+        end.is_some_and(|end| end.eq_ignore_ascii_case(name))
+    };
+    accepted.split(|byte| *byte == b',').all(|range| {
+        let kind = range.split(|byte| *byte == b';').next().unwrap_or_default();
+        let kind = kind.trim_ascii();
+        (ends(kind, b"json") || ends(kind, b"xml")) && !ends(kind, b"html+xml")
+    })
+}
+
+/// Bytes of an error body that are read. The largest known error page of the gateways has 4 KiB.
+/// Reading more costs more than a new connection.
+const MOST_BYTES: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests;

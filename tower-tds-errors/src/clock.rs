@@ -1,12 +1,31 @@
-//! The crate's only clock, and its only timer.
+//! The crate's clock, its timer, and the deadline of a call.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
+use http::Extensions;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
+
+/// The deadline of a call: an extension of its request, for the layers below a retry layer.
+///
+/// A layer that reads it ends with the cause of its wait, or with a status. A
+/// [`Retry`](crate::Retry) layer obeys the one of its caller, and sets its own on each attempt.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tokio::time::Instant;
+/// use tower_tds_errors::DeadlineAt;
+///
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(DeadlineAt(Instant::now() + Duration::from_secs(5)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadlineAt(pub Instant);
 
 /// A timer that is created when a wait begins, so an immediate response costs none.
 ///
@@ -15,6 +34,16 @@ use tokio::time::{Instant, Sleep, sleep_until};
 pub(crate) struct Timer {
     at: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
+}
+
+// === impl DeadlineAt ===
+
+impl DeadlineAt {
+    /// The deadline in a request's extensions, for `deadline_from` of layers below.
+    #[must_use]
+    pub fn of(extensions: &Extensions) -> Option<Instant> {
+        extensions.get::<Self>().map(|deadline| deadline.0)
+    }
 }
 
 // === impl Timer ===
@@ -49,6 +78,7 @@ impl Timer {
 }
 
 /// The monotonic clock, which a test can pause.
+#[inline]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }

@@ -9,13 +9,12 @@ use http::{Method, StatusCode, Uri};
 use tower::BoxError;
 
 use crate::clock;
-use crate::give_up::GiveUp;
-use crate::kind::{Advice, Kind, Sent};
-use crate::retry::SILENCE;
+use crate::kind::{Advice, GiveUp, Kind, SILENCE, Sent};
 
+mod chain;
 mod display;
 pub(crate) mod redact;
-pub(crate) mod source;
+mod transport;
 
 /// The failure of a request: what went wrong, whether to try again, and when.
 ///
@@ -147,6 +146,32 @@ impl Error {
         self
     }
 
+    /// Sets the bytes of a success that arrived before it ended early, and its announced length.
+    #[must_use]
+    pub fn with_received(mut self, received: u64, expected: Option<u64>) -> Self {
+        let facts = self.facts_mut();
+        facts.received = Some(received);
+        facts.expected = expected;
+        self
+    }
+
+    /// Marks a refused call that a newer token may help.
+    ///
+    /// A retry layer sends it once more, at once and without a charge to its budget.
+    #[must_use]
+    pub fn with_one_resend(mut self) -> Self {
+        self.facts_mut().resends = true;
+        self
+    }
+
+    /// Sets why there is no further attempt, so that a retry layer makes none.
+    ///
+    /// Use [`GiveUp::Forbidden`] in a layer where the next attempt would fail in the same way, for
+    /// example with the same token.
+    pub fn set_gave_up(&mut self, reason: GiveUp) {
+        self.facts_mut().gave_up = Some(reason);
+    }
+
     /// Changes the kind. [`sent`](Self::sent) does not change.
     ///
     /// # Examples
@@ -182,25 +207,10 @@ impl Error {
         self.facts_mut().set_kind(kind);
     }
 
-    /// Marks a refused call that a newer token may help.
-    ///
-    /// A retry layer sends it once more, at once and without a charge to its budget.
-    pub fn resend_once(&mut self) {
-        self.facts_mut().resends = true;
-    }
-
-    /// Forbids a retry.
-    ///
-    /// Use it in a layer where the next attempt would fail in the same way, for example with the
-    /// same token.
-    pub fn forbid_retry(&mut self) {
-        self.facts_mut().gave_up = Some(GiveUp::Forbidden);
-    }
-
     /// Finds an error of this type in `error` or in what it wraps.
     #[must_use]
     pub fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
-        source::find(error)
+        chain::find(error)
     }
 
     /// The kind of the failure.
@@ -258,7 +268,7 @@ impl Error {
         matches!(self.kind(), Kind::LimitTimeout | Kind::Timeout)
             || self.gave_up() == Some(GiveUp::Deadline)
             || self.status().is_some_and(|s| late.contains(&s.as_u16()))
-            || self.inner.source.as_deref().is_some_and(source::is_late)
+            || self.inner.source.as_deref().is_some_and(chain::is_late)
     }
 
     /// Whether the request can have reached the service, by any of its attempts.
@@ -347,8 +357,7 @@ impl Error {
         self.facts().waited_for.as_deref()
     }
 
-    /// The bytes of a success that arrived before it ended early, counted by
-    /// [`Guard`](crate::Guard).
+    /// The bytes of a success that arrived before it ended early.
     #[must_use]
     pub fn received(&self) -> Option<u64> {
         self.facts().received
@@ -363,15 +372,6 @@ impl Error {
             return Advice::Never;
         }
         self.kind().row().advice
-    }
-
-    /// Whether a retry is safe for every method.
-    ///
-    /// Nothing was processed, or RFC 9110 allows it (401 in 15.5.2, 408 in 15.5.9, 413 with a hint
-    /// in 15.5.14, 421 in 15.5.20; 425 in RFC 8470, 5.2).
-    pub(crate) fn repeats_any_method(&self) -> bool {
-        let told = [401, 408, 413, 421, 425];
-        self.sent() == Sent::Never || self.status().is_some_and(|s| told.contains(&s.as_u16()))
     }
 
     pub(crate) fn from_kind(kind: Kind) -> Self {

@@ -1,6 +1,7 @@
-//! The kinds of failures: one table of their consequences.
+//! The kinds of failures, in one table with their consequences, and the reasons to give up.
 
 use std::fmt;
+use std::time::Duration;
 
 /// Whether a failed request can have reached the service.
 ///
@@ -35,6 +36,34 @@ pub(crate) enum Advice {
     Silence,
     /// With full jitter after the requested wait, or after a second of silence if there is none.
     Quota,
+}
+
+/// The reason why the retry layer made no further attempt.
+///
+/// Its text is a stable name, for logs and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GiveUp {
+    /// Another attempt cannot help, or the one remedy failed: a second refused token.
+    Fatal,
+    /// The attempts are used up.
+    Attempts,
+    /// The deadline has passed, or leaves no time for the next wait.
+    Deadline,
+    /// The service requests a longer wait than the layer allows; see
+    /// [`Error::retry_at`](crate::Error::retry_at).
+    HintTooLong,
+    /// The budget of retries is used up.
+    Budget,
+    /// The body cannot be sent twice.
+    NotReplayable,
+    /// The request may have arrived, and its method may not run twice; see
+    /// [`Repeat`](crate::Repeat).
+    NotIdempotent,
+    /// The service below failed to become ready again, or there is no runtime to wait in.
+    NotReady,
+    /// A layer below or the request itself forbids a retry.
+    Forbidden,
 }
 
 /// The properties of a kind.
@@ -230,6 +259,51 @@ impl Advice {
         matches!(self, Self::Once | Self::OnceLater)
     }
 }
+
+// === impl GiveUp ===
+
+impl GiveUp {
+    /// The phrase of a message; empty for a fatal failure.
+    pub(crate) const fn phrase(self) -> &'static str {
+        self.row().1
+    }
+
+    const fn row(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Fatal => ("fatal", ""),
+            Self::Attempts => ("attempts", "; all attempts are used up"),
+            Self::Deadline => ("deadline", "; the deadline leaves no time for more"),
+            Self::HintTooLong => (
+                "hint_too_long",
+                "; the asked wait is too long to sleep through",
+            ),
+            Self::Budget => ("budget", "; not retried as too many requests fail"),
+            Self::NotReplayable => (
+                "not_replayable",
+                "; not retried as the body cannot be sent twice",
+            ),
+            Self::NotIdempotent => (
+                "not_idempotent",
+                "; not retried as the method may not run twice",
+            ),
+            Self::NotReady => (
+                "not_ready",
+                "; the service below did not become ready again",
+            ),
+            Self::Forbidden => ("forbidden", "; not retried as that is forbidden"),
+        }
+    }
+}
+
+impl fmt::Display for GiveUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.row().0)
+    }
+}
+
+/// The least wait after a 423. Each counter of the service forgets within a second. A request in
+/// that second may count, even if it is refused.
+pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

@@ -11,22 +11,20 @@ use tower::retry::budget::TpsBudget;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use self::backoff::Backoff;
-use self::budget::Budget;
 use self::call::Call;
 use self::future::RetryFuture;
-use self::replay::{CloneBody, Replay};
-use self::request::{Deadline, DeadlineAt, Due};
+use self::request::{CloneBody, Replay};
+use self::settings::{Backoff, Settings, Shared};
+use self::trace::Trace;
 use crate::clock;
 use crate::error::Error;
 
-pub(crate) mod backoff;
-pub(crate) mod budget;
 mod call;
 pub(crate) mod future;
-pub(crate) mod replay;
 pub(crate) mod request;
-pub(crate) mod state;
+mod settings;
+mod state;
+mod trace;
 
 /// Retries failed requests within one deadline.
 ///
@@ -35,16 +33,31 @@ pub(crate) mod state;
 /// Use it outermost: each attempt then takes the current token, a new permit and, if necessary, a
 /// new connection. The crate's front page has the table of retried failures.
 ///
-/// The error of the service below must be a [`Failure`].
+/// The error of the service below must convert into [`Error`]: put a
+/// [`ClassifyLayer`](crate::ClassifyLayer) below, and convert the errors of layers in between with
+/// `map_err` and [`Error::new`].
 ///
 /// # What bounds a call
 ///
 /// | bound | default |
 /// |---|---|
-/// | [`deadline`](Self::deadline), from `call` until the head, or the end of the body by [`Deadline::whole`] | 120 s |
+/// | [`deadline`](Self::deadline), from `call` until the response head | 120 s |
 /// | [`attempts`](Self::attempts) | 3, and one more at once for a GET whose idle connection was closed |
 /// | [`longest_wait`](Self::longest_wait) | 30 s |
 /// | [`budget`](Self::budget), for all calls together | 10 retries for 100 requests and one a second, counted over ten seconds |
+///
+/// # Spans and metrics
+///
+/// `tds.call` and `tds.attempt` are spans at `info`, with OpenTelemetry's fields for HTTP clients:
+/// `http.request.method`, `server.address`, `server.port` and `url.path`, and at the end
+/// `http.response.status_code` or `error.type`, which is the [kind](Error::kind). A call with
+/// retries, and each attempt after the first, have `http.request.resend_count`, the number of
+/// attempts before. If a deadline or the caller drops a call or an attempt, its `error.type` is
+/// `cancelled`. No span has a query, a header or a body. `url.path` is the unredacted path: filter it
+/// if a path contains a secret.
+///
+/// The feature `metrics` counts calls and attempts for the `metrics` facade: `tds_calls_total` and
+/// `tds_attempts_total` by `kind`, and `tds_call_seconds`.
 ///
 /// # Allocations
 ///
@@ -84,7 +97,7 @@ pub struct RetryLayer<P = CloneBody> {
 /// # Backpressure
 ///
 /// `poll_ready` is always ready, and backpressure ends here: the wait for the service below is part
-/// of the call, and counts towards its [`Deadline`]. Bound the waiting calls with a
+/// of the call, and counts towards its deadline. Bound the waiting calls with a
 /// `ConcurrencyLimit` above it. Put a `LoadShed` below it, where a shed call is retried within the
 /// deadline. Put a `Buffer` below it as well: above it, a `Buffer` never fills.
 ///
@@ -112,39 +125,6 @@ pub struct Retry<S, P = CloneBody> {
     inner: S,
     shared: Arc<Shared<P>>,
 }
-
-/// The state that a layer's clones, services and futures share.
-#[derive(Debug)]
-struct Shared<P> {
-    settings: Settings,
-    replay: P,
-}
-
-#[derive(Clone)]
-struct Settings {
-    attempts: NonZeroU32,
-    deadline: Option<Deadline>,
-    /// Whether the user set the deadline.
-    is_set: bool,
-    longest_wait: Duration,
-    backoff: Backoff,
-    budget: Budget,
-}
-
-/// An error that the retry layer can read: every `Into<Error>`.
-///
-/// Put [`ClassifyLayer`](crate::ClassifyLayer) below, and convert the errors of layers in between
-/// with `map_err` and [`Error::new`].
-#[diagnostic::on_unimplemented(
-    message = "the retry layer cannot read the error of the service below it",
-    label = "no `Failure`: `{Self}`",
-    note = "the errors of `tower-tds` become one by `.map_err(into_error)` right below the retry layer",
-    note = "those of a client become one by a `ClassifyLayer`, others by a `From` for `Error`"
-)]
-pub trait Failure: Into<Error> {}
-
-#[diagnostic::do_not_recommend]
-impl<E: Into<Error>> Failure for E {}
 
 // === impl RetryLayer ===
 
@@ -177,13 +157,15 @@ impl<P> RetryLayer<P> {
         self
     }
 
-    /// Sets the latest deadline of all calls: see [`Deadline`].
+    /// Sets the time from `call` to the response head. It covers all attempts and waits: a token, a
+    /// permit, a backoff, the read of an error's body. Nothing is sent after it.
     ///
-    /// By default it is two minutes, for calls without a deadline of their own.
+    /// If the request has a [`DeadlineAt`](crate::DeadlineAt), the earlier one counts. By default it
+    /// is two minutes, for requests without one. The body of a success has no deadline, as with
+    /// tower's timeout.
     #[must_use]
-    pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
-        self.settings.deadline = Some(deadline.into());
-        self.settings.is_set = true;
+    pub const fn deadline(mut self, deadline: Duration) -> Self {
+        self.settings.deadline = Some(deadline);
         self
     }
 
@@ -236,7 +218,15 @@ impl<P> RetryLayer<P> {
     /// ```
     #[must_use]
     pub fn budget(mut self, budget: impl Into<Option<Arc<TpsBudget>>>) -> Self {
-        self.settings.budget = Budget::new(budget.into());
+        self.settings.budget = budget.into();
+        self
+    }
+
+    /// Names the calls, in the field `tds.client` of their spans and the label `client` of their
+    /// metrics.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.settings.name = Some(name.into());
         self
     }
 
@@ -271,12 +261,12 @@ impl<S, P: Clone> Layer<S> for RetryLayer<P> {
 impl<S, P, B, R> Service<Request<B>> for Retry<S, P>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
-    S::Error: Failure,
+    S::Error: Into<Error>,
     P: Replay<B>,
 {
     type Response = Response<R>;
     type Error = Error;
-    type Future = RetryFuture<S, B, P>;
+    type Future = RetryFuture<S, S::Future, B, P>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
         Poll::Ready(Ok(()))
@@ -292,12 +282,12 @@ where
 impl<S, P, B, R> Service<Request<B>> for &Retry<S, P>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
-    S::Error: Failure,
+    S::Error: Into<Error>,
     P: Replay<B>,
 {
     type Response = Response<R>;
     type Error = Error;
-    type Future = RetryFuture<S, B, P>;
+    type Future = RetryFuture<S, S::Future, B, P>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
         Poll::Ready(Ok(()))
@@ -306,10 +296,12 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let settings = &self.shared.settings;
-        settings.budget.deposit();
-        let due = settings.due(&request);
-        let call = Call::new(Arc::clone(&self.shared), due);
-        RetryFuture::new(self.inner.clone(), request, call)
+        settings.deposit();
+        let began = clock::now();
+        let deadline = settings.deadline(request.extensions(), began);
+        let trace = Trace::begin(&request, &settings.name, began);
+        let call = Call::new(Arc::clone(&self.shared), began, deadline);
+        RetryFuture::new(self.inner.clone(), request, call, trace)
     }
 }
 
@@ -320,62 +312,3 @@ impl<S: fmt::Debug, P> fmt::Debug for Retry<S, P> {
         f.field("settings", &self.shared.settings).finish()
     }
 }
-
-// === impl Settings ===
-
-impl Settings {
-    /// The deadlines of a call that begins now.
-    #[inline]
-    fn due<B>(&self, request: &Request<B>) -> Due {
-        let own = request.extensions().get::<Deadline>().copied();
-        let outer = request.extensions().get::<DeadlineAt>();
-        let mut due = Due {
-            call: clock::now(),
-            head: outer.map(|outer| outer.0),
-            body: None,
-        };
-        // The default is for calls without a deadline of their own.
-        let layers = self.deadline.filter(|_| self.is_set || own.is_none());
-        for deadline in [layers, own].into_iter().flatten() {
-            due.add(deadline);
-        }
-        due
-    }
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            attempts: THREE,
-            deadline: Some(Deadline::after(DEADLINE)),
-            is_set: false,
-            longest_wait: LONGEST_WAIT,
-            backoff: Backoff::default(),
-            budget: Budget::default(),
-        }
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut f = f.debug_struct("Settings");
-        f.field("attempts", &self.attempts);
-        f.field("deadline", &self.deadline);
-        f.field("longest_wait", &self.longest_wait);
-        f.field("backoff", &self.backoff);
-        f.field("budget", &self.budget).finish_non_exhaustive()
-    }
-}
-
-/// The least wait after a 423. Each counter of the service forgets within a second. A request in
-/// that second may count, even if it is refused.
-pub(crate) const SILENCE: Duration = Duration::from_secs(1);
-
-/// The SRE book's rule for one level of retries ("Handling Overload").
-const THREE: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
-
-/// Twice the longest wait between attempts, and as long again for the attempts.
-const DEADLINE: Duration = Duration::from_secs(120);
-
-/// The longest acceptable wait without the caller's consent. A window of a minute is longer.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);

@@ -7,7 +7,7 @@ use http::{
 };
 use tower_tds_errors::{Error, Kind};
 
-use crate::BuildError;
+use crate::error::BuildError;
 
 /// Scheme and authority of the service, and the common prefix of its paths.
 #[derive(Debug, Clone)]
@@ -82,7 +82,7 @@ impl Base {
     }
 
     /// Parses a target, which is a path or an absolute URI.
-    pub(crate) fn parse(target: &str) -> Result<Uri, Error> {
+    pub(crate) fn parse(target: String) -> Result<Uri, Error> {
         if target.contains('#') {
             return Err(refused("a fragment is not sent", "write # as %23"));
         }
@@ -90,7 +90,7 @@ impl Base {
         if !target.starts_with('/') && !target.contains("://") {
             return Err(refused(NO_TARGET, TARGET));
         }
-        target.parse().map_err(invalid)
+        Uri::try_from(target).map_err(invalid)
     }
 }
 

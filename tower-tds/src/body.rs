@@ -1,66 +1,115 @@
-//! The body of a response: guarded, decoded, and counted as in flight.
+//! The body of a response: within its bounds, and counted as in flight until its end.
 
 use std::{
     fmt,
+    future::Future,
+    io,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use futures_core::Stream;
+use http::{HeaderMap, Method, Response, Uri, Version, header::TRANSFER_ENCODING};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use pin_project_lite::pin_project;
-use tower_tds_errors::{Error, Kind, Sent};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited, combinators::BoxBody};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, Sleep, sleep_until},
+};
+use tower::BoxError;
+use tower_tds_errors::{Error, GiveUp, Kind, Sent};
 use tower_tds_limits::PermitBody;
 
-use crate::compression::{DecodedBody, WireBody};
+/// The body of any http client. Boxed, because each layer above moves the response.
+pub(crate) type AnyBody = BoxBody<Bytes, BoxError>;
 
-/// The body of hyper with the bodies of all layers around it.
-pub(crate) type Layered = PermitBody<Pin<Box<DecodedBody>>>;
-
-pin_project! {
-    /// The decoded body of a response.
-    ///
-    /// Its request counts as in flight until its end or its drop.
-    ///
-    /// # Errors
-    /// Discard the part of a body that ended early. The error has [`received`](Error::received),
-    /// and its text the announced length, both counted on the wire.
-    /// - [`Kind::Truncated`](crate::Kind::Truncated): it ended early, or stalled for longer than
-    ///   [`Builder::guard`](crate::Builder::guard) allows, 30 s by default. Fetch it again.
-    /// - [`Kind::Timeout`](crate::Kind::Timeout): it had not ended at a
-    ///   [whole](crate::Deadline::whole) deadline.
-    /// - [`Kind::Malformed`](crate::Kind::Malformed): it is not in its declared coding.
-    ///
-    /// # Examples
-    /// A unit test creates a body:
-    /// ```
-    /// use tower_tds::ResponseBody;
-    ///
-    /// let response = http::Response::new(ResponseBody::from("{\"name\":\"bus\"}"));
-    /// # drop(response);
-    /// ```
-    pub struct ResponseBody {
-        #[pin]
-        inner: Inner,
-    }
+/// The decoded body of a response.
+///
+/// Its request counts as in flight until its end or its drop.
+///
+/// # Errors
+/// Discard the part of a body that ended early. The error has [`received`](Error::received), and its
+/// text the announced length if there was one.
+/// - [`Kind::Truncated`](crate::Kind::Truncated): it ended early, or no bytes came for longer than
+///   [`Builder::read_timeout`](crate::Builder::read_timeout), 30 s by default. Fetch it again.
+/// - [`Kind::Timeout`](crate::Kind::Timeout): it had not ended at the [deadline](crate::Deadline) of
+///   its call.
+/// - [`Kind::Malformed`](crate::Kind::Malformed): it is not in its declared coding.
+///
+/// # Examples
+/// A unit test creates a body:
+/// ```
+/// use tower_tds::ResponseBody;
+///
+/// let response = http::Response::new(ResponseBody::from("{\"name\":\"bus\"}"));
+/// # drop(response);
+/// ```
+pub struct ResponseBody {
+    /// `None` after its end.
+    inner: Option<Inner>,
+    bounds: Bounds,
+    /// Made at the first wait, and reused by later ones.
+    timer: Option<Pin<Box<Sleep>>>,
+    /// Whether the timer is set for the current wait.
+    is_waiting: bool,
+    received: u64,
+    expected: Option<u64>,
+    is_verifiable: bool,
+    request: Option<(Method, Uri)>,
 }
 
-pin_project! {
-    #[project = InnerProjection]
-    enum Inner {
-        Received { #[pin] body: Layered },
-        Made { #[pin] body: Full<Bytes> },
-    }
+enum Inner {
+    Received(PermitBody<AnyBody>),
+    Made(Full<Bytes>),
 }
+
+/// The bounds of a body.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// The longest wait for the next bytes.
+    pub(crate) idle: Duration,
+    /// The deadline of the call, if it covers the body.
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// Marks the response whose body ends with its connection alone.
+#[derive(Clone, Copy)]
+struct UntilClose;
 
 // === impl ResponseBody ===
 
 impl ResponseBody {
-    pub(crate) fn new(body: Layered) -> Self {
+    /// Puts bounds around the body of a response.
+    pub(crate) fn bounded(
+        response: Response<PermitBody<AnyBody>>,
+        bounds: Bounds,
+        request: Option<(Method, Uri)>,
+    ) -> Response<Self> {
+        let is_verifiable = response.extensions().get::<UntilClose>().is_none();
+        response.map(|body| Self {
+            expected: body.size_hint().exact(),
+            is_verifiable,
+            bounds,
+            request,
+            ..Self::new(Inner::Received(body))
+        })
+    }
+
+    const fn new(inner: Inner) -> Self {
         Self {
-            inner: Inner::Received { body },
+            inner: Some(inner),
+            bounds: Bounds {
+                idle: READ_TIMEOUT,
+                deadline: None,
+            },
+            timer: None,
+            is_waiting: false,
+            received: 0,
+            expected: None,
+            is_verifiable: true,
+            request: None,
         }
     }
 
@@ -104,21 +153,59 @@ impl ResponseBody {
     /// A body without length and chunks ends with its connection, and one that was cut looks the
     /// same.
     #[must_use]
-    pub fn is_verifiable(&self) -> bool {
-        match &self.inner {
-            Inner::Received { body } => wire(body).is_verifiable(),
-            Inner::Made { .. } => true,
+    pub const fn is_verifiable(&self) -> bool {
+        self.is_verifiable
+    }
+
+    fn is_late(&self) -> bool {
+        let deadline = self.bounds.deadline;
+        deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
+    /// Resolves when the wait for the next bytes is over.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        // The clock decides, because timers have a resolution.
+        if self.is_late() {
+            return Poll::Ready(overdue());
+        }
+        if !self.is_waiting {
+            self.is_waiting = true;
+            let silent = Instant::now().checked_add(self.bounds.idle);
+            let ends = silent.into_iter().chain(self.bounds.deadline).min();
+            // Outside a runtime there is no timer.
+            self.timer = match (ends, self.timer.take()) {
+                (Some(ends), Some(mut timer)) => {
+                    timer.as_mut().reset(ends);
+                    Some(timer)
+                }
+                (Some(ends), None) if Handle::try_current().is_ok() => {
+                    Some(Box::pin(sleep_until(ends)))
+                }
+                (_, _) => None,
+            };
+        }
+        match &mut self.timer {
+            Some(timer) => ready!(timer.as_mut().poll(cx)),
+            None => return Poll::Pending,
+        }
+        Poll::Ready(if self.is_late() { overdue() } else { silent() })
+    }
+
+    /// Ends the body with an error, and drops the rest with its connection.
+    fn broken(&mut self, error: Error) -> Error {
+        self.inner = None;
+        self.timer = None;
+        let error = error.with_received(self.received, self.expected);
+        match self.request.take() {
+            Some((method, uri)) => error.with_request(method, &uri),
+            None => error,
         }
     }
 }
 
 impl From<Bytes> for ResponseBody {
     fn from(bytes: Bytes) -> Self {
-        Self {
-            inner: Inner::Made {
-                body: Full::new(bytes),
-            },
-        }
+        Self::new(Inner::Made(Full::new(bytes)))
     }
 }
 
@@ -154,28 +241,44 @@ impl Body for ResponseBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        match self.project().inner.project() {
-            InnerProjection::Received { mut body } => {
-                let polled = body.as_mut().poll_frame(cx);
-                #[cfg(feature = "compression")]
-                let polled = polled.map_err(|error| undecoded(error, &body));
-                polled
+        let this = self.get_mut();
+        let Some(inner) = &mut this.inner else {
+            return Poll::Ready(None);
+        };
+        // Data comes before timers, so that a slow reader gets no false timeout.
+        let error = match inner.poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                let is_last = inner.is_end_stream();
+                let length = frame.data_ref().map_or(0, Buf::remaining);
+                let length = u64::try_from(length).unwrap_or(u64::MAX);
+                this.received = this.received.saturating_add(length);
+                this.is_waiting = false;
+                // At the deadline, a body that has come whole is still returned.
+                if is_last || !this.is_late() {
+                    return Poll::Ready(Some(Ok(frame)));
+                }
+                overdue()
             }
-            InnerProjection::Made { body } => body.poll_frame(cx).map_err(|never| match never {}),
-        }
+            Poll::Ready(Some(Err(error))) => error,
+            Poll::Ready(None) => {
+                this.inner = None;
+                this.timer = None;
+                return Poll::Ready(None);
+            }
+            Poll::Pending => ready!(this.poll_late(cx)),
+        };
+        Poll::Ready(Some(Err(this.broken(error))))
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.inner {
-            Inner::Received { body } => body.is_end_stream(),
-            Inner::Made { body } => body.is_end_stream(),
-        }
+        self.inner.as_ref().is_none_or(Inner::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
-            Inner::Received { body } => body.size_hint(),
-            Inner::Made { body } => body.size_hint(),
+            Some(Inner::Received(body)) => body.size_hint(),
+            Some(Inner::Made(body)) => body.size_hint(),
+            None => SizeHint::with_exact(0),
         }
     }
 }
@@ -183,30 +286,90 @@ impl Body for ResponseBody {
 impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseBody")
-            .field("verifiable", &self.is_verifiable())
+            .field("received", &self.received)
+            .field("verifiable", &self.is_verifiable)
             .finish_non_exhaustive()
     }
 }
 
-/// The body on the wire, before decoding.
-fn wire(body: &Layered) -> &WireBody {
-    let decoded: &DecodedBody = body.get_ref();
-    #[cfg(feature = "compression")]
-    let decoded = decoded.get_ref().get_ref();
-    decoded
+// === impl Inner ===
+
+impl Inner {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        match self {
+            Self::Received(body) => Pin::new(body).poll_frame(cx).map_err(broken_off),
+            Self::Made(body) => {
+                let polled = Pin::new(body).poll_frame(cx);
+                polled.map_err(|never| match never {})
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Received(body) => body.is_end_stream(),
+            Self::Made(body) => body.is_end_stream(),
+        }
+    }
 }
 
-/// Converts the error of the wire, or the decoder's own, which has no URI.
-#[cfg(feature = "compression")]
-fn undecoded(error: tower::BoxError, body: &Layered) -> Error {
-    let mut error = if error.is::<Error>() || error.is::<std::io::Error>() {
-        Error::from(error)
-    } else {
-        Error::new(Kind::Malformed, error).with_sent(Sent::Answered)
-    };
-    if error.received().is_none() {
-        wire(body).note(&mut error);
+/// Boxes the body of a response.
+pub(crate) fn boxed<B>(response: Response<B>) -> Response<AnyBody>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Sync + 'static,
+{
+    response.map(|body| AnyBody::new(body.map_err(Into::into)))
+}
+
+/// Marks a response whose body ends with its connection alone (RFC 9112, section 6.3). With HTTP/2
+/// and with an announced length or chunks, the end is known.
+pub(crate) fn marked<B: Body>(mut response: Response<B>) -> Response<B> {
+    let body = response.body();
+    let is_known = body.is_end_stream()
+        || body.size_hint().exact().is_some()
+        || response.version() >= Version::HTTP_2
+        || is_chunked(response.headers());
+    if !is_known {
+        response.extensions_mut().insert(UntilClose);
     }
+    response
+}
+
+/// Whether the last coding is chunked. With another one the body ends with its connection (RFC
+/// 9112, section 6.3).
+fn is_chunked(headers: &HeaderMap) -> bool {
+    let last = headers.get_all(TRANSFER_ENCODING).iter().next_back();
+    let codings = last.and_then(|codings| codings.to_str().ok());
+    let last = codings.and_then(|codings| codings.rsplit(',').next());
+    last.is_some_and(|coding| coding.trim().eq_ignore_ascii_case("chunked"))
+}
+
+/// Converts an error of the connection or of the decoder.
+fn broken_off(error: BoxError) -> Error {
+    let mut error = Error::from(error).with_sent(Sent::Answered);
+    match error.kind() {
+        // After the head the response has begun, so a reset cut it.
+        Kind::Reset => error.set_kind(Kind::Truncated),
+        Kind::Unrecognized => error.set_kind(Kind::Malformed),
+        _ => {}
+    }
+    error
+}
+
+fn silent() -> Error {
+    let source = io::Error::new(
+        io::ErrorKind::TimedOut,
+        "no bytes came within the read timeout",
+    );
+    Error::new(Kind::Truncated, source).with_sent(Sent::Answered)
+}
+
+fn overdue() -> Error {
+    let source = io::Error::new(io::ErrorKind::TimedOut, "the body had not ended");
+    let mut error = Error::new(Kind::Timeout, source)
+        .with_sent(Sent::Answered)
+        .with_waited_for("the rest of the body");
+    error.set_gave_up(GiveUp::Deadline);
     error
 }
 
@@ -214,6 +377,10 @@ fn too_large() -> Error {
     let error = Error::new(Kind::InvalidRequest, TOO_LARGE).with_sent(Sent::Answered);
     error.with_advice("read it by `chunk`")
 }
+
+/// Half of the time that gateways wait for the next bytes of a server (nginx,
+/// `proxy_read_timeout`). A longer wait is a wait for a dead connection.
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The most memory of a whole body: more than any live response, and less than a small container
 /// has.

@@ -1,33 +1,38 @@
-//! The builder of a client.
+//! The builder of a client, and a client over a service.
 
 use std::{
     env::{self, VarError},
     fmt,
+    num::NonZeroU32,
     sync::Arc,
     time::Duration,
 };
 
-use http::{HeaderValue, Uri, uri::Scheme};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, Uri, uri::Scheme};
+use http_body::Body;
+use http_body_util::Full;
 use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::connect::Connection;
-use tower::{BoxError, Layer, ServiceBuilder};
+use tower::{BoxError, Layer, ServiceBuilder, ServiceExt as _, service_fn};
 use tower_oidc_cc::{
     ConfigError, Credentials, Origin, Provider, TokenEndpoint, TokenSource, TokenSourceBuilder,
 };
 use tower_service::Service;
-use tower_tds_errors::{ClassifyLayer, Deadline, GuardLayer, RetryLayer};
-use tower_tds_limits::{Limits, RequestLimitLayer};
+use tower_tds_errors::RetryLayer;
+use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer};
 
 use crate::{
-    BuildError, Client, TdsLayer,
     base::Base,
-    client::Shared,
+    body::{AnyBody, READ_TIMEOUT, boxed, marked},
+    client::{Client, Deadline, Shared, Stack},
     compression::Compression,
+    error::BuildError,
+    layer::TdsLayer,
     limiters::{SharedLimits, longest_turn},
     proxy::Proxies,
-    request::ReplayBytes,
+    request::{ReplayBytes, RequestBody},
     tls::Tls,
-    trace::Name,
     transport::{Given, Schemes, clients, connector},
 };
 
@@ -55,14 +60,14 @@ pub struct Builder {
     retry: RetryLayer,
     answer_timeout: Option<Duration>,
     deadline: Option<Deadline>,
-    guard: GuardLayer,
+    read_timeout: Duration,
     schemes: Schemes,
     compression: Compression,
     user_agent: String,
     tls: Tls,
     proxies: Proxies,
     connector: Option<Given>,
-    name: Name,
+    name: Option<Arc<str>>,
 }
 
 /// An address as given. It may contain a password.
@@ -70,6 +75,84 @@ struct Address(String);
 
 /// The user's changes of the token settings, which exist only after the addresses are parsed.
 struct Renewal(Box<dyn FnOnce(TokenSourceBuilder) -> TokenSourceBuilder + Send>);
+
+// === impl Client ===
+
+impl Client {
+    /// Creates a builder for the service at `base_url`, with tokens from the realm at `auth_url`.
+    ///
+    /// The token endpoint is `{auth_url}/auth/realms/ServiceConnect/protocol/openid-connect/token`
+    /// (contract, "Token endpoint"). Credentials are fixed [`Credentials`], or a [`Provider`] that
+    /// reads them anew for each token. The token goes to the origin of `base_url` and nowhere else.
+    #[must_use]
+    pub fn builder(auth_url: &str, base_url: &str, credentials: impl Into<Provider>) -> Builder {
+        Builder::new(auth_url, base_url, credentials.into())
+    }
+
+    /// Builds a client from the environment: see [`Builder::from_env`].
+    ///
+    /// # Errors
+    /// As of [`Builder::from_env`] and [`Builder::build`].
+    pub fn from_env() -> Result<Self, BuildError> {
+        Builder::from_env()?.build()
+    }
+
+    /// Creates a client over `service`, without sockets, for unit tests.
+    ///
+    /// The service gets the requests, with a token, at `https://localhost`. Its responses and errors
+    /// become the results that the real service would cause. Each call is one attempt, and no limit
+    /// holds it back.
+    ///
+    /// # Examples
+    /// ```
+    /// use http::{Request, Response, StatusCode};
+    /// use http_body_util::Full;
+    /// use tower_tds::{Client, Kind, RequestBody};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let fake = tower::service_fn(async |request: Request<RequestBody>| {
+    ///     let mut response = Response::new(Full::<bytes::Bytes>::from("{}"));
+    ///     if request.uri().path() != "/v1/live/bus" {
+    ///         *response.status_mut() = StatusCode::NOT_FOUND;
+    ///     }
+    ///     Ok::<_, std::io::Error>(response)
+    /// });
+    /// let client = Client::from_service(fake);
+    /// assert_eq!(client.get("/v1/live/bus").await?.text().await?, "{}");
+    /// assert_eq!(client.get("/v1/none").await.unwrap_err().kind(), Kind::NotFound);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    #[expect(
+        clippy::expect_used,
+        clippy::missing_panics_doc,
+        reason = "its settings are constants"
+    )]
+    pub fn from_service<S, B>(service: S) -> Self
+    where
+        S: Service<
+                Request<RequestBody>,
+                Response = Response<B>,
+                Error: Into<BoxError>,
+                Future: Send + 'static,
+            > + Clone
+            + Send
+            + Sync
+            + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Sync + 'static,
+    {
+        let called = service_fn(move |request| {
+            let service = service.clone();
+            Box::pin(async move {
+                let response = service.oneshot(request).await.map_err(Into::into)?;
+                Ok::<_, BoxError>(boxed(marked(response)))
+            })
+        });
+        over(called).expect("the addresses of a fake are valid")
+    }
+}
 
 // === impl Builder ===
 
@@ -84,7 +167,7 @@ impl Builder {
             retry: RetryLayer::new(),
             answer_timeout: None,
             deadline: None,
-            guard: GuardLayer::new(),
+            read_timeout: READ_TIMEOUT,
             schemes: Schemes::HttpsOnly,
             compression: Compression::Off,
             user_agent: USER_AGENT.to_owned(),
@@ -163,7 +246,8 @@ impl Builder {
         self
     }
 
-    /// Sets the latest deadline of all calls. See [`Call::deadline`](crate::Call::deadline).
+    /// Sets the latest deadline of all calls, with their bodies. See
+    /// [`Call::deadline`](crate::Call::deadline).
     #[must_use]
     pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
         self.deadline = Some(deadline.into());
@@ -185,23 +269,11 @@ impl Builder {
         self
     }
 
-    /// Sets the guard of bodies. By default a body that stalls for 30 s ends with an error. See
-    /// [`ResponseBody`](crate::ResponseBody).
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    /// use tower_tds::{Client, Credentials, layers::errors::GuardLayer};
-    ///
-    /// # let credentials = Credentials::new("id", "secret").expect("it can be sent");
-    /// let guard = GuardLayer::new().idle(Duration::from_secs(120));
-    /// let client = Client::builder("https://auth.example.org", "https://data.example.org", credentials)
-    ///     .guard(guard);
-    /// # drop(client);
-    /// ```
+    /// Bounds each wait for the next bytes of a body. The default is 30 s. A slow reader gets no
+    /// false timeout.
     #[must_use]
-    pub fn guard(mut self, guard: GuardLayer) -> Self {
-        self.guard = guard;
+    pub const fn read_timeout(mut self, timeout: Duration) -> Self {
+        self.read_timeout = timeout;
         self
     }
 
@@ -380,25 +452,22 @@ impl Builder {
         let tokens = TokenSource::builder(endpoint, self.credentials)
             .timeout(longest_turn.saturating_add(TOKEN_ANSWER));
         let tokens = settings(tokens).build(token_http);
-        let retry = match self.deadline {
-            Some(deadline) => self.retry.deadline(deadline),
-            None => self.retry,
-        };
-        let wire = self.guard.layer(clients.data);
-        let classified = ClassifyLayer::new().layer(self.compression.around(wire));
-        let stack = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
-            .retry(retry.replay(ReplayBytes))
-            .named(self.name.clone());
-        let stack = match self.answer_timeout {
-            Some(timeout) => stack.answer_timeout(timeout),
-            None => stack,
-        };
-        let stack = stack.above(classified);
+        let mut retry = self.retry;
+        if let Some(name) = &self.name {
+            retry = retry.name(Arc::clone(name));
+        }
+        let mut layer = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
+            .retry(retry.replay(ReplayBytes));
+        if let Some(timeout) = self.answer_timeout {
+            layer = layer.answer_timeout(timeout);
+        }
         Ok(Client::new(Shared {
-            stack,
+            stack: stack(&layer, self.compression.around(clients.data)),
             name: self.name,
             base,
             user_agent,
+            deadline: self.deadline,
+            read_timeout: self.read_timeout,
             calls: Arc::default(),
             tokens,
             origin,
@@ -452,6 +521,63 @@ fn unwrapped<E: Into<BoxError>>(error: tower_tds_limits::Error<E>) -> BoxError {
     }
 }
 
+/// Puts the layers around an http client.
+fn stack<S>(layer: &TdsLayer<ReplayBytes>, http: S) -> Stack
+where
+    S: Service<
+            Request<RequestBody>,
+            Response = Response<AnyBody>,
+            Error: Into<BoxError>,
+            Future: Send + Unpin + 'static,
+        > + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    let stack = layer.layer(http);
+    Box::new(move |request| Box::pin((&stack).call(request)))
+}
+
+/// Builds a client with a token and without limits over a fake http client.
+fn over<S>(http: S) -> Result<Client, BoxError>
+where
+    S: Service<
+            Request<RequestBody>,
+            Response = Response<AnyBody>,
+            Error: Into<BoxError>,
+            Future: Send + Unpin + 'static,
+        > + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    let url = Uri::from_static("https://localhost");
+    let origin = Origin::from_uri(&url)?;
+    let token = service_fn(async |_: Request<Full<Bytes>>| {
+        Ok::<_, BoxError>(Response::new(Full::<Bytes>::from(FAKE_TOKEN)))
+    });
+    let endpoint = TokenEndpoint::new(url.clone())?;
+    let tokens = TokenSource::builder(endpoint, Credentials::new("fake", "fake")?).build(token);
+    let quota = Quota::new(NonZeroU32::MAX, Duration::from_millis(1)).ok_or("no interval")?;
+    let limiter = Limiter::new(Limits::new(quota).in_flight(NonZeroU32::MAX));
+    let once = RetryLayer::new()
+        .attempts(NonZeroU32::MIN)
+        .replay(ReplayBytes);
+    let layer = TdsLayer::new(tokens.clone(), [origin.clone()], limiter.clone()).retry(once);
+    Ok(Client::new(Shared {
+        stack: stack(&layer, http),
+        name: None,
+        base: Base::new(url)?,
+        user_agent: HeaderValue::from_static(USER_AGENT),
+        deadline: None,
+        read_timeout: READ_TIMEOUT,
+        calls: Arc::default(),
+        tokens,
+        origin,
+        limiter,
+    }))
+}
+
 /// Reads a required environment variable.
 fn variable(name: &'static str) -> Result<String, BuildError> {
     match env::var(name) {
@@ -465,6 +591,9 @@ fn variable(name: &'static str) -> Result<String, BuildError> {
 /// Long for a token endpoint, which responds within milliseconds, and short against a call's
 /// deadline.
 const TOKEN_ANSWER: Duration = Duration::from_secs(10);
+
+/// The reply of the token endpoint of a fake.
+const FAKE_TOKEN: &str = r#"{"access_token":"fake","token_type":"Bearer","expires_in":86400}"#;
 
 const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 

@@ -1,7 +1,7 @@
 //! One call of a client.
 
 use std::{
-    fmt,
+    fmt::{self, Display},
     future::{Future, IntoFuture},
     pin::Pin,
     task::{Context, Poll},
@@ -11,9 +11,14 @@ use http::{HeaderName, HeaderValue, Request};
 use pin_project_lite::pin_project;
 use tower::BoxError;
 use tower_service::Service;
-use tower_tds_errors::{Deadline, Error, Kind};
+use tower_tds_errors::{Error, Kind};
 
-use crate::{Client, RequestBody, Response, ResponseFuture};
+use crate::{
+    base::Base,
+    client::{Client, Deadline, ResponseFuture},
+    request::RequestBody,
+    response::Response,
+};
 
 /// A call that is sent when it is awaited: [`Client::get`], [`Client::request`].
 ///
@@ -47,21 +52,67 @@ pin_project! {
     }
 }
 
+// === impl Client ===
+
+impl Client {
+    /// Sends a GET to `target`: a path, which is appended to the base URL byte for byte, or an
+    /// absolute URI of the service.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn run(client: tower_tds::Client) -> Result<(), tower_tds::Error> {
+    /// let bus = client.get("/v1/live/bus?$filter=line%20eq%20'307'").await?;
+    /// println!("{}", bus.text().await?);
+    ///
+    /// let line = 307;
+    /// let stops = client.get(format!("/v1/stops/{line}")).await?;
+    /// # drop(stops);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get(&self, target: impl Display) -> Call {
+        let request = Base::parse(target.to_string()).map(|uri| {
+            let mut request = Request::new(RequestBody::default());
+            *request.uri_mut() = uri;
+            request
+        });
+        Call {
+            client: self.clone(),
+            request,
+        }
+    }
+
+    /// Sends any request. Its URI is a path, which is appended to the base URL, or an absolute URI
+    /// of the service.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn run(client: tower_tds::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let search = http::Request::post("/v1/search").body(r#"{"line":307}"#)?;
+    /// let found = client.request(search).await?;
+    /// # drop(found);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn request<B: Into<RequestBody>>(&self, request: Request<B>) -> Call {
+        Call {
+            client: self.clone(),
+            request: Ok(request.map(Into::into)),
+        }
+    }
+}
+
 // === impl Call ===
 
 impl Call {
-    pub(crate) fn new(client: Client, request: Result<Request<RequestBody>, Error>) -> Self {
-        Self { client, request }
-    }
-
-    /// Sets the deadline for the response head, or with [`whole`](Deadline::whole) for the end of
-    /// the body.
+    /// Sets the deadline of the whole call, with its body, or with
+    /// [`head_only`](Deadline::head_only) until the response head.
     ///
     /// It covers all waits of the call.
     ///
     /// The earlier one of this and [`Builder::deadline`](crate::Builder::deadline) counts. Without
-    /// both, a call has two minutes. Each attempt has a minute from its sending to its response
-    /// head: see [`Builder::answer_timeout`](crate::Builder::answer_timeout).
+    /// both, a call has two minutes until its response head. Each attempt has a minute from its
+    /// sending to its response head: see [`Builder::answer_timeout`](crate::Builder::answer_timeout).
     ///
     /// # Examples
     /// ```no_run
@@ -69,7 +120,7 @@ impl Call {
     ///
     /// # async fn run(client: tower_tds::Client) -> Result<(), tower_tds::Error> {
     /// let bus = client.get("/v1/live/bus").deadline(Duration::from_secs(2)).await?;
-    /// # drop(bus);
+    /// println!("{}", bus.text().await?); // within the same two seconds
     /// # Ok(())
     /// # }
     /// ```

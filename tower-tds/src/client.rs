@@ -1,4 +1,4 @@
-//! The assembled client.
+//! The assembled client: its calls as a service, its status and its end.
 
 use std::{
     fmt,
@@ -11,23 +11,22 @@ use std::{
 };
 
 use http::{
-    HeaderValue, Request, Response, Version,
+    HeaderValue, Method, Request, Response, Uri, Version,
     header::{HOST, USER_AGENT},
 };
-use tokio::time::timeout;
-use tower_oidc_cc::{Origin, Provider, TokenSource};
+use tokio::time::{Instant, timeout};
+use tower_oidc_cc::{Origin, TokenSource};
 use tower_service::Service;
-use tower_tds_errors::{Classify, Error, Kind};
-use tower_tds_limits::Limiter;
+use tower_tds_errors::{DeadlineAt, Error, Kind, RetryLayer};
+use tower_tds_limits::{Limiter, PermitBody};
 
 use crate::{
-    BuildError, Builder, Call, RequestBody, ResponseBody, Status, TdsLayer,
     base::Base,
-    calls::{Calls, UnderWay},
-    compression::Decoded,
-    layer::Above,
-    request::ReplayBytes,
-    trace::Name,
+    body::{AnyBody, Bounds, ResponseBody},
+    layer::TdsLayer,
+    request::RequestBody,
+    status::Status,
+    tracker::{CallTracker, TrackedCall},
 };
 
 /// A client of the service with a valid token, within the limits, with typed errors.
@@ -61,46 +60,55 @@ pub struct Client {
     shared: Arc<Shared>,
 }
 
+/// The deadline of a call: of [`Call::deadline`](crate::Call::deadline) and
+/// [`Builder::deadline`](crate::Builder::deadline), or an extension of a request.
+///
+/// It begins at the call and covers all of it: the waits for a token, a permit and a connection, each
+/// attempt, each backoff, and the body. Nothing is sent after it.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tower_tds::Deadline;
+///
+/// // A large download: its head within five seconds, its body as long as bytes come.
+/// let deadline = Deadline::after(Duration::from_secs(5)).head_only();
+/// # drop(deadline);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadline {
+    after: Duration,
+    is_head_only: bool,
+}
+
 /// The state that clones share.
 pub(crate) struct Shared {
-    /// Called by reference: a call clones the service below the retry.
     pub(crate) stack: Stack,
-    pub(crate) name: Name,
+    pub(crate) name: Option<Arc<str>>,
     pub(crate) base: Base,
     pub(crate) user_agent: HeaderValue,
-    pub(crate) calls: Arc<Calls>,
+    pub(crate) deadline: Option<Deadline>,
+    pub(crate) read_timeout: Duration,
+    pub(crate) calls: Arc<CallTracker>,
     pub(crate) tokens: TokenSource,
     pub(crate) origin: Origin,
     pub(crate) limiter: Limiter,
 }
 
-pub(crate) type Stack = Above<Classify<Decoded>, ReplayBytes>;
+/// The layers over an http client of any type. Its future is boxed, because it is large and callers
+/// move it.
+pub(crate) type Stack = Box<dyn Fn(Request<RequestBody>) -> StackFuture + Send + Sync>;
+
+type StackFuture =
+    Pin<Box<dyn Future<Output = Result<Response<PermitBody<AnyBody>>, Error>> + Send>>;
 
 // === impl Client ===
 
 impl Client {
-    /// Creates a builder for the service at `base_url`, with tokens from the realm at `auth_url`.
-    ///
-    /// The token endpoint is `{auth_url}/auth/realms/ServiceConnect/protocol/openid-connect/token`
-    /// (contract, "Token endpoint"). Credentials are fixed [`Credentials`](crate::Credentials), or a
-    /// [`Provider`] that reads them anew for each token. The token goes to the origin of `base_url` and nowhere else.
-    #[must_use]
-    pub fn builder(auth_url: &str, base_url: &str, credentials: impl Into<Provider>) -> Builder {
-        Builder::new(auth_url, base_url, credentials.into())
-    }
-
     pub(crate) fn new(shared: Shared) -> Self {
         Self {
             shared: Arc::new(shared),
         }
-    }
-
-    /// Builds a client from the environment: see [`Builder::from_env`].
-    ///
-    /// # Errors
-    /// As of [`Builder::from_env`] and [`Builder::build`].
-    pub fn from_env() -> Result<Self, BuildError> {
-        Builder::from_env()?.build()
     }
 
     /// Closes all clones, and waits for calls and token requests in flight. Returns whether all
@@ -125,53 +133,17 @@ impl Client {
         timeout(within, ended).await.is_ok()
     }
 
-    /// Sends a GET to `target`: a path, which is appended to the base URL byte for byte, or an
-    /// absolute URI of the service.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # async fn run(client: tower_tds::Client) -> Result<(), tower_tds::Error> {
-    /// let bus = client.get("/v1/live/bus?$filter=line%20eq%20'307'").await?;
-    /// println!("{}", bus.text().await?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn get(&self, target: &str) -> Call {
-        let request = Base::parse(target).map(|uri| {
-            let mut request = Request::new(RequestBody::default());
-            *request.uri_mut() = uri;
-            request
-        });
-        Call::new(self.clone(), request)
-    }
-
-    /// Sends any request. Its URI is a path, which is appended to the base URL, or an absolute URI
-    /// of the service.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # async fn run(client: tower_tds::Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// let search = http::Request::post("/v1/search").body(r#"{"line":307}"#)?;
-    /// let found = client.request(search).await?;
-    /// # drop(found);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn request<B: Into<RequestBody>>(&self, request: Request<B>) -> Call {
-        Call::new(self.clone(), Ok(request.map(Into::into)))
-    }
-
     fn begin(
         &self,
         request: Request<RequestBody>,
-    ) -> Result<(Request<RequestBody>, UnderWay), Error> {
+    ) -> Result<(Request<RequestBody>, TrackedCall), Error> {
         let request = self.whole(request)?;
-        let Some(under_way) = Calls::begin(&self.shared.calls) else {
+        let Some(tracked) = CallTracker::begin(&self.shared.calls) else {
             let closed = Error::new(Kind::InvalidRequest, "the client was shut down");
             let closed = closed.with_request(request.method().clone(), request.uri());
             return Err(closed.with_advice(SHUT_DOWN));
         };
-        Ok((request, under_way))
+        Ok((request, tracked))
     }
 
     /// Completes a request: its URI, its version and its default headers.
@@ -199,14 +171,17 @@ impl Client {
     /// [`ConnectionLimitLayer`](tower_tds_limits::ConnectionLimitLayer) of
     /// [`limiter`](Self::limiter).
     ///
-    /// Retries, deadline and guard have the layer's own defaults. [`shutdown`](Self::shutdown) and
+    /// Retries and deadline have the layer's own defaults. [`shutdown`](Self::shutdown) and
     /// [`status`](Self::status) include its calls only as far as the limits do.
     #[must_use]
     pub fn layer(&self) -> TdsLayer {
         let shared = &self.shared;
         let origins = [shared.origin.clone()];
-        TdsLayer::new(shared.tokens.clone(), origins, shared.limiter.clone())
-            .named(shared.name.clone())
+        let layer = TdsLayer::new(shared.tokens.clone(), origins, shared.limiter.clone());
+        match &shared.name {
+            Some(name) => layer.retry(RetryLayer::new().name(Arc::clone(name))),
+            None => layer,
+        }
     }
 
     /// Returns the status: the calls in flight, and the causes of their waits.
@@ -240,14 +215,23 @@ impl Service<Request<RequestBody>> for Client {
     }
 
     fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
-        match self.begin(request) {
-            Ok((request, under_way)) => ResponseFuture {
-                state: State::Called {
-                    inner: Box::pin((&self.shared.stack).call(request)),
-                    under_way,
+        let (mut request, tracked) = match self.begin(request) {
+            Ok(begun) => begun,
+            Err(error) => return ResponseFuture::refused(error),
+        };
+        let shared = &self.shared;
+        let deadline = shared.bound(&mut request);
+        let asked = Some((request.method().clone(), request.uri().clone()));
+        ResponseFuture {
+            state: State::Called {
+                inner: (shared.stack)(request),
+                tracked,
+                bounds: Bounds {
+                    idle: shared.read_timeout,
+                    deadline,
                 },
+                asked,
             },
-            Err(error) => ResponseFuture::refused(error),
         }
     }
 }
@@ -260,30 +244,81 @@ impl fmt::Debug for Client {
     }
 }
 
-pin_project_lite::pin_project! {
-    /// The response of a [`Client`].
-    ///
-    /// # Cancel safety
-    /// A call that was sent is completed in the background, and frees its permits then.
-    pub struct ResponseFuture {
-        #[pin]
-        state: State,
+// === impl Deadline ===
+
+impl Deadline {
+    /// Sets a deadline at `wait` after the call. One beyond the range of the clock is no deadline.
+    #[must_use]
+    pub const fn after(wait: Duration) -> Self {
+        Self {
+            after: wait,
+            is_head_only: false,
+        }
+    }
+
+    /// Ends it at the response head. The body is bounded by
+    /// [`Builder::read_timeout`](crate::Builder::read_timeout) alone.
+    #[must_use]
+    pub const fn head_only(mut self) -> Self {
+        self.is_head_only = true;
+        self
     }
 }
 
-pin_project_lite::pin_project! {
-    #[project = StateProjection]
-    enum State {
-        // ## Called => done
-        Called {
-            // Boxed, because the future is large and callers move it.
-            inner: Pin<Box<<Stack as Service<Request<RequestBody>>>::Future>>,
-            // Its drop ends the call.
-            under_way: UnderWay,
-        },
-        // ## Refused => done
-        Refused { error: Option<Error> },
+impl From<Duration> for Deadline {
+    fn from(wait: Duration) -> Self {
+        Self::after(wait)
     }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// Puts the deadline of its head on a request. Returns that of its body.
+    fn bound(&self, request: &mut Request<RequestBody>) -> Option<Instant> {
+        let own = request.extensions().get::<Deadline>().copied();
+        if self.deadline.is_none() && own.is_none() {
+            return None;
+        }
+        let now = Instant::now();
+        let earliest = |head: bool| {
+            let deadlines = [self.deadline, own].into_iter().flatten();
+            let deadlines = deadlines.filter(|deadline| head || !deadline.is_head_only);
+            deadlines
+                .filter_map(|deadline| now.checked_add(deadline.after))
+                .min()
+        };
+        // One beyond the range of the clock replaces the retry layer's default.
+        let outer = DeadlineAt::of(request.extensions());
+        let head = outer.into_iter().chain(earliest(true)).min();
+        let head = head.or_else(|| now.checked_add(FOREVER));
+        if let Some(head) = head {
+            request.extensions_mut().insert(DeadlineAt(head));
+        }
+        earliest(false)
+    }
+}
+
+/// The future of a [`Client`].
+///
+/// # Cancel safety
+/// A call that was sent is completed in the background, and frees its permits then.
+pub struct ResponseFuture {
+    state: State,
+}
+
+enum State {
+    // ## Called => Refused
+    Called {
+        inner: StackFuture,
+        // Its drop ends the call.
+        tracked: TrackedCall,
+        bounds: Bounds,
+        // For the errors of the body.
+        asked: Option<(Method, Uri)>,
+    },
+    // ## Refused => done
+    Refused(Option<Error>),
 }
 
 // === impl ResponseFuture ===
@@ -292,7 +327,7 @@ impl ResponseFuture {
     /// Creates the future of a call that cannot be sent.
     pub(crate) const fn refused(error: Error) -> Self {
         Self {
-            state: State::Refused { error: Some(error) },
+            state: State::Refused(Some(error)),
         }
     }
 }
@@ -301,17 +336,23 @@ impl Future for ResponseFuture {
     type Output = Result<Response<ResponseBody>, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        match this.state.as_mut().project() {
-            StateProjection::Called { inner, under_way } => {
+        let state = &mut self.get_mut().state;
+        match state {
+            State::Called {
+                inner,
+                tracked,
+                bounds,
+                asked,
+            } => {
                 let ended = ready!(inner.as_mut().poll(cx)).map_err(named);
-                under_way.ended(&ended);
+                tracked.ended(&ended);
+                let (bounds, asked) = (*bounds, asked.take());
                 // A finished future that is kept does not count as a call.
-                this.state.set(State::Refused { error: None });
-                Poll::Ready(ended.map(|response| response.map(ResponseBody::new)))
+                *state = State::Refused(None);
+                Poll::Ready(ended.map(|response| ResponseBody::bounded(response, bounds, asked)))
             }
             // A poll after completion.
-            StateProjection::Refused { error } => match error.take() {
+            State::Refused(error) => match error.take() {
                 Some(error) => Poll::Ready(Err(error)),
                 None => Poll::Pending,
             },
@@ -327,6 +368,9 @@ fn named(error: Error) -> Error {
     }
     error
 }
+
+/// A century.
+const FOREVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
 
 const SHUT_DOWN: &str = "make all calls before `shutdown`, or build another client";
 

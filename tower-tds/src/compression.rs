@@ -1,29 +1,30 @@
 //! Compressed bodies: two request headers allow them, and tower-http decodes them.
 
-#[cfg(feature = "compression")]
-mod tail;
-
-use std::pin::Pin;
-
-use http::Response;
-use hyper::body::Incoming;
-use tower::util::MapResponse;
-use tower_tds_errors::{Guard, GuardBody};
+use http::{Request, Response};
+use hyper_util::client::legacy;
+use tower::ServiceExt as _;
+use tower_service::Service;
 #[cfg(feature = "compression")]
 use {
+    bytes::Bytes,
     http::{
-        HeaderValue, Method, Request,
+        HeaderValue, Method,
         header::{ACCEPT_ENCODING, CONTENT_ENCODING, RANGE},
     },
-    tower::util::MapRequest,
-    tower_http::decompression::{Decompression, DecompressionBody},
+    http_body::{Body, Frame, SizeHint},
+    pin_project_lite::pin_project,
+    std::{
+        pin::Pin,
+        task::{Context, Poll, ready},
+    },
+    tower_http::decompression::Decompression,
 };
 
-#[cfg(feature = "compression")]
-use self::tail::Tail;
-#[cfg(feature = "compression")]
-use crate::RequestBody;
-use crate::transport::Http;
+use crate::{
+    body::{AnyBody, boxed, marked},
+    request::RequestBody,
+    transport::Http,
+};
 
 /// Whether compressed bodies are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,54 +34,55 @@ pub(crate) enum Compression {
     On,
 }
 
-/// The client below the decoder. Its guard counts bytes on the wire.
-pub(crate) type Wire = Guard<Http>;
-pub(crate) type WireBody = GuardBody<Incoming>;
-
-/// One type for both settings.
 #[cfg(feature = "compression")]
-pub(crate) type Decoded =
-    MapRequest<MapResponse<Decompression<MapResponse<Wire, Tails>>, Boxes>, Ask>;
-#[cfg(not(feature = "compression"))]
-pub(crate) type Decoded = MapResponse<Wire, Boxes>;
+pin_project! {
+    /// A body that yields the last byte of each frame as a frame of its own, if the body is coded.
+    ///
+    /// The decoder stops at the end of the first gzip member (tower-rs/tower-http#737). It drops the rest of that
+    /// frame, and fails if another frame follows. Here another frame follows whenever the coding ends before the body
+    /// does.
+    struct Tail<B> {
+        #[pin]
+        inner: B,
+        is_coded: bool,
+        last: Option<Bytes>,
+    }
+}
 
+/// Changes a request.
 #[cfg(feature = "compression")]
-pub(crate) type DecodedBody = DecompressionBody<Tail<WireBody>>;
-#[cfg(not(feature = "compression"))]
-pub(crate) type DecodedBody = WireBody;
-
-/// Boxed, because the body is large and each layer above moves the response.
-pub(crate) type Boxes = fn(Response<DecodedBody>) -> Response<Pin<Box<DecodedBody>>>;
-
-#[cfg(feature = "compression")]
-pub(crate) type Tails = fn(Response<WireBody>) -> Response<Tail<WireBody>>;
-
-#[cfg(feature = "compression")]
-pub(crate) type Ask = fn(Request<RequestBody>) -> Request<RequestBody>;
+type Ask = fn(Request<RequestBody>) -> Request<RequestBody>;
 
 // === impl Compression ===
 
 impl Compression {
-    #[cfg(feature = "compression")]
-    pub(crate) fn around(self, wire: Wire) -> Decoded {
-        // Another crate may turn on more codings of tower-http.
-        let wire: MapResponse<_, Tails> = MapResponse::new(wire, Tail::of);
-        let http = Decompression::new(wire).no_deflate().no_zstd();
-        let (http, ask): (_, Ask) = match self {
-            Self::On => (http, ask),
-            Self::Off => (http.no_br().no_gzip(), std::convert::identity),
-        };
-        MapRequest::new(MapResponse::new(http, boxed), ask)
+    /// Puts the decoder around the http client.
+    pub(crate) fn around(
+        self,
+        http: Http,
+    ) -> impl Service<
+        Request<RequestBody>,
+        Response = Response<AnyBody>,
+        Error = legacy::Error,
+        Future: Send + Unpin + 'static,
+    > + Clone
+    + Send
+    + Sync
+    + 'static {
+        #[cfg(feature = "compression")]
+        {
+            // Another crate may turn on more codings of tower-http.
+            let http = http.map_response(|response| Tail::of(marked(response)));
+            let http = Decompression::new(http).no_deflate().no_zstd();
+            let (http, ask): (_, Ask) = match self {
+                Self::On => (http, ask),
+                Self::Off => (http.no_br().no_gzip(), std::convert::identity),
+            };
+            http.map_response(boxed).map_request(ask)
+        }
+        #[cfg(not(feature = "compression"))]
+        http.map_response(|response| boxed(marked(response)))
     }
-
-    #[cfg(not(feature = "compression"))]
-    pub(crate) fn around(self, wire: Wire) -> Decoded {
-        MapResponse::new(wire, boxed)
-    }
-}
-
-fn boxed(response: Response<DecodedBody>) -> Response<Pin<Box<DecodedBody>>> {
-    response.map(Box::pin)
 }
 
 /// Adds the contract's header. tower-http adds the standard one.
@@ -98,6 +100,52 @@ fn ask(mut request: Request<RequestBody>) -> Request<RequestBody> {
         headers.entry(CONTENT_ENCODING).or_insert(contract);
     }
     request
+}
+
+// === impl Tail ===
+
+#[cfg(feature = "compression")]
+impl<B> Tail<B> {
+    fn of(response: Response<B>) -> Response<Self> {
+        let is_coded = response.headers().contains_key(CONTENT_ENCODING);
+        response.map(|inner| Self {
+            inner,
+            is_coded,
+            last: None,
+        })
+    }
+}
+
+#[cfg(feature = "compression")]
+impl<B: Body<Data = Bytes>> Body for Tail<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let this = self.project();
+        if let Some(last) = this.last.take() {
+            return Poll::Ready(Some(Ok(Frame::data(last))));
+        }
+        let frame = ready!(this.inner.poll_frame(cx)?);
+        let split = |mut data: Bytes| {
+            if *this.is_coded && data.len() > 1 {
+                *this.last = Some(data.split_off(data.len() - 1));
+            }
+            data
+        };
+        Poll::Ready(frame.map(|frame| Ok(frame.map_data(split))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.last.is_none() && self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
 }
 
 /// Contract, "Data endpoints": the optional request header, word for word.

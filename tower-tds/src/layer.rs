@@ -1,25 +1,18 @@
 //! The whole stack as one layer, for any client.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tower::{Layer, ServiceBuilder};
 use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
-use tower_tds_errors::{
-    Classify, ClassifyLayer, CloneBody, Deadline, DeadlineAt, Error, Guard, GuardLayer, Retry,
-    RetryLayer,
-};
-use tower_tds_limits::{Detached, Limiter, RequestLimit, RequestLimitLayer, WaitCause};
+use tower_tds_errors::{Classify, ClassifyLayer, CloneBody, DeadlineAt, Retry, RetryLayer};
+use tower_tds_limits::{Detached, Limiter, RequestLimit, RequestLimitLayer};
 
-use crate::{
-    Traced,
-    trace::{Name, Of, Read},
-    translate::{ReadError, into_error},
-};
+use crate::translate::{IntoError, ReadError};
 
 /// Puts retry, token, limits and classification around any client, in the order that is right.
 ///
 /// ```text
-/// request -> Traced -> Retry -> Traced -> RequestLimit -> BearerAuth -> Guard -> Classify -> your client
+/// request -> Retry -> IntoError -> RequestLimit -> BearerAuth -> Classify -> your client
 /// ```
 ///
 /// The client is any clonable `Service` of `http::Request` with a response body: hyper-util's,
@@ -28,7 +21,7 @@ use crate::{
 /// TLS. Its future has to be `Unpin`, as hyper's is, because a cancelled call is moved to a task:
 /// otherwise put `.map_future(Box::pin)` between the two.
 ///
-/// Nothing is sent after a deadline. A cancelled call that was sent runs to its end in the background. A
+/// The deadline ends at the response head. Nothing is sent after it. A cancelled call that was sent runs to its end in the background. A
 /// guard in the request's extensions shows whether it was sent; over HTTP/2, and over clients that
 /// convert requests, such as reqwest, a cancelled call counts as sent.
 ///
@@ -75,21 +68,14 @@ use crate::{
 pub struct TdsLayer<P = CloneBody> {
     retry: RetryLayer<P>,
     tokens: TokenSource,
-    bearer: BearerAuthLayer<ReadError>,
+    origins: Vec<Origin>,
     limiter: Limiter,
-    guard: GuardLayer,
-    classify: ClassifyLayer,
     answer_timeout: Duration,
-    name: Name,
 }
 
 /// The service of a [`TdsLayer`] around a client.
-pub type TdsService<S, P = CloneBody> = Above<Guard<Classify<S>>, P>;
-
-/// The layers above a classifying service.
-pub(crate) type Above<S, P> = Traced<Retry<Traced<Limited<S>, Untranslated>, P>>;
-type Limited<S> = RequestLimit<BearerAuth<S, ReadError>, ReadError, Detached>;
-type Untranslated = tower_tds_limits::Error<tower_oidc_cc::Error<Error>>;
+pub type TdsService<S, P = CloneBody> =
+    Retry<IntoError<RequestLimit<BearerAuth<Classify<S>, ReadError>, ReadError, Detached>>, P>;
 
 // === impl TdsLayer ===
 
@@ -103,40 +89,25 @@ impl TdsLayer {
     ) -> Self {
         Self {
             retry: RetryLayer::new(),
-            bearer: BearerAuthLayer::new(tokens.clone(), origins)
-                .judge(ReadError)
-                .deadline_from(DeadlineAt::of),
             tokens,
+            origins: origins.into_iter().collect(),
             limiter,
-            guard: GuardLayer::new(),
-            classify: ClassifyLayer::new(),
             answer_timeout: ANSWER_TIMEOUT,
-            name: None,
         }
     }
 }
 
 impl<P> TdsLayer<P> {
-    /// Sets the retry layer. The causes of waits are set by this layer.
+    /// Sets the retry layer, with the deadline of the calls.
     #[must_use]
     pub fn retry<Q>(self, retry: RetryLayer<Q>) -> TdsLayer<Q> {
         TdsLayer {
             retry,
             tokens: self.tokens,
-            bearer: self.bearer,
+            origins: self.origins,
             limiter: self.limiter,
-            guard: self.guard,
-            classify: self.classify,
             answer_timeout: self.answer_timeout,
-            name: self.name,
         }
-    }
-
-    /// Sets the latest deadline of all calls.
-    #[must_use]
-    pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
-        self.retry = self.retry.deadline(deadline);
-        self
     }
 
     /// Bounds the time from the sending of a request to its response head, for each attempt. The
@@ -144,83 +115,32 @@ impl<P> TdsLayer<P> {
     ///
     /// The waits for a token, a permit and a connection do not count.
     #[must_use]
-    pub fn answer_timeout(mut self, timeout: Duration) -> Self {
+    pub const fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout;
         self
-    }
-
-    /// Sets the guard of bodies.
-    #[must_use]
-    pub fn guard(mut self, guard: GuardLayer) -> Self {
-        self.guard = guard;
-        self
-    }
-
-    /// Sets the classification of responses.
-    #[must_use]
-    pub fn classify(mut self, classify: ClassifyLayer) -> Self {
-        self.classify = classify;
-        self
-    }
-
-    /// Names its calls in spans and metrics: see [`Builder::name`](crate::Builder::name).
-    #[must_use]
-    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.name = Some(name.into());
-        self
-    }
-
-    /// Sets the name, if there is one.
-    pub(crate) fn named(self, name: Name) -> Self {
-        Self { name, ..self }
-    }
-
-    /// Puts the layers above a classifying service.
-    pub(crate) fn above<S: Clone>(self, classified: S) -> Above<S, P>
-    where
-        P: Clone,
-    {
-        let (name, tokens) = (|| self.name.clone(), self.tokens.clone());
-        let read: Read<Untranslated> = Arc::new(move |error| read(error, &tokens));
-        ServiceBuilder::new()
-            .layer_fn(|calls| Traced::new(calls, Of::Calls, name(), Arc::new(|error| error)))
-            .layer(self.retry)
-            .layer_fn(|attempts| Traced::new(attempts, Of::Attempts, name(), Arc::clone(&read)))
-            .layer(
-                RequestLimitLayer::new(self.limiter)
-                    .feedback(ReadError)
-                    .deadline_from(DeadlineAt::of)
-                    .answer_timeout(self.answer_timeout)
-                    .detached(),
-            )
-            .layer(self.bearer)
-            .service(classified)
     }
 }
 
 impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
     type Service = TdsService<S, P>;
 
-    fn layer(&self, inner: S) -> Self::Service {
-        let read = self.guard.layer(self.classify.layer(inner));
-        self.clone().above(read)
+    fn layer(&self, client: S) -> Self::Service {
+        let limit = RequestLimitLayer::new(self.limiter.clone())
+            .feedback(ReadError)
+            .deadline_from(DeadlineAt::of)
+            .answer_timeout(self.answer_timeout)
+            .detached();
+        let bearer = BearerAuthLayer::new(self.tokens.clone(), self.origins.iter().cloned())
+            .judge(ReadError)
+            .deadline_from(DeadlineAt::of);
+        ServiceBuilder::new()
+            .layer(self.retry.clone())
+            .layer_fn(|limited| IntoError::new(limited, self.tokens.clone()))
+            .layer(limit)
+            .layer(bearer)
+            .layer(ClassifyLayer::new())
+            .service(client)
     }
-}
-
-/// Converts the errors of the layers. A wait for a token names the endpoint and its last error.
-fn read(error: Untranslated, tokens: &TokenSource) -> Error {
-    let waited_for_token = matches!(
-        &error,
-        Untranslated::Limit(limit) if limit.cause() == WaitCause::Readiness
-    );
-    let error = into_error(error);
-    if !waited_for_token {
-        return error;
-    }
-    let health = tokens.health();
-    let failed = health.last_error().map(|error| format!(": {error}"));
-    let failed = failed.unwrap_or_default();
-    error.with_waited_for(format!("a token from {}{failed}", health.endpoint()))
 }
 
 /// The time that proxies wait for a head by default (nginx, `proxy_read_timeout`; Kong, `read_timeout`).

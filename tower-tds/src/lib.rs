@@ -23,31 +23,8 @@
 //!
 //! A path is appended to the base URL byte for byte. [`Client::request`] sends any request with any
 //! [`RequestBody`]. A [`Response`] has its bytes, text, JSON or pieces. [`Call::deadline`] bounds one
-//! call, and [`Builder::deadline`] all. Code that is generic over the `Service` takes a fake in a test:
-//!
-//! ```
-//! use tower::{Service, ServiceExt, service_fn};
-//! use tower_tds::{Error, Kind, RequestBody, ResponseBody};
-//!
-//! async fn bus<S>(service: S) -> Result<bytes::Bytes, Error>
-//! where
-//!     S: Service<http::Request<RequestBody>, Response = http::Response<ResponseBody>, Error = Error>,
-//! {
-//!     let mut request = http::Request::new(RequestBody::default());
-//!     *request.uri_mut() = http::Uri::from_static("/v1/live/bus");
-//!     service.oneshot(request).await?.into_body().bytes().await
-//! }
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Error> {
-//! let fake = service_fn(async |request: http::Request<RequestBody>| match request.uri().path() {
-//!     "/v1/live/bus" => Ok(http::Response::new(ResponseBody::from("{}"))),
-//!     _ => Err(Error::new(Kind::NotFound, "no such line")),
-//! });
-//! assert_eq!(bus(fake).await?, "{}");
-//! # Ok(())
-//! # }
-//! ```
+//! call with its body, and [`Builder::deadline`] all. [`Client::from_service`] is a client without
+//! sockets, for unit tests.
 //!
 //! # Guarantees
 //! - One token request serves all clones. The token is renewed ahead of expiry, off the request path.
@@ -82,40 +59,90 @@ mod base;
 mod body;
 mod builder;
 mod call;
-mod calls;
 mod client;
 mod compression;
 mod error;
 mod layer;
-pub mod layers;
 mod limiters;
-#[cfg(feature = "metrics")]
-mod metrics;
 mod proxy;
 mod request;
 mod response;
 mod status;
 mod tls;
-mod trace;
+mod tracker;
 mod translate;
 mod transport;
 
+pub mod layers {
+    //! The layers, for a custom stack, and the adapters that join them.
+    //!
+    //! Each layer works alone. Two adapters join the three: with [`ReadError`] the token layer and the
+    //! limits read typed errors, and [`into_error`] converts the layers' errors for the retry layer.
+    //! Without them the stack does not compile. One wrong order compiles: a token layer outside of retry, where
+    //! each attempt has the token of the first.
+    //!
+    //! ```
+    //! use bytes::Bytes;
+    //! use http_body_util::Full;
+    //! use hyper_util::{client::legacy::{Client, connect::HttpConnector}, rt::TokioExecutor};
+    //! use tower::{Layer, Service, ServiceBuilder};
+    //! use tower_tds::layers::{
+    //!     ReadError,
+    //!     errors::{ClassifyLayer, RetryLayer},
+    //!     into_error,
+    //!     limits::{ConnectionLimitLayer, Limiter, Limits, RequestLimitLayer},
+    //!     token::{BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource},
+    //! };
+    //!
+    //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    //! let limiter = Limiter::new(Limits::default());
+    //! let connector = HttpConnector::new(); // TLS is made above the limit: put yours around it
+    //! let connector = ConnectionLimitLayer::new(limiter.clone()).layer(connector);
+    //! let http = Client::builder(TokioExecutor::new()).build(connector);
+    //!
+    //! let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect")?;
+    //! let first = RequestLimitLayer::new(limiter.first_in_line()); // token calls are counted, too
+    //! let credentials = Credentials::new("my-client-id", "s3cr3t")?;
+    //! let tokens = TokenSource::builder(endpoint, credentials).build(first.layer(http.clone()));
+    //! let origin = Origin::from_uri(&"https://data.example.org".parse()?)?;
+    //! let stack = ServiceBuilder::new()
+    //!     .layer(RetryLayer::new())
+    //!     .map_err(into_error)
+    //!     .layer(RequestLimitLayer::new(limiter).feedback(ReadError).detached())
+    //!     .layer(BearerAuthLayer::new(tokens, [origin]).judge(ReadError))
+    //!     .layer(ClassifyLayer::new())
+    //!     .service(http);
+    //!
+    //! // Shows the missing bound in its compile error. A call would only show that there is no `call`.
+    //! fn check<S: Service<http::Request<Full<Bytes>>>>(stack: S) -> S {
+    //!     stack
+    //! }
+    //! # drop(check(stack));
+    //! # Ok(())
+    //! # }
+    //! ```
+
+    pub use {tower_oidc_cc as token, tower_tds_errors as errors, tower_tds_limits as limits};
+
+    pub use crate::translate::{IntoErrorFuture, ReadError, into_error};
+}
+
 pub use tower_oidc_cc::{Credentials, Provider};
-pub use tower_tds_errors::{Deadline, Error, Kind};
+pub use tower_tds_errors::{Error, Kind};
 pub use tower_tds_limits::{Limiter, Limits, Proof, Quota};
 
 pub use self::{
     body::ResponseBody,
     builder::Builder,
     call::{Call, CallFuture},
-    client::{Client, ResponseFuture},
+    client::{Client, Deadline, ResponseFuture},
     error::BuildError,
     layer::{TdsLayer, TdsService},
     limiters::SharedLimits,
     request::RequestBody,
     response::Response,
     status::Status,
-    trace::{Traced, TracedFuture},
+    translate::IntoError,
 };
 
 #[cfg(doctest)]

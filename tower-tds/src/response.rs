@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tower_tds_errors::Error;
 
-use crate::ResponseBody;
+use crate::body::ResponseBody;
 
 /// The response of a [`Call`](crate::Call): a success (2xx or 304), or a requested 101.
 ///

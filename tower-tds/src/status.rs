@@ -1,11 +1,15 @@
 //! The status of a client: its calls, its waits, its token.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
+#[cfg(feature = "metrics")]
+use metrics::{Label, counter, gauge};
 use tower_oidc_cc::{Health, TokenSource};
+#[cfg(feature = "metrics")]
+use tower_tds_limits::Rung;
 use tower_tds_limits::{Limiter, Snapshot, WaitCause};
 
-use crate::{calls::Calls, trace::Name};
+use crate::tracker::CallTracker;
 
 /// The condition of a client at one instant: for a health endpoint, a log or an operator.
 ///
@@ -27,7 +31,7 @@ pub struct Status {
         not(feature = "metrics"),
         expect(dead_code, reason = "a label of metrics")
     )]
-    name: Name,
+    name: Option<Arc<str>>,
     /// Calls without a response head.
     calls: usize,
     is_closed: bool,
@@ -54,13 +58,18 @@ pub(crate) enum Waits {
 // === impl Status ===
 
 impl Status {
-    pub(crate) fn new(name: &Name, calls: &Calls, tokens: &TokenSource, limiter: &Limiter) -> Self {
+    pub(crate) fn new(
+        name: &Option<Arc<str>>,
+        calls: &CallTracker,
+        tokens: &TokenSource,
+        limiter: &Limiter,
+    ) -> Self {
         let limits = limiter.limits();
         let failure = calls.last_failure();
         Self {
             name: name.clone(),
             calls: calls.count(),
-            is_closed: calls.are_closed(),
+            is_closed: calls.is_closed(),
             failure: failure.map(|failure| (failure.at.elapsed(), failure.line)),
             token: tokens.health(),
             limits: limiter.snapshot(),
@@ -107,14 +116,71 @@ impl Status {
         &self.limits
     }
 
+    /// Sets the gauges: permits, sockets, the token, the rung.
+    ///
+    /// Call it for each client before each scrape. Several clients need a
+    /// [name](crate::Builder::name) each, which becomes the label `client` of their metrics;
+    /// otherwise they overwrite each other. Clients that share [limits](crate::SharedLimits) show
+    /// the same limits.
+    ///
+    /// | metric | kind | label | what it is |
+    /// |---|---|---|---|
+    /// | `tds_calls_total` | counter | `kind` | ended calls, by outcome: `success`, the kind of the error, or `cancelled` |
+    /// | `tds_call_seconds` | histogram | | from the call to its response head or its error |
+    /// | `tds_attempts_total` | counter | `kind` | ended attempts, by outcome; `cancelled` includes those that a deadline ended |
+    /// | `tds_calls_under_way` | gauge | | calls that wait for a head |
+    /// | `tds_waiting` | gauge | | calls that wait for a permit |
+    /// | `tds_permits_live`, `tds_permits_quota` | gauge | | permits live, and the quota |
+    /// | `tds_in_flight` | gauge | | from the grant to the end of the body |
+    /// | `tds_sockets`, `tds_sockets_most` | gauge | | open sockets, and the limit |
+    /// | `tds_wait_seconds` | histogram | `cause` | ended waits of attempts, of all clients of the process, by [cause](tower_tds_limits::WaitCause): `readiness` (such as the token), `window`, `counter`, `bucket`, `in_flight`, `silence`, `pause`, `connection`, `response` |
+    /// | `tds_granted_total` | counter | | requests granted |
+    /// | `tds_certificate` | gauge | | the most requests that can have been counted in any interval of the first quota |
+    /// | `tds_rung` | gauge | | 0: as set; 1: stricter rules; 2: one at a time; 3: slower still |
+    /// | `tds_paused_seconds`, `tds_silent_seconds` | gauge | | the rest of a pause or a silence, or 0 |
+    /// | `tds_token_life_seconds` | gauge | | the rest of the token's life; 0: no token |
+    /// | `tds_token_refused_seconds` | gauge | | how long the service has refused the token, or 0 |
+    /// | `tds_tokens_total` | counter | | tokens received |
+    ///
+    /// No path, host or key is a label. `grafana.json` in this crate is a dashboard of these
+    /// metrics.
     #[cfg(feature = "metrics")]
-    pub(crate) const fn name(&self) -> &Name {
-        &self.name
-    }
-
-    #[cfg(feature = "metrics")]
-    pub(crate) const fn quota(&self) -> u64 {
-        self.quota
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn record(&self) {
+        let (limits, token) = (self.limits(), self.token());
+        let labels = || {
+            let name = self.name.clone();
+            name.map(|name| Label::new("client", name))
+                .into_iter()
+                .collect::<Vec<_>>()
+        };
+        let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a count that a gauge rounds is beyond any of these"
+        )]
+        let count = |n: u64| n as f64;
+        let size = |n: usize| count(u64::try_from(n).unwrap_or(u64::MAX));
+        gauge!("tds_calls_under_way", labels()).set(size(self.calls));
+        gauge!("tds_waiting", labels()).set(size(limits.waiting));
+        gauge!("tds_permits_live", labels()).set(count(limits.live));
+        gauge!("tds_permits_quota", labels()).set(count(self.quota));
+        gauge!("tds_in_flight", labels()).set(f64::from(limits.in_flight));
+        gauge!("tds_sockets", labels()).set(f64::from(limits.connections));
+        gauge!("tds_sockets_most", labels()).set(f64::from(limits.most_connections));
+        counter!("tds_granted_total", labels()).absolute(limits.granted);
+        gauge!("tds_certificate", labels()).set(count(limits.certificate));
+        gauge!("tds_rung", labels()).set(match limits.rung {
+            Rung::Proven => 0.0,
+            Rung::Strict => 1.0,
+            Rung::Serial => 2.0,
+            Rung::Slowed(_) | _ => 3.0,
+        });
+        gauge!("tds_paused_seconds", labels()).set(seconds(limits.paused_for));
+        gauge!("tds_silent_seconds", labels()).set(seconds(limits.silent_for));
+        gauge!("tds_token_life_seconds", labels()).set(seconds(token.life_left()));
+        gauge!("tds_token_refused_seconds", labels()).set(seconds(token.refused_for()));
+        counter!("tds_tokens_total", labels()).absolute(token.generation());
     }
 
     /// The cause of waits as text, if any call waits, with the length of a pause or a silence.

@@ -9,7 +9,7 @@ use rustls::{
 };
 use rustls_native_certs::load_native_certs;
 
-use crate::BuildError;
+use crate::error::BuildError;
 
 /// The settings of TLS.
 #[derive(Clone, Default)]

@@ -1,11 +1,20 @@
 //! Adapters: typed errors for the other layers, and their errors as typed ones.
 
-use std::{error::Error as _, time::Duration};
+use std::{
+    error::Error as _,
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use http::{Method, Response, StatusCode};
+use pin_project_lite::pin_project;
 use tower::BoxError;
-use tower_oidc_cc::{Judge, Judgement, Rejection, TokenError};
-use tower_tds_errors::{Error, Kind, Sent};
+use tower_oidc_cc::{Judge, Judgement, Rejection, TokenError, TokenSource};
+use tower_service::Service;
+use tower_tds_errors::{Error, GiveUp, Kind, Sent};
 use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
 
 /// Reads typed errors for the token layer and the limits.
@@ -19,8 +28,33 @@ use tower_tds_limits::{Feedback, LimitError, Outcome, WaitCause};
 #[derive(Debug, Clone, Copy)]
 pub struct ReadError;
 
+/// Converts the errors below the retry layer, as [`into_error`](crate::layers::into_error) does.
+///
+/// The error of a call that waited for a token has the address of the token endpoint, and its last
+/// error.
+#[derive(Clone)]
+pub struct IntoError<S> {
+    inner: S,
+    tokens: TokenSource,
+}
+
+pin_project! {
+    /// The future of an [`IntoError`].
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the inner one.
+    pub struct IntoErrorFuture<F> {
+        #[pin]
+        inner: F,
+        tokens: TokenSource,
+    }
+}
+
 /// The error of the token layer, over classified responses.
 type BearerError = tower_oidc_cc::Error<Error>;
+
+/// The error of the limits, over the token layer.
+type LayersError = tower_tds_limits::Error<BearerError>;
 
 // === impl ReadError ===
 
@@ -82,6 +116,83 @@ fn refused(error: &Error) -> Option<Outcome> {
     }
 }
 
+// === impl IntoError ===
+
+impl<S> IntoError<S> {
+    pub(crate) const fn new(inner: S, tokens: TokenSource) -> Self {
+        Self { inner, tokens }
+    }
+}
+
+impl<S, R> Service<R> for IntoError<S>
+where
+    S: Service<R, Error = LayersError>,
+{
+    type Response = S::Response;
+    type Error = Error;
+    type Future = IntoErrorFuture<S::Future>;
+
+    #[inline]
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.inner.poll_ready(cx).map_err(into_error)
+    }
+
+    #[inline]
+    fn call(&mut self, request: R) -> Self::Future {
+        IntoErrorFuture {
+            inner: self.inner.call(request),
+            tokens: self.tokens.clone(),
+        }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for IntoError<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IntoError")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl IntoErrorFuture ===
+
+impl<F, R> Future for IntoErrorFuture<F>
+where
+    F: Future<Output = Result<R, LayersError>>,
+{
+    type Output = Result<R, Error>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let polled = this.inner.poll(cx);
+        polled.map_err(|error| named(error, this.tokens))
+    }
+}
+
+impl<F> fmt::Debug for IntoErrorFuture<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IntoErrorFuture").finish_non_exhaustive()
+    }
+}
+
+/// Converts an error. A wait for a token names the endpoint and its last error.
+#[cold]
+fn named(error: LayersError, tokens: &TokenSource) -> Error {
+    let waited_for_token = matches!(
+        &error,
+        LayersError::Limit(limit) if limit.cause() == WaitCause::Readiness
+    );
+    let error = into_error(error);
+    if !waited_for_token {
+        return error;
+    }
+    let health = tokens.health();
+    let failed = health.last_error().map(|error| format!(": {error}"));
+    let failed = failed.unwrap_or_default();
+    error.with_waited_for(format!("a token from {}{failed}", health.endpoint()))
+}
+
 /// Converts the errors of the limits and the token layer. An error of the service stays unchanged.
 ///
 /// A call that the limits rejected in a long pause has the kind of the 429 before it. A call
@@ -90,17 +201,17 @@ fn refused(error: &Error) -> Option<Outcome> {
 /// # Examples
 /// See [`layers`](crate::layers).
 #[must_use]
-pub fn into_error(error: tower_tds_limits::Error<BearerError>) -> Error {
+pub fn into_error(error: LayersError) -> Error {
     match error {
-        tower_tds_limits::Error::Limit(error) => from_limits(error),
-        tower_tds_limits::Error::Inner(BearerError::Inner(error)) => match kept_back(&error) {
+        LayersError::Limit(error) => from_limits(error),
+        LayersError::Inner(BearerError::Inner(error)) => match kept_back(&error) {
             Some(limit) => from_limits(limit),
             None => error,
         },
-        tower_tds_limits::Error::Inner(BearerError::Refused(error, rejection)) => {
+        LayersError::Inner(BearerError::Refused(error, rejection)) => {
             from_refused(error, &rejection)
         }
-        tower_tds_limits::Error::Inner(BearerError::Token(error)) => from_token(error),
+        LayersError::Inner(BearerError::Token(error)) => from_token(error),
     }
 }
 
@@ -109,10 +220,9 @@ pub fn into_error(error: tower_tds_limits::Error<BearerError>) -> Error {
 fn from_refused(mut error: Error, rejection: &Rejection) -> Error {
     if matches!(error.kind(), Kind::InvalidToken | Kind::Unauthorized) {
         if rejection.is_worth_a_resend() {
-            error.resend_once();
-            error = error.with_waited_for("another token");
+            error = error.with_one_resend().with_waited_for("another token");
         } else {
-            error.forbid_retry();
+            error.set_gave_up(GiveUp::Forbidden);
         }
     }
     error

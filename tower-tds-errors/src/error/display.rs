@@ -6,22 +6,28 @@ use std::time::Duration;
 
 use http::StatusCode;
 
+use super::chain::chain;
 use super::redact::{cut, shown};
-use super::source::chain;
+use super::transport::NO_PROXY_CREDENTIALS;
 use super::{Error, Facts};
-use crate::classify::transport::NO_PROXY_CREDENTIALS;
-use crate::give_up::GiveUp;
-use crate::kind::Kind;
+use crate::kind::{GiveUp, Kind};
 
 /// One line: where, what, why, and what to do next. With `{:#}` the chain of causes follows.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.line(LONGEST_LINE))?;
+        f.write_str(&self.line(f.alternate()))?;
         if f.alternate() {
-            for cause in self.causes().filter(|cause| !is_said(*cause)).take(DEEPEST) {
-                if let Some(text) = shown(&cause.to_string()) {
+            let causes = self.causes().filter(|cause| !is_said(*cause));
+            let mut before = None;
+            // An error of `std::io` prints what it wraps.
+            for text in causes
+                .filter_map(|cause| shown(&cause.to_string()))
+                .take(DEEPEST)
+            {
+                if before.as_ref() != Some(&text) {
                     write!(f, ": {text}")?;
                 }
+                before = Some(text);
             }
         }
         Ok(())
@@ -63,33 +69,44 @@ impl Error {
         source.flat_map(|source| chain(&**source))
     }
 
-    fn line(&self, most: usize) -> String {
+    /// The line. It has no cause if the chain of causes follows.
+    fn line(&self, has_chain: bool) -> String {
         let facts = self.facts();
-        let mut head = String::new();
+        let mut line = String::new();
         if let (Some(method), Some(uri)) = (&facts.method, &facts.uri) {
-            head = format!("{method} {}: ", cut(uri, LONGEST_URI));
+            line = format!("{method} {}: ", cut(uri, LONGEST_URI));
         }
-        head.push_str(facts.kind.row().what);
+        line.push_str(facts.kind.row().what);
         if let Some(status) = facts.status {
-            head.push_str(" (status ");
-            head.push_str(status.as_str());
-            head.push(')');
+            line.push_str(" (status ");
+            line.push_str(status.as_str());
+            line.push(')');
         }
-        let mut tail = String::from("; ");
-        tail.push_str(self.next());
+        let mut end = format!("; {}", self.next());
         if let Some(waited) = &facts.waited_for {
-            tail.push_str("; the deadline passed while waiting for ");
-            tail.push_str(waited);
+            end.push_str("; the deadline passed while waiting for ");
+            end.push_str(waited);
         } else {
-            tail.push_str(facts.gave_up.map_or("", GiveUp::phrase));
+            end.push_str(facts.gave_up.map_or("", GiveUp::phrase));
         }
-        // The middle part is cut first, so that the line always has what happened and what to do
-        // next.
-        let ends = head.chars().count().saturating_add(tail.chars().count());
-        let room = most.saturating_sub(ends);
-        head.push_str(&cut(&facts.between(self.root()), room));
-        head.push_str(&tail);
-        cut(&head, most)
+        let why = match &facts.message {
+            Some(message) => Some(format!(", the service says \"{message}\"")),
+            None if has_chain => None,
+            None => self.root().map(|root| format!(": {root}")),
+        };
+        // The line always has what happened and what to do next. The cause is cut at a word, and a
+        // detail that does not fit is left out.
+        let length = |text: &str| text.chars().count();
+        let most = LONGEST_LINE.saturating_sub(length(&end));
+        let why = why.unwrap_or_default();
+        line.push_str(&cut(&why, most.saturating_sub(length(&line))));
+        for detail in facts.details() {
+            if length(&line).saturating_add(length(&detail)) <= most {
+                line.push_str(&detail);
+            }
+        }
+        line.push_str(&end);
+        cut(&line, LONGEST_LINE)
     }
 
     fn next(&self) -> &'static str {
@@ -142,42 +159,28 @@ fn is_said(cause: &(dyn StdError + 'static)) -> bool {
 // === impl Facts ===
 
 impl Facts {
-    fn between(&self, root: Option<Box<str>>) -> String {
-        let mut text = String::new();
-        let mut say = |said: fmt::Arguments<'_>| text.write_fmt(said).ok();
-        if let Some(root) = root {
-            say(format_args!(": {root}"));
-        }
-        if let Some(message) = &self.message {
-            say(format_args!(", the service says \"{message}\""));
-        }
-        if let Some(location) = &self.location {
-            say(format_args!(", to {}", cut(location, LONGEST_URI)));
-        }
-        if let Some(coding) = &self.coding {
-            say(format_args!(
-                ", its body was not read as it is coded as \"{coding}\""
-            ));
-        }
-        match (self.received, self.expected) {
+    /// The figures and names of the failure.
+    fn details(&self) -> impl Iterator<Item = String> {
+        let location = self.location.as_ref();
+        let coding = self.coding.as_ref();
+        let received = match (self.received, self.expected) {
             (Some(received), Some(expected)) => {
-                say(format_args!(" after {received} of {expected} bytes"));
+                Some(format!(" after {received} of {expected} bytes"))
             }
-            (Some(received), None) => {
-                say(format_args!(" after {received} bytes"));
-            }
-            (None, _) => {}
-        }
-        if let (Some(elapsed), 2..) = (self.elapsed, self.attempts) {
-            say(format_args!(
-                ", {} attempts in {elapsed:.1?}",
-                self.attempts
-            ));
-        }
-        if let Some(wait) = self.retry_after.filter(|wait| *wait < Duration::MAX) {
-            say(format_args!(", not before {wait:.0?} have passed"));
-        }
-        text
+            (Some(received), None) => Some(format!(" after {received} bytes")),
+            (None, _) => None,
+        };
+        let attempts = self.elapsed.filter(|_| self.attempts > 1);
+        let wait = self.retry_after.filter(|wait| *wait < Duration::MAX);
+        [
+            location.map(|to| format!(", to {}", cut(to, LONGEST_URI))),
+            coding.map(|coding| format!(", its body was not read as it is coded as \"{coding}\"")),
+            received,
+            attempts.map(|elapsed| format!(", {} attempts in {elapsed:.1?}", self.attempts)),
+            wait.map(|wait| format!(", not before {wait:.0?} have passed")),
+        ]
+        .into_iter()
+        .flatten()
     }
 }
 

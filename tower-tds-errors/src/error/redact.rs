@@ -54,12 +54,15 @@ pub(crate) fn shown(text: &str) -> Option<Box<str>> {
     (!text.is_empty()).then(|| escaped(&scrubbed(text)))
 }
 
-/// `text` cut to `most` characters, with a mark where it was cut.
+/// `text` cut to `most` characters, after a word if there is one, with a mark where it was cut.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
     let mut cut: String = text.chars().take(most.saturating_sub(1)).collect();
+    if let Some((words, _)) = cut.rsplit_once(char::is_whitespace) {
+        cut.truncate(words.len());
+    }
     if most > 0 {
         cut.push_str(HIDDEN);
     }
@@ -173,10 +176,12 @@ fn address<'a>(scheme: &str, rest: &'a str, kept: &mut String) -> &'a str {
     rest.split_at(word.len()).1
 }
 
-/// Whether a segment of a path may be shown: short, of letters and digits, and not random.
+/// Whether a segment of a path may be shown: short, of letters and digits of any script, and not
+/// random.
 fn is_plain(segment: &str) -> bool {
-    let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'~' | b'$');
-    segment.len() <= LONGEST_SEGMENT && segment.bytes().all(plain) && !is_drawn(segment)
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '~' | '$');
+    let is_shown = segment.chars().all(|c| plain(c) && !is_hidden(c));
+    is_shown && segment.chars().count() <= LONGEST_SEGMENT && !is_drawn(segment)
 }
 
 /// Whether a run looks random, like the secrets of a Keycloak, which have 32 letters and digits.

@@ -48,7 +48,7 @@ fn a_line_says_each_thing_once_and_of_the_first_request() {
     let target = http::HeaderValue::from_static("https://id.example/auth?state=CANARY");
     headers.insert("location", target);
     let found = crate::classify(
-        crate::Asked::default(),
+        &http::HeaderMap::new(),
         http::StatusCode::FOUND,
         &headers,
         "",
@@ -87,4 +87,47 @@ fn the_uri_is_shown_without_user_and_query() {
          try again, ask for less, or allow more time"
     );
     assert!(!format!("{error:?}").contains("CANARY"));
+}
+
+#[test]
+fn a_line_is_cut_at_a_word_and_a_detail_is_whole_or_left_out() {
+    let uri = Uri::from_static("https://data.example.org/v1/live/bus");
+    for words in 0..60 {
+        let cause = "somewhere ".repeat(words);
+        for millis in [1, 922, 86_400_000] {
+            let error = Error::new(Kind::LimitTimeout, cause.clone())
+                .with_request(Method::GET, &uri)
+                .with_retry_after(Duration::from_millis(millis));
+            let line = error.to_string();
+            assert!(line.chars().count() <= 300, "{line}");
+            assert!(
+                line.ends_with("; send less at once, or allow a longer wait"),
+                "{line}"
+            );
+            let detail = line.contains("not before");
+            assert_eq!(line.contains(" have passed; "), detail, "{line}");
+            assert!(
+                !line.contains("somewher\u{2026}") && !line.contains("some\u{2026}"),
+                "{line}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_chain_has_each_cause_once() {
+    let refused = io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
+    let error = Error::from(BoxError::from(refused));
+    assert_eq!(
+        format!("{error:#}").matches("connection refused").count(),
+        1
+    );
+    assert_eq!(error.to_string().matches("connection refused").count(), 1);
+}
+
+#[test]
+fn a_path_in_any_script_is_shown() {
+    let uri: Uri = "https://data.example.org/v1/公車".parse().unwrap();
+    let error = Error::new(Kind::NotFound, "no").with_request(Method::GET, &uri);
+    assert_eq!(error.uri(), Some("https://data.example.org/v1/公車"));
 }

@@ -7,21 +7,20 @@ use std::time::Duration;
 use http::{Request, Response, request};
 use tokio::time::Instant;
 
-use super::Shared;
-use super::replay::Replay;
-use super::request::{Attempt, Due};
+use super::request::{Attempt, Replay};
+use super::settings::Shared;
 use super::state::{Repeats, RetryState};
-use crate::classify::asked::Asked;
-use crate::classify::{error_of, is_success};
-use crate::clock;
+use crate::classify::{Asked, error_of, is_success};
+use crate::clock::{self, DeadlineAt};
 use crate::error::Error;
-use crate::give_up::GiveUp;
-use crate::kind::{Kind, Sent};
+use crate::kind::{GiveUp, Kind, Sent};
 
 /// One call without its first request: its deadline, and its failures so far.
 pub(super) struct Call<B, P> {
     shared: Arc<Shared<P>>,
-    due: Due,
+    began: Instant,
+    /// The deadline for the response head.
+    deadline: Option<Instant>,
     /// Set by the first attempt.
     copy: Option<Copied<B>>,
     /// Set by the first failure. Most calls have none.
@@ -54,59 +53,70 @@ pub(super) enum At {
 
 impl<B, P> Call<B, P> {
     #[inline]
-    pub(super) const fn new(shared: Arc<Shared<P>>, due: Due) -> Self {
+    pub(super) const fn new(
+        shared: Arc<Shared<P>>,
+        began: Instant,
+        deadline: Option<Instant>,
+    ) -> Self {
         Self {
             shared,
-            due,
+            began,
+            deadline,
             copy: None,
             past: None,
         }
     }
 
-    /// The deadline for the response head.
     pub(super) const fn deadline(&self) -> Option<Instant> {
-        self.due.head
+        self.deadline
     }
 
-    /// Begins the next attempt. The first one keeps a copy for the next.
+    /// The request of the next attempt. The first one is copied for the next.
     #[inline]
-    pub(super) fn send<T>(
-        &mut self,
-        first: &mut Option<Request<B>>,
-        call: impl FnOnce(Request<B>) -> T,
-    ) -> Result<T, Error>
+    pub(super) fn request(&mut self, first: &mut Option<Request<B>>) -> Result<Request<B>, Error>
     where
         P: Replay<B>,
     {
-        let Some(request) = first.take() else {
-            return self.send_again(call);
+        let mut request = match first.take() {
+            Some(request) => self.first(request),
+            None => self.again()?,
         };
-        let settings = &self.shared.settings;
-        let replay = (settings.attempts.get() > 1).then_some(&self.shared.replay);
+        if let Some(deadline) = self.deadline {
+            request.extensions_mut().insert(DeadlineAt(deadline));
+        }
+        Ok(request)
+    }
+
+    #[inline]
+    fn first(&mut self, request: Request<B>) -> Request<B>
+    where
+        P: Replay<B>,
+    {
+        let shared = &self.shared;
+        let replay = (shared.settings.attempts.get() > 1).then_some(&shared.replay);
         let (head, body) = request.into_parts();
         self.copy = Some(Copied {
             head: head.clone(),
             body: replay.and_then(|replay| replay.replay(&body)),
         });
-        Ok(call(self.due.mark(Request::from_parts(head, body))))
+        Request::from_parts(head, body)
     }
 
     #[cold]
-    fn send_again<T>(&mut self, call: impl FnOnce(Request<B>) -> T) -> Result<T, Error>
+    fn again(&mut self) -> Result<Request<B>, Error>
     where
         P: Replay<B>,
     {
-        let (Some(past), Some(copy)) = (&mut self.past, &mut self.copy) else {
-            return Err(self.give_up(GiveUp::NotReplayable));
+        let request = match (&mut self.past, &mut self.copy) {
+            (Some(past), Some(copy)) => {
+                let attempt = past.attempt();
+                // One more than the attempts, because one is not counted.
+                let more = attempt.number <= self.shared.settings.attempts.get();
+                copy.request(attempt, more.then_some(&self.shared.replay))
+            }
+            (None, _) | (_, None) => None,
         };
-        let attempt = past.attempt();
-        // One more than the attempts, because one is not counted.
-        let more = attempt.number <= self.shared.settings.attempts.get();
-        let replay = more.then_some(&self.shared.replay);
-        let Some(request) = copy.request(attempt, replay) else {
-            return Err(self.give_up(GiveUp::NotReplayable));
-        };
-        Ok(call(self.due.mark(request)))
+        request.ok_or_else(|| self.give_up(GiveUp::NotReplayable))
     }
 
     /// Whether the response is a success of the first attempt, as most are.
@@ -194,8 +204,7 @@ impl<B, P> Call<B, P> {
     }
 
     fn after(&mut self, error: &Error, now: Instant) -> Result<Option<Instant>, GiveUp> {
-        let left = self.due.head;
-        let left = left.map(|end| end.saturating_duration_since(now));
+        let left = self.deadline.map(|end| end.saturating_duration_since(now));
         let settings = &self.shared.settings;
         let copy = self.copy.as_ref().ok_or(GiveUp::NotReplayable)?;
         let past = self
@@ -215,7 +224,7 @@ impl<B, P> Call<B, P> {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.due.head.is_some_and(|end| end <= clock::now())
+        self.deadline.is_some_and(|end| end <= clock::now())
     }
 
     /// The error of a call whose deadline has passed.
@@ -294,7 +303,7 @@ impl<B, P> Call<B, P> {
     }
 
     fn elapsed(&self) -> Duration {
-        clock::now().saturating_duration_since(self.due.call)
+        clock::now().saturating_duration_since(self.began)
     }
 }
 

@@ -10,10 +10,11 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::call::{At, Call};
-use super::replay::Replay;
+use super::request::Replay;
+use super::trace::Trace;
 use crate::clock::Timer;
 use crate::error::Error;
-use crate::give_up::GiveUp;
+use crate::kind::GiveUp;
 
 pin_project! {
     /// The future of [`Retry`](crate::Retry).
@@ -21,16 +22,28 @@ pin_project! {
     /// # Cancel safety
     ///
     /// Dropping it drops the wait or the attempt in flight, and nothing is sent after.
-    pub struct RetryFuture<S, B, P>
-    where
-        S: Service<Request<B>>,
-    {
+    pub struct RetryFuture<S, F, B, P> {
+        // The attempt's type is a parameter: as `S::Future` it would need `S: Service` for `Send`, which
+        // a spawned task cannot prove for boxed errors.
         #[pin]
-        state: State<S::Future, B>,
+        state: State<F, B>,
         // Set for the deadline, or for a backoff.
         timer: Timer,
         service: S,
         call: Call<B, P>,
+        trace: Trace,
+    }
+
+    impl<S, F, B, P> PinnedDrop for RetryFuture<S, F, B, P> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            if this.trace.is_open() {
+                // The waits of an attempt that is dropped are recorded in its span.
+                let _call = this.trace.enter_call();
+                let _attempt = this.trace.enter_attempt();
+                this.state.set(State::Sleeping);
+            }
+        }
     }
 }
 
@@ -53,23 +66,21 @@ pin_project! {
 
 // === impl RetryFuture ===
 
-impl<S, B, P> RetryFuture<S, B, P>
-where
-    S: Service<Request<B>>,
-{
+impl<S, F, B, P> RetryFuture<S, F, B, P> {
     #[inline]
-    pub(super) fn new(service: S, request: Request<B>, call: Call<B, P>) -> Self {
+    pub(super) fn new(service: S, request: Request<B>, call: Call<B, P>, trace: Trace) -> Self {
         let first = Some(request);
         Self {
             state: State::Readying { first },
             timer: Timer::default(),
             service,
             call,
+            trace,
         }
     }
 }
 
-impl<S, B, P, R> Future for RetryFuture<S, B, P>
+impl<S, B, P, R> Future for RetryFuture<S, S::Future, B, P>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Error: Into<Error>,
@@ -78,40 +89,62 @@ where
     type Output = Result<Response<R>, Error>;
 
     #[inline]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let entered = self.trace.enter_call();
+        let polled = self.as_mut().poll_call(cx);
+        drop(entered);
+        if let Poll::Ready(ended) = &polled {
+            self.project().trace.call_ended(ended.as_ref());
+        }
+        polled
+    }
+}
+
+impl<S, B, P, R> RetryFuture<S, S::Future, B, P>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: Into<Error>,
+    P: Replay<B>,
+{
+    #[inline]
+    fn poll_call(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Response<R>, Error>> {
         let mut this = self.project();
         // A loop, because attempts that fail at once would recurse.
         loop {
             match this.state.as_mut().project() {
                 StateProj::Readying { first } => {
-                    match this.service.poll_ready(cx) {
-                        Poll::Ready(Ok(())) => {}
-                        Poll::Ready(Err(error)) => {
-                            let error = this.call.not_ready(error.into());
-                            return Poll::Ready(Err(named(error, first.as_ref())));
+                    let ready = match this.service.poll_ready(cx) {
+                        Poll::Ready(ready) => {
+                            ready.map_err(|error| this.call.not_ready(error.into()))
                         }
                         Poll::Pending => {
                             if !this.timer.is_set() {
                                 this.timer.set(this.call.deadline());
                             }
                             ready!(this.timer.poll(cx));
-                            let late = this.call.late(At::Readying);
-                            return Poll::Ready(Err(named(late, first.as_ref())));
+                            Ok(())
                         }
-                    }
+                    };
                     // Nothing is sent after the deadline.
-                    if this.call.is_over() {
-                        let late = this.call.late(At::Readying);
-                        return Poll::Ready(Err(named(late, first.as_ref())));
+                    let ready = ready.and_then(|()| match this.call.is_over() {
+                        true => Err(this.call.late(At::Readying)),
+                        false => Ok(()),
+                    });
+                    if let Err(error) = ready {
+                        return Poll::Ready(Err(named(error, first.as_ref())));
                     }
                     if this.timer.is_set() {
                         this.timer.set(None);
                     }
-                    let service = &mut *this.service;
-                    let attempt = this.call.send(first, |request| service.call(request))?;
+                    let request = this.call.request(first)?;
+                    this.trace.attempt(&request);
+                    let entered = this.trace.enter_attempt();
+                    let attempt = this.service.call(request);
+                    drop(entered);
                     this.state.set(State::Calling { attempt });
                 }
                 StateProj::Calling { mut attempt } => {
+                    let entered = this.trace.enter_attempt();
                     let mut polled = attempt.as_mut().poll(cx);
                     if polled.is_pending() {
                         if !this.timer.is_set() {
@@ -122,22 +155,28 @@ where
                         // with a status.
                         polled = attempt.poll(cx);
                     }
-                    let failed = match polled {
+                    let error = match polled {
                         Poll::Ready(Ok(response)) => {
+                            this.trace.attempt_ended(Some(Ok(&response)));
                             if this.call.is_first_success(&response) {
                                 return Poll::Ready(Ok(response));
                             }
                             match this.call.answered(response) {
                                 Ok(response) => return Poll::Ready(Ok(response)),
-                                Err(error) => this.call.failed(error),
+                                Err(error) => Some(error),
                             }
                         }
-                        Poll::Ready(Err(error)) => this.call.failed(error.into()),
-                        Poll::Pending => Err(this.call.late(At::Calling)),
+                        Poll::Ready(Err(error)) => Some(error.into()),
+                        Poll::Pending => None,
                     };
                     // Dropped before the wait, so that the wait holds nothing.
                     this.state.set(State::Sleeping);
-                    this.timer.set(failed?);
+                    drop(entered);
+                    this.trace.attempt_ended::<()>(error.as_ref().map(Err));
+                    this.timer.set(match error {
+                        Some(error) => this.call.failed(error)?,
+                        None => return Poll::Ready(Err(this.call.late(At::Calling))),
+                    });
                 }
                 StateProj::Sleeping => {
                     if this.timer.is_set() && this.timer.poll(cx).is_pending() {
@@ -155,10 +194,7 @@ where
     }
 }
 
-impl<S, B, P> fmt::Debug for RetryFuture<S, B, P>
-where
-    S: Service<Request<B>>,
-{
+impl<S, F, B, P> fmt::Debug for RetryFuture<S, F, B, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RetryFuture").finish_non_exhaustive()
     }

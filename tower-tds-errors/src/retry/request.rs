@@ -1,58 +1,54 @@
-//! Extensions of requests and responses: deadline, repeatability, attempt number.
+//! What retries need of requests: a second body, whether they may be repeated, and the number of
+//! the attempt.
 
-use std::time::Duration;
-
-use http::{Extensions, Request};
-use tokio::time::Instant;
+use http::Extensions;
 
 use crate::kind::Kind;
 
-/// The deadline of a call.
+/// Makes a second copy of a request body, if there can be one.
 ///
-/// It begins at `call` and covers all waits until the response head: a token, a permit, a place in
-/// a queue, each attempt, each backoff, the read of an error's body. [`whole`](Self::whole) extends
-/// it to the end of the body. Nothing is sent after it.
-///
-/// Set it in one of two places: as the layer's default
-/// ([`RetryLayer::deadline`](crate::RetryLayer::deadline)) or as an extension of the request, which
-/// the client of `tower-tds` sets by `Call::deadline`. The earliest one counts.
+/// It is called before each attempt except the last, so it must be cheap: count a reference, or
+/// return `None`. A request without a copy is sent once, and its error has
+/// [`GiveUp::NotReplayable`](crate::GiveUp::NotReplayable). Closures implement it.
 ///
 /// # Examples
 ///
-/// ```
-/// use std::time::Duration;
-/// use tower_tds_errors::Deadline;
+/// Only empty bodies are sent twice:
 ///
-/// let mut request = http::Request::new(());
-/// request.extensions_mut().insert(Deadline::after(Duration::from_secs(5)).whole());
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deadline {
-    after: Duration,
-    is_whole: bool,
+/// use bytes::Bytes;
+/// use http::{Request, Response};
+/// use http_body::Body;
+/// use http_body_util::Full;
+/// use tower::{Layer, ServiceExt, service_fn};
+/// use tower_tds_errors::{Error, GiveUp, Kind, RetryLayer};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let if_empty = |body: &Full<Bytes>| body.is_end_stream().then(Full::<Bytes>::default);
+/// let busy = service_fn(async |_: Request<Full<Bytes>>| {
+///     Err::<Response<()>, _>(Error::new(Kind::Unavailable, "busy"))
+/// });
+/// let upload = Request::put("/").body(Full::from("a stream, say")).unwrap();
+/// let service = RetryLayer::new().replay(if_empty).layer(busy);
+/// let error = service.oneshot(upload).await.unwrap_err();
+/// assert_eq!(error.gave_up(), Some(GiveUp::NotReplayable));
+/// # }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot send a body of this type twice",
+    label = "no `Replay<{B}>`",
+    note = "`CloneBody`, the default, clones it; say by `.replay(..)` how else there is a second one",
+    note = "`RetryLayer::new().replay(|_: &_| None)` sends each body once"
+)]
+pub trait Replay<B> {
+    /// Returns a body with the same bytes as `body`, independent of `body`.
+    fn replay(&self, body: &B) -> Option<B>;
 }
 
-/// The deadlines of one call, as times. `None` is beyond the range of the clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Due {
-    /// When the call was made.
-    pub(crate) call: Instant,
-    /// For the head of the response.
-    pub(crate) head: Option<Instant>,
-    /// For the end of its body.
-    pub(crate) body: Option<Instant>,
-}
-
-/// The end of the time to read a body, passed from a retry to the [`Guard`](crate::Guard) below it.
-#[derive(Clone, Copy)]
-pub(crate) struct Until(pub(crate) Instant);
-
-/// The deadline of a call: an extension of its requests, for layers below a retry layer.
-///
-/// A layer that reads it ends with the cause of its wait, or with a status. A
-/// [`Retry`](crate::Retry) below another one obeys it as well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeadlineAt(pub Instant);
+/// Clones the body, the default: right for `Full`, `Empty`, `Bytes` and other shared buffers.
+#[derive(Clone, Copy, Debug)]
+pub struct CloneBody;
 
 /// Whether a request may be sent more than once, in place of the rule for its method.
 ///
@@ -102,69 +98,22 @@ pub struct Attempt {
     pub(super) after: Option<Kind>,
 }
 
-// === impl Deadline ===
+// === impl CloneBody ===
 
-impl Deadline {
-    /// Sets a deadline at `wait` after the `call`. One beyond the range of the clock is no
-    /// deadline.
-    #[must_use]
-    pub const fn after(wait: Duration) -> Self {
-        Self {
-            after: wait,
-            is_whole: false,
-        }
-    }
-
-    /// Extends the deadline to the end of the body. It needs a [`Guard`](crate::Guard) below.
-    #[must_use]
-    pub const fn whole(mut self) -> Self {
-        self.is_whole = true;
-        self
+// The message about `Replay` is more helpful than one about `Clone`.
+#[diagnostic::do_not_recommend]
+impl<B: Clone> Replay<B> for CloneBody {
+    fn replay(&self, body: &B) -> Option<B> {
+        Some(body.clone())
     }
 }
 
-impl From<Duration> for Deadline {
-    fn from(wait: Duration) -> Self {
-        Self::after(wait)
-    }
-}
+// === impl F ===
 
-// === impl DeadlineAt ===
-
-impl DeadlineAt {
-    /// The deadline in a request's extensions, for `deadline_from` of layers below.
-    #[must_use]
-    pub fn of(extensions: &Extensions) -> Option<Instant> {
-        extensions.get::<Self>().map(|deadline| deadline.0)
-    }
-}
-
-// === impl Due ===
-
-impl Due {
-    /// Puts the deadlines on a request, for the layers below.
-    #[inline]
-    pub(super) fn mark<B>(&self, mut request: Request<B>) -> Request<B> {
-        if let Some(head) = self.head {
-            request.extensions_mut().insert(DeadlineAt(head));
-        }
-        if let Some(body) = self.body {
-            // A retry above may have an earlier one.
-            let outer = request.extensions().get::<Until>();
-            let until = outer.map_or(body, |outer| outer.0.min(body));
-            request.extensions_mut().insert(Until(until));
-        }
-        request
-    }
-
-    /// Adds a deadline. The earliest one counts.
-    pub(super) fn add(&mut self, deadline: Deadline) {
-        let at = self.call.checked_add(deadline.after);
-        let earliest = |before: Option<Instant>| before.into_iter().chain(at).min();
-        self.head = earliest(self.head);
-        if deadline.is_whole {
-            self.body = earliest(self.body);
-        }
+#[diagnostic::do_not_recommend]
+impl<B, F: Fn(&B) -> Option<B>> Replay<B> for F {
+    fn replay(&self, body: &B) -> Option<B> {
+        self(body)
     }
 }
 

@@ -9,12 +9,10 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::backoff::up_to;
 use super::request::Repeat;
-use super::{SILENCE, Settings};
+use super::settings::{Settings, up_to};
 use crate::error::{Error, Facts};
-use crate::give_up::GiveUp;
-use crate::kind::{Advice, Kind, Sent};
+use crate::kind::{Advice, GiveUp, Kind, SILENCE, Sent};
 use fastrand::Rng;
 use http::Method;
 
@@ -100,7 +98,7 @@ impl RetryState {
         left: Option<Duration>,
     ) -> Result<Duration, GiveUp> {
         let again = self.after(error, settings, is_replayable, left)?;
-        if !settings.budget.pay(again.costs) {
+        if again.costs == Costs::Paid && !settings.pay() {
             return Err(GiveUp::Budget);
         }
         self.note(error, again);
@@ -125,7 +123,7 @@ impl RetryState {
         if self.repeat.is_forbidden {
             return Err(GiveUp::Forbidden);
         }
-        if !self.repeat.is_idempotent && !error.repeats_any_method() {
+        if !self.repeat.is_idempotent && error.sent() != Sent::Never {
             return Err(GiveUp::NotIdempotent);
         }
         // The server closed an idle connection. Another attempt follows at once, and is not

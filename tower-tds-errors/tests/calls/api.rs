@@ -9,10 +9,9 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use tower::{Service, ServiceBuilder};
+use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{
-    Classify, ClassifyLayer, Deadline, Error, GiveUp, Guard, GuardBody, GuardLayer, Kind, Retry,
-    RetryLayer, Sent,
+    Classify, ClassifyLayer, DeadlineAt, Error, GiveUp, Kind, Retry, RetryLayer, Sent,
 };
 
 const _: () = assert!(size_of::<Error>() == size_of::<usize>());
@@ -38,11 +37,7 @@ fn types_cross_threads() {
     is_plain::<RetryLayer<fn(&Incoming) -> Option<Incoming>>>();
     is_plain::<ClassifyLayer>();
     is_plain::<Retry<Classify<()>>>();
-    is_plain::<Guard<()>>();
-    is_plain::<GuardLayer>();
-    is_plain::<Deadline>();
-    // As `Incoming` is: no pin needed to read a frame.
-    is_plain::<GuardBody<Full<Bytes>>>();
+    is_plain::<DeadlineAt>();
 }
 
 #[test]
@@ -58,6 +53,38 @@ fn a_stack_over_hyper_is_built_outside_a_runtime_and_keeps_the_body_type() {
         .layer(ClassifyLayer::new())
         .service(client);
     is_service::<_, Full<Bytes>>(&stack);
+}
+
+// Reproducer: "implementation of `From` is not general enough", over a service with a boxed error.
+#[tokio::test]
+async fn a_call_over_a_boxed_error_runs_in_a_spawned_task() {
+    let http = tower::service_fn(async |_: Request<Full<Bytes>>| {
+        Ok::<_, tower::BoxError>(http::Response::new(Full::<Bytes>::default()))
+    });
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new())
+        .layer(ClassifyLayer::new())
+        .service(http);
+    let call = tokio::spawn(async move {
+        let mut stack = stack;
+        let request = Request::new(Full::default());
+        stack.ready().await?.call(request).await.map(drop)
+    });
+    assert!(call.await.unwrap().is_ok());
+}
+
+#[test]
+fn a_question_mark_converts_the_errors_of_files() {
+    fn job() -> Result<(), Error> {
+        std::fs::read("/no/such/file")?;
+        Ok(())
+    }
+    fn boxed() -> Result<(), Box<dyn std::error::Error>> {
+        Ok(job()?)
+    }
+    let error = job().unwrap_err();
+    assert!(error.to_string().contains("No such file"), "{error}");
+    assert!(boxed().is_err());
 }
 
 #[test]

@@ -279,11 +279,9 @@ fn renewed(
 + Clone {
     ClassifyLayer::new()
         .layer(probe)
-        .map_err(|mut error: Error| {
-            if error.kind() == Kind::InvalidToken {
-                error.resend_once();
-            }
-            error
+        .map_err(|error: Error| match error.kind() {
+            Kind::InvalidToken => error.with_one_resend(),
+            _ => error,
         })
 }
 

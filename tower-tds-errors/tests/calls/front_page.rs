@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt};
-use tower_tds_errors::{Asked, Error, Kind, RetryLayer, Sent, classify};
+use tower_tds_errors::{Error, Kind, RetryLayer, Sent, classify};
 
 /// The cells of one line: answer, kinds, retried, next move.
 struct Row {
@@ -91,7 +91,7 @@ fn each_answer_means_its_kind() {
             };
             let none = texts.is_empty().then_some("");
             for text in texts.iter().copied().chain(none) {
-                let error = classify(Asked::of(&asked), status, &said, text).unwrap_err();
+                let error = classify(&asked, status, &said, text).unwrap_err();
                 assert_eq!(error.kind(), kinds[0], "{answer}: {status} {text}");
                 tried = tried.saturating_add(1);
             }

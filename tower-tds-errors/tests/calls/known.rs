@@ -10,14 +10,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::{Body, Frame};
-use http_body_util::BodyExt;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{
-    Attempt, ClassifyLayer, Deadline, Error, GiveUp, GuardLayer, Kind, RetryLayer, Sent,
-};
+use tower_tds_errors::{Attempt, ClassifyLayer, DeadlineAt, Error, GiveUp, Kind, RetryLayer, Sent};
 
 use crate::probe::{Probe, get, status_of};
+
+/// A deadline of this length from now.
+fn within(wait: Duration) -> DeadlineAt {
+    DeadlineAt(Instant::now() + wait)
+}
 
 /// A body that never yields.
 struct Hangs;
@@ -204,7 +206,7 @@ async fn a_deadline_counts_from_the_call_and_not_from_the_first_poll() {
         let mut layer = RetryLayer::new();
         let mut request = get("/");
         if by_request {
-            request.extensions_mut().insert(Deadline::after(ms(1_000)));
+            request.extensions_mut().insert(within(ms(1_000)));
         } else {
             layer = layer.deadline(ms(1_000));
         }
@@ -228,7 +230,7 @@ async fn a_deadline_counts_from_the_call_and_not_from_the_first_poll() {
             }
         }));
         let mut request = Request::new(());
-        request.extensions_mut().insert(Deadline::after(ms(1_000)));
+        request.extensions_mut().insert(within(ms(1_000)));
         let call = eager.ready().await.unwrap().call(request);
         tokio::time::sleep(ms(1_500)).await;
         let error = call.await.unwrap_err();
@@ -257,71 +259,6 @@ fn outside_a_runtime_nothing_panics_and_a_call_ends_at_its_first_wait() {
     assert_eq!((error.kind(), sent), (Kind::Misdirected, 2));
 }
 
-/// Answers by these statuses, one after the other, and by the last for ever.
-fn scripted(
-    statuses: &'static [u16],
-) -> impl Clone + Service<Request<()>, Response = Response<String>, Error = BoxError, Future: Send>
-{
-    let count = Arc::new(AtomicUsize::new(0));
-    tower::service_fn(move |_: Request<()>| {
-        let status = statuses.get(count.fetch_add(1, SeqCst));
-        let response = Response::builder().status(*status.or(statuses.last()).unwrap());
-        std::future::ready(Ok::<_, BoxError>(
-            response.body(String::from("data")).unwrap(),
-        ))
-    })
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_retry_over_a_retry_keeps_the_deadline_of_a_whole_body() {
-    for (statuses, outer) in [
-        (&[200][..], false),
-        (&[503, 200], false),
-        (&[503, 200], true),
-    ] {
-        let whole = Deadline::after(ms(60_000)).whole();
-        let layer = RetryLayer::new();
-        let stack = ServiceBuilder::new()
-            .layer(if outer {
-                layer.clone().deadline(whole)
-            } else {
-                layer.clone()
-            })
-            .layer(layer)
-            .layer(GuardLayer::new())
-            .layer(ClassifyLayer::new())
-            .service(scripted(statuses));
-        let mut request = Request::new(());
-        if !outer {
-            request.extensions_mut().insert(whole);
-        }
-        let response = stack.oneshot(request).await;
-        assert_eq!(
-            response.map(drop).map_err(|error| error.to_string()),
-            Ok(()),
-            "{statuses:?}"
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn of_two_deadlines_for_a_whole_body_the_earlier_ends_it() {
-    let service = tower::service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new(Hangs)));
-    for (outer, inner) in [(5, 60), (60, 5)] {
-        let layer = |n: u64| RetryLayer::new().deadline(Deadline::after(ms(n * 1_000)).whole());
-        let stack = ServiceBuilder::new()
-            .layer(layer(outer))
-            .layer(layer(inner))
-            .layer(GuardLayer::new())
-            .layer(ClassifyLayer::new())
-            .service(service);
-        let start = Instant::now();
-        let response = stack.oneshot(Request::new(())).await.unwrap();
-        let error = response.into_body().collect().await.map(drop).unwrap_err();
-        assert_eq!((error.kind(), start.elapsed()), (Kind::Timeout, ms(5_000)));
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_deadline_that_somebody_set_is_later_than_the_default_too() {
     let service = tower::service_fn(async |_: Request<()>| {
@@ -333,9 +270,7 @@ async fn a_deadline_that_somebody_set_is_later_than_the_default_too() {
     let error = stack.clone().oneshot(Request::new(())).await.unwrap_err();
     assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
     let mut request = Request::new(());
-    request
-        .extensions_mut()
-        .insert(Deadline::after(ms(300_000)));
+    request.extensions_mut().insert(within(ms(300_000)));
     assert!(stack.clone().oneshot(request).await.is_ok());
 }
 

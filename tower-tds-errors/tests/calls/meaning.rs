@@ -49,7 +49,7 @@ async fn a_rule_makes_a_fatal_answer_worth_a_retry_and_the_other_way_round() {
 async fn a_veto_is_not_undone_by_another_kind() {
     let probe = Probe::always(503);
     let error = tried(&probe, get("/v2"), |error| {
-        error.forbid_retry();
+        error.set_gave_up(GiveUp::Forbidden);
         error.set_kind(Kind::Throttled);
     });
     let error = error.await;
@@ -65,7 +65,7 @@ async fn a_veto_by_host_and_path_holds_for_the_first_retry_too() {
     let rule = |error: &mut Error| {
         let data = "https://api.example/v2/";
         if !error.uri().is_some_and(|uri| uri.starts_with(data)) {
-            error.forbid_retry();
+            error.set_gave_up(GiveUp::Forbidden);
         }
     };
     for (uri, times) in [

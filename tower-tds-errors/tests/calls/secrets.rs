@@ -4,7 +4,7 @@ use std::error::Error as _;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tower::{BoxError, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{Asked, ClassifyLayer, Error, Kind, RetryLayer};
+use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer};
 
 /// Examples of a JSON web token and of keys.
 const CANARIES: [&str; 3] = [
@@ -200,7 +200,7 @@ fn what_reorders_or_hides_is_escaped() {
     ] {
         let text = format!("a{c}b");
         let error = tower_tds_errors::classify(
-            Asked::default(),
+            &HeaderMap::new(),
             StatusCode::CONFLICT,
             &HeaderMap::new(),
             &text,
@@ -235,7 +235,7 @@ fn advice_fits_the_place() {
     let headers = HeaderMap::new();
     let of = |status: u16, text: &str| {
         let status = StatusCode::from_u16(status).unwrap();
-        let error = tower_tds_errors::classify(Asked::default(), status, &headers, text);
+        let error = tower_tds_errors::classify(&HeaderMap::new(), status, &headers, text);
         error.unwrap_err().to_string()
     };
     let stripped = of(401, "no Authorization header found");

@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, ServiceBuilder, ServiceExt};
 use tower_http::decompression::DecompressionLayer;
-use tower_tds_errors::{Asked, ClassifyLayer, Error, Kind, RetryLayer, classify};
+use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer, classify};
 
 use self::Again::{Backoff, No, Once, Silence};
 use crate::server::{Act, Server, client, read_head};
@@ -296,7 +296,7 @@ async fn an_answer_cut_at_any_byte_is_never_retried_where_the_whole_is_not() {
         let raw = raw(name);
         let body = raw.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
         let (status, headers) = head(&raw[..body - 4]);
-        let by_head = classify(Asked::of(&asked(name)), status, &headers, "").err();
+        let by_head = classify(&asked(name), status, &headers, "").err();
         let by_head = by_head.map(|error| error.kind());
         for end in 0..raw.len() {
             let error = ask_in_memory(name, &raw[..end]).await.err();

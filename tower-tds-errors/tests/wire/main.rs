@@ -3,7 +3,6 @@
 
 mod asleep;
 mod corpus;
-mod guard;
 mod http2;
 mod reqwest;
 mod server;

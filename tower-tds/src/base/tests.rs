@@ -20,7 +20,7 @@ fn a_path_is_put_under_the_base_byte_for_byte() {
         ("https://d/api", "https://d/other?x", "https://d/other?x"),
     ];
     for (url, target, whole) in cases {
-        let resolved = Base::parse(target).and_then(|target| base(url).resolve(target));
+        let resolved = Base::parse(target.to_owned()).and_then(|target| base(url).resolve(target));
         let resolved = resolved.expect(target);
         assert_eq!(resolved.to_string(), whole);
     }
@@ -29,13 +29,15 @@ fn a_path_is_put_under_the_base_byte_for_byte() {
 #[test]
 fn what_is_no_path_and_no_address_is_refused_with_what_to_write() {
     for target in ["v1/bus", "", "d.example", "?a=b", "*"] {
-        let resolved = Base::parse(target).and_then(|target| base("https://d").resolve(target));
+        let resolved =
+            Base::parse(target.to_owned()).and_then(|target| base("https://d").resolve(target));
         let error = resolved.expect_err(target);
         assert_eq!(error.kind(), Kind::InvalidRequest);
         assert!(error.to_string().contains("begin it with /"), "{error}");
     }
     for target in ["/a#b", "/a?b=#c", "/a b", "https://[d/", "/\u{7f}"] {
-        let resolved = Base::parse(target).and_then(|target| base("https://d").resolve(target));
+        let resolved =
+            Base::parse(target.to_owned()).and_then(|target| base("https://d").resolve(target));
         let error = resolved.expect_err(target);
         assert_eq!(error.kind(), Kind::InvalidRequest, "{target}");
     }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use tower_tds_errors::{Asked, classify};
+use tower_tds_errors::classify;
 use tower_tds_limits::{Feedback, Outcome};
 
 use super::{BearerError, ReadError};
@@ -12,7 +12,7 @@ fn what_the_service_answered_is_counted_whatever_it_means() {
     for status in 100..1000 {
         let status = StatusCode::from_u16(status).expect("three digits");
         for text in ["", "invalid token", r#"{"error":"invalid_client"}"#] {
-            let Err(error) = classify(Asked::default(), status, &headers, text) else {
+            let Err(error) = classify(&HeaderMap::new(), status, &headers, text) else {
                 continue;
             };
             let read = ReadError.read(Err::<&Response<()>, _>(&BearerError::Inner(error)));
@@ -32,7 +32,7 @@ fn what_a_refusal_says_of_the_limits_is_read() {
                 .collect::<HeaderMap>()
         };
         let status = StatusCode::from_u16(status).expect("three digits");
-        let error = classify(Asked::of(&headers(asked)), status, &headers(said), "");
+        let error = classify(&headers(asked), status, &headers(said), "");
         let error = BearerError::Inner(error.expect_err("a refusal"));
         ReadError.read(Err::<&Response<()>, _>(&error))
     };

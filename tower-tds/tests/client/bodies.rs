@@ -12,7 +12,7 @@ use tokio::{
 use tower::ServiceExt;
 use tower_tds::{
     Builder, Client, Credentials, Error, Kind, Limits, RequestBody, ResponseBody,
-    layers::errors::{GuardLayer, RetryLayer, Sent},
+    layers::errors::{RetryLayer, Sent},
 };
 
 use crate::server::Server;
@@ -107,10 +107,12 @@ async fn a_body_of_no_bytes_is_whole() {
 #[tokio::test]
 async fn a_body_that_goes_silent_ends_by_an_error() {
     let server = Server::start(LENGTH.as_bytes()).await;
-    let guard = GuardLayer::new().idle(Duration::from_secs(90));
     for (client, limit) in [
         (built(builder(&server)), 30),
-        (built(builder(&server).guard(guard)), 90),
+        (
+            built(builder(&server).read_timeout(Duration::from_secs(90))),
+            90,
+        ),
     ] {
         let response = get(&client, format!("{}/hold", server.url())).await;
         let mut body = response.expect("the head of a success").into_body();

@@ -14,7 +14,7 @@ use hyper_util::{
 };
 use tds_sim::{Config, Server, Summary};
 use tokio::task::JoinSet;
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::decompression::DecompressionLayer;
 use tower_tds::{Client, Credentials, Error, Kind, Limits, layers::limits::ConnectionLimitLayer};
 
@@ -44,7 +44,7 @@ where
     S: Service<Request<B>, Response = Response<R>, Error = Error> + Clone + Send + 'static,
     S::Future: Send,
     B: Send + 'static,
-    R: http_body::Body<Data: Send, Error = Error> + Send + 'static,
+    R: http_body::Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
     let base = server.base_url().to_owned();
     let call = move |path: &str| {
@@ -54,7 +54,10 @@ where
     let mut calls = JoinSet::new();
     for _ in 0..120 {
         let call = call(PATH);
-        calls.spawn(async move { call.await?.into_body().collect().await });
+        calls.spawn(async move {
+            let body = call.await?.into_body().collect().await;
+            body.map_err(Into::<BoxError>::into)
+        });
     }
     for body in calls.join_all().await {
         let body = body.expect("a whole body").to_bytes();

@@ -13,12 +13,10 @@ use tokio::{
 };
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 use tower_tds::{
-    Client, Credentials, Kind, RequestBody, TdsLayer,
+    Client, Credentials, Deadline, Kind, RequestBody, TdsLayer,
     layers::{
         ReadError,
-        errors::{
-            ClassifyLayer, Deadline, DeadlineAt, Error, GiveUp, GuardLayer, RetryLayer, Sent,
-        },
+        errors::{ClassifyLayer, DeadlineAt, Error, GiveUp, RetryLayer, Sent},
         into_error,
         limits::{Limiter, Limits, Quota, RequestLimitLayer},
         token::{BearerAuthLayer, Origin, TokenEndpoint, TokenSource},
@@ -52,7 +50,6 @@ macro_rules! stack {
                 .judge(ReadError)
                 .deadline_from(DeadlineAt::of),
             )
-            .layer(GuardLayer::new())
             .layer(ClassifyLayer::new())
             .map_future(Box::pin)
             .map_err(BoxError::from)
@@ -107,7 +104,9 @@ async fn four_hundred_calls_at_once_are_each_answered_or_failed_at_two_seconds()
         let outcomes = at_once(&stack, 400, || {
             let mut request = get("/v1/live/bus");
             if place == "request" {
-                request.extensions_mut().insert(Deadline::after(TWO));
+                request
+                    .extensions_mut()
+                    .insert(DeadlineAt(Instant::now() + TWO));
             }
             request
         });
@@ -179,7 +178,8 @@ async fn the_error_for_a_silent_token_endpoint_names_its_address() {
     let tokens = tokens.build(tower::util::MapRequest::new(sim.clone(), same));
     let origin = "https://data.example.org".parse().expect("a URL");
     let origin = Origin::from_uri(&origin).expect("an origin");
-    let layer = TdsLayer::new(tokens, [origin], Limiter::new(default_limits())).deadline(TWO);
+    let layer = TdsLayer::new(tokens, [origin], Limiter::new(default_limits()))
+        .retry(RetryLayer::new().deadline(TWO));
     let stack = ServiceBuilder::new()
         .layer(layer)
         .map_future(Box::pin)
@@ -260,7 +260,10 @@ async fn a_401_that_waits_for_another_token_is_a_401_at_the_deadline() {
     let origin = "https://data.example.org".parse().expect("a URL");
     let origin = Origin::from_uri(&origin).expect("an origin");
     let stack = ServiceBuilder::new()
-        .layer(TdsLayer::new(tokens, [origin], Limiter::new(default_limits())).deadline(TWO))
+        .layer(
+            TdsLayer::new(tokens, [origin], Limiter::new(default_limits()))
+                .retry(RetryLayer::new().deadline(TWO)),
+        )
         .map_future(Box::pin)
         .service(sim.clone());
     revoked(&stack, &sim, Duration::from_secs(100_000)).await;

@@ -549,7 +549,7 @@ async fn a_deadline_of_the_whole_ends_a_body_that_drips_coded_or_not() {
         }
         let client = client.build().expect("loopback is let through");
         client.tokens().ready().await.expect("a token");
-        let whole = Deadline::after(Duration::from_secs(3)).whole();
+        let whole = Deadline::after(Duration::from_secs(3));
         let drips = client.get("/v1/history/day?bytes=400000&rate=3000");
         let head = drips.deadline(whole).await.expect("a head");
         let error = head.bytes().await.expect_err("it takes two minutes");

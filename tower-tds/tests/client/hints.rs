@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use tower_tds::{
     Kind,
     layers::{
-        errors::{Asked, classify},
+        errors::classify,
         limits::{Feedback, Outcome, ReadStatus},
         token::{Challenge, Judge, Judgement},
     },
@@ -47,7 +47,7 @@ fn a_wait_means_the_same_to_all_who_read_one() {
             headers.insert("date", value(date.trim()));
         }
         let status = StatusCode::TOO_MANY_REQUESTS;
-        let error = classify(Asked::default(), status, &headers, "").expect_err("a 429");
+        let error = classify(&HeaderMap::new(), status, &headers, "").expect_err("a 429");
         assert_eq!(told(error.retry_after()), expected, "errors: {row:?}");
         let answer = response(status, &headers);
         let read = ReadStatus.read(Ok::<_, &std::io::Error>(&answer));
@@ -74,7 +74,7 @@ fn a_challenge_means_the_same_to_all_who_read_one() {
         let mut headers = HeaderMap::new();
         headers.insert("www-authenticate", value(challenge.trim()));
         let error =
-            classify(Asked::default(), StatusCode::UNAUTHORIZED, &headers, "").expect_err("a 401");
+            classify(&HeaderMap::new(), StatusCode::UNAUTHORIZED, &headers, "").expect_err("a 401");
         assert_eq!(error.kind(), kind, "errors: {row:?}");
         let answer = response(StatusCode::UNAUTHORIZED, &headers);
         let read = Challenge::default().judge(Ok::<_, &std::io::Error>(&answer));

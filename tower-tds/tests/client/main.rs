@@ -19,6 +19,7 @@ mod memory;
 mod one_layer;
 mod order;
 mod others;
+mod read;
 mod refused;
 mod secrets;
 mod seen;

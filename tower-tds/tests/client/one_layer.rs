@@ -17,11 +17,12 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use tds_sim::{Config, Server};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::Instant};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_tds::{
-    Credentials, Deadline, Kind, Limiter, Limits, TdsLayer,
+    Credentials, Kind, Limiter, Limits, TdsLayer,
     layers::{
+        errors::{DeadlineAt, RetryLayer},
         limits::{ConnectionLimitLayer, RequestLimitLayer},
         token::{Origin, TokenEndpoint, TokenSource},
     },
@@ -94,7 +95,7 @@ async fn it_goes_under_towers_own_layers_and_into_a_box() {
         .timeout(Duration::from_secs(20))
         .load_shed()
         .concurrency_limit(5)
-        .layer(tds.deadline(Duration::from_secs(10)))
+        .layer(tds.retry(RetryLayer::new().deadline(Duration::from_secs(10))))
         .service(http);
     let service = BoxCloneSyncService::new(service);
     let answer = service.oneshot(get(&server, "/v1/live/bus")).await;
@@ -135,8 +136,8 @@ async fn an_error_answer_leaves_its_socket_to_the_token() {
     let service = ServiceBuilder::new().layer(tds).service(http);
     let call = || {
         let mut request = get(&server, "/v1/live/bus");
-        let deadline = Deadline::after(Duration::from_secs(3));
-        request.extensions_mut().insert(deadline);
+        let deadline = Instant::now() + Duration::from_secs(3);
+        request.extensions_mut().insert(DeadlineAt(deadline));
         service.clone().oneshot(request)
     };
     let first = call().await.expect("data").into_body().collect().await;

@@ -8,19 +8,18 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use tds_sim::{Config, DataFault, Faults, Scripted, Sim, When};
+use tds_sim::{Config, Sim};
 use tokio::task::JoinSet;
 use tower::{ServiceBuilder, ServiceExt, service_fn, util::MapRequest};
 use tower_tds::{
     Kind, Limiter, Limits,
     layers::{
-        errors::{ClassifyLayer, GuardLayer, RetryLayer},
+        errors::{ClassifyLayer, RetryLayer},
         limits::{ReadResponse, RequestLimitLayer},
         token::{BearerAuthLayer, Credentials, Origin, TokenEndpoint, TokenSource},
     },
@@ -72,28 +71,6 @@ async fn token_and_limits_below_classification_read_the_answers_themselves() {
     let seen = sim.ledger().summary();
     assert_eq!((seen.token_posts, seen.by_status.get(&423)), (2, None));
     assert!(seen.largest_second <= 50, "{seen:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_guard_outside_of_retry_watches_bodies_as_one_inside() {
-    let (sim, bearer) = service();
-    let mut faults = Faults::default();
-    let stall = DataFault::Stall(Duration::from_secs(600));
-    let each = When::Every(std::num::NonZeroU64::MIN);
-    faults.data.push(Scripted::new(stall, each));
-    sim.set_faults(faults);
-    let stack = ServiceBuilder::new()
-        .layer(GuardLayer::new())
-        .layer(RetryLayer::new())
-        .layer(ClassifyLayer::new())
-        .layer(bearer)
-        .service(sim.clone());
-    let body = stack.oneshot(get()).await.expect("data").into_body();
-    let error = body
-        .collect()
-        .await
-        .expect_err("it says nothing for 10 min");
-    assert_eq!(error.kind(), Kind::Truncated);
 }
 
 #[tokio::test(start_paused = true)]

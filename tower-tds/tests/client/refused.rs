@@ -22,7 +22,7 @@ use tower::{
 use tower_tds::{
     Client, Credentials, Error, Kind, Limiter, Limits, RequestBody, TdsLayer,
     layers::{
-        errors::{ClassifyLayer, GiveUp, GuardBody, GuardLayer, RetryLayer},
+        errors::{ClassifyLayer, GiveUp, RetryLayer},
         token::{self, BearerAuthLayer, Judge, Judgement, Origin, TokenEndpoint, TokenSource},
     },
 };
@@ -105,7 +105,7 @@ async fn a_401_for_a_role_or_a_header_brings_no_token() {
 /// many tokens were requested. A layer below has read the responses into errors.
 async fn after_a_revocation<J>(judge: impl Fn(BearerAuthLayer) -> BearerAuthLayer<J>) -> (bool, u64)
 where
-    J: Judge<Response<GuardBody<tds_sim::Body>>, Error> + Clone + Send + Unpin,
+    J: Judge<Response<tds_sim::Body>, Error> + Clone + Send + Unpin,
 {
     let sim = Sim::new(Config::default());
     let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
@@ -124,7 +124,6 @@ where
             tokens,
             [origin.expect("an origin")],
         )))
-        .layer(GuardLayer::new())
         .layer(ClassifyLayer::new())
         .map_err(BoxError::from)
         .service(sim.clone());

@@ -11,10 +11,13 @@ use tokio::{
     task::JoinSet,
     time::{Instant, timeout},
 };
-use tower::{ServiceBuilder, ServiceExt};
+use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tower_tds::{
-    Client, Credentials, Deadline, Error, Limiter, Limits, Quota, TdsLayer,
-    layers::token::{Origin, TokenEndpoint, TokenSource},
+    Client, Credentials, Error, Limiter, Limits, Quota, TdsLayer,
+    layers::{
+        errors::DeadlineAt,
+        token::{Origin, TokenEndpoint, TokenSource},
+    },
 };
 use tracing::{Level, subscriber::DefaultGuard};
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -48,7 +51,8 @@ async fn call(
     let mut request = request.expect("a request");
     with(&mut request);
     let response = service.oneshot(request).await?;
-    response.into_body().collect().await.map(drop)
+    let body = response.into_body().collect().await;
+    body.map(drop).map_err(|error| BoxError::from(error).into())
 }
 
 /// A permit in each two seconds.
@@ -121,7 +125,7 @@ async fn a_wait_for_a_token_is_in_the_span_of_its_attempt() {
     slow.token.push(Scripted::new(late, When::Always));
     sim.set_faults(slow);
     // Late for the first, which gives up, and for the second; the third needs none; the last is refused.
-    let deadline = Deadline::after(Duration::from_secs(1));
+    let deadline = DeadlineAt(Instant::now() + Duration::from_secs(1));
     let late = call(&sim, &layer, |request| {
         request.extensions_mut().insert(deadline);
     });
@@ -150,7 +154,7 @@ async fn a_wait_that_was_given_up_is_in_the_span_too() {
     let (sim, layer) = setup(scarce());
     call(&sim, &layer, |_| {}).await.expect("data");
     // By its deadline, and by its caller.
-    let deadline = Deadline::after(Duration::from_secs(1));
+    let deadline = DeadlineAt(Instant::now() + Duration::from_secs(1));
     let late = call(&sim, &layer, |request| {
         request.extensions_mut().insert(deadline);
     });
@@ -285,7 +289,7 @@ async fn a_quiet_day_is_a_handful_of_lines() {
 
 /// The table of the documentation: a metric's name and its kind.
 fn metrics_of_the_table() -> BTreeMap<String, String> {
-    let rows = include_str!("../../src/metrics.rs").lines();
+    let rows = include_str!("../../src/status.rs").lines();
     let rows = rows.filter_map(|line| line.trim().strip_prefix("/// | `tds_"));
     rows.flat_map(|row| {
         let (names, rest) = row.split_once(" | ").expect("a row");
@@ -322,7 +326,7 @@ async fn the_metrics_are_those_of_the_table_and_no_label_is_of_a_caller() {
         .expect("loopback is let through");
     let mut calls = JoinSet::new();
     for n in 0..60 {
-        let call = client.get(&format!("/v1/live/bus?{n}"));
+        let call = client.get(format!("/v1/live/bus?{n}"));
         calls.spawn(async move { call.await?.bytes().await });
     }
     for body in calls.join_all().await {

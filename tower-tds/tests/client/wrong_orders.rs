@@ -36,10 +36,7 @@ const WRONG: [(&str, &str, &[&str]); 8] = [
     (
         "errors of token and limits that retry cannot read",
         ".layer(RetryLayer::new())[limit][token].service(typed)",
-        &[
-            "the retry layer cannot read the error",
-            ".map_err(into_error)",
-        ],
+        &["`Error: From<Error<Error<Error>>>` is not satisfied"],
     ),
     (
         "nothing classifies below the limits",
@@ -52,7 +49,7 @@ const WRONG: [(&str, &str, &[&str]); 8] = [
     (
         "nothing classifies below retry",
         ".layer(RetryLayer::new()).service(http)",
-        &["the retry layer cannot read the error", "`ClassifyLayer`"],
+        &["Error: From<std::fmt::Error>` is not satisfied"],
     ),
     (
         "a body that cannot be cloned, and no word on how it is sent twice",
@@ -196,7 +193,7 @@ fn program(layers: &str) -> String {
             tds: TdsLayer,
             typed: impl Service<Request, Response = Response, Error = Error,
                 Future: Send + Unpin + 'static> + Clone + Send + 'static,
-            http: impl Service<Request, Response = Response, Error = std::io::Error,
+            http: impl Service<Request, Response = Response, Error = std::fmt::Error,
                 Future: Send + Unpin + 'static> + Clone + Send + 'static,
             pinned: impl Service<Request, Response = Response, Error = std::io::Error,
                 Future: Send + 'static> + Clone + Send + 'static,

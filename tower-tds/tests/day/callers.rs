@@ -136,7 +136,10 @@ async fn one(mut rng: Rng, end: Instant, sim: Sim, layer: TdsLayer, latest: Late
                 let head = head.await;
                 callers.latest = callers.latest.max(begun.elapsed());
                 match head {
-                    Ok(response) => name(response.into_body().collect().await.map(drop)),
+                    Ok(response) => match response.into_body().collect().await {
+                        Ok(_) => name(Ok(())),
+                        Err(_) => "broken body".to_owned(),
+                    },
                     Err(error) => name(Err(error)),
                 }
             }

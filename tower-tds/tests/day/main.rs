@@ -29,7 +29,10 @@ use tokio::{
 };
 use tower_tds::{
     Credentials, Limiter, Limits, Provider, TdsLayer,
-    layers::token::{Origin, TokenEndpoint, TokenSource},
+    layers::{
+        errors::RetryLayer,
+        token::{Origin, TokenEndpoint, TokenSource},
+    },
 };
 
 use self::{
@@ -142,7 +145,7 @@ fn layer(sim: &Sim, limiter: &Limiter, secret: Secret) -> TdsLayer {
     let tokens = TokenSource::builder(endpoint, provider);
     let tokens = tokens.build::<_, Full<Bytes>, _>(sim.clone());
     let origin = Origin::loopback(&http::Uri::from_static(URL)).expect("loopback");
-    TdsLayer::new(tokens, [origin], limiter.clone()).deadline(DEADLINE)
+    TdsLayer::new(tokens, [origin], limiter.clone()).retry(RetryLayer::new().deadline(DEADLINE))
 }
 
 impl Day {

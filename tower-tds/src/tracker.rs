@@ -1,4 +1,4 @@
-//! The calls of a client: their number, for a shutdown, and the last failure, for a status.
+//! Tracks the calls of a client: their number, for a shutdown, and the last failure, for a status.
 
 use std::{
     sync::{
@@ -14,7 +14,7 @@ use tower_tds_errors::{Error, Kind};
 /// The number of calls without a response, and whether new ones may begin: [`CLOSED`] is a bit of
 /// it.
 #[derive(Debug, Default)]
-pub(crate) struct Calls {
+pub(crate) struct CallTracker {
     count: AtomicUsize,
     ended: Notify,
     /// Whether the last call failed.
@@ -36,19 +36,19 @@ pub(crate) struct Failure {
 
 /// A call from its start to its response head, its error, or its drop.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Arc<Calls>);
+pub(crate) struct TrackedCall(Arc<CallTracker>);
 
-// === impl Calls ===
+// === impl CallTracker ===
 
-impl Calls {
+impl CallTracker {
     /// Begins a call, unless the client is closed.
-    pub(crate) fn begin(calls: &Arc<Self>) -> Option<UnderWay> {
+    pub(crate) fn begin(calls: &Arc<Self>) -> Option<TrackedCall> {
         // SeqCst, with `close` and `ended`: a call is either counted before the close, or sees the
         // close.
         let before = calls.count.fetch_add(1, Ordering::SeqCst);
         // If the client is closed, the drop takes the count back.
-        let under_way = UnderWay(Arc::clone(calls));
-        (before < CLOSED).then_some(under_way)
+        let tracked = TrackedCall(Arc::clone(calls));
+        (before < CLOSED).then_some(tracked)
     }
 
     /// Records a success.
@@ -101,7 +101,7 @@ impl Calls {
         failure.filter(|failure| failure.at.elapsed() < NEWS)
     }
 
-    pub(crate) fn are_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.count.load(Ordering::Relaxed) & CLOSED != 0
     }
 
@@ -132,9 +132,9 @@ impl Calls {
     }
 }
 
-// === impl UnderWay ===
+// === impl TrackedCall ===
 
-impl UnderWay {
+impl TrackedCall {
     /// Records the outcome of the call.
     #[inline]
     pub(crate) fn ended<T>(&self, ended: &Result<T, Error>) {
@@ -145,7 +145,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for TrackedCall {
     fn drop(&mut self) {
         // Only a closed client has a waiter for the end.
         if self.0.count.fetch_sub(1, Ordering::SeqCst) > CLOSED {

@@ -1,12 +1,7 @@
-//! Conversion from other errors, through their chains of sources.
+//! The chain of an error: everything under it.
 
 use std::error::Error as StdError;
 use std::io;
-
-use tower::BoxError;
-
-use super::{Error, Facts};
-use crate::classify::transport;
 
 /// The error and everything under it.
 ///
@@ -41,28 +36,6 @@ pub(super) fn is_late(error: &(dyn StdError + Send + Sync + 'static)) -> bool {
             || link.is::<tower::timeout::error::Elapsed>()
             || link.is::<tokio::time::error::Elapsed>()
     })
-}
-
-/// Unboxes the error, finds it in the chain, or classifies a transport error.
-///
-/// So the layers of this crate work over services with boxed errors, such as `Buffer`.
-impl From<BoxError> for Error {
-    fn from(error: BoxError) -> Self {
-        let error = match error.downcast::<Self>() {
-            Ok(error) => return *error,
-            Err(error) => error,
-        };
-        let facts = match Self::find(&*error) {
-            Some(found) => found.facts().clone(),
-            None => {
-                let (kind, sent) = transport::kind(&*error);
-                let mut facts = Facts::new(kind);
-                facts.sent = sent;
-                facts
-            }
-        };
-        Self::build(facts, Some(error))
-    }
 }
 
 /// The deepest known chain has 6 links. This bounds a chain that is a cycle.

@@ -4,8 +4,10 @@ use std::error::Error as StdError;
 use std::io::ErrorKind;
 
 use hyper_util::client::legacy;
+use tower::BoxError;
 
-use crate::error::source::{chain, find};
+use super::chain::{chain, find};
+use super::{Error, Facts};
 use crate::kind::{Kind, Sent};
 
 /// The stage of the exchange at the error.
@@ -20,6 +22,35 @@ enum Stage {
 
 /// The kind of an error, and whether the request was sent.
 type Told = (Kind, Sent);
+
+/// Unboxes the error, finds it in the chain, or classifies a transport error.
+///
+/// So the layers of this crate work over services with boxed errors, such as `Buffer`.
+impl From<BoxError> for Error {
+    fn from(error: BoxError) -> Self {
+        let error = match error.downcast::<Self>() {
+            Ok(error) => return *error,
+            Err(error) => error,
+        };
+        let facts = match Self::find(&*error) {
+            Some(found) => found.facts().clone(),
+            None => {
+                let (kind, sent) = kind(&*error);
+                let mut facts = Facts::new(kind);
+                facts.sent = sent;
+                facts
+            }
+        };
+        Self::build(facts, Some(error))
+    }
+}
+
+/// So that `?` converts the errors of files and sockets next to those of calls.
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        BoxError::from(error).into()
+    }
+}
 
 /// Classifies an error by the first known link of its chain.
 pub(crate) fn kind(error: &(dyn StdError + 'static)) -> Told {

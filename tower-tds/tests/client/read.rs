@@ -1,0 +1,275 @@
+//! Bodies that break off, stall or drip: they end within the bounds of the client, under paused time.
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt, Full};
+use tds_sim::{Config, DataFault, Scripted, Server, When};
+use tokio::time::{Instant, Sleep, sleep, timeout};
+use tower::service_fn;
+use tower_tds::{
+    Builder, Client, Credentials, Deadline, Kind, RequestBody,
+    layers::errors::{GiveUp, Sent},
+};
+
+/// One step of a body.
+#[derive(Clone, Copy)]
+enum Step {
+    Data(&'static str),
+    Wait(Duration),
+    Breaks,
+    Hangs,
+}
+
+/// A body that takes these steps, over and over if it is endless.
+struct Stepped {
+    steps: VecDeque<Step>,
+    is_endless: bool,
+    wait: Option<Pin<Box<Sleep>>>,
+}
+
+impl Body for Stepped {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        loop {
+            if let Some(wait) = &mut self.wait {
+                ready!(wait.as_mut().poll(cx));
+                self.wait = None;
+            }
+            let Some(step) = self.steps.pop_front() else {
+                return Poll::Ready(None);
+            };
+            if self.is_endless {
+                self.steps.push_back(step);
+            }
+            match step {
+                Step::Data(data) => return Poll::Ready(Some(Ok(Frame::data(data.into())))),
+                Step::Wait(wait) => self.wait = Some(Box::pin(sleep(wait))),
+                Step::Breaks => {
+                    return Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into())));
+                }
+                Step::Hangs => {
+                    self.steps.push_front(step);
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+}
+
+/// A client whose responses have a body of these steps.
+fn client(steps: &'static [Step], is_endless: bool) -> Client {
+    Client::from_service(service_fn(move |_: Request<RequestBody>| {
+        let steps = steps.iter().copied().collect();
+        let body = Stepped {
+            steps,
+            is_endless,
+            wait: None,
+        };
+        std::future::ready(Ok::<_, io::Error>(Response::new(body)))
+    }))
+}
+
+const DRIPS: &[Step] = &[Step::Data("x"), Step::Wait(Duration::from_millis(300))];
+const STALLS: &[Step] = &[Step::Data("one"), Step::Hangs];
+const FLOWS: &[Step] = &[Step::Data("x")];
+const PAUSES: &[Step] = &[Step::Data("bus"), Step::Wait(seconds(20)), Step::Data(".")];
+const SLEEPS: &[Step] = &[Step::Data("one"), Step::Wait(seconds(1_000))];
+const TWICE: &[Step] = &[Step::Data("bus"), Step::Data(".")];
+const HALF: &[Step] = &[Step::Data("half"), Step::Breaks];
+
+const fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_includes_the_body_however_it_comes() {
+    for (steps, is_endless) in [(DRIPS, true), (STALLS, false)] {
+        let client = client(steps, is_endless);
+        client.tokens().ready().await.expect("a token");
+        let start = Instant::now();
+        let response = client.get("/v1/live/bus").deadline(seconds(2)).await;
+        let error = response.expect("a head").text().await.expect_err("no end");
+        assert_eq!(start.elapsed(), seconds(2), "{error}");
+        assert_eq!(
+            (error.kind(), error.sent()),
+            (Kind::Timeout, Sent::Answered)
+        );
+        assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+        assert_eq!(error.waited_for(), Some("the rest of the body"));
+        assert!(
+            error.received() > Some(0) && error.is_timeout(),
+            "{error:?}"
+        );
+        assert_eq!(error.uri(), Some("https://localhost/v1/live/bus"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_pauses_ends_at_the_deadline_too() {
+    let client = client(FLOWS, true);
+    let response = client.get("/v1/live/bus").deadline(seconds(2)).await;
+    let mut body = response.expect("a head");
+    assert!(body.chunk().await.is_ok());
+    sleep(seconds(2)).await;
+    let error = body.chunk().await.expect_err("the deadline has passed");
+    assert_eq!(error.kind(), Kind::Timeout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_of_the_head_alone_does_not_end_the_body() {
+    let client = client(PAUSES, false);
+    let head = Deadline::after(seconds(2)).head_only();
+    let response = client.get("/v1/live/bus").deadline(head).await;
+    assert_eq!(
+        response.expect("a head").text().await.expect("whole"),
+        "bus."
+    );
+    // Without a deadline a call has two minutes until its head, and its body any time.
+    let slow = client.get("/v1/live/bus").await.expect("a head");
+    assert_eq!(slow.text().await.expect("whole"), "bus.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silence_is_the_read_timeout_and_begins_with_the_wait() {
+    for steps in [STALLS, SLEEPS] {
+        let client = client(steps, false);
+        let mut body = client.get("/v1/live/bus").await.expect("a head");
+        assert!(body.chunk().await.is_ok());
+        // A slow reader is no silence.
+        sleep(seconds(600)).await;
+        let start = Instant::now();
+        let error = body.chunk().await.expect_err("nothing comes");
+        assert_eq!(start.elapsed(), seconds(30));
+        assert_eq!((error.kind(), error.received()), (Kind::Truncated, Some(3)));
+        assert!(error.is_timeout() && error.is_retryable());
+        assert!(matches!(body.chunk().await, Ok(None)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_that_are_there_come_before_a_timer_that_has_fired() {
+    // The wait for the second piece sets the timer, which fires while the reader is away.
+    let client = client(PAUSES, false);
+    let mut body = client.get("/v1/live/bus").await.expect("a head");
+    assert!(body.chunk().await.is_ok());
+    timeout(seconds(1), body.chunk())
+        .await
+        .expect_err("a pause");
+    sleep(seconds(600)).await;
+    assert_eq!(body.chunk().await.expect("data").expect("a piece"), ".");
+    assert!(matches!(body.chunk().await, Ok(None)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_came_in_time_is_whole_however_late_its_end_is_read() {
+    let client = client(TWICE, false);
+    let response = client.get("/v1/live/bus").deadline(seconds(5)).await;
+    let mut body = response.expect("a head");
+    assert!(body.chunk().await.is_ok() && body.chunk().await.is_ok());
+    sleep(seconds(6)).await;
+    assert!(matches!(body.chunk().await, Ok(None)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_breaks_off_is_truncated_and_has_ended() {
+    let client = client(HALF, false);
+    let response = client.get("/v1/live/bus").await.expect("a head");
+    let mut body = response.into_http().into_body();
+    body.frame().await.expect("a part").expect("of it");
+    let error = body.frame().await.expect("an end").expect_err("too early");
+    // After the head a response is cut short, however its client names the error.
+    assert_eq!((error.kind(), error.received()), (Kind::Truncated, Some(4)));
+    assert!(body.is_end_stream() && body.frame().await.is_none());
+}
+
+/// So that a task can hold a reference to one across an await.
+#[test]
+fn responses_cross_threads() {
+    fn is_plain<T: Send + Sync + Unpin + 'static>() {}
+    is_plain::<tower_tds::Response>();
+    is_plain::<Client>();
+}
+
+fn loopback(server: &Server) -> Builder {
+    let credentials = Credentials::new(server.client_id(), server.client_secret());
+    let credentials = credentials.expect("usable");
+    Client::builder(server.auth_url(), server.base_url(), credentials).loopback_http()
+}
+
+#[tokio::test]
+async fn over_a_socket_a_stalled_body_ends_at_the_deadline_of_call_or_client() {
+    let mut config = Config::default();
+    let stall = DataFault::Stall(seconds(600));
+    config.faults.data.push(Scripted::new(stall, When::Always));
+    let server = Server::start(config).await.expect("free ports");
+    let by_client = loopback(&server).deadline(Duration::from_millis(500));
+    let clients = [loopback(&server), by_client].map(|builder| builder.build().expect("loopback"));
+    for (client, by_call) in clients.iter().zip([true, false]) {
+        let mut call = client.get("/v1/live/bus");
+        if by_call {
+            call = call.deadline(Duration::from_millis(500));
+        }
+        let error = call
+            .await
+            .expect("a head")
+            .text()
+            .await
+            .expect_err("a stall");
+        assert_eq!(
+            (error.kind(), error.gave_up()),
+            (Kind::Timeout, Some(GiveUp::Deadline))
+        );
+        // The broken body gives its permit back.
+        client.limiter().idle().await;
+    }
+    assert_eq!(server.ledger().summary().data_calls, 2);
+}
+
+#[tokio::test]
+async fn a_client_over_a_service_has_the_whole_call_api() -> Result<(), Box<dyn std::error::Error>>
+{
+    let fake = service_fn(async |request: Request<RequestBody>| {
+        let token = request.headers().get("authorization");
+        assert_eq!(
+            token.map(http::HeaderValue::as_bytes),
+            Some(&b"Bearer fake"[..])
+        );
+        let (status, text) = match request.uri().path() {
+            "/v1/live/bus" => (StatusCode::OK, "{}"),
+            "/v1/locked" => (StatusCode::LOCKED, ""),
+            _ => (StatusCode::NOT_FOUND, ""),
+        };
+        let mut response = Response::new(Full::<Bytes>::from(text));
+        *response.status_mut() = status;
+        Ok::<_, io::Error>(response)
+    });
+    let client = Client::from_service(fake);
+    let path = String::from("/v1/live/bus");
+    let call = client.get(&path).header("accept", "application/json");
+    assert_eq!(call.deadline(seconds(2)).await?.text().await?, "{}");
+    let uri = http::Uri::from_static("https://localhost/v1/live/bus");
+    assert_eq!(client.get(uri).await?.bytes().await?, "{}");
+    let locked = client.get(format!("/v1/{}", "locked")).await;
+    let error = locked.expect_err("a 423");
+    assert_eq!((error.kind(), error.attempts()), (Kind::RateExceeded, 1));
+    let post = Request::post("/v1/none").body("{}")?;
+    let error = client.request(post).await.expect_err("a 404");
+    assert_eq!(error.kind(), Kind::NotFound);
+    assert!(client.shutdown(seconds(1)).await);
+    Ok(())
+}
