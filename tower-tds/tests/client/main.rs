@@ -13,6 +13,7 @@ mod deadline;
 mod first_minute;
 mod front;
 mod hints;
+mod hostile;
 mod limits;
 mod log;
 mod memory;
