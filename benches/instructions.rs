@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit limit-detached fed full waits-60 waits-6000 classify retry whole whole-without-spans; do
+//! for n in 0 100000; do for s in bare static token bare-cloned static-cloned token-cloned limit limit-window limit-detached fed full waits-60 waits-6000 classify retry whole whole-without-spans; do
 //!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
 //! done; done
 //! ```
@@ -42,7 +42,7 @@ use tower_http::auth::AddAuthorizationLayer;
 use tower_layer::Layer;
 use tower_service::Service;
 use tower_tds_errors::{ClassifyLayer, RetryLayer};
-use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits, Quota, RequestLimitLayer};
+use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits, Quota, RequestLimitLayer, Rules};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -60,6 +60,7 @@ fn main() {
         "token-cloned" => run(Cloned::new(layer.layer(Echo::new())), count),
         "static-cloned" => run(Cloned::new(fixed.layer(Echo::new())), count),
         "limit" => run(limit().layer(Echo::new()), count),
+        "limit-window" => run(window().layer(Echo::new()), count),
         "limit-detached" => run(limit().detached().layer(Echo::new()), count),
         "fed" => fed(Echo::new(), count),
         "full" => fed(full().layer(Echo::new()), count),
@@ -78,9 +79,17 @@ fn main() {
 
 /// A limit that never binds. Permits come back after 2.5 ms, so that few are kept.
 fn limit() -> RequestLimitLayer {
+    RequestLimitLayer::new(Limiter::new(wide()))
+}
+
+/// The same by the proof window alone.
+fn window() -> RequestLimitLayer {
+    RequestLimitLayer::new(Limiter::new(wide().rules(Rules::window())))
+}
+
+fn wide() -> Limits {
     let wide = Quota::new(NonZeroU32::MAX, Duration::from_millis(1));
-    let wide = wide.expect("a millisecond is an interval");
-    RequestLimitLayer::new(Limiter::new(Limits::new(wide)))
+    Limits::new(wide.expect("a millisecond is an interval"))
 }
 
 fn full() -> RequestLimitLayer {

@@ -15,10 +15,10 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
-    Limits,
+    Limits, WaitCause,
     account::Account,
     connection::Connections,
-    wait::{Line, Shared},
+    wait::{Line, Refusal, Shared},
 };
 
 /// One credential's pause, and the limits that it shares with other credentials.
@@ -139,14 +139,17 @@ impl Credential {
 // === impl Pause ===
 
 impl Pause {
-    /// The time until the announced end.
-    pub(crate) fn left(&self, now: Instant) -> Duration {
-        self.announced.saturating_duration_since(now)
+    /// The wait for the announced end.
+    pub(crate) fn wait(&self, now: Instant) -> Refusal {
+        Refusal {
+            cause: WaitCause::Pause,
+            wait: Some(self.announced.saturating_duration_since(now)),
+        }
     }
 
     /// Whether the announced end is too late to wait for.
     pub(crate) fn is_long(&self, now: Instant) -> bool {
-        self.left(now) > LONGEST
+        self.announced.saturating_duration_since(now) > LONGEST
     }
 }
 

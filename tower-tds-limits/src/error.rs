@@ -2,7 +2,7 @@
 
 use std::{error, fmt, time::Duration};
 
-use crate::WaitCause;
+use crate::{WaitCause, wait::Refusal};
 
 /// An error of a limit's `Service`: its own, or the inner service's unchanged.
 ///
@@ -31,71 +31,65 @@ pub enum Error<E> {
 pub struct LimitError {
     kind: Kind,
     cause: WaitCause,
+    /// How long the call took; of a rejected one, the wait until the limit opens, if it is known.
+    time: Option<Duration>,
     was_sent: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// After so long.
-    TimedOut(Duration),
-    /// After so long.
-    Deadline(Duration),
-    /// The wait until the limit opens, if it is known.
-    Rejected(Option<Duration>),
+    TimedOut,
+    Deadline,
+    Rejected,
     Abandoned,
 }
 
 // === impl LimitError ===
 
 impl LimitError {
-    /// A wait that reached its bound after `waited`.
-    #[must_use]
-    pub fn timed_out(cause: WaitCause, waited: Duration) -> Self {
+    fn new(kind: Kind, cause: WaitCause, time: Option<Duration>) -> Self {
         Self {
-            kind: Kind::TimedOut(waited),
+            kind,
             cause,
+            time,
             was_sent: false,
         }
     }
 
     /// A call that may not wait, with the length of the wait where it is known.
-    #[must_use]
-    pub fn rejected(cause: WaitCause, wait: Option<Duration>) -> Self {
-        Self {
-            kind: Kind::Rejected(wait.map(round_up)),
-            cause,
-            was_sent: false,
+    pub(crate) fn rejected(Refusal { cause, wait }: Refusal) -> Self {
+        Self::new(Kind::Rejected, cause, wait.map(round_up))
+    }
+
+    /// A wait that reached its bound after `waited`. With a bound of zero the call may not wait.
+    pub(crate) fn bounded(longest: Duration, wait: Refusal, waited: Duration) -> Self {
+        if longest.is_zero() {
+            Self::rejected(wait)
+        } else {
+            Self::new(Kind::TimedOut, wait.cause, Some(waited))
         }
     }
 
     /// A wait that the call's deadline ended after `waited`.
     pub(crate) fn deadline(cause: WaitCause, waited: Duration) -> Self {
-        Self {
-            kind: Kind::Deadline(waited),
-            cause,
-            was_sent: false,
-        }
+        Self::new(Kind::Deadline, cause, Some(waited))
     }
 
     /// A call without a response in time.
     pub(crate) fn unanswered(was_sent: bool, waited: Duration) -> Self {
+        let cause = if was_sent {
+            WaitCause::Response
+        } else {
+            WaitCause::Connection
+        };
         Self {
-            kind: Kind::Deadline(waited),
-            cause: if was_sent {
-                WaitCause::Response
-            } else {
-                WaitCause::Connection
-            },
             was_sent,
+            ..Self::deadline(cause, waited)
         }
     }
 
     pub(crate) fn abandoned() -> Self {
-        Self {
-            kind: Kind::Abandoned,
-            cause: WaitCause::Connection,
-            was_sent: false,
-        }
+        Self::new(Kind::Abandoned, WaitCause::Connection, None)
     }
 
     /// The cause of the wait.
@@ -107,19 +101,19 @@ impl LimitError {
     /// Whether the wait reached its bound.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(self.kind, Kind::TimedOut(_) | Kind::Deadline(_))
+        matches!(self.kind, Kind::TimedOut | Kind::Deadline)
     }
 
     /// Whether the deadline or the response timeout ended the call, and not the longest wait.
     #[must_use]
     pub fn is_deadline(&self) -> bool {
-        matches!(self.kind, Kind::Deadline(_))
+        self.kind == Kind::Deadline
     }
 
     /// Whether the call would have had to wait, and may not.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
-        matches!(self.kind, Kind::Rejected(_))
+        self.kind == Kind::Rejected
     }
 
     /// Whether the request may have been sent. A call that was not sent can be made again, whatever
@@ -132,37 +126,31 @@ impl LimitError {
     /// The least wait of a rejected call, if it was known, in whole milliseconds.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        match self.kind {
-            Kind::Rejected(wait) => wait,
-            Kind::TimedOut(_) | Kind::Deadline(_) | Kind::Abandoned => None,
-        }
+        self.time.filter(|_| self.is_rejected())
     }
 }
 
 impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cause = self.cause;
-        match &self.kind {
-            Kind::TimedOut(waited) | Kind::Deadline(waited) => {
-                write!(f, "timed out after {waited:?} waiting for {cause}; ")?;
-                f.write_str(if self.was_sent {
-                    "the request was sent"
-                } else {
-                    "request not sent"
-                })
+        let sent = if self.was_sent {
+            "the request was sent"
+        } else {
+            "request not sent"
+        };
+        match (self.kind, self.time) {
+            (Kind::TimedOut | Kind::Deadline, time) => {
+                let waited = time.unwrap_or_default();
+                write!(f, "timed out after {waited:?} waiting for {cause}; {sent}")
             }
-            Kind::Rejected(Some(wait)) => write!(
-                f,
-                "rejected: waiting for {cause} would take {}; request not sent",
-                Rough(*wait)
-            ),
-            Kind::Rejected(None) => {
-                write!(
-                    f,
-                    "rejected: it would have to wait for {cause}; request not sent"
-                )
+            (Kind::Rejected, Some(wait)) => {
+                let wait = Rough(wait);
+                write!(f, "rejected: waiting for {cause} would take {wait}; {sent}")
             }
-            Kind::Abandoned => f.write_str("connection abandoned by its pool; request not sent"),
+            (Kind::Rejected, None) => {
+                write!(f, "rejected: it would have to wait for {cause}; {sent}")
+            }
+            (Kind::Abandoned, _) => write!(f, "connection abandoned by its pool; {sent}"),
         }
     }
 }

@@ -7,7 +7,6 @@ use std::{
     iter::successors,
     pin::{Pin, pin},
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 
 use hyper::rt::{Read, Write};
@@ -78,12 +77,8 @@ impl Wait {
         };
         let waited = now.saturating_duration_since(self.since);
         if waited >= longest {
-            let wait = self.waiter.wait(now);
-            return Poll::Ready(Err(if longest == Duration::ZERO {
-                LimitError::rejected(wait.cause, wait.wait)
-            } else {
-                LimitError::timed_out(wait.cause, waited)
-            }));
+            let error = LimitError::bounded(longest, self.waiter.wait(now), waited);
+            return Poll::Ready(Err(error));
         }
         // A bound that no clock reaches is none.
         if let Some(ends) = self.since.checked_add(longest) {

@@ -263,7 +263,7 @@ impl<S, R> Waiting<S, Request<R>> {
                 None => Obstacle::Permit,
                 Some(pause) if !pause.is_long(now) => Obstacle::Pause(pause.until),
                 Some(pause) => {
-                    let error = LimitError::rejected(WaitCause::Pause, Some(pause.left(now)));
+                    let error = LimitError::rejected(pause.wait(now));
                     return Poll::Ready(Err(Error::Limit(error)));
                 }
             },
@@ -283,8 +283,7 @@ impl<S, R> Waiting<S, Request<R>> {
                 return Poll::Ready(Ok(RequestPermit::new(credential, grant)));
             }
             Poll::Ready(Err(_full)) => {
-                let Refusal { cause, wait } = self.reason(credential, now);
-                let error = LimitError::rejected(cause, wait);
+                let error = LimitError::rejected(self.reason(credential, now));
                 return Poll::Ready(Err(Error::Limit(error)));
             }
             Poll::Pending => {}
@@ -292,8 +291,12 @@ impl<S, R> Waiting<S, Request<R>> {
         if self.wait.0.is_none() {
             self.wait.0 = Some((now, self.reason(credential, now).cause));
         }
-        if self.wait.ends(bounds).is_some_and(|ends| ends <= now) {
-            return Poll::Ready(Err(self.ended(credential, now, bounds)));
+        if let Some(longest) = bounds.max_wait
+            && self.wait.ends(bounds).is_some_and(|ends| ends <= now)
+        {
+            let (wait, waited) = (self.reason(credential, now), self.wait.length(now));
+            let error = LimitError::bounded(longest, wait, waited);
+            return Poll::Ready(Err(Error::Limit(error)));
         }
         Poll::Pending
     }
@@ -329,30 +332,15 @@ impl<S, R> Waiting<S, Request<R>> {
         }
     }
 
-    /// The error of a wait that reached its bound.
-    #[cold]
-    fn ended<E>(&self, credential: &Credential, now: Instant, bounds: &Bounds) -> Error<E> {
-        let Refusal { cause, wait } = self.reason(credential, now);
-        Error::Limit(if bounds.max_wait == Some(Duration::ZERO) {
-            LimitError::rejected(cause, wait)
-        } else {
-            LimitError::timed_out(cause, self.wait.length(now))
-        })
-    }
-
     /// The cause of the wait, and the time until it ends.
     fn reason(&self, credential: &Credential, now: Instant) -> Refusal {
-        match self.obstacle {
-            Obstacle::Permit => self.waiter.wait(now),
-            Obstacle::Readiness => Refusal {
-                cause: WaitCause::Readiness,
-                wait: None,
-            },
-            Obstacle::Pause(_) => Refusal {
-                cause: WaitCause::Pause,
-                wait: credential.pause_at(now).map(|pause| pause.left(now)),
-            },
-        }
+        let cause = match (self.obstacle, credential.pause_at(now)) {
+            (Obstacle::Permit, _) => return self.waiter.wait(now),
+            (Obstacle::Pause(_), Some(pause)) => return pause.wait(now),
+            (Obstacle::Pause(_), None) => WaitCause::Pause,
+            (Obstacle::Readiness, _) => WaitCause::Readiness,
+        };
+        Refusal { cause, wait: None }
     }
 }
 

@@ -211,7 +211,6 @@ impl<L: Limit> Shared<L> {
         let replaced = state.timer.waker.take();
         state.timer.due = None;
         if state.queue.waiting() == 0 {
-            state.timer.is_running = false;
             return ControlFlow::Break(());
         }
         let mut after = state.settle(clock::now());
@@ -223,10 +222,10 @@ impl<L: Limit> Shared<L> {
         ControlFlow::Continue(due)
     }
 
-    /// The timer's task is dropped, with its runtime if waiters are left: they start another.
+    /// The timer's task is dropped: at its end, or with its runtime. Waiters that are left start another.
     pub(super) fn end_timer(&self, number: u64) {
         let mut state = self.lock();
-        if state.timer.number != number || !state.timer.is_running {
+        if state.timer.number != number {
             return;
         }
         let ended = mem::take(&mut state.timer);

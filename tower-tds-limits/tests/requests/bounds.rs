@@ -233,3 +233,11 @@ async fn waiters_for_readiness_count_among_those_that_may_wait() {
     assert_eq!(error.cause(), WaitCause::Readiness);
     drop(timeout(ms(1), waits).await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_comes_at_the_deadline_is_returned() {
+    let limited = Limited::before(Scripted::new(secs(2), |_| Answer::ok()));
+    let service = layer(&limited.limiter).layer(limited.service.clone());
+    let response = service.oneshot(request_until(Instant::now() + secs(2)));
+    response.await.expect("it has come");
+}

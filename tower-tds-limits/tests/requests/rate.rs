@@ -1,8 +1,13 @@
 //! Refusals for the address: silence, and a stricter rung.
 
-use http::StatusCode;
-use tokio::time::{Instant, advance};
-use tower_tds_limits::{Limits, Rung};
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header::CONNECTION};
+use http_body_util::Empty;
+use tokio::time::{Instant, advance, sleep};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_tds_limits::{Limiter, Limits, RequestLimitLayer, Rung};
 
 use super::{
     limited::Limited,
@@ -129,6 +134,32 @@ async fn a_416_means_a_second_of_silence_and_no_rung() {
     limited.calls(1).await;
     assert!(limited.service.arrivals()[1] - refused >= secs(1));
     assert_eq!(limited.limiter.snapshot().rung, Rung::Proven);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_close_their_sockets_until_three_seconds_after_a_416() {
+    let service = service_fn(async |request: Request<Empty<Bytes>>| {
+        let mut response = Response::new(Empty::<Bytes>::new());
+        let closes = request
+            .headers()
+            .get(CONNECTION)
+            .is_some_and(|value| value == "close");
+        response.extensions_mut().insert(closes);
+        if request.uri() == "/refused" {
+            *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
+        }
+        Ok::<_, Infallible>(response)
+    });
+    let limited = RequestLimitLayer::new(Limiter::new(Limits::default())).layer(service);
+    let closes = async |path: &'static str| {
+        let request = Request::get(path).body(Empty::new()).expect("a request");
+        let response = limited.clone().oneshot(request).await.expect("a response");
+        response.extensions().get::<bool>().copied()
+    };
+    assert_eq!(closes("/refused").await, Some(false));
+    assert_eq!(closes("/").await, Some(true), "after the silence");
+    sleep(ms(2_000)).await;
+    assert_eq!(closes("/").await, Some(false));
 }
 
 #[tokio::test(start_paused = true)]

@@ -107,3 +107,31 @@ fn each_try_of_a_rung_that_is_too_high_comes_after_twice_as_long() {
     let most = if cfg!(debug_assertions) { 5 } else { 8 };
     assert!((3..=most).contains(&tries.len()), "{tries:?}");
 }
+
+/// A log of 50 in any second, which a stranger fills as well, at random times.
+fn log_with_stranger(rate: f64, seed: u64) -> impl FnMut(Duration) -> bool {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut next = Duration::ZERO;
+    let mut log = log_of(50);
+    move |now| {
+        while next <= now {
+            log(next);
+            next += Duration::from_secs_f64(-rng.f64().max(1e-9).ln() / rate);
+        }
+        log(now)
+    }
+}
+
+/// The requests in flight at a refusal are refused together, so a step takes more than three.
+#[test]
+fn a_stranger_with_a_part_of_the_quota_is_found_by_twenty_refusals() {
+    for rate in [15.0, 25.0, 35.0] {
+        for seed in 1..=8 {
+            let mut account = Account::new(&Limits::default());
+            let log = log_with_stranger(rate, seed);
+            let (_, found) = calls_within(Duration::from_secs(9 * 60), &mut account, log);
+            assert!((3..=20).contains(&found), "{rate}, seed {seed}: {found}");
+            assert!(account.rung() > Rung::Proven, "{rate}, seed {seed}");
+        }
+    }
+}

@@ -118,7 +118,7 @@ fn hostile() -> impl Strategy<Value = HeaderValue> {
 /// A limit around another one, which did not let the request through.
 #[test]
 fn what_another_limit_kept_back_is_unsent() {
-    let error = crate::LimitError::rejected(crate::WaitCause::Window, None);
+    let error = crate::LimitError::abandoned();
     let error = crate::Error::<Infallible>::Limit(error);
     assert_eq!(
         ReadStatus.read(Err::<&Response<()>, _>(&error)),
