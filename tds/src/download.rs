@@ -135,7 +135,7 @@ impl Manner {
 /// Waits for a token that is newer than `since`.
 async fn successor(client: &Client, since: Instant) {
     let is_older = |came: Option<Duration>| came.is_none_or(|came| came > since.elapsed());
-    while is_older(client.tokens().health().last_success()) {
+    while is_older(client.tokens().health().last_success) {
         sleep(LOOK).await;
     }
 }

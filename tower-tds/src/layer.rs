@@ -218,9 +218,9 @@ fn read(error: Untranslated, tokens: &TokenSource) -> Error {
         return error;
     }
     let health = tokens.health();
-    let failed = health.last_error().map(|error| format!(": {error}"));
+    let failed = health.last_error.as_ref().map(|error| format!(": {error}"));
     let failed = failed.unwrap_or_default();
-    error.with_waited_for(format!("a token from {}{failed}", health.endpoint()))
+    error.with_waited_for(format!("a token from {}{failed}", health.endpoint))
 }
 
 /// The time that proxies wait for a head by default (nginx, `proxy_read_timeout`; Kong, `read_timeout`).

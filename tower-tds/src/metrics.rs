@@ -115,8 +115,8 @@ impl Status {
         });
         gauge!("tds_paused_seconds", labels()).set(seconds(limits.paused_for));
         gauge!("tds_silent_seconds", labels()).set(seconds(limits.silent_for));
-        gauge!("tds_token_life_seconds", labels()).set(seconds(token.life_left()));
-        gauge!("tds_token_refused_seconds", labels()).set(seconds(token.refused_for()));
-        counter!("tds_tokens_total", labels()).absolute(token.generation());
+        gauge!("tds_token_life_seconds", labels()).set(seconds(token.life_left));
+        gauge!("tds_token_refused_seconds", labels()).set(seconds(token.refused_for));
+        counter!("tds_tokens_total", labels()).absolute(token.generation);
     }
 }
