@@ -173,7 +173,7 @@ impl Shared {
             troubles.push(format!("{late} call{s} unanswered for {}", rough(oldest)));
         }
         let token = status.token();
-        match token.last_error() {
+        match &token.last_error {
             _ if token.is_ready() => {}
             Some(error) => troubles.push(format!("no token: {error}")),
             None => troubles.push("no token yet".to_owned()),

@@ -40,7 +40,7 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
     let client = service.builder.tokens(|tokens| tokens).build()?;
     // If there is no token, the call returns the reason.
     if let Ok(Ok(_)) = timeout(job.deadline, client.tokens().ready()).await {
-        let life = client.tokens().health().life_left().unwrap_or_default();
+        let life = client.tokens().health().life_left.unwrap_or_default();
         say(&format!("token: valid for {}\n", output::rough(life)))?;
     }
     let call = answer::plain(client.get(&job.path)).deadline(job.deadline);

@@ -120,7 +120,7 @@ impl Downloads {
     /// Waits for a token that is newer than `since`.
     async fn successor(&self, since: Instant) {
         let is_older = |came: Option<Duration>| came.is_none_or(|came| came > since.elapsed());
-        while is_older(self.client.tokens().health().last_success()) {
+        while is_older(self.client.tokens().health().last_success) {
             sleep(LOOK).await;
         }
     }

@@ -37,7 +37,7 @@ impl Ending {
 
     pub(crate) fn succeeded(&mut self, token: &Health) {
         self.credentials = 0;
-        self.worked = token.generation();
+        self.worked = token.generation;
         self.unreachable = 0;
         self.patience = None;
     }
@@ -67,7 +67,7 @@ impl Ending {
     /// Records a failure. Returns the exit if the job ends.
     pub(crate) fn failed(&mut self, error: &Error, token: &Health) -> Option<Exit> {
         // The next token may be accepted, but its endpoint fails.
-        let exit = if is_of_the_token(error) && token.last_error().is_some() {
+        let exit = if is_of_the_token(error) && token.last_error.is_some() {
             Exit::Unreachable
         } else {
             Exit::of(error)
@@ -79,9 +79,9 @@ impl Ending {
             Exit::Credentials if error.kind() != Kind::MissingRole => {
                 // A call that began before the newest token is no evidence about that token.
                 let began = error.elapsed().unwrap_or_default();
-                let is_of_the_newest = token.last_success().is_none_or(|came| began < came);
+                let is_of_the_newest = token.last_success.is_none_or(|came| began < came);
                 self.credentials += u32::from(is_of_the_newest);
-                let is_new = token.generation() > self.worked;
+                let is_new = token.generation > self.worked;
                 (self.credentials >= REFUSED && is_new) || error.ends_the_job()
             }
             Exit::Unreachable => {

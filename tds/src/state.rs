@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use tower_tds::{Limits, Quota, layers::token::store};
+use tower_tds::{Limits, Quota, layers::token::FileStore};
 
 use crate::output::warn;
 
@@ -52,8 +52,8 @@ impl State {
         })
     }
 
-    pub(crate) fn tokens(&self) -> store::File {
-        store::File::new(&self.token)
+    pub(crate) fn tokens(&self) -> FileStore {
+        FileStore::new(&self.token)
     }
 
     /// Takes the next turn to send one request. Returns the wait until then.

@@ -66,7 +66,7 @@ fn html(shared: &Shared) -> String {
     });
     let rate = rate.collect::<Vec<_>>().join(" and ");
     let first = quotas.first().map_or(0, |quota| quota.requests().get());
-    let error = token.last_error().map(ToString::to_string);
+    let error = token.last_error.as_ref().map(ToString::to_string);
     let fields = [
         (
             "ready",
@@ -96,10 +96,10 @@ fn html(shared: &Shared) -> String {
         ("in_flight", limits.in_flight.to_string()),
         ("waiting", limits.waiting.to_string()),
         ("waits_for", escaped(&waits(&status, &rate))),
-        ("token_age", since(token.last_success())),
-        ("token_life", since(token.life_left())),
-        ("token_next", rough(token.next_attempt())),
-        ("tokens", token.generation().to_string()),
+        ("token_age", since(token.last_success)),
+        ("token_life", since(token.life_left)),
+        ("token_next", rough(token.next_attempt)),
+        ("tokens", token.generation.to_string()),
         ("token_error", escaped(error.as_deref().unwrap_or("none"))),
         ("failures", rows.collect()),
     ];

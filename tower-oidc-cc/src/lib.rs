@@ -52,7 +52,7 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `file-store` | no | `store::File`: one token for programs that start often |
+//! | `file-store` | no | `FileStore`: one token for programs that start often |
 //! | `private-key-jwt` | no | client authentication by a signed statement: `Assertion`, `Credentials::private_key_jwt`; aws-lc-rs signs |
 //!
 //! # Guarantees
@@ -90,17 +90,17 @@
 
 #[cfg(feature = "private-key-jwt")]
 pub use self::assertion::Assertion;
+#[cfg(feature = "file-store")]
+pub use self::store::FileStore;
 pub use self::{
     credentials::Credentials,
     endpoint::TokenEndpoint,
     error::{ConfigError, Error, TokenError},
-    health::Health,
     judge::{Challenge, Judge, Judgement, Rejection},
     origin::Origin,
-    parameters::Parameters,
     provider::Provider,
     service::{BearerAuth, BearerAuthLayer},
-    source::{AccessToken, TokenSource, TokenSourceBuilder},
+    source::{AccessToken, Health, TokenSource, TokenSourceBuilder},
     state::RefreshPolicy,
     store::{StoredToken, TokenStore},
 };
@@ -112,17 +112,15 @@ mod credentials;
 mod endpoint;
 mod error;
 pub mod future;
-mod health;
 mod judge;
 mod origin;
-mod parameters;
 mod provider;
 mod reply;
 mod request;
 mod service;
 mod source;
 mod state;
-pub mod store;
+mod store;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 
 use crate::{
-    Credentials, Parameters, TokenEndpoint, TokenError,
+    Credentials, TokenEndpoint, TokenError,
     clock::{Clock, Timestamp},
     error::Kind,
     reply,
@@ -43,8 +43,10 @@ type Exchange =
     dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Answer, TokenError>> + Send + Sync;
 /// A head, and a body or its error.
 type Answer = (Parts, Result<Bytes, TokenError>);
-/// The fields of a request.
+/// The form of a request.
 pub(crate) type Form = Serializer<'static, String>;
+/// The fields of all forms of a source, besides those of the grant and the client.
+pub(crate) type Parameters = Vec<(String, String)>;
 
 /// A token on its way into the slot.
 #[derive(Clone)]
@@ -171,12 +173,12 @@ fn request_at(
     now: SystemTime,
     endpoint: &TokenEndpoint,
     credentials: &Credentials,
-    parameters: &Parameters,
+    parameters: &[(String, String)],
 ) -> Result<Request<Bytes>, TokenError> {
     let mut form = Form::new(String::new());
     form.append_pair("grant_type", "client_credentials");
     let proof = credentials.prove_at(now, endpoint, &mut form)?;
-    form.extend_pairs(parameters.fields());
+    form.extend_pairs(parameters);
 
     let mut request = Request::new(Bytes::from(form.finish()));
     *request.method_mut() = Method::POST;

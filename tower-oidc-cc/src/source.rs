@@ -5,7 +5,7 @@ use std::{
     future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use http::HeaderValue;
@@ -16,7 +16,7 @@ pub(crate) use self::{
     flight::{Flight, Wait},
     shared::Refused,
 };
-use crate::{Health, Provider, TokenEndpoint, TokenError, clock::Timestamp};
+use crate::{Provider, TokenEndpoint, TokenError, clock::Timestamp, state::Phase};
 
 mod builder;
 mod flight;
@@ -104,6 +104,40 @@ pub struct TokenSource {
 pub struct AccessToken {
     header: HeaderValue,
     expires_at: SystemTime,
+}
+
+/// The condition of the token, for a health endpoint or a metric.
+///
+/// A snapshot by [`TokenSource::health`](crate::TokenSource::health). Making one takes a lock and
+/// reads the clocks, so make one a second and not one a request. `Display` is one line for people.
+///
+/// # Examples
+///
+/// See [`TokenSource::health`](crate::TokenSource::health).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Health {
+    pub(crate) phase: Phase,
+    /// The number of tokens that came.
+    pub generation: u64,
+    /// The rest of the life of the token in use; `None` if calls have to wait for one.
+    pub life_left: Option<Duration>,
+    /// The last failure of a token request, if none has succeeded since.
+    ///
+    /// It is no failure of calls while [`is_ready`](Self::is_ready) is true.
+    pub last_error: Option<TokenError>,
+    /// How long it is until the next token request: the renewal, or the end of the backoff.
+    pub next_attempt: Duration,
+    /// For how long the token request under way has been running, if there is one.
+    pub waiting_for: Option<Duration>,
+    /// For how long the service has been refusing tokens, the one in use among them.
+    ///
+    /// `None` if the token in use was not refused, or was accepted since.
+    pub refused_for: Option<Duration>,
+    /// How long ago the last token came; `None` before the first.
+    pub last_success: Option<Duration>,
+    /// The address of the token endpoint, or of the document that names it.
+    pub endpoint: String,
 }
 
 // === impl TokenSource ===
@@ -219,9 +253,9 @@ impl TokenSource {
     /// /// Worth an alarm: half an hour is left to mend the endpoint or the credentials.
     /// fn is_worrying(tokens: &TokenSource) -> bool {
     ///     let health = tokens.health();
-    ///     let short = health.life_left().is_none_or(|left| left < Duration::from_secs(1_800));
-    ///     let refused = health.refused_for() > Some(Duration::from_secs(60));
-    ///     refused || (health.last_error().is_some() && short)
+    ///     let short = health.life_left.is_none_or(|left| left < Duration::from_secs(1_800));
+    ///     let refused = health.refused_for > Some(Duration::from_secs(60));
+    ///     refused || (health.last_error.is_some() && short)
     /// }
     /// # let _ = is_worrying;
     /// ```
@@ -312,6 +346,52 @@ impl fmt::Debug for AccessToken {
             .field("header", &"[redacted]")
             .field("expires_at", &self.expires_at)
             .finish_non_exhaustive()
+    }
+}
+
+// === impl Health ===
+
+impl Health {
+    /// Whether there is a valid token, so that calls do not wait for one.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.life_left.is_some()
+    }
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let phase = match self.phase {
+            Phase::Absent => "absent",
+            Phase::Fresh => "fresh",
+            Phase::Stale => "stale",
+            Phase::Doubted => "doubted",
+            Phase::Expired => "expired",
+        };
+        write!(f, "token {} is {phase}", self.generation)?;
+        if let Some(time) = self.refused_for {
+            write!(f, "; refused for {:.0} s", time.as_secs_f64())?;
+        }
+        if let Some(time) = self.last_success {
+            write!(f, "; the last one came {:.0} s ago", time.as_secs_f64())?;
+        }
+        match self.waiting_for {
+            Some(time) => write!(
+                f,
+                "; waiting for {} since {:.1} s",
+                self.endpoint,
+                time.as_secs_f64()
+            )?,
+            None => write!(
+                f,
+                "; next attempt in {:.0} s",
+                self.next_attempt.as_secs_f64()
+            )?,
+        }
+        match &self.last_error {
+            Some(error) => write!(f, "; {error}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -8,14 +8,13 @@ use tokio::time::Instant;
 
 pub(crate) use self::lifetime::Lifetime;
 pub use self::lifetime::RefreshPolicy;
-use self::{backoff::Backoff, refusals::Refusals};
+use self::throttle::{Backoff, Refusals};
 use crate::{Health, TokenError, clock::Timestamp, error::Kind};
 
-mod backoff;
 mod lifetime;
-mod refusals;
 #[cfg(test)]
 mod tests;
+mod throttle;
 
 /// The state of one token source.
 #[derive(Debug)]

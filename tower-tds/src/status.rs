@@ -178,9 +178,9 @@ impl Status {
         });
         gauge!("tds_paused_seconds", labels()).set(seconds(limits.paused_for));
         gauge!("tds_silent_seconds", labels()).set(seconds(limits.silent_for));
-        gauge!("tds_token_life_seconds", labels()).set(seconds(token.life_left()));
-        gauge!("tds_token_refused_seconds", labels()).set(seconds(token.refused_for()));
-        counter!("tds_tokens_total", labels()).absolute(token.generation());
+        gauge!("tds_token_life_seconds", labels()).set(seconds(token.life_left));
+        gauge!("tds_token_refused_seconds", labels()).set(seconds(token.refused_for));
+        counter!("tds_tokens_total", labels()).absolute(token.generation);
     }
 
     /// The cause of waits as text, if any call waits, with the length of a pause or a silence.
@@ -227,12 +227,12 @@ impl fmt::Display for Status {
         if connects_waiting > 0 {
             write!(f, ", {connects_waiting} waiting for a socket")?;
         }
-        match (self.token.refused_for(), self.token.life_left()) {
+        match (self.token.refused_for, self.token.life_left) {
             (Some(refused), _) => write!(f, "; token refused for {}", Rough(refused))?,
             (None, Some(left)) => write!(f, "; token good for {}", Rough(left))?,
             (None, None) => write!(f, "; no token")?,
         }
-        if let Some(error) = self.token.last_error() {
+        if let Some(error) = &self.token.last_error {
             write!(f, ": {error}")?;
         }
         let quota = self.quota;
@@ -328,9 +328,9 @@ impl serde::Serialize for Status {
         map.serialize_field("connects_waiting", &limits.connects_waiting)?;
         map.serialize_field("paused_seconds", &seconds(limits.paused_for))?;
         map.serialize_field("silent_seconds", &seconds(limits.silent_for))?;
-        map.serialize_field("token_life_seconds", &seconds(self.token.life_left()))?;
-        map.serialize_field("token_refused_seconds", &seconds(self.token.refused_for()))?;
-        let error = self.token.last_error().map(ToString::to_string);
+        map.serialize_field("token_life_seconds", &seconds(self.token.life_left))?;
+        map.serialize_field("token_refused_seconds", &seconds(self.token.refused_for))?;
+        let error = self.token.last_error.as_ref().map(ToString::to_string);
         map.serialize_field("token_error", &error)?;
         let (ago, line) = self.last_failure().unzip();
         map.serialize_field("last_failure", &line)?;

@@ -188,9 +188,9 @@ fn named(error: LayersError, tokens: &TokenSource) -> Error {
         return error;
     }
     let health = tokens.health();
-    let failed = health.last_error().map(|error| format!(": {error}"));
+    let failed = health.last_error.as_ref().map(|error| format!(": {error}"));
     let failed = failed.unwrap_or_default();
-    error.with_waited_for(format!("a token from {}{failed}", health.endpoint()))
+    error.with_waited_for(format!("a token from {}{failed}", health.endpoint))
 }
 
 /// Converts the errors of the limits and the token layer. An error of the service stays unchanged.

@@ -1,6 +1,6 @@
 //! The error of a missing token: its cause, its place, its duration, and the next step.
 
-use std::{borrow::Cow, error::Error, fmt, io, sync::Arc, time::Duration};
+use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
 use http::{StatusCode, Uri};
 
@@ -96,14 +96,7 @@ impl TokenError {
 
     /// The same error, with its address. The query stays out of it.
     pub(crate) fn at(&self, uri: &Uri) -> Self {
-        self.with(|repr| {
-            repr.place = Some(place(uri));
-            if let Some(cause) = &repr.cause
-                && cause == NO_SUCH_HOST
-            {
-                repr.cause = Some(format!("{cause} {}", uri.host().unwrap_or_default()));
-            }
-        })
+        self.with(|repr| repr.place = Some(place(uri)))
     }
 
     /// The same error, which happened to the discovery document.
@@ -373,46 +366,18 @@ pub(crate) fn redacted(text: &str) -> String {
     line.chars().take(LONGEST).collect()
 }
 
-/// The root of an error, in the words of the network where it is a fault of it.
-///
-/// HTTP clients wrap a host name that is not found four times, and a log needs that name.
+/// The text of the cause at the root.
 fn root(error: &(dyn Error + 'static)) -> String {
-    let mut found = None;
-    let mut next = Some(error);
-    let mut last = error;
-    while let Some(link) = next {
-        found = found.or_else(|| network(link));
-        last = link;
-        next = link.source();
+    let mut root = error;
+    while let Some(source) = root.source() {
+        root = source;
     }
-    found.unwrap_or_else(|| redacted(&last.to_string()))
-}
-
-fn network(link: &(dyn Error + 'static)) -> Option<String> {
-    let text = link.to_string();
-    // The first is hyper-util's connector, the second the resolver.
-    if text == "dns error" || text.contains("failed to lookup address") {
-        return Some(NO_SUCH_HOST.to_owned());
-    }
-    let io = link.downcast_ref::<io::Error>()?;
-    match io.kind() {
-        io::ErrorKind::ConnectionRefused => Some("connect: connection refused".to_owned()),
-        io::ErrorKind::ConnectionReset => Some("connection reset by the server".to_owned()),
-        io::ErrorKind::TimedOut => Some("it took too long".to_owned()),
-        // rustls reports its own errors as one of these, with its error inside.
-        io::ErrorKind::InvalidData => {
-            let inner = io.get_ref()?;
-            Some(format!("tls: {}", redacted(&inner.to_string())))
-        }
-        _ => None,
-    }
+    redacted(&root.to_string())
 }
 
 const ENDPOINT: &str = "the token endpoint";
 const DOCUMENT: &str = "the discovery document";
 const HIDDEN: &str = "[redacted]";
-/// The name is added where it is known.
-const NO_SUCH_HOST: &str = "dns: no such host";
 const LONGEST: usize = 160;
 /// Tokens and keys are longer, words of a sentence are not.
 const LONGEST_WORD: usize = 40;

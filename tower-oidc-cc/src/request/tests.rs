@@ -4,17 +4,19 @@ use bytes::Bytes;
 use http::Request;
 
 use super::request_at;
-use crate::{Credentials, Parameters, TokenEndpoint};
+use crate::{Credentials, TokenEndpoint};
 
-fn request(credentials: &Credentials, parameters: Parameters) -> Request<Bytes> {
+fn request(credentials: &Credentials, parameters: &[(&str, &str)]) -> Request<Bytes> {
     let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let parameters: Vec<_> = parameters.iter().map(owned).collect();
     request_at(SystemTime::UNIX_EPOCH, &endpoint, credentials, &parameters).unwrap()
 }
 
 #[test]
 fn post_puts_id_and_secret_form_encoded_into_the_form() {
     let credentials = Credentials::new("a&b", "100%+=é:/").unwrap();
-    let request = request(&credentials, Parameters::default());
+    let request = request(&credentials, &[]);
     assert_eq!(
         request.body(),
         "grant_type=client_credentials&client_id=a%26b&client_secret=100%25%2B%3D%C3%A9%3A%2F"
@@ -25,7 +27,7 @@ fn post_puts_id_and_secret_form_encoded_into_the_form() {
 #[test]
 fn basic_puts_nothing_of_the_client_into_the_form() {
     let credentials = Credentials::basic("id", "secret").unwrap();
-    let request = request(&credentials, Parameters::default());
+    let request = request(&credentials, &[]);
     assert_eq!(request.body(), "grant_type=client_credentials");
     let header = &request.headers()["authorization"];
     assert_eq!(header, "Basic aWQ6c2VjcmV0");
@@ -35,17 +37,23 @@ fn basic_puts_nothing_of_the_client_into_the_form() {
 #[test]
 fn parameters_come_after_the_proof() {
     let credentials = Credentials::basic("id", "secret").unwrap();
-    let parameters = Parameters::default().scope("a b").unwrap();
-    let request = request(&credentials, parameters);
-    assert_eq!(request.body(), "grant_type=client_credentials&scope=a+b");
+    let parameters = [
+        ("scope", "a b"),
+        ("resource", "https://a.example/?y=z"),
+        ("tenant", "é"),
+    ];
+    let request = request(&credentials, &parameters);
+    assert_eq!(
+        request.body(),
+        "grant_type=client_credentials&scope=a+b&resource=https%3A%2F%2Fa.example%2F%3Fy%3Dz&tenant=%C3%A9"
+    );
 }
 
 #[test]
 fn a_form_that_outgrows_its_first_buffer_stays_whole() {
     let long = "%".repeat(5_000);
     let credentials = Credentials::new("id", long.clone()).unwrap();
-    let parameters = Parameters::default().extra("more", long).unwrap();
-    let request = request(&credentials, parameters);
+    let request = request(&credentials, &[("more", &long)]);
     let escaped = "%25".repeat(5_000);
     assert_eq!(
         *request.body(),

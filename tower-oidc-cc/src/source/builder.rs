@@ -16,9 +16,9 @@ use super::{
     shared::{Settings, Shared},
 };
 use crate::{
-    Parameters, Provider, RefreshPolicy, TokenEndpoint, TokenStore,
+    Provider, RefreshPolicy, TokenEndpoint, TokenStore,
     clock::Clock,
-    request::Grant,
+    request::{Grant, Parameters},
     state::State,
     store::{BOUND, Erased, Leases, PATIENCE},
 };
@@ -49,10 +49,15 @@ impl TokenSourceBuilder {
         }
     }
 
-    /// Requests a scope, an audience, resources or other fields; none of them by default.
+    /// Adds a field to the form of each token request: a `scope` (RFC 6749, section 3.3), a `resource`
+    /// (RFC 8707), or the `audience` that some servers read; none by default.
+    ///
+    /// One source has one kind of token. Servers refuse a field that is there twice, and those of the
+    /// grant and the client are there already.
     #[must_use]
-    pub fn parameters(self, parameters: Parameters) -> Self {
-        Self { parameters, ..self }
+    pub fn parameter(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.parameters.push((name.into(), value.into()));
+        self
     }
 
     /// Bounds one token request, from the wait for the HTTP client to the last byte; 10 s by default.
@@ -144,7 +149,6 @@ impl fmt::Debug for TokenSourceBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenSourceBuilder")
             .field("endpoint", &self.endpoint)
-            .field("parameters", &self.parameters)
             .field("timeout", &self.timeout)
             .field("policy", &self.policy)
             .finish_non_exhaustive()

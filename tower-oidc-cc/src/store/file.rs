@@ -30,15 +30,15 @@ use super::{StoredToken, TokenStore};
 /// # Examples
 ///
 /// ```
-/// use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource, store::File};
+/// use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource, FileStore};
 ///
 /// # fn with(endpoint: TokenEndpoint, credentials: Credentials) {
-/// let builder = TokenSource::builder(endpoint, credentials).store(File::new("token.json"));
+/// let builder = TokenSource::builder(endpoint, credentials).store(FileStore::new("token.json"));
 /// # let _ = builder;
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct File {
+pub struct FileStore {
     paths: Arc<Paths>,
     /// Guards the lock file while this process holds its lock; nothing else happens under it.
     leased: Mutex<Option<fs::File>>,
@@ -51,9 +51,9 @@ struct Paths {
     lock: PathBuf,
 }
 
-// === impl File ===
+// === impl FileStore ===
 
-impl File {
+impl FileStore {
     /// Names the file. Its folder must exist.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
@@ -93,7 +93,7 @@ impl File {
     }
 }
 
-impl TokenStore for File {
+impl TokenStore for FileStore {
     async fn load(&self, key: &str) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
         let read = self.on_disk(|paths| read(&paths.token)).await;
         let Some(token) = read.flatten().map(StoredToken::from_bytes) else {

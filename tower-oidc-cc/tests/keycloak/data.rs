@@ -8,7 +8,7 @@ use std::{
 use http::{HeaderValue, Request, StatusCode};
 use hyper_util::client::legacy::ResponseFuture;
 use tower::{Layer as _, ServiceExt as _, service_fn};
-use tower_oidc_cc::{BearerAuthLayer, Error, Origin, Parameters, Provider, Rejection, TokenSource};
+use tower_oidc_cc::{BearerAuthLayer, Error, Origin, Provider, Rejection, TokenSource};
 
 use crate::{
     server::{DATA, Keycloak},
@@ -33,7 +33,7 @@ impl Data {
         let client = wire::client();
         let tokens = TokenSource::builder(keycloak.endpoint(test), credentials)
             // The server gives user information only to tokens with this scope.
-            .parameters(Parameters::default().scope("openid").unwrap())
+            .parameter("scope", "openid")
             .build(client.clone());
         let origin = Origin::loopback(&keycloak.origin().parse().unwrap()).unwrap();
         Self {

@@ -118,7 +118,8 @@ async fn credentials_that_are_new_each_time_and_refused_are_left_alone_like_othe
     assert!(
         tokens
             .health()
-            .last_error()
+            .last_error
+            .as_ref()
             .unwrap()
             .oauth_error()
             .is_some()
@@ -174,7 +175,7 @@ async fn health_speaks_of_a_refusal_no_longer_than_it_lasts() {
     sleep(secs(120)).await;
     tokens.invalidate(&token);
     sleep(secs(60)).await;
-    assert_eq!(tokens.health().refused_for(), None);
+    assert_eq!(tokens.health().refused_for, None);
     // One wrong response, no successor available, and calls that succeed.
     let endpoint = Endpoint::scripted([Reply::default()]);
     endpoint.set(Reply::down());
@@ -184,12 +185,12 @@ async fn health_speaks_of_a_refusal_no_longer_than_it_lasts() {
     for expected in [200, 401] {
         assert_eq!(status(&service, DATA).await, expected);
     }
-    assert!(tokens.health().refused_for().is_some());
+    assert!(tokens.health().refused_for.is_some());
     for _ in 0..10 {
         assert_eq!(status(&service, DATA).await, 200);
         sleep(secs(1)).await;
     }
-    assert_eq!(tokens.health().refused_for(), None);
+    assert_eq!(tokens.health().refused_for, None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,8 +18,7 @@ use support::{Body, DATA, Endpoint, echo, endpoint::Reply, get, layer, tokens};
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_oidc_cc::{
     Assertion, BearerAuth, BearerAuthLayer, Challenge, ConfigError, Credentials, Error, Judgement,
-    Origin, Parameters, TokenEndpoint, TokenError, TokenSource, TokenSourceBuilder,
-    future::ResponseFuture,
+    Origin, TokenEndpoint, TokenError, TokenSource, TokenSourceBuilder, future::ResponseFuture,
 };
 
 #[test]
@@ -32,7 +31,6 @@ fn auto_traits_are_as_promised() {
     all::<Credentials>();
     all::<Judgement>();
     all::<Origin>();
-    all::<Parameters>();
     all::<ResponseFuture<Ready<()>>>();
     all::<BearerAuth<()>>();
     all::<TokenEndpoint>();
@@ -122,7 +120,7 @@ async fn a_transport_error_is_the_source_and_its_root_is_in_the_text() {
     let source = error.source().unwrap().downcast_ref::<io::Error>().unwrap();
     assert_eq!(source.kind(), io::ErrorKind::ConnectionReset);
     let text = error.to_string();
-    assert!(text.contains("connection reset by the server"), "{text}");
+    assert!(text.contains("connection reset"), "{text}");
     let place = "https://sso.example.com/auth/realms/ServiceConnect/protocol/openid-connect/token";
     assert!(text.contains(place), "{text}");
     assert_eq!(format!("{error:?}").lines().count(), 2);

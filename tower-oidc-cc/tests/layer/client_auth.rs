@@ -13,16 +13,16 @@ use rsa::{
 };
 use tds_sim::{Config, Sim};
 use tokio::time::advance;
-use tower_oidc_cc::{Assertion, Credentials, Parameters, TokenEndpoint, TokenError, TokenSource};
+use tower_oidc_cc::{Assertion, Credentials, TokenEndpoint, TokenError, TokenSource};
 
 static KEY: LazyLock<RsaPrivateKey> =
     LazyLock::new(|| RsaPrivateKey::new(&mut OsRng, 2048).unwrap());
 
-fn tokens(sim: &Sim, credentials: Credentials, parameters: Parameters) -> TokenSource {
+fn tokens(sim: &Sim, credentials: Credentials, scope: &str) -> TokenSource {
     let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect").unwrap();
     let client = sim.clone();
     TokenSource::builder(endpoint, credentials)
-        .parameters(parameters)
+        .parameter("scope", scope)
         .build(tower::service_fn(
             move |request: http::Request<Full<bytes::Bytes>>| {
                 tower::ServiceExt::oneshot(client.clone(), request)
@@ -31,9 +31,7 @@ fn tokens(sim: &Sim, credentials: Credentials, parameters: Parameters) -> TokenS
 }
 
 async fn ready(sim: &Sim, credentials: Credentials) -> Result<(), TokenError> {
-    tokens(sim, credentials, Parameters::default())
-        .ready()
-        .await
+    tokens(sim, credentials, "email").ready().await
 }
 
 fn statement(sim: &Sim) -> Credentials {
@@ -73,7 +71,7 @@ async fn one_way_is_tried_and_no_other() {
 async fn each_attempt_brings_a_new_statement() {
     let sim = Sim::new(Config::default());
     sim.set_expires_in(5);
-    let tokens = tokens(&sim, statement(&sim), Parameters::default());
+    let tokens = tokens(&sim, statement(&sim), "email");
     for _ in 0..3 {
         tokens.ready().await.unwrap();
         // Statements are dated by a clock that does not pause: not far from the endpoint's.
@@ -100,13 +98,7 @@ async fn a_statement_by_a_key_that_the_server_does_not_know_is_a_refusal() {
 async fn an_unknown_scope_is_a_refusal() {
     let sim = Sim::new(Config::default());
     let credentials = || Credentials::new(sim.client_id(), sim.client_secret()).unwrap();
-    let ask = |scope| {
-        tokens(
-            &sim,
-            credentials(),
-            Parameters::default().scope(scope).unwrap(),
-        )
-    };
+    let ask = |scope| tokens(&sim, credentials(), scope);
     ask("email").ready().await.unwrap();
     let error = ask("nope").ready().await.unwrap_err();
     assert_eq!(error.oauth_error(), Some("invalid_scope"));

@@ -72,10 +72,7 @@ fn day(script: Vec<Reply>, policy: RefreshPolicy, dead_every: usize) {
         let start = Instant::now();
         while start.elapsed() < secs(24 * HOUR) {
             // A token with a second to live may go between readiness and call.
-            let valid = tokens
-                .health()
-                .life_left()
-                .is_some_and(|left| left > secs(1));
+            let valid = tokens.health().life_left.is_some_and(|left| left > secs(1));
             let asked = Instant::now();
             // A refused call is held for ten seconds at most, and delays no other by more than one.
             let mut most = secs(1);

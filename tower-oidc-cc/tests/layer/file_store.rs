@@ -13,7 +13,7 @@ use std::{
 
 use support::{Endpoint, builder, endpoint::Reply, settle, warnings::Warnings};
 use tokio::task::JoinSet;
-use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource, store::File};
+use tower_oidc_cc::{Credentials, FileStore, TokenEndpoint, TokenSource};
 
 /// A directory that goes with the test.
 struct Dir(PathBuf);
@@ -39,7 +39,7 @@ impl Drop for Dir {
 
 fn process(dir: &Dir, endpoint: &Endpoint) -> TokenSource {
     builder()
-        .store(File::new(dir.token()))
+        .store(FileStore::new(dir.token()))
         .build(endpoint.clone())
 }
 
@@ -88,7 +88,9 @@ async fn a_corrupt_or_foreign_file_leads_to_a_new_token() {
     }
     let uri = TokenEndpoint::keycloak("https://sso.example.com", "other").unwrap();
     let other = TokenSource::builder(uri, Credentials::new("other", "s").unwrap());
-    let other = other.store(File::new(dir.token())).build(endpoint.clone());
+    let other = other
+        .store(FileStore::new(dir.token()))
+        .build(endpoint.clone());
     assert_eq!(token(&other).await, "canary-token-4");
 }
 
@@ -96,7 +98,9 @@ async fn a_corrupt_or_foreign_file_leads_to_a_new_token() {
 async fn a_place_that_cannot_be_written_to_serves_as_none() {
     let endpoint = Endpoint::default();
     for path in ["/no/such/folder/token.json", "/proc/token.json"] {
-        let source = builder().store(File::new(path)).build(endpoint.clone());
+        let source = builder()
+            .store(FileStore::new(path))
+            .build(endpoint.clone());
         token(&source).await;
         token(&source).await;
     }

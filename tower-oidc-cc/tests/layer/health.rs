@@ -21,38 +21,34 @@ async fn health_follows_a_token_through_its_life() {
     endpoint.set(Reply::refusal());
     let tokens = builder().build(endpoint.clone());
     let health = tokens.health();
-    assert!(!health.is_ready() && health.last_error().is_none());
+    assert!(!health.is_ready() && health.last_error.is_none());
     assert!(health.to_string().contains("token 0 is absent"), "{health}");
-    assert!(
-        health
-            .endpoint()
-            .starts_with("https://sso.example.com/auth/")
-    );
-    assert_eq!(health.next_attempt(), secs(0));
+    assert!(health.endpoint.starts_with("https://sso.example.com/auth/"));
+    assert_eq!(health.next_attempt, secs(0));
 
     let error = tokens.ready().await.unwrap_err();
     let health = tokens.health();
     assert!(!health.is_ready());
-    assert!(health.last_error().unwrap().is_transient());
-    assert_eq!(health.next_attempt(), error.retry_after().unwrap());
+    assert!(health.last_error.as_ref().unwrap().is_transient());
+    assert_eq!(health.next_attempt, error.retry_after().unwrap());
 
     sleep(error.retry_after().unwrap()).await;
     tokens.ready().await.unwrap();
     advance(secs(100)).await;
     let health = tokens.health();
-    assert!(health.is_ready() && health.last_error().is_none());
+    assert!(health.is_ready() && health.last_error.is_none());
     assert!(health.to_string().contains("token 1 is"), "{health}");
-    assert_eq!(health.last_success(), Some(secs(100)));
-    assert!(health.life_left().unwrap() <= secs(900));
-    assert!(secs(600) <= health.next_attempt() && health.next_attempt() <= secs(700));
+    assert_eq!(health.last_success, Some(secs(100)));
+    assert!(health.life_left.unwrap() <= secs(900));
+    assert!(secs(600) <= health.next_attempt && health.next_attempt <= secs(700));
 
     // The renewal is refused: a warning, while calls go on.
     sleep(secs(750)).await;
     let health = tokens.health();
-    assert!(health.is_ready() && health.last_error().unwrap().oauth_error().is_some());
+    assert!(health.is_ready() && health.last_error.as_ref().unwrap().oauth_error().is_some());
     sleep(secs(200)).await;
     assert!(!tokens.health().is_ready());
-    assert_eq!(tokens.health().life_left(), None);
+    assert_eq!(tokens.health().life_left, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,7 +58,7 @@ async fn health_names_the_endpoint_that_hangs_and_for_how_long() {
     drop(tokio::spawn(async move { waiter.ready().await }));
     sleep(secs(2)).await;
     let health = tokens.health();
-    assert_eq!(health.waiting_for().unwrap().as_secs(), 2);
+    assert_eq!(health.waiting_for.unwrap().as_secs(), 2);
     let text = health.to_string();
     assert!(
         text.contains("waiting for https://sso.example.com/auth/"),
@@ -93,8 +89,8 @@ async fn health_says_what_the_service_thinks_and_what_comes_next() {
     let health = tokens.health();
     assert!(health.is_ready(), "the refused one is still sent");
     // The wall clock of this test is the machine's, which goes on by a little.
-    assert_eq!(health.refused_for().unwrap().as_secs(), 30);
-    assert_eq!(health.last_success().unwrap().as_secs(), 30);
+    assert_eq!(health.refused_for.unwrap().as_secs(), 30);
+    assert_eq!(health.last_success.unwrap().as_secs(), 30);
     let text = health.to_string();
     assert!(
         text.contains("token 2 is doubted; refused for 30 s"),
@@ -103,7 +99,7 @@ async fn health_says_what_the_service_thinks_and_what_comes_next() {
     *well.lock().unwrap() = true;
     drop(service.oneshot(get(DATA)).await.unwrap());
     let health = tokens.health();
-    assert_eq!(health.refused_for(), None);
+    assert_eq!(health.refused_for, None);
     assert!(health.to_string().contains("token 2 is fresh"), "{health}");
 }
 

@@ -90,12 +90,12 @@ async fn a_token_draws_the_moment_of_its_renewal_once() {
         // The machine's own wall clock goes on meanwhile.
         let tokens = timed().build(endpoint.clone());
         tokens.ready().await.unwrap();
-        let renewal = tokens.health().next_attempt();
+        let renewal = tokens.health().next_attempt;
         // However often it is looked at, by callers and by the driver's own beat.
         for tenth in 1..7_u32 {
             sleep(secs(life) / 10).await;
             tokens.ready().await.unwrap();
-            let left = tokens.health().next_attempt();
+            let left = tokens.health().next_attempt;
             assert!((left + secs(life) / 10 * tenth).abs_diff(renewal) < Duration::from_millis(7));
         }
         assert_eq!(endpoint.count(), 1);

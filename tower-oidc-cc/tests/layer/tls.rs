@@ -195,14 +195,14 @@ async fn no_call_notices(bad: Transport) -> String {
         assert_eq!(response.into_body(), "Bearer canary-token-1");
         sleep(secs(1)).await;
     }
-    let error = tokens.health().last_error().cloned().unwrap();
+    let error = tokens.health().last_error.unwrap();
     assert!(
         error.is_transient() && error.oauth_error().is_none(),
         "{error:?}"
     );
     *broken.lock().unwrap() = false;
     sleep(secs(49)).await;
-    assert!(tokens.health().last_error().is_none());
+    assert!(tokens.health().last_error.is_none());
     assert_eq!(endpoint.count(), 2);
     let mut text = error.to_string();
     let mut source = error.source();

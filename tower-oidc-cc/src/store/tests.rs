@@ -1,16 +1,11 @@
 use proptest::prelude::*;
 
 use super::{kind, push};
-use crate::{Parameters, TokenEndpoint};
+use crate::TokenEndpoint;
 
 fn key(fields: &[(String, String)], client_id: &str) -> String {
     let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-    let parameters = fields
-        .iter()
-        .fold(Parameters::default(), |all, (name, value)| {
-            all.extra(name, value).unwrap()
-        });
-    push(kind(&endpoint, &parameters), client_id)
+    push(kind(&endpoint, fields), client_id)
 }
 
 fn fields(fields: &[(&str, &str)]) -> Vec<(String, String)> {
