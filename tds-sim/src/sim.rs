@@ -69,11 +69,9 @@ pub struct Sim {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// The answer of a [`Sim`] on its way.
-///
-/// # Cancel safety
-/// Dropping it is noted in the ledger as an aborted call, if it has been counted by then.
-pub struct ResponseFuture(Pin<Box<dyn Future<Output = Answer> + Send>>);
+/// The answer on its way. Dropping it is noted in the ledger as an aborted call, if it has been
+/// counted by then.
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 type Answer = Result<Response<Body>, Error>;
 
@@ -247,20 +245,20 @@ where
 {
     type Response = Response<Body>;
     type Error = Error;
-    type Future = ResponseFuture;
+    type Future = Answering;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> ResponseFuture {
+    fn call(&mut self, request: Request<B>) -> Answering {
         let shared = Arc::clone(&self.shared);
         let path = request.uri().path();
         if path.starts_with("/auth/") || path.starts_with("/realms/") {
-            ResponseFuture::new(oidc::answer(shared, None, request))
+            Box::pin(oidc::answer(shared, None, request))
         } else {
             let peer = request.extensions().get().copied().unwrap_or(NOBODY);
-            ResponseFuture::new(data::answer(shared, None, peer, request))
+            Box::pin(data::answer(shared, None, peer, request))
         }
     }
 }
@@ -268,28 +266,6 @@ where
 impl fmt::Debug for Sim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sim").finish_non_exhaustive()
-    }
-}
-
-// === impl ResponseFuture ===
-
-impl ResponseFuture {
-    pub(crate) fn new(answer: impl Future<Output = Answer> + Send + 'static) -> Self {
-        Self(Box::pin(answer))
-    }
-}
-
-impl Future for ResponseFuture {
-    type Output = Answer;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
-        self.0.as_mut().poll(cx)
-    }
-}
-
-impl fmt::Debug for ResponseFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
 }
 
