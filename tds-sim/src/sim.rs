@@ -129,14 +129,14 @@ impl Sim {
     }
 
     /// Replaces the format of error bodies.
-    pub fn set_error_body(&self, format: ErrorBody) {
+    pub(crate) fn set_error_body(&self, format: ErrorBody) {
         *lock(&self.shared.error_body) = format;
     }
 
     /// Issues a token to a key without a POST.
     ///
     /// # Errors
-    /// [`Error::is_unknown`] if no key has this client id: add one first.
+    /// If no key has this client id: add one first.
     pub fn token(&self, client_id: &str) -> Result<String, Error> {
         let granted = lock(&self.shared.realm).grant(client_id, "profile email")?;
         self.shared.ledger.token_issued();
@@ -156,7 +156,7 @@ impl Sim {
     /// Gives a member, known or new, another key.
     ///
     /// # Errors
-    /// [`Error::is_key_limit`] if the member holds three.
+    /// If the member holds three.
     pub fn add_key(&self, member: &str) -> Result<ApiKey, Error> {
         lock(&self.shared.realm).add_key(member)
     }
@@ -164,7 +164,7 @@ impl Sim {
     /// Gives a key a new secret; the old one stops working at once.
     ///
     /// # Errors
-    /// [`Error::is_unknown`] if no key has this client id.
+    /// If no key has this client id.
     pub fn rotate_secret(&self, client_id: &str) -> Result<ApiKey, Error> {
         lock(&self.shared.realm).rotate_secret(client_id)
     }
@@ -174,7 +174,7 @@ impl Sim {
     /// `RSAPublicKey`.
     ///
     /// # Errors
-    /// [`Error::is_unknown`] if no key has this client id.
+    /// If no key has this client id.
     pub fn set_public_key(&self, client_id: &str, public: &[u8]) -> Result<(), Error> {
         lock(&self.shared.realm)
             .key_mut(client_id)
@@ -184,8 +184,8 @@ impl Sim {
     /// Lets a key get tokens again.
     ///
     /// # Errors
-    /// [`Error::is_unknown`] if no key has this client id.
-    pub fn enable_key(&self, client_id: &str) -> Result<(), Error> {
+    /// If no key has this client id.
+    pub(crate) fn enable_key(&self, client_id: &str) -> Result<(), Error> {
         lock(&self.shared.realm)
             .key_mut(client_id)
             .map(|key| key.enabled = true)
@@ -194,7 +194,7 @@ impl Sim {
     /// Refuses a key every token; those it has stay valid.
     ///
     /// # Errors
-    /// [`Error::is_unknown`] if no key has this client id.
+    /// If no key has this client id.
     pub fn disable_key(&self, client_id: &str) -> Result<(), Error> {
         lock(&self.shared.realm)
             .key_mut(client_id)
@@ -204,7 +204,7 @@ impl Sim {
     /// Changes the realm roles that a key's tokens carry from here on.
     ///
     /// # Errors
-    /// [`Error::is_unknown`] if no key has this client id.
+    /// If no key has this client id.
     pub fn set_roles<R: Into<String>>(
         &self,
         client_id: &str,
@@ -219,7 +219,7 @@ impl Sim {
     /// Takes from a key the service account without which there are no client credentials.
     ///
     /// # Errors
-    /// [`Error::is_unknown`] if no key has this client id.
+    /// If no key has this client id.
     pub fn remove_service_account(&self, client_id: &str) -> Result<(), Error> {
         lock(&self.shared.realm)
             .key_mut(client_id)
