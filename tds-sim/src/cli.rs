@@ -1,6 +1,9 @@
 //! The switches of the program.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tds_sim::{
@@ -9,12 +12,11 @@ use tds_sim::{
 };
 
 /// The transport data service, simulated from its contract and audited.
-///
-/// Prints one line of JSON with its addresses, serves until SIGINT, SIGTERM or the end of the
-/// standard input, then prints the sums of its ledger as JSON.
 #[derive(Debug, Parser)]
 #[command(
     name = "tds-sim",
+    term_width = 100,
+    after_help = NOTES,
     args_conflicts_with_subcommands = true,
     allow_negative_numbers = true
 )]
@@ -37,7 +39,7 @@ pub(crate) struct Cli {
     /// Definition of a connection: every accepted socket, or every request in progress
     #[arg(long, help_heading = LIMITS, value_enum, default_value_t = Counting::Accepted)]
     count_connections: Counting,
-    /// Calls of a key per window before 429, such as 20/60s
+    /// Calls of a key per window before 429, such as 5/60s or 5/60
     #[arg(long, help_heading = LIMITS, value_name = "CALLS/WINDOW")]
     quota: Option<Quota>,
     /// Send Retry-After with a 429
@@ -67,8 +69,7 @@ pub(crate) struct Cli {
     #[arg(long, help_heading = ANSWERS)]
     history_chunked: bool,
 
-    /// Delay before a call is counted: none, 20ms, uniform:0ms:50ms, lognormal:10ms:200ms,
-    /// pareto:5ms:1.5 or stall:5s:300ms
+    /// Delay before a call is counted
     #[arg(long, help_heading = FAULTS, value_name = "DELAY", default_value = "none")]
     delay_counting: Delay,
     /// Delay between count and head
@@ -77,12 +78,10 @@ pub(crate) struct Cli {
     /// Delay before each piece of a body
     #[arg(long, help_heading = FAULTS, value_name = "DELAY", default_value = "none")]
     delay_body: Delay,
-    /// reset-head, reset-body, truncate, endless, drip:PAUSE, stall:PAUSE, garbage or 5xx[:BURST],
-    /// alone, or with @every:N or @CHANCE; may be given several times
+    /// reset-head, reset-body, truncate, endless, drip:PAUSE, stall:PAUSE, garbage or 5xx[:BURST]
     #[arg(long, help_heading = FAULTS)]
     fault: Vec<Scripted<DataFault>>,
-    /// down, 503, slow:PAUSE, html, wrong-json or expires-in:zero|negative|absent|huge|string,
-    /// alone, or with @every:N or @CHANCE; may be given several times
+    /// down, 503, slow:PAUSE, html, wrong-json or expires-in:zero|negative|absent|huge|string
     #[arg(long, help_heading = FAULTS)]
     token_fault: Vec<Scripted<TokenFault>>,
     /// Seed of all chance; the first key follows from it too
@@ -92,6 +91,9 @@ pub(crate) struct Cli {
     /// Speak TLS 1.2 and 1.3; the line of JSON names the authority's certificate as `ca_file`
     #[arg(long, help_heading = RUNNING)]
     tls: bool,
+    /// Address to listen on, such as 0.0.0.0 in a container
+    #[arg(long, help_heading = RUNNING, value_name = "IP", default_value = "127.0.0.1")]
+    bind: Ipv4Addr,
     /// Port of the token endpoint; 0 takes a free one
     #[arg(long, help_heading = RUNNING, value_name = "PORT", default_value_t = 0)]
     auth_port: u16,
@@ -117,9 +119,6 @@ pub(crate) enum Role {
 #[derive(Debug, Subcommand)]
 enum Instead {
     /// Run a network with delays in front of an address
-    ///
-    /// Prints one line of JSON with its address, relays until SIGINT, SIGTERM or the end of the
-    /// standard input, then prints its counts as JSON.
     Relay(Relay),
 }
 
@@ -192,6 +191,7 @@ impl From<Cli> for Role {
         if cli.tls {
             config.tls = Tls::On;
         }
+        config.ports.address = Some(cli.bind);
         config.ports.auth = cli.auth_port;
         config.ports.data = cli.data_port;
         config.ports.admin = cli.admin_port;
@@ -225,6 +225,16 @@ pub(crate) fn refusal(error: &clap::Error) -> String {
     let first = first.collect::<Vec<_>>().join(" ");
     format!("{first}; see --help")
 }
+
+const NOTES: &str = "\
+Prints one line of JSON with its addresses, serves until SIGINT, SIGTERM or the end of the standard
+input, then prints the sums of its ledger as JSON.
+
+tds-sim relay --to IP:PORT [--there DELAY] [--back DELAY] [--seed SEED] [--port PORT]
+is a network with delays in front of an address, with a line of JSON at its start and at its end.
+
+DELAY is none, 20ms, uniform:0ms:50ms, lognormal:10ms:200ms, pareto:5ms:1.5 or stall:5s:300ms.
+A fault strikes always, or with @every:N or @CHANCE behind it; give several.";
 
 const LIMITS: &str = "Limits";
 const TOKENS: &str = "Tokens";

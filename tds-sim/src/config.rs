@@ -110,6 +110,8 @@ pub enum Tls {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Ports {
+    /// The address to listen on; by default that of this machine alone.
+    pub address: Option<std::net::Ipv4Addr>,
     /// The token endpoint's.
     pub auth: u16,
     /// The data endpoints'.

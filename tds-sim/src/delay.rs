@@ -42,7 +42,7 @@ pub enum Delay {
         max: Duration,
     },
     /// A lognormal delay, as networks and services have it: most are near the median, a few are
-    /// many times that. At most [`LONGEST`](Self::LONGEST).
+    /// many times that. At most a minute.
     LogNormal {
         /// The delay that half of them stay below; zero makes every delay zero.
         median: Duration,
@@ -50,7 +50,7 @@ pub enum Delay {
         p99: Duration,
     },
     /// A Pareto delay, the heavy tail: one in `k.powf(alpha)` exceeds `k * min`. At most
-    /// [`LONGEST`](Self::LONGEST).
+    /// a minute.
     Pareto {
         /// The shortest delay.
         min: Duration,
@@ -75,7 +75,7 @@ pub enum Delay {
 impl Delay {
     /// The longest delay that the unbounded distributions give: a minute, beyond any timeout
     /// that a client would wait for.
-    pub const LONGEST: Duration = Duration::from_secs(60);
+    pub(crate) const LONGEST: Duration = Duration::from_secs(60);
 
     /// The delay of an event at `at`, a time since the simulator's start.
     ///

@@ -15,13 +15,13 @@ use std::{error::Error as StdError, fmt};
 ///     sim.add_key("other")?;
 /// }
 /// let refused = sim.add_key("other").unwrap_err();
-/// assert!(refused.is_key_limit());
+/// assert_eq!(refused.to_string(), "member other already holds 3 keys");
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
 pub struct Error {
-    kind: Kind,
+    pub(crate) kind: Kind,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -44,30 +44,6 @@ impl Error {
     #[must_use]
     pub fn is_reset(&self) -> bool {
         self.kind == Kind::Reset
-    }
-
-    /// The connection was closed without a complete answer.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.kind == Kind::Closed
-    }
-
-    /// Something came that is not HTTP.
-    #[must_use]
-    pub fn is_garbage(&self) -> bool {
-        self.kind == Kind::Garbage
-    }
-
-    /// The member already holds the three keys a member may hold.
-    #[must_use]
-    pub fn is_key_limit(&self) -> bool {
-        matches!(self.kind, Kind::KeyLimit(_))
-    }
-
-    /// No key has the given client id.
-    #[must_use]
-    pub fn is_unknown(&self) -> bool {
-        self.kind == Kind::UnknownClient
     }
 
     /// Returns the error of a step that failed, with its cause.

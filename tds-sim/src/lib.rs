@@ -95,6 +95,6 @@ pub use self::{
     relay::{Network, Relay},
     rule::{Meter, Rule},
     server::Server,
-    sim::{ResponseFuture, Sim},
+    sim::Sim,
     text::{ParseError, parse_duration},
 };

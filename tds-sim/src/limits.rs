@@ -13,7 +13,7 @@ use crate::{
 
 /// So many calls of one key in each window of the simulator's clock.
 ///
-/// Written as text it is `CALLS/WINDOW`, such as `20/60s`.
+/// Written as text it is `CALLS/WINDOW`, such as `20/60s`, or `20/60` in seconds.
 ///
 /// # Examples
 /// ```
@@ -22,6 +22,7 @@ use crate::{
 ///
 /// let quota: Quota = "1000/3600s".parse()?;
 /// assert_eq!(quota, Quota::new(1000, Duration::from_secs(3600)));
+/// assert_eq!("1000/3600".parse(), Ok(quota));
 /// # Ok::<_, tds_sim::ParseError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +82,9 @@ impl FromStr for Quota {
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let quota = text.split_once('/').and_then(|(calls, per)| {
-            let per = parse_duration(per).ok().filter(|per| !per.is_zero())?;
+            let seconds = per.parse().ok().map(Duration::from_secs);
+            let per = seconds.or_else(|| parse_duration(per).ok());
+            let per = per.filter(|per| !per.is_zero())?;
             Some(Self::new(calls.parse().ok()?, per))
         });
         quota.ok_or_else(|| ParseError::new("quota", text, "CALLS/WINDOW, such as 20/60s"))

@@ -1,13 +1,17 @@
 //! The simulator on three sockets of the loopback interface.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    net::{Ipv4Addr, SocketAddrV4},
+    ops::Deref,
+    time::Duration,
+};
 
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
     config::Config,
     error::Error,
-    ledger::Ledger,
     server::listener::{Door, Listener, Security},
     sim::Sim,
 };
@@ -80,8 +84,10 @@ impl Server {
 
         let (stop, stopped) = watch::channel(false);
         let mut listeners = JoinSet::new();
+        let ip = ports.address.unwrap_or(Ipv4Addr::LOCALHOST);
         let mut start = async |door, port, security| {
-            let (listener, url) = Listener::bind(port, door, sim.clone(), security).await?;
+            let address = SocketAddrV4::new(ip, port);
+            let (listener, url) = Listener::bind(address, door, sim.clone(), security).await?;
             listeners.spawn(listener.run(stopped.clone()));
             Ok::<_, Error>(url)
         };
@@ -118,30 +124,12 @@ impl Server {
         &self.urls.admin
     }
 
-    /// The client id of the first key.
-    #[must_use]
-    pub fn client_id(&self) -> &str {
-        self.sim.client_id()
-    }
-
-    /// The client secret of the first key, as it was at the start.
-    #[must_use]
-    pub fn client_secret(&self) -> &str {
-        self.sim.client_secret()
-    }
-
     /// The PEM file with the certificate of the authority, if it speaks TLS. It lives as long as
     /// the server.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn ca_file(&self) -> Option<&std::path::Path> {
         self.authority.as_ref().map(Authority::file)
-    }
-
-    /// Returns the ledger.
-    #[must_use]
-    pub fn ledger(&self) -> Ledger {
-        self.sim.ledger()
     }
 
     /// The simulator behind the sockets, to control it.
@@ -157,6 +145,15 @@ impl Server {
         let ended = async { while self.listeners.join_next().await.is_some() {} };
         // The listeners that are left are aborted with the set.
         drop(tokio::time::timeout(GRACE, ended).await);
+    }
+}
+
+/// The simulator behind the sockets.
+impl Deref for Server {
+    type Target = Sim;
+
+    fn deref(&self) -> &Sim {
+        &self.sim
     }
 }
 

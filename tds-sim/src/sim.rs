@@ -69,11 +69,9 @@ pub struct Sim {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// The answer of a [`Sim`] on its way.
-///
-/// # Cancel safety
-/// Dropping it is noted in the ledger as an aborted call, if it has been counted by then.
-pub struct ResponseFuture(Pin<Box<dyn Future<Output = Answer> + Send>>);
+/// The answer on its way. Dropping it is noted in the ledger as an aborted call, if it has been
+/// counted by then.
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 type Answer = Result<Response<Body>, Error>;
 
@@ -131,14 +129,14 @@ impl Sim {
     }
 
     /// Replaces the format of error bodies.
-    pub fn set_error_body(&self, format: ErrorBody) {
+    pub(crate) fn set_error_body(&self, format: ErrorBody) {
         *lock(&self.shared.error_body) = format;
     }
 
     /// Issues a token to a key without a POST.
     ///
     /// # Errors
-    /// [`Error::is_unknown`] if no key has this client id: add one first.
+    /// If no key has this client id: add one first.
     pub fn token(&self, client_id: &str) -> Result<String, Error> {
         let granted = lock(&self.shared.realm).grant(client_id, "profile email")?;
         self.shared.ledger.token_issued();
@@ -158,7 +156,7 @@ impl Sim {
     /// Gives a member, known or new, another key.
     ///
     /// # Errors
-    /// [`Error::is_key_limit`] if the member holds three.
+    /// If the member holds three.
     pub fn add_key(&self, member: &str) -> Result<ApiKey, Error> {
         lock(&self.shared.realm).add_key(member)
     }
@@ -166,7 +164,7 @@ impl Sim {
     /// Gives a key a new secret; the old one stops working at once.
     ///
     /// # Errors
-    /// [`Error::is_unknown`] if no key has this client id.
+    /// If no key has this client id.
     pub fn rotate_secret(&self, client_id: &str) -> Result<ApiKey, Error> {
         lock(&self.shared.realm).rotate_secret(client_id)
     }
@@ -176,7 +174,7 @@ impl Sim {
     /// `RSAPublicKey`.
     ///
     /// # Errors
-    /// [`Error::is_unknown`] if no key has this client id.
+    /// If no key has this client id.
     pub fn set_public_key(&self, client_id: &str, public: &[u8]) -> Result<(), Error> {
         lock(&self.shared.realm)
             .key_mut(client_id)
@@ -186,8 +184,8 @@ impl Sim {
     /// Lets a key get tokens again.
     ///
     /// # Errors
-    /// [`Error::is_unknown`] if no key has this client id.
-    pub fn enable_key(&self, client_id: &str) -> Result<(), Error> {
+    /// If no key has this client id.
+    pub(crate) fn enable_key(&self, client_id: &str) -> Result<(), Error> {
         lock(&self.shared.realm)
             .key_mut(client_id)
             .map(|key| key.enabled = true)
@@ -196,7 +194,7 @@ impl Sim {
     /// Refuses a key every token; those it has stay valid.
     ///
     /// # Errors
-    /// [`Error::is_unknown`] if no key has this client id.
+    /// If no key has this client id.
     pub fn disable_key(&self, client_id: &str) -> Result<(), Error> {
         lock(&self.shared.realm)
             .key_mut(client_id)
@@ -206,7 +204,7 @@ impl Sim {
     /// Changes the realm roles that a key's tokens carry from here on.
     ///
     /// # Errors
-    /// [`Error::is_unknown`] if no key has this client id.
+    /// If no key has this client id.
     pub fn set_roles<R: Into<String>>(
         &self,
         client_id: &str,
@@ -221,7 +219,7 @@ impl Sim {
     /// Takes from a key the service account without which there are no client credentials.
     ///
     /// # Errors
-    /// [`Error::is_unknown`] if no key has this client id.
+    /// If no key has this client id.
     pub fn remove_service_account(&self, client_id: &str) -> Result<(), Error> {
         lock(&self.shared.realm)
             .key_mut(client_id)
@@ -247,20 +245,20 @@ where
 {
     type Response = Response<Body>;
     type Error = Error;
-    type Future = ResponseFuture;
+    type Future = Answering;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> ResponseFuture {
+    fn call(&mut self, request: Request<B>) -> Answering {
         let shared = Arc::clone(&self.shared);
         let path = request.uri().path();
         if path.starts_with("/auth/") || path.starts_with("/realms/") {
-            ResponseFuture::new(oidc::answer(shared, None, request))
+            Box::pin(oidc::answer(shared, None, request))
         } else {
             let peer = request.extensions().get().copied().unwrap_or(NOBODY);
-            ResponseFuture::new(data::answer(shared, None, peer, request))
+            Box::pin(data::answer(shared, None, peer, request))
         }
     }
 }
@@ -268,28 +266,6 @@ where
 impl fmt::Debug for Sim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sim").finish_non_exhaustive()
-    }
-}
-
-// === impl ResponseFuture ===
-
-impl ResponseFuture {
-    pub(crate) fn new(answer: impl Future<Output = Answer> + Send + 'static) -> Self {
-        Self(Box::pin(answer))
-    }
-}
-
-impl Future for ResponseFuture {
-    type Output = Answer;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
-        self.0.as_mut().poll(cx)
-    }
-}
-
-impl fmt::Debug for ResponseFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
 }
 

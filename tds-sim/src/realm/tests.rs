@@ -17,7 +17,7 @@ fn a_member_holds_three_keys_at_most() {
     realm.add_key("demo").unwrap();
     realm.add_key("demo").unwrap();
     let refused = realm.add_key("demo").unwrap_err();
-    assert!(refused.is_key_limit());
+    assert!(matches!(refused.kind, crate::error::Kind::KeyLimit(_)));
     assert_eq!(refused.to_string(), "member demo already holds 3 keys");
     realm.add_key("other").unwrap();
 }

@@ -1,6 +1,6 @@
 //! One listening socket and its connections.
 
-use std::{net::Ipv4Addr, pin::pin, sync::Arc, time::Duration};
+use std::{net::SocketAddrV4, pin::pin, sync::Arc, time::Duration};
 
 use http::Request;
 use hyper::{body::Incoming, service::service_fn};
@@ -21,7 +21,7 @@ use crate::{
         admin,
         stream::{Stream, Wire},
     },
-    sim::{ResponseFuture, Sim},
+    sim::{Answering, Sim},
     socket::Socket,
 };
 
@@ -54,12 +54,12 @@ pub(super) enum Door {
 impl Listener {
     /// Binds a port, and returns the URL as well.
     pub(super) async fn bind(
-        port: u16,
+        address: SocketAddrV4,
         door: Door,
         sim: Sim,
         security: Security,
     ) -> Result<(Self, String), Error> {
-        let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
+        let bound = TcpListener::bind(address).await;
         let socket = bound.map_err(|error| Error::failed(door.taken(), error))?;
         let address = socket
             .local_addr()
@@ -118,15 +118,15 @@ impl Door {
     }
 
     /// The answer to a request on a connection of this listener.
-    fn answer(self, sim: &Sim, socket: &Arc<Socket>, request: Request<Incoming>) -> ResponseFuture {
+    fn answer(self, sim: &Sim, socket: &Arc<Socket>, request: Request<Incoming>) -> Answering {
         let (shared, socket) = (Arc::clone(&sim.shared), Arc::clone(socket));
         match self {
-            Self::Auth => ResponseFuture::new(oidc::answer(shared, Some(socket), request)),
+            Self::Auth => Box::pin(oidc::answer(shared, Some(socket), request)),
             Self::Data => {
                 let peer = socket.peer();
-                ResponseFuture::new(data::answer(shared, Some(socket), peer, request))
+                Box::pin(data::answer(shared, Some(socket), peer, request))
             }
-            Self::Admin => ResponseFuture::new(admin::answer(sim.clone(), request)),
+            Self::Admin => Box::pin(admin::answer(sim.clone(), request)),
         }
     }
 }

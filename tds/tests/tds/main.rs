@@ -4,6 +4,7 @@
 
 mod backend;
 mod bulk;
+mod container;
 mod get;
 mod poll;
 mod serving;

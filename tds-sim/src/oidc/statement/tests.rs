@@ -211,5 +211,5 @@ async fn a_signature_by_another_key_or_algorithm_is_refused() {
         assert_eq!((status, &reply["error_description"]), (400, &json!(reason)));
     }
     let unknown = sim.set_public_key("no", KEY.public_key().as_ref());
-    assert!(unknown.unwrap_err().is_unknown());
+    assert_eq!(unknown.unwrap_err().kind, crate::error::Kind::UnknownClient);
 }

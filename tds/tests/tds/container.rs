@@ -1,0 +1,72 @@
+//! The container file: its instructions, stages, files and commands, without an engine.
+
+use std::{collections::BTreeSet, path::Path};
+
+use crate::{err, out, output, tds};
+
+const FILE: &str = include_str!("../../../Containerfile");
+
+/// The instructions, each with its arguments.
+fn instructions() -> Vec<(&'static str, Vec<&'static str>)> {
+    let lines = FILE.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let split = |line: &'static str| {
+        let (name, rest) = line.split_once(' ').expect("an instruction has arguments");
+        (name, rest.split_whitespace().collect())
+    };
+    lines.map(split).collect()
+}
+
+#[test]
+fn each_stage_and_each_file_that_is_copied_is_made_before() {
+    let mut stages = BTreeSet::new();
+    let mut made = BTreeSet::from(["/etc/ssl/certs/ca-certificates.crt".to_owned()]);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (name, arguments) in instructions() {
+        match (name, &arguments[..]) {
+            ("FROM", [image, "AS", stage]) => {
+                assert!(*image == "scratch" || image.starts_with("rust:"), "{image}");
+                assert!(stages.insert(*stage), "{stage} is there twice");
+            }
+            ("RUN", ["cargo", "build", "--release", rest @ ..]) => {
+                for package in rest.chunks(2).filter(|pair| pair[0] == "-p") {
+                    assert!(root.join(package[1]).join("src/main.rs").exists());
+                    made.insert(format!("/src/target/release/{}", package[1]));
+                }
+                assert!(rest.ends_with(&["--features", "tds-sim/cli"]));
+            }
+            ("COPY", [from, source, target]) => {
+                let stage = from.strip_prefix("--from=").expect("an earlier stage");
+                assert!(stages.contains(stage), "{stage}");
+                assert!(made.contains(*source), "{source}");
+                made.insert((*target).to_owned());
+            }
+            ("ENTRYPOINT", [program, ..]) => {
+                let program = program.trim_matches(['[', ']', ',', '"']);
+                assert!(made.contains(program), "{program}");
+            }
+            ("RUN" | "WORKDIR" | "COPY" | "EXPOSE" | "ENV" | "VOLUME", _) => {}
+            (name, arguments) => unreachable!("{name} {arguments:?}"),
+        }
+    }
+    assert_eq!(stages, BTreeSet::from(["build", "tds", "tds-sim"]));
+}
+
+#[tokio::test]
+async fn the_entry_points_are_commands_that_the_programs_take() {
+    let points = FILE
+        .lines()
+        .filter_map(|line| line.strip_prefix("ENTRYPOINT "));
+    let points: Vec<Vec<String>> = points
+        .map(|point| serde_json::from_str(point).expect("JSON"))
+        .collect();
+    assert_eq!((&*points[0][0], &*points[1][0]), ("/tds-sim", "/tds"));
+    // The simulator's own tests start it with switches; this has those of its help.
+    let cli = include_str!("../../../tds-sim/src/cli.rs");
+    for switch in points[0].iter().filter_map(|word| word.strip_prefix("--")) {
+        let field = format!("    {}: ", switch.replace('-', "_"));
+        assert!(cli.contains(&field), "{switch}");
+    }
+    let version = output(tds(&["--version"])).await;
+    assert!(out(&version).starts_with("tds "), "{}", err(&version));
+}
